@@ -8,6 +8,7 @@
 mod admitted;
 mod jobs;
 pub mod metric;
+mod pooler;
 mod servers;
 mod sources;
 
@@ -54,6 +55,7 @@ pub fn figures(
     let mut figures = Figures::default();
     jobs::add(&mut figures, observation, &mut admitted.queues);
     servers::add(&mut figures, observation, &mut admitted.services);
+    pooler::add(&mut figures, observation);
     sources::add(&mut figures, advice, look);
     for names in [&admitted.queues, &admitted.services] {
         figures.add("left_out", &[names.limit()], names.left_out() as f64);

@@ -34,6 +34,7 @@ pub(crate) fn observation() -> Observation {
             service("sidekiq scheduler", 1, 5, "-c "),
         ]),
         pooler: None,
+        pgbouncer: Fact::NotAsked,
         pushed_queues: Fact::Known(
             QUEUES.iter().map(|(name, _)| *name).chain(["scheduler"]).map(str::to_owned).collect(),
         ),

@@ -6,6 +6,7 @@ mod fact;
 mod front;
 mod jobs;
 mod machine;
+mod pgbouncer;
 mod postgres;
 mod postgres_access;
 mod process;
@@ -20,9 +21,10 @@ pub use self::access::RedisAccess;
 pub use self::exceptions::{ConnectionLimit, Exceptions, Holder, SettingException};
 pub use self::fact::{Fact, Missing, Obstacle};
 pub use self::front::{Goodput, OwnQueue, RequestPath, Throughput};
-pub use self::jobs::{JobSet, Jobs, Queue, Sample, Share};
+pub use self::jobs::{InHandLately, JobSet, Jobs, Queue, Sample, Share};
 pub(crate) use self::jobs::{SET_ASIDE_SUFFIX, is_set_aside};
 pub use self::machine::{Machine, POOL_VARIABLE, Pooler, Service, is_sidekiq};
+pub use self::pgbouncer::{ConnectionPool, PgBouncer, PgBouncerSettings, PooledDatabase};
 pub use self::postgres::{
     ClientProcess, Connections, DatabaseHost, LockWait, Postgres, PostgresSettings, SessionState,
     SessionWait, Sessions, SettingOrigin, StatementTimes, is_nearly_full,
@@ -63,6 +65,8 @@ pub struct Observation {
     pub services: Fact<Vec<Service>>,
     /// What stands between them and the database; none: nobody has seen or named one.
     pub pooler: Option<Pooler>,
+    /// What that says of itself, if it is a PgBouncer and was asked.
+    pub pgbouncer: Fact<PgBouncer>,
     /// The queues that the application's version pushes to.
     pub pushed_queues: Fact<Vec<String>>,
     /// What was worked off at different numbers of threads.
@@ -81,6 +85,7 @@ impl Observation {
         let postgres = self.postgres.known();
         [
             self.postgres.missing(),
+            self.pgbouncer.missing(),
             self.machine.missing(),
             self.services.missing(),
             self.pushed_queues.missing(),

@@ -94,15 +94,12 @@ fn realtime_routes() -> Router<Arc<Console>> {
 
 /// Those of what is observed; where nothing is, they say so.
 fn observed_routes() -> Router<Arc<Console>> {
-    use observed::{doctor, plan, postgres, queue, redis};
+    use observed::{doctor, live, plan, postgres, queue, redis};
     Router::new()
-        .route("/doctor", get(doctor::page))
-        .route("/live/doctor", get(doctor::fragment))
+        .merge(live::<doctor::LivePart>())
+        .merge(live::<postgres::LivePart>())
+        .merge(live::<redis::LivePart>())
         .route("/plan", get(plan::page))
-        .route("/postgres", get(postgres::page))
-        .route("/live/postgres", get(postgres::fragment))
-        .route("/redis", get(redis::page))
-        .route("/live/redis", get(redis::fragment))
         .route("/observed/queue", get(queue::page))
         .route("/live/observed/queue", get(queue::fragment))
         .route("/observed/queue/chart", get(queue::points))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_advisor::flow;
+use weir_base::clock::Timestamp;
 use weir_sidekiq::{Connection, Lengths, Snapshot};
 
 /// Counts between the looks: nine stretches of ten tell a deviation to within a quarter.
@@ -40,14 +41,13 @@ impl Counts {
         Self { queues, counted: vec![Lengths { at: first.at, lengths }] }
     }
 
-    /// Once more. Who can't be asked is not counted; the second look says why.
-    pub(crate) async fn count(&mut self, connection: &mut Connection) {
-        if self.queues.is_empty() {
-            return;
-        }
-        if let Ok(Ok(lengths)) = connection.lengths(&self.queues).await {
-            self.counted.push(lengths);
-        }
+    /// Once more; when that was, by the clock of Redis. Who can't be asked is not counted; the second look says
+    /// why.
+    pub(crate) async fn count(&mut self, connection: &mut Connection) -> Option<Timestamp> {
+        let lengths = connection.lengths(&self.queues).await.ok()?.ok()?;
+        let at = lengths.at;
+        self.counted.push(lengths);
+        Some(at)
     }
 
     /// With the second look as the last count.
@@ -56,8 +56,7 @@ impl Counts {
         let ends: BTreeMap<&str, u64> = ends.collect();
         let queues = self.queues.iter().enumerate();
         let variances = queues.filter_map(|(place, name)| {
-            let seconds =
-                |at: weir_base::clock::Timestamp| at.since(self.counted[0].at).as_secs_f64();
+            let seconds = |at: Timestamp| at.since(self.counted[0].at).as_secs_f64();
             let counted = self.counted.iter().map(|it| (seconds(it.at), it.lengths[place]));
             let end = (seconds(second.at), ends.get(name.as_str()).copied().unwrap_or_default());
             let counts: Vec<_> = counted.chain([end]).collect();

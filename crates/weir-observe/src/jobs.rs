@@ -187,6 +187,7 @@ fn queue(
         paused: newest.paused,
         length: newest.length,
         in_hand: 0,
+        lately: None,
         latency: newest.oldest.map_or(Duration::ZERO, |oldest| to.since(oldest)),
         flow: Fact::Known(flow),
         flow_is_least: is_least(&newest, from),

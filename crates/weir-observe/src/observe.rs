@@ -4,11 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_advisor::observation::{Fact, Jobs, Missing, Observation, Postgres, RedisServer, Service};
-use weir_sidekiq::{Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot};
+use weir_advisor::observation::{
+    Fact, Jobs, Missing, Observation, PgBouncer, RedisServer, Service,
+};
+use weir_base::clock::Timestamp;
+use weir_sidekiq::{Connection, Endpoint, Limits, ProcessLook, Scope, SidekiqError, Snapshot};
 
 use crate::counting::{self, Counts, Variances};
+use crate::lately::History;
 use crate::machine::{self, Counters};
+use crate::pgbouncer::{self, PgBouncerSource};
 use crate::postgres::{Database, PostgresSource};
 use crate::shards::{self, Described, Looked};
 use crate::{pooler, redis, services};
@@ -26,6 +31,8 @@ pub struct Sources {
     pub services: Vec<Service>,
     /// Connections that a pooler in between opens at most; 0: nothing stands between, none: nobody said.
     pub pooler: Option<u32>,
+    /// The PgBouncer that stands between; none: not asked.
+    pub pgbouncer: Option<PgBouncerSource>,
     /// The queues that the application pushes to; none: not asked.
     pub pushed_queues: Vec<String>,
     /// Between the two looks: longer tells slower changes from chance.
@@ -55,7 +62,7 @@ pub async fn observe(sources: &Sources) -> Observation {
     let local = proc.map(|proc| local_processes(proc, snapshots())).unwrap_or_default();
     let counters = |proc: &Path| Counters::read(proc, local.values().copied());
     let earlier = proc.and_then(counters);
-    count_meanwhile(&mut shards, sources.window).await;
+    count_meanwhile(&mut shards, sources).await;
     let mut looks = Vec::new();
     for shard in &mut shards {
         looks.push(shard.look_again(&sources.limits).await);
@@ -65,14 +72,19 @@ pub async fn observe(sources: &Sources) -> Observation {
     let variances: Vec<Variances> = variances.map(Option::unwrap_or_default).collect();
     let mut observation = shards::of_jobs(sources, &names, looks, Described::First, &local);
     set_deviations(&mut observation, variances);
+    if let ([shard], Fact::Known(jobs)) = (&shards[..], &mut observation.jobs) {
+        shard.lately.add_to(jobs);
+    }
     observation.redis = shards.iter().map(Shard::server).collect();
     shards::name_masters(&mut observation, shards.iter().map(|shard| shard.master.as_deref()));
     if let Some(mut database) = database {
         let names = services::names(shards::processes(&observation).as_ref(), &local);
         let postgres = database.look_again(proc, &names).await;
         database.close().await;
-        add_database(&mut observation, sources, postgres);
+        observation.postgres = postgres;
     }
+    observation.pgbouncer = ask_pooler(sources).await;
+    add_database(&mut observation, sources);
     if let Some(proc) = proc {
         observation.machine = machine::machine(proc, earlier.as_ref(), later.as_ref());
     }
@@ -83,15 +95,15 @@ pub async fn observe(sources: &Sources) -> Observation {
 }
 
 /// Until the window is over.
-async fn count_meanwhile(shards: &mut [Shard], window: Duration) {
+async fn count_meanwhile(shards: &mut [Shard], sources: &Sources) {
     let from = tokio::time::Instant::now();
-    for moment in counting::moments(window) {
+    for moment in counting::moments(sources.window) {
         tokio::time::sleep_until(from + moment).await;
         for shard in &mut *shards {
-            shard.count().await;
+            shard.count(&sources.limits).await;
         }
     }
-    tokio::time::sleep_until(from + window).await;
+    tokio::time::sleep_until(from + sources.window).await;
 }
 
 /// Of each shard its own, and of all together their sum.
@@ -111,17 +123,23 @@ fn deviate(jobs: &mut Fact<Jobs>, variances: &Variances) {
     }
 }
 
-/// What the database says, and what follows from it.
-pub(crate) fn add_database(
-    observation: &mut Observation,
-    sources: &Sources,
-    postgres: Fact<Postgres>,
-) {
-    observation.pooler = pooler::pooler(sources.pooler, &postgres, sources.proc.as_deref());
-    if let Some(seen) = postgres.known() {
+async fn ask_pooler(sources: &Sources) -> Fact<PgBouncer> {
+    let Some(source) = &sources.pgbouncer else { return Fact::NotAsked };
+    let (connection, seen) = pgbouncer::look(source, None).await;
+    if let Some(connection) = connection {
+        connection.close().await;
+    }
+    seen
+}
+
+/// What follows from what the database and the pooler say, if they were asked.
+pub(crate) fn add_database(observation: &mut Observation, sources: &Sources) {
+    if sources.postgres.is_some() || sources.pgbouncer.is_some() {
+        observation.pooler = pooler::pooler(sources, observation);
+    }
+    if let Some(seen) = observation.postgres.known() {
         services::add_clients(&mut observation.services, &seen.clients);
     }
-    observation.postgres = postgres;
 }
 
 /// A Redis, as far as it could be seen.
@@ -132,6 +150,7 @@ struct Shard {
     master: Option<String>,
     seen: Result<(Connection, Snapshot), Missing>,
     counts: Counts,
+    lately: History,
 }
 
 impl Shard {
@@ -141,12 +160,21 @@ impl Shard {
         let seen = Self::first(endpoint, limits, &mut master).await;
         let seen = seen.map_err(|error| redis::unreachable(&format!("Redis {name}"), &error));
         let counts = seen.as_ref().map(|(_, first)| Counts::of(first)).unwrap_or_default();
-        Self { name, database, master, seen, counts }
+        let mut lately = History::default();
+        if let Ok((_, Snapshot { at, processes: Ok(processes), .. })) = &seen {
+            note_in_hand(&mut lately, *at, processes);
+        }
+        Self { name, database, master, seen, counts, lately }
     }
 
-    async fn count(&mut self) {
-        if let Ok((connection, _)) = &mut self.seen {
-            self.counts.count(connection).await;
+    async fn count(&mut self, limits: &Limits) {
+        let Ok((connection, _)) = &mut self.seen else { return };
+        let Some(at) = self.counts.count(connection).await else { return };
+        if self.lately.is_due(at) {
+            // Who can't be asked again is not counted; the second look says why.
+            if let Ok(Ok(processes)) = connection.processes(limits).await {
+                note_in_hand(&mut self.lately, at, &processes);
+            }
         }
     }
 
@@ -181,6 +209,14 @@ impl Shard {
             Err(missing) => Fact::Unknown(missing.clone()),
         }
     }
+}
+
+fn note_in_hand(lately: &mut History, at: Timestamp, processes: &[ProcessLook]) {
+    let mut in_hand: BTreeMap<&str, u64> = BTreeMap::new();
+    for work in processes.iter().flat_map(|process| &process.work) {
+        *in_hand.entry(&work.queue).or_default() += 1;
+    }
+    lately.note(at, in_hand.into_iter().map(|(queue, count)| (queue, count, 0.0)));
 }
 
 /// What has changed, and of the processes those that are quiet still.

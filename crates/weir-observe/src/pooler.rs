@@ -1,13 +1,14 @@
 //! What stands between the application and its database: seen, or said.
 //!
 //! Seen is who holds sessions of the database, that the address which was given leads to another port of
-//! it, and what runs on this machine. On another machine a pooler shows nothing of itself.
+//! it, and what runs on this machine. On another machine a pooler shows nothing of itself, unless it is asked.
 
 use std::path::Path;
 
-use weir_advisor::observation::{Fact, Pooler, Postgres};
+use weir_advisor::observation::{Fact, Observation, PgBouncer, Pooler, Postgres};
 use weir_advisor::wording;
 
+use crate::observe::Sources;
 use crate::{commands, memory};
 
 /// Of what nobody knows the name.
@@ -15,19 +16,28 @@ const UNNAMED: &str = "a pooler";
 /// What stands between by the option of that name.
 const SAID: &str = "pgbouncer";
 
-/// `given` are the connections that it opens at most, as somebody said; 0: nothing stands between.
-pub(crate) fn pooler(
-    given: Option<u32>,
+/// What somebody has said of it wins: the connections that it opens at most, and that there is none (0).
+pub(crate) fn pooler(sources: &Sources, observation: &Observation) -> Option<Pooler> {
+    let Observation { postgres, pgbouncer, .. } = observation;
+    let endpoint = sources.postgres.as_ref().map(|source| &source.endpoint);
+    let most = |asked: &PgBouncer| asked.connections_max(endpoint.and_then(|it| it.database()));
+    let connections = sources.pooler.or_else(|| pgbouncer.known().and_then(most));
+    let is_said = sources.pooler.is_some() || sources.pgbouncer.is_some();
+    found(connections, is_said, postgres, sources.proc.as_deref())
+}
+
+fn found(
+    connections: Option<u32>,
+    is_said: bool,
     postgres: &Fact<Postgres>,
     proc: Option<&Path>,
 ) -> Option<Pooler> {
-    if given == Some(0) {
+    if connections == Some(0) {
         return None;
     }
-    let seen = seen(postgres, proc);
     let said = || (SAID.to_owned(), "as was said".to_owned());
-    let (name, shown_by) = seen.or_else(|| given.map(|_| said()))?;
-    Some(Pooler { name, shown_by, connections: given })
+    let (name, shown_by) = seen(postgres, proc).or_else(|| is_said.then(said))?;
+    Some(Pooler { name, shown_by, connections })
 }
 
 /// Its name, and what shows it.
@@ -80,32 +90,33 @@ mod tests {
 
     #[test]
     fn who_holds_the_sessions_shows_it() {
-        let pooler = pooler(Some(30), &held_by("pgbouncer"), None).unwrap();
+        let pooler = found(Some(30), true, &held_by("pgbouncer"), None).unwrap();
         assert_eq!((pooler.name.as_str(), pooler.connections), ("pgbouncer", Some(30)));
         assert_eq!(pooler.shown_by, "it holds 20 connections");
-        assert_eq!(super::pooler(None, &held_by("web"), None), None);
-        assert_eq!(super::pooler(Some(0), &held_by("pgbouncer"), None), None, "somebody knows");
+        assert_eq!(found(None, false, &held_by("web"), None), None);
+        assert_eq!(found(Some(0), true, &held_by("pgbouncer"), None), None, "somebody knows");
     }
 
     #[test]
     fn an_address_that_leads_to_another_port_shows_it_and_so_does_a_process() {
         let through = Fact::Known(Postgres { other_port: Some(5432), ..Postgres::default() });
-        let shown = pooler(None, &through, None).unwrap();
+        let shown = found(None, false, &through, None).unwrap();
         assert_eq!(shown.name, "a pooler");
         assert_eq!(shown.shown_by, "the address that was given leads to its port 5432");
         let proc = tempfile::tempdir().unwrap();
         std::fs::create_dir(proc.path().join("7")).unwrap();
         let line = "/usr/sbin/pgbouncer\0/etc/pgbouncer/pgbouncer.ini\0";
         std::fs::write(proc.path().join("7/cmdline"), line).unwrap();
-        let running = pooler(None, &Fact::NotAsked, Some(proc.path())).unwrap();
+        let running = found(None, false, &Fact::NotAsked, Some(proc.path())).unwrap();
         assert_eq!(running.shown_by, "it runs on this machine");
-        assert_eq!(pooler(None, &through, Some(proc.path())).unwrap().name, "pgbouncer");
+        assert_eq!(found(None, false, &through, Some(proc.path())).unwrap().name, "pgbouncer");
     }
 
     #[test]
     fn one_that_nobody_sees_is_there_because_somebody_says_so() {
-        let said = pooler(Some(40), &Fact::NotAsked, None).unwrap();
+        let said = found(Some(40), true, &Fact::NotAsked, None).unwrap();
         assert_eq!((said.name.as_str(), said.shown_by.as_str()), ("pgbouncer", "as was said"));
-        assert_eq!(pooler(None, &Fact::NotAsked, None), None);
+        assert_eq!(found(None, true, &Fact::NotAsked, None).unwrap().connections, None);
+        assert_eq!(found(None, false, &Fact::NotAsked, None), None);
     }
 }

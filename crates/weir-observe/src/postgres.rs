@@ -1,8 +1,8 @@
 //! Two looks at Postgres: what it says of itself, and who holds its connections.
 //!
 //! - [`PostgresEndpoint`]: where it is and how to get in; `tls`: certificates from files;
-//! - `session`: one connection that only asks, each question in a read-only transaction with limits
-//!   of its own, in the simple protocol, so that a pooler in between does not mind;
+//! - `connection`: in the simple protocol; `session`: one that only asks, each question in a read-only transaction with limits
+//!   of its own; a pooler in between does not mind;
 //! - `settings`, `exceptions`, `activity`, `locks`, `slots`, `cache`, `host`, `statements`: what is asked, and what the answers mean;
 //! - `error`, `away`: why it was not seen, and what would let it be;
 //! - `titles`: who holds its connections when there is none left to ask by.
@@ -10,6 +10,7 @@
 mod activity;
 mod away;
 mod cache;
+mod connection;
 mod endpoint;
 mod error;
 mod exceptions;
@@ -32,8 +33,10 @@ use weir_advisor::observation::{
 
 use self::activity::Backend;
 use self::cache::Blocks;
+pub(crate) use self::connection::Connection;
 pub use self::endpoint::PostgresEndpoint;
 pub use self::error::PostgresError;
+pub(crate) use self::error::{MAX_CLIENT_CONN, missing};
 use self::host::Whereabouts;
 use self::session::Session;
 use self::settings::Settings;

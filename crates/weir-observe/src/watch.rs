@@ -7,6 +7,7 @@
 mod database;
 mod goodput;
 mod patience;
+mod pooler;
 mod shard;
 
 use std::path::Path;
@@ -18,7 +19,9 @@ use weir_advisor::observation::{Fact, Observation, SourceState};
 use weir_base::clock::{Clock, Timestamp};
 
 use self::database::WatchedDatabase;
+use self::pooler::WatchedPooler;
 use self::shard::WatchedShard;
+use crate::lately::History;
 use crate::machine::{self, Counters};
 use crate::observe::{self, Sources};
 use crate::shards::{self, Described, Looked};
@@ -56,11 +59,14 @@ pub struct Watcher {
     pace: Pace,
     clock: Clock,
     shards: Vec<WatchedShard>,
-    database: Option<WatchedDatabase>,
+    database: Option<Box<WatchedDatabase>>,
+    pooler: Option<Box<WatchedPooler>>,
     earlier: Option<Counters>,
     /// Of the round before, who was quiet.
     before: Option<Observation>,
     levels: Levels,
+    /// Of all shards together, then of each where there are several.
+    lately: Vec<History>,
 }
 
 impl Watcher {
@@ -71,9 +77,12 @@ impl Watcher {
         let of = |(endpoint, name)| WatchedShard::new(endpoint, name, pace, random.fork());
         let shards: Vec<_> = sources.redis.iter().zip(names).map(of).collect();
         let database = sources.postgres.as_ref();
-        let database = database.map(|source| WatchedDatabase::new(source, pace, random.fork()));
-        let (earlier, before, levels) = (None, None, Levels::default());
-        Self { shards, database, earlier, before, levels, sources, pace, clock }
+        let database =
+            database.map(|source| Box::new(WatchedDatabase::new(source, pace, random.fork())));
+        let pooler = sources.pgbouncer.as_ref();
+        let pooler = pooler.map(|source| Box::new(WatchedPooler::new(source, pace, random.fork())));
+        let (earlier, before, levels, lately) = (None, None, Levels::default(), Vec::new());
+        Self { shards, database, pooler, earlier, before, levels, lately, sources, pace, clock }
     }
 
     /// Looks once at everything. One that is dropped on the way closes its connections, and is the last.
@@ -93,25 +102,33 @@ impl Watcher {
         shards::name_masters(&mut observation, self.shards.iter().map(WatchedShard::master));
         if let Some(database) = &mut self.database {
             let names = services::names(shards::processes(&observation).as_ref(), &local);
-            let postgres = database.look(proc, &names, self.pace, &self.clock).await;
-            observe::add_database(&mut observation, &self.sources, postgres);
+            observation.postgres = database.look(proc, &names, self.pace, &self.clock).await;
         }
+        if let Some(pooler) = &mut self.pooler {
+            observation.pgbouncer = pooler.look(self.pace, &self.clock).await;
+        }
+        observe::add_database(&mut observation, &self.sources);
         self.look_at_machine(proc, &local, &mut observation);
         if let Some(before) = &self.before {
             observation.remember(before);
         }
         self.before = Some(observation.only_quiet());
         let at = self.clock.now();
+        self.add_lately(&mut observation, at);
         observation.goodput = goodput::of_sidekiq(&mut self.levels, &observation, at);
         let sources = self.shards.iter().map(WatchedShard::state);
-        let sources = sources.chain(self.database.as_ref().map(WatchedDatabase::state));
+        let sources = sources.chain(self.database.as_ref().map(|database| database.state()));
+        let sources = sources.chain(self.pooler.as_ref().map(|pooler| pooler.state()));
         Round { at, took: at.since(began), sources: sources.cloned().collect(), observation }
     }
 
-    /// Leaves the database: its slot is free then, without a line in its log.
+    /// Leaves the database and the pooler: a slot is free then, without a line in a log.
     pub async fn close(self) {
         if let Some(database) = self.database {
             database.close().await;
+        }
+        if let Some(pooler) = self.pooler {
+            pooler.close().await;
         }
     }
 
@@ -130,6 +147,20 @@ impl Watcher {
         let (shards, looks) = looked.into_iter().map(|(_, shard, looked)| (shard, looked)).unzip();
         self.shards = shards;
         looks
+    }
+
+    fn add_lately(&mut self, observation: &mut Observation, at: Timestamp) {
+        let shards = observation.shards.iter_mut().map(|shard| &mut shard.jobs);
+        let all = std::iter::once(&mut observation.jobs).chain(shards);
+        for (place, jobs) in all.enumerate() {
+            if self.lately.len() <= place {
+                self.lately.push(History::default());
+            }
+            if let Fact::Known(jobs) = jobs {
+                self.lately[place].note_jobs(at, jobs);
+                self.lately[place].add_to(jobs);
+            }
+        }
     }
 
     fn look_at_machine(

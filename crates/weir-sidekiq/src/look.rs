@@ -7,6 +7,7 @@ mod sets;
 mod window;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
@@ -35,19 +36,33 @@ impl Connection {
     /// What Redis refuses is no error: that part of the snapshot says so.
     pub async fn look(&mut self, scope: Scope, limits: &Limits) -> Result<Snapshot, SidekiqError> {
         let name = self.name().to_owned();
-        let looking = Looking {
-            connection: self,
-            limits,
-            cut: BTreeSet::new(),
-            odd: Vec::new(),
-            commands: 0,
-            job_bytes: 0,
-        };
-        let deadline = limits.deadline;
-        match tokio::time::timeout(deadline, Box::pin(looking.look(scope))).await {
-            Ok(snapshot) => snapshot,
-            Err(_) => Err(SidekiqError::Deadline { name, after: deadline }),
-        }
+        let looking = Looking::new(self, limits).look(scope);
+        within(limits.deadline, name, looking).await
+    }
+
+    /// Looks at nothing but the processes, with what they have in hand.
+    ///
+    /// # Errors
+    /// As [`Connection::look`].
+    pub async fn processes(
+        &mut self,
+        limits: &Limits,
+    ) -> Result<Read<Vec<ProcessLook>>, SidekiqError> {
+        let name = self.name().to_owned();
+        let mut looking = Looking::new(self, limits);
+        let seen = within(limits.deadline, name, looking.processes()).await?;
+        Ok(seen.map(|(processes, _)| processes))
+    }
+}
+
+async fn within<T>(
+    deadline: Duration,
+    name: String,
+    looking: impl Future<Output = Result<T, SidekiqError>>,
+) -> Result<T, SidekiqError> {
+    match tokio::time::timeout(deadline, Box::pin(looking)).await {
+        Ok(looked) => looked,
+        Err(_) => Err(SidekiqError::Deadline { name, after: deadline }),
     }
 }
 
@@ -62,7 +77,12 @@ struct Looking<'a> {
     job_bytes: usize,
 }
 
-impl Looking<'_> {
+impl<'a> Looking<'a> {
+    fn new(connection: &'a mut Connection, limits: &'a Limits) -> Self {
+        let (cut, odd) = (BTreeSet::new(), Vec::new());
+        Self { connection, limits, cut, odd, commands: 0, job_bytes: 0 }
+    }
+
     async fn look(mut self, scope: Scope) -> Result<Snapshot, SidekiqError> {
         let at = self.time().await?;
         let mut processes = Ok(Vec::new());

@@ -20,7 +20,7 @@ const REDIS: &str = "Redis";
 const MACHINE: &str = "The machine";
 const OBSERVER: &str = "The looks themselves";
 
-pub(super) static PANELS: [Panel; 34] = [
+pub(super) static PANELS: [Panel; 37] = [
     panel(DOCTOR, "Findings by severity", &["findings"]),
     panel(DOCTOR, "Findings by rule", &["rule_findings"]),
     panel(QUEUES, "Time until all is worked off", &["drain_seconds"]),
@@ -42,6 +42,9 @@ pub(super) static PANELS: [Panel; 34] = [
     panel(POSTGRES, "What busy sessions wait for", &["session_waits", "lock_waits"]),
     panel(POSTGRES, "Longest wait for a lock", &["lock_wait_seconds"]),
     panel(POSTGRES, "WAL kept for a replication slot", &["replication_slot_bytes"]),
+    panel(POSTGRES, "Clients of PgBouncer", &["pooler_clients"]),
+    panel(POSTGRES, "Longest wait at PgBouncer", &["pooler_wait_seconds"]),
+    panel(POSTGRES, "Connections of PgBouncer", &["pooler_connections", "pooler_connections_max"]),
     panel(REDIS, "Memory", &["redis_memory_bytes", "redis_memory_max_bytes"]),
     panel(REDIS, "Commands", &["redis_operations", "redis_evicted_keys"]),
     panel(REDIS, "How long a command takes", &["redis_operation_seconds"]),

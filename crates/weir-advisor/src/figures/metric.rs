@@ -86,7 +86,7 @@ const REDIS: &[&str] = &[SHARD];
 const SOURCE: &[&str] = &["source", "name"];
 
 /// All of them, in the order in which they are told.
-pub static METRICS: [Metric; 46] = [
+pub static METRICS: [Metric; 50] = [
     of_sidekiq(gauge("queue_size", Unit::Count, QUEUE, "Jobs that wait")),
     of_sidekiq(gauge("queue_in_hand", Unit::Count, QUEUE, "Jobs that threads have in hand")),
     of_sidekiq(gauge(
@@ -154,6 +154,25 @@ pub static METRICS: [Metric; 46] = [
         Unit::Bytes,
         &[],
         "WAL that Postgres keeps for the replication slot that holds back most; 0: there is none",
+    ),
+    gauge("pooler_clients", Unit::Count, &["state"], "Clients of PgBouncer: active, waiting"),
+    gauge(
+        "pooler_wait_seconds",
+        Unit::Seconds,
+        &[],
+        "How long the first of those that wait has waited for a connection",
+    ),
+    gauge(
+        "pooler_connections",
+        Unit::Count,
+        &["state"],
+        "Connections of PgBouncer to the database: active, idle, other",
+    ),
+    gauge(
+        "pooler_connections_max",
+        Unit::Count,
+        &[],
+        "Connections that a pooler opens at most, as it says or as was given",
     ),
     gauge("redis_memory_bytes", Unit::Bytes, REDIS, "Memory that Redis uses"),
     gauge(

@@ -5,7 +5,10 @@ use super::*;
 use crate::advice::advise;
 use crate::flow::Flow;
 use crate::healthy::{self, sessions};
-use crate::observation::{Fact, Missing, Obstacle, Queue, SessionState, ShardJobs, SourceKind};
+use crate::observation::{
+    ConnectionPool, Fact, Missing, Obstacle, PgBouncer, Pooler, Queue, SessionState, ShardJobs,
+    SourceKind,
+};
 
 const UNBOUNDED: LabelLimits =
     LabelLimits { metrics_queues_max: 1_000, metrics_services_max: 1_000 };
@@ -33,6 +36,20 @@ fn redis(problem: Option<Missing>) -> SourceState {
         questions: 90,
         took: Duration::from_millis(3),
     }
+}
+
+fn pooler() -> (Option<Pooler>, Fact<PgBouncer>) {
+    let pool = |user: &str, clients_waiting, longest_wait| ConnectionPool {
+        user: user.to_owned(),
+        clients_waiting,
+        longest_wait: Duration::from_millis(longest_wait),
+        connections_active: 4,
+        connections: 5,
+        ..ConnectionPool::default()
+    };
+    let pools = vec![pool("web", 1, 250), pool("jobs", 2, 40)];
+    let pooler = Pooler { connections: Some(40), ..Pooler::default() };
+    (Some(pooler), Fact::Known(PgBouncer { pools, ..PgBouncer::default() }))
 }
 
 #[test]
@@ -84,6 +101,7 @@ fn a_system_that_is_known_has_a_value_of_every_metric() {
         count: 2,
     };
     observation.postgres.known_mut().waits = Fact::Known(vec![wait.clone(), wait]);
+    (observation.pooler, observation.pgbouncer) = pooler();
     let figures = all(&observation, &[redis(None)], UNBOUNDED);
     let told: BTreeSet<_> = figures.iter().map(|figure| figure.metric.name).collect();
     let missing: Vec<_> = METRICS.iter().filter(|it| !told.contains(it.name)).collect();
@@ -93,6 +111,10 @@ fn a_system_that_is_known_has_a_value_of_every_metric() {
     assert_eq!(value(&figures, "threads", &[]), Some(30.0));
     assert_eq!(value(&figures, "connections", &["web", "idle"]), Some(8.0));
     assert_eq!(value(&figures, "session_waits", &["IO"]), Some(4.0));
+    assert_eq!(value(&figures, "pooler_clients", &["waiting"]), Some(3.0));
+    assert_eq!(value(&figures, "pooler_wait_seconds", &[]), Some(0.25));
+    assert_eq!(value(&figures, "pooler_connections", &["other"]), Some(2.0));
+    assert_eq!(value(&figures, "pooler_connections_max", &[]), Some(40.0));
     assert_eq!(value(&figures, "findings", &["warning"]), Some(1.0));
     assert_eq!(value(&figures, "rule_findings", &["ghost-process", "warning"]), Some(1.0));
     assert_eq!(value(&figures, "redis_operation_seconds", &["127.0.0.1:6379"]), Some(0.00005));

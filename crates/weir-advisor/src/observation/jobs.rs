@@ -50,6 +50,8 @@ pub struct Queue {
     pub length: u64,
     /// Jobs of it that threads have in hand.
     pub in_hand: u64,
+    /// The same over looks of the last minutes; none: there was one.
+    pub lately: Option<InHandLately>,
     /// How long the oldest has waited.
     pub latency: Duration,
     /// Paused (Sidekiq Pro).
@@ -61,6 +63,17 @@ pub struct Queue {
     pub flow_is_least: bool,
     /// From a bounded sample of its jobs.
     pub sample: Fact<Sample>,
+}
+
+/// Jobs in hand over several looks, a heartbeat apart or more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct InHandLately {
+    /// So many.
+    pub looks: u32,
+    /// Jobs in hand, on average: threads that the queue keeps busy.
+    pub in_hand: f64,
+    /// Jobs that were worked off per second, on average, as far as it was seen.
+    pub per_second: f64,
 }
 
 /// What a bounded sample of a queue or set is made of. Arguments of jobs are not part of it.

@@ -14,6 +14,8 @@ pub enum SourceKind {
     Redis,
     /// The application's database.
     Postgres,
+    /// The PgBouncer before it.
+    PgBouncer,
 }
 
 /// One source.
@@ -44,6 +46,7 @@ impl SourceKind {
         match self {
             Self::Redis => "redis",
             Self::Postgres => "postgres",
+            Self::PgBouncer => "pgbouncer",
         }
     }
 }

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use weir_base::hint;
 
-use crate::observation::{Jobs, Queue};
+use crate::observation::{InHandLately, Jobs, Queue};
 
 use super::{Known, QueueDemand, kept};
 
@@ -16,14 +16,25 @@ const SERVED_MIN: f64 = 0.2;
 /// A longer job was held up, by a debugger or a database.
 const SERVICE_SECONDS_MAX: f64 = 600.0;
 
+/// Looks in which none of a queue's jobs was in hand say how few they are.
+const LOOKS_MIN: u32 = 10;
+/// Of a queue that keeps so many threads busy, in all looks together, one series in twenty meets none of its
+/// jobs (-ln 0.05).
+const MISSED: f64 = 3.0;
+
 /// Of two looks at a queue. One that is always empty shows few of its arrivals, but its jobs in hand;
-/// one with a backlog shows all that come.
+/// one with a backlog shows all that come. Where none is in hand just now, the looks before tell how many are
+/// on average.
 #[must_use]
 pub fn demand(queue: &Queue) -> QueueDemand {
     let flow = queue.flow.known();
-    let served = flow.map_or(0.0, |flow| flow.served_per_second());
+    let mut served = flow.map_or(0.0, |flow| flow.served_per_second());
     let arrivals = flow.map_or(0.0, |flow| flow.arrivals_per_second);
-    let in_hand = queue.in_hand as f64;
+    let (mut in_hand, mut is_most) = (queue.in_hand as f64, false);
+    if let Some(lately) = queue.lately.as_ref().filter(|_| queue.in_hand == 0) {
+        served = served.max(lately.per_second);
+        (in_hand, is_most) = on_average(lately, served.max(arrivals));
+    }
     let service_seconds = if served >= SERVED_MIN && in_hand > 0.0 {
         (in_hand / served).min(SERVICE_SECONDS_MAX)
     } else {
@@ -31,7 +42,7 @@ pub fn demand(queue: &Queue) -> QueueDemand {
     };
     let arrivals_per_second = arrivals.max(in_hand / service_seconds);
     let known = if served >= SERVED_MIN && in_hand > 0.0 {
-        Known::All
+        if is_most { Known::AtMost } else { Known::All }
     } else if arrivals_per_second > arrivals {
         Known::Busy
     } else if arrivals > 0.0 || served >= SERVED_MIN {
@@ -41,6 +52,18 @@ pub fn demand(queue: &Queue) -> QueueDemand {
     };
     let said = QueueDemand::said(queue.name.clone(), arrivals_per_second, service_seconds);
     QueueDemand { known, ..said }
+}
+
+/// Jobs in hand on average, and whether they may be fewer. None, if there are too few looks to tell, or if
+/// nothing came.
+fn on_average(lately: &InHandLately, rate: f64) -> (f64, bool) {
+    match lately.in_hand > 0.0 {
+        true => (lately.in_hand, false),
+        false if lately.looks >= LOOKS_MIN && rate > 0.0 => {
+            (MISSED / f64::from(lately.looks), true)
+        }
+        false => (0.0, false),
+    }
 }
 
 /// What is to be planned for, and what is not.
@@ -144,114 +167,4 @@ fn meant<'a>(jobs: &'a Jobs, pushes: &'a [String], served: &Queue) -> Option<&'a
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::flow::Flow;
-    use crate::healthy;
-    use crate::observation::{Fact, Ordering};
-
-    fn need(before: u64, after: u64, arrivals_per_second: f64, in_hand: u64) -> (f64, f64) {
-        let window = Duration::from_secs(10);
-        let flow =
-            Fact::Known(Flow { window, before, after, arrivals_per_second, deviation: None });
-        let demand = demand(&Queue { length: after, in_hand, flow, ..Queue::default() });
-        (demand.arrivals_per_second, demand.service_seconds)
-    }
-
-    #[test]
-    fn a_backlog_shows_what_comes_and_how_long_each_takes() {
-        // 10 come, 5 are worked off by 10 threads: 2 s each, so 20 threads keep up.
-        assert_eq!(need(1_000, 1_050, 10.0, 10), (10.0, 2.0));
-        // It drains at 20 a second, which must stay so.
-        assert_eq!(need(1_000, 900, 10.0, 10), (20.0, 0.5));
-    }
-
-    #[test]
-    fn an_empty_queue_shows_its_jobs_in_hand() {
-        let (rate, seconds) = need(0, 0, 0.0, 3);
-        assert!((rate * seconds - 3.0).abs() < 1e-9);
-        assert_eq!(need(0, 0, 0.0, 0), (0.0, SERVICE_SECONDS));
-    }
-
-    #[test]
-    fn what_was_not_seen_is_assumed() {
-        let known = |before, after, arrivals_per_second, in_hand| {
-            let window = Duration::from_secs(10);
-            let flow =
-                Fact::Known(Flow { window, before, after, arrivals_per_second, deviation: None });
-            demand(&Queue { length: after, in_hand, flow, ..Queue::default() }).known
-        };
-        assert_eq!(known(1_000, 1_050, 10.0, 10), Known::All);
-        assert_eq!(known(0, 0, 0.0, 3), Known::Busy);
-        assert_eq!(known(0, 100, 10.0, 0), Known::Comes);
-        assert_eq!(known(0, 0, 0.0, 0), Known::Nothing);
-        assert_eq!(known(7, 7, 0.0, 0), Known::Nothing, "they only wait");
-        assert_eq!(demand(&Queue::default()).known, Known::Nothing, "it was looked at once");
-        assert_eq!(demand(&Queue::default()).threads_now, 0);
-    }
-
-    #[test]
-    fn an_idle_queue_keeps_the_threads_that_serve_it() {
-        let demands = demands(&jobs(), &["mailers".to_owned()]);
-        let now: Vec<_> =
-            demands.queues.iter().map(|it| (it.name.as_str(), it.threads_now)).collect();
-        assert_eq!(now, [("default", 4), ("mailers", 0), ("pull", 0), ("scheduler", 1)]);
-    }
-
-    fn named(name: &str, pushed: bool, length: u64) -> Queue {
-        Queue { name: name.to_owned(), pushed, length, ..Queue::default() }
-    }
-
-    /// One process serves default, mailer and scheduler; of all queues only pull has jobs.
-    fn jobs() -> Jobs {
-        let served = [("default", 0), ("mailer", 0), ("scheduler", 0)];
-        Jobs {
-            queues: vec![
-                named("default", true, 0),
-                named("mailer", false, 0),
-                named("mailers", true, 0),
-                named("pull", true, 40),
-                named("scheduler", false, 0),
-                named("trends", true, 0),
-            ],
-            processes: vec![healthy::process(1, 5, Ordering::Strict, &served)],
-            ..Jobs::default()
-        }
-    }
-
-    fn names(demands: &Demands) -> (Vec<&str>, Vec<&str>) {
-        (
-            demands.queues.iter().map(|it| it.name.as_str()).collect(),
-            demands.left_out.iter().map(|it| it.name.as_str()).collect(),
-        )
-    }
-
-    #[test]
-    fn what_is_served_waits_or_is_pushed_is_planned_and_old_names_are_not() {
-        let pushes = ["mailers", "fasp"].map(str::to_owned);
-        let demands = demands(&jobs(), &pushes);
-        let planned = vec!["default", "mailers", "pull", "scheduler", "fasp"];
-        assert_eq!(names(&demands), (planned, vec!["mailer", "trends"]));
-        assert!(demands.left_out[0].why.ends_with("misspelt \"mailers\""), "{demands:?}");
-        assert!(demands.left_out[1].why.starts_with("it is empty and no process serves it"));
-    }
-
-    #[test]
-    fn a_queue_whose_only_process_is_quiet_is_one_all_the_same() {
-        let mut jobs = jobs();
-        jobs.processes[0].quiet = true;
-        assert!(names(&demands(&jobs, &[])).0.contains(&"scheduler"));
-    }
-
-    #[test]
-    fn while_nobody_is_there_to_be_asked_no_name_is_old() {
-        let mut jobs = jobs();
-        jobs.has_more_processes = true;
-        assert_eq!(names(&demands(&jobs, &[])).1, [""; 0]);
-        jobs.has_more_processes = false;
-        jobs.processes.clear();
-        assert_eq!(names(&demands(&jobs, &[])).1, [""; 0]);
-    }
-}
+mod tests;

@@ -8,6 +8,8 @@ use serde::Serialize;
 pub enum Known {
     /// What comes, and what each takes.
     All,
+    /// What comes, and what each takes at most: in many looks none of its jobs was in hand.
+    AtMost,
     /// How many threads are busy, by its jobs in hand; not with how many jobs in a second.
     Busy,
     /// What comes; no job of it was in hand.
@@ -20,18 +22,24 @@ impl Known {
     /// What comes.
     #[must_use]
     pub const fn tells_rate(self) -> bool {
-        matches!(self, Self::All | Self::Comes)
+        matches!(self, Self::All | Self::AtMost | Self::Comes)
     }
 
     /// What each takes.
     #[must_use]
     pub const fn tells_seconds(self) -> bool {
-        matches!(self, Self::All)
+        matches!(self, Self::All | Self::AtMost)
+    }
+
+    /// Whether what each takes is the most that it can be.
+    #[must_use]
+    pub const fn is_most(self) -> bool {
+        matches!(self, Self::AtMost)
     }
 
     /// How many threads it keeps busy.
     #[must_use]
     pub const fn tells_load(self) -> bool {
-        matches!(self, Self::All | Self::Busy)
+        matches!(self, Self::All | Self::AtMost | Self::Busy)
     }
 }

@@ -133,11 +133,22 @@ fn unknown(wanted: &Wanted, layout: &Layout) -> Option<String> {
     let is_one = |it: &&QueueDemand| !it.known.tells_load() && !is_set_aside(&it.name);
     let queues: Vec<_> = wanted.queues.iter().filter(is_one).collect();
     let (first, others) = queues.split_first()?;
-    let (it, was) = if others.is_empty() { ("it", "was") } else { ("them", "were") };
+    let it = if others.is_empty() { "it" } else { "them" };
+    let (came, idle): (Vec<_>, Vec<_>) = queues.iter().partition(|it| it.known.tells_rate());
+    let names = |of: &[&&QueueDemand]| list(of.iter().map(|queue| queue.name.as_str()));
+    let was = if idle.len() == 1 { "was" } else { "were" };
+    let mut ways = Vec::new();
+    if !idle.is_empty() {
+        ways.push(format!("{} {was} not seen at work; look while there is work", names(&idle)));
+    }
+    if !came.is_empty() {
+        // One look seldom meets what takes milliseconds.
+        let why = "came and none was met in hand; look more often (weir plan --window 2m looks ten times)";
+        ways.push(format!("jobs of {} {why}", names(&came)));
+    }
     let mut why = format!(
-        "{} {was} not seen at work; look while there is work, or give what comes and what each takes \
-         (weir plan --queue {}=RATE,SECONDS)",
-        list(queues.iter().map(|queue| queue.name.as_str())),
+        "{}, or give what comes and what each takes (weir plan --queue {}=RATE,SECONDS)",
+        ways.join("; "),
         first.name
     );
     let now = queues.iter().map(|queue| queue.threads_now).fold(0, u32::saturating_add);

@@ -1,7 +1,10 @@
 //! A pooler all of whose connections are busy: its clients wait for one, whatever the database has left.
 //!
-//! The database does not see who waits at the pooler. It sees that every connection which the pooler may
-//! open is there, and that none of them is free. That is so at one moment: in a small pool it may be chance.
+//! Who waits a PgBouncer says itself, where it is asked (`waiting`). The database does not see it: it sees that
+//! every connection which the pooler may open is there, and that none of them is free. That is so at one moment:
+//! in a small pool it may be chance.
+
+mod waiting;
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, SessionState};
@@ -9,7 +12,10 @@ use crate::observation::{Observation, SessionState};
 pub(crate) const NAME: &str = "busy-pooler";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    found(observation).into_iter().collect()
+    match observation.pgbouncer.known() {
+        Some(pgbouncer) => waiting::found(observation, pgbouncer),
+        None => found(observation).into_iter().collect(),
+    }
 }
 
 fn found(observation: &Observation) -> Option<Finding> {
@@ -33,8 +39,8 @@ fn found(observation: &Observation) -> Option<Finding> {
     let evidence =
         format!("{all}: {active} {run} a statement, {stuck} {are} idle in a transaction");
     let finding = Finding::new(NAME, Severity::Notice, pooler.name.as_str(), evidence).leads_to(
-        "As long as that is so its clients wait for one of them (cl_waiting of SHOW POOLS tells how many), and fail \
-         after query_wait_timeout.",
+        "As long as that is so its clients wait for one of them, and fail after query_wait_timeout. How many wait \
+         PgBouncer tells: --pgbouncer-url.",
     );
     // What all others hold the database has not left.
     let usable = postgres.settings.known()?.usable_connections();

@@ -95,9 +95,9 @@ fn behind(
             "unknown: pools sum to {all}, {usable} slots are usable, and {name} stands between \
              ({shown_by}): how many connections it opens at most is not known"
         );
-        let consequence = "Whether the database will refuse connections can't be told. `--pgbouncer NUMBER` \
-             says it: max_db_connections of pgbouncer.ini, or default_pool_size for each user and database; \
-             0 if nothing stands between.";
+        let consequence = "Whether the database will refuse connections can't be told. `--pgbouncer-url` asks \
+             PgBouncer; `--pgbouncer NUMBER` says it: max_db_connections of pgbouncer.ini, or default_pool_size \
+             for each user and database; 0 if nothing stands between.";
         let unknown = Finding::new(NAME, Severity::Unknown, SUBJECT, evidence);
         return (all > usable).then(|| unknown.leads_to(consequence));
     };

@@ -30,7 +30,9 @@ fn whole(observation: &Observation) -> impl Iterator<Item = &Missing> {
     // Of a server that lets its keys be counted and not read, a part is missing.
     let jobs = jobs.filter(|it| it.what.starts_with("Redis "));
     let weir = observation.requests.missing();
-    servers.chain(jobs).chain(observation.postgres.missing()).chain(weir)
+    let database =
+        observation.postgres.missing().into_iter().chain(observation.pgbouncer.missing());
+    servers.chain(jobs).chain(database).chain(weir)
 }
 
 /// Nobody there is an outage for whoever has that address, and who is not let in is blind; what a version

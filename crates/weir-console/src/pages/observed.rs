@@ -15,6 +15,7 @@ use axum::extract::{Query, State};
 use serde::Deserialize;
 use weir_advisor::observation::Missing;
 
+pub(super) use self::frame::routes as live;
 use super::PageError;
 use super::chart::{self, Chart};
 use crate::console::Console;

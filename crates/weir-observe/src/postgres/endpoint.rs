@@ -64,11 +64,11 @@ impl PostgresEndpoint {
     }
 
     /// Who asks, as the address says.
-    pub(super) fn user(&self) -> Option<&str> {
+    pub(crate) fn user(&self) -> Option<&str> {
         self.config.get_user()
     }
 
-    pub(super) fn database(&self) -> Option<&str> {
+    pub(crate) fn database(&self) -> Option<&str> {
         self.config.get_dbname()
     }
 

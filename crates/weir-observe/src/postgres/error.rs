@@ -10,6 +10,8 @@ use weir_advisor::sql::identifier;
 use super::away;
 use super::endpoint::{PostgresEndpoint, chain};
 
+/// Of a PgBouncer that takes no more clients.
+pub(crate) const MAX_CLIENT_CONN: &str = "raise max_client_conn in PgBouncer's settings, then RELOAD; SHOW CLIENTS there says who is connected";
 /// Where nobody knows who asks.
 const SOMEBODY: &str = "USER";
 
@@ -60,8 +62,7 @@ pub(super) fn unreachable(endpoint: &PostgresEndpoint, error: &PostgresError) ->
         }
         // PgBouncer's own word.
         Some(_) if missing.reason.contains("(max_client_conn)") => {
-            let remedy = "raise max_client_conn in PgBouncer's settings, then RELOAD; SHOW CLIENTS there says who is connected";
-            Missing { remedy: Some(remedy.to_owned()), ..missing }
+            Missing { remedy: Some(MAX_CLIENT_CONN.to_owned()), ..missing }
         }
         Some(_) => missing,
         None => match away::of(error, endpoint.is_tls()) {
@@ -77,7 +78,7 @@ pub(super) fn unreachable(endpoint: &PostgresEndpoint, error: &PostgresError) ->
 pub(super) fn silent(endpoint: &PostgresEndpoint, after: Duration) -> Missing {
     let remedy = "if a pooler stands between, its clients wait for one of its connections (cl_waiting of SHOW POOLS \
          in PgBouncer's own database): name the database's own address to see who holds them, or raise \
-         default_pool_size; otherwise it is overloaded";
+         default_pool_size; --pgbouncer-url tells who waits; otherwise it is overloaded";
     Missing {
         what: format!("Postgres {endpoint}"),
         obstacle: Obstacle::Unreachable,
@@ -87,7 +88,7 @@ pub(super) fn silent(endpoint: &PostgresEndpoint, after: Duration) -> Missing {
 }
 
 /// A part of it, that `user` has asked for.
-pub(super) fn missing(what: &str, user: Option<&str>, error: &PostgresError) -> Missing {
+pub(crate) fn missing(what: &str, user: Option<&str>, error: &PostgresError) -> Missing {
     let code = code(error);
     let (obstacle, remedy) =
         code.map_or((Obstacle::Unreachable, None), |code| obstacle(code, user));

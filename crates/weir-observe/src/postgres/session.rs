@@ -1,27 +1,23 @@
 //! One connection that only asks.
 
-use std::fmt;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::JoinSet;
-use tokio_postgres::{Client, Connection, NoTls, SimpleQueryMessage, SimpleQueryRow};
+use tokio_postgres::SimpleQueryRow;
 
 use weir_advisor::observation::Missing;
 
 use super::PostgresLimits;
+use super::connection::Connection;
 use super::endpoint::PostgresEndpoint;
 use super::error::{self, PostgresError};
-use super::tls;
 
 /// What Postgres may take longer than its own limit to say so.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A session; it ends with its drop.
+#[derive(Debug)]
 pub(crate) struct Session {
-    client: Client,
-    /// Reads and writes the socket.
-    driver: JoinSet<()>,
+    connection: Connection,
     limits: PostgresLimits,
     port: u16,
     user: Option<String>,
@@ -35,40 +31,19 @@ impl Session {
         endpoint: &PostgresEndpoint,
         limits: &PostgresLimits,
     ) -> Result<Self, PostgresError> {
-        let mut config = endpoint.config();
-        config.connect_timeout(limits.connect_timeout);
-        let mut driver = JoinSet::new();
-        let connecting = async {
-            if endpoint.is_tls() {
-                let (client, connection) = config.connect(tls::connector(endpoint)?).await?;
-                drive(&mut driver, connection);
-                Ok(client)
-            } else {
-                let (client, connection) = config.connect(NoTls).await?;
-                drive(&mut driver, connection);
-                Ok(client)
-            }
-        };
-        // The library's own limit ends with the socket; a server that then says nothing is met here.
-        let client = match tokio::time::timeout(limits.connect_timeout, connecting).await {
-            Ok(client) => client,
-            Err(_) => Err(PostgresError::Deadline(limits.connect_timeout)),
-        }?;
+        let connection = Connection::open(endpoint, limits.connect_timeout).await?;
         let (port, user) = (endpoint.port(), endpoint.user().map(str::to_owned));
-        let (questions, silent_for) = (0, None);
-        let mut session =
-            Self { client, driver, limits: *limits, port, user, questions, silent_for };
+        let (limits, questions, silent_for) = (*limits, 0, None);
+        let mut session = Self { connection, limits, port, user, questions, silent_for };
         if session.user.is_none() {
             session.user = session.current_user().await;
         }
         Ok(session)
     }
 
-    /// Says good-bye and waits until it is sent: the slot is free then, without a line in a log.
+    /// Says good-bye.
     pub(super) async fn close(self) {
-        let Self { client, mut driver, .. } = self;
-        drop(client);
-        let _ = tokio::time::timeout(GRACE, driver.join_next()).await;
+        self.connection.close().await;
     }
 
     /// The port that clients of this Postgres connect to.
@@ -125,41 +100,15 @@ impl Session {
             lock_timeout.as_millis()
         );
         let deadline = statement_timeout.saturating_add(GRACE);
-        match tokio::time::timeout(deadline, self.client.simple_query(&text)).await {
-            Ok(Ok(messages)) => Ok(messages.into_iter().filter_map(row).collect()),
-            Ok(Err(error)) => {
-                // The transaction is over for all but this.
-                let _ = tokio::time::timeout(GRACE, self.client.simple_query("ROLLBACK")).await;
-                Err(error.into())
-            }
+        let answer = self.connection.ask(&text, deadline).await;
+        match &answer {
+            Ok(_) => {}
+            Err(PostgresError::Deadline(deadline)) => self.silent_for = Some(*deadline),
+            // The transaction is over for all but this.
             Err(_) => {
-                self.silent_for = Some(deadline);
-                Err(PostgresError::Deadline(deadline))
+                let _ = self.connection.ask("ROLLBACK", GRACE).await;
             }
         }
-    }
-}
-
-fn row(message: SimpleQueryMessage) -> Option<SimpleQueryRow> {
-    match message {
-        SimpleQueryMessage::Row(row) => Some(row),
-        _ => None,
-    }
-}
-
-fn drive<S, T>(driver: &mut JoinSet<()>, connection: Connection<S, T>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    driver.spawn(async move {
-        // What breaks it is told to whoever waits for an answer.
-        let _ = connection.await;
-    });
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Session").field("port", &self.port).finish_non_exhaustive()
+        answer
     }
 }

@@ -65,7 +65,7 @@ impl WatchedDatabase {
         (database, seen)
     }
 
-    pub(super) async fn close(self) {
+    pub(super) async fn close(self: Box<Self>) {
         if let Some(held) = self.held {
             held.close().await;
         }

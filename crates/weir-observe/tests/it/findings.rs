@@ -14,9 +14,9 @@ pub(crate) const PROCESS: &str = "web:7:0123456789ac";
 
 pub(crate) fn sources(redis: Vec<Endpoint>) -> Sources {
     let window = Duration::from_millis(300);
-    let (postgres, services, pushed_queues) = (None, Vec::new(), Vec::new());
+    let (postgres, pgbouncer, services, pushed_queues) = (None, None, Vec::new(), Vec::new());
     let (limits, proc, pooler) = (Limits::default(), Some(PathBuf::from("/proc")), None);
-    Sources { redis, limits, postgres, services, pooler, pushed_queues, window, proc }
+    Sources { redis, limits, postgres, services, pooler, pgbouncer, pushed_queues, window, proc }
 }
 
 pub(crate) async fn look(redis: &RedisServer) -> (Observation, Advice) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::postgres_server::{PostgresServer, as_user, free_port, user};
+use super::postgres_server::{PostgresServer, as_user, free_port, user};
 
 /// Debian has it where only root looks by itself.
 const PROGRAM: &str = "/usr/sbin/pgbouncer";
@@ -30,7 +30,7 @@ impl PgBouncer {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
         let users = folder.path().join("users");
-        std::fs::write(&users, "\"shop\" \"\"\n\"postgres\" \"\"\n").unwrap();
+        std::fs::write(&users, "\"shop\" \"\"\n\"postgres\" \"\"\n\"weir\" \"\"\n").unwrap();
         let head = format!(
             "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
              listen_port = {port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {}\n\
@@ -62,6 +62,11 @@ impl PgBouncer {
 
     pub(crate) fn url(&self, user: &str) -> String {
         format!("postgres://{user}@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Its own database.
+    pub(crate) fn console(&self, user: &str) -> String {
+        format!("postgres://{user}@127.0.0.1:{}/pgbouncer", self.port)
     }
 
     /// Other settings, and RELOAD.

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use weir_advisor::observation::{Service, SessionState};
 use weir_advisor::{Advice, Finding, Observation, advise};
-use weir_observe::{PostgresEndpoint, PostgresLimits, PostgresSource, Sources, observe};
+use weir_observe::{
+    PgBouncerSource, PostgresEndpoint, PostgresLimits, PostgresSource, Sources, observe,
+    pgbouncer_endpoint,
+};
 use weir_sidekiq::Limits;
 
 use crate::pgbouncer::PgBouncer;
@@ -24,6 +27,15 @@ fn server() -> Option<PostgresServer> {
 }
 
 async fn look(url: &str, opens: Option<u32>) -> (Observation, Advice) {
+    look_and_ask(url, opens, None).await
+}
+
+/// `console`: PgBouncer's own database.
+async fn look_and_ask(
+    url: &str,
+    opens: Option<u32>,
+    console: Option<&str>,
+) -> (Observation, Advice) {
     let limits = PostgresLimits {
         statement_timeout: Duration::from_millis(500),
         ..PostgresLimits::default()
@@ -42,6 +54,7 @@ async fn look(url: &str, opens: Option<u32>) -> (Observation, Advice) {
         postgres: Some(PostgresSource { endpoint, limits, memory_bytes: Some(1 << 29) }),
         services: vec![web],
         pooler: opens,
+        pgbouncer: console.map(|url| asked(url, limits)),
         pushed_queues: Vec::new(),
         window: Duration::from_millis(10),
         proc: Some(PathBuf::from("/proc")),
@@ -49,6 +62,10 @@ async fn look(url: &str, opens: Option<u32>) -> (Observation, Advice) {
     let observation = observe(&sources).await;
     let advice = advise(&observation);
     (observation, advice)
+}
+
+fn asked(console: &str, limits: PostgresLimits) -> PgBouncerSource {
+    PgBouncerSource { endpoint: pgbouncer_endpoint(console).unwrap(), limits }
 }
 
 async fn look_until(url: &str, opens: u32, is_there: impl Fn(&Advice) -> bool) -> Advice {
@@ -80,6 +97,15 @@ fn busy(pooler: &PgBouncer, count: usize) -> Vec<PostgresClient> {
     (0..count).map(client).collect()
 }
 
+/// Until so many clients wait.
+fn wait_for(pooler: &PgBouncer, clients: u64) {
+    let are_waiting = (0..LOOKS_MAX).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        pooler.waiting() == clients
+    });
+    assert!(are_waiting, "{} wait", pooler.waiting());
+}
+
 #[tokio::test]
 async fn what_it_may_open_is_brought_below_what_the_database_has() {
     let Some(server) = server() else { return };
@@ -108,11 +134,7 @@ async fn what_it_may_open_is_brought_below_what_the_database_has() {
     // As it says: the eighteenth waits at the pooler, and the database refuses nobody.
     let _more = busy(&pooler, 15);
     let mut last = PostgresClient::at_begun(&pooler.url("shop"), "puma", STATEMENT);
-    let is_waiting = (0..LOOKS_MAX).any(|_| {
-        std::thread::sleep(Duration::from_millis(20));
-        pooler.waiting() == 1
-    });
-    assert!(is_waiting, "{} wait", pooler.waiting());
+    wait_for(&pooler, 1);
     let (observation, _) = look(&server.url("postgres"), Some(17)).await;
     assert_eq!(held(&observation), 17);
     drop(_busy);
@@ -143,11 +165,7 @@ async fn one_whose_connections_are_all_busy_is_told_and_a_larger_pool_ends_it() 
     let finding = of(&seen, "busy-pooler").unwrap();
     let expected = "all 2 connections that it opens at most are busy: 0 run a statement, 2 are idle in a transaction";
     assert_eq!((finding.subject.as_str(), finding.evidence.as_str()), ("pgbouncer", expected));
-    let is_waiting = (0..LOOKS_MAX).any(|_| {
-        std::thread::sleep(Duration::from_millis(20));
-        pooler.waiting() == 1
-    });
-    assert!(is_waiting, "{} wait", pooler.waiting());
+    wait_for(&pooler, 1);
 
     // Who comes the same way waits as well: that is said once, and at once.
     let (observation, advice) = look(&pooler.url("shop"), Some(2)).await;
@@ -165,4 +183,76 @@ async fn one_whose_connections_are_all_busy_is_told_and_a_larger_pool_ends_it() 
     let (_, advice) = look(&server.url("postgres"), Some(4)).await;
     assert_eq!(of(&advice, "busy-pooler"), None);
     assert!(look(&pooler.url("shop"), Some(4)).await.0.postgres.known().is_some());
+}
+
+/// For what a pool may have, and who may ask.
+fn pool_of(size: u32) -> String {
+    format!("default_pool_size = {size}\nstats_users = weir")
+}
+
+#[tokio::test]
+async fn who_waits_at_it_it_says_itself_and_a_larger_pool_ends_that() {
+    let Some(server) = server() else { return };
+    let Some(pooler) = PgBouncer::start(&server, &pool_of(2)) else { return };
+    let (url, console) = (server.url("postgres"), pooler.console("weir"));
+    let _busy = busy(&pooler, 2);
+    let (observation, advice) = look_and_ask(&url, None, Some(&console)).await;
+    assert_eq!(of(&advice, "busy-pooler"), None, "nobody waits, however busy all are");
+    assert_eq!(observation.pooler.unwrap().connections, Some(2), "it says so itself");
+
+    let client = |_| PostgresClient::at_begun(&pooler.url("shop"), "puma", STATEMENT);
+    let mut waiting: Vec<_> = (0..2).map(client).collect();
+    wait_for(&pooler, 2);
+    let mut told = None;
+    for _ in 0..LOOKS_MAX {
+        let (_, advice) = look_and_ask(&url, None, Some(&console)).await;
+        told = of(&advice, "busy-pooler").cloned();
+        if told.is_some() {
+            break;
+        }
+    }
+    let Finding { subject, evidence, consequence, change, .. } = told.unwrap();
+    assert_eq!(subject, "pool postgres/shop of pgbouncer");
+    assert!(
+        evidence.starts_with("2 clients wait for a connection, the longest for "),
+        "{evidence}"
+    );
+    let why = ": 2 of its 2 connections are in use, and it may have 2";
+    assert!(evidence.ends_with(why), "{evidence}");
+    assert!(consequence.contains("for 2 min is refused"), "{consequence}");
+
+    // Who looks through it waits as well, and is told why all the same.
+    let (_, advice) = look_and_ask(&pooler.url("shop"), None, Some(&console)).await;
+    let rules: Vec<_> = advice.findings.iter().map(|finding| finding.rule).collect();
+    assert_eq!(rules, ["unreachable", "busy-pooler"], "{:?}", advice.findings);
+
+    let line = change.unwrap().line;
+    assert_eq!(line, "default_pool_size = 4");
+    pooler.reload(&pool_of(4));
+    waiting.iter_mut().for_each(|client| client.say("COMMIT"));
+    let (observation, advice) = look_and_ask(&url, None, Some(&console)).await;
+    assert_eq!(of(&advice, "busy-pooler"), None);
+    assert_eq!(observation.pooler.unwrap().connections, Some(4));
+}
+
+#[tokio::test]
+async fn who_may_not_ask_it_is_told_the_line() {
+    let Some(server) = server() else { return };
+    let Some(pooler) = PgBouncer::start(&server, "") else { return };
+    let (_, advice) =
+        look_and_ask(&server.url("postgres"), None, Some(&pooler.console("shop"))).await;
+    let line = line(&advice, "unreachable");
+    assert!(line.starts_with("stats_users = shop in pgbouncer.ini"), "{line}");
+    pooler.reload("stats_users = shop");
+    let (observation, advice) =
+        look_and_ask(&server.url("postgres"), None, Some(&pooler.console("shop"))).await;
+    assert_eq!(of(&advice, "unreachable"), None);
+    let seen = observation.pgbouncer.known().unwrap();
+    assert_eq!((seen.pools.len(), observation.pooler.unwrap().connections), (0, None));
+
+    let (_, advice) =
+        look_and_ask(&server.url("postgres"), None, Some(&pooler.console("nobody"))).await;
+    let finding = of(&advice, "unreachable").unwrap();
+    let next = finding.next.as_deref().unwrap_or_default();
+    assert!(next.contains("nobody must stand in PgBouncer's auth_file"), "{finding:?}");
 }

@@ -27,6 +27,7 @@ async fn look_at(postgres: PostgresSource) -> (Observation, Advice) {
         postgres: Some(postgres),
         services: Vec::new(),
         pooler: None,
+        pgbouncer: None,
         pushed_queues: Vec::new(),
         window: Duration::from_millis(100),
         proc: Some(PathBuf::from("/proc")),

@@ -1,5 +1,7 @@
 //! Where Redis and Postgres are, and how to get in: for the commands that look at them.
 
+mod pgbouncer;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
@@ -8,6 +10,7 @@ use weir_base::secret::Secret;
 use weir_observe::{PostgresEndpoint, PostgresLimits, PostgresSource};
 use weir_sidekiq::{Address, Endpoint, TlsFiles};
 
+pub(crate) use self::pgbouncer::PgBouncerArguments;
 use crate::config::{environment, secrets};
 use crate::exit::WrongUsage;
 

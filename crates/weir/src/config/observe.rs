@@ -2,6 +2,7 @@
 //! it on.
 
 mod limits;
+mod pgbouncer;
 mod postgres;
 mod redis;
 
@@ -15,6 +16,7 @@ use weir_advisor::observation::Service;
 use weir_observe::{Pace, PostgresLimits, PostgresSource, Sources};
 use weir_sidekiq::Endpoint;
 
+use self::pgbouncer::PgBouncer;
 use self::postgres::Postgres;
 use super::keys::{Key, Keys};
 use super::units::{DAY, HOUR, SECOND};
@@ -31,7 +33,7 @@ pub(crate) struct Observe {
     redis: Vec<Endpoint>,
     postgres: Option<Postgres>,
     pools: Vec<Pool>,
-    pgbouncer: Option<u32>,
+    pgbouncer: PgBouncer,
     pushes: Vec<String>,
     limits: weir_sidekiq::Limits,
     postgres_limits: PostgresLimits,
@@ -52,7 +54,7 @@ impl Default for Observe {
             redis: Vec::new(),
             postgres: None,
             pools: Vec::new(),
-            pgbouncer: None,
+            pgbouncer: PgBouncer::default(),
             pushes: Vec::new(),
             limits: weir_sidekiq::Limits::default(),
             postgres_limits: PostgresLimits { statements_max: 20, ..PostgresLimits::default() },
@@ -91,11 +93,7 @@ impl Observe {
             Key::fixed("pools", "What opens connections to the database and is no Sidekiq, or has another pool than it has threads: \"web=2x5\" are two processes with a pool of five each, \"web=2x5/16\" the same with 16 threads each. \"sidekiq\" are all of Sidekiq's processes."),
             &mut self.pools,
         );
-        keys.optional_number(
-            Key::fixed("pgbouncer", "Connections to the database that a pooler in between opens at most (max_db_connections, or default_pool_size for each user and database); 0: nothing stands between. Without it one is looked for."),
-            0..=100_000,
-            &mut self.pgbouncer,
-        );
+        self.pgbouncer.read(keys);
         keys.texts(
             Key::fixed("pushes", "Queues that the application pushes to: those that nobody serves are found before their first job."),
             &mut self.pushes,
@@ -145,7 +143,8 @@ impl Observe {
             limits: self.limits,
             postgres,
             services: self.pools.iter().map(|pool| pool.0.clone()).collect(),
-            pooler: self.pgbouncer,
+            pooler: self.pgbouncer.connections,
+            pgbouncer: self.pgbouncer.source(self.postgres_limits),
             pushed_queues: self.pushes.clone(),
             window: self.pace.interval,
             proc: Some(PathBuf::from("/proc")),
@@ -156,6 +155,6 @@ impl Observe {
     pub(crate) fn secrets(&self) -> impl PartialEq + use<> {
         let redis: Vec<_> = self.redis.iter().map(redis::secrets).collect();
         let postgres = self.postgres.as_ref().and_then(|it| it.endpoint.as_ref());
-        (redis, postgres.and_then(|endpoint| endpoint.password.clone()))
+        (redis, postgres.and_then(|endpoint| endpoint.password.clone()), self.pgbouncer.password())
     }
 }

@@ -1073,6 +1073,8 @@ fn what_is_observed_is_reached_as_doctor_reaches_it() {
 interval = "5s"
 pools = ["web=2x5"]
 pgbouncer = 40
+pgbouncer_url = "postgres://stats@db.example"
+pgbouncer_password = { env = "PASSWORD" }
 pushes = ["default", "push"]
 [[observe.redis]]
 url = "redis://weir@10.0.0.1:7000/3"
@@ -1101,10 +1103,15 @@ statements_max = 0
     assert_eq!((postgres.memory_bytes, postgres.limits.statements_max), (Some(4 << 30), 0));
     assert_eq!(postgres.endpoint.password, password);
     assert_eq!((sources.services[0].connections(), sources.pooler), (10, Some(40)));
+    let pgbouncer = sources.pgbouncer.expect("a source").endpoint;
+    assert_eq!(pgbouncer.to_string(), "db.example:6432/pgbouncer");
+    assert_eq!(pgbouncer.password, password);
     assert_eq!(sources.pushed_queues, ["default", "push"]);
     assert!(!settings("").observe.is_enabled);
-    let other = text.replacen("password = { env = \"PASSWORD\" }\n", "", 1);
-    assert!(settings(&other).observe.secrets() != observe.secrets());
+    for name in ["password", "pgbouncer_password"] {
+        let other = text.replacen(&format!("\n{name} = {{ env = \"PASSWORD\" }}"), "", 1);
+        assert!(settings(&other).observe.secrets() != observe.secrets(), "{name}");
+    }
     assert!(settings(text).observe.secrets() == observe.secrets());
 }
 
@@ -1118,6 +1125,8 @@ fn mistakes_about_what_is_observed_say_what_to_write() {
 [observe]
 interval = "10m"
 pools = ["web"]
+pgbouncer = 0
+pgbouncer_url = "postgres://stats@db/app"
 [[observe.redis]]
 url = "redis://:hunter2@localhost"
 [[observe.redis]]
@@ -1135,13 +1144,24 @@ queues_max = 0
     assert!(!told.contains("hunter2"), "{told}");
     insta::assert_snapshot!(told, @r#"
     weir.toml:4:9: observe.pools: write NAME=PROCESSESxPOOL, for example web=2x5, or with threads web=2x5/16
-    weir.toml:6:7: observe.redis[0].url: Redis address "redis://***@localhost": it holds a password; give it by the environment or a file
-    weir.toml:7:1: observe.redis[1].key: cert and key go together
-    weir.toml:9:12: observe.redis[1].password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
-    weir.toml:11:1: observe.redis[2].url is missing
-    weir.toml:12:12: observe.redis[2].password: the environment variable NO_SUCH is not set
-    weir.toml:14:7: observe.postgres.url: Postgres address "postgres://***@localhost/x": it holds a password; give it by the environment or a file
-    weir.toml:15:1: observe.limits.retry_max: must not be below observe.interval
-    weir.toml:16:14: observe.limits.queues_max: must be from 1 to 1000000
+    weir.toml:6:17: observe.pgbouncer_url: Postgres address "db:6432/app": what PgBouncer says of itself is in its database pgbouncer: write /pgbouncer
+    weir.toml:6:17: observe.pgbouncer_url: pgbouncer = 0 says that nothing stands between
+    weir.toml:8:7: observe.redis[0].url: Redis address "redis://***@localhost": it holds a password; give it by the environment or a file
+    weir.toml:9:1: observe.redis[1].key: cert and key go together
+    weir.toml:11:12: observe.redis[1].password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
+    weir.toml:13:1: observe.redis[2].url is missing
+    weir.toml:14:12: observe.redis[2].password: the environment variable NO_SUCH is not set
+    weir.toml:16:7: observe.postgres.url: Postgres address "postgres://***@localhost/x": it holds a password; give it by the environment or a file
+    weir.toml:17:1: observe.limits.retry_max: must not be below observe.interval
+    weir.toml:18:14: observe.limits.queues_max: must be from 1 to 1000000
     "#);
+}
+
+#[test]
+fn a_pooler_stands_before_a_database_that_is_observed() {
+    let told = mistakes(
+        "[observe]\npgbouncer_url = \"postgres://stats@db\"\n[[observe.redis]]\nurl = \"redis://localhost\"\n",
+    );
+    let expected = "weir.toml:2:17: observe.pgbouncer_url: it goes with [observe.postgres], the database behind it";
+    assert_eq!(told, expected);
 }

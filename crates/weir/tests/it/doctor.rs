@@ -8,8 +8,12 @@ mod healthy;
 mod observe;
 mod page;
 mod persistence;
+#[allow(dead_code, reason = "the tests of weir-observe change its settings as well")]
+#[path = "../../../weir-observe/tests/it/pgbouncer.rs"]
+mod pgbouncer;
 mod places;
 mod plan;
+mod pooler;
 mod postgres;
 #[allow(dead_code, reason = "the tests of weir-observe read its log as well")]
 #[path = "../../../weir-observe/tests/it/postgres_server.rs"]

@@ -75,3 +75,15 @@ fn a_target_rests_on_what_is_known() {
     wanted.queues[0].known = Known::All;
     assert_eq!(told(&wanted), Outcome::Holds);
 }
+
+#[test]
+fn jobs_that_came_and_were_too_quick_to_be_met_are_told_from_a_queue_at_rest() {
+    let (_, mut wanted) = idle(8, &["default", "push"]);
+    wanted.queues.iter_mut().find(|it| it.name == "push").unwrap().known = Known::Comes;
+    let plan = plan(&wanted).unwrap();
+    let figures = &proof(&plan, Claim::KeepsUp).figures;
+    let expected = "default was not seen at work; look while there is work; jobs of push came and none was met in \
+                    hand; look more often (weir plan --window 2m looks ten times), or give what comes and what each \
+                    takes (weir plan --queue ";
+    assert!(figures.starts_with(expected), "{figures}");
+}

@@ -2,23 +2,18 @@
 
 mod jobs;
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Query, State};
-use axum::response::Response;
 use weir_advisor::observation::SourceState;
 use weir_advisor::{Drain, Finding, Severity, Verdict, wording};
 
 use self::jobs::JobsPart;
 pub(super) use self::jobs::empty_in;
+use super::super::PageError;
 use super::super::shell::Section;
-use super::super::{PageError, html};
-use super::frame::{Chart, Charts, Page};
-use super::{Wanted, age, latest, shown};
+use super::frame::{Chart, Live};
+use super::{age, latest, shown};
 use crate::console::Console;
 use crate::figures;
-use crate::guard::visitor::Visitor;
 use crate::observed::Looked;
 
 const CHARTS: [Chart; 6] = [
@@ -62,7 +57,7 @@ const CHARTS: [Chart; 6] = [
 
 #[derive(Template)]
 #[template(path = "doctor_live.html")]
-struct LivePart {
+pub(in crate::pages) struct LivePart {
     /// None: nothing was looked at yet.
     verdict: Option<VerdictPart>,
     sources: Vec<SourceRow>,
@@ -102,30 +97,13 @@ struct FindingPart {
     key: usize,
 }
 
-/// `GET /doctor`
-pub(in crate::pages) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let page = Page {
-        section: Section::Doctor,
-        title: "Doctor".to_owned(),
-        path: "/doctor",
-        fields: &[],
-        charts: Charts::of_all(&CHARTS),
-    };
-    page.show(&console, &visitor, &wanted, &LivePart::read(&console)?)
-}
+/// `GET /doctor`, `GET /live/doctor`
+impl Live for LivePart {
+    const SECTION: Section = Section::Doctor;
+    const TITLE: &'static str = "Doctor";
+    const PATH: &'static str = "/doctor";
+    const CHARTS: &'static [Chart] = &CHARTS;
 
-/// `GET /live/doctor`
-pub(in crate::pages) async fn fragment(
-    State(console): State<Arc<Console>>,
-) -> Result<Response, PageError> {
-    Ok(html(&LivePart::read(&console)?))
-}
-
-impl LivePart {
     fn read(console: &Console) -> Result<Self, PageError> {
         let looked = latest(console)?;
         let Some(looked) = looked.as_deref() else {

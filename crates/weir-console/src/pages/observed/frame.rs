@@ -1,7 +1,12 @@
 //! What pages with charts of what is observed have in common: a part that is read again, and charts below it.
 
+use std::sync::Arc;
+
 use askama::Template;
+use axum::Router;
+use axum::extract::{Query, State};
 use axum::response::Response;
+use axum::routing::get;
 
 use super::super::ranges::{self, Range};
 use super::super::shell::{Section, Shell};
@@ -12,6 +17,46 @@ use crate::address::address;
 use crate::console::Console;
 use crate::figures;
 use crate::guard::visitor::Visitor;
+
+/// What is read again of a page that is about all that is observed.
+pub(in crate::pages) trait Live: Template + Sized + 'static {
+    const SECTION: Section;
+    const TITLE: &'static str;
+    /// `/doctor`; what is read again is at `/live/doctor`.
+    const PATH: &'static str;
+    const CHARTS: &'static [Chart];
+
+    fn read(console: &Console) -> Result<Self, PageError>;
+}
+
+/// The page, and what is read again of it.
+pub(in crate::pages) fn routes<L: Live>() -> Router<Arc<Console>> {
+    let live = format!("/live{}", L::PATH);
+    Router::new().route(L::PATH, get(page::<L>)).route(&live, get(fragment::<L>))
+}
+
+async fn page<L: Live>(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, PageError> {
+    let page = Page {
+        section: L::SECTION,
+        title: L::TITLE.to_owned(),
+        path: L::PATH,
+        fields: &[],
+        charts: Charts {
+            source: Some(CHART_SOURCE.to_owned()),
+            each: L::CHARTS,
+            of_a_queue: false,
+        },
+    };
+    page.show(&console, &visitor, &wanted, &L::read(&console)?)
+}
+
+async fn fragment<L: Live>(State(console): State<Arc<Console>>) -> Result<Response, PageError> {
+    Ok(html(&L::read(&console)?))
+}
 
 /// One page.
 pub(super) struct Page<'a> {
@@ -34,7 +79,7 @@ pub(super) struct Charts {
 }
 
 /// As the script reads them.
-pub(super) struct Chart {
+pub(in crate::pages) struct Chart {
     /// `waiting:Waiting,in_hand:In hand`
     pub(super) series: &'static str,
     pub(super) unit: &'static str,
@@ -95,12 +140,5 @@ impl Page<'_> {
                 queues_max: figures::number(console.deps.settings.limits.chart_queues_max),
             },
         }))
-    }
-}
-
-impl Charts {
-    /// Of the history of all that is observed.
-    pub(super) fn of_all(each: &'static [Chart]) -> Self {
-        Self { source: Some(CHART_SOURCE.to_owned()), each, of_a_queue: false }
     }
 }

@@ -1,22 +1,20 @@
 //! The application's database: who holds its connections, what sessions wait for, what takes its time.
 
-use std::sync::Arc;
+mod pools;
 
 use askama::Template;
-use axum::extract::{Query, State};
-use axum::response::Response;
 use weir_advisor::observation::{
     Connections, Fact, LockWait, Postgres, PostgresSettings, SessionState, StatementTimes,
     is_nearly_full,
 };
 
+use self::pools::PoolRow;
+use super::super::PageError;
 use super::super::shell::Section;
-use super::super::{PageError, html};
-use super::frame::{Chart, Charts, Page};
-use super::{Gap, Wanted, age, latest, shown};
+use super::frame::{Chart, Live};
+use super::{Gap, age, latest, shown};
 use crate::console::Console;
 use crate::figures;
-use crate::guard::visitor::Visitor;
 
 const CHARTS: [Chart; 3] = [
     Chart {
@@ -41,7 +39,7 @@ const CHARTS: [Chart; 3] = [
 
 #[derive(Template)]
 #[template(path = "postgres_live.html")]
-struct LivePart {
+pub(in crate::pages) struct LivePart {
     /// None: nothing was looked at yet.
     age: Option<String>,
     /// It is among what is observed.
@@ -49,6 +47,7 @@ struct LivePart {
     gaps: Vec<Gap>,
     tiles: Vec<Tile>,
     ledger: Vec<LedgerRow>,
+    pools: Vec<PoolRow>,
     waits: Vec<(String, String, u32)>,
     locks: Vec<LockRow>,
     statements: Vec<StatementRow>,
@@ -87,37 +86,22 @@ struct StatementRow {
     share: String,
 }
 
-/// `GET /postgres`
-pub(in crate::pages) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let page = Page {
-        section: Section::Postgres,
-        title: "Postgres".to_owned(),
-        path: "/postgres",
-        fields: &[],
-        charts: Charts::of_all(&CHARTS),
-    };
-    page.show(&console, &visitor, &wanted, &LivePart::read(&console)?)
-}
+/// `GET /postgres`, `GET /live/postgres`
+impl Live for LivePart {
+    const SECTION: Section = Section::Postgres;
+    const TITLE: &'static str = "Postgres";
+    const PATH: &'static str = "/postgres";
+    const CHARTS: &'static [Chart] = &CHARTS;
 
-/// `GET /live/postgres`
-pub(in crate::pages) async fn fragment(
-    State(console): State<Arc<Console>>,
-) -> Result<Response, PageError> {
-    Ok(html(&LivePart::read(&console)?))
-}
-
-impl LivePart {
     fn read(console: &Console) -> Result<Self, PageError> {
         let looked = latest(console)?;
         let asked = looked.as_ref().map(|looked| &looked.observation.postgres);
+        let pgbouncer = looked.as_ref().map(|looked| &looked.observation.pgbouncer);
         let nothing = Postgres::default();
         let postgres = asked.and_then(Fact::known).unwrap_or(&nothing);
         let missing = [
             asked.and_then(Fact::missing),
+            pgbouncer.and_then(Fact::missing),
             postgres.settings.missing(),
             postgres.connections.missing(),
             postgres.cache_hit_ratio.missing(),
@@ -133,6 +117,7 @@ impl LivePart {
             gaps: missing.into_iter().flatten().map(Gap::of).collect(),
             tiles: tiles(postgres),
             ledger: connections.map(ledger).unwrap_or_default(),
+            pools: pgbouncer.and_then(Fact::known).map(pools::rows).unwrap_or_default(),
             waits: slice(&postgres.waits)
                 .into_iter()
                 .map(|wait| (shown(&wait.kind), shown(&wait.event), wait.count))

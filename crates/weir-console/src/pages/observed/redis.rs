@@ -1,21 +1,17 @@
 //! Each Redis that holds jobs: memory, what it does, how long that takes.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{Query, State};
-use axum::response::Response;
 use weir_advisor::observation::{Fact, RedisOperations, RedisServer};
 
+use super::super::PageError;
 use super::super::shell::Section;
-use super::super::{PageError, html};
-use super::frame::{Chart, Charts, Page};
+use super::frame::{Chart, Live};
 use super::postgres::Tile;
-use super::{Gap, Wanted, age, latest, shown};
+use super::{Gap, age, latest, shown};
 use crate::console::Console;
 use crate::figures;
-use crate::guard::visitor::Visitor;
 
 const CHARTS: [Chart; 3] = [
     Chart {
@@ -40,7 +36,7 @@ const CHARTS: [Chart; 3] = [
 
 #[derive(Template)]
 #[template(path = "redis_live.html")]
-struct LivePart {
+pub(in crate::pages) struct LivePart {
     /// None: nothing was looked at yet.
     age: Option<String>,
     gaps: Vec<Gap>,
@@ -70,30 +66,13 @@ struct SlowRow {
     age: String,
 }
 
-/// `GET /redis`
-pub(in crate::pages) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let page = Page {
-        section: Section::Redis,
-        title: "Redis".to_owned(),
-        path: "/redis",
-        fields: &[],
-        charts: Charts::of_all(&CHARTS),
-    };
-    page.show(&console, &visitor, &wanted, &LivePart::read(&console)?)
-}
+/// `GET /redis`, `GET /live/redis`
+impl Live for LivePart {
+    const SECTION: Section = Section::Redis;
+    const TITLE: &'static str = "Redis";
+    const PATH: &'static str = "/redis";
+    const CHARTS: &'static [Chart] = &CHARTS;
 
-/// `GET /live/redis`
-pub(in crate::pages) async fn fragment(
-    State(console): State<Arc<Console>>,
-) -> Result<Response, PageError> {
-    Ok(html(&LivePart::read(&console)?))
-}
-
-impl LivePart {
     fn read(console: &Console) -> Result<Self, PageError> {
         let looked = latest(console)?;
         let servers = looked.as_ref().map(|looked| looked.observation.redis.as_slice());

@@ -1,6 +1,6 @@
 //! The page Plan: what nobody has seen, and what Postgres may use.
 
-use weir_advisor::observation::DatabaseHost;
+use weir_advisor::observation::{DatabaseHost, InHandLately};
 
 use super::*;
 
@@ -36,4 +36,44 @@ async fn settings_are_for_the_memory_that_postgres_may_use() {
         let page = Site::with_observed(Looks::of(seen)).browser().get(PAGE).await;
         page.assert_shows(expected);
     }
+}
+
+#[tokio::test]
+async fn the_form_says_what_postgres_may_use_as_the_command_does() {
+    let host = Fact::Known(DatabaseHost { memory_bytes: 1 << 30, is_said: true });
+    let postgres = Fact::Known(Postgres { host, ..postgres() });
+    let looks = Looks::of(Observation { postgres, ..observation("push") });
+    let mut browser = Site::with_observed(looks).browser();
+    for (typed, expected) in [
+        ("", "shared_buffers = 256MB"),
+        ("2", "shared_buffers = 512MB"),
+        ("0.5", "shared_buffers = 128MB"),
+    ] {
+        let page = browser.get(&format!("{PAGE}&postgres_memory_gib={typed}")).await;
+        page.assert_shows(expected);
+        let shown = if typed.is_empty() { "1" } else { typed };
+        page.assert_shows(&format!("placeholder=\"a quarter\" value=\"{shown}\""));
+    }
+    let elsewhere = browser.get(&format!("{PAGE}&postgres_memory_gib=0")).await;
+    assert!(!elsewhere.text.contains("shared_buffers"), "it runs elsewhere");
+    for wrong in ["-1", "much", "1e7", "NaN"] {
+        let page = browser.get(&format!("{PAGE}&postgres_memory_gib={wrong}")).await;
+        assert_eq!(page.status, StatusCode::BAD_REQUEST, "{wrong}");
+        page.assert_shows("is no number from 0 to a million");
+    }
+}
+
+#[tokio::test]
+async fn jobs_that_many_looks_never_met_take_so_much_at_most() {
+    let mut quick = jobs("push");
+    quick.queues.retain(|queue| queue.name == "push");
+    let queue = &mut quick.queues[0];
+    let window = Duration::from_secs(10);
+    (queue.length, queue.in_hand) = (0, 0);
+    queue.flow = Fact::Known(Flow { window, arrivals_per_second: 3.0, ..Flow::default() });
+    queue.lately = Some(InHandLately { looks: 60, in_hand: 0.0, per_second: 3.0 });
+    let seen = Observation { jobs: Fact::Known(quick), ..Observation::default() };
+    let page = Site::with_observed(Looks::of(seen)).browser().get(PAGE).await;
+    page.assert_shows("at most 0.1");
+    page.assert_shows("Holds</span><div><strong>each queue keeps up with what comes");
 }

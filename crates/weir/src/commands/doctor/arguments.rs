@@ -9,7 +9,7 @@ use weir_sidekiq::Limits;
 
 use super::again::Given;
 use super::weir::{WeirArguments, WeirSource};
-use crate::commands::sources::{PostgresArguments, RedisArguments};
+use crate::commands::sources::{PgBouncerArguments, PostgresArguments, RedisArguments};
 use crate::config::units::{format_size, parse_duration, parse_size};
 use crate::config::{format_pool, pool};
 
@@ -25,6 +25,8 @@ pub(crate) struct DoctorArguments {
     #[command(flatten)]
     postgres: PostgresArguments,
     #[command(flatten)]
+    between: PgBouncerArguments,
+    #[command(flatten)]
     weir: WeirArguments,
     /// Memory that the database may use, where it runs elsewhere or shares its machine
     /// [default: what others leave of this machine, if it runs here]
@@ -37,7 +39,7 @@ pub(crate) struct DoctorArguments {
     pools: Vec<weir_advisor::observation::Service>,
     /// Connections to the database that a pooler in between opens at most: its max_db_connections, or
     /// default_pool_size for each user and database; 0: nothing stands between
-    /// [default: one is looked for]
+    /// [default: what --pgbouncer-url tells; otherwise one is looked for]
     #[arg(help_heading = LOOKING, long, value_name = "NUMBER")]
     pgbouncer: Option<u32>,
     /// Queues that the application pushes to: those that nobody serves are found before their first
@@ -81,7 +83,7 @@ impl DoctorArguments {
             shards: self.redis.words_of_each(),
             postgres: self.postgres.words(),
             pushes: pushes.into_iter().flatten().collect(),
-            pooler: pooler.into_iter().flatten().collect(),
+            pooler: pooler.into_iter().flatten().chain(self.between.words()).collect(),
             plan: of_plan.into_iter().chain(streaming).flatten().collect(),
             doctor: memory.into_iter().chain(pools).flatten().collect(),
         }
@@ -95,6 +97,7 @@ impl DoctorArguments {
             postgres: self.postgres.source(self.postgres_memory)?,
             services: self.pools.clone(),
             pooler: self.pgbouncer,
+            pgbouncer: self.between.source(self.pgbouncer)?,
             pushed_queues: self.pushes.clone(),
             window: self.window,
             proc: Some(PathBuf::from("/proc")),

@@ -10,7 +10,7 @@ use weir_advisor::plan::{QueueDemand, Storage};
 use weir_observe::Sources;
 use weir_sidekiq::Limits;
 
-use crate::commands::sources::{PostgresArguments, RedisArguments};
+use crate::commands::sources::{PgBouncerArguments, PostgresArguments, RedisArguments};
 use crate::config::pool;
 use crate::config::units::{parse_duration, parse_size};
 use crate::exit::WrongUsage;
@@ -19,7 +19,7 @@ use crate::exit::WrongUsage;
 const MAX_CONNECTIONS_MAX: i64 = 262_143;
 
 /// What says of what a plan is to be made: a layout that is judged says all of that itself.
-const MAKING: [&str; 18] = [
+const MAKING: [&str; 19] = [
     "redis",
     "postgres",
     "queues",
@@ -32,6 +32,7 @@ const MAKING: [&str; 18] = [
     "storage",
     "max_connections",
     "pgbouncer",
+    "pgbouncer_url",
     "reserve",
     "web_requests",
     "web_seconds",
@@ -43,10 +44,6 @@ const MAKING: [&str; 18] = [
 /// `weir plan`.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArguments {
-    #[command(flatten)]
-    pub(super) redis: RedisArguments,
-    #[command(flatten)]
-    pub(super) postgres: PostgresArguments,
     /// A queue, what comes into it per second and how many seconds of a thread each job takes; instead
     /// of what Redis shows, or beside it. The more important ones first
     #[arg(long = "queue", value_name = "NAME=RATE,SECONDS", value_parser = demand)]
@@ -80,7 +77,7 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=MAX_CONNECTIONS_MAX))]
     pub(super) max_connections: Option<u32>,
     /// Connections that a pooler in between opens at most: then these are to fit the database, and not
-    /// the pools; 0: nothing stands between
+    /// the pools; 0: nothing stands between [default: what --pgbouncer-url tells]
     #[arg(long, value_name = "NUMBER")]
     pub(super) pgbouncer: Option<u32>,
     /// Connections that nobody plans with: psql, a deploy's migrations, monitoring
@@ -105,6 +102,10 @@ pub(crate) struct PlanArguments {
     /// Replace files without asking
     #[arg(long, requires = "write")]
     pub(super) yes: bool,
+    /// Remove units from this folder that an earlier plan has written and this one does not have; one
+    /// that is enabled from there stays until it is disabled
+    #[arg(long, requires = "write")]
+    pub(super) prune: bool,
     /// The application's folder, for those files
     #[arg(long, value_name = "DIR", default_value = "/srv/app")]
     pub(super) folder: String,
@@ -117,6 +118,13 @@ pub(crate) struct PlanArguments {
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
+    // Last: their headings would be those of what stands behind them.
+    #[command(flatten)]
+    pub(super) redis: RedisArguments,
+    #[command(flatten)]
+    pub(super) postgres: PostgresArguments,
+    #[command(flatten)]
+    between: PgBouncerArguments,
 }
 
 /// What a database's files lie on.
@@ -157,6 +165,7 @@ impl PlanArguments {
             postgres: self.postgres.source(self.postgres_memory)?,
             services: Vec::new(),
             pooler: self.pgbouncer,
+            pgbouncer: self.between.source(self.pgbouncer)?,
             pushed_queues: self.pushes.clone(),
             window: self.window,
             proc: Some(PathBuf::from("/proc")),

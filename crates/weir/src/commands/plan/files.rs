@@ -1,18 +1,19 @@
 //! A plan as files that are ready to use.
 
 mod compose;
+mod earlier;
 mod layout;
 mod settings;
 mod systemd;
 
 use std::fmt::Write;
 use std::fs;
-use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use weir_advisor::plan::{Plan, Setting, Wanted, WorkerLayout, queue_words, redis_script};
 
+use self::earlier::Earlier;
 use super::arguments::PlanArguments;
 use crate::commands::confirm::confirm;
 use crate::output;
@@ -59,9 +60,16 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// Writes what differs; of what is there already somebody is asked first, all at once.
-pub(super) fn write(folder: &Path, files: &[Planned], yes: bool) -> anyhow::Result<()> {
+/// Writes what differs; of what is there already somebody is asked first, all at once. What an earlier plan has
+/// written and this one does not have is said, and removed only with `--prune`.
+pub(super) fn write(
+    folder: &Path,
+    files: &[Planned],
+    arguments: &PlanArguments,
+) -> anyhow::Result<()> {
+    let PlanArguments { yes, prune, .. } = *arguments;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let earlier = Earlier::read(folder)?;
     let present = |file: &Planned| fs::read_to_string(folder.join(&file.name));
     let differs = |file: &&Planned| present(file).is_ok_and(|text| text != file.text);
     let others: Vec<&str> = files.iter().filter(differs).map(|file| file.name.as_str()).collect();
@@ -82,37 +90,7 @@ pub(super) fn write(folder: &Path, files: &[Planned], yes: bool) -> anyhow::Resu
         output::note(&format!("wrote {}", path.display()));
     }
     output::note("the first lines of each say how it is put in force");
-    let left: Vec<String> = units_of_earlier_plans(folder, files)?;
-    if !left.is_empty() {
-        output::note(&format!(
-            "of an earlier plan, and not of this one: {}; where it runs, `systemctl disable --now` it, then remove it",
-            left.join(", ")
-        ));
-    }
-    Ok(())
-}
-
-/// Units that a plan has written here and that this one does not have: started, they would serve twice.
-fn units_of_earlier_plans(folder: &Path, files: &[Planned]) -> anyhow::Result<Vec<String>> {
-    let read = || format!("cannot read {}", folder.display());
-    let mut left = Vec::new();
-    for entry in fs::read_dir(folder).with_context(read)? {
-        let entry = entry.with_context(read)?;
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        let is_planned = files.iter().any(|file| file.name == name);
-        if !is_planned && name.ends_with(".service") && begins_as_a_unit(&entry.path()) {
-            left.push(name);
-        }
-    }
-    left.sort_unstable();
-    Ok(left)
-}
-
-/// Others' files are not our business, and may be of any size.
-fn begins_as_a_unit(path: &Path) -> bool {
-    let mut begin = [0; systemd::UNIT_BEGINS.len()];
-    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin));
-    read.is_ok() && begin == *systemd::UNIT_BEGINS.as_bytes()
+    earlier.settle(folder, files, prune)
 }
 
 fn conf(settings: &[Setting]) -> String {

@@ -78,7 +78,7 @@ impl Asked<'_> {
             ]));
         }
         if let Some(folder) = &arguments.write {
-            files::write(folder, &files::files(arguments, wanted, plan)?, arguments.yes)?;
+            files::write(folder, &files::files(arguments, wanted, plan)?, arguments)?;
         }
         Ok(Exit::Fine)
     }

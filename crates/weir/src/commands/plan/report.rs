@@ -8,6 +8,8 @@ use crate::output;
 
 /// Behind a figure that nobody has said or seen.
 const ASSUMED: &str = ", assumed";
+/// Before a figure that may be less.
+const AT_MOST: &str = "at most ";
 
 pub(super) fn text(wanted: &Wanted, plan: &Plan, difference: &[String]) -> String {
     let mut lines = head(wanted);
@@ -78,11 +80,12 @@ fn demands(wanted: &Wanted) -> Vec<String> {
             _ => figure + ASSUMED,
         };
         let assumed = if known.tells_seconds() { "" } else { ASSUMED };
+        let most = if known.is_most() { AT_MOST } else { "" };
         vec![
             output::printable(&queue.name),
             figure(known.tells_rate(), wording::rate(rate)),
-            format!("{seconds:.2} s{assumed}"),
-            figure(known.tells_load(), format!("{:.1}", rate * seconds)),
+            format!("{most}{seconds:.2} s{assumed}"),
+            figure(known.tells_load(), format!("{most}{:.1}", rate * seconds)),
         ]
     };
     let rows: Vec<_> = wanted.queues.iter().map(row).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use weir_advisor::observation::{Jobs, Observation};
+use weir_advisor::observation::{Jobs, Missing, Observation};
 use weir_advisor::plan::{
     Demands, LeftOut, ProcessMemory, QueueDemand, RESERVED_CONNECTIONS, Wanted, WebDemand, demands,
 };
@@ -49,7 +49,7 @@ pub(super) fn wanted(
         reserve: arguments.reserve,
         reserved_connections: settings
             .map_or(RESERVED_CONNECTIONS, |it| it.superuser_reserved_connections),
-        pooler_connections: arguments.pgbouncer.filter(|connections| *connections > 0),
+        pooler_connections: pooler_connections(arguments, observation)?,
         web: WebDemand {
             requests_per_second: arguments.web_requests.unwrap_or(WEB_REQUESTS),
             service_seconds: arguments.web_seconds.unwrap_or(WEB_SECONDS),
@@ -60,6 +60,20 @@ pub(super) fn wanted(
         process_memory: ProcessMemory::default(),
     };
     Ok((wanted, left_out))
+}
+
+/// What was said, or what PgBouncer says; none: nothing stands between, as far as anybody knows.
+fn pooler_connections(
+    arguments: &PlanArguments,
+    observation: &Observation,
+) -> anyhow::Result<Option<u32>> {
+    if arguments.pgbouncer.is_some() {
+        return Ok(arguments.pgbouncer.filter(|connections| *connections > 0));
+    }
+    if let Some(Missing { what, reason, .. }) = observation.pgbouncer.missing() {
+        bail!("{what} is not known: {reason}; or give --pgbouncer");
+    }
+    Ok(observation.pooler.as_ref().and_then(|pooler| pooler.connections))
 }
 
 /// What nobody has said or seen: as options, so that who knows better can say it.

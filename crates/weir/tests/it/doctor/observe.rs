@@ -20,19 +20,19 @@ fn settings(redis: u16, postgres: &str) -> String {
     format!("[observe]\n{PACE}[[observe.redis]]\nurl = \"redis://127.0.0.1:{redis}/0\"\n{postgres}")
 }
 
-fn metrics(console: SocketAddr) -> String {
+pub(super) fn metrics(console: SocketAddr) -> String {
     let (status, text) = get(console, "/metrics", "");
     assert_eq!(status, "HTTP/1.1 200 OK");
     text
 }
 
 /// The value of a series as it stands in the text: `queue_size{queue="push"}`.
-fn value(text: &str, series: &str) -> Option<f64> {
+pub(super) fn value(text: &str, series: &str) -> Option<f64> {
     let name = format!("weir_observe_{series} ");
     text.lines().find_map(|line| line.strip_prefix(&name)).and_then(|value| value.parse().ok())
 }
 
-fn wait_for_value(console: SocketAddr, series: &str, wanted: f64) {
+pub(super) fn wait_for_value(console: SocketAddr, series: &str, wanted: f64) {
     wait_until(&format!("{series} is {wanted}"), || {
         value(&metrics(console), series) == Some(wanted)
     });

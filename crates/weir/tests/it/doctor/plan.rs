@@ -1,6 +1,7 @@
 //! `weir plan`: judged, written, started for real and looked at by doctor.
 
 mod check;
+mod earlier;
 mod files;
 mod grid;
 mod idle;

@@ -8,6 +8,9 @@ use crate::figures;
 /// Behind a figure that was not seen.
 const ASSUMED: &str = ", assumed";
 
+/// Before a figure that may be less.
+const AT_MOST: &str = "at most ";
+
 pub(super) struct DemandRow {
     pub(super) name: String,
     pub(super) rate: String,
@@ -25,11 +28,12 @@ impl DemandRow {
             _ => figure + ASSUMED,
         };
         let assumed = if known.tells_seconds() { "" } else { ASSUMED };
+        let most = if known.is_most() { AT_MOST } else { "" };
         Self {
             name: shown(&demand.name),
             rate: figure(known.tells_rate(), figures::rate(rate)),
-            seconds: figures::duration(seconds) + assumed,
-            threads: figure(known.tells_load(), format!("{:.1}", rate * seconds)),
+            seconds: format!("{most}{}{assumed}", figures::duration(seconds)),
+            threads: figure(known.tells_load(), format!("{most}{:.1}", rate * seconds)),
         }
     }
 }

@@ -2,12 +2,10 @@
 
 use weir_advisor::plan::{ServiceLayout, WorkerLayout};
 
+use super::earlier::MARK;
 use super::queue_flags;
 use crate::commands::plan::arguments::PlanArguments;
 
-/// The first words of each unit, by which those of earlier plans are known again. What runs already takes
-/// new lines only when it starts again, so `--now` is not enough.
-pub(super) const UNIT_BEGINS: &str = "# systemctl enable ";
 pub(super) const WEB: &str = "web";
 pub(super) const STREAMING: &str = "streaming";
 /// Of the streaming processes: Mastodon calls the instances of its unit by their ports.
@@ -24,8 +22,9 @@ pub(super) fn unit(arguments: &PlanArguments, worker: &WorkerLayout) -> (String,
         1 => name.clone(),
         many => (1..=*many).map(|at| format!("{name}@{at}")).collect::<Vec<_>>().join(" "),
     };
+    // What runs already takes new lines only when it starts again, so `--now` is not enough.
     let text = format!(
-        "{UNIT_BEGINS}{enable} && systemctl restart {enable}\n\
+        "{MARK}# systemctl enable {enable} && systemctl restart {enable}\n\
          # Before: systemctl disable --now mastodon-sidekiq (and other units of Sidekiq that are not of this\n\
          # plan), or they take connections beside these, and what runs by the clock runs twice.\n\
          # systemd finds `bundle` only on a PATH of its own. With rbenv write in the place of `/usr/bin/env bundle`\n\
@@ -61,7 +60,7 @@ pub(super) fn drop_in(service: &ServiceLayout) -> Option<(String, String)> {
     let variables = variables(service);
     let set: Vec<_> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let text = format!(
-        "# Then: systemctl daemon-reload && {then}\n\
+        "{MARK}# Then: systemctl daemon-reload && {then}\n\
          # For the unit that Mastodon comes with: where it has another name, so has this folder.\n\
          # It wins over .env.production, and not over a line EnvironmentFile= of the unit.\n\
          [Service]\n{why}Environment={}\n",

@@ -47,32 +47,6 @@ fn any_name_of_a_queue_gives_files_that_are_sound() {
 }
 
 #[test]
-fn units_of_an_earlier_plan_are_named_and_stay() {
-    let site = Site::new("");
-    let folder = site.path().join("plan");
-    let shown = folder.display().to_string();
-    let write = |queues: &[&str]| {
-        let queues = queues.iter().flat_map(|queue| ["--queue", queue]).collect::<Vec<_>>();
-        let more = ["--memory", "8GiB", "--write", &shown, "--yes"];
-        let output = plan(&[&queues[..], &more].concat());
-        assert_eq!(code(&output), 0);
-        String::from_utf8_lossy(&output.stderr).into_owned()
-    };
-    assert!(!write(&["default=1,0.1", "mailers=1,0.1"]).contains("earlier plan"));
-    std::fs::write(folder.join("puma.service"), "# mine\n").unwrap();
-    let units = || -> Vec<String> {
-        let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
-        let names = names.map(|name| name.into_string().unwrap());
-        names.filter(|name| name.ends_with(".service")).collect()
-    };
-    let before = units();
-    let said = write(&["default=1,0.1"]);
-    let line = said.lines().find(|line| line.contains("earlier plan")).unwrap();
-    assert!(line.contains("sidekiq-mailers.service;") && !line.contains("puma"), "{line}");
-    assert_eq!(units(), before);
-}
-
-#[test]
 fn names_that_would_be_more_than_names_are_not_written() {
     let site = Site::new("");
     let folder = site.path().join("plan").display().to_string();

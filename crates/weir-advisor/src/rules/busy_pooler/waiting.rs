@@ -1,0 +1,303 @@
+//! Who waits at a PgBouncer, as it says itself.
+
+use std::time::Duration;
+
+use super::NAME;
+use crate::finding::{Finding, Severity};
+use crate::observation::{ConnectionPool, Observation, PgBouncer, PooledDatabase};
+use crate::wording::{duration, number};
+
+/// In transaction mode connections change hands within milliseconds: who waits for as long waits for more
+/// than its turn.
+const WAIT_MIN: Duration = Duration::from_secs(1);
+/// What keeps one pool waiting mostly keeps others waiting.
+const FINDINGS_MAX: usize = 5;
+
+/// Why a pool has no connection for who waits.
+enum Why<'a> {
+    Paused(&'a PooledDatabase),
+    /// All pools of the database together have what they may have.
+    DatabaseFull(&'a PooledDatabase),
+    PoolFull(&'a PooledDatabase),
+    /// It could have more, so the database, or a limit of the user's, lets it have none.
+    NoneOpened(Option<&'a PooledDatabase>),
+}
+
+pub(super) fn found(observation: &Observation, pgbouncer: &PgBouncer) -> Vec<Finding> {
+    let is_late =
+        |pool: &&ConnectionPool| pool.clients_waiting > 0 && pool.longest_wait >= WAIT_MIN;
+    // The longest wait stands first.
+    let late = pgbouncer.pools.iter().filter(is_late).take(FINDINGS_MAX);
+    late.map(|pool| of(observation, pgbouncer, pool)).collect()
+}
+
+fn of(observation: &Observation, pgbouncer: &PgBouncer, pool: &ConnectionPool) -> Finding {
+    let why = why(pgbouncer, pool);
+    let evidence = format!("{}: {}", waiting(pool), words(&why, pool));
+    let subject = format!("pool {}/{} of {}", pool.database, pool.user, name(observation));
+    let deadline = pgbouncer.settings.query_wait_timeout;
+    let severity = match deadline.is_zero() || pool.longest_wait < deadline / 2 {
+        true => Severity::Warning,
+        false => Severity::Critical,
+    };
+    let finding =
+        Finding::new(NAME, severity, subject, evidence).leads_to(consequence(pool, deadline));
+    remedied(finding, observation, pgbouncer, &why)
+}
+
+fn name(observation: &Observation) -> &str {
+    observation.pooler.as_ref().map_or("pgbouncer", |pooler| pooler.name.as_str())
+}
+
+fn waiting(pool: &ConnectionPool) -> String {
+    let longest = duration(pool.longest_wait);
+    match pool.clients_waiting {
+        1 => format!("1 client has waited for a connection for {longest}"),
+        many => {
+            let clients = number(many, "client waits", "clients wait");
+            format!("{clients} for a connection, the longest for {longest}")
+        }
+    }
+}
+
+fn why<'a>(pgbouncer: &'a PgBouncer, pool: &ConnectionPool) -> Why<'a> {
+    match pgbouncer.database(&pool.database) {
+        Some(database) if database.is_paused => Why::Paused(database),
+        Some(database) if pool.connections >= database.pool_size => Why::PoolFull(database),
+        Some(database) if database.is_full() => Why::DatabaseFull(database),
+        database => Why::NoneOpened(database),
+    }
+}
+
+fn words(why: &Why<'_>, pool: &ConnectionPool) -> String {
+    let ConnectionPool { connections, connections_active: active, .. } = pool;
+    let some = |connections: u32| number(connections, "connection", "connections");
+    match why {
+        Why::Paused(database) => format!("{} is paused (PAUSE)", database.name),
+        Why::PoolFull(database) => {
+            let used = match (active, connections) {
+                (1, 1) => "its one connection is in use".to_owned(),
+                (1, all) => format!("1 of its {all} connections is in use"),
+                (used, all) => format!("{used} of its {} are in use", some(*all)),
+            };
+            format!("{used}, and it may have {}", database.pool_max())
+        }
+        Why::DatabaseFull(PooledDatabase { name, connections, connections_max, .. }) => format!(
+            "all pools of {name} have {}, and may have {connections_max} (max_db_connections)",
+            some(*connections)
+        ),
+        Why::NoneOpened(Some(database)) => {
+            let has = some(*connections);
+            format!("it has {has}, may have {}, and gets no more", database.pool_max())
+        }
+        Why::NoneOpened(None) => format!("it has {}", some(*connections)),
+    }
+}
+
+fn consequence(pool: &ConnectionPool, deadline: Duration) -> String {
+    let refused = match deadline.is_zero() {
+        true => "They wait for as long as it takes (query_wait_timeout = 0).".to_owned(),
+        false => {
+            format!("Who has waited for {} is refused (query_wait_timeout).", duration(deadline))
+        }
+    };
+    match pool.mode.as_str() {
+        "session" => format!(
+            "{refused} pool_mode = session: a client keeps its connection until it leaves, whether it uses it \
+             or not."
+        ),
+        _ => refused,
+    }
+}
+
+fn remedied(
+    finding: Finding,
+    observation: &Observation,
+    pgbouncer: &PgBouncer,
+    why: &Why<'_>,
+) -> Finding {
+    let name = name(observation);
+    let (database, allowed, sharing) = match why {
+        Why::Paused(database) => {
+            return finding.next(format!("RESUME {}; in {name}'s own database", database.name));
+        }
+        Why::NoneOpened(_) => {
+            return finding.next(format!(
+                "look into {name}'s log: it says why the database opens no more; or max_user_connections is met"
+            ));
+        }
+        Why::DatabaseFull(database) => (database, database.connections_max, 1),
+        Why::PoolFull(database) => (database, database.pool_size, sharing(pgbouncer, database)),
+    };
+    // What the database has left is for all pools that the line is about.
+    let more = allowed.min(free(observation) / sharing.max(1));
+    if more == 0 {
+        return finding.next("weir plan");
+    }
+    let enough = allowed.saturating_add(more);
+    let line = match why {
+        Why::DatabaseFull(_) => format!("max_db_connections = {enough}"),
+        _ if has_default(pgbouncer, database) => format!("default_pool_size = {enough}"),
+        _ => format!("pool_size={enough} in the line of {} under [databases]", database.name),
+    };
+    let of_all = database.connections_max;
+    let is_met_next = matches!(why, Why::PoolFull(_)) && (1..enough).contains(&of_all);
+    let next = match is_met_next {
+        true => format!("max_db_connections = {enough} there as well; then RELOAD"),
+        false => "RELOAD in its own database".to_owned(),
+    };
+    finding.change(format!("{name}'s settings"), line).next(next)
+}
+
+/// Connections that the database would still open; none, if nobody has seen it.
+fn free(observation: &Observation) -> u32 {
+    let postgres = observation.postgres.known();
+    let settings = postgres.and_then(|it| it.settings.known());
+    let connections = postgres.and_then(|it| it.connections.known());
+    settings.zip(connections).map_or(0, |(settings, connections)| {
+        settings.usable_connections().saturating_sub(connections.open())
+    })
+}
+
+fn has_default(pgbouncer: &PgBouncer, database: &PooledDatabase) -> bool {
+    database.pool_size == pgbouncer.settings.default_pool_size
+}
+
+/// Pools that have their size by the same line.
+fn sharing(pgbouncer: &PgBouncer, database: &PooledDatabase) -> u32 {
+    let is_default = has_default(pgbouncer, database);
+    let has_same = |pool: &&ConnectionPool| match pgbouncer.database(&pool.database) {
+        Some(other) => other.name == database.name || (is_default && has_default(pgbouncer, other)),
+        None => false,
+    };
+    u32::try_from(pgbouncer.pools.iter().filter(has_same).count()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy::{self, sessions};
+    use crate::observation::{Fact, PgBouncerSettings, SessionState};
+
+    fn pool(user: &str, waiting: u32, longest_wait: Duration) -> ConnectionPool {
+        ConnectionPool {
+            database: "app".to_owned(),
+            user: user.to_owned(),
+            mode: "transaction".to_owned(),
+            clients_waiting: waiting,
+            longest_wait,
+            connections_active: 20,
+            connections: 20,
+            ..ConnectionPool::default()
+        }
+    }
+
+    fn pgbouncer(waiting: u32, seconds: u64) -> PgBouncer {
+        PgBouncer {
+            pools: vec![pool("shop", waiting, Duration::from_secs(seconds))],
+            databases: vec![PooledDatabase {
+                name: "app".to_owned(),
+                pool_size: 20,
+                connections: 20,
+                ..PooledDatabase::default()
+            }],
+            settings: PgBouncerSettings {
+                default_pool_size: 20,
+                query_wait_timeout: Duration::from_secs(120),
+                ..PgBouncerSettings::default()
+            },
+            ..PgBouncer::default()
+        }
+    }
+
+    /// The database has 197 slots, and sessions in so many of them.
+    fn all(pgbouncer: PgBouncer, open: u32) -> Vec<Finding> {
+        let mut observation = healthy::observation();
+        observation.postgres.known_mut().connections.known_mut().sessions =
+            vec![sessions("pgbouncer", SessionState::Active, open)];
+        observation.pgbouncer = Fact::Known(pgbouncer);
+        super::super::check(&observation)
+    }
+
+    fn only(pgbouncer: PgBouncer) -> Finding {
+        all(pgbouncer, 20).pop().unwrap()
+    }
+
+    fn line(finding: Finding) -> String {
+        finding.change.unwrap().line
+    }
+
+    #[test]
+    fn who_waits_is_told_with_how_long_and_which_pool_is_too_small() {
+        let finding = only(pgbouncer(7, 12));
+        assert_eq!(finding.subject, "pool app/shop of pgbouncer");
+        let expected = "7 clients wait for a connection, the longest for 12 s: 20 of its 20 connections are in \
+                        use, and it may have 20";
+        assert_eq!((finding.severity, finding.evidence.as_str()), (Severity::Warning, expected));
+        assert_eq!(
+            finding.consequence,
+            "Who has waited for 2 min is refused (query_wait_timeout)."
+        );
+        assert_eq!(line(finding), "default_pool_size = 40");
+        assert_eq!(only(pgbouncer(1, 60)).severity, Severity::Critical, "half of it is over");
+        let first = "1 client has waited for a connection for 59 s:";
+        assert!(only(pgbouncer(1, 59)).evidence.starts_with(first));
+        let mut one = pgbouncer(1, 59);
+        (one.databases[0].pool_size, one.pools[0].connections) = (1, 1);
+        one.pools[0].connections_active = 1;
+        let why = "its one connection is in use, and it may have 1";
+        assert!(only(one).evidence.ends_with(why));
+    }
+
+    #[test]
+    fn who_waits_for_its_turn_or_nobody_is_no_finding_however_busy_all_are() {
+        assert_eq!(all(pgbouncer(0, 0), 20), []);
+        let mut turn = pgbouncer(7, 0);
+        turn.pools[0].longest_wait = Duration::from_millis(900);
+        assert_eq!(all(turn, 20), []);
+    }
+
+    #[test]
+    fn what_the_database_has_left_is_for_all_pools_of_the_line() {
+        let finding = all(pgbouncer(7, 12), 190).pop().unwrap();
+        assert_eq!(line(finding), "default_pool_size = 27", "7 slots of 197 are free");
+        let mut two = pgbouncer(7, 12);
+        two.pools.push(pool("jobs", 0, Duration::ZERO));
+        assert_eq!(line(all(two.clone(), 190).pop().unwrap()), "default_pool_size = 23");
+        two.databases[0].pool_size = 5;
+        two.databases[0].connections_max = 6;
+        let finding = only(two);
+        let expected = "max_db_connections = 10 there as well; then RELOAD";
+        assert_eq!(finding.next.as_deref(), Some(expected));
+        assert_eq!(line(finding), "pool_size=10 in the line of app under [databases]");
+        let full = all(pgbouncer(7, 12), 197).pop().unwrap();
+        assert_eq!((full.change, full.next.as_deref()), (None, Some("weir plan")));
+    }
+
+    #[test]
+    fn a_limit_of_the_database_a_pause_and_a_database_that_refuses_are_told_apart() {
+        let mut limited = pgbouncer(7, 12);
+        limited.databases[0].pool_size = 30;
+        limited.databases[0].connections_max = 20;
+        assert_eq!(line(only(limited)), "max_db_connections = 40");
+        let mut paused = pgbouncer(7, 12);
+        paused.databases[0].is_paused = true;
+        let finding = only(paused);
+        assert!(finding.evidence.ends_with("app is paused (PAUSE)"), "{finding:?}");
+        assert_eq!(finding.next.as_deref(), Some("RESUME app; in pgbouncer's own database"));
+        let mut refused = pgbouncer(7, 12);
+        refused.pools[0].connections = 3;
+        let finding = only(refused);
+        assert!(finding.evidence.ends_with("it has 3 connections, may have 20, and gets no more"));
+        assert!(finding.change.is_none() && finding.next.unwrap().starts_with("look into"));
+    }
+
+    #[test]
+    fn without_the_database_s_own_figures_no_size_is_guessed() {
+        let mut observation = healthy::observation();
+        observation.postgres = Fact::NotAsked;
+        observation.pgbouncer = Fact::Known(pgbouncer(7, 12));
+        let finding = super::super::check(&observation).pop().unwrap();
+        assert_eq!((finding.change, finding.next.as_deref()), (None, Some("weir plan")));
+    }
+}

@@ -1,0 +1,43 @@
+//! Pools of the PgBouncer before the database.
+
+use weir_advisor::observation::{ConnectionPool, PgBouncer, PooledDatabase};
+
+use super::super::shown;
+use crate::figures;
+
+/// Those at which clients wait stand first.
+const ROWS_MAX: usize = 50;
+
+pub(super) struct PoolRow {
+    pub(super) name: String,
+    pub(super) mode: String,
+    pub(super) clients: u32,
+    pub(super) waiting: u32,
+    pub(super) longest_wait: String,
+    pub(super) connections: u32,
+    pub(super) active: u32,
+    pub(super) most: String,
+}
+
+pub(super) fn rows(pgbouncer: &PgBouncer) -> Vec<PoolRow> {
+    pgbouncer.pools.iter().take(ROWS_MAX).map(|pool| PoolRow::of(pgbouncer, pool)).collect()
+}
+
+impl PoolRow {
+    fn of(pgbouncer: &PgBouncer, pool: &ConnectionPool) -> Self {
+        let nothing = || "–".to_owned();
+        let most = pgbouncer.database(&pool.database).map(PooledDatabase::pool_max);
+        let is_late = pool.clients_waiting > 0;
+        let wait = is_late.then(|| figures::duration(pool.longest_wait.as_secs_f64()));
+        Self {
+            name: shown(&format!("{}/{}", pool.database, pool.user)),
+            mode: shown(&pool.mode),
+            clients: pool.clients_active.saturating_add(pool.clients_waiting),
+            waiting: pool.clients_waiting,
+            longest_wait: wait.unwrap_or_else(nothing),
+            connections: pool.connections,
+            active: pool.connections_active,
+            most: most.map_or_else(nothing, |most| most.to_string()),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Jobs in hand over many looks: a single one seldom meets a job that takes milliseconds.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_advisor::observation::{InHandLately, Jobs};
+use weir_base::clock::Timestamp;
+
+/// Processes say with each heartbeat what their threads have in hand, every ten seconds at the latest: a look
+/// that comes sooner may be told the same once more.
+const BEAT: Duration = Duration::from_secs(10);
+/// Of a period; two are remembered. Half an hour of looks that are 15 s apart.
+const LOOKS_MAX: u32 = 120;
+
+/// What the looks at one Sidekiq have shown.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    last: Option<Timestamp>,
+    before: Period,
+    now: Period,
+}
+
+#[derive(Debug, Default)]
+struct Period {
+    looks: u32,
+    /// As many as a look has.
+    queues: BTreeMap<String, Seen>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    in_hand: u64,
+    per_second: f64,
+}
+
+impl History {
+    /// Whether a look would tell something new.
+    pub(crate) fn is_due(&self, at: Timestamp) -> bool {
+        self.last.is_none_or(|last| at.since(last) >= BEAT)
+    }
+
+    /// One more look: of each queue its jobs in hand, and how many are worked off in a second.
+    pub(crate) fn note<'a>(
+        &mut self,
+        at: Timestamp,
+        queues: impl IntoIterator<Item = (&'a str, u64, f64)>,
+    ) {
+        if !self.is_due(at) {
+            return;
+        }
+        self.last = Some(at);
+        if self.now.looks >= LOOKS_MAX {
+            self.before = std::mem::take(&mut self.now);
+        }
+        self.now.looks += 1;
+        for (name, in_hand, per_second) in queues {
+            let seen = self.now.queues.entry(name.to_owned()).or_default();
+            seen.in_hand = seen.in_hand.saturating_add(in_hand);
+            seen.per_second += per_second;
+        }
+    }
+
+    /// Of all queues of a look.
+    pub(crate) fn note_jobs(&mut self, at: Timestamp, jobs: &Jobs) {
+        let queues = jobs.queues.iter().map(|queue| {
+            let served = queue.flow.known().map_or(0.0, |flow| flow.served_per_second());
+            (queue.name.as_str(), queue.in_hand, served)
+        });
+        self.note(at, queues);
+    }
+
+    /// Gives each queue what its looks have shown.
+    pub(crate) fn add_to(&self, jobs: &mut Jobs) {
+        for queue in &mut jobs.queues {
+            queue.lately = self.of(&queue.name);
+        }
+    }
+
+    /// None: there was no second look.
+    fn of(&self, name: &str) -> Option<InHandLately> {
+        let periods = [&self.before, &self.now];
+        let looks: u32 = periods.iter().map(|period| period.looks).sum();
+        let seen = periods.iter().filter_map(|period| period.queues.get(name));
+        let (in_hand, per_second) = seen.fold((0, 0.0), |(in_hand, per_second), seen| {
+            (seen.in_hand + in_hand, seen.per_second + per_second)
+        });
+        (looks > 1).then(|| InHandLately {
+            looks,
+            in_hand: in_hand as f64 / f64::from(looks),
+            per_second: per_second / f64::from(looks),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_advisor::observation::Queue;
+
+    use super::*;
+
+    fn after(looks: u32, every: u64, in_hand: impl Fn(u32) -> u64) -> Option<InHandLately> {
+        let mut history = History::default();
+        for look in 0..looks {
+            let at = Timestamp::from_millis(u64::from(look) * every);
+            history.note(at, [("push", in_hand(look), 3.0)]);
+        }
+        let queue = Queue { name: "push".to_owned(), ..Queue::default() };
+        let mut jobs = Jobs { queues: vec![queue], ..Jobs::default() };
+        history.add_to(&mut jobs);
+        jobs.queues[0].lately
+    }
+
+    #[test]
+    fn jobs_in_hand_are_what_they_are_on_average() {
+        let seen = after(10, 15_000, |look| u64::from(look == 3)).unwrap();
+        assert_eq!((seen.looks, seen.in_hand, seen.per_second), (10, 0.1, 3.0));
+        assert_eq!(after(1, 15_000, |_| 1), None, "the look itself tells it");
+    }
+
+    #[test]
+    fn looks_within_one_heartbeat_are_one() {
+        assert_eq!(after(31, 1_000, |_| 0).unwrap().looks, 4);
+    }
+
+    #[test]
+    fn what_was_hours_ago_is_forgotten() {
+        let seen = after(1_000, 15_000, |look| u64::from(look < 700)).unwrap();
+        assert!(seen.looks <= 2 * LOOKS_MAX && seen.in_hand == 0.0, "{seen:?}");
+    }
+}

@@ -1,0 +1,125 @@
+//! What PgBouncer says of itself, in its own database of the name `pgbouncer`.
+//!
+//! That database speaks the simple protocol alone, and knows no transactions: a question is one `SHOW`.
+
+mod address;
+mod refused;
+
+use std::time::Duration;
+
+use tokio_postgres::SimpleQueryRow;
+use weir_advisor::observation::{
+    ConnectionPool, Fact, Missing, PgBouncer, PgBouncerSettings, PooledDatabase,
+};
+
+pub use self::address::pgbouncer_endpoint;
+use crate::postgres::{Connection, PostgresEndpoint, PostgresError, PostgresLimits};
+
+/// Of more, those at which nobody waits are left out.
+const POOLS_MAX: usize = 1_000;
+/// Its own database, which has no connections.
+const OWN: &str = "pgbouncer";
+
+/// A PgBouncer to ask.
+#[derive(Clone, Debug)]
+pub struct PgBouncerSource {
+    /// Where it is: [`pgbouncer_endpoint`].
+    pub endpoint: PostgresEndpoint,
+    /// How long it may take.
+    pub limits: PostgresLimits,
+}
+
+/// What one look needs.
+pub(crate) const QUESTIONS: u64 = 3;
+
+/// By the connection of the look before, if there is one: one that has failed is not given back.
+pub(crate) async fn look(
+    source: &PgBouncerSource,
+    held: Option<Connection>,
+) -> (Option<Connection>, Fact<PgBouncer>) {
+    match try_look(source, held).await {
+        Ok((connection, seen)) => (Some(connection), Fact::Known(seen)),
+        Err(error) => (None, Fact::Unknown(refused::missing(&source.endpoint, &error))),
+    }
+}
+
+/// One that does not answer.
+pub(crate) fn late(source: &PgBouncerSource, after: Duration) -> Missing {
+    refused::missing(&source.endpoint, &PostgresError::Deadline(after))
+}
+
+async fn try_look(
+    source: &PgBouncerSource,
+    held: Option<Connection>,
+) -> Result<(Connection, PgBouncer), PostgresError> {
+    let PostgresLimits { connect_timeout, statement_timeout, .. } = source.limits;
+    let connection = match held {
+        Some(connection) => connection,
+        None => Connection::open(&source.endpoint, connect_timeout).await?,
+    };
+    let databases = connection.ask("SHOW DATABASES", statement_timeout).await?;
+    let settings = connection.ask("SHOW CONFIG", statement_timeout).await?;
+    let pools = connection.ask("SHOW POOLS", statement_timeout).await?;
+    let mut pools: Vec<_> = pools.iter().map(pool).filter(|it| it.database != OWN).collect();
+    pools.sort_by_key(|it| std::cmp::Reverse((it.longest_wait, it.clients_waiting)));
+    let has_more_pools = pools.len() > POOLS_MAX;
+    pools.truncate(POOLS_MAX);
+    let databases = databases.iter().map(database).filter(|it| it.name != OWN).collect();
+    let settings = self::settings(&settings);
+    Ok((connection, PgBouncer { pools, has_more_pools, databases, settings }))
+}
+
+/// Of columns that versions have under several names, the one that is there.
+fn text(row: &SimpleQueryRow, names: &[&str]) -> String {
+    let at = row.columns().iter().position(|column| names.contains(&column.name()));
+    at.and_then(|at| row.get(at)).unwrap_or_default().to_owned()
+}
+
+fn number(row: &SimpleQueryRow, names: &[&str]) -> u32 {
+    text(row, names).parse().unwrap_or_default()
+}
+
+fn pool(row: &SimpleQueryRow) -> ConnectionPool {
+    let seconds = Duration::from_secs(number(row, &["maxwait"]).into());
+    let columns = row.columns().iter().map(tokio_postgres::SimpleColumn::name);
+    let states = columns.filter(|name| name.starts_with("sv_"));
+    ConnectionPool {
+        database: text(row, &["database"]),
+        user: text(row, &["user"]),
+        mode: text(row, &["pool_mode"]),
+        clients_active: number(row, &["cl_active"]),
+        clients_waiting: number(row, &["cl_waiting"]),
+        longest_wait: seconds + Duration::from_micros(number(row, &["maxwait_us"]).into()),
+        connections_active: number(row, &["sv_active"]),
+        connections_idle: number(row, &["sv_idle"]),
+        connections: states.map(|state| number(row, &[state])).fold(0, u32::saturating_add),
+    }
+}
+
+fn database(row: &SimpleQueryRow) -> PooledDatabase {
+    PooledDatabase {
+        name: text(row, &["name"]),
+        host: text(row, &["host"]),
+        port: text(row, &["port"]),
+        database: text(row, &["database"]),
+        pool_size: number(row, &["pool_size"]),
+        reserve_pool_size: number(row, &["reserve_pool_size", "reserve_pool"]),
+        connections_max: number(row, &["max_connections"]),
+        connections: number(row, &["current_connections"]),
+        is_paused: number(row, &["paused"]) > 0,
+    }
+}
+
+fn settings(rows: &[SimpleQueryRow]) -> PgBouncerSettings {
+    let of = |name: &str| {
+        let row = rows.iter().find(|row| row.get("key") == Some(name));
+        row.and_then(|row| row.get("value")).unwrap_or_default()
+    };
+    let count = |name| of(name).parse().unwrap_or_default();
+    let seconds = of("query_wait_timeout").parse().unwrap_or_default();
+    PgBouncerSettings {
+        default_pool_size: count("default_pool_size"),
+        max_user_connections: count("max_user_connections"),
+        query_wait_timeout: Duration::try_from_secs_f64(seconds).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,108 @@
+//! Why PgBouncer told nothing of itself, and what to do.
+
+use weir_advisor::observation::{Missing, Obstacle};
+
+use crate::postgres::{MAX_CLIENT_CONN, PostgresEndpoint, PostgresError, missing as of_postgres};
+
+const PASSWORD: &str = "give it by --pgbouncer-password-env or --pgbouncer-password-file (in [observe]: \
+                        pgbouncer_password = { env = \"NAME\" } or { file = \"PATH\" })";
+const RUNS: &str =
+    "look whether it runs (systemctl status pgbouncer), and at host and port in the address";
+const REACHED: &str = "look at host and port in the address, and at firewalls";
+const BROKEN: &str = "look at host and port in the address, and at its log";
+
+const WAYS: [(&str, Obstacle, &str); 12] = [
+    ("password missing", Obstacle::Login, PASSWORD),
+    ("(max_client_conn)", Obstacle::Unreachable, MAX_CLIENT_CONN),
+    (
+        "UnknownIssuer",
+        Obstacle::Login,
+        "give the file of the authority that signed its certificate by --pgbouncer-ca (pgbouncer_ca in [observe])",
+    ),
+    ("NotValidForName", Obstacle::Login, "name its host in the address as its certificate does"),
+    (
+        "does not support TLS",
+        Obstacle::Login,
+        "turn it on (client_tls_sslmode in pgbouncer.ini), or leave sslmode out of the address",
+    ),
+    ("SSL required", Obstacle::Login, "add ?sslmode=verify-full to the address"),
+    ("Connection refused", Obstacle::Unreachable, RUNS),
+    ("No such file", Obstacle::Unreachable, RUNS),
+    ("lookup", Obstacle::Unreachable, "look at the host's name in the address"),
+    ("timed out", Obstacle::Unreachable, REACHED),
+    ("no answer within", Obstacle::Unreachable, REACHED),
+    // It is no PgBouncer that has no such database.
+    (
+        "database \"pgbouncer\" does not exist",
+        Obstacle::Login,
+        "name the address of PgBouncer, not of the database behind it",
+    ),
+];
+/// What it says to who is not known to it.
+const STRANGERS: [&str; 4] = ["authentication failed", "no such user", "SASL", "28P01"];
+
+pub(super) fn missing(endpoint: &PostgresEndpoint, error: &PostgresError) -> Missing {
+    let user = endpoint.user().unwrap_or("USER");
+    let missing = of_postgres(&format!("PgBouncer {endpoint}"), Some(user), error);
+    if let PostgresError::Certificate { .. } = error {
+        // It was not even asked.
+        let remedy =
+            Some("look at the path of --pgbouncer-ca (pgbouncer_ca in [observe])".to_owned());
+        return Missing { obstacle: Obstacle::Login, remedy, ..missing };
+    }
+    let (obstacle, remedy) = way(&missing.reason, user);
+    Missing { obstacle, remedy: Some(remedy), ..missing }
+}
+
+fn way(reason: &str, user: &str) -> (Obstacle, String) {
+    if reason.contains("not allowed") {
+        let line = format!(
+            "stats_users = {user} in pgbouncer.ini (beside those whom it names already), then RELOAD"
+        );
+        return (Obstacle::NotAllowed, line);
+    }
+    if let Some((_, obstacle, remedy)) = WAYS.iter().find(|(sign, ..)| reason.contains(sign)) {
+        return (*obstacle, (*remedy).to_owned());
+    }
+    if STRANGERS.iter().any(|sign| reason.contains(sign)) {
+        let remedy = format!(
+            "{user} must stand in PgBouncer's auth_file (userlist.txt) with the password that is given here \
+             (--pgbouncer-password-env, --pgbouncer-password-file)"
+        );
+        return (Obstacle::Login, remedy);
+    }
+    (Obstacle::Unreachable, BROKEN.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_that_fails_says_what_to_do() {
+        for (reason, obstacle, remedy) in [
+            ("FATAL: not allowed (SQLSTATE 08P01)", Obstacle::NotAllowed, "stats_users = weir in "),
+            (
+                "invalid configuration: password missing",
+                Obstacle::Login,
+                "--pgbouncer-password-env",
+            ),
+            (
+                "FATAL: password authentication failed (SQLSTATE 28P01)",
+                Obstacle::Login,
+                "auth_file",
+            ),
+            (
+                "FATAL: no more connections allowed (max_client_conn)",
+                Obstacle::Unreachable,
+                "raise",
+            ),
+            ("error connecting: Connection refused (os error 111)", Obstacle::Unreachable, "runs"),
+            ("connection closed", Obstacle::Unreachable, "its log"),
+        ] {
+            let told = way(reason, "weir");
+            assert_eq!(told.0, obstacle, "{reason}");
+            assert!(told.1.contains(remedy), "{reason}: {}", told.1);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! One connection in the simple protocol, to Postgres or to what speaks as it does.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage, SimpleQueryRow};
+
+use super::endpoint::PostgresEndpoint;
+use super::error::PostgresError;
+use super::tls;
+
+/// What a good-bye may take.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// It ends with its drop.
+pub(crate) struct Connection {
+    client: Client,
+    /// Reads and writes the socket.
+    driver: JoinSet<()>,
+}
+
+impl Connection {
+    pub(crate) async fn open(
+        endpoint: &PostgresEndpoint,
+        timeout: Duration,
+    ) -> Result<Self, PostgresError> {
+        let mut config = endpoint.config();
+        config.connect_timeout(timeout);
+        let mut driver = JoinSet::new();
+        let connecting = async {
+            if endpoint.is_tls() {
+                let (client, connection) = config.connect(tls::connector(endpoint)?).await?;
+                drive(&mut driver, connection);
+                Ok(client)
+            } else {
+                let (client, connection) = config.connect(NoTls).await?;
+                drive(&mut driver, connection);
+                Ok(client)
+            }
+        };
+        // The library's own limit ends with the socket; a server that then says nothing is met here.
+        let client = match tokio::time::timeout(timeout, connecting).await {
+            Ok(client) => client,
+            Err(_) => Err(PostgresError::Deadline(timeout)),
+        }?;
+        Ok(Self { client, driver })
+    }
+
+    /// The rows of all that is asked.
+    pub(crate) async fn ask(
+        &self,
+        text: &str,
+        deadline: Duration,
+    ) -> Result<Vec<SimpleQueryRow>, PostgresError> {
+        match tokio::time::timeout(deadline, self.client.simple_query(text)).await {
+            Ok(messages) => Ok(messages?.into_iter().filter_map(row).collect()),
+            Err(_) => Err(PostgresError::Deadline(deadline)),
+        }
+    }
+
+    /// Says good-bye and waits until it is sent: the slot is free then, without a line in a log.
+    pub(crate) async fn close(self) {
+        let Self { client, mut driver } = self;
+        drop(client);
+        let _ = tokio::time::timeout(GOODBYE, driver.join_next()).await;
+    }
+}
+
+fn row(message: SimpleQueryMessage) -> Option<SimpleQueryRow> {
+    match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    }
+}
+
+fn drive<S, T>(driver: &mut JoinSet<()>, connection: tokio_postgres::Connection<S, T>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    driver.spawn(async move {
+        // What breaks it is told to whoever waits for an answer.
+        let _ = connection.await;
+    });
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Connection").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! What an earlier plan has written and this one does not have: left in force it would go on serving beside
+//! this one.
+//!
+//! Known again by their first line, so that nobody else's files are named, let alone removed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::Context;
+
+use super::Planned;
+use crate::output;
+
+/// The first line of each unit and of each drop-in.
+pub(super) const MARK: &str = "# Written by weir plan: the next --write knows it by this line, and says when it is planned no more.\n";
+/// In one of the first lines, before the names of all that the file starts.
+const STARTS: &str = "systemctl restart ";
+/// Where systemd notes that a unit of this folder is enabled.
+const ENABLED: &str = "multi-user.target.wants";
+/// Of a file: its first lines, with the names of some thousand instances.
+const HEAD_BYTES_MAX: u64 = 1 << 16;
+
+/// One unit or drop-in.
+struct Written {
+    /// Where it lies in the folder.
+    name: String,
+    starts: BTreeSet<String>,
+}
+
+/// All of an earlier plan in a folder.
+pub(super) struct Earlier(Vec<Written>);
+
+impl Earlier {
+    pub(super) fn read(folder: &Path) -> anyhow::Result<Self> {
+        let read = || format!("cannot read {}", folder.display());
+        let mut written = Vec::new();
+        for entry in fs::read_dir(folder).with_context(read)? {
+            let Ok(name) = entry.with_context(read)?.file_name().into_string() else { continue };
+            let name =
+                if name.ends_with(".service.d") { format!("{name}/weir.conf") } else { name };
+            let is_one = name.ends_with(".service") || name.ends_with(".service.d/weir.conf");
+            // Others' files are not our business.
+            let head = if is_one { head(&folder.join(&name)).ok() } else { None };
+            if let Some(head) = head.filter(|head| head.starts_with(MARK)) {
+                written.push(Written { name, starts: starts(&head) });
+            }
+        }
+        written.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(Self(written))
+    }
+
+    /// Says what of it `files` do not have and how it is ended; with `prune` removes it.
+    pub(super) fn settle(
+        &self,
+        folder: &Path,
+        files: &[Planned],
+        prune: bool,
+    ) -> anyhow::Result<()> {
+        let planned: BTreeSet<String> = files.iter().flat_map(|file| starts(&file.text)).collect();
+        let all: BTreeSet<&String> = self.0.iter().flat_map(|it| &it.starts).collect();
+        let gone: Vec<&str> =
+            all.into_iter().filter(|it| !planned.contains(*it)).map(String::as_str).collect();
+        if !gone.is_empty() {
+            output::note(
+                "of an earlier plan, and not of this one; where they run, they serve beside it:",
+            );
+            output::note(&format!("  systemctl disable --now {}", gone.join(" ")));
+        }
+        // A drop-in lies in a folder that people name as their unit.
+        let is_left = |it: &&Written| {
+            it.name.ends_with(".service") && !files.iter().any(|file| file.name == it.name)
+        };
+        for left in self.0.iter().filter(is_left) {
+            let path = folder.join(&left.name);
+            if !prune {
+                output::note(&format!("left as it is: {} (--prune removes it)", path.display()));
+            } else if is_enabled(folder, &left.name) {
+                // Without its file systemd would not know any more what to disable.
+                output::note(&format!(
+                    "not removed: {} is enabled; disable it first",
+                    path.display()
+                ));
+            } else {
+                fs::remove_file(&path)
+                    .with_context(|| format!("cannot remove {}", path.display()))?;
+                output::note(&format!("removed {}", path.display()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn head(path: &Path) -> io::Result<String> {
+    let mut head = String::new();
+    fs::File::open(path)?.take(HEAD_BYTES_MAX).read_to_string(&mut head)?;
+    Ok(head)
+}
+
+/// What a file says that it starts, as systemd names it. A name that none can be somebody has written into it.
+fn starts(text: &str) -> BTreeSet<String> {
+    let comments = text.lines().take_while(|line| line.starts_with('#'));
+    let names = comments.filter_map(|line| line.split_once(STARTS)).next();
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_.-@".contains(letter);
+    let is_name = |name: &&str| name.chars().all(plain) && !name.starts_with('-');
+    let names = names.map_or("", |(_, names)| names).split_whitespace();
+    names.filter(is_name).map(str::to_owned).collect()
+}
+
+/// From this very folder; of a template, any instance.
+fn is_enabled(folder: &Path, unit: &str) -> bool {
+    let is_it = |name: &str| match unit.split_once('@') {
+        Some((template, _)) => name.split_once('@').is_some_and(|(of, _)| of == template),
+        None => name == unit,
+    };
+    let enabled = fs::read_dir(folder.join(ENABLED)).into_iter().flatten().flatten();
+    enabled.into_iter().any(|entry| entry.file_name().to_str().is_some_and(is_it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_says_what_it_starts_and_no_more_than_names() {
+        let of = |text: &str| starts(text).into_iter().collect::<Vec<_>>();
+        let unit =
+            format!("{MARK}# systemctl enable a@1 a@2 && systemctl restart a@1 a@2\n[Unit]\n");
+        assert_eq!(of(&unit), ["a@1", "a@2"]);
+        assert_eq!(of("# systemctl restart a; -x $(b) c\n"), ["c"]);
+        assert_eq!(of("[Unit]\n# systemctl restart a\n"), [""; 0], "not among its first lines");
+    }
+}

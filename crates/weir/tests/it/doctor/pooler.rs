@@ -1,0 +1,86 @@
+//! A PgBouncer that is asked what it is: by doctor, by plan, by a service that looks all the time.
+
+use super::observe::{metrics, value, wait_for_value};
+use super::pgbouncer::PgBouncer;
+use super::postgres_server::{PostgresClient, PostgresServer};
+use super::{code, json, run};
+use crate::http::get;
+use crate::process::output_of;
+use crate::weir::{Site, program};
+
+const STATEMENT: &str = "BEGIN; SELECT 1";
+
+/// One connection for all clients of a user, and who may ask.
+fn pooled() -> Option<(PostgresServer, PgBouncer)> {
+    let server = PostgresServer::start(&["max_connections=40"])?;
+    server.run("CREATE ROLE shop LOGIN");
+    let pooler = PgBouncer::start(&server, "default_pool_size = 1\nstats_users = weir")?;
+    Some((server, pooler))
+}
+
+#[test]
+fn plan_and_doctor_have_its_number_of_connections_from_itself() {
+    let Some((server, pooler)) = pooled() else { return };
+    let _busy = PostgresClient::at(&pooler.url("shop"), "puma").unwrap();
+    let (url, console) = (server.url("postgres"), pooler.console("weir"));
+    let common = ["--window", "10ms", "--postgres", &url, "--pgbouncer-url", &console];
+    let said = json(&common);
+    assert_eq!(said["observation"]["pooler"]["connections"], 1, "{said}");
+
+    let queue = ["--json", "--cores", "4", "--memory", "8GiB", "--queue", "push=2,0.5"];
+    let plan = |more: &[&str]| {
+        let output = output_of(program().arg("plan").args(common).args(queue).args(more));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap_or_else(|_| panic!("{output:?}"))
+    };
+    assert_eq!(plan(&[])["wanted"]["pooler_connections"], 1);
+    assert_eq!(plan(&["--pgbouncer", "30"])["wanted"]["pooler_connections"], 30, "it wins");
+    let contradiction = run(&[&common[..], &["--pgbouncer", "0"]].concat());
+    assert_eq!(code(&contradiction), 64);
+    assert!(String::from_utf8_lossy(&contradiction.stderr).contains("--pgbouncer 0 says"));
+}
+
+#[test]
+fn a_plan_that_can_not_ask_it_says_what_to_give() {
+    let Some((server, pooler)) = pooled() else { return };
+    let console = pooler.console("shop");
+    let arguments = ["--window", "10ms", "--queue", "push=2,0.5", "--pgbouncer-url", &console];
+    let output = output_of(
+        program().arg("plan").args(["--postgres", &server.url("postgres")]).args(arguments),
+    );
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("not allowed") && error.contains("or give --pgbouncer"), "{error}");
+}
+
+#[test]
+fn a_service_that_looks_has_who_waits_as_metrics_and_on_a_page() {
+    let Some((server, pooler)) = pooled() else { return };
+    let mut busy = PostgresClient::at(&pooler.url("shop"), "puma").unwrap();
+    busy.say(STATEMENT);
+    let mut waiting = PostgresClient::at_begun(&pooler.url("shop"), "puma", STATEMENT);
+    let settings = format!(
+        "[observe]\ninterval = \"1s\"\npgbouncer_url = \"{}\"\n[observe.postgres]\nurl = \"{}\"\n",
+        pooler.console("weir"),
+        server.url("postgres")
+    );
+    let weir = Site::new(&settings).start();
+    let (console, waiting_clients) = (weir.console(), "pooler_clients{state=\"waiting\"}");
+    wait_for_value(console, waiting_clients, 1.0);
+    let name = format!("127.0.0.1:{}/pgbouncer", pooler.port);
+    let is_up = format!("source_up{{source=\"pgbouncer\",name=\"{name}\"}}");
+    let text = metrics(console);
+    for series in ["pooler_connections{state=\"active\"}", "pooler_connections_max", &is_up] {
+        assert_eq!(value(&text, series), Some(1.0), "{series}: {text}");
+    }
+    wait_for_value(console, "rule_findings{rule=\"busy-pooler\",severity=\"warning\"}", 1.0);
+    let (_, page) = get(console, "/postgres", "");
+    assert!(page.contains("Pools of PgBouncer") && page.contains("postgres/shop"), "{page}");
+
+    busy.say("COMMIT");
+    waiting.say("COMMIT");
+    wait_for_value(console, waiting_clients, 0.0);
+    drop(pooler);
+    wait_for_value(console, &is_up, 0.0);
+    assert_eq!(value(&metrics(console), waiting_clients), None, "what is not known has no value");
+    assert!(weir.stop().success());
+}
