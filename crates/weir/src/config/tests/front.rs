@@ -1,0 +1,152 @@
+//! Settings of the front and its apps.
+
+use super::*;
+
+#[test]
+fn the_front_opens_when_it_is_set_or_has_something_to_serve() {
+    let app = format!("{APP}[front.limits]\nconnections_max = 5\n");
+    let shop = "[[front.apps]]\nname = \"shop\"\nupstreams = [\"127.0.0.1:3000\"]\n";
+    for (text, is_open) in [
+        ("", false),
+        (shop, true),
+        ("[front]\ncores = 2\n", false),
+        ("[front]\nlisten = \"127.0.0.1:8080\"\n", true),
+        (app.as_str(), true),
+    ] {
+        assert_eq!(settings(text).has_front(), is_open, "{text}");
+    }
+}
+
+#[test]
+fn an_app_has_a_name_of_its_own_and_workers_that_can_be_reached() {
+    let text = "[[front.apps]]\nname = \"a b\"\nupstreams = [\"localhost:1\"]\n\
+                [[front.apps]]\nupstreams = []\nhosts = [\"https://a\"]\npaths = [\"shop\"]\n\
+                [[front.apps]]\nname = \"a b\"\ncommand = [\"puma\"]\nconcurrency = 0\n\
+                [[front.apps]]\nname = \"both\"\ncommand = [\"puma\", \"{socket}\"]\n\
+                upstreams = [\"127.0.0.1:1\"]\ndump_signal = \"LATER\"\nready_path = \"up\"\n\
+                [[front.apps]]\nname = \"own\"\nupstreams = [\"127.0.0.1:1\"]\nworkers = 2\n";
+    insta::assert_snapshot!(mistakes(text), @r#"
+    weir.toml:2:8: front.apps[0].name: "a b" can't name a group of workers: 1 to 32 small letters, digits, - and _
+    weir.toml:3:13: front.apps[0].upstreams: "localhost:1" is neither unix:/PATH nor IP:PORT
+    weir.toml:4:1: front.apps[1].name is missing
+    weir.toml:5:13: front.apps[1].upstreams: the list is empty
+    weir.toml:6:9: front.apps[1].hosts: write names like "shop.example", without scheme, port or path
+    weir.toml:7:9: front.apps[1].paths: write paths like "/shop"
+    weir.toml:9:8: front.apps[2].name: "a b" can't name a group of workers: 1 to 32 small letters, digits, - and _
+    weir.toml:9:8: front.apps[2].name: "a b" is another app's name already
+    weir.toml:9:8: front.apps[2]: no request ever gets to a b: a b, further up, has the same hosts and paths; give one of them others
+    weir.toml:10:11: front.apps[2].command: nothing says where a worker is to listen; write {socket}, {port} or {fd} in it
+    weir.toml:11:15: front.apps[2].concurrency: must be from 1 to 1000000
+    weir.toml:13:8: front.apps[3]: no request ever gets to both: a b, further up, has the same hosts and paths; give one of them others
+    weir.toml:14:11: front.apps[3].command: either a command or upstreams: who starts the workers?
+    weir.toml:16:15: front.apps[3].dump_signal: "LATER" is no signal for workers; there are: TERM, INT, QUIT, HUP, ABRT, USR1, USR2, TTIN, TTOU, WINCH
+    weir.toml:17:14: front.apps[3].ready_path: write a path like "/health"
+    weir.toml:19:8: front.apps[4]: no request ever gets to own: a b, further up, has the same hosts and paths; give one of them others
+    weir.toml:21:11: front.apps[4].workers: only where Weir starts the workers: there is no command
+    "#);
+}
+
+#[test]
+fn an_app_s_workers_are_told_what_its_settings_name() {
+    let with = |list: &str| {
+        format!(
+            "[[front.apps]]\nname = \"shop\"\nupstreams = [\"127.0.0.1:3000\"]\n\
+             forwarded_headers = {list}\n"
+        )
+    };
+    let told = |text: &str| settings(text).front.apps[0].settings.forwarded_headers.clone();
+    let two = [ForwardedHeader::Forwarded, ForwardedHeader::XRequestId];
+    assert_eq!(told(&with("[\"forwarded\", \"x-request-id\"]")), two);
+    assert_eq!(told(&with("[]")), []);
+    let silent = with("[]").replace("forwarded_headers = []\n", "");
+    assert_eq!(told(&silent), ForwardedHeader::ALL);
+    insta::assert_snapshot!(mistakes(&with("[\"x-forwarded-for\"]")), @r#"weir.toml:4:21: front.apps[0].forwarded_headers: "x-forwarded-for" is no header that Weir writes; it writes "x-forwarded" (X-Forwarded-For, -Proto and -Host), "forwarded", "x-request-start" and "x-request-id""#);
+}
+
+#[test]
+fn workers_that_could_not_be_started_are_mistakes() {
+    let text = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\", \"{sockets}\"]\n\
+                folder = \"/no/such/folder\"\n";
+    insta::assert_snapshot!(mistakes(text), @r"
+    weir.toml:3:11: front.apps[0].command: unknown placeholder {sockets}; this group has {index} {name} {socket}; write {{ for a brace
+    weir.toml:4:10: front.apps[0].folder: /no/such/folder is no folder
+    ");
+}
+
+const UPSTREAM: &str = "upstreams = [\"127.0.0.1:3000\"]\n";
+
+fn app_of(name: &str, more: &str) -> String {
+    format!("[[front.apps]]\nname = \"{name}\"\n{UPSTREAM}{more}")
+}
+
+#[test]
+fn an_app_that_no_request_ever_gets_to_is_a_mistake() {
+    let text = app_of("shop", "") + &app_of("blog", "");
+    insta::assert_snapshot!(mistakes(&text), @r#"weir.toml:5:8: front.apps[1]: no request ever gets to blog: shop, further up, has the same hosts and paths; give one of them others"#);
+    let text = app_of("shop", "hosts = [\"a.example\"]\n")
+        + &app_of("cart", "hosts = [\"b.example\"]\npaths = [\"/x\"]\n")
+        + &app_of("blog", "hosts = [\"A.example\", \"b.example\"]\npaths = [\"/x/\"]\n");
+    // One of its two places is its own.
+    assert!(load(&text).is_ok());
+    let text =
+        text.replace("hosts = [\"a.example\"]\n", "hosts = [\"a.example\"]\npaths = [\"/x\"]\n");
+    assert!(mistakes(&text).contains("no request ever gets to blog: shop, cart, further up"));
+    // Whose workers take connections themselves is in nobody's way.
+    let direct = "[[front.apps]]\nname = \"direct\"\nmode = \"sockets\"\n\
+                  listen = \"127.0.0.1:9000\"\ncommand = [\"sh\", \"{fd}\"]\n";
+    assert!(load(&(direct.to_owned() + &app_of("shop", ""))).is_ok());
+}
+
+#[test]
+fn the_front_is_not_its_own_upstream() {
+    for (listen, is_wrong) in [
+        ("127.0.0.1:3000", true),
+        ("0.0.0.0:3000", true),
+        ("[::]:3000", true),
+        ("127.0.0.2:3000", false),
+        ("0.0.0.0:3001", false),
+    ] {
+        let text = format!("[front]\nlisten = \"{listen}\"\n{}", app_of("shop", ""));
+        let found = load(&text).err().map(|mistakes| mistakes.to_string()).unwrap_or_default();
+        assert_eq!(found.contains("127.0.0.1:3000 is front.listen itself"), is_wrong, "{listen}");
+    }
+}
+
+#[test]
+fn a_maintenance_page_that_can_t_be_read_is_a_mistake() {
+    let text = app_of("shop", "maintenance_page = \"/nonexistent/back.html\"\n");
+    insta::assert_snapshot!(mistakes(&text), @r#"weir.toml:4:20: front.apps[0].maintenance_page: /nonexistent/back.html can't be read: No such file or directory (os error 2)"#);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_worth_a_warning() {
+    let warned = |command: &str| {
+        let text = format!("[workers.dig]\ncommand = [{command}]\n");
+        let loaded = load(&text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let ours = loaded.warnings.into_iter().find(|it| it.starts_with("workers.dig"));
+        ours.unwrap_or_default()
+    };
+    assert_eq!(warned("\"sh\""), "");
+    assert_eq!(warned("\"/bin/sh\""), "");
+    assert!(warned("\"no-such-program\"").contains("no-such-program is in no folder of PATH"));
+    assert!(warned("\"/etc/passwd\"").contains("/etc/passwd is no program that can be executed"));
+    let own = "[workers.dig]\ncommand = [\"sh\"]\nenvironment = { PATH = \"/nonexistent\" }\n";
+    let warnings = load(own).expect("sound").warnings;
+    assert!(warnings.iter().any(|it| it.contains("sh is in no folder of PATH")), "{warnings:?}");
+}
+
+#[test]
+fn the_front_listens_on_no_unix_socket() {
+    insta::assert_snapshot!(mistakes("[front]\nlisten = \"unix:/run/x\"\n"), @r#"weir.toml:2:10: front.listen: a unix socket is not supported here; write for example "127.0.0.1:8080""#);
+    let refused = mistakes("[front]\ntrusted_proxies = [\"unix\"]\n");
+    assert!(refused.contains("front.listen is no unix socket"), "{refused}");
+}
+
+#[test]
+fn a_list_of_one_table_may_be_that_table() {
+    let rule = "shed = { path = \"/inbox\", queue = \"ingress\", over = \"5m\", status = 503 }\n";
+    let text = app_of("shop", &rule.replace(", status = 503", ""));
+    let shed = &settings(&text).front.apps[0].settings.shed;
+    assert_eq!((shed.len(), shed[0].queue.as_str()), (1, "ingress"));
+    assert!(mistakes(&app_of("shop", &rule.replace("queue", "qeue"))).contains("shed[0].qeue"));
+}

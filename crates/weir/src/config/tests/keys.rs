@@ -1,0 +1,184 @@
+//! Every field has its key, every key its words and its default.
+
+use super::*;
+
+#[test]
+fn the_reference_covers_every_setting_and_its_file_parses() {
+    let file = reference::commented_file();
+    load(&file).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    for value in reference::values() {
+        assert!(!value.doc.is_empty(), "{} has no words", value.path);
+        assert!(file.contains(value.doc.split(' ').next().expect("a word")));
+    }
+    // Defaults are written as they are read.
+    for value in reference::values().iter().filter(|value| value.default != "none") {
+        let text = match value.path.rsplit_once('.') {
+            Some((section, name)) => {
+                format!("{}\n{name} = {}\n", whole(section, name), value.default)
+            }
+            None => format!("{} = {}\n", value.path, value.default),
+        };
+        let loaded = load(&text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
+        let path = value.path.replace("[]", "[0]");
+        let read = loaded.values.iter().find(|read| read.path == path).expect("read");
+        assert!(read.is_set);
+        assert_eq!(read.shown, value.default, "{text}");
+    }
+}
+
+/// The heading of a section, with what must be set around it for that key to mean something.
+fn whole(section: &str, name: &str) -> String {
+    let heading = reference::heading(section);
+    let is_of_sockets = ["selection", "queues", "queues_per_worker", "backlog", "claim_timeout"];
+    if section == "front.apps[]" && is_of_sockets.contains(&name) {
+        return format!("{SHARED}workers = 4\n");
+    }
+    if section == "workers.NAME" {
+        return format!("{heading}\ncommand = [\"true\"]");
+    }
+    if section == "gems.webhooks.endpoints[]" {
+        return format!(
+            "{heading}\nname = \"ci\"\nurl = \"http://localhost\"\nsecret = {{ env = \"PASSWORD\" }}"
+        );
+    }
+    if let Some(rest) = section.strip_prefix("gems.mirror") {
+        let upstream = "[[gems.mirror.upstreams]]\nname = \"one\"\nurl = \"http://localhost\"\n";
+        return match rest {
+            "" => {
+                format!("{heading}\nupstreams = {{ name = \"one\", url = \"http://localhost\" }}")
+            }
+            ".upstreams[]" => upstream.to_owned(),
+            _ => format!("{upstream}{heading}"),
+        };
+    }
+    if section.starts_with("observe") {
+        let redis = "[[observe.redis]]\nurl = \"redis://127.0.0.1\"\n";
+        return match section {
+            "observe.redis[]" => redis.to_owned(),
+            "observe.postgres" => format!("{heading}\nurl = \"postgres://127.0.0.1/app\""),
+            _ => format!("{redis}{heading}"),
+        };
+    }
+    let shop = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\"]\n";
+    match section.strip_prefix("front.apps[]") {
+        Some("") => return shop.to_owned(),
+        Some(".shed[]") => return format!("{shop}{heading}\npath = \"/\"\nqueue = \"mail\""),
+        Some(_) => return format!("{shop}{heading}\npath = \"/\""),
+        None => {}
+    }
+    match section.strip_prefix("realtime.apps[]") {
+        Some("") => APP.to_owned(),
+        Some(".webhooks[]") => format!("{APP}{heading}\nurl = \"http://localhost\""),
+        Some(_) => format!("{APP}{heading}"),
+        None => heading,
+    }
+}
+
+/// The field names of a struct, from what `{:#?}` shows.
+fn fields(shown: &str) -> Vec<String> {
+    let own = shown.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
+    own.filter_map(|line| Some(line.trim().split_once(':')?.0.to_owned())).collect()
+}
+
+/// The key of a field that has another name.
+fn key_of(field: &str) -> &str {
+    match field {
+        "activity_jitter_thousandths" => "activity_jitter",
+        "subscribe_rate" => "subscribes_per_second",
+        "client_event_rate" => "client_events_per_second",
+        "trust" => "ca",
+        "stream_window_bytes" => "stream_window",
+        "connection_window_bytes" => "connection_window",
+        "send_buffer_bytes" => "send_buffer",
+        "control_frames" => "control_frames_per_second",
+        "is_enabled" => "enabled",
+        "requires_tls" => "require_tls",
+        "has_client_events" => "client_events",
+        "has_subscription_counts" => "subscription_counts",
+        "hooks" => "webhooks[]",
+        "endpoints" => "endpoints[]",
+        "upstreams" => "upstreams[]",
+        "import_batch" => "import_batch_gems",
+        same => same,
+    }
+}
+
+fn upstream() -> weir_gems::mirror::settings::UpstreamSettings {
+    weir_gems::mirror::settings::UpstreamSettings {
+        name: "one".parse().expect("a name"),
+        url: "http://127.0.0.1".parse().expect("a URL"),
+        credentials: None,
+        redirect_hosts: Vec::new(),
+        hook_secret: None,
+    }
+}
+
+#[test]
+fn no_field_of_a_part_is_without_its_key() {
+    let console = weir_console::settings::Settings::default();
+    let jobs = weir_jobs::settings::Settings::default();
+    let history = weir_base::history::Settings::default();
+    let known: Vec<String> = reference::values().into_iter().map(|value| value.path).collect();
+    let realtime = weir_realtime::settings::Settings::default();
+    let webhooks = weir_realtime::webhooks::Settings::default();
+    let app = weir_realtime::settings::AppSettings::new("1", "key", Secret::default());
+    let gems = weir_gems::settings::GemsSettings::default();
+    let postgres = settings("").gems.postgres.settings;
+    let told = weir_gems::webhooks::WebhookSettings::default();
+    let nowhere = "http://127.0.0.1/".parse().expect("a URL");
+    let endpoint = weir_gems::webhooks::WebhookEndpoint::new("ci", nowhere, Secret::default());
+    let mirror = weir_gems::mirror::settings::MirrorSettings::new(Vec::new());
+    for (section, shown) in [
+        ("front.limits", format!("{:#?}", weir_net::server::Limits::default())),
+        ("front.limits.http2_", format!("{:#?}", weir_net::server::Http2Limits::default())),
+        ("realtime", format!("{realtime:#?}")),
+        ("realtime.limits", format!("{:#?}", realtime.limits)),
+        ("realtime.limits", format!("{:#?}", realtime.websocket)),
+        ("realtime.limits", format!("{:#?}", realtime.pusher)),
+        ("realtime.webhooks", format!("{webhooks:#?}")),
+        ("realtime.webhooks", format!("{:#?}", webhooks.limits)),
+        ("realtime.apps[]", format!("{app:#?}")),
+        ("realtime.apps[].history", format!("{:#?}", app.history)),
+        ("realtime.apps[].presence", format!("{:#?}", app.presence)),
+        ("jobs", format!("{jobs:#?}")),
+        ("jobs.limits", format!("{:#?}", jobs.limits)),
+        ("jobs.queues.NAME", format!("{:#?}", weir_jobs::settings::QueueSettings::default())),
+        ("console", format!("{console:#?}")),
+        ("console.limits", format!("{:#?}", console.limits)),
+        ("gems", format!("{gems:#?}")),
+        ("gems.limits", format!("{:#?}", gems.limits)),
+        ("gems.limits", format!("{:#?}", gems.limits.package)),
+        ("gems.limits.import_", format!("{:#?}", gems.limits.import)),
+        ("gems.sqlite", format!("{:#?}", weir_gems::store::SqliteSettings::new(""))),
+        ("gems.postgres", format!("{postgres:#?}")),
+        ("gems.postgres.limits", format!("{:#?}", postgres.limits)),
+        ("gems.webhooks", format!("{told:#?}")),
+        ("gems.webhooks.limits", format!("{:#?}", told.limits)),
+        ("gems.webhooks.endpoints[]", format!("{endpoint:#?}")),
+        ("gems.mirror", format!("{mirror:#?}")),
+        ("gems.mirror.limits", format!("{:#?}", mirror.limits)),
+        ("gems.mirror.upstreams[]", format!("{:#?}", upstream())),
+        ("history", format!("{history:#?}")),
+        ("supervisor", format!("{:#?}", weir_supervisor::RestartPolicy::default())),
+    ] {
+        for field in fields(&shown) {
+            let between = if section.ends_with('_') { "" } else { "." };
+            let path = format!("{section}{between}{}", key_of(&field));
+            let has_key =
+                known.iter().any(|known| *known == path || known.starts_with(&format!("{path}.")));
+            // Derived from data_dir; or fields whose own fields are among the section's keys.
+            let is_no_key = [
+                "directory",
+                "path",
+                "websocket",
+                "pusher",
+                "limits",
+                "http2",
+                "package",
+                "import",
+            ]
+            .contains(&field.as_str());
+            assert!(has_key || is_no_key, "{path} has no key");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Settings of workers of jobs.
+
+use super::*;
+
+#[test]
+fn mistakes_about_job_workers() {
+    let text = r#"
+[[front.apps]]
+name = "shop"
+upstreams = ["unix:/run/shop.sock"]
+[workers.shop]
+command = ["true"]
+[workers."not a name"]
+command = ["true"]
+[workers.none]
+processes = 2
+[workers.sidekiq]
+command = ["sidekiq", "--queues={queues}", "{socket}"]
+concurrency = 25
+queue_flag = "-q"
+ready_notify = true
+ready_line = "up"
+stop_signal = "NONE"
+ready_path = "/health"
+"#;
+    insta::assert_snapshot!(mistakes(text), @r#"
+    weir.toml:5:10: "shop" is an app's name already ([[front.apps]])
+    weir.toml:7:10: "not a name" can't name a group of workers: 1 to 32 small letters, digits, - and _
+    weir.toml:9:10: workers.none.command is missing
+    weir.toml:12:11: workers.sidekiq.command: unknown placeholder {socket}; this group has {index} {name} {concurrency} {queues}; write {{ for a brace
+    weir.toml:12:11: workers.sidekiq.command: {queues} stands in it, and queues is not set
+    weir.toml:13:15: workers.sidekiq.concurrency: nothing tells the command: write {concurrency} in it
+    weir.toml:14:14: workers.sidekiq.queue_flag: only where "{queues}" is an argument of its own
+    weir.toml:15:16: workers.sidekiq.ready_notify: either this or ready_line: what shows that it is ready?
+    weir.toml:17:15: workers.sidekiq.stop_signal: "NONE" is no signal for workers; there are: TERM, INT, QUIT, HUP, ABRT, USR1, USR2, TTIN, TTOU, WINCH
+    weir.toml:18:1: workers.sidekiq.ready_path is not a setting
+    "#);
+}
+
+#[test]
+fn job_workers_get_their_queues_as_arguments() {
+    let text = "[workers.sidekiq]\ncommand = [\"sidekiq\", \"{queues}\"]\n\
+                queues = [\"default\", \"push,2\"]\nqueue_flag = \"-q\"\n";
+    let settings = settings(text);
+    let policy = weir_supervisor::RestartPolicy::default();
+    let group = settings.workers["sidekiq"].group("sidekiq", &policy).expect("a name");
+    assert_eq!(group.variables["queues"], ["-q", "default", "-q", "push,2"]);
+    assert!(group.ends_before_service);
+}
