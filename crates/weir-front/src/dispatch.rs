@@ -8,11 +8,12 @@
 //! ([`lane`]). It may hold requests for `queue_timeout`.
 //!
 //! **Overload** is a queue that, for `overload_after`, was longer than what the workers serve within
-//! `overload_delay` ([`delay`]). Then the newest request of a client goes first and none waits longer
-//! than `overload_wait`: what is served is fresh, and who can't be served is told at once. (Adaptive
+//! `overload_delay`, or within half the time after which clients give up ([`delay`]): while requests can
+//! be served in time, they are served in the order of their arrival. In an overload the newest request of
+//! a client goes first and none waits longer than `overload_wait`: what is served is fresh. (Adaptive
 //! LIFO and controlled delay, after B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015. There a queue
-//! that is not empty counts; but as many clients as there are, each waiting for its answer before it
-//! asks again, keep a short queue for good, and nobody in it needs to be refused.)
+//! that is not empty counts; but clients that wait for a response before their next request keep a
+//! queue of a constant length, and none of them needs to be refused.)
 //!
 //! **Streams** (WebSockets, server-sent events) would hold a request's slot for hours, so they have
 //! slots of their own. What is one says the worker's answer, not the client: until then it is a
@@ -190,9 +191,9 @@ impl<T> Dispatcher<T> {
         }
     }
 
-    /// Waits no longer; None: it does not wait.
-    pub(crate) fn leave(&mut self, ticket: Ticket) -> Option<T> {
-        self.queue.leave(ticket)
+    /// Its client gave up; None: it does not wait.
+    pub(crate) fn leave(&mut self, ticket: Ticket, now: Timestamp) -> Option<T> {
+        self.queue.leave(ticket, now)
     }
 
     /// Gives a slot back: see [`Dispatcher::next`].

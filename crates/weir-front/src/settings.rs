@@ -140,9 +140,9 @@ impl Default for AppLimits {
             queue_max: 1_024,
             queue_timeout: Duration::from_secs(30),
             // A real site at 80 % load: 0.03 % are shed in a simulation (dispatch/simulation.rs).
-            overload_delay: Duration::from_millis(200),
+            overload_delay: Duration::from_secs(2),
             overload_after: Duration::from_secs(2),
-            overload_wait: Duration::from_secs(1),
+            overload_wait: Duration::from_secs(3),
             service_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(2),

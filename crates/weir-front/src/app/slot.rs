@@ -88,6 +88,7 @@ impl<'a> Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         // A lock for who was handed something, too: they have waited longer than that.
-        drop(self.app.state().dispatcher.leave(self.ticket));
+        let now = self.app.clock.now();
+        drop(self.app.state().dispatcher.leave(self.ticket, now));
     }
 }

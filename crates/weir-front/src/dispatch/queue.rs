@@ -106,7 +106,10 @@ impl<T> Queue<T> {
         Some(entry.waiter)
     }
 
-    pub(super) fn leave(&mut self, ticket: Ticket) -> Option<T> {
+    /// Its client gave up.
+    pub(super) fn leave(&mut self, ticket: Ticket, now: Timestamp) -> Option<T> {
+        let since = self.entries.get(&ticket.0)?.since;
+        self.delay.give_up(now.since(since));
         self.remove(ticket.0)
     }
 

@@ -205,8 +205,8 @@ fn who_leaves_is_not_served() {
     let (mut dispatcher, permit) = busy();
     let ticket = queue(&mut dispatcher, wish(1), 1, 0);
     queue(&mut dispatcher, wish(1), 2, 0);
-    assert_eq!(dispatcher.leave(ticket), Some(1));
-    assert_eq!(dispatcher.leave(ticket), None);
+    assert_eq!(dispatcher.leave(ticket, at(0)), Some(1));
+    assert_eq!(dispatcher.leave(ticket, at(0)), None);
     assert_eq!(order(&mut dispatcher, permit, 0), [2]);
 }
 
@@ -331,7 +331,7 @@ impl World {
             }
             Step::Leave(which) if !self.tickets.is_empty() => {
                 let (ticket, waiter) = self.tickets.swap_remove(which % self.tickets.len());
-                let left = self.dispatcher.leave(ticket);
+                let left = self.dispatcher.leave(ticket, self.now);
                 assert_eq!(left.is_some(), self.waiting.remove(&waiter), "waits or was told");
             }
             Step::Pass(millis) => {

@@ -213,12 +213,12 @@ fn read_waits(keys: &mut Keys<'_>, limits: &mut AppLimits) {
     wait(
         "overload_delay",
         &mut limits.overload_delay,
-        "A queue that the workers need longer than this to serve, at their pace of now, is too long.",
+        "A queue is too long if the workers, at their current rate, need longer than this to serve it, or longer than half the time after which clients give up, if many do.",
     );
     wait(
         "overload_after",
         &mut limits.overload_after,
-        "How long a queue may go on being too long before that is an overload: then the newest goes first and none waits longer than overload_wait.",
+        "How long a queue may be too long before that is an overload: then the newest request goes first and none waits longer than overload_wait. Until then requests are served in the order of their arrival.",
     );
     wait(
         "overload_wait",
