@@ -86,7 +86,7 @@ pub(crate) enum Command {
 /// Where the settings are.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SettingsArguments {
-    /// Settings file [default: weir.toml here, if there is one]
+    /// Settings file [default: the one that WEIR_CONFIG names, else weir.toml here, if there is one]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Folder for everything that Weir keeps; wins over the settings file
@@ -140,6 +140,10 @@ pub(crate) struct InitArguments {
     /// What to start from
     #[arg(default_value = "default")]
     pub(crate) template: Template,
+    /// The app server that `front` is for; it decides about the command and how many requests a
+    /// process is given at once
+    #[arg(long, value_name = "SERVER", default_value = "gunicorn")]
+    pub(crate) server: AppServer,
     /// File to write; `-` for standard output
     #[arg(long, value_name = "FILE", default_value = "weir.toml")]
     pub(crate) output: PathBuf,
@@ -159,6 +163,27 @@ pub(crate) enum Template {
     Observe,
     /// What a server that others reach should set
     Production,
+}
+
+/// An app server whose command and concurrency are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AppServer {
+    /// Python, WSGI: one request per process
+    Gunicorn,
+    /// Python, ASGI
+    Uvicorn,
+    /// Python, ASGI
+    Hypercorn,
+    /// Python, ASGI
+    Granian,
+    /// Ruby, threads
+    Puma,
+    /// Ruby: one request per process
+    Unicorn,
+    /// JavaScript
+    Node,
+    /// Go's own server
+    Go,
 }
 
 /// `weir status`.

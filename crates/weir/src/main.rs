@@ -10,6 +10,7 @@
 //! - [`sockets`]: apps whose workers take connections themselves.
 //! - [`status`], [`realtime_admin`], [`gems_admin`], [`switches_admin`], [`workers_admin`], [`restart_admin`]: the
 //!   admin API, beside what the parts bring along.
+//! - [`exposition`]: the formats of `/metrics`.
 //! - [`admin_client`]: how the other commands talk to a running Weir.
 
 mod admin_client;
@@ -19,6 +20,7 @@ mod commands;
 mod compose;
 mod config;
 mod exit;
+mod exposition;
 mod front;
 mod gems;
 mod gems_admin;

@@ -21,6 +21,10 @@ pub(crate) enum Part {
 }
 
 impl Part {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Jobs, Self::Front, Self::Realtime, Self::Gems, Self::Workers, Self::Console];
+
     /// Whether it is wanted, where `only` these are (none: all).
     pub(crate) fn is_among(self, only: &[Self]) -> bool {
         only.is_empty() || only.contains(&self)

@@ -46,7 +46,8 @@ impl Reload {
         // Settings that need a restart stay those of the start, so that a later reload says so
         // again; each part tells which of its own it kept.
         let patience = self.loaded.settings.admin.request_timeout;
-        let reloaded = weir.reload(&fresh.settings, &handover.flags.only);
+        let only = handover.only(&fresh.settings)?;
+        let reloaded = weir.reload(&fresh.settings, &only);
         kept.extend(tokio::time::timeout(patience, reloaded).await??);
         for setting in &kept {
             tracing::warn!("{setting} changed: needs {}", remedy(setting));

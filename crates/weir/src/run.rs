@@ -54,8 +54,8 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         let hangup = signal(SignalKind::hangup())?;
         let interval = loaded.settings.supervisor.alive_interval;
         let mut alive = Alive::new(status, interval);
-        let (mut weir, unopened) =
-            Weir::prepare(&loaded.settings, &handover.flags.only, inherited).await?;
+        let only = handover.only(&loaded.settings)?;
+        let (mut weir, unopened) = Weir::prepare(&loaded.settings, &only, inherited).await?;
         let mut reload = Reload { hangup, settings_file, loaded, log };
         let ended = open_and_serve(&mut weir, unopened, &mut wishes, &mut alive, &mut reload).await;
         match &ended {

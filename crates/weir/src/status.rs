@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -19,6 +19,7 @@ use weir_realtime::hub::Hub;
 
 use crate::compose::Addresses;
 use crate::config::Settings;
+use crate::exposition::Format;
 use crate::gems::{Index, Operated};
 use crate::gems_admin;
 use crate::part::Part;
@@ -121,7 +122,7 @@ pub(crate) fn open_routes(jobs: Option<Handle>, gems: Option<Arc<Index>>) -> Rou
         .with_state((jobs, gems))
 }
 
-/// `/metrics`, as Prometheus reads them.
+/// `/metrics`, in the format that the client accepts.
 pub(crate) fn metrics_route(registry: Arc<Registry>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(registry)
 }
@@ -178,15 +179,17 @@ async fn ready(State((jobs, gems)): State<(Option<Handle>, Option<Arc<Index>>)>)
     "ready\n".into_response()
 }
 
-async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
+async fn metrics(State(registry): State<Arc<Registry>>, headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Format::accepted(accept.unwrap_or_default());
     let mut text = String::new();
     match prometheus_client::encoding::text::encode(&mut text, &registry) {
-        Ok(()) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+        Ok(()) => {
+            ([(header::CONTENT_TYPE, format.content_type())], format.write(text)).into_response()
+        }
         Err(error) => unavailable(&error.to_string()),
     }
 }
-
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 fn unavailable(why: &str) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()

@@ -1,5 +1,7 @@
 //! `weir init`: a settings file to start from.
 
+mod front;
+
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,17 +9,16 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use crate::cli::{InitArguments, Template};
+use crate::cli::{AppServer, InitArguments, Template};
 use crate::config::reference;
 use crate::exit::Exit;
 use crate::output;
 
-const FRONT: &str = include_str!("init/front.toml");
 const OBSERVE: &str = include_str!("init/observe.toml");
 const PRODUCTION: &str = include_str!("init/production.toml");
 
 pub(super) fn run(arguments: &InitArguments) -> anyhow::Result<Exit> {
-    let text = text(arguments.template);
+    let text = text(arguments.template, arguments.server);
     let path = &arguments.output;
     if path == Path::new("-") {
         output::raw(&text);
@@ -44,10 +45,10 @@ pub(super) fn run(arguments: &InitArguments) -> anyhow::Result<Exit> {
 }
 
 /// The text of a template.
-pub(super) fn text(template: Template) -> String {
+pub(super) fn text(template: Template, server: AppServer) -> String {
     match template {
         Template::Default => reference::commented_file(),
-        Template::Front => FRONT.to_owned(),
+        Template::Front => front::text(server),
         Template::Observe => OBSERVE.to_owned(),
         Template::Production => PRODUCTION.to_owned(),
     }
@@ -57,6 +58,7 @@ pub(super) fn text(template: Template) -> String {
 mod tests {
     use super::*;
     use crate::config::{self, Source};
+    use clap::ValueEnum;
 
     #[test]
     fn every_template_is_a_sound_settings_file() {
@@ -66,15 +68,17 @@ mod tests {
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             std::fs::write(path, "a secret of enough characters\n").expect("written");
         }
-        for template in
-            [Template::Default, Template::Front, Template::Observe, Template::Production]
-        {
-            let source = Source::of(&folder.path().join("weir.toml"), &text(template), None);
+        let others = [Template::Default, Template::Observe, Template::Production];
+        let others = others.into_iter().map(|template| text(template, AppServer::Gunicorn));
+        let fronts = AppServer::value_variants().iter().map(|it| text(Template::Front, *it));
+        for text in others.chain(fronts) {
+            let source = Source::of(&folder.path().join("weir.toml"), &text, None);
             let loaded = config::parse(&source, &|_| None);
             let loaded = loaded.unwrap_or_else(|mistakes| panic!("{mistakes}"));
             // What this machine has, its limits and its programs, is none of the template's business.
             let of_the_file = |warning: &&String| {
-                !warning.contains("ulimit") && !warning.contains("gunicorn is in no folder of PATH")
+                let programs = ["is in no folder of PATH", "is no program"];
+                !warning.contains("ulimit") && !programs.iter().any(|it| warning.contains(it))
             };
             let warnings: Vec<&String> = loaded.warnings.iter().filter(of_the_file).collect();
             assert_eq!(warnings, Vec::<&String>::new());

@@ -28,7 +28,9 @@ fn print(status: &Status) {
         status.version, status.pid, status.data_dir
     ));
     match (&status.jobs, &status.problem) {
-        (None, _) => output::line("no jobs here (started with --only, without jobs)"),
+        (None, _) => {
+            output::line("no jobs here (jobs.listen is \"off\", or --only leaves them out)")
+        }
         (Some(_), None) => output::line("takes jobs"),
         (Some(_), Some(problem)) => output::line(&format!("PROBLEM: {problem}")),
     }

@@ -100,6 +100,9 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
 
 fn jobs_warnings(settings: &Settings) -> Vec<String> {
     let jobs = &settings.jobs;
+    if jobs.is_off {
+        return Vec::new();
+    }
     let is_local = jobs.listen.ip().to_canonical().is_loopback();
     let has_password = jobs.settings.password.is_some();
     let mut warnings = Vec::new();

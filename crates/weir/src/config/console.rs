@@ -11,8 +11,9 @@ use super::units::{DAY, MILLISECOND};
 /// More of anything than a console needs.
 const COUNT: RangeInclusive<u64> = 1..=1_000_000;
 
-/// Reads the section; every field is named, so a new one can't be forgotten.
-pub(super) fn read(keys: &mut Keys<'_>, settings: &mut Settings) {
+/// Reads the section; every field is named, so a new one can't be forgotten. Answers whether there is a
+/// console.
+pub(super) fn read(keys: &mut Keys<'_>, settings: &mut Settings) -> bool {
     let Settings {
         listen,
         password,
@@ -24,8 +25,8 @@ pub(super) fn read(keys: &mut Keys<'_>, settings: &mut Settings) {
         session_age_max,
         limits,
     } = settings;
-    keys.address(
-        Key::fixed("listen", "Where the pages, the admin API and /metrics are served. Anything but loopback needs a password."),
+    let is_on = keys.listener(
+        Key::fixed("listen", "Where the pages, the admin API and /metrics are served. Anything but loopback needs a password. \"off\": nowhere; commands use the socket in data_dir."),
         listen,
     );
     keys.secret(
@@ -65,6 +66,7 @@ pub(super) fn read(keys: &mut Keys<'_>, settings: &mut Settings) {
         session_age_max,
     );
     keys.section("limits", |keys| read_limits(keys, limits));
+    is_on
 }
 
 fn read_limits(keys: &mut Keys<'_>, limits: &mut Limits) {

@@ -33,16 +33,26 @@ fn article(kind: &str) -> String {
     format!("{article} {kind}")
 }
 
-pub(super) fn to_integer(value: &DeValue<'_>) -> Result<u64, String> {
-    let integer = value.as_integer().ok_or_else(|| expected("a number", value))?;
-    u64::from_str_radix(integer.as_str(), integer.radix())
-        .map_err(|_| format!("{integer} is not a number from 0 to {}", u64::MAX))
+/// A whole number within `range`.
+pub(super) fn to_number<T: TryFrom<u64>>(
+    value: &DeValue<'_>,
+    range: &RangeInclusive<u64>,
+) -> Result<T, String> {
+    if value.as_integer().is_none() {
+        return Err(expected("a number", value));
+    }
+    let fitting = to_integer(value).and_then(|number| fit(number, range));
+    fitting.ok_or_else(|| format!("must be from {} to {}", range.start(), range.end()))
 }
 
-pub(super) fn fit<T: TryFrom<u64>>(number: u64, range: &RangeInclusive<u64>) -> Result<T, String> {
-    let fitting =
-        range.contains(&number).then_some(number).and_then(|number| T::try_from(number).ok());
-    fitting.ok_or_else(|| format!("must be from {} to {}", range.start(), range.end()))
+/// None: no integer, or one below 0 or above what any setting takes.
+fn to_integer(value: &DeValue<'_>) -> Option<u64> {
+    let integer = value.as_integer()?;
+    u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+fn fit<T: TryFrom<u64>>(number: u64, range: &RangeInclusive<u64>) -> Option<T> {
+    range.contains(&number).then_some(number).and_then(|number| T::try_from(number).ok())
 }
 
 pub(super) fn to_duration(
@@ -75,10 +85,11 @@ pub(super) fn to_size<T: TryFrom<u64>>(
     range: &RangeInclusive<u64>,
 ) -> Result<T, String> {
     let bytes = match value {
-        DeValue::String(text) => units::parse_size(text)?,
-        other => to_integer(other).map_err(|_| expected("a size like \"64MiB\"", other))?,
+        DeValue::String(text) => Some(units::parse_size(text)?),
+        DeValue::Integer(_) => to_integer(value),
+        other => return Err(expected("a size like \"64MiB\"", other)),
     };
-    fit(bytes, range).map_err(|_| {
+    bytes.and_then(|bytes| fit(bytes, range)).ok_or_else(|| {
         let (low, high) = (units::format_size(*range.start()), units::format_size(*range.end()));
         format!("must be from {low} to {high}")
     })
@@ -96,8 +107,11 @@ pub(super) fn to_thousandths(
     })?;
     fit::<u32>(percent, range)
         .map(|percent| percent * 10)
-        .map_err(|_| format!("must be from {}% to {}%", range.start(), range.end()))
+        .ok_or_else(|| format!("must be from {}% to {}%", range.start(), range.end()))
 }
+
+/// What switches a listener off.
+pub(super) const OFF: &str = "off";
 
 /// `IP:port`; what Weir's TCP services listen on.
 /// `example`: what the setting could be.

@@ -29,6 +29,8 @@ pub(crate) struct Front {
     pub(crate) listen: SocketAddr,
     /// `listen` is in the file: it is opened whether or not anything is behind it.
     pub(crate) is_listen_set: bool,
+    /// `listen` is `"off"`: it is never opened.
+    pub(crate) is_off: bool,
     pub(crate) tls: Option<TlsSettings>,
     /// None: one for each core of the machine.
     pub(crate) cores: Option<u32>,
@@ -48,6 +50,7 @@ impl Default for Front {
         Self {
             listen,
             is_listen_set: false,
+            is_off: false,
             tls: None,
             cores: None,
             sockets_per_core: 8,
@@ -72,8 +75,8 @@ impl Front {
     }
 
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
-        keys.address(
-            Key::fixed("listen", "Where HTTP is served: realtime at /app/ and /apps/, and apps. Opened when it is set here or when there is an app under [[realtime.apps]] or [[front.apps]]."),
+        self.is_off = !keys.listener(
+            Key::fixed("listen", "Where HTTP is served: realtime at /app/ and /apps/, and apps. Opened when it is set here or when there is an app under [[realtime.apps]] or [[front.apps]]; \"off\": never."),
             &mut self.listen,
         );
         self.is_listen_set = keys.is_set("listen");

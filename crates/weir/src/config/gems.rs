@@ -113,11 +113,14 @@ impl Gems {
     }
 
     fn read_places(&mut self, keys: &mut Keys<'_>) {
-        keys.address(
-            Key::fixed("listen", "Where the index is served by itself, at /. Opened when it is set here or when there is no mount."),
+        let is_on = keys.listener(
+            Key::fixed("listen", "Where the index is served by itself, at /. Opened when it is set here or when there is no mount; \"off\": only at mount."),
             &mut self.listen,
         );
-        self.is_listen_set = keys.is_set("listen");
+        self.is_listen_set = is_on && keys.is_set("listen");
+        if !is_on && !keys.is_set("mount") {
+            keys.mistake_at("listen", "\"off\" needs a mount: the index would be nowhere");
+        }
         keys.optional_text(
             Key::fixed("mount", "The index is served at front.listen, too, where every path begins with this: \"/gems-index\". No app gets such a request. None: only at listen."),
             &mut self.mount,

@@ -15,6 +15,8 @@ use super::{limits, tls};
 #[derive(Clone, Debug)]
 pub(crate) struct Jobs {
     pub(crate) listen: SocketAddr,
+    /// `listen` is `"off"`: there is no job server.
+    pub(crate) is_off: bool,
     pub(crate) tls: Option<TlsSettings>,
     pub(crate) settings: Settings,
 }
@@ -22,13 +24,16 @@ pub(crate) struct Jobs {
 impl Default for Jobs {
     fn default() -> Self {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 7419));
-        Self { listen, tls: None, settings: Settings::default() }
+        Self { listen, is_off: false, tls: None, settings: Settings::default() }
     }
 }
 
 impl Jobs {
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
-        keys.address(Key::fixed("listen", "Where Faktory clients connect."), &mut self.listen);
+        self.is_off = !keys.listener(
+            Key::fixed("listen", "Where Faktory clients connect. \"off\": there is no job server, and no job store is opened."),
+            &mut self.listen,
+        );
         keys.section("tls", |keys| self.tls = tls::read(keys));
         self.read_storage(keys);
         let Settings { allow_flush, password, limits, .. } = &mut self.settings;

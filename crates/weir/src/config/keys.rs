@@ -17,7 +17,7 @@ use weir_base::secret::Secret;
 use weir_base::token_bucket::Rate;
 
 use super::convert::{
-    did_you_mean, expected, fit, none, quoted, to_duration, to_integer, to_path, to_size,
+    OFF, did_you_mean, expected, none, quoted, to_duration, to_number, to_path, to_size,
     to_tcp_address, to_thousandths,
 };
 use super::report::{Report, Value};
@@ -126,7 +126,7 @@ impl<'a> Keys<'a> {
     where
         T: TryFrom<u64> + Display,
     {
-        let read = |value: &DeValue<'_>| to_integer(value).and_then(|number| fit(number, &range));
+        let read = |value: &DeValue<'_>| to_number(value, &range);
         self.read(key, "number", field, ToString::to_string, read);
     }
 
@@ -140,9 +140,7 @@ impl<'a> Keys<'a> {
     {
         let show =
             |field: &Option<T>| field.as_ref().map_or_else(none, |number| number.to_string());
-        let read = |value: &DeValue<'_>| {
-            to_integer(value).and_then(|number| fit(number, &range)).map(Some)
-        };
+        let read = |value: &DeValue<'_>| to_number(value, &range).map(Some);
         self.read(key, "number", field, show, read);
     }
 
@@ -224,19 +222,29 @@ impl<'a> Keys<'a> {
         });
     }
 
-    /// `IP:port`.
-    pub(crate) fn address(&mut self, key: Key, field: &mut SocketAddr) {
-        let show = |field: &SocketAddr| quoted(&field.to_string());
+    /// `IP:port`, or `"off"`: nothing listens. Answers whether it does.
+    pub(crate) fn listener(&mut self, key: Key, field: &mut SocketAddr) -> bool {
         let example = field.to_string();
-        self.read(key, "address", field, show, |value| to_tcp_address(value, &example));
+        let mut listener = Some(*field);
+        let show =
+            |it: &Option<SocketAddr>| quoted(&it.map_or(OFF.to_owned(), |it| it.to_string()));
+        self.read(key, "address", &mut listener, show, |value| {
+            let is_off = value.as_str() == Some(OFF);
+            if is_off { Ok(None) } else { to_tcp_address(value, &example).map(Some) }
+        });
+        *field = listener.unwrap_or(*field);
+        listener.is_some()
     }
 
-    /// `IP:port`, or nothing.
+    /// `IP:port`, or nothing (also `"off"`).
     pub(crate) fn optional_address(&mut self, key: Key, field: &mut Option<SocketAddr>) {
         let show = |field: &Option<SocketAddr>| {
             field.map_or_else(none, |address| quoted(&address.to_string()))
         };
-        let read = |value: &DeValue<'_>| to_tcp_address(value, "127.0.0.1:8081").map(Some);
+        let read = |value: &DeValue<'_>| {
+            let is_off = value.as_str() == Some(OFF);
+            if is_off { Ok(None) } else { to_tcp_address(value, "127.0.0.1:8081").map(Some) }
+        };
         self.read(key, "address", field, show, read);
     }
 
@@ -275,6 +283,14 @@ impl<'a> Keys<'a> {
     pub(crate) fn require(&mut self, name: &str) {
         if !self.is_set(name) && !self.context.describe {
             self.mistake(format!("{} is missing", self.full(name)));
+        }
+    }
+
+    /// Reports that the file lacks both keys, and what the choice between them means.
+    pub(crate) fn require_either(&mut self, one: &str, other: &str, meaning: &str) {
+        if !self.is_set(one) && !self.is_set(other) && !self.context.describe {
+            let path = self.path.clone();
+            self.mistake(format!("{path}: write {one} or {other}: {meaning}"));
         }
     }
 
@@ -550,7 +566,7 @@ impl<'a> Keys<'a> {
             self.report.places.push((path.clone(), value.span()));
             match read(value.get_ref()) {
                 Ok(read) => *field = read,
-                Err(message) => self.report.mistake(&value.span(), format!("{path}: {message}")),
+                Err(message) => self.report.unreadable(path.clone(), &value.span(), &message),
             }
         }
         let (doc, live, is_set) = (key.doc, key.live, value.is_some());

@@ -55,6 +55,7 @@ pub(crate) use self::realtime::Realtime;
 use self::report::{Report, Value};
 pub(crate) use self::source::Source;
 pub(crate) use self::workers::JobWorkers;
+use crate::part::Part;
 
 /// Everything that an operator can set.
 #[derive(Clone, Debug)]
@@ -72,6 +73,8 @@ pub(crate) struct Settings {
     /// Processes that work off jobs, by the names of their groups.
     pub(crate) workers: BTreeMap<String, JobWorkers>,
     pub(crate) console: weir_console::settings::Settings,
+    /// `console.listen` is not `"off"`.
+    pub(crate) has_console: bool,
     pub(crate) history: weir_base::history::Settings,
 }
 
@@ -91,6 +94,7 @@ impl Default for Settings {
             observe: Observe::default(),
             workers: BTreeMap::new(),
             console: weir_console::settings::Settings::default(),
+            has_console: true,
             history: weir_base::history::Settings::default(),
         }
     }
@@ -118,22 +122,30 @@ impl Settings {
     pub(crate) fn has_front(&self) -> bool {
         let is_proxied = |app: &front::App| app.sockets.is_none();
         let has_apps = !self.realtime.apps.is_empty() || self.front.apps.iter().any(is_proxied);
-        self.front.is_listen_set || has_apps || self.gems.mount().is_some()
+        let is_needed = has_apps || self.gems.mount().is_some();
+        !self.front.is_off && (self.front.is_listen_set || is_needed)
     }
 
     /// What is listened on over TCP, by the names of the settings.
     pub(crate) fn addresses(&self) -> Vec<(String, SocketAddr)> {
         let front = self.has_front().then_some(("front.listen", self.front.listen));
         let realtime = self.realtime.listen.map(|address| ("realtime.listen", address));
-        let jobs = ("jobs.listen", self.jobs.listen);
-        let console = ("console.listen", self.console.listen);
+        let jobs = (!self.jobs.is_off).then_some(("jobs.listen", self.jobs.listen));
+        let console = self.has_console.then_some(("console.listen", self.console.listen));
         let gems = self.gems.address().map(|address| ("gems.listen", address));
-        let parts = [Some(jobs), front, realtime, gems, Some(console)].into_iter().flatten();
+        let parts = [jobs, front, realtime, gems, console].into_iter().flatten();
         let apps = self.front.apps.iter().enumerate().filter_map(|(index, app)| {
             let sockets = app.sockets.as_ref()?;
             Some((format!("front.apps[{index}].listen"), sockets.listen))
         });
         parts.map(|(path, address)| (path.to_owned(), address)).chain(apps).collect()
+    }
+
+    /// The parts that are off by their settings.
+    pub(crate) fn parts_off(&self) -> Vec<Part> {
+        let jobs = self.jobs.is_off.then_some(Part::Jobs);
+        let console = (!self.has_console).then_some(Part::Console);
+        [jobs, console].into_iter().flatten().collect()
     }
 
     /// Where it is kept what is switched off.
@@ -214,6 +226,7 @@ fn read(
         read_all(&mut keys, &mut settings);
         keys.reject_unknown();
         settings.settle(source.data_dir.as_deref());
+        report.begin_checks();
         checks::mistakes(&settings, &mut report);
     }
     (settings, report)
@@ -259,7 +272,9 @@ fn read_all(keys: &mut Keys<'_>, settings: &mut Settings) {
     let apps: Vec<String> =
         settings.front.apps.iter().map(|app| app.settings.name.clone()).collect();
     settings.workers = workers::read(keys, &apps);
-    keys.section("console", |keys| console::read(keys, &mut settings.console));
+    keys.section("console", |keys| {
+        settings.has_console = console::read(keys, &mut settings.console);
+    });
     keys.section("history", |keys| process::read_history(keys, &mut settings.history));
     keys.section("admin", |keys| settings.admin.read(keys));
     keys.section("supervisor", |keys| settings.supervisor.read(keys));

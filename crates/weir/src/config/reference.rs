@@ -54,20 +54,26 @@ pub(crate) fn commented_file() -> String {
             for line in wrap(value.doc, 96) {
                 let _ = writeln!(file, "# {line}");
             }
-            let sample = match (value.default.as_str(), value.kind) {
-                ("none", "secret") => "{ file = \"PATH\" }",
-                ("none", "duration") => "\"5s\"",
-                ("none", "number") => "10",
-                ("none", "address") => "\"127.0.0.1:8081\"",
-                ("none", "text") => "\"TEXT\"",
-                ("none", "size") => "\"4GiB\"",
-                ("none", _) => "\"PATH\"",
-                (default, _) => default,
-            };
+            let sample = sample(&value);
             let _ = writeln!(file, "# {} = {sample}", last(&value.path));
         }
     }
     file
+}
+
+/// What a value of the setting looks like: its default, or for a setting without one a placeholder.
+pub(super) fn sample(value: &Value) -> &str {
+    match (value.default.as_str(), value.kind) {
+        ("none", "secret") => "{ file = \"PATH\" }",
+        ("none", "duration") => "\"5s\"",
+        ("none", "number") => "10",
+        ("none", "address") => "\"127.0.0.1:8081\"",
+        ("none", "text") => "\"TEXT\"",
+        ("none", "size") => "\"4GiB\"",
+        ("none", "list of texts") => "[\"TEXT\"]",
+        ("none", _) => "\"PATH\"",
+        (default, _) => default,
+    }
 }
 
 const HEADER: &str = "\

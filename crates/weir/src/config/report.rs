@@ -28,6 +28,10 @@ pub(crate) struct Report {
     pub(crate) values: Vec<Value>,
     /// Where each key and table stands.
     pub(super) places: Vec<(String, Range<usize>)>,
+    /// Keys whose values could not be read: their fields hold defaults.
+    unread: Vec<String>,
+    /// All keys have been read.
+    is_read: bool,
 }
 
 impl Report {
@@ -36,8 +40,17 @@ impl Report {
         Self { text: text.to_owned(), ..Self::default() }
     }
 
-    /// A mistake at `path`, or at the nearest table around it that is in the file.
+    /// All keys have been read; what is found from now on is about their values together.
+    pub(super) fn begin_checks(&mut self) {
+        self.is_read = true;
+    }
+
+    /// A mistake at `path`, or at the nearest table around it that is in the file. A check of a value
+    /// that could not be read finds nothing: it would be about the default.
     pub(crate) fn mistake_at(&mut self, path: &str, message: String) {
+        if self.is_read && self.unread.iter().any(|unread| unread == path) {
+            return;
+        }
         let mut path = path;
         let span = loop {
             let place = self.places.iter().find(|(known, _)| known == path);
@@ -48,6 +61,12 @@ impl Report {
             }
         };
         self.mistake(&span, message);
+    }
+
+    /// A value of the key at `path` that can't be read.
+    pub(super) fn unreadable(&mut self, path: String, span: &Range<usize>, message: &str) {
+        self.mistake(span, format!("{path}: {message}"));
+        self.unread.push(path);
     }
 
     pub(crate) fn mistake(&mut self, span: &Range<usize>, message: String) {

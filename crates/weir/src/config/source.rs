@@ -5,8 +5,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::environment;
+
 /// The file that is read when none is named.
 pub(crate) const FILE_NAME: &str = "weir.toml";
+
+/// The environment variable that names another one.
+const VARIABLE: &str = "WEIR_CONFIG";
 
 /// Settings are a few kilobytes; a larger file is the wrong file.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -26,8 +31,12 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Reads the file named by `--config`, or `weir.toml` in the current folder if there is one.
+    /// Reads the file named by `--config`, else by `WEIR_CONFIG`, else `weir.toml` in the current folder
+    /// if there is one.
     pub(crate) fn find(config: Option<&Path>, data_dir: Option<&Path>) -> anyhow::Result<Self> {
+        let named = environment::variable(VARIABLE).filter(|path| !path.is_empty());
+        let named = named.as_deref().map(Path::new);
+        let config = config.or(named);
         let path = config.unwrap_or(Path::new(FILE_NAME));
         let text = match read(path) {
             Ok(text) => Some(text),

@@ -7,12 +7,12 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::config::source::FILE_BYTES_MAX;
-use crate::config::{self, Loaded, LogFormat, LogLevel, Source};
+use crate::config::{self, Loaded, LogFormat, LogLevel, Settings, Source};
 use crate::part::Part;
 
 /// The name of its descriptor.
@@ -63,6 +63,24 @@ impl Handover {
         log.format = self.flags.log_format.unwrap_or(log.format);
         log.level = self.flags.log_level.unwrap_or(log.level);
         Ok(loaded)
+    }
+
+    /// The parts that are wanted (none: all): those that the flags name, less those that the settings
+    /// switch off.
+    ///
+    /// # Errors
+    /// The flags name one that is off.
+    pub(crate) fn only(&self, settings: &Settings) -> anyhow::Result<Vec<Part>> {
+        let (only, off) = (&self.flags.only, settings.parts_off());
+        if let Some(part) = only.iter().find(|part| off.contains(part)) {
+            let name = part.name();
+            bail!("--only names {name}, but {name}.listen is \"off\"");
+        }
+        if off.is_empty() {
+            return Ok(only.clone());
+        }
+        let is_wanted = |part: &Part| part.is_among(only) && !off.contains(part);
+        Ok(Part::ALL.into_iter().filter(is_wanted).collect())
     }
 
     /// Reads what a parent has written.

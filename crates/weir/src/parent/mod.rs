@@ -32,6 +32,7 @@ use self::upgrade::{Carried, Program};
 use crate::cli::SettingsArguments;
 use crate::config::{self, Loaded, Settings, Source, environment};
 use crate::exit::Exit;
+use crate::part::Part;
 use crate::{logging, output};
 
 /// The service is this very program, also when the file was replaced meanwhile.
@@ -43,6 +44,10 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let requests = Requests::signals().context("cannot receive signals")?;
     let loaded = handover.load(&environment::variable)?;
     let settings = &loaded.settings;
+    let only = handover.only(settings)?;
+    if salvage && !Part::Jobs.is_among(&only) {
+        bail!("--salvage repairs the job store, which --only or jobs.listen = \"off\" leaves out");
+    }
     let log = logging::start(&settings.log, logging::stderr_is_coloured());
     announce(&handover, &loaded);
 
@@ -50,13 +55,12 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     if salvage {
         salvage::run(&settings.jobs.settings.directory)?;
     }
-    let listeners = Listeners::bind(settings, &handover.flags.only)?;
-    let groups = Groups::bind(settings, &handover.flags.only, |_| None)?;
+    let listeners = Listeners::bind(settings, &only)?;
+    let groups = Groups::bind(settings, &only, |_| None)?;
     let ready_line = listeners.ready_line() + &groups.ready_words();
     let addresses = listeners.urls().into_iter().chain(groups.urls()).collect();
     let text = handover::Text::new(&handover)?;
     let child = child(settings, listeners, &groups, &lock, &text)?;
-    let only = handover.flags.only.clone();
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
     let mut parent = Parent {
         handover,

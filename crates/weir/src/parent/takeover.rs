@@ -28,8 +28,9 @@ pub(crate) fn check(handover: &Handover, descriptor: RawFd) -> anyhow::Result<Ex
 fn sound(handover: &Handover, carried: &Carried<State>) -> anyhow::Result<Loaded> {
     let loaded = load(handover, carried)?;
     let settings = &loaded.settings;
-    Listeners::check(settings, &handover.flags.only, &carried.addresses)?;
-    Groups::check(settings, &handover.flags.only, &carried.shared)?;
+    let only = handover.only(settings)?;
+    Listeners::check(settings, &only, &carried.addresses)?;
+    Groups::check(settings, &only, &carried.shared)?;
     workers::make_run_folder(settings)?;
     Ok(loaded)
 }
@@ -48,7 +49,8 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
         Ok(loaded) => (loaded, None),
         Err(error) => (load(&carried.handover, &carried)?, Some(error)),
     };
-    let (settings, only) = (&loaded.settings, &fresh.flags.only);
+    let settings = &loaded.settings;
+    let only = &fresh.only(settings)?;
     let listeners = Listeners::resume(settings, only, &carried.addresses, &mut bound)?;
     let shared = Groups::bind(settings, only, |name| bound.remove(name))?;
     // Where nobody is to listen any more.

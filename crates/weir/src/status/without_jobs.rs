@@ -7,11 +7,12 @@ use weir_base::admin_api::Problem;
 
 use crate::part::Part;
 
-/// Says which parts were wanted instead.
+/// Says which parts there are instead.
 pub(super) fn router(only: &[Part]) -> Router {
     let parts: Vec<&str> = only.iter().map(|part| part.name()).collect();
-    let error = format!("jobs are not part of this process (--only {})", parts.join(","));
-    let hint = "start Weir without --only, or with jobs among its parts";
+    let error = format!("jobs are not part of this process; it has {}", parts.join(", "));
+    let hint =
+        "set jobs.listen to an address, and start Weir without --only or with jobs among its parts";
     let problem = Problem::new(StatusCode::NOT_FOUND, error, hint);
     Router::new().route("/{*rest}", any(async move || problem))
 }

@@ -1,4 +1,5 @@
-use crate::weir::Site;
+use crate::process::output_of;
+use crate::weir::{Site, program};
 
 #[test]
 fn check_reports_every_mistake_with_its_place() {
@@ -88,4 +89,41 @@ fn init_writes_a_file_that_check_accepts_and_never_overwrites() {
     assert!(site.ok(&["init", "production", "--output", "-"]).contains("fsync = \"always\""));
     site.ok(&["init", "front", "--force"]);
     assert!(site.ok(&["check"]).contains("gunicorn"));
+}
+
+#[test]
+fn the_settings_of_the_readme_are_sound() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md"));
+    let readme = readme.expect("the README");
+    let examples: Vec<_> = readme.split("```toml\n").skip(1).collect();
+    assert!(examples.len() >= 2, "realtime's and the front's");
+    for example in examples {
+        let settings = example.split("```").next().expect("an end");
+        let site = Site::new("");
+        site.write(settings);
+        let mut command = program();
+        command.current_dir(site.path()).arg("check");
+        command.env("WEIR_REALTIME_SECRET", "an example's secret");
+        let output = output_of(&mut command);
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{shown}");
+        assert!(!shown.contains("in no folder of PATH"), "{shown}");
+    }
+}
+
+#[test]
+fn the_file_is_the_one_that_weir_config_names() {
+    let site = Site::new("");
+    std::fs::create_dir(site.path().join("etc")).expect("a folder");
+    let named = site.path().join("etc/shop.toml");
+    std::fs::write(named, "[jobs]\nfsync = \"never\"\n").expect("written");
+    let check = |arguments: &[&str]| {
+        let mut command = program();
+        command.current_dir(site.path()).env("WEIR_CONFIG", "etc/shop.toml").args(arguments);
+        String::from_utf8(output_of(&mut command).stdout).expect("text")
+    };
+    let shown = check(&["check"]);
+    assert!(shown.starts_with("# etc/shop.toml\njobs.fsync = \"never\"\n"), "{shown}");
+    let shown = check(&["check", "--config", "weir.toml"]);
+    assert!(shown.starts_with("# weir.toml\n"), "the flag wins: {shown}");
 }

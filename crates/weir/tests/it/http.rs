@@ -36,6 +36,17 @@ pub(crate) fn ask(address: SocketAddr, request: &str) -> (String, String) {
 }
 
 #[test]
+fn metrics_have_the_format_that_is_accepted() {
+    let weir = Weir::start();
+    let (_, openmetrics) = get(weir.console(), "/metrics", "");
+    assert!(openmetrics.ends_with("# EOF\n"), "{openmetrics}");
+    let (_, text) = get(weir.console(), "/metrics", "Accept: text/plain\r\n");
+    assert!(text.contains("\n# TYPE weir_jobs_pushed_total counter\n"), "{text}");
+    assert!(!text.contains("# EOF"), "{text}");
+    assert!(weir.stop().success());
+}
+
+#[test]
 fn health_ready_and_metrics_answer() {
     let weir = Weir::start();
     let console = weir.console();

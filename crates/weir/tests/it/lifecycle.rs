@@ -36,25 +36,55 @@ fn a_console_alone_opens_no_store_and_says_so() {
     let (_, ready) = get(weir.console(), "/ready", "");
     assert_eq!(ready, "ready\n");
     let status = weir.site.ok(&["status"]);
-    assert!(status.contains("no jobs here (started with --only, without jobs)"), "{status}");
+    assert!(
+        status.contains("no jobs here (jobs.listen is \"off\", or --only leaves them out)"),
+        "{status}"
+    );
     insta::assert_snapshot!(weir.site.shown(&["jobs", "push", "Hello", "[1]"]), @r"
     exit: 2
     -- stdout
     -- stderr
-    error: jobs are not part of this process (--only console) (start Weir without --only, or with jobs among its parts)
+    error: jobs are not part of this process; it has console (set jobs.listen to an address, and start Weir without --only or with jobs among its parts)
     ");
     assert!(!weir.data_dir().join("jobs").exists());
     assert!(weir.stop().success());
 }
 
 #[test]
-fn what_is_left_out_is_not_repaired() {
-    insta::assert_snapshot!(Site::new("").shown(&["up", "--salvage", "--only", "console"]), @r"
+fn a_front_alone_opens_one_port() {
+    let site = Site::new("");
+    site.write(
+        "[jobs]\nlisten = \"off\"\n[console]\nlisten = \"off\"\n[front]\nlisten = \"127.0.0.1:0\"\n",
+    );
+    assert!(!site.ok(&["check"]).contains("(jobs)"));
+    let weir = site.start();
+    assert!(weir.serves("front") && weir.serves("admin"));
+    assert!(!weir.serves("jobs") && !weir.serves("console"), "{}", weir.ready_line);
+    assert!(weir.site.ok(&["status"]).contains("no jobs here"));
+    assert!(!weir.data_dir().join("jobs").exists());
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_part_that_is_off_cannot_be_asked_for() {
+    let site = Site::new("");
+    site.write("[jobs]\nlisten = \"off\"\n");
+    insta::assert_snapshot!(site.shown(&["up", "--only", "jobs"]), @r#"
     exit: 2
     -- stdout
     -- stderr
-    error: --salvage repairs the job store, which --only leaves out; add jobs to --only
-    ");
+    error: --only names jobs, but jobs.listen is "off"
+    "#);
+}
+
+#[test]
+fn what_is_left_out_is_not_repaired() {
+    insta::assert_snapshot!(Site::new("").shown(&["up", "--salvage", "--only", "console"]), @r#"
+    exit: 2
+    -- stdout
+    -- stderr
+    error: --salvage repairs the job store, which --only or jobs.listen = "off" leaves out
+    "#);
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(crate) fn program() -> Command {
 
 fn program_in(file: &Path) -> Command {
     let mut command = Command::new(file);
-    command.env_remove("NOTIFY_SOCKET").env("NO_COLOR", "1");
+    command.env_remove("NOTIFY_SOCKET").env_remove("WEIR_CONFIG").env("NO_COLOR", "1");
     command
 }
 

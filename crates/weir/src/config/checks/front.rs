@@ -12,6 +12,7 @@ use super::{reject_unreachable_user, routes};
 
 pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
     routes::mistakes(settings, report);
+    reject_unreachable(settings, report);
     let run = settings.run_folder();
     for (index, app) in settings.front.apps.iter().enumerate() {
         if let Err(why) = app.page() {
@@ -30,6 +31,24 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
             let path = format!("front.apps[{index}].{}", key(setting));
             report.mistake_at(&path, format!("{path}: {text}"));
         }
+    }
+}
+
+/// What is served at front.listen must not be there while that is off.
+fn reject_unreachable(settings: &Settings, report: &mut Report) {
+    if !settings.front.is_off {
+        return;
+    }
+    let proxied = settings.front.apps.iter().position(|app| app.sockets.is_none());
+    let of_realtime = !settings.realtime.apps.is_empty() && settings.realtime.listen.is_none();
+    let served = [
+        proxied.map(|index| format!("front.apps[{index}]")),
+        of_realtime.then(|| "realtime.apps".to_owned()),
+        settings.gems.mount().map(|_| "gems.mount".to_owned()),
+    ];
+    for setting in served.into_iter().flatten() {
+        let message = format!("front.listen: \"off\", but {setting} is served there");
+        report.mistake_at("front.listen", message);
     }
 }
 

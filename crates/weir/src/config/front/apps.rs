@@ -68,8 +68,12 @@ impl Known {
         let processes = Processes::read(keys);
         if keys.is_set("command") && keys.is_set("upstreams") {
             keys.mistake_at("command", "either a command or upstreams: who starts the workers?");
-        } else if !keys.is_set("command") {
-            keys.require("upstreams");
+        } else {
+            keys.require_either(
+                "command",
+                "upstreams",
+                "Weir starts the workers, or something else does",
+            );
         }
         rules::read(keys, &mut app);
         keys.optional_path(

@@ -122,9 +122,10 @@ impl Processes {
     }
 
     fn check(&self, keys: &mut Keys<'_>) {
-        let has_command = keys.is_set("command");
+        // Without either, what is missing is said; whether this key is wrong depends on what comes.
+        let is_run_elsewhere = keys.is_set("upstreams") && !keys.is_set("command");
         for name in OWN_KEYS.into_iter().chain(Launch::KEYS) {
-            if keys.is_set(name) && !has_command {
+            if keys.is_set(name) && is_run_elsewhere {
                 keys.mistake_at(name, "only where Weir starts the workers: there is no command");
             }
         }
@@ -135,7 +136,8 @@ impl Processes {
 
     /// Where the proxy is to reach a worker must stand in its command.
     pub(super) fn check_reach(&self, keys: &mut Keys<'_>) {
-        if self.sockets().is_none() {
+        // A command that could not be read has been reported.
+        if !self.launch.command.is_empty() && self.sockets().is_none() {
             keys.mistake_at(
                 "command",
                 "nothing says where a worker is to listen; write {socket}, {port} or {fd} in it",

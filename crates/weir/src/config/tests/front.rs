@@ -18,6 +18,18 @@ fn the_front_opens_when_it_is_set_or_has_something_to_serve() {
 }
 
 #[test]
+fn nothing_may_be_served_at_a_front_that_is_off() {
+    let off = "[front]\nlisten = \"off\"\n";
+    assert!(!settings(off).has_front());
+    let shop = "[[front.apps]]\nname = \"shop\"\nupstreams = [\"127.0.0.1:3000\"]\n";
+    insta::assert_snapshot!(mistakes(&format!("{off}{shop}[gems]\nmount = \"/gems\"\nlisten = \"off\"\n")), @r#"
+    weir.toml:2:10: front.listen: "off", but front.apps[0] is served there
+    weir.toml:2:10: front.listen: "off", but gems.mount is served there
+    "#);
+    insta::assert_snapshot!(mistakes("[gems]\nlisten = \"off\"\n"), @r#"weir.toml:2:10: gems.listen: "off" needs a mount: the index would be nowhere"#);
+}
+
+#[test]
 fn an_app_has_a_name_of_its_own_and_workers_that_can_be_reached() {
     let text = "[[front.apps]]\nname = \"a b\"\nupstreams = [\"localhost:1\"]\n\
                 [[front.apps]]\nupstreams = []\nhosts = [\"https://a\"]\npaths = [\"shop\"]\n\
@@ -44,6 +56,16 @@ fn an_app_has_a_name_of_its_own_and_workers_that_can_be_reached() {
     weir.toml:19:8: front.apps[4]: no request ever gets to own: a b, further up, has the same hosts and paths; give one of them others
     weir.toml:21:11: front.apps[4].workers: only where Weir starts the workers: there is no command
     "#);
+}
+
+#[test]
+fn an_app_without_workers_is_told_both_ways_and_nothing_that_follows_from_it() {
+    insta::assert_snapshot!(mistakes("[[front.apps]]\nname = \"shop\"\nworkers = 2\nready_path = \"/up\"\n"), @"weir.toml:1:1: front.apps[0]: write command or upstreams: Weir starts the workers, or something else does");
+    insta::assert_snapshot!(mistakes("[[front.apps]]\nname = \"shop\"\ncommand = 5\n"), @"weir.toml:3:11: front.apps[0].command: expected a list of texts, not an integer");
+    insta::assert_snapshot!(mistakes("[front.limits]\nconnections_max = -3\nhead_bytes_max = -1\n"), @r"
+    weir.toml:2:19: front.limits.connections_max: must be from 1 to 100000000
+    weir.toml:3:18: front.limits.head_bytes_max: must be from 256B to 1MiB
+    ");
 }
 
 #[test]

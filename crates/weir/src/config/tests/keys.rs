@@ -26,6 +26,21 @@ fn the_reference_covers_every_setting_and_its_file_parses() {
     }
 }
 
+#[test]
+fn a_placeholder_of_the_commented_file_has_the_type_of_its_setting() {
+    for value in reference::values().iter().filter(|value| value.default == "none") {
+        let (section, name) = value.path.rsplit_once('.').expect("in a section");
+        // Where the settings around it have the key already, a second one would be the mistake.
+        let around = whole(section, name);
+        if around.lines().any(|line| line.starts_with(&format!("{name} = "))) {
+            continue;
+        }
+        let text = format!("{around}\n{name} = {}\n", reference::sample(value));
+        let mistakes = load(&text).err().map(|mistakes| mistakes.to_string()).unwrap_or_default();
+        assert!(!mistakes.contains("expected"), "{mistakes}\n{text}");
+    }
+}
+
 /// The heading of a section, with what must be set around it for that key to mean something.
 fn whole(section: &str, name: &str) -> String {
     let heading = reference::heading(section);
