@@ -41,6 +41,28 @@ for (const { name, ...look } of axe ? [LOOKS[0], LOOKS[3]] : []) {
   });
 }
 
+test("every page is in the navigation: beside the content on a desk, behind a button on a phone", async () => {
+  const desk = await openPage(browser, { width: 1024, height: 900 });
+  await desk.page.goto("/queues");
+  const links = desk.page.getByRole("navigation", { name: "Pages" }).getByRole("link");
+  const count = await links.count();
+  assert.ok(count >= 11, `${count} pages`);
+  for (const link of await links.all()) {
+    const box = await link.boundingBox();
+    assert.ok(box.x >= 0 && box.x + box.width <= 1024, `${await link.textContent()} lies beyond the edge`);
+  }
+  await desk.close();
+  const phone = await openPage(browser, { width: 390, height: 740, javaScriptEnabled: false });
+  await phone.page.goto("/queues");
+  const onPhone = phone.page.getByRole("navigation", { name: "Pages" }).getByRole("link");
+  assert.equal(await onPhone.count(), 0, "closed");
+  await phone.page.getByText("Pages", { exact: true }).click();
+  assert.equal(await onPhone.count(), count);
+  await onPhone.filter({ hasText: "Retries" }).click();
+  await phone.page.waitForURL("**/retries");
+  await phone.close();
+});
+
 test("a queue's page shows its charts and who fetches it", async () => {
   const { page, complaints, close } = await openPage(browser);
   await page.goto("/queue?name=default");

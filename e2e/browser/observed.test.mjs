@@ -51,6 +51,13 @@ function fill() {
   ask("HSET", "web:7:0123456789ab", "info", info, "busy", "3", "beat", String(now), "quiet", "false");
 }
 
+/** The colours in the legend of the chart with most lines. */
+const colours = (page) => page.evaluate(() => {
+  const legends = [...document.querySelectorAll(".chart .legend")].map((legend) => [...legend.querySelectorAll("i")]);
+  const longest = legends.reduce((one, other) => other.length > one.length ? other : one);
+  return longest.map((mark) => getComputedStyle(mark).backgroundColor);
+});
+
 before(async () => {
   browser = await launch();
   folder = await mkdtemp(join(tmpdir(), "weir-observed-"));
@@ -124,5 +131,16 @@ test("a plan is worked out anew with another ceiling", async () => {
   await page.getByRole("button", { name: "Work it out" }).click();
   await page.getByText("There is no such plan").waitFor();
   assert.deepEqual(complaints, []);
+  await close();
+});
+
+test("every line of a chart has a colour of its own", async () => {
+  const { page, close } = await openPage(browser, { baseURL });
+  await page.goto("/postgres");
+  await page.locator(".chart .legend i").first().waitFor();
+  const found = await colours(page);
+  assert.ok(found.length > 3, `${found.length} lines`);
+  assert.equal(new Set(found).size, found.length, String(found));
+  assert.ok(!found.includes("rgba(0, 0, 0, 0)"), String(found));
   await close();
 });

@@ -5,7 +5,7 @@
 //! - [`docs`]: links resolve, the admin API is described, nothing names a developer's machine.
 //! - [`dashboards`]: deploy/grafana is what the metrics' definitions make of it, alert rules name metrics
 //!   that there are; `dashboards write` writes.
-//! - [`suites`]: every test there is, with one line of counts at the end.
+//! - [`suites`]: every test there is (`test rust|clients|browser`: those), with one line of counts at the end.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
 mod dashboards;
@@ -26,8 +26,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let name = arguments.first().copied().unwrap_or_default();
-    if arguments == ["test"] {
-        return match root().and_then(|root| suites::run(&root)) {
+    if let ["test", names @ ..] = arguments.as_slice() {
+        return match root().and_then(|root| suites::run(&root, names)) {
             Ok(true) => ExitCode::SUCCESS,
             // The last line has counted them.
             Ok(false) => ExitCode::FAILURE,

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 use crate::server::Server;
 
@@ -30,12 +30,17 @@ struct Counts {
     skipped: u64,
 }
 
-/// Runs all of them, whatever fails. True: nothing did.
-pub(crate) fn run(root: &Path) -> anyhow::Result<bool> {
+/// Runs those that are named, or all of them, whatever fails. True: nothing did.
+pub(crate) fn run(root: &Path, names: &[&str]) -> anyhow::Result<bool> {
     let logs = root.join("target/test-logs");
     fs::create_dir_all(&logs)?;
     let mut total = Counts::default();
-    for suite in suites(root) {
+    let suites = suites(root);
+    if let Some(unknown) = names.iter().find(|name| !suites.iter().any(|it| it.name == **name)) {
+        let known: Vec<&str> = suites.iter().map(|suite| suite.name).collect();
+        bail!("{unknown:?} is not a suite; there are {}", known.join(", "));
+    }
+    for suite in suites.into_iter().filter(|it| names.is_empty() || names.contains(&it.name)) {
         let log = logs.join(format!("{}.log", suite.name));
         let succeeded = execute(root, &suite, &log)?;
         let output = fs::read(&log).with_context(|| log.display().to_string())?;

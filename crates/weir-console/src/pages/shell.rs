@@ -45,7 +45,7 @@ pub(crate) struct Shell {
     /// Whether there is a session to end.
     pub(crate) has_session: bool,
     pub(crate) assets: &'static Addresses,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) groups: Vec<Group>,
     pub(crate) version: &'static str,
     /// What is wrong, on every page; None: nothing, or nobody is logged in.
     pub(crate) alarm: Option<Alarm>,
@@ -59,6 +59,14 @@ pub(crate) struct Alarm {
     pub(crate) class: &'static str,
     pub(crate) word: &'static str,
     pub(crate) headline: String,
+}
+
+/// The pages of one part, in the navigation.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// The part; None: the page of all parts.
+    pub(crate) name: Option<&'static str>,
+    pub(crate) entries: Vec<Entry>,
 }
 
 /// An entry of the navigation.
@@ -89,9 +97,9 @@ impl Shell {
             csrf: visitor.csrf.clone(),
             has_session: visitor.session.is_some(),
             assets: assets::addresses(),
-            entries: match section {
+            groups: match section {
                 Section::Login => Vec::new(),
-                _ => entries(console, reading.as_deref()),
+                _ => groups(console, reading.as_deref()),
             },
             alarm: reading.as_deref().and_then(Alarm::of),
             version: env!("CARGO_PKG_VERSION"),
@@ -122,28 +130,34 @@ impl Alarm {
     }
 }
 
-fn entries(console: &Console, reading: Option<&Reading>) -> Vec<Entry> {
-    let mut entries = vec![entry(Section::Overview, "/", "Overview", None)];
+fn groups(console: &Console, reading: Option<&Reading>) -> Vec<Group> {
+    let mut groups = vec![group(None, [entry(Section::Overview, "/", "Overview", None)])];
     if console.deps.jobs.is_some() {
-        entries.extend(job_entries(reading.and_then(|reading| reading.jobs.as_ref())));
+        let entries = job_entries(reading.and_then(|reading| reading.jobs.as_ref()));
+        groups.push(group(Some("Jobs"), entries));
     }
     if console.deps.front.is_some() {
         let waiting =
             reading.and_then(|reading| reading.front.as_ref()).map(front::Reading::waiting);
         let waiting = waiting.map(|waiting| ("front_waiting", waiting as u64));
-        entries.push(entry(Section::Front, "/front", "Front", waiting));
+        groups.push(group(Some("Web"), [entry(Section::Front, "/front", "Front", waiting)]));
     }
     if console.deps.realtime.is_some() {
-        entries.extend(realtime_entries(reading.and_then(|reading| reading.realtime.as_ref())));
+        let entries = realtime_entries(reading.and_then(|reading| reading.realtime.as_ref()));
+        groups.push(group(Some("Realtime"), entries));
     }
     if console.deps.gems.is_some() {
-        entries.push(entry(Section::Gems, "/gems", "Gems", None));
+        groups.push(group(Some("Packages"), [entry(Section::Gems, "/gems", "Gems", None)]));
     }
     if console.deps.observed.is_some() {
         let found = reading.and_then(|reading| reading.observed.as_ref()?.findings());
-        entries.extend(observed_entries(found));
+        groups.push(group(Some("Observed"), observed_entries(found)));
     }
-    entries
+    groups
+}
+
+fn group<const N: usize>(name: Option<&'static str>, entries: [Entry; N]) -> Group {
+    Group { name, entries: entries.into() }
 }
 
 fn job_entries(reading: Option<&jobs::Reading>) -> [Entry; 5] {

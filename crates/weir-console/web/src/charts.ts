@@ -22,6 +22,9 @@ const SOURCE = "/chart";
 const HEIGHT_PX = 190;
 const TIME_AXIS_PX = 26;
 const VALUE_AXIS_PX = 56;
+/** Colours of lines (--series-1 ..); beyond them they come again, dashed. */
+const COLOURS = 8;
+const DASH_PX = [6, 3];
 /** Long charts are read again when one point's time has passed, at most this often. */
 const REFRESH_MS_MIN = 10_000;
 
@@ -127,9 +130,10 @@ class Chart {
     const colour = (name: string) => style.getPropertyValue(name).trim();
     const axis = { stroke: colour("--muted"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     const lines = this.series.map((series, index): uPlot.Series => {
-      const stroke = colour(`--series-${index + 1}`);
+      const stroke = colour(`--series-${(index % COLOURS) + 1}`);
       const fill = this.series.length === 1 || index === 0 ? `${stroke}1c` : undefined;
-      return { label: series.name, stroke, width: 1.5, points: { show: false }, ...(fill && { fill }) };
+      const dash = index >= COLOURS ? DASH_PX : undefined;
+      return { label: series.name, stroke, width: 1.5, points: { show: false }, ...(fill && { fill }), ...(dash && { dash }) };
     });
     return {
       width: this.width(),
@@ -169,7 +173,7 @@ class Chart {
     this.series.forEach((series, index) => {
       const item = document.createElement("span");
       const mark = document.createElement("i");
-      mark.className = `series-${index + 1}`;
+      mark.className = `series-${(index % COLOURS) + 1}${index >= COLOURS ? " dashed" : ""}`;
       const value = document.createElement("b");
       item.append(mark, `${series.name} `, value);
       this.values.push(value);
