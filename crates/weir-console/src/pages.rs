@@ -3,6 +3,7 @@
 
 mod act;
 mod chart;
+mod damage;
 mod error;
 mod events;
 mod front;
@@ -50,6 +51,8 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/dead", get(jobs::dead))
         .route("/jobs/confirm", get(act::confirm_all))
         .route("/jobs/act", post(act::act))
+        .route("/damage", get(damage::page))
+        .route("/damage/acknowledge", post(damage::acknowledge))
         .route("/job", get(job::page))
         .route("/job/payload", get(job::payload))
         .route("/workers", get(workers::page))

@@ -12,6 +12,8 @@
 //! | `POST act` `{place,which,action}` | `{"count":n}`: jobs hit |
 //! | `POST queues/act` `{queues,action}` | `{"count":n}`: jobs removed |
 //! | `POST workers/signal` `{wid?,signal}` | `{"count":n}`: workers told |
+//! | `GET damage` | [`view::Damage`] of each place that is not acknowledged, at most 1000 |
+//! | `POST damage/acknowledge` | `{"count":n}`: places acknowledged |
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
@@ -116,6 +118,8 @@ pub fn router(handle: Handle) -> Router {
         .route("/workers", get(workers))
         .route("/workers/signal", post(signal_workers))
         .route("/reservations", get(reservations))
+        .route("/damage", get(damage))
+        .route("/damage/acknowledge", post(acknowledge_damage))
         .route("/export", get(export_jobs))
         .route("/push", post(push))
         .route("/import", post(import))
@@ -162,6 +166,16 @@ async fn reservations(
     Params(query): Params<ReservationsQuery>,
 ) -> Answer<Vec<view::Reservation>> {
     Ok(Json(handle.reservations(query.limit.unwrap_or(RESERVATIONS)).await?))
+}
+
+async fn damage(State(handle): State<Handle>) -> Answer<Vec<view::Damage>> {
+    Ok(Json(handle.damages().await?))
+}
+
+async fn acknowledge_damage(State(handle): State<Handle>) -> Answer<Count> {
+    let count = handle.acknowledge_damages().await?;
+    tracing::info!(places = count, "damage of the job store was acknowledged");
+    Ok(Json(Count { count }))
 }
 
 async fn export_jobs(

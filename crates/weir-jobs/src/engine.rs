@@ -3,7 +3,8 @@
 //! From the inside out:
 //! - `arena`, `index`, `lane`, `queues`, `reservations`, `cleared`, `segments`, `state`: what memory
 //!   holds.
-//! - `varint`, `head`, `body`, `snapshot`, `journal`, `recover`: what the log holds, and the way back.
+//! - `varint`, `head`, `body`, `snapshot`, `journal`, `recover`, `rebuild`: what the log holds, and the way
+//!   back.
 //! - `core`, `push`, `work`, `moves`, `due`, `reclaim`, `look`: the operations. No waiting.
 //! - `sync_thread`, `durability`, `waits`, `timer`, `bulk`, `scan`, `inner`, `embedded`: the waiting
 //!   around them.
@@ -25,6 +26,7 @@ mod look;
 mod moves;
 mod push;
 mod queues;
+mod rebuild;
 mod reclaim;
 mod recover;
 mod reservations;
@@ -41,6 +43,15 @@ mod varint;
 mod waits;
 mod work;
 
-pub use core::EngineOpenError;
+pub use core::{EngineOpenError, log_options};
 pub use embedded::EmbeddedStore;
 pub use recover::RecoverError;
+
+use self::body::Body;
+use self::head::Head;
+
+/// The text of the job whose record has this head and body; `None`: it is no job's.
+pub(crate) fn job_of_record<'a>(head: &[u8], body: &'a [u8]) -> Option<&'a [u8]> {
+    let Ok(Head::Put(_)) = Head::read(head) else { return None };
+    Body::read(body).ok().map(|body| body.json)
+}

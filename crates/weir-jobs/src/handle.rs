@@ -176,6 +176,16 @@ impl Handle {
         self.ask(|reply| Request::ActOnQueues(queues, action, reply)).await
     }
 
+    /// The first thousand damaged places of the log that no operator has acknowledged.
+    pub async fn damages(&self) -> Result<Vec<view::Damage>, HandleError> {
+        self.ask(Request::Damages).await
+    }
+
+    /// An operator knows of all damage. Answers how many places that were.
+    pub async fn acknowledge_damages(&self) -> Result<u64, HandleError> {
+        self.ask(Request::AcknowledgeDamages).await
+    }
+
     /// Tells one worker process, or all (None). Answers how many.
     pub async fn signal_workers(
         &self,

@@ -44,6 +44,15 @@ pub(crate) fn write_added(added: &Added<'_>, stamps: &mut Stamps, target: &mut V
     }
 }
 
+/// The queue that a stored job names.
+pub(crate) fn queue(json: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        queue: String,
+    }
+    serde_json::from_slice::<Named>(json).ok().map(|named| named.queue)
+}
+
 /// Writes a tail. `failure`: the whole member as [`parts`] returns it, or nothing.
 pub(crate) fn write_tail(
     failure: &[u8],

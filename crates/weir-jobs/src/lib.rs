@@ -8,6 +8,7 @@
 //! - `faktory`: the wire protocol. `workers`: who beats.
 //! - [`server`]: the thread that owns a store and serves it. [`handle`]: the way in from elsewhere.
 //! - [`admin`]: that way over HTTP. [`view`]: what others may see, as plain data.
+//! - [`salvage`]: jobs in what was set aside of a damaged log.
 //! - [`metrics`]: everything that is counted.
 
 pub mod admin;
@@ -23,6 +24,7 @@ pub mod memory;
 pub mod metrics;
 pub mod model;
 pub mod rules;
+pub mod salvage;
 pub mod server;
 pub mod settings;
 pub mod stamp;

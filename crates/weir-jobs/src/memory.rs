@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use weir_base::clock::{Clock, Timestamp};
+use weir_log::Damage;
 
 use crate::allocation::Allocation;
 use crate::metrics::{JobsMetrics, Limit};
@@ -316,6 +317,14 @@ impl Store for MemoryStore {
     fn storage(&self) -> Storage {
         let bytes = self.inner.state.borrow().bytes as u64;
         Storage { kind: "memory", bytes, condition: Condition::Ok, ..Storage::default() }
+    }
+
+    fn damages(&self) -> Vec<Damage> {
+        Vec::new()
+    }
+
+    async fn acknowledge_damages(&self) -> Result<u64, StoreError> {
+        Ok(0)
     }
 
     fn allocate(&self, allocation: Allocation) {

@@ -128,6 +128,9 @@ pub struct Limits {
     pub segment_bytes: u32,
     /// Room that pushes may not use, kept for ACK and FAIL on a full disk.
     pub reserve_bytes: u32,
+    /// Bytes of damaged records that are set aside until an operator has acknowledged them, and as
+    /// many that were acknowledged last.
+    pub set_aside_bytes_max: u32,
     /// Bytes of jobs in the store `memory`; the embedded store is limited by its disk.
     pub memory_bytes_max: usize,
     /// Requests of the console, the admin API and the command line that run or wait at once.
@@ -191,6 +194,7 @@ impl Default for Limits {
             returns_max: 3,
             segment_bytes: 64 << 20,
             reserve_bytes: 16 << 20,
+            set_aside_bytes_max: 64 << 20,
             memory_bytes_max: 1 << 30,
             admin_requests_max: 256,
             page_jobs_max: 1_000,

@@ -12,6 +12,7 @@ use crate::model::{
     Delivery, EntryKey, Failure, FailureReport, NewJob, Place, QueueName, SetName, Wid,
 };
 use weir_base::clock::Timestamp;
+use weir_log::Damage;
 
 /// Why a store could not do it. The text is what the client reads.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -216,7 +217,8 @@ pub struct Storage {
     pub kind: &'static str,
     pub segments: u64,
     pub bytes: u64,
-    pub records_damaged: u64,
+    /// Damaged places that no operator has acknowledged.
+    pub damages: u64,
     pub condition: Condition,
     pub sync_seconds_p50: f64,
     pub sync_seconds_p99: f64,
@@ -295,6 +297,12 @@ pub trait Store: 'static {
 
     /// The state of the storage beneath.
     fn storage(&self) -> Storage;
+
+    /// The first thousand damaged places that no operator has acknowledged.
+    fn damages(&self) -> Vec<Damage>;
+
+    /// An operator knows of all damage. Returns how many places that were.
+    async fn acknowledge_damages(&self) -> Result<u64, StoreError>;
 
     /// How workers are shared among queues from now on.
     fn allocate(&self, allocation: Allocation);

@@ -39,12 +39,25 @@ pub struct Overview {
 pub struct Log {
     pub segments: u64,
     pub bytes: u64,
-    pub records_damaged: u64,
+    /// Damaged places that no operator has acknowledged.
+    pub damages: u64,
     /// `ok`, `low` (pushes are refused), `full` or `failed` (a sync failed; see `problem`).
     pub state: String,
     pub problem: Option<String>,
     pub sync_seconds_p50: f64,
     pub sync_seconds_p99: f64,
+}
+
+/// A damaged place of the log that no operator has acknowledged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damage {
+    /// The segment's file.
+    pub file: String,
+    pub offset: u64,
+    pub bytes: u64,
+    /// How many of them are kept in `damaged.log`.
+    pub set_aside: u64,
+    pub why: String,
 }
 
 /// A limit that was met since the start.

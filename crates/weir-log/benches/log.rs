@@ -219,7 +219,7 @@ fn time_salvage(segment: &[u8]) -> Duration {
     std::fs::write(directory.path().join("0000000001.log"), segment).expect("written");
     let disk = RealDisk::new(directory.path()).expect("a directory");
     let cpu = cpu_seconds();
-    let report = weir_log::salvage(&disk).expect("salvaged");
+    let report = weir_log::salvage(&disk, Options::default()).expect("salvaged");
     let cpu = Duration::from_secs_f64(cpu_seconds() - cpu);
     assert!(report.records > 100_000 && report.damages > 0, "{report:?}");
     cpu

@@ -2,7 +2,9 @@
 
 use crate::disk::{self, Disk, DiskFile};
 use crate::error::OpenError;
-use crate::format::{self, HEADER_BYTES, Seal, SegmentHeader, TRAILER_BYTES, Trailer, VERSION};
+use crate::format::{
+    self, HEADER_BYTES, Seal, SegmentHeader, TRAILER_BYTES, Trailer, VERSION, VERSION_MIN,
+};
 use crate::scan::Scanner;
 
 /// What is there, before any of it is trusted.
@@ -51,6 +53,15 @@ impl<D: Disk> Directory<D> {
         self.disk.open(&name).map_err(OpenError::io(format!("open {name}")))
     }
 
+    pub(crate) fn create(&self, number: u32) -> Result<D::File, OpenError> {
+        let name = format::file_name(number);
+        self.disk.create(&name).map_err(OpenError::io(format!("make {name}")))
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), OpenError> {
+        self.disk.sync_dir().map_err(OpenError::io("sync the log's directory"))
+    }
+
     pub(crate) fn remove(&self, number: u32) -> Result<(), OpenError> {
         let name = format::file_name(number);
         self.disk.remove(&name).map_err(OpenError::io(format!("delete {name}")))
@@ -84,7 +95,7 @@ impl<D: Disk> Directory<D> {
         let read = disk::read_full(&file, &mut header, 0).map_err(io())?;
         let header = SegmentHeader::decode(&header[..read]).filter(|h| h.number == number);
         if let Some(SegmentHeader { version, .. }) = header
-            && version != VERSION
+            && !(VERSION_MIN..=VERSION).contains(&version)
         {
             return Err(OpenError::Version { file: name, found: version, expected: VERSION });
         }

@@ -61,7 +61,7 @@ pub enum ReadError {
     /// The segment was removed: the record is not needed any more, or the position is wrong.
     #[error("segment {segment} is not part of the log")]
     Gone { segment: u32 },
-    #[error("{file} is damaged at offset {offset}: {why}. `--salvage` keeps every other record")]
+    #[error("{file} is damaged at offset {offset}: {why}")]
     Damaged { file: String, offset: u32, why: &'static str },
     /// Heads of the segment that is being written are only known to its owner (`Log::heads`).
     #[error("segment {segment} is still being written")]
@@ -90,18 +90,17 @@ impl ReadError {
 pub enum OpenError {
     #[error("cannot {what}: {source}")]
     Io { what: String, source: io::Error },
-    /// Damage below a position that was reported durable: records that were promised are lost.
+    /// More is missing below a position that was reported durable than is repaired.
     #[error(
-        "{file} is damaged at offset {offset}: {why}, although everything before {durable} was \
-         safely on disk. Restore the file, or start once with --salvage: it keeps every record \
-         whose checksum holds and sets damaged files aside as NAME.damaged"
+        "{file}: {why}, although everything before {durable} was safely on disk. Restore the \
+         files, or move those of another log away"
     )]
     Corrupt { file: String, offset: u32, why: String, durable: Position },
     #[error(
         "{file} belongs to another log (its id is {found:016x}, this log's is {expected:016x}); move it away"
     )]
     Foreign { file: String, found: u64, expected: u64 },
-    #[error("{file} has format version {found}; this program reads version {expected}")]
+    #[error("{file} has format version {found}; this program reads versions up to {expected}")]
     Version { file: String, found: u32, expected: u32 },
     #[error("no segment has a readable header or trailer, so no checksum can be checked")]
     NoIdentity,

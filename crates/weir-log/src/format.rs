@@ -8,9 +8,11 @@
 //! header    = "WEIRLOG\n"  version u32  number u32  log id u64  zero u32  crc u32        32 bytes
 //! record    = crc u32  (kind << 28 | length) u32  head length u16  head  body   10 + length bytes
 //! kinds     : 1 data
-//!             2 mark, body = segment u32, offset u32: everything before it was synced
-//!             3 end,  body = data records u32, footer entries' bytes u32
-//!             4 gap,  body = zeros where salvage found damage
+//!             2 mark,  body = segment u32, offset u32: everything before it was synced
+//!             3 end,   body = data records u32, footer entries' bytes u32
+//!             4 gap,   body = zeros where damage was repaired
+//!             5 first, body = number of the oldest segment u32, zero u32: every segment begins with
+//!                      one, and one is written before a segment is removed (since version 2)
 //! entry     = gap varint  length varint  head length varint  head   one per data record;
 //!             gap = bytes between this record and the end of the data record before it
 //! trailer   = "WEND"  number u32  log id u64  offset of the end record u32
@@ -21,22 +23,31 @@
 //! log's id, the segment's number and the record's offset, so that bytes of another log, of another
 //! segment or in another place never look valid. Header and trailer checksums start from zero:
 //! they are read before the id is known.
+//!
+//! What a repair took away is in `damaged.log`, which has the same header and records under the
+//! segment number 0; see `damage.rs`.
+//!
+//! Version 1 has no records of kind 5; its segments are read, and never added to.
 
 use crate::position::Position;
 
-pub(crate) const VERSION: u32 = 1;
+/// Of the segments that are written.
+pub(crate) const VERSION: u32 = 2;
+/// The oldest that is read.
+pub(crate) const VERSION_MIN: u32 = 1;
 pub(crate) const HEADER_BYTES: u32 = 32;
 pub(crate) const RECORD_HEADER_BYTES: u32 = 10;
-/// A mark or end record: both have a body of two u32.
+/// A mark, end or first record: all have a body of two u32.
 pub(crate) const MARK_BYTES: u32 = RECORD_HEADER_BYTES + 8;
 pub(crate) const TRAILER_BYTES: u32 = 36;
 /// What sealing adds beside the entries.
 pub(crate) const SEAL_BYTES: u32 = MARK_BYTES + TRAILER_BYTES;
 /// A footer entry without its head: three varints of at most 5 bytes.
 pub(crate) const ENTRY_BYTES_MAX: u32 = 15;
-/// What a segment with one record holds beside that record's head (twice) and body.
+/// What a segment with one record holds beside that record's head (twice) and body: the first
+/// record, a mark behind it, one before the data record, and room to remove a segment.
 pub(crate) const SEGMENT_OVERHEAD_BYTES: u32 =
-    HEADER_BYTES + MARK_BYTES + RECORD_HEADER_BYTES + ENTRY_BYTES_MAX + SEAL_BYTES;
+    HEADER_BYTES + 4 * MARK_BYTES + RECORD_HEADER_BYTES + ENTRY_BYTES_MAX + SEAL_BYTES;
 /// A record's checksum, which covers what stands behind it.
 pub(crate) const CHECKSUM_BYTES: u32 = 4;
 const LENGTH_BITS: u32 = 28;
@@ -85,6 +96,7 @@ pub(crate) enum Kind {
     Mark = 2,
     End = 3,
     Gap = 4,
+    First = 5,
 }
 
 /// The first 10 bytes of a record, plausible but not yet checked against the checksum.
@@ -108,11 +120,12 @@ impl RecordHeader {
             2 => Kind::Mark,
             3 => Kind::End,
             4 => Kind::Gap,
+            5 => Kind::First,
             _ => return None,
         };
         let plausible = match kind {
             Kind::Data => u32::from(head_length) <= length,
-            Kind::Mark | Kind::End => head_length == 0 && length == 8,
+            Kind::Mark | Kind::End | Kind::First => head_length == 0 && length == 8,
             Kind::Gap => head_length == 0,
         };
         plausible.then_some(RecordHeader { checksum, kind, length, head_length })
@@ -130,7 +143,7 @@ pub(crate) fn first_kind(bytes: &[u8]) -> Option<usize> {
     const KIND_AT: usize = 7; // the highest byte of the word, then the head's length
     bytes.get(KIND_AT..)?.windows(3).position(|window| match window[0] >> (LENGTH_BITS % 8) {
         1 => true,
-        2..=4 => window[1] == 0 && window[2] == 0,
+        2..=5 => window[1] == 0 && window[2] == 0,
         _ => false,
     })
 }
@@ -166,22 +179,34 @@ pub(crate) fn put_mark(out: &mut Vec<u8>, seed: Seed, offset: u32, durable: Posi
     put_record(out, seed, offset, Kind::Mark, &[], &[&segment, &at]);
 }
 
+/// Appends a first record: the oldest segment is `first`.
+pub(crate) fn put_first(out: &mut Vec<u8>, seed: Seed, offset: u32, first: u32) {
+    put_record(out, seed, offset, Kind::First, &[], &[&first.to_le_bytes(), &[0; 4]]);
+}
+
+/// Appends a gap record of `bytes` in all, which are at least [`RECORD_HEADER_BYTES`].
+pub(crate) fn put_gap(out: &mut Vec<u8>, seed: Seed, offset: u32, bytes: u32) {
+    let zeros = vec![0; (bytes - RECORD_HEADER_BYTES) as usize];
+    put_record(out, seed, offset, Kind::Gap, &[], &[&zeros]);
+}
+
 /// Appends an end record.
 pub(crate) fn put_end(out: &mut Vec<u8>, seed: Seed, offset: u32, records: u32, entries: u32) {
     let body = [records.to_le_bytes(), entries.to_le_bytes()];
     put_record(out, seed, offset, Kind::End, &[], &[&body[0], &body[1]]);
 }
 
-/// The two u32 of a mark's or an end record's body.
+/// The two u32 of the body of a mark, end or first record.
 pub(crate) fn pair(body: &[u8]) -> Option<(u32, u32)> {
     Some((u32_at(body, 0)?, u32_at(body, 4)?))
 }
 
-/// The bytes 4..10 of every mark: what recovery looks for behind damage.
-pub(crate) fn mark_signature() -> [u8; 6] {
-    let mut out = Vec::new();
-    put_mark(&mut out, Seed(0), 0, Position::default());
-    out[4..10].try_into().expect("a record header has 10 bytes")
+/// The bytes 4..10 of every mark and of every first record: what recovery looks for behind damage.
+pub(crate) fn statement_signatures() -> [[u8; 6]; 2] {
+    let (mut mark, mut first) = (Vec::new(), Vec::new());
+    put_mark(&mut mark, Seed(0), 0, Position::default());
+    put_first(&mut first, Seed(0), 0, 0);
+    [mark, first].map(|record| record[4..10].try_into().expect("a record header has 10 bytes"))
 }
 
 /// What a segment's header says.

@@ -18,15 +18,20 @@
 //! - A full disk loses nothing: records of class `Job` are refused while the reserve is left to
 //!   essential ones, and appends are accepted again once `maintain` finds space.
 //! - A failed sync poisons the log: no promise is made any more.
-//! - Damage to what was durable is never passed over in silence: opening refuses (or reading does,
-//!   in older segments) and names the file; [`salvage`] keeps every record whose checksum holds.
-//!   The exception is damage behind the last mark (a record that says how far the log was durable
-//!   when it was written): it can't be told from a torn tail and is cut and reported as such. A
-//!   clean stop writes a mark last ([`Log::mark`]).
+//! - Damage to what was durable is never passed over in silence: opening (or, in older segments,
+//!   reading) keeps every record whose checksum holds, sets aside what stands where others were, and
+//!   lists it until an operator has acknowledged it ([`Damages`]). A missing segment is damage,
+//!   the oldest included. The exception is damage behind the last mark (a record that says how far
+//!   the log was durable when it was written): it can't be told from a torn tail and is cut and
+//!   reported as such. A clean stop writes a mark last ([`Log::mark`]). A log whose newest segments
+//!   are missing is an older state of it, and can't be told from one.
 //!
 //! The log knows nothing of what its records mean. The bytes on disk are described in `format.rs`.
 //! One directory is one log and must be opened once at a time: its owner holds a lock file.
 
+mod correct;
+mod damage;
+mod damages;
 mod directory;
 mod disk;
 mod error;
@@ -40,7 +45,7 @@ mod read_ahead;
 mod reader;
 mod real_disk;
 mod recovery;
-mod salvage;
+mod repair;
 mod scan;
 mod segment;
 mod settle;
@@ -54,7 +59,10 @@ mod stretch;
 mod survey;
 mod syncer;
 mod verify;
+mod walk;
 
+pub use damage::{Acknowledged, CorrectedRecord, Damage, DamageSummary, SetAside, set_aside};
+pub use damages::Damages;
 pub use disk::{Allocation, Disk, DiskFile};
 pub use error::{AppendError, OpenError, Poison, ReadError, SyncError};
 pub use index::Head;
@@ -65,10 +73,10 @@ pub use read_ahead::{ReadAhead, Record};
 pub use reader::{Reader, RecordParts};
 pub use real_disk::{RealDisk, RealFile};
 pub use recovery::{Cut, Report};
-pub use salvage::{Salvage, SalvagedFile, salvage};
+pub use repair::{Salvage, salvage};
 pub use segment::SegmentInfo;
 #[cfg(any(test, feature = "simulation"))]
 pub use simulated_disk::{SimulatedDisk, SimulatedFile};
 pub use space::Space;
 pub use syncer::{Syncer, Upkeep};
-pub use verify::{Damage, Progress, SegmentCheck, Verification, verify};
+pub use verify::{Progress, SegmentCheck, Verification, verify};

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::damages::Damages;
 use crate::disk::Disk;
 use crate::error::{AppendError, OpenError, Poison, ReadError, SyncError};
-use crate::format::{self, ENTRY_BYTES_MAX, HEADER_BYTES, MARK_BYTES, RECORD_HEADER_BYTES};
+use crate::format::{
+    self, ENTRY_BYTES_MAX, HEADER_BYTES, MARK_BYTES, RECORD_HEADER_BYTES, VERSION,
+};
 use crate::index::{Head, Index};
 use crate::options::Options;
 use crate::position::{Lsn, Position};
 use crate::reader::Reader;
-use crate::recovery::{self, Opened, Report};
+use crate::recovery::{self, Depth, Opened, Report};
 use crate::segment::{Segment, SegmentInfo};
 use crate::shared::{Next, Shared, locked};
 use crate::space::Space;
@@ -46,6 +49,8 @@ pub struct Log<D: Disk> {
 #[derive(Debug)]
 pub(crate) struct Tail<F> {
     pub(crate) segment: Arc<Segment<F>>,
+    /// The format's, as its header says.
+    pub(crate) version: u32,
     /// Where the next record goes.
     pub(crate) offset: u32,
     pub(crate) index: Index,
@@ -54,6 +59,11 @@ pub(crate) struct Tail<F> {
 impl<F> Tail<F> {
     /// Bytes left for marks, records and their footer entries.
     fn room_bytes(&self) -> u32 {
+        self.free_bytes().saturating_sub(MARK_BYTES)
+    }
+
+    /// The same, with what is kept so that a segment can be removed when nothing else fits.
+    fn free_bytes(&self) -> u32 {
         let used = self.offset + self.index.entries_bytes() + format::SEAL_BYTES;
         self.segment.capacity.saturating_sub(used)
     }
@@ -63,14 +73,15 @@ impl<D: Disk> Log<D> {
     /// Opens the log in `disk`, or makes one in an empty directory.
     ///
     /// A torn tail (what was written after the last sync and did not all survive) is cut and
-    /// reported. Damage below a position that is known to have been synced is an error that names
-    /// the file; [`crate::salvage`] is the way out. When this returns, everything in the log is
-    /// durable.
+    /// reported. Damage below a position that is known to have been synced is repaired and listed
+    /// ([`Log::damages`]). When this returns, everything in the log is durable.
     pub fn open(disk: D, options: Options) -> Result<(Log<D>, Report), OpenError> {
-        let Opened { shared, tail, report } = recovery::open(disk, options)?;
+        let Opened { shared, tail, report } = recovery::open(disk, options, Depth::Recent)?;
         let mut log = Log { shared: Arc::new(shared), tail, rotated: false };
         log.prepare()?;
-        if log.tail.is_none() && matches!(locked(&log.shared.catalogue).next, Next::Ready(_)) {
+        // To segments of an older format nothing is added.
+        let is_current = log.tail.as_ref().is_some_and(|tail| tail.version == VERSION);
+        if !is_current && matches!(locked(&log.shared.catalogue).next, Next::Ready(_)) {
             log.begin_segment();
             log.prepare()?;
         }
@@ -245,16 +256,28 @@ impl<D: Disk> Log<D> {
 
     /// Takes the oldest segment out of the log, if it is sealed; whether it did. Its records read
     /// as `Gone` from now on. The file is deleted by `Syncer::maintain`, once everything appended
-    /// before this call is durable: so append what replaces its records first.
+    /// before this call is durable: so append what replaces its records first. The log says which
+    /// segment is the oldest now; without room for that nothing is removed.
     pub fn remove_first_segment(&mut self) -> bool {
-        let end = self.end();
-        let mut catalogue = locked(&self.shared.catalogue);
-        if catalogue.segments.front().is_none_or(|first| first.seal().is_none()) {
+        let catalogue = locked(&self.shared.catalogue);
+        let mut segments = catalogue.segments.iter();
+        let (first, second) = (segments.next().cloned(), segments.next().cloned());
+        drop(catalogue);
+        let (Some(first), Some(second)) = (first, second) else { return false };
+        if first.seal().is_none() || !self.name_first(second.number) {
             return false;
         }
+        let end = self.end();
+        let mut catalogue = locked(&self.shared.catalogue);
         let first = catalogue.segments.pop_front().expect("there is a first one");
         catalogue.doomed.push_back((first, end));
         true
+    }
+
+    /// What is damaged, and the way to acknowledge it, from any thread.
+    #[must_use]
+    pub fn damages(&self) -> Damages<D> {
+        Damages::new(Arc::clone(&self.shared))
     }
 
     /// Room before the disk has to give more, and whether it does.
@@ -317,7 +340,7 @@ impl<D: Disk> Log<D> {
 
     /// Seals the tail and goes on in the next segment, which the caller has seen ready.
     fn begin_segment(&mut self) {
-        if let Some(Tail { segment, offset, index }) = self.tail.take() {
+        if let Some(Tail { segment, offset, index, .. }) = self.tail.take() {
             let (seal, bytes) = index.seal(self.shared.log_id, segment.number, offset);
             locked(&self.shared.pending).push_seal(&segment, offset, bytes);
             segment.set_seal(seal);
@@ -327,7 +350,25 @@ impl<D: Disk> Log<D> {
             unreachable!("only the owner takes the next segment");
         };
         catalogue.segments.push_back(Arc::clone(&segment));
-        self.tail = Some(Tail { segment, offset: HEADER_BYTES, index: Index::new() });
+        let first = catalogue.segments.front().map_or(segment.number, |first| first.number);
+        drop(catalogue);
+        let tail = Tail { segment, version: VERSION, offset: HEADER_BYTES, index: Index::new() };
+        self.tail = Some(tail);
+        self.name_first(first);
+        self.mark();
         self.rotated = true;
+    }
+
+    /// Writes down which segment is the oldest; false: there is no room. An older format has no
+    /// word for it.
+    fn name_first(&mut self, first: u32) -> bool {
+        let Some(tail) = self.tail.as_mut().filter(|tail| tail.free_bytes() >= MARK_BYTES) else {
+            return false;
+        };
+        if tail.version >= VERSION {
+            locked(&self.shared.pending).push_first(&tail.segment, tail.offset, first);
+            tail.offset += MARK_BYTES;
+        }
+        true
     }
 }

@@ -22,6 +22,9 @@ pub struct Options {
     pub buffered_bytes_max: u64,
     /// Files of sealed segments that are kept open for reading. Default 256.
     pub open_files_max: usize,
+    /// Bytes of damaged places that are set aside until they are acknowledged, and as many that
+    /// were acknowledged last. Default 64 MiB, at most 128 MiB.
+    pub set_aside_bytes_max: u32,
 }
 
 impl Default for Options {
@@ -32,6 +35,7 @@ impl Default for Options {
             record_bytes_max: 32 * MIB,
             buffered_bytes_max: 64 * u64::from(MIB),
             open_files_max: 256,
+            set_aside_bytes_max: 64 * MIB,
         }
     }
 }
@@ -56,6 +60,11 @@ impl Options {
                 self.segment_bytes,
                 format::SEGMENT_BYTES_LIMIT
             )));
+        }
+        if self.set_aside_bytes_max > format::SEGMENT_BYTES_LIMIT / 2 {
+            let most = format::SEGMENT_BYTES_LIMIT / 2;
+            let what = format!("set_aside_bytes_max may be at most {most}");
+            return Err(OpenError::Options(what));
         }
         if self.buffered_bytes_max == 0 || self.open_files_max == 0 {
             let what = "buffered_bytes_max and open_files_max must be above 0";

@@ -111,6 +111,13 @@ impl<F> Pending<F> {
         true
     }
 
+    /// Adds a first record.
+    pub(crate) fn push_first(&mut self, segment: &Arc<Segment<F>>, offset: u32, first: u32) {
+        let bytes = self.room(segment, offset, MARK_BYTES as usize);
+        format::put_first(bytes, segment.seed, offset, first);
+        self.added(MARK_BYTES as usize);
+    }
+
     /// Adds the bytes that seal a segment; they are a chunk of their own.
     pub(crate) fn push_seal(&mut self, segment: &Arc<Segment<F>>, start: u32, bytes: Vec<u8>) {
         self.freeze();

@@ -1,23 +1,29 @@
-//! Opening a log: find where it ends, refuse if promised records are missing, cut what is torn.
+//! Opening a log: find where it ends, repair damage to what was promised, cut what is torn.
 //!
 //! Pages that were not synced vanish in any order in a power cut, so valid records may stand
 //! behind a hole. What decides is the highest durable mark that any file holds: damage below it is
-//! corruption, damage above it is a torn tail, and everything behind that is cut (durability is
-//! always a prefix).
+//! repaired and reported ([`crate::damage`]), damage above it is a torn tail, and everything behind
+//! that is cut (durability is always a prefix). What is missing at the front is known by the newest
+//! first record.
 //!
-//! Only segments at or above that mark are read in full; older ones are taken by their trailers.
-//! Damage in those shows when a record is read, or in [`crate::verify`].
+//! Only segments at or above that mark are read in full; older ones are taken by their footers.
+//! Damage to records of those shows when one is read, or in [`crate::verify`].
 
+use crate::damage::DamageLog;
 use crate::directory::{Directory, Found};
-use crate::disk::{self, Disk, DiskFile};
+use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
 use crate::format::{self, HEADER_BYTES, Seal};
+use crate::index::Index;
 use crate::log::Tail;
 use crate::options::Options;
 use crate::position::Position;
+use crate::repair;
 use crate::scan::{Ending, Scanned, Scanner};
 use crate::settle;
 use crate::shared::{Catalogue, Shared};
+use crate::survey::survey;
+use crate::walk::{Walk, walk};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What opening found and did.
@@ -32,6 +38,8 @@ pub struct Report {
     pub segments_scanned: u32,
     /// Footers that were written anew.
     pub footers_repaired: u32,
+    /// Damaged places that were repaired now, missing files included.
+    pub damages: u64,
     /// The torn tail, if there was one.
     pub cut: Option<Cut>,
 }
@@ -51,14 +59,16 @@ pub(crate) enum Kept {
     /// Sealed; `repair` is what must be written at the end record's offset.
     Sealed { number: u32, seal: Seal, repair: Option<Vec<u8>> },
     /// The one to go on with. `garbage`: something must be cut off.
-    Tail { number: u32, scanned: Scanned, garbage: bool },
+    Tail { number: u32, version: u32, index: Index, offset: u32, garbage: bool },
 }
 
-/// Where the log ends and why.
-pub(crate) struct Walk {
-    pub(crate) kept: Vec<Kept>,
-    pub(crate) end: Position,
-    pub(crate) why: String,
+/// How much is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// From the highest mark on.
+    Recent,
+    /// Every record; those behind the log's end are kept.
+    Everything,
 }
 
 /// A log before its owner has it: the next segment is not yet made.
@@ -69,26 +79,33 @@ pub(crate) struct Opened<D: Disk> {
 }
 
 /// Opens the log.
-pub(crate) fn open<D: Disk>(disk: D, options: Options) -> Result<Opened<D>, OpenError> {
+pub(crate) fn open<D: Disk>(
+    disk: D,
+    options: Options,
+    depth: Depth,
+) -> Result<Opened<D>, OpenError> {
     options.check()?;
     let directory = Directory::read(&disk)?;
     let Some(log_id) = directory.identity()? else {
         return fresh(disk, options, &directory);
     };
-    let (scans, durable) = scan_recent(&directory, log_id)?;
+    let damage = DamageLog::open(&disk, log_id, options.set_aside_bytes_max)?;
+    let (scans, durable) = scan_segments(&directory, log_id, depth)?;
     let mut report = Report { segments_scanned: as_u32(scans.len()), ..Report::default() };
     let scanned_numbers: Vec<u32> = scans.keys().copied().collect();
     let later_bytes = used_bytes(&scans);
-    let walk = walk(&directory, log_id, scans, durable)?;
-    refuse_loss(&walk, durable)?;
+    let first = oldest(&scans, durable).unwrap_or(directory.first());
+    let walk = walk(&directory, log_id, scans, durable, first)?;
     report.cut = cut(&walk, &later_bytes);
+    report.damages = walk.places.len() as u64;
+    repair::repair(&directory, &damage, log_id, &walk.places, &walk.patches)?;
     let (catalogue, tail) = settle::settle(&directory, &options, log_id, walk, &mut report)?;
     for number in scanned_numbers.iter().filter(|n| catalogue.find(**n).is_some()) {
         directory.open(*number)?.sync_data().map_err(io("sync", *number))?;
     }
-    disk.sync_dir().map_err(OpenError::io("sync the log's directory"))?;
+    directory.sync()?;
     let durable = end_of(&catalogue, tail.as_ref());
-    let shared = Shared::new(disk, options, log_id, catalogue, durable);
+    let shared = Shared::new(disk, options, log_id, catalogue, durable, damage);
     Ok(Opened { shared, tail, report })
 }
 
@@ -102,41 +119,79 @@ fn fresh<D: Disk>(
         directory.remove(found.number)?;
     }
     let log_id = disk.random();
+    let damage = DamageLog::open(&disk, log_id, options.set_aside_bytes_max)?;
     let catalogue = Catalogue::new(VecDeque::new(), 1);
-    let shared = Shared::new(disk, options, log_id, catalogue, Position::default());
+    let shared = Shared::new(disk, options, log_id, catalogue, Position::default(), damage);
     Ok(Opened { shared, tail: None, report: Report::default() })
 }
 
-/// Reads segments from the newest down to the one that the highest mark lies in.
-fn scan_recent<D: Disk>(
+/// Reads segments from the newest down to the one that the highest mark lies in, or all.
+fn scan_segments<D: Disk>(
     directory: &Directory<D>,
     log_id: u64,
+    depth: Depth,
 ) -> Result<(BTreeMap<u32, Scanned>, Position), OpenError> {
     let mut scans = BTreeMap::new();
     let mut durable = Position::default();
+    let mut last_valid = Position::default();
     for found in directory.files.iter().rev() {
-        let scanned = scan(directory, found, log_id)?;
-        durable = durable.max(scanned.durable);
+        let scanned = scan(directory, found.number, log_id)?;
+        durable = durable.max(scanned.statements.durable);
+        if depth == Depth::Everything && last_valid == Position::default() {
+            last_valid = end_of_records(directory, found, log_id, &scanned)?;
+        }
         scans.insert(found.number, scanned);
-        if durable.segment >= found.number {
+        if depth == Depth::Recent && durable.segment >= found.number {
             break;
         }
     }
-    Ok((scans, durable))
+    Ok((scans, durable.max(last_valid)))
 }
 
-fn scan<D: Disk>(
+/// Which segment the log names its oldest; `None`: it names none (before version 2 none did). What
+/// stands where the log may be torn does not count: nothing was removed because of it.
+fn oldest(scans: &BTreeMap<u32, Scanned>, durable: Position) -> Option<u32> {
+    let mut first = 0;
+    for (number, scanned) in scans {
+        let own = |offset: u32| Position { segment: *number, offset };
+        let counts = |at: u32| at < scanned.offset || own(at) < durable;
+        let named = scanned.statements.firsts.iter().filter(|(at, _)| counts(*at));
+        first = named.map(|(_, named)| *named).fold(first, u32::max);
+        let is_last = scanned.ending != Ending::Sealed || !scans.contains_key(&(number + 1));
+        if is_last && own(scanned.offset) >= durable {
+            break;
+        }
+    }
+    (first > 0).then_some(first)
+}
+
+/// Where the last valid record of a segment ends, damage before it or not; the least of positions
+/// if it holds none.
+fn end_of_records<D: Disk>(
     directory: &Directory<D>,
     found: &Found,
     log_id: u64,
-) -> Result<Scanned, OpenError> {
-    let file = directory.open(found.number)?;
-    let scanner = Scanner::new(&file, log_id, found.number);
-    let scanned = match found.header {
-        Some(_) => scanner.and_then(Scanner::scan),
-        None => scanner.and_then(Scanner::headless),
+    scanned: &Scanned,
+) -> Result<Position, OpenError> {
+    let offset = match scanned.ending {
+        Ending::Sealed | Ending::Open => scanned.offset,
+        Ending::Damaged { .. } => {
+            let file = directory.open(found.number)?;
+            let scanner = Scanner::new(&file, log_id, found.number);
+            scanner.and_then(|it| survey(it, None)).map_err(io("read", found.number))?.offset
+        }
     };
-    scanned.map_err(io("read", found.number))
+    let is_used = offset > HEADER_BYTES;
+    Ok(if is_used { Position { segment: found.number, offset } } else { Position::default() })
+}
+
+pub(crate) fn scan<D: Disk>(
+    directory: &Directory<D>,
+    number: u32,
+    log_id: u64,
+) -> Result<Scanned, OpenError> {
+    let file = directory.open(number)?;
+    Scanner::new(&file, log_id, number).and_then(Scanner::scan).map_err(io("read", number))
 }
 
 /// Bytes that each scanned segment holds behind its header.
@@ -151,87 +206,11 @@ fn used_bytes(scans: &BTreeMap<u32, Scanned>) -> BTreeMap<u32, u64> {
     scans.iter().map(|(number, scanned)| (*number, used(scanned))).collect()
 }
 
-/// Follows the segments from the oldest to where the log ends.
-fn walk<D: Disk>(
-    directory: &Directory<D>,
-    log_id: u64,
-    mut scans: BTreeMap<u32, Scanned>,
-    durable: Position,
-) -> Result<Walk, OpenError> {
-    let mut kept = Vec::new();
-    let mut end = Position { segment: directory.first(), offset: 0 };
-    for found in &directory.files {
-        let number = found.number;
-        if number != end.segment {
-            let why = format!("the file is missing, although {} is there", name(number));
-            return Ok(Walk { kept, end, why });
-        }
-        let scanned = match (scans.remove(&number), found.sealed_as(log_id)) {
-            (Some(scanned), _) => scanned,
-            (None, Some(seal)) => {
-                kept.push(Kept::Sealed { number, seal, repair: None });
-                end = Position { segment: number + 1, offset: 0 };
-                continue;
-            }
-            (None, None) => scan(directory, found, log_id)?,
-        };
-        let (offset, trusted) = (scanned.offset, durable.segment > number);
-        let why = match scanned.ending {
-            Ending::Sealed => {
-                kept.push(sealed(directory, number, log_id, scanned)?);
-                end = Position { segment: number + 1, offset: 0 };
-                continue;
-            }
-            Ending::Open => "its records end too early".to_owned(),
-            Ending::Damaged { why, .. } => why.to_owned(),
-        };
-        let end = Position { segment: number, offset };
-        if offset >= HEADER_BYTES && !trusted {
-            let garbage = scanned.ending != Ending::Open;
-            kept.push(Kept::Tail { number, scanned, garbage });
-        }
-        return Ok(Walk { kept, end, why });
-    }
-    Ok(Walk { kept, end, why: "the file is missing".to_owned() })
-}
-
-/// A scanned segment that is complete: is its footer, too?
-fn sealed<D: Disk>(
-    directory: &Directory<D>,
-    number: u32,
-    log_id: u64,
-    scanned: Scanned,
-) -> Result<Kept, OpenError> {
-    let (seal, bytes) = scanned.index.seal(log_id, number, scanned.offset);
-    let file = directory.open(number)?;
-    let mut present = vec![0; bytes.len()];
-    let read = disk::read_full(&file, &mut present, seal.end_offset.into());
-    let read = read.map_err(io("read", number))?;
-    let exact = file.size().map_err(io("read", number))? == u64::from(seal.file_bytes());
-    let sound = exact && present[..read] == bytes[..];
-    Ok(Kept::Sealed { number, seal, repair: (!sound).then_some(bytes) })
-}
-
-/// Stops if the log ends below what was reported durable.
-fn refuse_loss(walk: &Walk, durable: Position) -> Result<(), OpenError> {
-    let end = walk.end;
-    // A log that ends with a sealed segment ends behind that segment's footer.
-    if durable <= end {
-        return Ok(());
-    }
-    Err(OpenError::Corrupt {
-        file: name(end.segment),
-        offset: end.offset,
-        why: walk.why.clone(),
-        durable,
-    })
-}
-
 /// What is lost behind the end, if anything was written there.
 fn cut(walk: &Walk, used: &BTreeMap<u32, u64>) -> Option<Cut> {
     let end = walk.end;
     let behind: u64 = used.range(end.segment..).map(|(_, bytes)| bytes).sum();
-    let bytes = behind - u64::from(end.offset.saturating_sub(HEADER_BYTES));
+    let bytes = behind.saturating_sub(end.offset.saturating_sub(HEADER_BYTES).into());
     let why = format!("{} is torn at offset {}: {}", name(end.segment), end.offset, walk.why);
     (bytes > 0).then_some(Cut { position: end, bytes, why })
 }

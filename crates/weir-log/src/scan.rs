@@ -39,6 +39,8 @@ pub(crate) enum Step<'a> {
     Gap {
         length: u32,
     },
+    /// The number of the oldest segment.
+    First(u32),
     /// Zeros, or the end of the file.
     Nothing,
     Damaged(&'static str),
@@ -52,8 +54,34 @@ pub(crate) struct Scanned {
     /// Where the valid records end.
     pub(crate) offset: u32,
     pub(crate) ending: Ending,
-    /// The highest mark, those behind damage included.
+    /// Whether an earlier repair gave something up.
+    pub(crate) has_gaps: bool,
+    pub(crate) statements: Statements,
+}
+
+/// What the marks and first records of a segment say, those behind damage included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Statements {
+    /// The highest mark.
     pub(crate) durable: Position,
+    /// Where a segment was named the oldest, and which; only those that name a later one than was
+    /// named before.
+    pub(crate) firsts: Vec<(u32, u32)>,
+}
+
+impl Statements {
+    pub(crate) fn note(&mut self, offset: u32, step: &Step<'_>) {
+        match step {
+            Step::Mark(mark) => self.durable = self.durable.max(*mark),
+            Step::First(first) if self.first() < *first => self.firsts.push((offset, *first)),
+            _ => {}
+        }
+    }
+
+    /// The last segment that was named the oldest; 0: none was.
+    pub(crate) fn first(&self) -> u32 {
+        self.firsts.last().map_or(0, |(_, first)| *first)
+    }
 }
 
 /// Why a scan came to its end.
@@ -82,6 +110,10 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
 
     pub(crate) fn size(&self) -> u32 {
         self.size
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
     pub(crate) fn file(&self) -> &'a F {
@@ -153,6 +185,10 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
             },
             Kind::End => Step::End { records: first, entries_bytes: second },
             Kind::Gap => Step::Gap { length: header.length },
+            Kind::First if first > own.segment => {
+                return Ok((Step::Damaged("the oldest segment lies behind this one"), offset));
+            }
+            Kind::First => Step::First(first),
         };
         Ok((step, offset + record_bytes))
     }
@@ -160,14 +196,16 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
     /// Scans from the first record to the end, damage or zeros, whichever comes first.
     pub(crate) fn scan(mut self) -> io::Result<Scanned> {
         let mut index = Index::new();
-        let mut durable = Position::default();
+        let mut statements = Statements::default();
+        let mut has_gaps = false;
         let mut offset = HEADER_BYTES;
         let ending = loop {
             let (step, next) = self.step(offset)?;
+            statements.note(offset, &step);
             match step {
                 Step::Data { head, length } => index.push(offset, length, head),
-                Step::Mark(mark) => durable = durable.max(mark),
-                Step::Gap { .. } => {}
+                Step::Gap { .. } => has_gaps = true,
+                Step::Mark(_) | Step::First(_) => {}
                 Step::End { records, entries_bytes } => {
                     if (records, entries_bytes) == (index.records(), index.entries_bytes()) {
                         break Ending::Sealed;
@@ -183,16 +221,9 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
             offset = next;
         };
         if ending != Ending::Sealed {
-            durable = durable.max(self.marks_behind(offset)?);
+            self.statements_behind(offset, &mut statements)?;
         }
-        Ok(Scanned { index, offset, ending, durable })
-    }
-
-    /// A file without a readable header: damaged from its first byte, marks still count.
-    pub(crate) fn headless(mut self) -> io::Result<Scanned> {
-        let durable = self.marks_behind(HEADER_BYTES)?;
-        let ending = self.damaged(0, "its header is unreadable")?;
-        Ok(Scanned { index: Index::new(), offset: 0, ending, durable })
+        Ok(Scanned { index, offset, ending, has_gaps, statements })
     }
 
     fn damaged(&mut self, offset: u32, why: &'static str) -> io::Result<Ending> {
@@ -217,26 +248,24 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         Ok(found)
     }
 
-    /// The highest valid mark behind `offset`, where record boundaries are unknown: every place
-    /// that looks like a mark is tried. A mark's checksum only holds in its own place.
-    fn marks_behind(&mut self, offset: u32) -> io::Result<Position> {
-        let signature = format::mark_signature();
-        let mut durable = Position::default();
+    /// Notes what valid marks and first records behind `offset` say, where record boundaries are unknown:
+    /// every place that looks like one is tried. Its checksum only holds in its own place.
+    fn statements_behind(&mut self, offset: u32, into: &mut Statements) -> io::Result<()> {
+        let signatures = format::statement_signatures();
         let mut at = offset;
         while at + format::MARK_BYTES <= self.size {
             let bytes = self.window(at)?;
-            let found = bytes.windows(10).position(|window| window[4..] == signature);
+            let found =
+                bytes.windows(10).position(|window| signatures.iter().any(|it| window[4..] == *it));
             let Some(found) = found else {
                 at += as_u32(bytes.len()).saturating_sub(9).max(1);
                 continue;
             };
             at += as_u32(found);
-            if let (Step::Mark(mark), _) = self.step(at)? {
-                durable = durable.max(mark);
-            }
+            into.note(at, &self.step(at)?.0);
             at += 1;
         }
-        Ok(durable)
+        Ok(())
     }
 }
 
@@ -285,7 +314,7 @@ mod tests {
             let file = disk.open("segment").expect("there");
             let scanned = Scanner::new(&file, 7, 3).and_then(Scanner::scan).expect("readable");
             assert_eq!(scanned.ending == Ending::Open, believed);
-            assert_eq!(scanned.durable == durable, believed);
+            assert_eq!(scanned.statements.durable == durable, believed);
         }
     }
 
@@ -335,7 +364,7 @@ mod tests {
         }
         let file = Counted { bytes, read: AtomicUsize::new(0) };
         let scanned = Scanner::new(&file, 7, 3).and_then(Scanner::scan).expect("readable");
-        assert_eq!(scanned.durable, highest);
+        assert_eq!(scanned.statements.durable, highest);
         let read = file.read.load(Ordering::Relaxed);
         assert!(read <= 3 * size, "{read} bytes of {size} were read");
     }

@@ -9,9 +9,10 @@ use crate::error::OpenError;
 use crate::format::Seal;
 use crate::log::Tail;
 use crate::options::Options;
-use crate::recovery::{Kept, Report, Walk, io};
+use crate::recovery::{Kept, Report, io};
 use crate::segment::Segment;
 use crate::shared::{Catalogue, Next};
+use crate::walk::Walk;
 
 /// The segments, and the one to go on with.
 pub(crate) type Settled<F> = (Catalogue<F>, Option<Tail<F>>);
@@ -31,6 +32,10 @@ pub(crate) fn settle<D: Disk>(
     for found in directory.files.iter().rev().filter(|found| found.number >= next_number) {
         directory.remove(found.number)?;
     }
+    for found in directory.files.iter().filter(|found| found.number < walk.first) {
+        directory.remove(found.number)?;
+        directory.sync()?; // one after the other: so the files on disk never have a gap
+    }
     let mut segments = VecDeque::new();
     let mut tail = None;
     for kept in walk.kept {
@@ -48,14 +53,13 @@ pub(crate) fn settle<D: Disk>(
                 segment.set_seal(seal);
                 segment
             }
-            Kept::Tail { number, scanned, garbage } => {
-                report.records += u64::from(scanned.index.records());
-                report.bytes += u64::from(scanned.offset);
+            Kept::Tail { number, version, index, offset, garbage } => {
+                report.records += u64::from(index.records());
+                report.bytes += u64::from(offset);
                 let file = directory.open(number)?;
-                let capacity = reserve(&file, number, options, scanned.offset, garbage)?;
-                let offset = scanned.offset;
+                let capacity = reserve(&file, number, options, offset, garbage)?;
                 let segment = Arc::new(Segment::new(number, log_id, capacity, offset, Some(file)));
-                tail = Some(Tail { segment: Arc::clone(&segment), offset, index: scanned.index });
+                tail = Some(Tail { segment: Arc::clone(&segment), version, offset, index });
                 segment
             }
         };

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use crate::damage::DamageLog;
 use crate::disk::{self, Disk};
 use crate::error::{Poison, SyncError};
 use crate::options::Options;
@@ -25,6 +26,7 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) pending: Mutex<Pending<D::File>>,
     pub(crate) catalogue: Mutex<Catalogue<D::File>>,
     pub(crate) open_files: OpenFiles<D::File>,
+    pub(crate) damage: DamageLog<D>,
     durable: AtomicU64,
     poison: OnceLock<Poison>,
     /// A write met a full disk; the bytes are still pending.
@@ -65,6 +67,12 @@ impl<F> Catalogue<F> {
         let first = self.segments.front()?.number;
         self.segments.get(number.checked_sub(first)? as usize).cloned()
     }
+
+    /// Also a segment that was removed and whose file is still there.
+    pub(crate) fn find_or_doomed(&self, number: u32) -> Option<Arc<Segment<F>>> {
+        let doomed = || self.doomed.iter().map(|(segment, _)| segment);
+        self.find(number).or_else(|| doomed().find(|it| it.number == number).cloned())
+    }
 }
 
 impl<D: Disk> Shared<D> {
@@ -75,6 +83,7 @@ impl<D: Disk> Shared<D> {
         log_id: u64,
         catalogue: Catalogue<D::File>,
         durable: Position,
+        damage: DamageLog<D>,
     ) -> Shared<D> {
         Shared {
             disk,
@@ -84,6 +93,7 @@ impl<D: Disk> Shared<D> {
             pending: Mutex::new(Pending::new(durable)),
             catalogue: Mutex::new(catalogue),
             open_files: OpenFiles::new(options.open_files_max),
+            damage,
             options,
             durable: AtomicU64::new(0),
             poison: OnceLock::new(),

@@ -6,7 +6,7 @@ use crate::disk::DiskFile;
 use crate::format::{self, CHECKSUM_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader};
 use crate::index::Index;
 use crate::position::Position;
-use crate::scan::{Scanner, Step};
+use crate::scan::{Scanner, Statements, Step};
 use crate::stretch::Stretches;
 
 /// Bytes that belong to no valid record.
@@ -28,20 +28,24 @@ pub(crate) struct Survey {
     /// The end of the last valid record; the start of the end record of a sealed segment.
     pub(crate) offset: u32,
     pub(crate) sealed: bool,
-    pub(crate) durable: Position,
-    /// Given up by an earlier salvage.
+    pub(crate) statements: Statements,
+    /// Given up by an earlier repair.
     pub(crate) gap_bytes: u64,
 }
 
-/// Reads every record of a segment whose header has been dealt with.
-pub(crate) fn survey<F: DiskFile>(mut scanner: Scanner<'_, F>) -> io::Result<Survey> {
+/// Reads every record of a segment whose header has been dealt with. With `durable`, damage at or
+/// behind that place is where the log ends: nothing behind it is looked for.
+pub(crate) fn survey<F: DiskFile>(
+    mut scanner: Scanner<'_, F>,
+    durable: Option<Position>,
+) -> io::Result<Survey> {
     let mut survey = Survey {
         index: Index::new(),
         holes: Vec::new(),
         torn: None,
         offset: HEADER_BYTES,
         sealed: false,
-        durable: Position::default(),
+        statements: Statements::default(),
         gap_bytes: 0,
     };
     let mut search = Search::new(&scanner);
@@ -50,7 +54,12 @@ pub(crate) fn survey<F: DiskFile>(mut scanner: Scanner<'_, F>) -> io::Result<Sur
         let Some(why) = survey.take(scanner.step(start)?) else {
             continue;
         };
-        let Some(end) = search.next_valid(&mut scanner, start)? else {
+        let own = Position { segment: scanner.number(), offset: start };
+        let next = match durable {
+            Some(durable) if own >= durable => None,
+            _ => search.next_valid(&mut scanner, start)?,
+        };
+        let Some(end) = next else {
             let last = scanner.last_byte(start)?;
             survey.torn = last.map(|last| Hole { start, end: last + 1, why });
             break;
@@ -64,9 +73,10 @@ pub(crate) fn survey<F: DiskFile>(mut scanner: Scanner<'_, F>) -> io::Result<Sur
 impl Survey {
     /// Notes a valid record and goes on behind it; else says why there is none.
     fn take(&mut self, (step, next): (Step<'_>, u32)) -> Option<&'static str> {
+        self.statements.note(self.offset, &step);
         match step {
             Step::Data { head, length } => self.index.push(self.offset, length, head),
-            Step::Mark(mark) => self.durable = self.durable.max(mark),
+            Step::Mark(_) | Step::First(_) => {}
             Step::Gap { length } => self.gap_bytes += u64::from(length + RECORD_HEADER_BYTES),
             Step::End { .. } => {
                 self.sealed = true;

@@ -44,6 +44,7 @@ impl<D: Disk> Syncer<D> {
     /// tried again by the next call. `Poisoned`: a sync failed; nothing more will be promised.
     pub fn sync(&self) -> Result<Lsn, SyncError> {
         let _one_at_a_time = locked(&self.shared.syncing);
+        self.set_aside_damage();
         let written = self.shared.write_pending();
         self.shared.check_poison()?;
         self.sync_written()?;
@@ -75,10 +76,18 @@ impl<D: Disk> Syncer<D> {
     pub fn maintain_some(&self) -> Result<Upkeep, SyncError> {
         let _one_at_a_time = locked(&self.shared.syncing);
         self.shared.check_poison()?;
+        self.set_aside_damage();
         let upkeep = self.delete_doomed()?;
         match self.prepare_next() {
             Err(SyncError::NoSpace) if upkeep == Upkeep::More => Ok(upkeep),
             prepared => prepared.map(|()| upkeep),
+        }
+    }
+
+    /// What can't be set aside now stays noted, and no segment is deleted before it is.
+    fn set_aside_damage(&self) {
+        if let Err(error) = self.shared.set_aside_waiting() {
+            tracing::error!(%error, "damage of the log can't be set aside; it is tried again");
         }
     }
 
@@ -117,6 +126,9 @@ impl<D: Disk> Syncer<D> {
         let Some(segment) = self.first_doomed() else {
             return Ok(Upkeep::Done);
         };
+        if self.shared.damage.summary().is_waiting {
+            return Ok(Upkeep::Done);
+        }
         let name = segment.name();
         match self.shared.disk.remove(&name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -1,15 +1,15 @@
 //! A full check of a log that nobody has open: every checksum, changing nothing.
 
+use std::collections::HashSet;
+
+use crate::damage::{self, Acknowledged, Damage, LISTED_MAX};
 use crate::directory::{Directory, Found};
 use crate::disk::{self, Disk};
 use crate::error::OpenError;
 use crate::format::{self, HEADER_BYTES};
 use crate::position::Position;
-use crate::scan::Scanner;
+use crate::scan::{Scanner, Statements};
 use crate::survey::{Hole, Survey, survey};
-
-/// Damaged places that are listed; more are only counted.
-const DAMAGES_LISTED_MAX: usize = 1000;
 
 /// What a full check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,15 @@ pub struct Verification {
     pub damages: Vec<Damage>,
     /// All of them, missing files included.
     pub damages_total: u64,
+    /// Damage that was set aside and that no operator has acknowledged; what of it is not repaired
+    /// is not counted above.
+    pub set_aside: Vec<Damage>,
+    /// What was set aside, acknowledged or not.
+    known: Known,
 }
+
+/// Where damaged places begin that were reported before.
+type Known = HashSet<(String, u32)>;
 
 /// What a full check found in one segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,17 +43,8 @@ pub struct SegmentCheck {
     pub damages: u64,
     /// Bytes behind the end of the log, as a power cut leaves them: opening cuts them off.
     pub torn_bytes: u64,
-    /// Bytes that an earlier salvage gave up.
+    /// Bytes that an earlier repair gave up.
     pub gap_bytes: u64,
-}
-
-/// A place where something else stands than was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    pub file: String,
-    pub offset: u32,
-    pub bytes: u64,
-    pub why: String,
 }
 
 /// How far a full check has come.
@@ -56,10 +55,10 @@ pub struct Progress {
 }
 
 impl Verification {
-    /// Whether everything is as it was written.
+    /// Whether everything is as it was written, but for damage that an operator has acknowledged.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.damages_total == 0
+        self.damages_total == 0 && self.set_aside.is_empty()
     }
 
     /// Data records whose checksum holds.
@@ -74,7 +73,7 @@ impl Verification {
         self.segments.iter().map(|segment| segment.torn_bytes).sum()
     }
 
-    /// Bytes that an earlier salvage gave up.
+    /// Bytes that an earlier repair gave up.
     #[must_use]
     pub fn gap_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.gap_bytes).sum()
@@ -95,21 +94,35 @@ pub fn verify<D: Disk>(
     let Some(log_id) = directory.identity()? else {
         return Ok(verification);
     };
+    let mut known = Known::default();
+    for which in [Acknowledged::No, Acknowledged::Yes] {
+        damage::set_aside(disk, which, &mut |damage, _| {
+            known.insert((damage.file.clone(), damage.offset));
+            if which == Acknowledged::No && verification.set_aside.len() < LISTED_MAX {
+                verification.set_aside.push(damage.clone());
+            }
+        })?;
+    }
+    verification.known = known;
     let segments = directory.files.len();
     let mut ends = Vec::new();
     for (found, segments_done) in directory.files.iter().zip(1..) {
         ends.push(check_segment(&directory, found, log_id, &mut verification)?);
         watch(Progress { segments_done, segments });
     }
-    let durable = ends.iter().map(|end| end.durable).max().unwrap_or_default();
+    let durable = ends.iter().map(|end| end.statements.durable).max().unwrap_or_default();
     let last_used = ends.iter().rev().find(|end| end.used).map_or(0, |end| end.at.segment);
-    let mut expected = directory.first();
+    let first = ends.iter().map(|end| end.statements.first()).max().unwrap_or_default();
+    let mut expected = if first == 0 { directory.first() } else { first };
     for (index, end) in ends.into_iter().enumerate() {
         for missing in expected..end.at.segment {
+            if end.at.segment > last_used.max(durable.segment) {
+                break; // behind the end of the log
+            }
             let hole = Hole { start: 0, end: 0, why: "the file is missing" };
             verification.damage(None, missing, hole);
         }
-        expected = end.at.segment + 1;
+        expected = expected.max(end.at.segment + 1);
         verification.judge_end(index, &end, durable, last_used);
     }
     Ok(verification)
@@ -118,15 +131,20 @@ pub fn verify<D: Disk>(
 impl Verification {
     /// Damage, in the segment at `index` if its file is there.
     fn damage(&mut self, index: Option<usize>, number: u32, hole: Hole) {
+        let known = (format::file_name(number), hole.start);
+        if self.known.contains(&known) {
+            return;
+        }
         self.damages_total += 1;
         if let Some(index) = index {
             self.segments[index].damages += 1;
         }
-        if self.damages.len() < DAMAGES_LISTED_MAX {
+        if self.damages.len() < LISTED_MAX {
             self.damages.push(Damage {
                 file: format::file_name(number),
                 offset: hole.start,
                 bytes: u64::from(hole.end - hole.start),
+                set_aside: 0,
                 why: hole.why.to_owned(),
             });
         }
@@ -156,7 +174,7 @@ struct SegmentEnd {
     at: Position,
     sealed: bool,
     torn: Option<Hole>,
-    durable: Position,
+    statements: Statements,
     used: bool,
 }
 
@@ -169,8 +187,8 @@ fn check_segment<D: Disk>(
     let number = found.number;
     let file = directory.open(number)?;
     let io = || OpenError::io(format!("read {}", format::file_name(number)));
-    let surveyed = Scanner::new(&file, log_id, number).and_then(survey);
-    let Survey { index, holes, torn, offset, sealed, durable, gap_bytes } =
+    let surveyed = Scanner::new(&file, log_id, number).and_then(|it| survey(it, None));
+    let Survey { index, holes, torn, offset, sealed, statements, gap_bytes } =
         surveyed.map_err(io())?;
     let used = index.records() > 0 || sealed || torn.is_some();
     let place = verification.segments.len();
@@ -200,5 +218,5 @@ fn check_segment<D: Disk>(
             verification.damage(Some(place), number, Hole { start, end, why });
         }
     }
-    Ok(SegmentEnd { at: Position { segment: number, offset }, sealed, torn, durable, used })
+    Ok(SegmentEnd { at: Position { segment: number, offset }, sealed, torn, statements, used })
 }

@@ -103,8 +103,8 @@ pub(crate) struct UpArguments {
     /// opened
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub(crate) only: Vec<Part>,
-    /// First repair a damaged job store: keep every record whose checksum holds, set damaged files
-    /// aside
+    /// First read all of the job store and repair what is damaged, older segments included: every
+    /// record whose checksum holds is kept, the rest is set aside
     #[arg(long)]
     pub(crate) salvage: bool,
     /// How the log looks; wins over log.format

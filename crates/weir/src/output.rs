@@ -12,7 +12,8 @@ pub(crate) fn line(text: &str) {
 
 /// Prints text as it is.
 pub(crate) fn raw(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
 /// Prints a value as JSON.
@@ -46,9 +47,9 @@ pub(crate) fn printable(text: &str) -> String {
 
 /// Columns aligned for reading: the first row is the head.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) {
-    for row in columns(head, rows) {
-        line(&row);
-    }
+    let mut text = columns(head, rows).join("\n");
+    text.push('\n');
+    raw(&text); // at once: a system call for each line of a long table takes longer than the rest
 }
 
 /// The lines of a table.

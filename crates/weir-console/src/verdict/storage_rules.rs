@@ -31,17 +31,19 @@ pub(super) fn log_takes_no_jobs(facts: &JobFacts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Records were damaged when the log was opened.
+/// Damage to the log that no operator has acknowledged.
 pub(super) fn log_is_damaged(facts: &JobFacts<'_>) -> Vec<Finding> {
-    let damaged = facts.overview.log.records_damaged;
+    let damaged = facts.overview.log.damages;
     if damaged == 0 {
         return Vec::new();
     }
     vec![Finding {
-        level: Level::Warning,
-        what: format!("{} of the log can't be read", counted(damaged, "record")),
-        todo: "Check the disk (SMART, dmesg) and keep a copy of data_dir.".to_owned(),
-        link: "/".to_owned(),
+        level: Level::Critical,
+        what: format!("The job store is damaged: {}", counted(damaged, "place")),
+        todo:
+            "Check the disk (SMART, dmesg), save the jobs that were set aside, then acknowledge it."
+                .to_owned(),
+        link: "/damage".to_owned(),
         jobs: damaged,
     }]
 }

@@ -432,8 +432,8 @@ fn storage_that_takes_no_jobs() {
             server.overview.log.problem = Some("EIO".into());
         });
     }
-    check(&[(Level::Warning, "1 record of the log can't be read")], |server| {
-        server.overview.log.records_damaged = 1;
+    check(&[(Level::Critical, "The job store is damaged: 1 place")], |server| {
+        server.overview.log.damages = 1;
     });
     check(&[(Level::Notice, "Charts are kept in memory only: no space")], |server| {
         server.trend.history_problem = Some("no space".into());

@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 
 use weir_base::clock::Timestamp;
-use weir_log::{AppendError, Disk, Log, Lsn, OpenError, Options, ReadAhead, ReadError, Report};
+use weir_log::{
+    AppendError, Disk, Log, Lsn, OpenError, Options, Position, ReadAhead, ReadError, Report,
+};
 
 use super::arena::{Entry, JobIndex};
 use super::head::{Gone, Head};
@@ -103,8 +105,6 @@ pub(crate) struct Engine<D: Disk> {
     pub(crate) reclaim: Reclaim,
     /// How often a job came back because its worker vanished. Few; forgotten by a restart.
     pub(crate) returns: HashMap<JobIndex, u8>,
-    /// Records that could not be read since the start.
-    pub(crate) records_damaged: u64,
     pub(crate) buffer: Vec<u8>,
 }
 
@@ -121,7 +121,7 @@ impl<D: Disk> Engine<D> {
         let state = if empty {
             State::new(random.u64(..), metrics.clone())
         } else {
-            recover::recover(&log, metrics.clone(), &settings.limits)?
+            recover::recover(&log, metrics.clone(), &settings.limits, &mut random)?
         };
         let mut engine = Self {
             ahead: ReadAhead::new(log.reader()),
@@ -134,10 +134,12 @@ impl<D: Disk> Engine<D> {
             random,
             reclaim: Reclaim::default(),
             returns: HashMap::new(),
-            records_damaged: 0,
             buffer: Vec::new(),
         };
         engine.journal.write_snapshot(&engine.state)?;
+        if engine.state.rehashed {
+            engine.journal.replace_snapshot();
+        }
         Ok((engine, report))
     }
 
@@ -153,16 +155,16 @@ impl<D: Disk> Engine<D> {
         order
     }
 
-    /// A job's record can't be read: it leaves memory, loudly. Damage is final and noted in the
-    /// log; a failed read gets another chance at the next start. What may work in a moment changes
-    /// nothing.
+    /// A job's record can't be read: it leaves memory, and is listed as damage until an operator has
+    /// acknowledged it. Damage is final and noted in the log; a failed read gets another chance at
+    /// the next start. What may work in a moment changes nothing.
     pub(crate) fn drop_unreadable(&mut self, job: JobIndex, error: &ReadError) -> Unreadable {
         if error.is_passing() {
             tracing::warn!(%error, "a job's record can't be read just now");
             return Unreadable::JustNow(StoreError::Failed(format!("{error}; try again")));
         }
-        self.records_damaged += 1;
         let position = self.state.arena.get(job).position;
+        self.note_damage(position, error);
         tracing::error!(%error, ?position, "a job's record can't be read: the job is left out");
         if matches!(error, ReadError::Damaged { .. }) {
             let head = Head::Remove { gone: Gone::Deleted, position };
@@ -171,6 +173,15 @@ impl<D: Disk> Engine<D> {
         }
         self.forget(job);
         Unreadable::Dropped
+    }
+
+    /// The next sync sets aside what stands there.
+    pub(crate) fn note_damage(&self, position: Position, error: &ReadError) {
+        let damages = self.journal.log.damages();
+        match error {
+            ReadError::Damaged { why, .. } => damages.note(position, why),
+            error => damages.note(position, &error.to_string()),
+        }
     }
 
     /// A job's record in `segment` has ended.
@@ -217,8 +228,10 @@ impl<D: Disk> Engine<D> {
     }
 }
 
-fn log_options(settings: &Settings) -> Options {
-    let Limits { segment_bytes, reserve_bytes, .. } = settings.limits;
+/// How the log of these settings is opened.
+#[must_use]
+pub fn log_options(settings: &Settings) -> Options {
+    let Limits { segment_bytes, reserve_bytes, set_aside_bytes_max, .. } = settings.limits;
     let largest = segment_bytes.saturating_sub(reserve_bytes + SEGMENT_BYTES_SPARE);
     let defaults = Options::default();
     let record_bytes_max = if largest > 2 * HEAD_BYTES_MAX {
@@ -231,6 +244,7 @@ fn log_options(settings: &Settings) -> Options {
         reserve_bytes,
         record_bytes_max,
         buffered_bytes_max: BUFFERED_BYTES_MAX,
+        set_aside_bytes_max,
         ..defaults
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use tokio::task::JoinHandle;
 use weir_base::clock::{Clock, Timestamp};
-use weir_log::{Disk, RealDisk, Report};
+use weir_log::{Damage, Disk, RealDisk, Report};
 
 use super::core::{Engine, EngineError, EngineOpenError};
 use super::due::Next;
@@ -247,6 +247,18 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     fn storage(&self) -> Storage {
         self.inner.storage()
+    }
+
+    fn damages(&self) -> Vec<Damage> {
+        self.inner.engine.borrow().journal.log.damages().list()
+    }
+
+    async fn acknowledge_damages(&self) -> Result<u64, StoreError> {
+        let damages = self.inner.engine.borrow().journal.log.damages();
+        let acknowledged = tokio::task::spawn_blocking(move || damages.acknowledge()).await;
+        acknowledged
+            .map_err(|error| StoreError::Failed(format!("it ended early: {error}")))?
+            .map_err(|error| StoreError::Failed(format!("the damage stays listed: {error}")))
     }
 
     fn allocate(&self, allocation: Allocation) {

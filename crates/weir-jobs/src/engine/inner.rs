@@ -18,7 +18,7 @@ use super::push::Arrival;
 use super::sync_thread::{Pace, SyncThread};
 use super::work::Taken;
 use crate::allocation::Allocation;
-use crate::metrics::JobsMetrics;
+use crate::metrics::{JobsMetrics, Limit};
 use crate::model::{QueueName, Wid};
 use crate::settings::{Fsync, Settings};
 use crate::store::{Condition, Storage, StoreError};
@@ -55,6 +55,8 @@ pub(super) struct Inner<D: Disk> {
     /// A round of the sync thread is over: for those whom it held up.
     pub(super) round_over: Notify,
     pub(super) closed: Cell<bool>,
+    /// Of damage, when the storage was looked at last.
+    pub(super) bytes_left_out: Cell<u64>,
     pub(super) fsync: Fsync,
     pub(super) fsync_acks: bool,
 }
@@ -86,6 +88,7 @@ impl<D: Disk> Inner<D> {
             timer_at: Cell::new(Timestamp::default()),
             round_over: Notify::new(),
             closed: Cell::new(false),
+            bytes_left_out: Cell::new(0),
             fsync: settings.fsync,
             fsync_acks: settings.fsync_acks,
         });
@@ -246,6 +249,13 @@ impl<D: Disk> Inner<D> {
     pub(super) fn storage(&self) -> Storage {
         let engine = self.engine.borrow();
         let log = &engine.journal.log;
+        let damages = log.damages().summary();
+        if damages.is_waiting {
+            self.sync.borrow().request();
+        }
+        if damages.bytes_left_out > self.bytes_left_out.replace(damages.bytes_left_out) {
+            self.metrics.limit_hit(Limit::SetAsideBytesMax);
+        }
         let segments = log.segments();
         let (p50, p99) = self.sync.borrow().percentiles();
         let condition = match (log.poisoned(), log.space()) {
@@ -258,7 +268,7 @@ impl<D: Disk> Inner<D> {
             kind: "embedded",
             segments: segments.len() as u64,
             bytes: segments.iter().map(|segment| u64::from(segment.bytes)).sum(),
-            records_damaged: engine.records_damaged,
+            damages: damages.places,
             condition,
             sync_seconds_p50: p50,
             sync_seconds_p99: p99,

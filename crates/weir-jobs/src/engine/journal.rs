@@ -28,6 +28,11 @@ impl<D: Disk> Journal<D> {
         Self { log, reader, head: Vec::new(), facts: Vec::new(), snapshot_due, segments_begun: 0 }
     }
 
+    /// The segment's snapshot is lost: another one goes before the next record.
+    pub(crate) const fn replace_snapshot(&mut self) {
+        self.snapshot_due = true;
+    }
+
     /// Writes a job's record. `state` is what the log says so far.
     pub(crate) fn put(
         &mut self,

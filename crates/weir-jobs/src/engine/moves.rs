@@ -110,7 +110,7 @@ impl<D: Disk> Engine<D> {
             Err(error) if rest == Rest::Reserved && !error.is_passing() => {
                 // Its worker has it; when it is done there is nothing left to read.
                 tracing::error!(%error, "the record of a reserved job can't be read");
-                self.records_damaged += 1;
+                self.note_damage(position, &error);
                 return Ok(false);
             }
             Err(error) => return self.drop_unreadable(job, &error).or_stop().map(|()| false),

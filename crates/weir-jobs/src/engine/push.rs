@@ -91,6 +91,7 @@ impl<D: Disk> Engine<D> {
             self.state.queues.get_mut(number).hidden = false;
             return Ok(number);
         }
+        // The settings file allows no more; a server that is started without one may.
         let max = self.settings.limits.queues_max.min(QUEUES_MAX);
         if self.state.queues.len() >= max {
             self.metrics.limit_hit(Limit::QueuesMax);

@@ -42,12 +42,14 @@ impl Queue {
 pub(crate) struct Queues {
     by_number: Vec<Option<Queue>>,
     by_name: HashMap<QueueName, u16, foldhash::fast::RandomState>,
+    /// Below this every number is given.
+    vacant_from: usize,
     metrics: JobsMetrics,
 }
 
 impl Queues {
     pub(crate) fn new(metrics: JobsMetrics) -> Self {
-        Self { by_number: Vec::new(), by_name: HashMap::default(), metrics }
+        Self { by_number: Vec::new(), by_name: HashMap::default(), vacant_from: 0, metrics }
     }
 
     /// Queues that are numbered, hidden ones too.
@@ -59,11 +61,12 @@ impl Queues {
         self.by_name.get(name).copied()
     }
 
-    /// A number that no queue has.
-    pub(crate) fn free_number(&self) -> u16 {
-        let vacant = self.by_number.iter().position(Option::is_none);
-        let number = vacant.unwrap_or(self.by_number.len());
-        u16::try_from(number).expect("queues_max keeps numbers below 2^16")
+    /// The lowest number that no queue has. Looks at each given number once, not once for each new
+    /// queue.
+    pub(crate) fn free_number(&mut self) -> u16 {
+        let is_given = |number: &usize| self.by_number.get(*number).is_some_and(Option::is_some);
+        self.vacant_from = (self.vacant_from..).find(|number| !is_given(number)).unwrap_or(0);
+        u16::try_from(self.vacant_from).expect("queues_max keeps numbers below 2^16")
     }
 
     /// Makes the queue `name` with this `number`.
@@ -93,6 +96,7 @@ impl Queues {
         let slot = self.by_number.get_mut(usize::from(number));
         if let Some(queue) = slot.and_then(Option::take) {
             self.by_name.remove(queue.name.as_str());
+            self.vacant_from = self.vacant_from.min(number.into());
         }
     }
 
@@ -141,5 +145,30 @@ impl Queues {
             hidden: queue.hidden,
         };
         self.iter().map(facts).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Limits;
+
+    #[test]
+    fn the_lowest_free_number_is_found_without_a_look_at_the_others() {
+        let name = |number: u16| QueueName::parse(&format!("q{number}"), &Limits::default());
+        let mut queues = Queues::new(JobsMetrics::detached());
+        for expected in 0..1_000 {
+            assert_eq!(queues.free_number(), expected);
+            assert_eq!(queues.vacant_from, usize::from(expected), "those below are known");
+            queues.define(expected, name(expected).unwrap());
+        }
+        for gone in [700, 3, 500] {
+            queues.forget(gone);
+        }
+        for expected in [3, 500, 700, 1_000] {
+            assert_eq!(queues.free_number(), expected);
+            queues.define(expected, name(expected).unwrap());
+        }
+        assert_eq!(queues.free_number(), 1_001);
     }
 }

@@ -36,8 +36,8 @@ pub(crate) struct Reclaim {
 #[derive(Clone, Copy, Debug)]
 enum Candidate {
     Record(Position, u32),
-    /// A live job that can't be found by its jid.
-    Unindexed(JobIndex),
+    /// A live job that can't be found by the hash in its record.
+    Job(JobIndex),
 }
 
 impl Reclaim {
@@ -122,10 +122,11 @@ impl<D: Disk> Engine<D> {
             tracing::error!(%error, "the oldest segment of the jobs log can't be read: it stays");
             return;
         }
-        if self.state.unindexed > 0 {
-            let unindexed = self.state.arena.iter().filter(|(_, entry)| !entry.indexed);
-            let unindexed = unindexed.filter(|(_, entry)| entry.position.segment == first);
-            jobs.extend(unindexed.map(|(job, _)| Candidate::Unindexed(job)));
+        let rehashed = self.state.rehashed;
+        if self.state.unindexed > 0 || rehashed {
+            let found = self.state.arena.iter().filter(|(_, entry)| rehashed || !entry.indexed);
+            let found = found.filter(|(_, entry)| entry.position.segment == first);
+            jobs.extend(found.map(|(job, _)| Candidate::Job(job)));
         }
         jobs.reverse();
         self.reclaim.copying = Some(jobs);
@@ -171,9 +172,9 @@ impl<D: Disk> Engine<D> {
                 let found = candidates.find(|job| arena.get(*job).position == position);
                 found.filter(|job| !self.state.is_cleared(*job))
             }
-            Candidate::Unindexed(job) => {
+            Candidate::Job(job) => {
                 let entry = arena.lookup(job).filter(|_| !self.state.is_cleared(job))?;
-                (!entry.indexed && Some(entry.position.segment) == oldest).then_some(job)
+                (Some(entry.position.segment) == oldest).then_some(job)
             }
         }
     }

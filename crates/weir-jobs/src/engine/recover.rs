@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 
-use weir_log::{Disk, Log, Position, ReadError};
+use weir_log::{Disk, Log, Position, ReadError, Reader};
 
 use super::head::{Cause, Gone, Head, Put, Stored, read_positions};
+use super::rebuild::Rebuild;
 use super::snapshot::{QueueFacts, Snapshot, Totals};
 use super::state::{NewEntry, State};
 use crate::metrics::JobsMetrics;
@@ -31,9 +32,6 @@ pub enum RecoverError {
          Weir does not know: was it written by a newer one?"
     )]
     Unknown { segment: u32, offset: u32 },
-    /// The log does not begin with a snapshot.
-    #[error("the jobs log does not begin as Weir's logs do: is this another program's folder?")]
-    NoSnapshot,
 }
 
 /// What the first walk learned.
@@ -52,6 +50,8 @@ struct Ended {
     any_hidden: bool,
     totals: Totals,
     seed: Option<u64>,
+    /// Where the first snapshot is that can be read; before it the seed is not known.
+    seed_known_from: Option<Position>,
     next_order: u64,
 }
 
@@ -74,9 +74,11 @@ pub(crate) fn recover<D: Disk>(
     log: &Log<D>,
     metrics: JobsMetrics,
     limits: &Limits,
+    random: &mut fastrand::Rng,
 ) -> Result<State, RecoverError> {
     let ended = Ended::read(log)?;
-    let mut state = State::new(ended.seed.ok_or(RecoverError::NoSnapshot)?, metrics);
+    let seed = ended.seed.unwrap_or_else(|| random.u64(..));
+    let mut state = State::new(seed, metrics);
     state.totals = ended.totals;
     for facts in ended.queues.values() {
         // A name was checked when it came in; a smaller limit since then must not lose its jobs.
@@ -92,10 +94,12 @@ pub(crate) fn recover<D: Disk>(
     state.index.reserve(ended.puts.saturating_sub(ended.records.len()), &state.arena);
     let mut filter = Survivors { ended: &ended, next_ended: 0 };
     let mut unindexed = Vec::new();
+    let mut rebuild = Rebuild::new(log.reader(), ended.hashes_unknown_before());
     walk(log, |position, head| {
-        if let Head::Put(put) = head {
+        if let Head::Put(mut put) = head {
             state.next_order = state.next_order.max(put.order_floor());
-            if filter.counts(position, &put) && state.queues.contains(put.queue) {
+            if filter.counts(position, &put) {
+                rebuild.complete(position, &mut put, &mut state);
                 let job = state.insert_unindexed(entry(position, &put));
                 unindexed.push((put.hash, job));
             }
@@ -160,15 +164,17 @@ impl Ended {
         walk(log, |position, head| {
             match head {
                 Head::Snapshot => {
-                    let parts = reader.read(position, &mut buffer)?;
-                    let snapshot = Snapshot::read(&buffer[parts.body]);
-                    ended.begin(snapshot.map_err(|_| unknown(position))?);
+                    if let Some(body) = read_noted(log, &reader, position, &mut buffer)? {
+                        let snapshot = Snapshot::read(body);
+                        ended.begin(position, snapshot.map_err(|_| unknown(position))?);
+                    }
                 }
-                _ if ended.seed.is_none() => return Err(RecoverError::NoSnapshot),
                 Head::QueueCleared { queue } => {
-                    let parts = reader.read(position, &mut buffer)?;
-                    let kept = read_positions(&buffer[parts.body]);
-                    ended.clear(queue, position, kept.map_err(|_| unknown(position))?);
+                    // Which jobs stay is not known without it: all do.
+                    if let Some(body) = read_noted(log, &reader, position, &mut buffer)? {
+                        let kept = read_positions(body).map_err(|_| unknown(position))?;
+                        ended.clear(queue, position, kept);
+                    }
                 }
                 _ => ended.note(position, head),
             }
@@ -179,12 +185,18 @@ impl Ended {
     }
 
     /// A snapshot says all that the records before it added up to.
-    fn begin(&mut self, snapshot: Snapshot) {
+    fn begin(&mut self, position: Position, snapshot: Snapshot) {
+        self.seed_known_from.get_or_insert(position);
         self.seed = Some(snapshot.seed);
         self.next_order = self.next_order.max(snapshot.next_order);
         self.totals = snapshot.totals;
         self.any_hidden = snapshot.queues.iter().any(|facts| facts.hidden);
         self.queues = snapshot.queues.into_iter().map(|facts| (facts.number, facts)).collect();
+    }
+
+    fn hashes_unknown_before(&self) -> Position {
+        const EVERYWHERE: Position = Position { segment: u32::MAX, offset: u32::MAX };
+        self.seed_known_from.unwrap_or(EVERYWHERE)
     }
 
     fn note(&mut self, position: Position, head: Head<'_>) {
@@ -274,6 +286,24 @@ impl Totals {
             }
             Gone::Deleted => {}
         }
+    }
+}
+
+/// The body of a record that is not a job's; `None`: it is damaged, which is noted, and what it
+/// said is lost.
+fn read_noted<'b, D: Disk>(
+    log: &Log<D>,
+    reader: &Reader<D>,
+    position: Position,
+    buffer: &'b mut Vec<u8>,
+) -> Result<Option<&'b [u8]>, RecoverError> {
+    match reader.read(position, buffer) {
+        Ok(parts) => Ok(Some(&buffer[parts.body])),
+        Err(ReadError::Damaged { why, .. }) => {
+            log.damages().note(position, why);
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

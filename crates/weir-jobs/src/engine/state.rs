@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) segments: LiveCounts,
     /// Live jobs that only a look at all of them finds; see [`Entry::indexed`].
     pub(crate) unindexed: usize,
+    /// Some records in the log have other hashes than their jobs here.
+    pub(crate) rehashed: bool,
     pub(crate) totals: Totals,
     /// Of the jid hashes.
     pub(crate) seed: u64,
@@ -89,6 +91,7 @@ impl State {
             cleared: Cleared::default(),
             segments: LiveCounts::default(),
             unindexed: 0,
+            rehashed: false,
             totals: Totals::default(),
             seed,
             next_order: 1,

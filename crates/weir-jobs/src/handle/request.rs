@@ -32,6 +32,8 @@ pub(crate) enum Request {
     Act(String, Which, Action, Reply<u64>),
     ActOnQueues(Queues, QueueAction, Reply<u64>),
     SignalWorkers(Option<String>, WorkerSignal, Reply<u64>),
+    Damages(Reply<Vec<view::Damage>>),
+    AcknowledgeDamages(Reply<u64>),
     Ready(Reply<()>),
     Reload(Box<Settings>, Reply<Vec<String>>),
 }

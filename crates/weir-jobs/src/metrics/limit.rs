@@ -28,13 +28,14 @@ pub enum Limit {
     HeartbeatTimeout,
     ReturnsMax,
     ReserveBytes,
+    SetAsideBytesMax,
     MemoryBytesMax,
     AdminRequestsMax,
 }
 
 impl Limit {
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::ConnectionsMax,
         Self::OpenFiles,
         Self::LineBytesMax,
@@ -58,6 +59,7 @@ impl Limit {
         Self::HeartbeatTimeout,
         Self::ReturnsMax,
         Self::ReserveBytes,
+        Self::SetAsideBytesMax,
         Self::MemoryBytesMax,
         Self::AdminRequestsMax,
     ];
@@ -95,6 +97,7 @@ impl Limit {
             Self::HeartbeatTimeout => "heartbeat_timeout",
             Self::ReturnsMax => "returns_max",
             Self::ReserveBytes => "reserve_bytes",
+            Self::SetAsideBytesMax => "set_aside_bytes_max",
             Self::MemoryBytesMax => "memory_bytes_max",
             Self::AdminRequestsMax => "admin_requests_max",
         }

@@ -29,6 +29,7 @@ pub struct Snapshot {
     pub buffered_bytes: u64,
     pub log_segments: u64,
     pub log_bytes: u64,
+    pub log_damages: u64,
 }
 
 /// One queue at that moment.
@@ -94,6 +95,11 @@ fn encode_server(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> Re
         ("buffered_bytes", "Half-read lines and unread replies", snapshot.buffered_bytes),
         ("log_segments", "Segments of the log", snapshot.log_segments),
         ("log_bytes", "Bytes of the log on disk", snapshot.log_bytes),
+        (
+            "log_damages",
+            "Damaged places of the log that no operator has acknowledged",
+            snapshot.log_damages,
+        ),
     ];
     for (name, help, value) in gauges {
         let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;

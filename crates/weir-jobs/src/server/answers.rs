@@ -72,6 +72,14 @@ async fn answer<S: Store>(service: &Service<S>, request: Request) {
             };
             done(reply, Ok(service.workers.borrow_mut().tell(wid.as_deref(), state)));
         }
+        Request::Damages(reply) => {
+            let damages = service.store.damages();
+            done(reply, Ok(damages.into_iter().map(views::damage).collect()));
+        }
+        Request::AcknowledgeDamages(reply) => {
+            let acknowledged = service.store.acknowledge_damages().await;
+            done(reply, acknowledged.map_err(HandleError::from));
+        }
         Request::Ready(reply) => done(reply, ready(service)),
         Request::Reload(settings, reply) => done(reply, Ok(reload::reload(service, *settings))),
     }

@@ -61,6 +61,7 @@ pub(super) fn run(
             StoreKind::Embedded => match EmbeddedStore::open(&start.settings, clock, metrics) {
                 Ok((store, report)) => {
                     log_report(&report);
+                    log_damages(&store);
                     serve(Rc::new(store), start, requests, opened).await
                 }
                 Err(source) => {
@@ -80,6 +81,16 @@ fn log_report(report: &weir_log::Report) {
             position = ?cut.position,
             bytes = cut.bytes,
             "torn end of the job log cut off: it was never acknowledged"
+        );
+    }
+}
+
+fn log_damages(store: &impl Store) {
+    let damages = store.storage().damages;
+    if damages > 0 {
+        tracing::error!(
+            damages,
+            "the job store is damaged and nobody has acknowledged it: see `weir jobs damage`"
         );
     }
 }

@@ -38,6 +38,7 @@ fn keep_fixed(old: &Settings, new: &mut Settings) -> Vec<String> {
     keep!(limits.returns_max);
     keep!(limits.segment_bytes);
     keep!(limits.reserve_bytes);
+    keep!(limits.set_aside_bytes_max);
     keep!(limits.admin_requests_max);
     keep!(limits.metrics_queues_max);
     kept

@@ -69,12 +69,18 @@ fn log(storage: Storage) -> view::Log {
     view::Log {
         segments: storage.segments,
         bytes: storage.bytes,
-        records_damaged: storage.records_damaged,
+        damages: storage.damages,
         state: state.to_owned(),
         problem,
         sync_seconds_p50: storage.sync_seconds_p50,
         sync_seconds_p99: storage.sync_seconds_p99,
     }
+}
+
+/// A damaged place of the log.
+pub(super) fn damage(damage: weir_log::Damage) -> view::Damage {
+    let weir_log::Damage { file, offset, bytes, set_aside, why } = damage;
+    view::Damage { file, offset: offset.into(), bytes, set_aside, why }
 }
 
 /// All queues, by name.

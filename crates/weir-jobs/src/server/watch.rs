@@ -89,6 +89,7 @@ fn snapshot<S: Store>(service: &Service<S>, counts: &Counts, now: Timestamp) -> 
         buffered_bytes: service.buffers.used_bytes() as u64,
         log_segments: storage.segments,
         log_bytes: storage.bytes,
+        log_damages: storage.damages,
     }
 }
 

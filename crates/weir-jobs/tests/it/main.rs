@@ -4,6 +4,7 @@
 
 mod admin;
 mod contract;
+mod damage;
 mod faktory_cases;
 mod faktory_life;
 mod faktory_limits;

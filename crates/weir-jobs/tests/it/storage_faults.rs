@@ -151,7 +151,7 @@ fn a_job_that_cannot_be_read_just_now_waits() {
         assert!(matches!(&failed, Err(StoreError::Failed(text)) if text.contains("try again")));
         disk.fail_reads(None);
         store.fail(report).await.expect("the worker holds it still");
-        assert_eq!((store.counts().retries, store.storage().records_damaged), (1, 0));
+        assert_eq!((store.counts().retries, store.storage().damages), (1, 0));
     });
 }
 
@@ -166,7 +166,7 @@ fn a_job_on_a_bad_place_of_the_disk_is_left_out_and_the_next_is_served() {
         disk.fail_reads(None);
         push(&store, 2).await.expect("room");
         assert_eq!(&*fetch(&store).await.expect("the next job").jid, "job-000002");
-        assert_eq!(store.storage().records_damaged, 1);
+        assert_eq!(store.storage().damages, 1);
     });
 }
 
@@ -229,7 +229,7 @@ fn a_walk_leaves_out_damaged_jobs_and_no_other() {
                 expected.reverse();
             }
             assert_eq!(walk(&store, newest_first).await, expected);
-            assert_eq!((store.counts().scheduled, store.storage().records_damaged), (197, 3));
+            assert_eq!((store.counts().scheduled, store.storage().damages), (197, 3));
         });
     }
 }

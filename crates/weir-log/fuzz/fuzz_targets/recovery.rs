@@ -33,6 +33,7 @@ fn options() -> Options {
         record_bytes_max: 512,
         buffered_bytes_max: 1 << 16,
         open_files_max: 2,
+        set_aside_bytes_max: 1 << 16,
     }
 }
 
@@ -48,12 +49,17 @@ fn check(disk: &SimulatedDisk) {
         read_all(&log);
     }
     let disk = disk.kill();
-    match salvage(&disk) {
+    match salvage(&disk, options()) {
         Ok(_) => match Log::open(disk.clone(), options()) {
             Ok((log, _)) => read_all(&log),
             Err(error) => panic!("after salvage: {error}"),
         },
-        Err(OpenError::Foreign { .. } | OpenError::Version { .. } | OpenError::NoIdentity) => {}
+        Err(
+            OpenError::Foreign { .. }
+            | OpenError::Version { .. }
+            | OpenError::NoIdentity
+            | OpenError::Corrupt { .. },
+        ) => {}
         Err(error) => panic!("salvage: {error} (verify said {before:?})"),
     }
 }
@@ -127,7 +133,7 @@ fn forged_records(disk: &SimulatedDisk, mut data: &[u8]) {
             let claimed = u32::try_from(length).expect("a byte") + u32::from(more & 1);
             let payload = &rest[..length];
             data = &rest[length..];
-            put_record(&mut file, number, kind % 6, claimed, head_length, payload);
+            put_record(&mut file, number, kind % 7, claimed, head_length, payload);
             if more > 200 {
                 break;
             }

@@ -51,6 +51,7 @@ fn options() -> Options {
         record_bytes_max: 1024,
         buffered_bytes_max: 8 * 1024,
         open_files_max: 2,
+        set_aside_bytes_max: 64 * 1024,
     }
 }
 

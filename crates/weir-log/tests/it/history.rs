@@ -9,6 +9,7 @@ pub(crate) fn options() -> Options {
         record_bytes_max: 1024,
         buffered_bytes_max: 64 * 1024,
         open_files_max: 2,
+        set_aside_bytes_max: 64 * 1024,
     }
 }
 

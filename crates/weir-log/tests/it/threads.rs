@@ -22,6 +22,7 @@ fn readers_and_the_syncer_never_get_in_the_owners_way() {
         record_bytes_max: 4096,
         buffered_bytes_max: 32 * 1024,
         open_files_max: 3,
+        set_aside_bytes_max: 64 * 1024,
     };
     let disk = RealDisk::new(directory.path()).expect("a directory");
     let (mut log, _) = Log::open(disk.clone(), options.clone()).expect("opens");

@@ -71,6 +71,13 @@ fn print_jobs(jobs: &Overview, listen: &str) {
     for (name, value) in rows {
         output::line(&format!("{name:<12} {value}"));
     }
+    let noun = if jobs.log.damages == 1 { "place" } else { "places" };
+    if jobs.log.damages > 0 {
+        output::line(&format!(
+            "DAMAGED      {} {noun} of the job store, not acknowledged: see `weir jobs damage`",
+            jobs.log.damages
+        ));
+    }
 }
 
 fn print_realtime(status: &Status) {

@@ -13,6 +13,10 @@ const COUNT_MAX: u64 = 100_000_000;
 const COUNT: RangeInclusive<u64> = 1..=COUNT_MAX;
 /// What a log segment may be: the length of a record takes 28 bits.
 const SEGMENT: RangeInclusive<u64> = 1 << 20..=1 << 28;
+/// What is set aside is a file like a segment.
+const SET_ASIDE: RangeInclusive<u64> = 1 << 16..=1 << 27;
+/// Queues are numbered with 16 bits, on disk and in memory.
+const QUEUES: RangeInclusive<u64> = 1..=1 << 16;
 
 pub(super) fn read(keys: &mut Keys<'_>, limits: &mut Limits) {
     read_connections(keys, limits);
@@ -169,7 +173,7 @@ fn read_commands(keys: &mut Keys<'_>, limits: &mut Limits) {
 fn read_jobs(keys: &mut Keys<'_>, limits: &mut Limits) {
     keys.number(
         Key::fixed("queues_max", "Queues that exist at once."),
-        COUNT,
+        QUEUES,
         &mut limits.queues_max,
     );
     keys.number(
@@ -202,6 +206,15 @@ fn read_jobs(keys: &mut Keys<'_>, limits: &mut Limits) {
         ),
         SEGMENT,
         &mut limits.reserve_bytes,
+    );
+    keys.size(
+        Key::fixed(
+            "set_aside_bytes_max",
+            "Bytes of damaged records that are set aside until an operator has acknowledged them, \
+             and as many that were acknowledged last.",
+        ),
+        SET_ASIDE,
+        &mut limits.set_aside_bytes_max,
     );
 }
 

@@ -285,6 +285,12 @@ fn a_segment_is_no_larger_than_the_log_can_make_it() {
 }
 
 #[test]
+fn queues_are_no_more_than_their_numbers_hold() {
+    insta::assert_snapshot!(mistakes("[jobs.limits]\nqueues_max = 65537\n"), @"weir.toml:2:14: jobs.limits.queues_max: must be from 1 to 65536");
+    load("[jobs.limits]\nqueues_max = 65536\n").expect("sound");
+}
+
+#[test]
 fn hostile_files_are_refused_not_suffered() {
     let deep = format!("a = {}{}", "[".repeat(100_000), "]".repeat(100_000));
     let nested: String = (0..10_000).map(|level| format!("a{level}.")).collect();

@@ -53,7 +53,7 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
 
     let lock = Lock::take(&settings.data_dir, settings.supervisor.orphan_wait)?;
     if salvage {
-        salvage::run(&settings.jobs.settings.directory)?;
+        salvage::run(&settings.jobs.settings)?;
     }
     let listeners = Listeners::bind(settings, &only)?;
     let groups = Groups::bind(settings, &only, |_| None)?;

@@ -1,4 +1,4 @@
-//! A job store with real damage: what starting, `weir jobs verify` and `--salvage` make of it.
+//! A job store with real damage: what an operator sees of it, and does about it.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::http;
+use crate::process::wait_until;
 use crate::weir::{Site, Weir};
 
 /// Small segments keep the files small.
@@ -79,24 +81,98 @@ fn verify(site: &Site, code: i32) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
+fn status(weir: &Weir) -> String {
+    weir.site.ok(&["status"])
+}
+
+fn damage(weir: &Weir, code: i32) -> String {
+    let output = weir.site.run(&["jobs", "damage"]);
+    assert_eq!(output.status.code(), Some(code));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Waits for the figure, which is published once a second.
+fn wait_for_metric(weir: &Weir, damages: u32) {
+    let line = format!("weir_jobs_log_damages {damages}\n");
+    wait_until(&line, || http::get(weir.console(), "/metrics", "").1.contains(&line));
+}
+
 #[test]
-fn a_damaged_store_stops_the_start_and_salvage_keeps_what_holds() {
+fn a_damaged_store_starts_and_reports_it_until_it_is_acknowledged() {
     let site = stopped();
     flip(&site, JIDS[1]);
-    let refused = site.run(&["up"]);
-    assert_eq!(refused.status.code(), Some(2));
-    let error = String::from_utf8_lossy(&refused.stderr);
-    assert!(error.contains("is damaged at offset") && error.contains("--salvage"), "{error}");
-
-    let weir = site.start_with(|command| {
-        command.arg("--salvage");
-    });
+    let mut weir = site.start();
+    weir.wait_for_log("the job store is damaged");
     let jobs = weir.site.ok(&["jobs", "list", "default"]);
     assert!(jobs.contains(JIDS[0]) && jobs.contains(JIDS[2]), "{jobs}");
     assert!(!jobs.contains(JIDS[1]), "{jobs}");
+    let weir = weir.end().start();
+    let shown = status(&weir);
+    assert!(shown.contains("DAMAGED      1 place of the job store, not acknowledged"), "{shown}");
+    let listed = damage(&weir, 1);
+    assert!(listed.contains("0000000001.log") && listed.contains("checksum"), "{listed}");
+    wait_for_metric(&weir, 1);
+    let console = http::get(weir.console(), "/damage", "").1;
+    assert!(console.contains("0000000001.log") && console.contains("Acknowledge"), "{console}");
+
+    // The job comes back, byte for byte: its checksum tells which bit was wrong.
+    let salvaged = weir.site.run(&["jobs", "salvage"]);
+    let said = String::from_utf8_lossy(&salvaged.stderr);
+    assert!(said.contains("jobs found: 1; damaged places: 1"), "{said}");
+    weir.site.write_file("salvaged.jsonl", &salvaged.stdout);
+    weir.site.ok(&["jobs", "import", "salvaged.jsonl"]);
+    let jobs = weir.site.ok(&["jobs", "list", "default"]);
+    assert!(JIDS.iter().all(|jid| jobs.contains(jid)), "{jobs}");
+
+    let done = weir.site.ok(&["jobs", "damage", "--acknowledge"]);
+    assert_eq!(done, "1 damaged place acknowledged\n");
+    assert!(!status(&weir).contains("DAMAGED"));
+    assert_eq!(damage(&weir, 0), "no damage that is not acknowledged\n");
+    wait_for_metric(&weir, 0);
     let site = weir.end();
     let checked = verify(&site, 0);
     assert!(checked["gap_bytes"].as_u64() > Some(100), "it remembers what was given up: {checked}");
+    let weir = site.start();
+    assert!(!status(&weir).contains("DAMAGED"), "an acknowledgement outlives a restart");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_store_without_its_first_segment_is_found_out() {
+    let weir = site().start();
+    let argument = "x".repeat(200 << 10);
+    let line = |n| {
+        format!("{{\"jid\":\"large-job-{n:02}\",\"jobtype\":\"T\",\"args\":[\"{argument}\"]}}\n")
+    };
+    let lines: String = (0..30).map(line).collect();
+    weir.site.write_file("jobs.jsonl", lines.as_bytes());
+    weir.site.ok(&["jobs", "import", "jobs.jsonl"]);
+    let site = weir.end();
+    std::fs::remove_file(store(&site).join("0000000001.log")).expect("there was one");
+    let checked = verify(&site, 1);
+    assert_eq!((&checked["sound"], &checked["damages_total"]), (&false.into(), &1.into()));
+    assert_eq!(checked["damages"][0]["why"], "the file is missing");
+    let weir = site.start();
+    let shown = status(&weir);
+    assert!(shown.contains("DAMAGED      1 place of the job store, not acknowledged"), "{shown}");
+    let listed = damage(&weir, 1);
+    assert!(listed.contains("0000000001.log") && listed.contains("is missing"), "{listed}");
+    let checked = verify(&weir.end(), 1);
+    assert_eq!(
+        (&checked["damages_total"], &checked["set_aside"][0]["offset"]),
+        (&0.into(), &0.into())
+    );
+}
+
+#[test]
+fn salvage_repairs_older_segments_before_a_job_of_them_is_met() {
+    let site = stopped();
+    flip(&site, JIDS[1]);
+    let weir = site.start_with(|command| {
+        command.arg("--salvage");
+    });
+    assert!(damage(&weir, 1).contains("0000000001.log"));
+    assert!(weir.stop().success());
 }
 
 #[test]
@@ -128,7 +204,7 @@ fn a_flipped_bit_is_named_with_its_file_and_offset() {
     let output = site.run(&["jobs", "verify"]);
     assert_eq!(output.status.code(), Some(1));
     let shown = String::from_utf8_lossy(&output.stdout);
-    for part in ["1 damaged place", "DAMAGED: ", "`weir up --salvage`"] {
+    for part in ["1 damaged place", "DAMAGED: ", "Restore the store from a backup, or start Weir"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
 }

@@ -48,6 +48,10 @@ impl Site {
         std::fs::write(self.path().join("weir.toml"), settings).expect("written");
     }
 
+    pub(crate) fn write_file(&self, name: &str, bytes: &[u8]) {
+        std::fs::write(self.path().join(name), bytes).expect("written");
+    }
+
     /// Runs a command to its end here.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         output_of(program().current_dir(self.path()).args(arguments))

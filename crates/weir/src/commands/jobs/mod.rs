@@ -2,12 +2,14 @@
 
 mod act;
 mod clear;
+mod damage;
 mod export;
 mod import;
 mod list;
 mod pause;
 mod push;
 mod query;
+mod salvage;
 mod show;
 mod verify;
 
@@ -43,6 +45,10 @@ pub(crate) enum JobsCommand {
     Import(import::Arguments),
     /// Check every checksum of the job store, while no Weir runs on it; changes nothing
     Verify(verify::Arguments),
+    /// List damage to the job store that nobody has acknowledged, or acknowledge it
+    Damage(damage::Arguments),
+    /// Print the jobs in what was set aside of a damaged job store, for `weir jobs import`
+    Salvage(salvage::Arguments),
 }
 
 pub(super) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
@@ -61,6 +67,8 @@ pub(super) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
             JobsCommand::Export(arguments) => export::run(&arguments).await,
             JobsCommand::Import(arguments) => import::run(&arguments).await,
             JobsCommand::Verify(arguments) => verify::run(&arguments),
+            JobsCommand::Damage(arguments) => damage::run(&arguments).await,
+            JobsCommand::Salvage(arguments) => salvage::run(&arguments),
         }
     })
 }

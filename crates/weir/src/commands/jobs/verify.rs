@@ -64,27 +64,40 @@ fn print(verification: &Verification) {
     };
     let rows: Vec<_> = verification.segments.iter().map(row).collect();
     output::table(&["SEGMENT", "RECORDS", "BYTES", "CHECKSUMS"], &rows);
-    for Damage { file, offset, bytes, why } in &verification.damages {
+    for Damage { file, offset, bytes, why, .. } in &verification.damages {
         output::line(&format!("{file} is damaged at offset {offset} ({bytes} bytes): {why}"));
     }
     let unlisted = verification.damages_total - verification.damages.len() as u64;
     if unlisted > 0 {
         output::line(&format!("and {} more", count(unlisted, "damaged place")));
     }
+    for Damage { file, offset, bytes, why, .. } in &verification.set_aside {
+        let what = format!("{file}, offset {offset} ({bytes} bytes)");
+        output::line(&format!("set aside, not acknowledged: {what}: {why}"));
+    }
     output::line(&verdict(verification));
-    if !verification.is_sound() {
+    if verification.damages_total > 0 {
         output::line(ADVICE);
+    } else if !verification.set_aside.is_empty() {
+        output::line(ADVICE_SET_ASIDE);
     }
 }
 
-const ADVICE: &str = "Restore the store from a backup, or start Weir once with `weir up --salvage`: \
-                      it keeps every record whose checksum holds and sets damaged files aside.";
+const ADVICE: &str = "Restore the store from a backup, or start Weir: it keeps every record whose \
+                      checksum holds, sets the rest aside and reports it; with `--salvage` it does \
+                      so for all of the store at once.";
+const ADVICE_SET_ASIDE: &str = "`weir jobs salvage` prints the jobs in it; `weir jobs damage \
+                                --acknowledge` ends the report.";
 
 fn verdict(verification: &Verification) -> String {
     let records = count(verification.records(), "record");
     let segments = count(verification.segments.len() as u64, "segment");
     if verification.is_sound() {
         return format!("sound: {records} in {segments}");
+    }
+    if verification.damages_total == 0 {
+        let aside = count(verification.set_aside.len() as u64, "damaged place");
+        return format!("REPAIRED: {aside} set aside; the checksums of {records} hold");
     }
     let damages = count(verification.damages_total, "damaged place");
     format!("DAMAGED: {damages}; the checksums of {records} in {segments} hold")
@@ -101,7 +114,7 @@ fn checksums(segment: &SegmentCheck) -> String {
         said += &format!(", then {torn} (never reported durable, cut off by the next start)");
     }
     if segment.gap_bytes > 0 {
-        said += &format!(", {} given up by a salvage", count(segment.gap_bytes, "byte"));
+        said += &format!(", {} given up by a repair", count(segment.gap_bytes, "byte"));
     }
     said
 }
@@ -117,14 +130,16 @@ fn print_json(directory: &Path, verification: &Verification) -> anyhow::Result<(
             "gap_bytes": segment.gap_bytes,
         })
     });
-    let damages = verification.damages.iter().map(|damage| {
+    let place = |damage: &Damage| {
         json!({
             "file": damage.file,
             "offset": damage.offset,
             "bytes": damage.bytes,
             "why": damage.why,
         })
-    });
+    };
+    let damages: Vec<_> = verification.damages.iter().map(place).collect();
+    let set_aside: Vec<_> = verification.set_aside.iter().map(place).collect();
     output::json(&json!({
         "directory": directory,
         "sound": verification.is_sound(),
@@ -132,7 +147,8 @@ fn print_json(directory: &Path, verification: &Verification) -> anyhow::Result<(
         "torn_bytes": verification.torn_bytes(),
         "gap_bytes": verification.gap_bytes(),
         "damages_total": verification.damages_total,
-        "damages": damages.collect::<Vec<_>>(),
+        "damages": damages,
+        "set_aside": set_aside,
         "segments": segments.collect::<Vec<_>>(),
     }))
 }

@@ -1,0 +1,60 @@
+//! A record in which one bit is wrong, made right: its checksum says which bit that is.
+//!
+//! Two flips of single bits never have the same effect on a CRC32C in records up to 2^31 bits, so
+//! there is one candidate at most; that the length fits as well keeps out most of what was damaged
+//! more than that.
+
+use crate::format::{RECORD_HEADER_BYTES, RecordHeader, Seed};
+
+/// The Castagnoli polynomial, lowest bit first.
+const POLYNOMIAL: u32 = 0x82F6_3B78;
+const CHECKSUM_BYTES: usize = 4;
+
+/// The record that stood at `offset` where `bytes` stand now, if one bit is wrong at most.
+pub(crate) fn corrected(seed: Seed, offset: u32, bytes: &[u8]) -> Option<Vec<u8>> {
+    if bytes.len() < RECORD_HEADER_BYTES as usize {
+        return None;
+    }
+    let (stored, covered) = bytes.split_at(CHECKSUM_BYTES);
+    let stored = u32::from_le_bytes(stored.try_into().ok()?);
+    let difference = stored ^ seed.checksum(offset, covered);
+    let mut record = bytes.to_vec();
+    if difference.count_ones() > 1 {
+        let bit = wrong_bit(difference, covered.len())?;
+        record[CHECKSUM_BYTES + bit / 8] ^= 1 << (bit % 8);
+    }
+    let header = RecordHeader::decode(&record)?;
+    (header.record_bytes() as usize == record.len()).then_some(record)
+}
+
+/// Which bit of so many bytes changes their checksum by `difference`.
+fn wrong_bit(difference: u32, bytes: usize) -> Option<usize> {
+    let mut effect = POLYNOMIAL; // of the last bit
+    (0..bytes * 8).rev().find(|_| {
+        let is_it = effect == difference;
+        effect = effect >> 1 ^ (POLYNOMIAL & 0u32.wrapping_sub(effect & 1));
+        is_it
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{self, Kind};
+
+    #[test]
+    fn any_one_wrong_bit_is_found_and_two_are_not_taken_for_one() {
+        let seed = Seed::new(7, 3);
+        let mut record = Vec::new();
+        format::put_record(&mut record, seed, 500, Kind::Data, b"head", &[&[b'x'; 60]]);
+        for bit in 0..record.len() * 8 {
+            let mut damaged = record.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let corrected = corrected(seed, 500, &damaged).expect("one bit");
+            assert_eq!(corrected[CHECKSUM_BYTES..], record[CHECKSUM_BYTES..], "bit {bit}");
+            damaged[(bit / 8 + 9) % record.len()] ^= 4;
+            let two = super::corrected(seed, 500, &damaged);
+            assert!(two.is_none_or(|it| it[CHECKSUM_BYTES..] != record[CHECKSUM_BYTES..]));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Making a damaged log whole again, in place: every valid record stays where it is, and a gap
+//! record covers what lies between. What is written over was set aside before.
+
+use crate::damage::{DamageLog, Place};
+use crate::directory::Directory;
+use crate::disk::{self, Disk, DiskFile};
+use crate::error::OpenError;
+use crate::format::{self, HEADER_BYTES, Seed, SegmentHeader};
+use crate::index::Index;
+use crate::options::Options;
+use crate::recovery::{self, Depth, io};
+
+/// What has to be written so that a segment reads without an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Patch {
+    Header {
+        segment: u32,
+    },
+    Gap {
+        segment: u32,
+        start: u32,
+        end: u32,
+    },
+    /// A sealed segment without records in the place of a file that is missing.
+    Empty {
+        segment: u32,
+    },
+}
+
+/// Sets aside what is damaged, then writes `patches`. Can be repeated if it was interrupted.
+pub(crate) fn repair<D: Disk>(
+    directory: &Directory<D>,
+    damage: &DamageLog<D>,
+    log_id: u64,
+    places: &[Place],
+    patches: &[Patch],
+) -> Result<(), OpenError> {
+    for place in places {
+        let is_there = directory.files.iter().any(|found| found.number == place.segment);
+        let source = is_there.then(|| directory.open(place.segment)).transpose()?;
+        damage.set_aside(place, source.as_ref()).map_err(io("set aside from", place.segment))?;
+    }
+    for patch in patches {
+        write(directory, log_id, patch)?;
+    }
+    Ok(())
+}
+
+fn write<D: Disk>(directory: &Directory<D>, log_id: u64, patch: &Patch) -> Result<(), OpenError> {
+    let (segment, offset, bytes) = match *patch {
+        Patch::Header { segment } => (segment, 0, SegmentHeader::encode(log_id, segment)),
+        Patch::Gap { segment, start, end } => {
+            let mut gap = Vec::with_capacity((end - start) as usize);
+            format::put_gap(&mut gap, Seed::new(log_id, segment), start, end - start);
+            (segment, start, gap)
+        }
+        Patch::Empty { segment } => {
+            let mut bytes = SegmentHeader::encode(log_id, segment);
+            bytes.extend_from_slice(&Index::new().seal(log_id, segment, HEADER_BYTES).1);
+            (segment, 0, bytes)
+        }
+    };
+    let file = match patch {
+        Patch::Empty { segment } => directory.create(*segment)?,
+        _ => directory.open(segment)?,
+    };
+    disk::write_full(&file, &bytes, offset.into())
+        .and_then(|()| file.sync_data())
+        .map_err(io("repair", segment))
+}
+
+/// What [`salvage`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Salvage {
+    /// Data records in the log now.
+    pub records: u64,
+    /// Damaged places, missing files included.
+    pub damages: u64,
+}
+
+/// Reads every record of the log in `disk`, which nobody has open, and repairs what opening would
+/// only meet later: damage in older segments. Also keeps records behind the end of the log that
+/// opening would cut off as a torn tail.
+///
+/// # Errors
+/// Those of [`crate::Log::open`].
+pub fn salvage<D: Disk>(disk: &D, options: Options) -> Result<Salvage, OpenError> {
+    let opened = recovery::open(disk.clone(), options, Depth::Everything)?;
+    Ok(Salvage { records: opened.report.records, damages: opened.report.damages })
+}

@@ -1,0 +1,51 @@
+//! `weir jobs salvage`: the jobs in what was set aside of a damaged job store. Changes nothing, and
+//! needs no Weir to be stopped or running.
+
+use anyhow::{Context, bail};
+use clap::Args;
+use weir_jobs::salvage::{Salvaged, jobs_in};
+use weir_log::{Acknowledged, RealDisk};
+
+use crate::cli::SettingsArguments;
+use crate::config::Settings;
+use crate::exit::Exit;
+use crate::output;
+use crate::parent;
+
+/// `weir jobs salvage`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    settings: SettingsArguments,
+    /// What was acknowledged last, instead of what is not acknowledged
+    #[arg(long)]
+    acknowledged: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let settings = Settings::in_data_dir(&parent::data_dir(&arguments.settings)?);
+    let directory = &settings.jobs.settings.directory;
+    let shown = directory.display();
+    if !directory.is_dir() {
+        bail!("there is no job store at {shown}; name its data_dir with --data-dir or --config");
+    }
+    let disk = RealDisk::new(directory).with_context(|| format!("cannot open {shown}"))?;
+    let which = if arguments.acknowledged { Acknowledged::Yes } else { Acknowledged::No };
+    let (mut places, mut jobs, mut altered) = (0, 0, 0);
+    weir_log::set_aside(&disk, which, &mut |_, aside| {
+        places += 1;
+        for Salvaged { json, is_exact } in jobs_in(aside) {
+            jobs += 1;
+            altered += u64::from(!is_exact);
+            output::line(&json);
+        }
+    })
+    .with_context(|| format!("cannot read what was set aside in {shown}"))?;
+    output::note(&format!("jobs found: {jobs}; damaged places: {places}"));
+    if altered > 0 {
+        output::note(&format!(
+            "no checksum confirms {altered} of them: read them before `weir jobs import` takes them"
+        ));
+    }
+    Ok(Exit::Fine)
+}
