@@ -148,6 +148,7 @@ mod tests {
         let mut observation = healthy::observation();
         let settings = observation.postgres.known_mut().settings.known_mut();
         settings.shared_buffers_bytes = 128 << 20;
+        *observation.postgres.known_mut().cache_hit_ratio.known_mut() = 0.6;
         let queue = observation.jobs.known_mut().queue_mut("push");
         queue.length = 194_000;
         queue.latency = Duration::from_secs(14 * 3_600);

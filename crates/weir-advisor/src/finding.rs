@@ -19,9 +19,38 @@ pub struct Finding {
     pub change: Option<Change>,
     /// The command to run next.
     pub next: Option<String>,
+    /// Who serves which queues once it is done, for a change of that.
+    #[serde(skip)]
+    pub assigns: Vec<Assignment>,
     /// Whose it is, where there are several Redis servers: the one, as its address names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
+}
+
+/// A change of which process serves which queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Assignment {
+    /// A capsule of a process has these queues, and no others, once it is restarted.
+    Queues {
+        /// Its identity.
+        process: String,
+        /// Of its capsules this one.
+        capsule: String,
+        /// In their order.
+        queues: Vec<String>,
+        /// Of those that it served, names that were misspelt: they lose nothing.
+        misspelt: Vec<String>,
+    },
+    /// A process is stopped for good.
+    Stop {
+        /// Its identity.
+        process: String,
+    },
+    /// One more process serves these queues.
+    Start {
+        /// In their order.
+        queues: Vec<String>,
+    },
 }
 
 /// How bad a finding is.
@@ -83,8 +112,8 @@ impl Finding {
     ) -> Self {
         let (subject, evidence) = (subject.into(), evidence.into());
         let consequence = String::new();
-        let (change, next, shard) = (None, None, None);
-        Self { rule, severity, subject, evidence, consequence, change, next, shard }
+        let (change, next, assigns, shard) = (None, None, Vec::new(), None);
+        Self { rule, severity, subject, evidence, consequence, change, next, assigns, shard }
     }
 
     /// Whether it is about this, on whatever Redis.
@@ -121,6 +150,12 @@ impl Finding {
         line: impl Into<String>,
     ) -> Self {
         self.changed(place.into(), line.into(), true)
+    }
+
+    /// Who serves what once the change is done.
+    pub(crate) fn assigns(mut self, assignment: Assignment) -> Self {
+        self.assigns.push(assignment);
+        self
     }
 
     pub(crate) fn next(mut self, command: impl Into<String>) -> Self {

@@ -44,6 +44,10 @@ pub enum Drain {
 const CHANCE_DEVIATIONS: f64 = 3.0;
 /// Nineteen in twenty lie within so many, of a deviation that ten counts tell (Student's t).
 const BETWEEN_DEVIATIONS: f64 = 2.26;
+/// Of events that were not seen once there are no more than so many, nineteen times in twenty (-ln 0.05).
+const UNSEEN_EVENTS: f64 = 3.0;
+const HOUR_SECONDS: f64 = 3_600.0;
+const STEADY_SHARE: f64 = 0.1;
 /// Fewer counts tell nothing of a deviation.
 const COUNTS_MIN: usize = 4;
 
@@ -105,6 +109,15 @@ impl Flow {
             change / (change + chance).max(f64::MIN_POSITIVE),
             (slowest > 0.0).then(|| change / slowest),
         )
+    }
+
+    /// Whether it is known to stand: within an hour it grows or shrinks by less than a tenth. What has not
+    /// changed in ten seconds may do so all the same; of counts that are none, three may be expected.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        let seconds = self.window.as_secs_f64();
+        let most = self.change() + BETWEEN_DEVIATIONS * self.deviation() + UNSEEN_EVENTS;
+        seconds > 0.0 && most / seconds * HOUR_SECONDS < STEADY_SHARE * self.after as f64
     }
 
     fn is_chance(&self) -> bool {
@@ -185,6 +198,17 @@ mod tests {
         // 1,000 came or went: chance is up to 95.
         assert_eq!(flow(1_000, 1_080, 54.0).drain(), Drain::Stands);
         assert_eq!(flow(1_000, 1_110, 55.5).drain(), Drain::Grows);
+    }
+
+    #[test]
+    fn that_a_queue_stands_takes_long_enough_to_show() {
+        // Nothing came or went in ten seconds: up to 1,080 may in an hour.
+        assert!(!flow(1_500, 1_500, 0.0).is_steady());
+        assert!(flow(20_000, 20_000, 0.0).is_steady());
+        assert!(!flow(200_000, 199_990, 50.0).is_steady());
+        let minutes = Duration::from_secs(600);
+        assert!(Flow { window: minutes, ..flow(1_500, 1_500, 0.0) }.is_steady());
+        assert!(!Flow { window: Duration::ZERO, ..flow(1_500, 1_500, 0.0) }.is_steady());
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::flow::Flow;
 use crate::observation::{
     Capsule, Connections, DatabaseHost, Exceptions, Fact, Goodput, JobProcess, Jobs, Keyspace,
-    Machine, Observation, Ordering, OwnQueue, Persistence, Postgres, PostgresSettings, Queue,
-    RedisServer, Replication, ReplicationSlot, RequestPath, Service, SessionState, Sessions,
+    Machine, Observation, Ordering, OwnQueue, Persistence, Postgres, PostgresSettings, Presence,
+    Queue, RedisServer, Replication, ReplicationSlot, RequestPath, Service, SessionState, Sessions,
     SlotLimit, Throughput, WeightedQueue,
 };
 
@@ -123,6 +123,7 @@ pub(crate) fn process(
             ordering,
             queues: queues.iter().map(queue).collect(),
         }],
+        presence: Presence::Seen,
         cores_used: Fact::Known(0.3),
         ..JobProcess::default()
     }
@@ -172,7 +173,11 @@ fn postgres() -> Postgres {
         }),
         clients: Vec::new(),
         other_port: None,
-        host: Fact::Known(DatabaseHost { memory_bytes: 8 * GIB, is_said: true }),
+        host: Fact::Known(DatabaseHost {
+            memory_bytes: 8 * GIB,
+            share_bytes: 8 * GIB,
+            is_said: true,
+        }),
         cache_hit_ratio: Fact::Known(0.998),
         lock_waits: Fact::Known(Vec::new()),
         waits: Fact::Known(Vec::new()),

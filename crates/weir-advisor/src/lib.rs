@@ -7,6 +7,7 @@
 //! - [`flow`]: growth and time to drain from two looks at a queue;
 //! - [`forecast`]: when all queues are empty, by who serves them;
 //! - [`rules`]: one file for each thing that can be wrong;
+//! - `guard`: no line is printed that would leave a queue unserved;
 //! - [`finding`], [`advice`]: what is said about it;
 //! - [`wording`]: figures as people read them; [`shell`], [`sql`]: commands that can be pasted;
 //! - [`levels`]: what was worked off with how many threads;
@@ -21,6 +22,7 @@ pub mod figures;
 pub mod finding;
 pub mod flow;
 pub mod forecast;
+mod guard;
 #[cfg(test)]
 mod healthy;
 pub mod levels;
@@ -34,7 +36,7 @@ pub mod sql;
 pub mod wording;
 
 pub use self::advice::{Advice, Verdict, advise};
-pub use self::finding::{Change, Finding, Severity};
+pub use self::finding::{Assignment, Change, Finding, Severity};
 pub use self::flow::{Drain, Flow};
 pub use self::forecast::{Between, Forecast};
 pub use self::observation::{Fact, Missing, Observation};

@@ -30,7 +30,7 @@ pub use self::postgres::{
     SessionWait, Sessions, SettingOrigin, StatementTimes, is_nearly_full,
 };
 pub use self::postgres_access::PostgresAccess;
-pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, WeightedQueue};
+pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, Presence, WeightedQueue};
 pub use self::redis::{
     CommandRate, Keyspace, Master, Persistence, RedisOperations, RedisServer, SlowCommand,
 };

@@ -5,8 +5,10 @@
 //! not given out.
 
 mod claim;
+mod cores;
 mod demand;
 mod difference;
+mod held_up;
 mod judge;
 mod kept;
 mod known;
@@ -22,14 +24,17 @@ mod web;
 use serde::Serialize;
 
 pub use self::claim::{Claim, Outcome, Proof};
-pub use self::demand::{Demands, LeftOut, demand, demands};
+pub use self::demand::{Demands, LeftOut, demand, demands, demands_held_up};
 pub use self::difference::{difference, queue_words};
+pub use self::held_up::held_up;
 pub use self::judge::judge;
+pub(crate) use self::judge::unserved;
 pub use self::known::Known;
 pub use self::layout::{Gap, Layout, ServiceLayout, WorkerLayout};
 pub use self::overruled::{Overruled, overruled};
 pub use self::postgres::{
-    DatabaseWorkload, PostgresMachine, Storage, postgres_settings, size as postgres_size,
+    DatabaseWorkload, PostgresMachine, Storage, effective_cache_size, postgres_settings,
+    postgres_share, shared_buffers, size as postgres_size, work_mem,
 };
 pub use self::redis::{redis_script, redis_settings};
 pub use self::web::{WebDemand, threads_enough};
@@ -83,6 +88,8 @@ pub struct QueueDemand {
     pub known: Known,
     /// Its share of the threads that run now, where nothing tells how many it takes.
     pub threads_now: u32,
+    /// Its place among the queues of the processes that run: what comes first there matters most.
+    pub importance: u32,
 }
 
 /// Memory of processes.
@@ -174,6 +181,7 @@ pub fn plan(wanted: &Wanted) -> Result<Plan, Impossible> {
 fn proofs(wanted: &Wanted, layout: &Layout) -> Vec<Proof> {
     let queues: Vec<&str> = wanted.queues.iter().map(|queue| queue.name.as_str()).collect();
     let mut proofs = judge(layout, &queues);
+    proofs.push(cores::enough(wanted, layout));
     proofs.push(targets::keeps_up(wanted, layout));
     proofs.extend(targets::proof(wanted, layout));
     proofs

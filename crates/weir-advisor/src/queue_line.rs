@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 
 use weir_base::hint;
 
-use crate::finding::Finding;
+use crate::finding::{Assignment, Finding};
+use crate::guard;
 use crate::observation::{
-    Capsule, JobProcess, Jobs, Observation, Ordering, WeightedQueue, is_set_aside,
+    Capsule, JobProcess, Jobs, Observation, Ordering, Presence, WeightedQueue, is_set_aside,
 };
 use crate::rules::starving_queue;
 
@@ -44,7 +45,11 @@ impl<'a> Repaired<'a> {
             .iter()
             .filter(|it| !it.paused && (it.length > 0 || it.name == SCHEDULER && it.pushed));
         let names = waiting.map(|it| it.name.as_str()).chain(pushed.iter().map(String::as_str));
-        for name in names.filter(|name| jobs.serving_queue(name).next().is_none()) {
+        // One whose process is quieted or has ended is served again once that is started.
+        let is_nobodys = |name: &&str| {
+            jobs.serving_queue(name).next().is_none() && jobs.absent_servers(name).next().is_none()
+        };
+        for name in names.filter(is_nobodys) {
             repaired.add(jobs, pushed, name);
         }
         repaired.keep_one_scheduler();
@@ -62,9 +67,44 @@ impl<'a> Repaired<'a> {
         capsule: &Capsule,
     ) -> Finding {
         match self.capsules.iter().find(|it| is_it(it, process, capsule)) {
-            Some((process, capsule, queues)) => change(finding, process, capsule, queues),
+            Some((process, capsule, queues)) => self.changed(finding, process, capsule, queues),
             None => finding,
         }
+    }
+
+    /// Whether a finding changes the queues of what serves `queue`.
+    pub(crate) fn is_changed(&self, queue: &str) -> bool {
+        let serves = |queues: &[WeightedQueue]| queues.iter().any(|it| it.name == queue);
+        let mut serving = self.capsules.iter().filter(|(_, _, queues)| serves(queues));
+        serving.any(|(_, capsule, queues)| capsule.queues != *queues)
+    }
+
+    /// With the line of a capsule that serves `queue` and backlogs behind all others; as it is where none that
+    /// runs does.
+    pub(crate) fn with_last(&self, finding: Finding, queue: &str, backlogs: &[String]) -> Finding {
+        let serves = |queues: &[WeightedQueue]| queues.iter().any(|it| it.name == queue);
+        let mut capsules = self.capsules.iter();
+        let Some((process, capsule, queues)) = capsules.find(|(_, _, queues)| serves(queues))
+        else {
+            return finding;
+        };
+        let mut queues = queues.clone();
+        queues.retain(|it| !backlogs.contains(&it.name));
+        // The least weight is 1, which must be the backlog's own.
+        let least = queues.iter().map(|it| it.weight).min().unwrap_or_default();
+        let factor = if least < 2 { 2 } else { 1 };
+        for queue in &mut queues {
+            queue.weight = queue.weight.max(1).saturating_mul(factor);
+        }
+        let last = |name: &String| WeightedQueue { name: name.clone(), weight: 1 };
+        queues.extend(backlogs.iter().map(last));
+        // By chance all alike none is the last.
+        let ordering = match capsule.ordering {
+            Ordering::Random => Ordering::Weighted,
+            other => other,
+        };
+        let capsule = Capsule { ordering, ..(*capsule).clone() };
+        self.changed(finding, process, &capsule, &queues)
     }
 
     /// What starves in it comes first; all others keep their order.
@@ -83,19 +123,29 @@ impl<'a> Repaired<'a> {
         match own.find(|(_, capsule, _)| serves(capsule)) {
             // Without any -q it would serve the queue default.
             Some((_, _, queues)) if queues.is_empty() => {
-                finding.change(format!("the unit of {}", process.identity), "stop and disable it")
+                let finding = finding
+                    .change(format!("the unit of {}", process.identity), "stop and disable it");
+                finding.assigns(Assignment::Stop { process: process.identity.clone() })
             }
-            Some((_, capsule, queues)) => change(finding, process, capsule, queues),
+            // Nobody that was seen to run would keep it.
+            Some((_, _, queues)) if queues.iter().any(|it| it.name == SCHEDULER) => {
+                finding.next(guard::LOOK_LONGER)
+            }
+            Some((_, capsule, queues)) => self.changed(finding, process, capsule, queues),
             None => finding,
         }
     }
 
-    /// Where the fewest queues are beside it.
+    /// Of processes that were seen to run the one with the fewest queues beside it; without such a one
+    /// nobody leaves it.
     fn keep_one_scheduler(&mut self) {
         let is_it = |queue: &WeightedQueue| queue.name == SCHEDULER;
         let serving = self.capsules.iter_mut().filter(|(_, _, queues)| queues.iter().any(is_it));
         let mut serving: Vec<_> = serving.collect();
-        serving.sort_by_key(|(process, _, _)| process.served().count());
+        serving.sort_by_key(|(process, _, _)| scheduler_rank(process));
+        if serving.first().is_none_or(|(process, _, _)| process.presence != Presence::Seen) {
+            return;
+        }
         for (_, _, queues) in serving.into_iter().skip(1) {
             queues.retain(|queue| !is_it(queue));
         }
@@ -111,7 +161,26 @@ impl<'a> Repaired<'a> {
     pub(crate) fn change(&self, finding: Finding, queue: &str) -> Finding {
         let Some((at, _)) = self.by_queue.get(queue) else { return finding };
         let (process, capsule, queues) = &self.capsules[*at];
-        change(finding, process, capsule, queues)
+        self.changed(finding, process, capsule, queues)
+    }
+
+    /// The finding with the line that has `capsule` of `process` serve `queues`.
+    fn changed(
+        &self,
+        finding: Finding,
+        process: &JobProcess,
+        capsule: &Capsule,
+        queues: &[WeightedQueue],
+    ) -> Finding {
+        let misspelt = self.by_queue.values().filter_map(|(_, misspelt)| misspelt.clone());
+        finding
+            .change_and_restart(words::place(process, capsule), words::line(capsule, queues))
+            .assigns(Assignment::Queues {
+                process: process.identity.clone(),
+                capsule: capsule.name.clone(),
+                queues: queues.iter().map(|queue| queue.name.clone()).collect(),
+                misspelt: misspelt.collect(),
+            })
     }
 
     fn add(&mut self, jobs: &Jobs, pushed: &[String], name: &'a str) {
@@ -174,23 +243,49 @@ fn is_it(
     process.identity == wanted.identity && capsule.name == of.name
 }
 
-/// The finding with the line that has `capsule` of `process` serve `queues`.
-fn change(
-    finding: Finding,
-    process: &JobProcess,
-    capsule: &Capsule,
-    queues: &[WeightedQueue],
-) -> Finding {
-    finding.change_and_restart(words::place(process, capsule), words::line(capsule, queues))
+/// Who keeps the scheduler comes first: one that was seen to run, and that serves the fewest beside it.
+pub(crate) fn scheduler_rank(process: &JobProcess) -> (bool, usize) {
+    (process.presence != Presence::Seen, process.served().count())
 }
 
-/// A process more, which takes no queue from another.
-pub(crate) fn one_more(concurrency: u32, queues: &[&str]) -> String {
-    let queue = |name: &&str| WeightedQueue { name: (*name).to_owned(), weight: 1 };
-    let queues: Vec<_> = queues.iter().map(queue).collect();
-    let order = if queues.len() > 1 { Ordering::Random } else { Ordering::Strict };
+/// The finding with a process more, which takes no queue from another.
+pub(crate) fn one_more(finding: Finding, concurrency: u32, names: &[&str]) -> Finding {
     let threads = concurrency.clamp(1, CONCURRENCY);
-    format!("bundle exec sidekiq -c {threads} {}", words::flags(order, &queues))
+    let line = format!("bundle exec sidekiq -c {threads} {}", new_flags(names));
+    finding
+        .change("one process more, beside those that run", line)
+        .assigns(Assignment::Start { queues: names.iter().map(ToString::to_string).collect() })
+}
+
+/// Queues of a process that is new, each with its turns.
+fn new_flags(names: &[&str]) -> String {
+    let queue = |name: &&str| WeightedQueue { name: (*name).to_owned(), weight: 1 };
+    let queues: Vec<_> = names.iter().map(queue).collect();
+    let order = if queues.len() > 1 { Ordering::Random } else { Ordering::Strict };
+    words::flags(order, &queues)
+}
+
+/// The finding with two processes in the place of one, so that each has a core: the same queues in both, but
+/// for the scheduler, which one of them keeps.
+pub(crate) fn in_two(finding: Finding, process: &JobProcess, capsule: &Capsule) -> Finding {
+    let threads = capsule.concurrency;
+    let (first, second) = (threads.div_ceil(2), (threads / 2).max(1));
+    let without = capsule.queues.iter().filter(|it| it.name != SCHEDULER);
+    let without: Vec<WeightedQueue> = without.cloned().collect();
+    let line = |threads: u32, queues: &[WeightedQueue]| {
+        format!("sidekiq -c {threads} {}", words::flags(capsule.ordering, queues))
+    };
+    let both = format!("{}; {}", line(first, &capsule.queues), line(second, &without));
+    let names = |queues: &[WeightedQueue]| queues.iter().map(|it| it.name.clone()).collect();
+    finding
+        .change_and_restart(format!("the unit of {}, as two units", process.identity), both)
+        .assigns(Assignment::Queues {
+            process: process.identity.clone(),
+            capsule: capsule.name.clone(),
+            queues: names(&capsule.queues),
+            misspelt: Vec::new(),
+        })
+        .assigns(Assignment::Start { queues: names(&without) })
 }
 
 #[cfg(test)]
@@ -245,7 +340,11 @@ mod tests {
 
     #[test]
     fn a_process_more_gives_each_a_turn() {
-        assert_eq!(one_more(25, &["pull"]), "bundle exec sidekiq -c 5 -q pull");
-        assert_eq!(one_more(2, &["a", "b"]), "bundle exec sidekiq -c 2 -q a,1 -q b,1");
+        let line = |threads, names: &[&str]| {
+            let finding = Finding::new("rule", Severity::Critical, "", "");
+            one_more(finding, threads, names).change.unwrap().line
+        };
+        assert_eq!(line(25, &["pull"]), "bundle exec sidekiq -c 5 -q pull");
+        assert_eq!(line(2, &["a", "b"]), "bundle exec sidekiq -c 2 -q a,1 -q b,1");
     }
 }

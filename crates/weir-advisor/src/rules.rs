@@ -4,6 +4,7 @@
 //! are not known; that they are not is the finding of `unseen` alone. (Whether pools fit behind a pooler
 //! that nobody has measured is asked by `over_commit` only where it matters.)
 
+mod absent_server;
 mod backlog;
 mod backlog_sample;
 mod busy_pooler;
@@ -13,6 +14,7 @@ mod connection_slots;
 mod dead_flood;
 mod duplicate_scheduler;
 mod ghost_process;
+mod host_clock;
 mod idle_connections;
 mod idle_cores;
 mod idle_in_transaction;
@@ -48,6 +50,7 @@ mod upgrade_guard;
 mod work_memory;
 
 use crate::finding::Finding;
+use crate::guard::{self, Guard};
 use crate::observation::{Observation, Sidekiq};
 
 /// One thing that can be wrong.
@@ -74,15 +77,27 @@ pub enum AskedOf {
 /// What all of them find, in their order.
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let sidekiqs = observation.sidekiqs();
-    let of = |rule: &Rule| match rule.asked_of {
-        AskedOf::Everything => (rule.check)(observation),
-        AskedOf::EachSidekiq => sidekiqs.iter().flat_map(|it| check_one(rule, it)).collect(),
-    };
-    RULES.iter().flat_map(of).collect()
+    let guard = |it: &Sidekiq<'_>| Guard::of(&it.observation);
+    let mut guards: Vec<Guard> = sidekiqs.iter().map(guard).collect();
+    let mut findings = Vec::new();
+    for rule in &RULES {
+        match rule.asked_of {
+            // What is about everything changes nobody's queues.
+            AskedOf::Everything => {
+                findings.extend((rule.check)(observation).into_iter().map(guard::without_queues));
+            }
+            AskedOf::EachSidekiq => {
+                for (sidekiq, guard) in sidekiqs.iter().zip(&mut guards) {
+                    findings.extend(check_one(rule, sidekiq, guard));
+                }
+            }
+        }
+    }
+    findings
 }
 
-fn check_one(rule: &Rule, sidekiq: &Sidekiq<'_>) -> Vec<Finding> {
-    let findings = (rule.check)(&sidekiq.observation).into_iter();
+fn check_one(rule: &Rule, sidekiq: &Sidekiq<'_>, guard: &mut Guard) -> Vec<Finding> {
+    let findings = (rule.check)(&sidekiq.observation).into_iter().map(|it| guard.pass(it));
     let of_shard = |finding: Finding| match sidekiq.name {
         Some(name) => finding.of_shard(name),
         None => finding,
@@ -92,7 +107,7 @@ fn check_one(rule: &Rule, sidekiq: &Sidekiq<'_>) -> Vec<Finding> {
 
 /// All of them, causes before what they cause: of two findings that are equally bad, the verdict
 /// names the one that stands first here.
-pub const RULES: [Rule; 42] = [
+pub const RULES: [Rule; 43] = [
     // Of what is not seen nothing else can be said.
     rule(unreachable::NAME, unreachable::check),
     rule(slots_exhausted::NAME, slots_exhausted::check),
@@ -105,11 +120,11 @@ pub const RULES: [Rule; 42] = [
     rule(redis_memory::NAME, redis_memory::check),
     // A full disk ends the database, whatever else is wrong with it.
     rule(replication_slot::NAME, replication_slot::check),
-    // With an untuned database nothing else helps: neither threads nor processes.
-    rule(untuned_database::NAME, untuned_database::check),
     rule(lock_waits::NAME, lock_waits::check),
     of_sidekiq(unserved_queue::NAME, unserved_queue::check),
     of_sidekiq(duplicate_scheduler::NAME, duplicate_scheduler::check),
+    // Where it reads what it could keep, neither threads nor processes help.
+    rule(untuned_database::NAME, untuned_database::check),
     of_sidekiq(overdue_jobs::NAME, overdue_jobs::check),
     rule(connection_slots::NAME, connection_slots::check),
     rule(connection_limit::NAME, connection_limit::check),
@@ -130,6 +145,7 @@ pub const RULES: [Rule; 42] = [
     of_sidekiq(retry_flood::NAME, retry_flood::check),
     of_sidekiq(dead_flood::NAME, dead_flood::check),
     of_sidekiq(ghost_process::NAME, ghost_process::check),
+    of_sidekiq(host_clock::NAME, host_clock::check),
     of_sidekiq(upgrade_guard::NAME, upgrade_guard::check),
     rule(cache_hits::NAME, cache_hits::check),
     rule(work_memory::NAME, work_memory::check),

@@ -1,17 +1,22 @@
 //! Two looks at Sidekiq, in the advisor's words.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_advisor::flow::{Flow, arrivals_per_second};
 use weir_advisor::observation::{
-    Capsule, Fact, JobInHand, JobProcess, JobSet, Jobs, Missing, Ordering, Queue, Sample, Share,
-    WeightedQueue,
+    Capsule, Fact, JobInHand, JobProcess, JobSet, Jobs, Missing, Ordering, Presence, Queue, Sample,
+    Share, WeightedQueue,
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{JobSummary, Mode, ProcessLook, QueueLook, SetLook, Snapshot, WorkLook};
 
 use crate::redis::{known, refused};
+
+/// Processes beat every 10 s (5 s before version 6.5). After twice that at least one heartbeat is missing.
+const MISSED_BEAT: Duration = Duration::from_secs(20);
+/// A heartbeat takes less from its process to Redis. What clocks differ by more, they differ.
+const CLOCKS_DIFFER_MIN_SECONDS: f64 = 5.0;
 
 /// Shares of a sample that are kept: what comes after them is no cause of anything.
 const SHARES_MAX: usize = 5;
@@ -21,18 +26,24 @@ const SHARES_MAX: usize = 5;
 ///
 /// `described` is the one of the two that looked at everything; if both did, the second.
 pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) -> Fact<Jobs> {
-    let (before, now) = (quiet(first), quiet(second));
+    let (before, now) = (by_identity(first), by_identity(second));
     let processes = known(&described.processes, "Sidekiq's processes", |all| {
-        // One that was quiet and is no more has ended, as in any deployment.
-        let is_there = |it: &&ProcessLook| !it.quiet || now.contains(it.identity.as_str());
-        let mut processes: Vec<_> =
-            all.iter().filter(is_there).map(|process| job_process(process, described.at)).collect();
-        for process in processes.iter_mut().filter(|it| it.quiet) {
-            if before.contains(process.identity.as_str()) {
+        // One without a heartbeat at the second look has ended, as in any deployment.
+        let is_there = |it: &&ProcessLook| now.contains_key(it.identity.as_str());
+        let of = |look: &ProcessLook| {
+            let id = look.identity.as_str();
+            let mut process = job_process(look, described.at);
+            let (before, now) = (before.get(id), now.get(id));
+            if before.is_some_and(|it| it.quiet) && now.is_some_and(|it| it.quiet) {
                 process.quiet_for = second.at.since(first.at);
             }
-        }
-        processes
+            process.quiet = now.is_some_and(|it| it.quiet);
+            let has_beaten = before.zip(now).is_some_and(|(before, now)| now.beat > before.beat);
+            let age = process.beat_age.saturating_add(second.at.since(described.at));
+            process.presence = presence(has_beaten, age);
+            process
+        };
+        all.iter().filter(is_there).map(of).collect::<Vec<_>>()
     });
     let queues = known(&second.queues, "Sidekiq's queues", Clone::clone);
     let earlier = known(&first.queues, "Sidekiq's queues", Clone::clone);
@@ -73,10 +84,20 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
     })
 }
 
-/// Identities of the processes that took no jobs.
-fn quiet(look: &Snapshot) -> BTreeSet<&str> {
+fn by_identity(look: &Snapshot) -> BTreeMap<&str, &ProcessLook> {
     let processes = look.processes.as_deref().unwrap_or_default();
-    processes.iter().filter(|it| it.quiet).map(|it| it.identity.as_str()).collect()
+    processes.iter().map(|it| (it.identity.as_str(), it)).collect()
+}
+
+/// Of a process by its heartbeats: one between the looks shows that it runs.
+fn presence(has_beaten: bool, beat_age: Duration) -> Presence {
+    if has_beaten {
+        Presence::Seen
+    } else if beat_age >= MISSED_BEAT {
+        Presence::Silent
+    } else {
+        Presence::Presumed
+    }
 }
 
 type Looked = weir_sidekiq::Read<SetLook>;
@@ -177,7 +198,7 @@ fn queue(
         window: to.since(from),
         before: before.map_or(0, |queue| queue.length),
         after: newest.length,
-        arrivals_per_second: arrivals(&newest.newest, from, to),
+        arrivals_per_second: arrivals(&newest, from, to),
         deviation: None,
     };
     let samples = [after, before].into_iter().flatten().map(|queue| &queue.sample);
@@ -196,11 +217,13 @@ fn queue(
     }
 }
 
-/// Those that came between the looks, if the newest jobs reach back so far; otherwise by the spacing
-/// of the newest.
-fn arrivals(newest: &[Timestamp], from: Timestamp, to: Timestamp) -> f64 {
+/// Those that came between the looks, where they were counted; otherwise by the spacing of the newest, which
+/// of a burst is the burst's.
+fn arrivals(queue: &QueueLook, from: Timestamp, to: Timestamp) -> f64 {
     let seconds = to.since(from).as_secs_f64();
-    match newest.iter().position(|at| *at <= from) {
+    let newest = &queue.newest;
+    let reaches_back = || newest.iter().position(|at| *at <= from).map(|came| came as u64);
+    match queue.came.or_else(reaches_back) {
         Some(came) if seconds > 0.0 => came as f64 / seconds,
         _ => arrivals_per_second(newest, to),
     }
@@ -210,7 +233,8 @@ fn arrivals(newest: &[Timestamp], from: Timestamp, to: Timestamp) -> f64 {
 /// one of before is there, all that came since are.
 fn is_least(queue: &QueueLook, from: Timestamp) -> bool {
     let all_are_told = queue.newest.len() as u64 >= queue.length;
-    all_are_told && queue.newest.iter().chain(&queue.oldest).all(|at| *at > from)
+    let all_came = queue.came.is_some_and(|came| came >= queue.length);
+    all_came || all_are_told && queue.newest.iter().chain(&queue.oldest).all(|at| *at > from)
 }
 
 fn job_set(before: &SetLook, after: &SetLook, from: Timestamp, to: Timestamp) -> JobSet {
@@ -256,7 +280,10 @@ fn shares<'a>(words: impl Iterator<Item = Option<&'a str>>) -> Vec<Share> {
     shares
 }
 
-fn job_process(look: &ProcessLook, now: Timestamp) -> JobProcess {
+fn job_process(look: &ProcessLook, redis: Timestamp) -> JobProcess {
+    let clock_ahead_seconds = clock_ahead_seconds(look, redis);
+    // By the clock of its host, which is the one that has written its times.
+    let now = ahead(redis, clock_ahead_seconds);
     JobProcess {
         identity: look.identity.clone(),
         hostname: look.hostname.clone(),
@@ -266,10 +293,27 @@ fn job_process(look: &ProcessLook, now: Timestamp) -> JobProcess {
         quiet: look.quiet,
         quiet_for: Duration::ZERO,
         running_for: look.started_at.map(|started| now.since(started)),
-        beat_age: look.beat.map_or(Duration::ZERO, |beat| now.since(beat)),
+        beat_age: look
+            .beat_age
+            .unwrap_or_else(|| look.beat.map_or(Duration::ZERO, |beat| redis.since(beat))),
+        presence: Presence::Presumed,
+        clock_ahead_seconds,
         capsules: look.capsules.iter().map(capsule).collect(),
         cores_used: Fact::NotAsked,
     }
+}
+
+/// How far the clock of its host is ahead of that of Redis, by its last heartbeat; 0 where they agree.
+fn clock_ahead_seconds(look: &ProcessLook, redis: Timestamp) -> f64 {
+    let (Some(beat), Some(age)) = (look.beat, look.beat_age) else { return 0.0 };
+    let ahead = beat.as_secs_f64() - (redis.as_secs_f64() - age.as_secs_f64());
+    if ahead.abs() < CLOCKS_DIFFER_MIN_SECONDS { 0.0 } else { ahead }
+}
+
+fn ahead(at: Timestamp, seconds: f64) -> Timestamp {
+    let shifted = Duration::try_from_secs_f64((at.as_secs_f64() + seconds).max(0.0));
+    let micros = shifted.unwrap_or(Duration::MAX).as_micros();
+    Timestamp::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
 fn in_hand(work: &WorkLook, now: Timestamp) -> Option<JobInHand> {

@@ -26,6 +26,7 @@ mod observe;
 mod pgbouncer;
 mod pooler;
 mod postgres;
+mod presence;
 mod redis;
 mod services;
 mod shards;

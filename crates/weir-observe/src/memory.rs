@@ -8,13 +8,18 @@ const PROCESSES_MAX: usize = 20_000;
 
 /// The machine's memory without what processes of other names hold for themselves.
 pub(crate) fn left_for(proc: &Path, names: &[&str]) -> Option<u64> {
-    let total = kilobytes(&fs::read_to_string(proc.join("meminfo")).ok()?, "MemTotal:")?;
+    let total = total(proc)?;
     let others: u64 = processes(proc)
         .filter_map(|pid| fs::read_to_string(proc.join(pid.to_string()).join("status")).ok())
         .filter(|status| !field(status, "Name:").is_some_and(|name| names.contains(&name)))
         .filter_map(|status| kilobytes(&status, "RssAnon:"))
         .sum();
     Some(total.saturating_sub(others))
+}
+
+/// The machine's memory.
+pub(crate) fn total(proc: &Path) -> Option<u64> {
+    kilobytes(&fs::read_to_string(proc.join("meminfo")).ok()?, "MemTotal:")
 }
 
 /// The least that the control groups of a process allow (version 2); none if they allow all.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weir_advisor::observation::{
-    Fact, Jobs, Missing, Observation, PgBouncer, RedisServer, Service,
+    Fact, JobProcess, Jobs, Missing, Observation, PgBouncer, RedisServer, Service,
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{Connection, Endpoint, Limits, ProcessLook, Scope, SidekiqError, Snapshot};
@@ -16,7 +16,7 @@ use crate::machine::{self, Counters};
 use crate::pgbouncer::{self, PgBouncerSource};
 use crate::postgres::{Database, PostgresSource};
 use crate::shards::{self, Described, Looked};
-use crate::{pooler, redis, services};
+use crate::{pooler, presence, redis, services};
 
 /// What to look at.
 #[derive(Clone, Debug)]
@@ -90,6 +90,9 @@ pub async fn observe(sources: &Sources) -> Observation {
     }
     if let (Some(earlier), Some(later)) = (earlier, later) {
         cores_used(&mut observation, &local, &earlier, &later);
+    }
+    if let Some(proc) = proc {
+        presence::see(&mut observation, &local, proc);
     }
     observation
 }
@@ -219,21 +222,24 @@ fn note_in_hand(lately: &mut History, at: Timestamp, processes: &[ProcessLook]) 
     lately.note(at, in_hand.into_iter().map(|(queue, count)| (queue, count, 0.0)));
 }
 
-/// What has changed, and of the processes those that are quiet still.
+/// What has changed, and which processes have a heartbeat still.
 async fn second(
     connection: &mut Connection,
     first: &Snapshot,
     limits: &Limits,
 ) -> Result<Snapshot, SidekiqError> {
-    let mut second = connection.look(Scope::Changes, limits).await?;
-    let mut quiet = first.processes.clone().unwrap_or_default();
-    quiet.retain(|process| process.quiet);
-    let identities: Vec<_> = quiet.iter().map(|process| process.identity.clone()).collect();
+    let mut second = connection.look_since(Scope::Changes, Some(first.at), limits).await?;
+    let mut processes = first.processes.clone().unwrap_or_default();
+    let identities: Vec<_> = processes.iter().map(|process| process.identity.clone()).collect();
     // Who may not be asked again is taken to be as it was.
-    if let Ok(still) = connection.still_quiet(&identities).await? {
-        quiet.retain(|process| still.contains(&process.identity));
+    if let Ok(beats) = connection.heartbeats(&identities).await? {
+        processes.retain_mut(|process| {
+            let Some(now) = beats.get(&process.identity) else { return false };
+            (process.beat, process.quiet) = (now.beat, now.quiet);
+            true
+        });
     }
-    second.processes = Ok(quiet);
+    second.processes = Ok(processes);
     Ok(second)
 }
 
@@ -254,14 +260,21 @@ pub(crate) fn cores_used(
     earlier: &Counters,
     later: &Counters,
 ) {
-    let shards = observation.shards.iter_mut().map(|shard| &mut shard.jobs);
-    let all = shards.chain([&mut observation.jobs]);
-    let jobs = all.filter_map(|jobs| if let Fact::Known(jobs) = jobs { Some(jobs) } else { None });
-    for process in jobs.flat_map(|jobs| &mut jobs.processes) {
+    for process in job_processes(observation) {
         // A number alone may be another process's, on another machine.
         let pid = local.get(&process.identity);
         if let Some(used) = pid.and_then(|pid| later.used_since(earlier, *pid)) {
             process.cores_used = Fact::Known(used);
         }
     }
+}
+
+/// Sidekiq's processes, wherever they are listed.
+pub(crate) fn job_processes(
+    observation: &mut Observation,
+) -> impl Iterator<Item = &mut JobProcess> {
+    let shards = observation.shards.iter_mut().map(|shard| &mut shard.jobs);
+    let all = shards.chain([&mut observation.jobs]);
+    let jobs = all.filter_map(|jobs| if let Fact::Known(jobs) = jobs { Some(jobs) } else { None });
+    jobs.flat_map(|jobs| &mut jobs.processes)
 }

@@ -140,7 +140,8 @@ impl Database {
         if cache_hit_ratio != Fact::NotAsked || before.known().is_none() {
             *before = blocks;
         }
-        let said = |memory_bytes| DatabaseHost { memory_bytes, is_said: true };
+        let said =
+            |memory_bytes| DatabaseHost { memory_bytes, share_bytes: memory_bytes, is_said: true };
         let given = self.source.memory_bytes.map(said);
         let lock_waits = locks::waits(session, backends.known().map(Vec::as_slice)).await;
         let replication = slots::replication(session).await;

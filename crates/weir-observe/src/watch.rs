@@ -25,7 +25,7 @@ use crate::lately::History;
 use crate::machine::{self, Counters};
 use crate::observe::{self, Sources};
 use crate::shards::{self, Described, Looked};
-use crate::{redis, services};
+use crate::{presence, redis, services};
 
 /// How often, and how long at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +109,9 @@ impl Watcher {
         }
         observe::add_database(&mut observation, &self.sources);
         self.look_at_machine(proc, &local, &mut observation);
+        if let Some(proc) = proc {
+            presence::see(&mut observation, &local, proc);
+        }
         if let Some(before) = &self.before {
             observation.remember(before);
         }

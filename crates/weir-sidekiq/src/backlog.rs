@@ -158,7 +158,8 @@ pub fn served_last<'a>(
 ) -> Result<&'a ProcessLook, NotReady<'a>> {
     let backlog = backlog_of(queue);
     let live = |process: &&ProcessLook| {
-        let beats = process.beat.is_none_or(|beat| now.since(beat) <= BEAT_AGE_MAX);
+        let age = process.beat_age.or_else(|| process.beat.map(|beat| now.since(beat)));
+        let beats = age.is_none_or(|age| age <= BEAT_AGE_MAX);
         beats && !process.quiet
     };
     let serving = |name: &str| {

@@ -16,7 +16,7 @@ use crate::error::SidekiqError;
 use crate::grant;
 use crate::greeting;
 use crate::limits::Limits;
-use crate::questions::{Answer, Question};
+use crate::questions::{Answer, Command, Question, READ_ONLY_ACL};
 use crate::snapshot::Refusal;
 use crate::trouble;
 
@@ -31,6 +31,8 @@ pub struct Connection {
     user: Option<String>,
     /// What breaks before may be another protocol's port.
     has_answered: bool,
+    /// Everything that this user lacks, once something was refused.
+    lacking: Option<String>,
 }
 
 impl Connection {
@@ -54,7 +56,7 @@ impl Connection {
             Ok(Ok((inner, reached))) => {
                 let (address, user) = (endpoint.address.clone(), endpoint.username.clone());
                 let master = matches!(address, Address::Sentinel(_)).then_some(reached);
-                Ok(Self { inner, name, address, master, user, has_answered: false })
+                Ok(Self { inner, name, address, master, user, has_answered: false, lacking: None })
             }
             Ok(Err(error)) => {
                 Err(never_there(name, &endpoint.address, endpoint.username.as_deref(), &error)
@@ -86,6 +88,32 @@ impl Connection {
         &mut self,
         questions: &[Question],
     ) -> Result<Vec<Answer>, SidekiqError> {
+        let answers = self.answers(questions).await?;
+        let is_not_allowed =
+            |it: &Answer| it.as_ref().is_err_and(|refusal| refusal.grant.is_some());
+        if self.lacking.is_none() && answers.iter().any(is_not_allowed) {
+            self.lacking = Some(self.ask_for_everything().await?);
+        }
+        Ok(answers.into_iter().map(|it| it.map_err(|refusal| self.with_line(refusal))).collect())
+    }
+
+    /// The rules that this user lacks of all that a look needs: whoever gives them one after the other would
+    /// need a look for each.
+    async fn ask_for_everything(&mut self) -> Result<String, SidekiqError> {
+        let questions = Command::ALL.map(Command::least);
+        let answers = self.answers(&questions).await?;
+        let mut rules: Vec<String> = Vec::new();
+        for rule in answers.into_iter().filter_map(|answer| answer.err()?.grant) {
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+        // As the documented line has them: keys before commands.
+        rules.sort_by_key(|rule| !rule.starts_with('~'));
+        Ok(rules.join(" "))
+    }
+
+    async fn answers(&mut self, questions: &[Question]) -> Result<Vec<Answer>, SidekiqError> {
         let mut pipeline = Pipeline::with_capacity(questions.len());
         for question in questions {
             pipeline.add_command(question.to_command());
@@ -109,13 +137,21 @@ impl Connection {
             }
         }
         let answers = questions.iter().zip(values);
-        let answers = answers.map(|(question, value)| question.answer(value));
-        Ok(answers.map(|answer| answer.map_err(|refusal| self.with_line(refusal))).collect())
+        Ok(answers.map(|(question, value)| question.answer(value)).collect())
     }
 
-    /// Its rule as a line that has the user of this connection.
+    /// Its rule, and all others that are missing, as a line that has the user of this connection.
     pub(crate) fn with_line(&self, refusal: Refusal) -> Refusal {
-        let line = |rules: String| grant::line(self.user.as_deref(), &rules);
+        let lacking = self.lacking.as_deref().unwrap_or_default();
+        let line = |rule: String| {
+            let is_among = lacking.split(' ').any(|it| it == rule);
+            let rules = match (is_among, lacking.is_empty()) {
+                (true, _) => lacking.to_owned(),
+                (false, true) => rule,
+                (false, false) => format!("{lacking} {rule}"),
+            };
+            grant::line(self.user.as_deref(), &rules)
+        };
         Refusal { grant: refusal.grant.map(line), ..refusal }
     }
 
@@ -178,7 +214,9 @@ fn failed(name: String, user: Option<&str>, error: &RedisError) -> SidekiqError 
         return unready(&name, "WRONGPASS ").expect("it is one of the troubles");
     }
     if detail.contains("'select'") {
-        let (command, grant) = ("SELECT".to_owned(), grant::line(user, "+select"));
+        // Nothing more can be asked: all that a look needs.
+        let rules = format!("~* {READ_ONLY_ACL} +select");
+        let (command, grant) = ("SELECT".to_owned(), grant::line(user, &rules));
         return SidekiqError::Refused { name, command, reason: detail.to_owned(), grant };
     }
     SidekiqError::Connection { name, reason: error.to_string() }

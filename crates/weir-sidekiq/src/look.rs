@@ -1,5 +1,6 @@
 //! One look at one Redis, in few round trips, each bounded.
 
+mod arrivals;
 mod processes;
 mod queues;
 mod redis_itself;
@@ -35,8 +36,21 @@ impl Connection {
     /// When the connection fails, or the look takes longer or more commands than `limits` allow.
     /// What Redis refuses is no error: that part of the snapshot says so.
     pub async fn look(&mut self, scope: Scope, limits: &Limits) -> Result<Snapshot, SidekiqError> {
+        self.look_since(scope, None, limits).await
+    }
+
+    /// The same, and counts the jobs of each queue that have come since another look.
+    ///
+    /// # Errors
+    /// As [`Connection::look`].
+    pub async fn look_since(
+        &mut self,
+        scope: Scope,
+        since: Option<Timestamp>,
+        limits: &Limits,
+    ) -> Result<Snapshot, SidekiqError> {
         let name = self.name().to_owned();
-        let looking = Looking::new(self, limits).look(scope);
+        let looking = Looking::new(self, limits).look(scope, since);
         within(limits.deadline, name, looking).await
     }
 
@@ -83,7 +97,11 @@ impl<'a> Looking<'a> {
         Self { connection, limits, cut, odd, commands: 0, job_bytes: 0 }
     }
 
-    async fn look(mut self, scope: Scope) -> Result<Snapshot, SidekiqError> {
+    async fn look(
+        mut self,
+        scope: Scope,
+        since: Option<Timestamp>,
+    ) -> Result<Snapshot, SidekiqError> {
         let at = self.time().await?;
         let mut processes = Ok(Vec::new());
         let mut ghosts = Vec::new();
@@ -94,7 +112,10 @@ impl<'a> Looking<'a> {
             };
         }
         let served = served(&processes);
-        let queues = self.queues(scope, &served).await?;
+        let mut queues = self.queues(scope, &served).await?;
+        if let (Ok(queues), Some(since)) = (&mut queues, since) {
+            self.count_arrivals(queues, since).await?;
+        }
         let [scheduled, retries, dead] = self.sets(scope, at).await?;
         let [processed, failed] = self.counters().await?;
         let mut snapshot = Snapshot {

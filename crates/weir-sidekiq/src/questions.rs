@@ -2,6 +2,7 @@
 
 use redis::{Cmd, FromRedisValue, ServerErrorKind, Value};
 
+use crate::keys;
 use crate::snapshot::{Read, Refusal};
 
 /// The rules of a Redis ACL that suffice, for a user without keys to write:
@@ -56,6 +57,52 @@ impl Command {
             Self::SortedCount => "zcount",
             Self::SortedRange => "zrange",
         }
+    }
+}
+
+impl Command {
+    /// All of them.
+    pub(crate) const ALL: [Self; 17] = [
+        Self::Time,
+        Self::Info,
+        Self::ConfigGet,
+        Self::SlowlogGet,
+        Self::SetScan,
+        Self::Scan,
+        Self::TimeToLive,
+        Self::Get,
+        Self::ListLength,
+        Self::ListRange,
+        Self::HashFields,
+        Self::HashLength,
+        Self::Hash,
+        Self::MemoryUsage,
+        Self::SortedSize,
+        Self::SortedCount,
+        Self::SortedRange,
+    ];
+
+    /// The least that it can ask, of a key that Sidekiq has.
+    pub(crate) fn least(self) -> Question {
+        let key = keys::QUEUES;
+        let arguments: &[&str] = match self {
+            Self::Time => &[],
+            Self::Info => &["server"],
+            Self::ConfigGet => &["save"],
+            Self::SlowlogGet => &["1"],
+            Self::Scan => &["0", "COUNT", "1"],
+            Self::SetScan => &[key, "0", "COUNT", "1"],
+            Self::ListRange | Self::SortedRange | Self::SortedCount => &[key, "0", "0"],
+            Self::HashFields => &[key, "info"],
+            Self::TimeToLive
+            | Self::Get
+            | Self::ListLength
+            | Self::HashLength
+            | Self::Hash
+            | Self::MemoryUsage
+            | Self::SortedSize => &[key],
+        };
+        Question::new(self, arguments)
     }
 }
 
@@ -135,30 +182,10 @@ impl Told {
 mod tests {
     use super::*;
 
-    const ALL: [Command; 17] = [
-        Command::Time,
-        Command::Info,
-        Command::ConfigGet,
-        Command::SlowlogGet,
-        Command::SetScan,
-        Command::Scan,
-        Command::TimeToLive,
-        Command::Get,
-        Command::ListLength,
-        Command::ListRange,
-        Command::HashFields,
-        Command::HashLength,
-        Command::Hash,
-        Command::MemoryUsage,
-        Command::SortedSize,
-        Command::SortedCount,
-        Command::SortedRange,
-    ];
-
     #[test]
     fn the_documented_acl_allows_every_command_that_is_sent() {
         let rules: Vec<_> = READ_ONLY_ACL.split_whitespace().collect();
-        for command in ALL {
+        for command in Command::ALL {
             let rule = format!("+{}", command.rule());
             assert!(rules.contains(&rule.as_str()), "{rule}");
         }

@@ -60,6 +60,7 @@ fn add(known: &mut QueueLook, other: QueueLook) {
     known.pushed |= other.pushed;
     known.paused &= other.paused;
     known.length = known.length.saturating_add(other.length);
+    known.came = known.came.zip(other.came).map(|(one, other)| one.saturating_add(other));
     known.oldest = [known.oldest, other.oldest].into_iter().flatten().min();
     known.sample.extend(other.sample);
 }

@@ -1,6 +1,7 @@
 //! One look at Sidekiq: plain data.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
@@ -84,6 +85,8 @@ pub struct QueueLook {
     pub oldest: Option<Timestamp>,
     /// When the newest were enqueued, newest first.
     pub newest: Vec<Timestamp>,
+    /// Of those in it, how many have come since the other look; none: that was not asked, or can't be told.
+    pub came: Option<u64>,
     /// From three windows: oldest, middle, newest.
     pub sample: Vec<JobSummary>,
 }
@@ -118,8 +121,10 @@ pub struct ProcessLook {
     pub version: Option<String>,
     /// When it started.
     pub started_at: Option<Timestamp>,
-    /// Its last heartbeat.
+    /// Its last heartbeat, by the clock of its host.
     pub beat: Option<Timestamp>,
+    /// How long ago that was by the clock of Redis: each heartbeat makes its key expire after a minute.
+    pub beat_age: Option<Duration>,
     /// Jobs in hand.
     pub busy: u64,
     /// It takes no new jobs.

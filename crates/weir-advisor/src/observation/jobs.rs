@@ -122,7 +122,12 @@ pub struct JobSet {
 impl Jobs {
     /// Processes that take jobs.
     pub fn serving(&self) -> impl Iterator<Item = &JobProcess> {
-        self.processes.iter().filter(|process| !process.quiet)
+        self.processes.iter().filter(|process| process.takes_jobs())
+    }
+
+    /// Those that serve `queue` and take no jobs now: quieted, silent or gone. Started again, they do.
+    pub fn absent_servers<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a JobProcess> {
+        self.processes.iter().filter(move |it| !it.takes_jobs() && it.serves(queue))
     }
 
     /// Those of them that take jobs of `queue`.
@@ -151,7 +156,7 @@ impl Jobs {
     /// Jobs in hand.
     #[must_use]
     pub fn busy(&self) -> u64 {
-        self.processes.iter().map(|process| process.busy).sum()
+        self.processes.iter().filter(|it| it.is_alive()).map(|process| process.busy).sum()
     }
 
     /// How long the oldest job of any queue has waited.

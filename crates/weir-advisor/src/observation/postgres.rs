@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Exceptions, Fact, Replication};
+use crate::plan::{DatabaseWorkload, PostgresMachine, Storage};
 
 /// What Postgres says. Each part needs rights of its own.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -152,8 +153,25 @@ pub fn is_nearly_full(open: u32, usable: u32) -> bool {
 pub struct DatabaseHost {
     /// Memory that the database may take for its own: on a mixed host its share only.
     pub memory_bytes: u64,
+    /// What settings are reckoned from: the same at every look. What was said, what its control group allows,
+    /// or its share of a machine that others use as well.
+    pub share_bytes: u64,
     /// Somebody has said so; otherwise it is what others leave at the moment.
     pub is_said: bool,
+}
+
+impl DatabaseHost {
+    /// As settings are reckoned for it, by the rules of a plan.
+    #[must_use]
+    pub const fn machine(&self, cores: u32, connections: u32) -> PostgresMachine {
+        PostgresMachine {
+            memory_bytes: self.share_bytes,
+            cores,
+            connections,
+            workload: DatabaseWorkload::Oltp,
+            storage: Storage::Ssd,
+        }
+    }
 }
 
 /// All sessions.
@@ -227,6 +245,8 @@ pub struct LockWait {
     pub blocking_pid: u32,
     /// What that session does, and since when; none: it is no client's, or not told.
     pub blocking_state: Option<(SessionState, Duration)>,
+    /// What that session waits for itself, other than a lock (`wait_event`): "`SyncRep`".
+    pub blocking_event: Option<String>,
     /// What is locked.
     pub relation: Option<String>,
     /// How long.

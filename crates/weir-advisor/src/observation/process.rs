@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Fact;
-use crate::shell;
+use crate::{shell, wording};
 
 /// One process that works off jobs.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -28,10 +28,29 @@ pub struct JobProcess {
     pub running_for: Option<Duration>,
     /// Since its last heartbeat.
     pub beat_age: Duration,
+    /// Whether it runs, as far as it was seen.
+    pub presence: Presence,
+    /// How far the clock of its host is ahead of that of Redis; 0 where they agree, or nobody knows.
+    pub clock_ahead_seconds: f64,
     /// Its threads, with what they serve. At least one.
     pub capsules: Vec<Capsule>,
     /// Cores that it used between two looks; known on the same host only.
     pub cores_used: Fact<f64>,
+}
+
+/// Whether a process runs. A heartbeat outlives its process by a minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Presence {
+    /// It has beaten between two looks, or runs on this machine.
+    Seen,
+    /// Its last heartbeat is not old: it may have ended since.
+    #[default]
+    Presumed,
+    /// It has missed a heartbeat.
+    Silent,
+    /// Its host is this machine, which has no process of its number.
+    Gone,
 }
 
 /// What a thread works at.
@@ -87,25 +106,75 @@ impl JobProcess {
         self.capsules.iter().map(|capsule| capsule.concurrency).sum()
     }
 
-    /// The command at which it writes what its threads do into its log; none if its number is not known, for
-    /// 0 is whoever asks. That number is its host's or its container's: anywhere else it is another process.
+    /// Whether every thread has had its job for so long.
+    pub(crate) fn all_have_had_their_job_for(&self, age: Duration) -> bool {
+        let old = self.in_hand.iter().filter(|job| job.age >= age).count();
+        self.concurrency() > 0 && old as u64 >= u64::from(self.concurrency())
+    }
+
+    /// Whether it takes new jobs, as far as can be said.
+    #[must_use]
+    pub const fn takes_jobs(&self) -> bool {
+        !self.quiet && self.is_alive()
+    }
+
+    /// Whether it runs, as far as can be said.
+    #[must_use]
+    pub const fn is_alive(&self) -> bool {
+        matches!(self.presence, Presence::Seen | Presence::Presumed)
+    }
+
+    /// Why it takes no new jobs: "was quieted (TSTP)".
+    #[must_use]
+    pub fn why_it_takes_none(&self) -> String {
+        match self.presence {
+            Presence::Gone => format!(
+                "is gone: {} has no process {}, whose last heartbeat was {} ago",
+                self.hostname,
+                self.pid,
+                wording::duration(self.beat_age)
+            ),
+            Presence::Silent => format!(
+                "has missed its heartbeats, the last was {} ago",
+                wording::duration(self.beat_age)
+            ),
+            Presence::Seen | Presence::Presumed => "was quieted (TSTP)".to_owned(),
+        }
+    }
+
+    /// The command at which it writes what its threads do into its log.
     #[must_use]
     pub fn tell_threads(&self) -> Option<String> {
+        self.signal("TTIN")
+    }
+
+    /// The command that sends it a signal; none if its number is not known, for 0 is whoever asks. That
+    /// number is its host's or its container's: anywhere else it is another process.
+    #[must_use]
+    pub fn signal(&self, name: &str) -> Option<String> {
         if self.pid == 0 {
             return None;
         }
-        let kill = format!("kill -TTIN {}", self.pid);
+        self.there(&format!("kill -{name} {}", self.pid))
+    }
+
+    /// A command on its host, or in its container.
+    #[must_use]
+    pub fn there(&self, command: &str) -> Option<String> {
         // What a core of this machine did was seen of processes of this machine only.
         if self.cores_used.known().is_some() {
-            return Some(kill);
+            return Some(command.to_owned());
+        }
+        if self.hostname.is_empty() {
+            return None;
         }
         let host = shell::word(&self.hostname);
         // What Docker calls a container that nobody has named.
         let is_container = self.hostname.len() == 12
             && self.hostname.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
         Some(match is_container {
-            true => format!("docker exec {host} sh -c '{kill}'"),
-            false => format!("ssh {host} {kill}"),
+            true => format!("docker exec {host} sh -c '{command}'"),
+            false => format!("ssh {host} {command}"),
         })
     }
 

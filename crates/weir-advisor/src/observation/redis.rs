@@ -124,6 +124,24 @@ pub struct SlowCommand {
 }
 
 impl RedisServer {
+    /// Why it takes no writes, a heartbeat neither; none: it does, as far as it says.
+    #[must_use]
+    pub fn refuses_writes(&self) -> Option<&'static str> {
+        let Persistence { last_append_ok, last_snapshot_ok, snapshots, .. } = self.persistence;
+        let is_full = self.maxmemory_bytes > 0 && self.used_memory_bytes >= self.maxmemory_bytes;
+        if !last_append_ok {
+            Some("the last write to its append-only file failed (MISCONF)")
+        } else if !last_snapshot_ok && snapshots != Some(false) {
+            Some("its last snapshot failed (MISCONF)")
+        } else if is_full && self.maxmemory_policy == "noeviction" {
+            Some("its memory is full (OOM)")
+        } else if self.replica_of.is_some() {
+            Some("it is a replica (READONLY)")
+        } else {
+            None
+        }
+    }
+
     pub(super) fn missing(&self) -> [Option<&Missing>; 2] {
         [self.slow_commands.missing(), self.cache_like_share.missing()]
     }

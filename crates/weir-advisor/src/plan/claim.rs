@@ -28,6 +28,8 @@ pub enum Claim {
     QueuesRead,
     /// All processes have their memory.
     MemoryFits,
+    /// The machine has cores for all threads.
+    CoresEnough,
     /// No queue grows without end.
     KeepsUp,
     /// Jobs wait no longer than they may.
@@ -50,6 +52,7 @@ impl Claim {
             Self::NamesDiffer => "each kind of process has a name of its own",
             Self::QueuesRead => "queues are written as behind -q",
             Self::MemoryFits => "memory is enough",
+            Self::CoresEnough => "cores are enough",
             Self::KeepsUp => "each queue keeps up with what comes",
             Self::TargetsKept => "19 of 20 jobs wait no longer than they may",
         }

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use weir_base::hint;
 
-use crate::observation::{InHandLately, Jobs, Queue};
+use crate::observation::{Capsule, InHandLately, Jobs, Queue};
 
 use super::{Known, QueueDemand, kept};
 
@@ -90,6 +90,17 @@ pub struct LeftOut {
 /// out, as is one that is only served, and misspelt.
 #[must_use]
 pub fn demands(jobs: &Jobs, pushes: &[String]) -> Demands {
+    demands_of(jobs, pushes, false)
+}
+
+/// The same, where something holds jobs up ([`held_up`](super::held_up)): how long they take now tells nothing
+/// of how many threads they need.
+#[must_use]
+pub fn demands_held_up(jobs: &Jobs, pushes: &[String]) -> Demands {
+    demands_of(jobs, pushes, true)
+}
+
+fn demands_of(jobs: &Jobs, pushes: &[String], is_held_up: bool) -> Demands {
     let mut demands = Demands::default();
     for queue in &jobs.queues {
         match why_not(jobs, pushes, queue) {
@@ -102,10 +113,36 @@ pub fn demands(jobs: &Jobs, pushes: &[String]) -> Demands {
             demands.queues.push(QueueDemand::unseen(name));
         }
     }
+    if is_held_up {
+        demands.queues.iter_mut().for_each(without_seconds);
+    }
     kept::keep(&mut demands.queues, jobs);
+    for queue in &mut demands.queues {
+        queue.importance = importance(jobs, &queue.name);
+    }
     let need = |queue: &QueueDemand| queue.arrivals_per_second * queue.service_seconds;
     demands.queues.sort_by(|one, other| need(other).total_cmp(&need(one)));
     demands
+}
+
+/// Its time was that of whatever holds it up.
+fn without_seconds(queue: &mut QueueDemand) {
+    if queue.known.tells_load() {
+        (queue.known, queue.service_seconds) = (Known::HeldUp, SERVICE_SECONDS);
+    }
+}
+
+/// By weight, or by place, in the capsule that serves most queues and this one; what nobody serves is last.
+fn importance(jobs: &Jobs, name: &str) -> u32 {
+    let capsules = jobs.processes.iter().flat_map(|process| &process.capsules);
+    let serves = |it: &&Capsule| it.queues.iter().any(|queue| queue.name == name);
+    let Some(capsule) = capsules.filter(serves).max_by_key(|it| it.queues.len()) else {
+        return u32::MAX;
+    };
+    let mut queues: Vec<_> = capsule.queues.iter().collect();
+    queues.sort_by_key(|queue| std::cmp::Reverse(queue.weight));
+    let at = queues.iter().position(|queue| queue.name == name).unwrap_or(queues.len());
+    u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 impl QueueDemand {
@@ -125,6 +162,7 @@ impl QueueDemand {
             target_seconds: None,
             known: Known::All,
             threads_now: 0,
+            importance: 0,
         }
     }
 }

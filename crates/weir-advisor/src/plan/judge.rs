@@ -79,10 +79,10 @@ fn is_full(layout: &Layout) -> bool {
 }
 
 fn every_queue_first(layout: &Layout, queues: &[&str]) -> Proof {
-    let first = |queue: &&&str| layout.workers.iter().any(|worker| worker.is_first(queue));
-    let behind: Vec<_> = queues.iter().filter(|queue| !first(queue)).copied().collect();
-    let (never, behind): (Vec<_>, Vec<_>) =
-        behind.into_iter().partition(|queue| !layout.workers.iter().any(|it| it.serves(queue)));
+    let first = |queue: &&str| layout.workers.iter().any(|worker| worker.is_first(queue));
+    let never = unserved(layout, queues);
+    let is_behind = |queue: &&str| !first(queue) && !never.contains(queue);
+    let behind: Vec<_> = queues.iter().copied().filter(is_behind).collect();
     let mut figures = Vec::new();
     if !never.is_empty() {
         figures.push(format!("no process serves {}", list(never.iter().copied())));
@@ -101,6 +101,12 @@ fn every_queue_first(layout: &Layout, queues: &[&str]) -> Proof {
         });
     }
     proof(Claim::EveryQueueFirst, outcome, figures.join("; "))
+}
+
+/// Queues that no process of the layout serves.
+pub(crate) fn unserved<'a>(layout: &Layout, queues: &[&'a str]) -> Vec<&'a str> {
+    let is_served = |queue: &&str| layout.workers.iter().any(|it| it.serves(queue));
+    queues.iter().copied().filter(|queue| !is_served(queue)).collect()
 }
 
 /// What is missing may be what a process does whose queues are not said.

@@ -14,6 +14,8 @@ pub enum Known {
     Busy,
     /// What comes; no job of it was in hand.
     Comes,
+    /// What comes; what each takes was seen while something held all jobs up, and is assumed.
+    HeldUp,
     /// Nothing: its figures are assumed.
     Nothing,
 }
@@ -22,7 +24,7 @@ impl Known {
     /// What comes.
     #[must_use]
     pub const fn tells_rate(self) -> bool {
-        matches!(self, Self::All | Self::AtMost | Self::Comes)
+        matches!(self, Self::All | Self::AtMost | Self::Comes | Self::HeldUp)
     }
 
     /// What each takes.

@@ -77,13 +77,38 @@ fn at_start(name: &'static str, value: String, reason: &'static str) -> Setting 
     Setting { name, value, reason, restart: true }
 }
 
+/// What the database has of a machine that it shares with an application, where nobody says otherwise.
+#[must_use]
+pub const fn postgres_share(memory_bytes: u64) -> u64 {
+    memory_bytes / 4
+}
+
+/// As somebody would set it: in steps of 128 MB, of 256 MB from 1 GB on, of 1 GB from 4 GB on. Below 256 MB in
+/// steps of 16 MB.
+#[must_use]
+pub(super) fn rounded(bytes: u64) -> u64 {
+    let step = match bytes {
+        bytes if bytes < 256 * MIB => 16 * MIB,
+        bytes if bytes < GIB => 128 * MIB,
+        bytes if bytes < 4 * GIB => 256 * MIB,
+        _ => GIB,
+    };
+    bytes.saturating_add(step / 2) / step * step
+}
+
+/// What the planner takes to be cached.
+#[must_use]
+pub fn effective_cache_size(machine: &PostgresMachine) -> u64 {
+    rounded(match machine.workload {
+        DatabaseWorkload::Desktop => machine.memory_bytes / 4,
+        _ => machine.memory_bytes / 4 * 3,
+    })
+}
+
 fn memory(machine: &PostgresMachine) -> Vec<Setting> {
     let PostgresMachine { memory_bytes, workload, .. } = *machine;
     let buffers = shared_buffers(machine);
-    let cached = match workload {
-        DatabaseWorkload::Desktop => memory_bytes / 4,
-        _ => memory_bytes / 4 * 3,
-    };
+    let cached = effective_cache_size(machine);
     let maintenance = match workload {
         DatabaseWorkload::Warehouse => memory_bytes / 8,
         _ => memory_bytes / 16,
@@ -117,14 +142,18 @@ fn memory(machine: &PostgresMachine) -> Vec<Setting> {
     settings
 }
 
-fn shared_buffers(machine: &PostgresMachine) -> u64 {
-    match machine.workload {
+/// Its own cache.
+#[must_use]
+pub fn shared_buffers(machine: &PostgresMachine) -> u64 {
+    rounded(match machine.workload {
         DatabaseWorkload::Desktop => machine.memory_bytes / 16,
         _ => machine.memory_bytes / 4,
-    }
+    })
 }
 
-fn work_mem(machine: &PostgresMachine) -> u64 {
+/// For one sort or hash.
+#[must_use]
+pub fn work_mem(machine: &PostgresMachine) -> u64 {
     let workers = if machine.cores >= PARALLEL_CORES_MIN {
         u64::from(machine.cores)
     } else {
@@ -235,6 +264,23 @@ mod tests {
             assert_eq!(value(&machine, name).as_deref(), Some(expected), "{name}");
         }
         assert_eq!(value(&machine, "io_method"), None);
+    }
+
+    #[test]
+    fn sizes_are_rounded_as_somebody_would_set_them() {
+        for (mib, expected) in [
+            (0, "0kB"),
+            (60, "64MB"),
+            (512, "512MB"),
+            (1_504, "1536MB"),
+            (5_318, "5GB"),
+            (5_270, "5GB"),
+            (5_206, "5GB"),
+            (2_048, "2GB"),
+        ] {
+            assert_eq!(size(rounded(mib * MIB)), expected, "{mib}");
+        }
+        assert_eq!(rounded(u64::MAX) % GIB, 0);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 
 use crate::observation::{Ordering, SET_ASIDE_SUFFIX, is_set_aside};
 
+use super::cores;
 use super::layout::{Layout, ServiceLayout, WorkerLayout};
 use super::targets;
 use super::web::threads_enough;
@@ -26,7 +27,7 @@ const GUARANTEE_SLOTS: f64 = 0.5;
 const TOTAL: f64 = 1.6;
 const TOTAL_SLOTS: f64 = 6.0;
 /// Threads that one Ruby process can keep busy.
-const CONCURRENCY_MAX: u32 = 25;
+pub(super) const CONCURRENCY_MAX: u32 = 25;
 /// A deploy or crash of one must not end the service.
 const WEB_PROCESSES_MIN: u32 = 2;
 /// Queues with a process for themselves alone.
@@ -147,7 +148,14 @@ fn workers(wanted: &Wanted, layout: &Layout, processes: usize) -> Vec<WorkerLayo
     // Stable: of queues with as much to do the more important comes first.
     others.sort_by(|one, other| need(other).total_cmp(&need(one)));
     let groups = groups(&others, processes);
-    let all: Vec<&str> = others.iter().map(|queue| queue.name.as_str()).collect();
+    // Threads whose own queue is empty help the most important one that has jobs.
+    let mut all = wanted
+        .queues
+        .iter()
+        .filter(|it| !is_alone(it) && !is_set_aside(&it.name))
+        .collect::<Vec<_>>();
+    all.sort_by_key(|queue| queue.importance);
+    let all: Vec<&str> = all.iter().map(|queue| queue.name.as_str()).collect();
     let mut workers: Vec<_> = alone.iter().map(|queue| alone_worker(wanted, queue)).collect();
     let alone = workers.iter().map(WorkerLayout::threads).fold(0, u32::saturating_add);
     let used = layout.pools().saturating_add(u64::from(alone));
@@ -155,7 +163,9 @@ fn workers(wanted: &Wanted, layout: &Layout, processes: usize) -> Vec<WorkerLayo
     let most = layout.pooler_connections.map_or_else(|| layout.budget(), |_| u32::MAX);
     let budget = most.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX));
     let need_of_all: f64 = wanted.queues.iter().map(need).sum();
-    let enough = ceiling(TOTAL * need_of_all + TOTAL_SLOTS).saturating_sub(alone);
+    let web = layout.services.iter().map(|it| it.processes.saturating_mul(it.threads));
+    let of_cores = cores::threads_max(wanted).saturating_sub(web.fold(alone, u32::saturating_add));
+    let enough = ceiling(TOTAL * need_of_all + TOTAL_SLOTS).saturating_sub(alone).min(of_cores);
     let longest = targets::longest(others.iter().copied());
     let guaranteed: Vec<_> = groups.iter().map(|it| guarantee_of_group(it, longest)).collect();
     let threads = threads(&groups, &guaranteed, enough.min(budget));
@@ -271,10 +281,9 @@ fn worker(
     let concurrency = (threads / processes).max(guaranteed.div_ceil(processes)).max(1);
     let (ordering, queues) = match own.as_slice() {
         [first] => {
-            // The others behind it, beginning with the next, so that not all help the same one.
-            let at = all.iter().position(|name| name == first).unwrap_or(0);
-            let behind = all[at..].iter().chain(&all[..at]);
-            (Ordering::Strict, behind.map(ToString::to_string).collect())
+            let behind = all.iter().filter(|name| *name != first);
+            let queues = std::iter::once(first).chain(behind);
+            (Ordering::Strict, queues.map(ToString::to_string).collect())
         }
         several => (Ordering::Random, several.iter().map(ToString::to_string).collect()),
     };

@@ -13,7 +13,7 @@ use crate::wording::{self, list};
 use super::claim::{Claim, Outcome, Proof};
 use super::layout::{Layout, ServiceLayout, WorkerLayout};
 use super::split::{WEB, need};
-use super::{QueueDemand, Wanted, ceiling};
+use super::{Known, QueueDemand, Wanted, ceiling};
 
 /// ln 20: the wait that 19 of 20 stay below, in means.
 const NINETEEN_OF_TWENTY: f64 = 2.995_732_273_553_991;
@@ -134,7 +134,9 @@ fn unknown(wanted: &Wanted, layout: &Layout) -> Option<String> {
     let queues: Vec<_> = wanted.queues.iter().filter(is_one).collect();
     let (first, others) = queues.split_first()?;
     let it = if others.is_empty() { "it" } else { "them" };
-    let (came, idle): (Vec<_>, Vec<_>) = queues.iter().partition(|it| it.known.tells_rate());
+    let (held_up, others): (Vec<&&QueueDemand>, Vec<_>) =
+        queues.iter().partition(|it| it.known == Known::HeldUp);
+    let (came, idle): (Vec<_>, Vec<_>) = others.into_iter().partition(|it| it.known.tells_rate());
     let names = |of: &[&&QueueDemand]| list(of.iter().map(|queue| queue.name.as_str()));
     let was = if idle.len() == 1 { "was" } else { "were" };
     let mut ways = Vec::new();
@@ -145,6 +147,12 @@ fn unknown(wanted: &Wanted, layout: &Layout) -> Option<String> {
         // One look seldom meets what takes milliseconds.
         let why = "came and none was met in hand; look more often (weir plan --window 2m looks ten times)";
         ways.push(format!("jobs of {} {why}", names(&came)));
+    }
+    if !held_up.is_empty() {
+        ways.push(format!(
+            "what jobs of {} take was seen while they were held up",
+            names(&held_up)
+        ));
     }
     let mut why = format!(
         "{}, or give what comes and what each takes (weir plan --queue {}=RATE,SECONDS)",

@@ -84,6 +84,42 @@ fn a_database_that_is_too_small_is_said_with_figures() {
 }
 
 #[test]
+fn threads_are_capped_by_cores() {
+    // 80 busy threads on one core: they would only wait for it.
+    let mut wanted = Wanted { cores: 1, max_connections: 500, ..mastodon() };
+    wanted.queues = vec![queue("default", 160.0, 0.5)];
+    let Impossible { broken, ways_out } = plan(&wanted).unwrap_err();
+    assert_eq!(broken[0].claim, Claim::CoresEnough);
+    assert!(broken[0].figures.ends_with("on 1 core, which keep 25 busy at most"), "{broken:?}");
+    assert!(ways_out[0].starts_with("5 cores (--cores 5)"), "{ways_out:?}");
+    wanted.queues = vec![queue("default", 20.0, 0.5)];
+    let sidekiq = &plan(&wanted).unwrap().layout.workers[0];
+    assert_eq!(sidekiq.concurrency, 14, "25 less those of web and streaming; 22 were enough");
+}
+
+#[test]
+fn a_process_that_is_idle_helps_the_most_important_queue_first() {
+    let mut wanted = mastodon();
+    wanted.queues = vec![
+        queue("default", 1.0, 0.1),
+        queue("push", 10.0, 0.5),
+        queue("pull", 2.0, 1.0),
+        queue("fasp", 0.1, 0.1),
+    ];
+    let order = |wanted: &Wanted, name: &str| {
+        let layout = plan(wanted).unwrap().layout;
+        layout.workers.iter().find(|it| it.name == name).unwrap().queues.join(" ")
+    };
+    assert_eq!(order(&wanted, "sidekiq-fasp"), "fasp default push pull");
+    assert_eq!(order(&wanted, "sidekiq-push"), "push default pull fasp");
+    // As the processes that run have it.
+    for (at, queue) in (0..).zip(&mut wanted.queues) {
+        queue.importance = 9 - at;
+    }
+    assert_eq!(order(&wanted, "sidekiq-default"), "default fasp pull push");
+}
+
+#[test]
 fn a_target_gets_its_threads_or_is_refused_with_figures() {
     let threads = |plan: &Plan, name: &str| {
         plan.layout.workers.iter().find(|it| it.name == name).unwrap().concurrency
@@ -194,7 +230,8 @@ fn observed(plan: &Plan) -> Observation {
     let open = services
         .map(|it| healthy::sessions(&it.name, SessionState::Active, it.processes * it.pool));
     postgres.connections.known_mut().sessions = open.collect();
-    postgres.host = Fact::Known(DatabaseHost { memory_bytes: 2 * GIB, is_said: true });
+    postgres.host =
+        Fact::Known(DatabaseHost { memory_bytes: 2 * GIB, share_bytes: 2 * GIB, is_said: true });
     let settings = postgres.settings.known_mut();
     (settings.shared_buffers_bytes, settings.work_mem_bytes) = (GIB / 2, 4 << 20);
     settings.effective_cache_size_bytes = GIB / 2 * 3;
@@ -242,8 +279,8 @@ proptest! {
         let mut queues = demands(&rates);
         let aimed = queues.iter_mut().filter(|queue| !queue.name.starts_with("mailers"));
         aimed.for_each(|queue| queue.target_seconds = target);
-        let wanted =
-            Wanted { memory_bytes: 256 * GIB, max_connections: 2_000, queues, ..mastodon() };
+        let (cores, memory_bytes, max_connections) = (64, 256 * GIB, 2_000);
+        let wanted = Wanted { cores, memory_bytes, max_connections, queues, ..mastodon() };
         let plan = plan(&wanted).map_err(|it| TestCaseError::fail(format!("{it:?}")))?;
         let need: f64 = rates.iter().map(|(rate, service)| rate * service).sum();
         let threads: u32 =

@@ -6,7 +6,7 @@ use crate::wording::bytes;
 use super::claim::{Claim, Proof};
 use super::layout::Layout;
 use super::split::{SCHEDULER, WEB};
-use super::{Wanted, targets};
+use super::{Wanted, cores, targets};
 
 /// The most that Postgres starts with.
 const MAX_CONNECTIONS_MAX: u64 = 262_143;
@@ -20,6 +20,7 @@ fn way_out(wanted: &Wanted, layout: &Layout, claim: Claim) -> Option<String> {
     match claim {
         Claim::ConnectionsFit => Some(connections(layout)).filter(|way| !way.is_empty()),
         Claim::MemoryFits => Some(memory(wanted, layout)),
+        Claim::CoresEnough => Some(cores::way_out(layout)),
         Claim::KeepsUp => keeping_up(wanted, layout),
         Claim::TargetsKept => {
             Some("no process can do better: give those queues a longer --target".to_owned())

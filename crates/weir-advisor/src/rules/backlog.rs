@@ -6,6 +6,7 @@ use crate::finding::{Finding, Severity};
 use crate::flow::Drain;
 use crate::forecast::Forecast;
 use crate::observation::{Fact, JobProcess, Jobs, Observation, Queue, SET_ASIDE_SUFFIX};
+use crate::queue_line::Repaired;
 use crate::rules::starving_queue;
 use crate::shell;
 use crate::wording::{self, counted_rate};
@@ -21,6 +22,9 @@ const SET_ASIDE_MIN: Duration = Duration::from_secs(600);
 /// So late, and none of them worked off: then a single job is a backlog.
 const STUCK_MIN: Duration = Duration::from_secs(600);
 
+/// Every thread has had its job for as long: they wait for something that does not come.
+const HANG_MIN: Duration = Duration::from_secs(300);
+
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     // Of a few that stand behind other queues that rule tells more.
@@ -30,7 +34,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let mut queues: Vec<_> = jobs.queues.iter().filter(behind).filter(served).collect();
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.latency));
     let forecast = if queues.is_empty() { Forecast::default() } else { Forecast::of(jobs) };
-    let found = queues.into_iter().map(|queue| found(jobs, queue, &forecast));
+    let repaired = Repaired::of(observation);
+    let found = queues.into_iter().map(|queue| found((jobs, &repaired), queue, &forecast));
     found.chain(jobs.queues.iter().filter(|it| is_forgotten(it)).map(paused)).collect()
 }
 
@@ -67,33 +72,80 @@ fn ruby(text: &str) -> String {
     text.chars().flat_map(escaped).collect()
 }
 
-fn found(jobs: &Jobs, queue: &Queue, forecast: &Forecast) -> Finding {
+fn found((jobs, repaired): (&Jobs, &Repaired<'_>), queue: &Queue, forecast: &Forecast) -> Finding {
     let drain = forecast.queue(&queue.name);
-    let set_aside = queue.is_set_aside();
+    let is_set_aside = queue.is_set_aside();
     let severity = match drain {
-        _ if set_aside => Severity::Notice,
+        _ if is_set_aside => Severity::Notice,
         Some(Drain::Grows) => Severity::Critical,
         _ => Severity::Warning,
     };
     let finding = Finding::new(NAME, severity, format!("queue {}", queue.name), evidence(queue))
         .leads_to(consequence(queue, forecast));
-    if set_aside {
+    if is_set_aside {
         return finding;
+    }
+    if let Some(process) = hanging(jobs, queue) {
+        let since = wording::duration(HANG_MIN);
+        let finding = finding.leads_to(format!(
+            "None was worked off: every thread that serves it has had its job for {since} or longer. \
+             Sidekiq's log on {} then tells where they are.",
+            process.hostname
+        ));
+        return Finding { next: process.tell_threads(), ..finding };
     }
     if !is_long(queue) {
         // Not behind others, but stuck: what its threads do is in Sidekiq's log then.
         let process = jobs.serving_queue(&queue.name).next();
         return Finding { next: process.and_then(JobProcess::tell_threads), ..finding };
     }
-    match queue.latency >= SET_ASIDE_MIN && !has_been_set_aside(jobs, queue) {
-        true => finding.next(set_aside_command(&queue.name)),
-        false => finding.next("weir plan"),
+    match drain {
+        // It is over before anything that is done about it.
+        Some(Drain::After(left)) if left < SET_ASIDE_MIN => finding,
+        _ if is_to_be_set_aside(jobs, queue) => set_aside(jobs, repaired, finding, &queue.name),
+        _ => finding.next("weir plan"),
     }
+}
+
+/// In two steps, unless somebody serves the backlog already: as Sidekiq is set up by nobody it does not, and
+/// the command would refuse.
+fn set_aside(jobs: &Jobs, repaired: &Repaired<'_>, finding: Finding, queue: &str) -> Finding {
+    let backlog = backlog_of(queue);
+    let command = set_aside_command(queue);
+    if jobs.serving_queue(&backlog).next().is_some() {
+        return finding.next(command);
+    }
+    let first = match repaired.is_changed(queue) {
+        true => "once what is said of its queues is done, ",
+        false => "",
+    };
+    let consequence = format!(
+        "{} To let new jobs go first takes two steps: {first}a process has to serve {backlog} as the last of \
+         its queues; when it runs, the command sets the backlog aside.",
+        finding.consequence
+    );
+    let finding = finding.leads_to(consequence);
+    if !first.is_empty() {
+        return finding;
+    }
+    // One line for all of them: a second one would take the first one's backlog away.
+    let others = jobs.queues.iter().filter(|it| is_to_be_set_aside(jobs, it));
+    let backlogs: Vec<String> = others.map(|it| backlog_of(&it.name)).collect();
+    repaired.with_last(finding, queue, &backlogs).next(command)
+}
+
+fn is_to_be_set_aside(jobs: &Jobs, queue: &Queue) -> bool {
+    let is_late = !queue.paused && is_long(queue) && queue.latency >= SET_ASIDE_MIN;
+    is_late && !queue.is_set_aside() && !has_been_set_aside(jobs, queue)
+}
+
+fn backlog_of(queue: &str) -> String {
+    format!("{queue}{SET_ASIDE_SUFFIX}")
 }
 
 /// A backlog of it is there already, which the command does not overwrite.
 fn has_been_set_aside(jobs: &Jobs, queue: &Queue) -> bool {
-    jobs.queue(&format!("{}{SET_ASIDE_SUFFIX}", queue.name)).is_some_and(|it| it.length > 0)
+    jobs.queue(&backlog_of(&queue.name)).is_some_and(|it| it.length > 0)
 }
 
 fn set_aside_command(queue: &str) -> String {
@@ -125,9 +177,28 @@ fn consequence(queue: &Queue, forecast: &Forecast) -> String {
         _ if is_stuck(queue) => {
             "None was worked off: its threads are busy with others, or hang.".to_owned()
         }
-        Some(Drain::Stands) => "It neither grows nor shrinks: new jobs wait as long.".to_owned(),
+        Some(Drain::Stands) => stands(queue),
         Some(Drain::Empty) | None => "New jobs wait as long.".to_owned(),
     }
+}
+
+fn stands(queue: &Queue) -> String {
+    match &queue.flow {
+        Fact::Known(flow) if !flow.is_steady() => format!(
+            "Whether it grows or shrinks does not show within {}: a longer --window tells.",
+            wording::duration(flow.window)
+        ),
+        _ => "It neither grows nor shrinks: new jobs wait as long.".to_owned(),
+    }
+}
+
+/// The first process that serves it, where none of its jobs is worked off and every thread that could has had
+/// its job for long: more of the queue's own jobs would hang as well.
+fn hanging<'a>(jobs: &'a Jobs, queue: &'a Queue) -> Option<&'a JobProcess> {
+    let mut serving = jobs.serving_queue(&queue.name);
+    let hangs = |process: &JobProcess| process.all_have_had_their_job_for(HANG_MIN);
+    let first = serving.next().filter(|it| queue.stands() && hangs(it))?;
+    serving.all(hangs).then_some(first)
 }
 
 #[cfg(test)]
@@ -135,6 +206,7 @@ mod tests {
     use super::*;
     use crate::flow::Flow;
     use crate::healthy;
+    use crate::observation::{JobInHand, WeightedQueue};
 
     fn behind(name: &str, before: u64, after: u64, seconds: u64) -> Observation {
         let mut observation = healthy::observation();
@@ -168,9 +240,33 @@ mod tests {
 
     #[test]
     fn one_that_grows_is_critical_and_new_jobs_can_go_first() {
-        let finding = check(&behind("push", 39_000, 40_000, 1_200)).remove(0);
+        let mut observation = behind("push", 39_000, 40_000, 1_200);
+        let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
         assert_eq!(finding.next.as_deref(), Some("weir sidekiq set-aside push"));
+        // The command refuses as long as nobody serves the backlog: that is the first step.
+        let line = finding.change.unwrap().line;
+        assert!(
+            line.starts_with("-q default,16 -q push,12 ") && line.ends_with(" -q push_backlog,1"),
+            "{line}"
+        );
+        // Two at once are in one line.
+        let pull = observation.jobs.known_mut().queue_mut("pull");
+        (pull.length, pull.latency) = (9_000, Duration::from_secs(1_200));
+        for finding in check(&observation) {
+            let line = finding.change.unwrap().line;
+            assert!(line.ends_with(" -q push_backlog,1 -q pull_backlog,1"), "{line}");
+        }
+        // What another finding says of the same queues comes first.
+        observation.jobs.known_mut().queue_mut("fasp").name = "new".to_owned();
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.change, finding.next), (None, None));
+        assert!(finding.consequence.contains("once what is said of its queues is done"));
+        let mut served = behind("push", 39_000, 40_000, 1_200);
+        let queue = WeightedQueue { name: "push_backlog".to_owned(), weight: 1 };
+        served.jobs.known_mut().processes[0].capsules[0].queues.push(queue);
+        let finding = check(&served).remove(0);
+        assert_eq!((finding.change, finding.next.is_some()), (None, true));
     }
 
     #[test]
@@ -230,6 +326,43 @@ mod tests {
         let queue = observation.jobs.known_mut().queue_mut("push");
         (queue.flow.known_mut().before, queue.latency) = (1, Duration::from_secs(599));
         assert_eq!(check(&observation), []);
+    }
+
+    #[test]
+    fn what_is_over_soon_takes_nothing() {
+        let finding = check(&behind("push", 3_000, 2_000, 900)).remove(0);
+        assert!(finding.consequence.starts_with("It is empty in 20 s"), "{finding:?}");
+        assert_eq!((finding.change, finding.next), (None, None));
+    }
+
+    #[test]
+    fn what_hangs_is_looked_into_and_not_set_aside() {
+        let mut observation = behind("push", 40_000, 40_000, 900);
+        let jobs = observation.jobs.known_mut();
+        jobs.queue_mut("push").flow.known_mut().arrivals_per_second = 0.0;
+        let job = JobInHand { class: "Deliver".to_owned(), age: Duration::from_secs(900) };
+        jobs.processes[0].in_hand = vec![job; 25];
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.next.as_deref(), Some("kill -TTIN 1"));
+        assert!(
+            finding.consequence.starts_with("None was worked off: every thread"),
+            "{finding:?}"
+        );
+        // One thread goes on.
+        observation.jobs.known_mut().processes[0].in_hand[7].age = Duration::from_secs(2);
+        assert_ne!(check(&observation)[0].next.as_deref(), Some("kill -TTIN 1"));
+    }
+
+    #[test]
+    fn what_does_not_show_yet_is_not_said_to_stand() {
+        let finding = check(&behind("push", 40_010, 40_000, 120)).remove(0);
+        let expected =
+            "Whether it grows or shrinks does not show within 10 s: a longer --window tells.";
+        assert_eq!(finding.consequence, expected);
+        let mut long = behind("push", 40_010, 40_000, 120);
+        long.jobs.known_mut().queue_mut("push").flow.known_mut().window =
+            Duration::from_secs(3_600);
+        assert!(check(&long)[0].consequence.starts_with("It neither grows nor shrinks"));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! The queue `scheduler`, whose process enqueues what is due by the clock: exactly one serves it.
 
+use std::fmt::Write;
+
 use crate::finding::{Finding, Severity};
-use crate::observation::{JobProcess, Jobs, Observation};
-use crate::queue_line::Repaired;
+use crate::observation::{JobProcess, Jobs, Observation, Presence};
+use crate::queue_line::{self, Repaired};
+use crate::rules::absent_server;
 use crate::wording;
 
 pub(crate) const NAME: &str = "scheduler";
@@ -16,31 +19,49 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let used = pushed || jobs.queue(QUEUE).is_some_and(|queue| queue.pushed);
     match jobs.serving_queue(QUEUE).count() {
         0 if used && jobs.nobody_serves(QUEUE) && jobs.serving().next().is_some() => {
-            vec![missing(observation)]
+            vec![missing(observation, jobs)]
         }
         0 | 1 => Vec::new(),
         _ => duplicate(jobs, &Repaired::of(observation)),
     }
 }
 
-fn missing(observation: &Observation) -> Finding {
-    let finding = Finding::new(NAME, Severity::Critical, "queue scheduler", "no process serves it")
-        .leads_to(
-            "Nothing that runs by the clock is enqueued: no clean-up, no trends, no digests.",
-        );
+fn missing(observation: &Observation, jobs: &Jobs) -> Finding {
+    const CONSEQUENCE: &str =
+        "Nothing that runs by the clock is enqueued: no clean-up, no trends, no digests.";
+    let subject = "queue scheduler";
+    if let Some(finding) = absent_server::found(NAME, subject, "", jobs, QUEUE) {
+        return finding.leads_to(CONSEQUENCE);
+    }
+    let finding = Finding::new(NAME, Severity::Critical, subject, "no process serves it")
+        .leads_to(CONSEQUENCE);
     Repaired::of(observation).change(finding, QUEUE)
 }
 
-/// A finding for each but the one that serves the fewest queues beside it.
+/// A finding for each but the one that serves the fewest queues beside it. One that was not seen to run since
+/// its last heartbeat may have ended, and then nobody serves it twice.
 fn duplicate(jobs: &Jobs, repaired: &Repaired<'_>) -> Vec<Finding> {
     let mut serving: Vec<_> = jobs.serving_queue(QUEUE).collect();
-    serving.sort_by_key(|process| process.served().count());
+    serving.sort_by_key(|process| queue_line::scheduler_rank(process));
     let identities = wording::list(serving.iter().map(|it| it.identity.as_str()));
-    let evidence = format!("{} processes serve it: {identities}", serving.len());
+    let mut evidence = format!("{} processes serve it: {identities}", serving.len());
+    let unsure = serving.iter().filter(|it| it.presence != Presence::Seen);
+    let unsure: Vec<_> = unsure.map(|it| it.identity.as_str()).collect();
+    let (severity, consequence) = match unsure.is_empty() {
+        true => (Severity::Warning, "What runs by the clock is enqueued more than once."),
+        false => {
+            let unsure = wording::list(unsure);
+            let _ = write!(
+                evidence,
+                "; whether {unsure} still runs was not seen since its last heartbeat"
+            );
+            let if_all = "If all of them run, what runs by the clock is enqueued more than once.";
+            (Severity::Notice, if_all)
+        }
+    };
     let finding = |process: &&JobProcess| {
-        let finding = Finding::new(NAME, Severity::Warning, "queue scheduler", evidence.as_str())
-            .leads_to("What runs by the clock is enqueued more than once.");
-        repaired.without_scheduler(finding, process)
+        let finding = Finding::new(NAME, severity, "queue scheduler", evidence.as_str());
+        repaired.without_scheduler(finding.leads_to(consequence), process)
     };
     serving.iter().skip(1).map(finding).collect()
 }

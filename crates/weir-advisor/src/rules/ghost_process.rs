@@ -1,11 +1,12 @@
 //! Processes that ended without a word: killed, or out of memory.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::Observation;
+use crate::observation::{JobProcess, Jobs, Observation, Presence};
 use crate::wording;
 
 pub(crate) const NAME: &str = "ghost-process";
 
+const KILLED: &str = "journalctl -k --grep 'killed process'";
 /// Names that are printed; the rest is counted.
 const NAMED_MAX: usize = 3;
 
@@ -15,8 +16,36 @@ const CONSEQUENCE: &str = "They ended without a word: killed, or out of memory; 
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
+    let missing = jobs.processes.iter().filter(|process| !process.is_alive()).map(missing);
+    missing.chain(ghosts(jobs)).collect()
+}
+
+/// One whose heartbeat has not expired yet, and that beats no more: for this minute it tells what it had in
+/// hand.
+fn missing(process: &JobProcess) -> Finding {
+    let in_hand = match process.busy {
+        0 => "it had no job in hand".to_owned(),
+        busy => format!("it had {} in hand", wording::number(busy, "job", "jobs")),
+    };
+    let evidence = format!("it {}; {in_hand}", process.why_it_takes_none());
+    let subject = format!("process {}", process.identity);
+    let finding = Finding::new(NAME, Severity::Warning, subject, evidence);
+    if process.presence == Presence::Gone {
+        return finding
+            .leads_to("It ended without a word: killed, or out of memory; what is next may say so. What it had in hand is lost, unless its fetcher keeps it (Sidekiq Pro).")
+            .next(KILLED);
+    }
+    // No signal is sent to it: its number may be another process' by now.
+    finding.leads_to(format!(
+        "It hangs, has ended without a word, or does not reach Redis: what it serves is not served for \
+         now. Its log on {}, or the kernel's, tells which.",
+        process.hostname
+    ))
+}
+
+fn ghosts(jobs: &Jobs) -> Option<Finding> {
     if jobs.ghosts.is_empty() {
-        return Vec::new();
+        return None;
     }
     let named = wording::list(jobs.ghosts.iter().take(NAMED_MAX).map(String::as_str));
     let more = match jobs.ghosts.len().saturating_sub(NAMED_MAX) {
@@ -31,7 +60,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let evidence = format!("{ghosts}: {named}{more}");
     let finding =
         Finding::new(NAME, Severity::Warning, "Sidekiq processes", evidence).leads_to(CONSEQUENCE);
-    vec![finding.next("journalctl -k --grep 'killed process'")]
+    Some(finding.next(KILLED))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! A process that needs a second core and can't have it: Ruby runs one thread at a time.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{JobProcess, Observation};
+use crate::observation::{Capsule, JobProcess, Observation};
+use crate::queue_line;
 
 pub(crate) const NAME: &str = "idle-cores";
 
@@ -31,7 +32,6 @@ fn found(process: &JobProcess, cores_idle: f64) -> Option<Finding> {
     if used < CORE_SHARE || !busy || threads < 2 {
         return None;
     }
-    let half = threads.div_ceil(2);
     let evidence = format!(
         "{} of {threads} threads are busy, it uses {used:.1} cores and {cores_idle:.1} are idle",
         process.busy
@@ -39,7 +39,16 @@ fn found(process: &JobProcess, cores_idle: f64) -> Option<Finding> {
     let finding =
         Finding::new(NAME, Severity::Warning, format!("process {}", process.identity), evidence)
             .leads_to("One Ruby process uses one core; its threads wait for each other.");
-    Some(finding.change_and_restart("its systemd unit, as two units", format!("sidekiq -c {half}")))
+    // Of several capsules nobody knows which one is busy.
+    Some(match process.capsules.as_slice() {
+        [capsule] if can_be_shared(capsule) => queue_line::in_two(finding, process, capsule),
+        _ => finding,
+    })
+}
+
+/// Another process can take some of its queues.
+fn can_be_shared(capsule: &Capsule) -> bool {
+    capsule.queues.iter().any(|queue| queue.name != "scheduler")
 }
 
 #[cfg(test)]
@@ -66,7 +75,9 @@ mod tests {
             let found = check(&observation);
             assert_eq!(found.len(), findings, "{cores_used} {busy} {cores_idle}");
             for finding in found {
-                assert_eq!(finding.change.unwrap().line, "sidekiq -c 13");
+                let line = finding.change.unwrap().line;
+                let queues = "-q default,8 -q push,6 -q ingress,4 -q mailers,2 -q pull,1 -q fasp,1";
+                assert_eq!(line, format!("sidekiq -c 13 {queues}; sidekiq -c 12 {queues}"));
             }
         }
     }

@@ -9,6 +9,8 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "lock-waits";
 
+/// What a session waits for whose commit no standby has confirmed (`wait_event`).
+const SYNC_REP: &str = "SyncRep";
 /// A wait of this length is no longer two transactions in each other's way.
 const WAIT_MIN: Duration = Duration::from_secs(10);
 
@@ -70,6 +72,10 @@ fn found(
     }
     let service = direct.map_or("another service", |wait| wait.blocking_service.as_str());
     let state = direct.and_then(|wait| wait.blocking_state);
+    let event = direct.and_then(|wait| wait.blocking_event.as_deref());
+    if event == Some(SYNC_REP) {
+        return committed(observation, blocker, service, state, &waiting);
+    }
     let evidence = format!("a session of {service}{}: {waiting}", doing(state));
     let finding = Finding::new(NAME, Severity::Critical, format!("session {blocker}"), evidence);
     match state {
@@ -87,6 +93,31 @@ fn found(
             .leads_to("Threads that wait work nothing off, and hold their connections.")
             .next(observation.psql(&format!("SELECT pg_terminate_backend({blocker})"))),
     }
+}
+
+/// It waits for a standby, with its change already made here: nothing undoes that any more.
+fn committed(
+    observation: &Observation,
+    blocker: u32,
+    service: &str,
+    state: Option<(SessionState, Duration)>,
+    waiting: &str,
+) -> Finding {
+    let since = state.map(|(_, since)| format!(" for {}", wording::duration(since)));
+    let since = since.unwrap_or_default();
+    let evidence = format!(
+        "a session of {service} has committed and waits{since} for a synchronous standby: {waiting}"
+    );
+    Finding::new(NAME, Severity::Critical, format!("session {blocker}"), evidence)
+        .leads_to(
+            "Every commit waits until a standby of synchronous_standby_names answers: start it, or take it \
+             from that setting. Ending the session undoes nothing: its change stays, and is lost if this \
+             server is.",
+        )
+        .next(observation.psql(
+            "SELECT application_name, state, sync_state, current_setting('synchronous_standby_names') \
+             FROM pg_stat_replication",
+        ))
 }
 
 /// It belongs to no session and outlives a restart.
@@ -142,6 +173,7 @@ mod tests {
             blocking_service: format!("client {blocking_pid}"),
             blocking_pid,
             blocking_state: Some((SessionState::IdleInTransaction, Duration::from_secs(300))),
+            blocking_event: None,
             relation: Some("statuses".to_owned()),
             waited: Duration::from_secs(seconds),
         }
@@ -188,6 +220,17 @@ mod tests {
         let finding = findings(&[wait(1, 0, 20)]).remove(0);
         assert_eq!(finding.subject, "a prepared transaction");
         assert!(finding.next.unwrap().contains("pg_prepared_xacts"));
+    }
+
+    #[test]
+    fn a_commit_that_waits_for_a_standby_can_not_be_undone() {
+        let active = (SessionState::Active, Duration::from_secs(40));
+        let (blocking_state, blocking_event) = (Some(active), Some(SYNC_REP.to_owned()));
+        let finding =
+            findings(&[LockWait { blocking_state, blocking_event, ..wait(1, 7, 20) }]).remove(0);
+        assert!(!format!("{finding:?}").contains("terminate"), "{finding:?}");
+        assert!(finding.evidence.contains("has committed and waits for 40 s for a synchronous"));
+        assert!(finding.next.unwrap().contains("pg_stat_replication"));
     }
 
     #[test]

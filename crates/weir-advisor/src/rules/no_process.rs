@@ -1,17 +1,34 @@
 //! No process takes jobs.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Jobs, Observation};
+use crate::observation::{Fact, JobProcess, Jobs, Observation, RedisServer};
 use crate::wording;
 
 pub(crate) const NAME: &str = "no-process";
 
+/// Processes that are named.
+const NAMED_MAX: usize = 3;
 const UNITS: &str = "systemctl list-unit-files '*sidekiq*'";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let jobs = observation.jobs.known();
     let nobody = |jobs: &&Jobs| !jobs.has_more_processes && jobs.serving().next().is_none();
-    jobs.filter(nobody).and_then(found).into_iter().collect()
+    let redis = observation.redis.first().and_then(Fact::known);
+    let refusal = redis.and_then(RedisServer::refuses_writes);
+    let found = jobs.filter(nobody).and_then(found);
+    found.map(|finding| unless_refused(finding, jobs, refusal)).into_iter().collect()
+}
+
+/// A Redis that takes no writes takes no heartbeats: processes may run, and are not to be started again.
+fn unless_refused(finding: Finding, jobs: Option<&Jobs>, refusal: Option<&str>) -> Finding {
+    let is_silent = |jobs: &Jobs| jobs.processes.iter().all(|it| !it.is_alive());
+    let Some(why) = refusal.filter(|_| jobs.is_some_and(is_silent)) else { return finding };
+    let evidence = format!("{}; Redis takes no writes: {why}", finding.evidence);
+    let finding = Finding { evidence, severity: Severity::Warning, next: None, ..finding };
+    finding.leads_to(
+        "Sidekiq's processes may well run: their heartbeats are refused, as are their jobs. First see to \
+         Redis.",
+    )
 }
 
 /// Without jobs, quiet processes are a deployment, and where Sidekiq has no key at all another rule speaks.
@@ -30,10 +47,21 @@ fn found(jobs: &Jobs) -> Option<Finding> {
 
 fn waiting(jobs: &Jobs) -> Finding {
     let waiting = wording::jobs_wait(jobs.backlog());
-    let evidence = match jobs.processes.len() {
-        0 => format!("{waiting} and no Sidekiq process has a heartbeat"),
-        1 => format!("{waiting} and the one process that there is is quiet"),
-        quiet => format!("{waiting} and all {quiet} processes are quiet"),
+    let all_are_quiet = jobs.processes.iter().all(|it| it.quiet && it.is_alive());
+    let evidence = match jobs.processes.as_slice() {
+        [] => format!("{waiting} and no Sidekiq process has a heartbeat"),
+        [one] => {
+            format!("{waiting} and the only process, {}, {}", one.identity, one.why_it_takes_none())
+        }
+        all if all_are_quiet => {
+            format!("{waiting} and all {} processes were quieted (TSTP)", all.len())
+        }
+        all => {
+            let of = |it: &JobProcess| format!("{} {}", it.identity, it.why_it_takes_none());
+            let named: Vec<String> = all.iter().take(NAMED_MAX).map(of).collect();
+            let named = wording::list(named.iter().map(String::as_str));
+            format!("{waiting} and none of {} processes takes them: {named}", all.len())
+        }
     };
     Finding::new(NAME, Severity::Critical, "Sidekiq", evidence)
         .leads_to(
@@ -62,6 +90,22 @@ mod tests {
     }
 
     #[test]
+    fn where_redis_takes_no_writes_nobody_is_told_to_start_what_may_run() {
+        let mut observation = healthy::observation();
+        observation.jobs.known_mut().processes.clear();
+        observation.redis[0].known_mut().persistence.last_snapshot_ok = false;
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.severity, finding.next.as_deref()), (Severity::Warning, None));
+        assert!(finding.evidence.ends_with("takes no writes: its last snapshot failed (MISCONF)"));
+        assert_eq!(crate::advise(&observation).findings[0].rule, "redis-persistence");
+        // Processes that beat were not refused.
+        let mut quiet = healthy::observation();
+        quiet.redis[0].known_mut().persistence.last_snapshot_ok = false;
+        quiet.jobs.known_mut().processes.iter_mut().for_each(|it| it.quiet = true);
+        assert_eq!(check(&quiet)[0].severity, Severity::Critical);
+    }
+
+    #[test]
     fn a_deployment_without_jobs_is_no_news() {
         let mut observation = healthy::observation();
         let jobs = observation.jobs.known_mut();
@@ -76,6 +120,6 @@ mod tests {
         for process in &mut observation.jobs.known_mut().processes {
             process.quiet = true;
         }
-        assert!(check(&observation)[0].evidence.contains("all 2 processes are quiet"));
+        assert!(check(&observation)[0].evidence.contains("all 2 processes were quieted"));
     }
 }

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
+use crate::flow::{Drain, Flow};
 use crate::observation::{Observation, OwnQueue};
 use crate::wording::{self, rate};
 
 pub(crate) const NAME: &str = "own-queue";
 
+/// Weir counts its rates over so long.
+const RATES_WINDOW: Duration = Duration::from_secs(60);
 /// As for queues of Sidekiq.
 const LATENCY_MIN: Duration = Duration::from_secs(60);
 const LENGTH_MIN: u64 = 100;
@@ -36,14 +39,31 @@ fn found(queue: &OwnQueue) -> Option<Finding> {
 fn behind(queue: &OwnQueue, subject: String, waiting: &str) -> Finding {
     let (come, go) = (queue.arrivals_per_second, queue.served_per_second);
     let evidence = format!("{waiting}; {} come, {} are worked off", rate(come), rate(go));
-    if come >= go {
-        return Finding::new(NAME, Severity::Critical, subject, evidence)
-            .leads_to("It grows: at this rate it never ends.")
-            .next("weir workers scale GROUP NUMBER, if goodput rises with it");
+    let flow = flow(queue);
+    let finding = |severity| Finding::new(NAME, severity, subject, evidence);
+    match flow.drain() {
+        Drain::Grows => finding(Severity::Critical)
+            .leads_to(
+                "It grows: at this rate it never ends. More workers help as long as goodput rises with \
+                 them: weir workers scale takes a group and a number.",
+            )
+            .next("weir workers list"),
+        Drain::After(left) => finding(Severity::Warning)
+            .leads_to(format!("It is empty in {}.", wording::duration(left))),
+        Drain::Stands | Drain::Empty => finding(Severity::Warning).leads_to(format!(
+            "Whether it grows or shrinks does not show within {}.",
+            wording::duration(RATES_WINDOW)
+        )),
     }
-    let left = Duration::try_from_secs_f64(queue.length as f64 / (go - come)).unwrap_or_default();
-    Finding::new(NAME, Severity::Warning, subject, evidence)
-        .leads_to(format!("It is empty in {}.", wording::duration(left)))
+}
+
+/// As it would have been seen by two looks.
+fn flow(queue: &OwnQueue) -> Flow {
+    let (come, go) = (queue.arrivals_per_second, queue.served_per_second);
+    let before = queue.length as f64 + (go - come) * RATES_WINDOW.as_secs_f64();
+    let before = Duration::try_from_secs_f64(before.max(0.0)).unwrap_or_default().as_secs();
+    let (window, after) = (RATES_WINDOW, queue.length);
+    Flow { window, before, after, arrivals_per_second: come, deviation: None }
 }
 
 #[cfg(test)]
@@ -65,8 +85,12 @@ mod tests {
         let finding = with(|_| {}).remove(0);
         assert_eq!(finding.severity, Severity::Warning);
         assert_eq!(finding.consequence, "It is empty in 1 min 40 s.");
-        let finding = with(|queue| queue.served_per_second = 10.0).remove(0);
+        let finding = with(|queue| queue.served_per_second = 1.0).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
+        assert_eq!(finding.next.as_deref(), Some("weir workers list"));
+        let finding = with(|queue| queue.served_per_second = 10.0).remove(0);
+        assert_eq!(finding.severity, Severity::Warning, "as many come as are worked off");
+        assert!(finding.consequence.starts_with("Whether it grows or shrinks"), "{finding:?}");
     }
 
     #[test]

@@ -15,7 +15,8 @@ const DEPLOYMENT: Duration = Duration::from_secs(600);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
-    jobs.processes.iter().filter(|process| process.quiet).filter_map(found).collect()
+    let quiet = jobs.processes.iter().filter(|process| process.quiet && process.is_alive());
+    quiet.filter_map(found).collect()
 }
 
 fn found(process: &JobProcess) -> Option<Finding> {
@@ -41,12 +42,11 @@ fn found(process: &JobProcess) -> Option<Finding> {
     let evidence = format!("it takes no new jobs (TSTP), {since}; {busy}");
     let finding = Finding::new(NAME, severity, format!("process {}", process.identity), evidence);
     Some(if is_long {
-        finding
-            .leads_to(format!(
-                "{threads_serve} nothing until it is restarted, on {}.",
-                process.hostname
-            ))
-            .next(format!("kill -TERM {}", process.pid))
+        let finding = finding.leads_to(format!(
+            "{threads_serve} nothing until it is restarted, on {}.",
+            process.hostname
+        ));
+        Finding { next: process.signal("TERM"), ..finding }
     } else {
         finding.leads_to(format!(
             "During a deployment that is as it should be. If there is none, {threads_serve} nothing \

@@ -8,6 +8,9 @@ pub(crate) const NAME: &str = "slots-exhausted";
 /// What stands before the ledger in the reason, where there is one.
 const HELD_BY: &str = "; held by ";
 
+const REFUSED: &str = "Every new connection is refused: requests and jobs fail at random.";
+const CEILING: &str = "sudo -u postgres psql -c 'SHOW max_connections'";
+
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let exhausted = observation.missing().find(|it| it.obstacle == Obstacle::SlotsExhausted);
     exhausted.map(|missing| found(observation, &missing.reason)).into_iter().collect()
@@ -15,15 +18,19 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 fn found(observation: &Observation, reason: &str) -> Finding {
     let evidence = format!("no connection slot is left: {reason}");
-    let finding = Finding::new(NAME, Severity::Critical, "Postgres", evidence)
-        .leads_to("Every new connection is refused: requests and jobs fail at random.");
+    let finding = Finding::new(NAME, Severity::Critical, "Postgres", evidence).leads_to(REFUSED);
     // Behind a pooler it is not the application's pools that fill the slots.
     let services = observation.services.known().filter(|_| observation.pooler.is_none());
     let services = services.map(Vec::as_slice).unwrap_or_default();
     let largest = services.iter().max_by_key(|service| service.connections());
     match largest.filter(|service| may_hold_most(&service.name, reason)) {
         // It could not ask the database for its ceiling either.
-        None => finding.next("weir plan --max-connections NUMBER"),
+        None => finding
+            .leads_to(format!(
+                "{REFUSED} Postgres keeps some slots for superusers, who can still ask for its ceiling; \
+                 weir plan --max-connections works out pools that fit it."
+            ))
+            .next(CEILING),
         Some(largest) => {
             let line = largest.pool_line((largest.pool / 2).max(1));
             finding.change_and_restart(largest.place(), line)
@@ -68,7 +75,7 @@ mod tests {
         );
         observation.services = Fact::NotAsked;
         let next = check(&observation).remove(0).next;
-        assert_eq!(next.as_deref(), Some("weir plan --max-connections NUMBER"));
+        assert_eq!(next.as_deref(), Some(CEILING));
     }
 
     #[test]
@@ -84,7 +91,7 @@ mod tests {
             let finding = check(&observation).remove(0);
             (finding.change.map(|it| it.line), finding.next)
         };
-        let command = Some("weir plan --max-connections NUMBER".to_owned());
+        let command = Some(CEILING.to_owned());
         assert_eq!(next("import.rb 192 (146 idle), sidekiq 5"), (None, command.clone()));
         assert_eq!(next("sidekiqs 192"), (None, command));
         assert_eq!(next("sidekiq 150 (20 idle), web 10"), (Some("-c 12".to_owned()), None));

@@ -121,15 +121,11 @@ fn found(jobs: &Jobs, repaired: &Repaired<'_>, starving: &Starving<'_>) -> Findi
         }
         None => {
             let threads = places.iter().map(|(_, it)| it.concurrency).max().unwrap_or_default();
-            finding
-                .leads_to(
-                    "It gets a thread only when those are empty. A process more takes a \
-                     connection of the database for each of its threads.",
-                )
-                .change(
-                    "one process more, beside those that run",
-                    queue_line::one_more(threads, &names),
-                )
+            let finding = finding.leads_to(
+                "It gets a thread only when those are empty. A process more takes a connection of the \
+                 database for each of its threads.",
+            );
+            queue_line::one_more(finding, threads, &names)
         }
     }
 }

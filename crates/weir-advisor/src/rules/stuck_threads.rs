@@ -8,20 +8,28 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "stuck-threads";
 
+/// Every thread for so long: nothing of what waits is worked off, whatever they do.
+const ALL_AGE_MIN: Duration = Duration::from_secs(600);
 /// Jobs are meant to be short; one that takes an hour waits for something that does not come.
 const AGE_MIN: Duration = Duration::from_secs(3_600);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
-    jobs.processes.iter().filter_map(found).collect()
+    jobs.processes.iter().filter(|process| process.is_alive()).filter_map(found).collect()
 }
 
 fn found(process: &JobProcess) -> Option<Finding> {
-    let stuck: Vec<&JobInHand> = process.in_hand.iter().filter(|it| it.age >= AGE_MIN).collect();
+    let all_for = |age| process.all_have_had_their_job_for(age);
+    let is_younger = all_for(ALL_AGE_MIN) && !all_for(AGE_MIN);
+    let age_min = if is_younger { ALL_AGE_MIN } else { AGE_MIN };
+    let stuck: Vec<&JobInHand> = process.in_hand.iter().filter(|it| it.age >= age_min).collect();
     let oldest = stuck.iter().max_by_key(|it| it.age)?;
     let threads = process.concurrency();
     let is_all = stuck.len() as u64 >= u64::from(threads);
+    let is_long = stuck.iter().all(|it| it.age >= AGE_MIN);
     let (severity, consequence) = match (is_all, stuck.len()) {
+        // They may be long jobs.
+        (true, _) if !is_long => (Severity::Warning, "No thread of it is left for other jobs."),
         (true, _) => (Severity::Critical, "No thread of it is left for other jobs."),
         (false, 1) => (Severity::Warning, "The other jobs have this thread no more."),
         (false, _) => (Severity::Warning, "The other jobs have these threads no more."),
@@ -32,7 +40,7 @@ fn found(process: &JobProcess) -> Option<Finding> {
         (1, _) => format!("1 of its {threads} threads has had its job ({class}) for {age}"),
         (stuck, _) => format!(
             "{stuck} of its {threads} threads have had their job for more than {}, the oldest ({class}) for {age}",
-            wording::duration(AGE_MIN)
+            wording::duration(age_min)
         ),
     };
     let subject = format!("process {}", process.identity);
@@ -57,7 +65,9 @@ mod tests {
 
     #[test]
     fn an_hour_is_too_long_and_worst_where_no_thread_is_left() {
-        assert_eq!(severity(5, 3_599), None);
+        assert_eq!(severity(5, 599), None);
+        assert_eq!(severity(5, 900), Some(Severity::Warning), "all of its threads, for 15 minutes");
+        assert_eq!(severity(4, 3_599), None);
         assert_eq!(severity(4, 3_600), Some(Severity::Warning));
         assert_eq!(severity(5, 3_600), Some(Severity::Critical));
     }

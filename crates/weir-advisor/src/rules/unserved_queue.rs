@@ -1,8 +1,9 @@
 //! Jobs wait in a queue that no process serves: its name is misspelt somewhere, or forgotten.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, Queue};
+use crate::observation::{Jobs, Observation, Queue};
 use crate::queue_line::Repaired;
+use crate::rules::absent_server;
 use crate::wording;
 
 pub(crate) const NAME: &str = "unserved-queue";
@@ -16,19 +17,23 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let unserved =
         |queue: &&Queue| queue.length > 0 && !queue.paused && jobs.nobody_serves(&queue.name);
     let repaired = Repaired::of(observation);
-    jobs.queues.iter().filter(unserved).map(|queue| found(&repaired, queue)).collect()
+    jobs.queues.iter().filter(unserved).map(|queue| found(jobs, &repaired, queue)).collect()
 }
 
-fn found(repaired: &Repaired<'_>, queue: &Queue) -> Finding {
+fn found(jobs: &Jobs, repaired: &Repaired<'_>, queue: &Queue) -> Finding {
     let name = &queue.name;
     let waiting = wording::jobs_wait_since(queue.length, queue.latency);
+    let subject = format!("queue {name}");
+    if let Some(finding) = absent_server::found(NAME, &subject, &waiting, jobs, name) {
+        return finding;
+    }
     let hint = repaired.misspelt(name).map(|(identity, served)| {
         format!(
             "; {identity} serves \"{served}\", which nobody pushes to: did you mean \"{name}\"?"
         )
     });
     let evidence = format!("{waiting}, and no process serves it{}", hint.unwrap_or_default());
-    let finding = Finding::new(NAME, Severity::Critical, format!("queue {name}"), evidence)
+    let finding = Finding::new(NAME, Severity::Critical, subject, evidence)
         .leads_to("Its jobs are never worked off.");
     repaired.change(finding, name)
 }

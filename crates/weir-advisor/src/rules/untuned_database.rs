@@ -1,84 +1,126 @@
-//! Postgres with the memory it ships with.
+//! Postgres with a cache far too small, or too large, for its machine.
 //!
 //! Source of the rule: PgTune (a quarter of the memory for shared buffers, three quarters for what
-//! the planner takes to be cached). Below a sixteenth, which PgTune gives on a desktop, nobody has
-//! tuned.
+//! the planner takes to be cached). Its size alone does no harm: how bad it is tells the share of blocks
+//! that it had to read from elsewhere.
 
 use crate::database_settings::{self, Size};
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, Postgres, PostgresSettings};
+use crate::observation::{DatabaseHost, Observation, Postgres, PostgresSettings};
+use crate::plan::{self, postgres_size};
 use crate::wording::{bytes, percent};
 
 pub(crate) const NAME: &str = "untuned-database";
 
-const UNTUNED_SHARE: u64 = 16;
-const RECOMMENDED_SHARE: u64 = 4;
+/// Of what a plan would give it, below which nobody has tuned it.
+const UNTUNED_SHARE: u64 = 4;
 /// Beyond half, blocks are kept twice: here and in the kernel's cache.
 const SHARE_MAX: u64 = 2;
 const SHIPPED_BYTES: u64 = 128 << 20;
-const MIB: u64 = 1 << 20;
 /// What a number without a unit counts where Postgres counts blocks.
 const BLOCK_BYTES: u64 = 8_192;
 /// Jobs that wait, from which on the database's slowness is felt.
 const BACKLOG_MIN: u64 = 1_000;
+/// Of 100 blocks a database that serves users finds 99; below 95 it mostly waits.
+const HITS_FINE: f64 = 0.99;
+const HITS_BAD: f64 = 0.95;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(postgres) = observation.postgres.known() else { return Vec::new() };
     let Some(settings) = postgres.settings.known() else { return Vec::new() };
-    let memory = postgres.host.known().map(|host| host.memory_bytes);
-    let behind = observation.jobs.known().is_some_and(|jobs| jobs.backlog() >= BACKLOG_MIN);
-    let severity = if behind { Severity::Critical } else { Severity::Warning };
-    let buffers = match memory {
-        Some(memory) => against_machine(postgres, settings, memory, severity),
-        None => as_shipped(settings, severity),
+    let host = postgres.host.known();
+    let is_behind = observation.jobs.known().is_some_and(|jobs| jobs.backlog() >= BACKLOG_MIN);
+    let harm = Harm::of(postgres, is_behind);
+    let buffers = match host {
+        Some(host) => against_machine(postgres, settings, host, &harm),
+        None => as_shipped(settings, &harm),
     };
-    let planner = memory.map(|memory| planner(postgres, settings, memory)).unwrap_or_default();
+    let planner = host.map(|host| planner(postgres, settings, host)).unwrap_or_default();
     buffers.into_iter().chain(planner).collect()
+}
+
+/// What a cache that is too small was seen to do.
+struct Harm {
+    severity: Severity,
+    words: String,
+}
+
+impl Harm {
+    fn of(postgres: &Postgres, is_behind: bool) -> Self {
+        let Some(hits) = postgres.cache_hit_ratio.known() else {
+            let words = "Whether that does harm was not seen: too few blocks were asked for.";
+            return Self { severity: Severity::Notice, words: words.to_owned() };
+        };
+        let found = format!("{:.1} % of blocks were found in it", hits * 100.0);
+        let (severity, words) = if *hits >= HITS_FINE {
+            (Severity::Notice, format!("It does no harm now: {found}."))
+        } else {
+            let severity = match is_behind && *hits < HITS_BAD {
+                true => Severity::Critical,
+                false => Severity::Warning,
+            };
+            let words = format!(
+                "Only {found}: the database reads elsewhere what it could keep, and more threads make it \
+                 slower."
+            );
+            (severity, words)
+        };
+        Self { severity, words }
+    }
 }
 
 fn against_machine(
     postgres: &Postgres,
     settings: &PostgresSettings,
-    memory: u64,
-    severity: Severity,
+    host: &DatabaseHost,
+    harm: &Harm,
 ) -> Option<Finding> {
     let buffers = settings.shared_buffers_bytes;
-    let (severity, consequence) = if buffers < memory / UNTUNED_SHARE {
-        (severity, "The database reads from disk what it could keep; more threads make it slower.")
-    } else if buffers > memory / SHARE_MAX {
+    let right = plan::shared_buffers(&host.machine(1, settings.max_connections));
+    let is_shipped = buffers <= SHIPPED_BYTES && right >= UNTUNED_SHARE * SHIPPED_BYTES;
+    let (severity, consequence) = if is_shipped || buffers < right / UNTUNED_SHARE {
+        (harm.severity, harm.words.as_str())
+    } else if buffers > host.memory_bytes / SHARE_MAX {
         (Severity::Warning, "Little is left for sessions and the kernel's cache.")
     } else {
         return None;
     };
-    let share = percent(buffers as f64 / memory as f64);
-    let evidence =
-        format!("{} is {share} of the {} that the database may use", bytes(buffers), bytes(memory));
+    let share = percent(buffers as f64 / host.memory_bytes.max(1) as f64);
+    let evidence = format!(
+        "{} is {share} of the {} that the database may use",
+        bytes(buffers),
+        bytes(host.memory_bytes)
+    );
     let finding = Finding::new(NAME, severity, "shared_buffers", evidence).leads_to(consequence);
-    let value = format!("{}MB", memory / RECOMMENDED_SHARE / MIB);
+    let value = postgres_size(right);
     Some(database_settings::change(finding, postgres, ("shared_buffers", &value), true))
 }
 
-fn as_shipped(settings: &PostgresSettings, severity: Severity) -> Option<Finding> {
+fn as_shipped(settings: &PostgresSettings, harm: &Harm) -> Option<Finding> {
     (settings.shared_buffers_bytes <= SHIPPED_BYTES).then(|| {
         let evidence = "128 MB or less, what Postgres ships with for the smallest machine";
-        let consequence = "On a larger machine the database reads from disk what it could keep.";
-        Finding::new(NAME, severity, "shared_buffers", evidence)
+        let consequence = format!(
+            "{} What its machine has is told there by what is next, and to doctor by --postgres-memory.",
+            harm.words
+        );
+        Finding::new(NAME, harm.severity, "shared_buffers", evidence)
             .leads_to(consequence)
-            .next("weir doctor --postgres-memory SIZE")
+            .next("grep MemTotal /proc/meminfo")
     })
 }
 
-fn planner(postgres: &Postgres, settings: &PostgresSettings, memory: u64) -> Vec<Finding> {
+fn planner(postgres: &Postgres, settings: &PostgresSettings, host: &DatabaseHost) -> Vec<Finding> {
+    let memory = host.memory_bytes.max(host.share_bytes);
+    let recommended = plan::effective_cache_size(&host.machine(1, settings.max_connections));
     // Half of the recommendation, or more than there is.
-    let right = memory / 8 * 3..=memory;
+    let right = recommended / 2..=memory;
     let seen = ("effective_cache_size", settings.effective_cache_size_bytes);
     let sizes = Size::all(postgres, seen, BLOCK_BYTES).into_iter();
     let found = |size: Size<'_>| {
         let evidence = format!("{} for a machine with {}", bytes(size.bytes), bytes(memory));
-        let value = format!("{}MB", memory / 4 * 3 / MIB);
         let finding = Finding::new(NAME, Severity::Notice, size.subject(), evidence)
             .leads_to("The planner misjudges what an index costs.");
-        size.change(finding, postgres, &value)
+        size.change(finding, postgres, &postgres_size(recommended))
     };
     sizes.filter(|size| !right.contains(&size.bytes)).map(found).collect()
 }
@@ -87,32 +129,70 @@ fn planner(postgres: &Postgres, settings: &PostgresSettings, memory: u64) -> Vec
 mod tests {
     use super::*;
     use crate::healthy;
-    use crate::observation::{DatabaseHost, Fact};
+    use crate::observation::Fact;
 
     fn with(buffers_mib: u64, memory_gib: u64) -> Observation {
         let mut observation = healthy::observation();
         let postgres = observation.postgres.known_mut();
         postgres.settings.known_mut().shared_buffers_bytes = buffers_mib << 20;
         postgres.settings.known_mut().effective_cache_size_bytes = (memory_gib << 30) / 4 * 3;
-        postgres.host = Fact::Known(DatabaseHost { memory_bytes: memory_gib << 30, is_said: true });
+        let bytes = memory_gib << 30;
+        let host = DatabaseHost { memory_bytes: bytes, share_bytes: bytes, is_said: true };
+        postgres.host = Fact::Known(host);
         observation
     }
 
     #[test]
     fn stock_buffers_on_a_big_machine_name_the_line() {
         let finding = check(&with(128, 8)).remove(0);
-        assert_eq!(finding.severity, Severity::Warning);
         let change = finding.change.unwrap();
-        assert_eq!((change.line.as_str(), change.restart), ("shared_buffers = 2048MB", true));
+        assert_eq!((change.line.as_str(), change.restart), ("shared_buffers = 2GB", true));
     }
 
     #[test]
-    fn they_are_critical_while_jobs_are_behind() {
-        let mut observation = with(128, 8);
-        for (length, severity) in [(900, Severity::Warning), (1_000, Severity::Critical)] {
+    fn how_bad_they_are_is_what_was_measured_and_not_their_size() {
+        for (hits, length, expected) in [
+            (Some(1.0), 200_000, Severity::Notice),
+            (Some(0.99), 200_000, Severity::Notice),
+            (None, 200_000, Severity::Notice),
+            (Some(0.97), 200_000, Severity::Warning),
+            (Some(0.7), 900, Severity::Warning),
+            (Some(0.7), 1_000, Severity::Critical),
+        ] {
+            let mut observation = with(128, 8);
             observation.jobs.known_mut().queue_mut("push").length = length;
-            assert_eq!(check(&observation)[0].severity, severity, "{length}");
+            observation.postgres.known_mut().cache_hit_ratio =
+                hits.map_or(Fact::NotAsked, Fact::Known);
+            assert_eq!(check(&observation)[0].severity, expected, "{hits:?} {length}");
         }
+    }
+
+    #[test]
+    fn the_value_is_that_of_a_plan_and_the_same_at_every_look() {
+        // A machine of 23.5 GB, of which others leave a little more or less.
+        let total = 23_500_000 * 1_024;
+        let share_bytes = plan::postgres_share(total);
+        let lines: std::collections::BTreeSet<String> = [21_272, 21_080, 20_824]
+            .into_iter()
+            .map(|left_mib: u64| {
+                let mut observation = with(128, 8);
+                let memory_bytes = left_mib << 20;
+                let host = DatabaseHost { memory_bytes, share_bytes, is_said: false };
+                observation.postgres.known_mut().host = Fact::Known(host);
+                check(&observation).remove(0).change.unwrap().line
+            })
+            .collect();
+        let machine = plan::PostgresMachine {
+            memory_bytes: plan::postgres_share(total),
+            cores: 4,
+            connections: 200,
+            workload: plan::DatabaseWorkload::Oltp,
+            storage: plan::Storage::Ssd,
+        };
+        let planned = plan::postgres_settings(&machine);
+        let planned = planned.iter().find(|it| it.name == "shared_buffers").unwrap();
+        assert_eq!(lines, [format!("shared_buffers = {}", planned.value)].into());
+        assert_eq!(planned.value, "1536MB");
     }
 
     #[test]
@@ -129,7 +209,7 @@ mod tests {
         let mut observation = with(128, 8);
         observation.postgres.known_mut().host = Fact::NotAsked;
         let next = check(&observation).remove(0).next;
-        assert_eq!(next.as_deref(), Some("weir doctor --postgres-memory SIZE"));
+        assert_eq!(next.as_deref(), Some("grep MemTotal /proc/meminfo"));
         observation.postgres.known_mut().settings.known_mut().shared_buffers_bytes = 256 << 20;
         assert_eq!(check(&observation), []);
     }
@@ -141,6 +221,6 @@ mod tests {
         settings.effective_cache_size_bytes = 1 << 30;
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Notice);
-        assert_eq!(finding.change.unwrap().line, "effective_cache_size = 6144MB");
+        assert_eq!(finding.change.unwrap().line, "effective_cache_size = 6GB");
     }
 }

@@ -1,6 +1,6 @@
 //! The application's version pushes to a queue that no process serves, before the first job does.
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Assignment, Finding, Severity};
 use crate::observation::{Jobs, Observation};
 use crate::queue_line::Repaired;
 use crate::{shell, wording};
@@ -17,7 +17,10 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     }
     // With jobs in it, or for the scheduler, other rules say it.
     let said = |name: &str| name == "scheduler" || jobs.queue(name).is_some_and(|it| it.length > 0);
-    let unserved = |name: &&String| jobs.nobody_serves(name) && !said(name);
+    // That its process is quiet, or has ended, is another rule's.
+    let unserved = |name: &&String| {
+        jobs.nobody_serves(name) && !said(name) && jobs.absent_servers(name).next().is_none()
+    };
     let repaired = Repaired::of(observation);
     pushed.iter().filter(unserved).map(|name| found(&repaired, name)).collect()
 }
@@ -40,10 +43,13 @@ fn without_process(jobs: &Jobs, pushed: &[String]) -> Option<Finding> {
         pushed.iter().map(|name| format!("-q {}", shell::word(name))).collect();
     let finding = Finding::new(NAME, Severity::Warning, format!("{subject} {names}"), evidence)
         .leads_to("Units that are started have to serve all of them, in one process or several.");
-    Some(finding.change(
-        "the command lines of Sidekiq's processes (or :queues: of its sidekiq.yml), together",
-        flags.join(" "),
-    ))
+    let place =
+        "the command lines of Sidekiq's processes (or :queues: of its sidekiq.yml), together";
+    Some(
+        finding
+            .change(place, flags.join(" "))
+            .assigns(Assignment::Start { queues: pushed.to_vec() }),
+    )
 }
 
 fn found(repaired: &Repaired<'_>, name: &str) -> Finding {

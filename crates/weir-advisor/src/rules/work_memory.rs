@@ -3,6 +3,7 @@
 use crate::database_settings::Size;
 use crate::finding::{Finding, Severity};
 use crate::observation::{DatabaseHost, Observation, Postgres, PostgresSettings};
+use crate::plan;
 use crate::wording::{bytes, number};
 
 pub(crate) const NAME: &str = "work-memory";
@@ -12,8 +13,6 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// What Postgres ships with, and PgTune's floor.
 const FLOOR_BYTES: u64 = 4 * MIB;
-/// Statements of an application hold some sorts or hashes at once, as PgTune reckons.
-const PER_SESSION: u64 = 3;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(postgres) = observation.postgres.known() else { return Vec::new() };
@@ -21,13 +20,14 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         return Vec::new();
     };
     let sizes = Size::all(postgres, ("work_mem", settings.work_mem_bytes), KIB);
-    sizes.iter().filter_map(|size| found(postgres, settings, *host, size)).collect()
+    let cores = observation.machine.known().map_or(1, |machine| machine.cores);
+    sizes.iter().filter_map(|size| found((postgres, settings), *host, cores, size)).collect()
 }
 
 fn found(
-    postgres: &Postgres,
-    settings: &PostgresSettings,
+    (postgres, settings): (&Postgres, &PostgresSettings),
     host: DatabaseHost,
+    cores: u32,
     size: &Size<'_>,
 ) -> Option<Finding> {
     let sessions = u64::from(settings.max_connections);
@@ -35,8 +35,7 @@ fn found(
     if size.bytes <= FLOOR_BYTES || all <= host.memory_bytes {
         return None;
     }
-    let left = host.memory_bytes.saturating_sub(settings.shared_buffers_bytes);
-    let recommended = (left / (sessions * PER_SESSION).max(1)).max(FLOOR_BYTES);
+    let recommended = plan::work_mem(&host.machine(cores, settings.max_connections));
     let evidence = format!(
         "{} for each of {} is {}, the database may use {}",
         bytes(size.bytes),

@@ -1,15 +1,22 @@
 //! What doctor says about what is observed, among what else is wrong.
 
-use weir_advisor::Severity;
+use weir_advisor::{Advice, Severity};
 
 use super::{Finding, Level};
 use crate::observed::Reading;
 use crate::visible::visible;
 
+/// Of Weir's own queues the rules of jobs tell, by the figures of this moment: one queue has one forecast.
+const OWN_QUEUE: &str = "own-queue";
+
 /// Its findings, with the line to change. What could not be seen is worth knowing.
 pub(super) fn doctor_finds(observed: &Reading) -> Vec<Finding> {
     let Some(looked) = &observed.looked else { return Vec::new() };
-    looked.advice.findings.iter().map(finding).collect()
+    of_advice(&looked.advice)
+}
+
+fn of_advice(advice: &Advice) -> Vec<Finding> {
+    advice.findings.iter().filter(|found| found.rule != OWN_QUEUE).map(finding).collect()
 }
 
 fn finding(found: &weir_advisor::Finding) -> Finding {
@@ -26,5 +33,34 @@ fn finding(found: &weir_advisor::Finding) -> Finding {
         todo: visible(&todo).into_owned(),
         link: "/doctor".to_owned(),
         jobs: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_advisor::advise;
+    use weir_advisor::observation::{Fact, Jobs, Observation, OwnQueue};
+
+    use super::*;
+
+    #[test]
+    fn a_queue_of_weirs_own_has_one_forecast() {
+        let late = OwnQueue {
+            name: "push".to_owned(),
+            length: 5_000,
+            latency: std::time::Duration::from_secs(120),
+            is_paused: false,
+            fetchers: 1,
+            arrivals_per_second: 10.0,
+            served_per_second: 1.0,
+        };
+        let ghosts = vec!["web:7:0123456789ab".to_owned()];
+        let jobs = Fact::Known(Jobs { ghosts, ..Jobs::default() });
+        let own_queues = Fact::Known(vec![late]);
+        let advice = advise(&Observation { own_queues, jobs, ..Observation::default() });
+        assert!(advice.findings.iter().any(|it| it.rule == OWN_QUEUE));
+        let said: Vec<_> = of_advice(&advice).into_iter().map(|it| it.what).collect();
+        assert!(said.iter().any(|it| it.contains("no heartbeat")), "{said:?}");
+        assert!(said.iter().all(|it| !it.contains("push")), "{said:?}");
     }
 }

@@ -120,6 +120,7 @@ fn postgres() -> Postgres {
         }),
         cache_hit_ratio: Fact::Known(0.87),
         lock_waits: Fact::Known(vec![LockWait {
+            blocking_event: None,
             waiting_pid: 4_712,
             waiting_service: "sidekiq push".to_owned(),
             blocking_service: "web".to_owned(),

@@ -69,6 +69,71 @@ fn two_looks_give_flows_of_queues_and_sets() {
 }
 
 #[test]
+fn a_burst_comes_at_the_pace_of_the_whole_window_and_not_at_its_own() {
+    // 340 in ten seconds, all within a tenth of one: the newest hundred alone tell 3,400 a second.
+    let millis = |at: u64| Timestamp::from_millis(at);
+    let newest: Vec<_> = (0..100).map(|job| millis(209_999 - job * 3 / 10)).collect();
+    let after =
+        QueueLook { newest, came: Some(340), oldest: Some(at(100)), ..queue("push", 5_340, &[]) };
+    let first = look(200, vec![queue("push", 5_000, &[])], set(0), set(0));
+    let second = look(210, vec![after], set(0), set(0));
+    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let push = jobs.queue("push").unwrap();
+    assert_eq!(push.flow.known().unwrap().arrivals_per_second, 34.0);
+    assert!(!push.flow_is_least);
+}
+
+#[test]
+fn a_list_in_which_all_is_new_may_have_had_more() {
+    let after = QueueLook { came: Some(300), oldest: Some(at(205)), ..queue("push", 300, &[209]) };
+    let first = look(200, vec![queue("push", 7, &[])], set(0), set(0));
+    let second = look(210, vec![after], set(0), set(0));
+    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let push = jobs.queue("push").unwrap();
+    assert_eq!(push.flow.known().unwrap().arrivals_per_second, 30.0);
+    assert!(push.flow_is_least);
+}
+
+/// A process whose last heartbeats, by its own clock and by that of Redis, were then.
+fn beating(beat: u64, age_seconds: u64) -> ProcessLook {
+    let beat_age = Some(Duration::from_secs(age_seconds));
+    ProcessLook { beat: Some(at(beat)), beat_age, ..process("web:7:x", false) }
+}
+
+fn seen(before: ProcessLook, now: ProcessLook) -> JobProcess {
+    let mut first = look(1_000, Vec::new(), set(0), set(0));
+    let mut second = look(1_010, Vec::new(), set(0), set(0));
+    (first.processes, second.processes) = (Ok(vec![before]), Ok(vec![now]));
+    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    jobs.processes[0].clone()
+}
+
+#[test]
+fn a_process_that_missed_a_beat_is_told_from_one_that_beats() {
+    assert_eq!(seen(beating(995, 5), beating(1_005, 5)).presence, Presence::Seen);
+    assert_eq!(seen(beating(992, 8), beating(992, 18)).presence, Presence::Presumed);
+    assert_eq!(seen(beating(990, 10), beating(990, 20)).presence, Presence::Silent);
+    assert_eq!(seen(beating(950, 50), beating(1_009, 1)).presence, Presence::Seen, "it was late");
+}
+
+#[test]
+fn a_clock_that_differs_makes_no_job_old() {
+    // Two hours behind: its heartbeat of five seconds ago, and a job that it took a minute ago.
+    let run_at = Some(Timestamp::from_millis(20_000_000 - 7_200_000 - 60_000));
+    let work = vec![WorkLook { queue: "push".to_owned(), run_at, job: None }];
+    let clock = |beat: u64| ProcessLook { work: work.clone(), ..beating(beat, 5) };
+    let mut first = look(20_000, Vec::new(), set(0), set(0));
+    let mut second = look(20_010, Vec::new(), set(0), set(0));
+    first.processes = Ok(vec![clock(20_000 - 7_200 - 5)]);
+    second.processes = Ok(vec![clock(20_010 - 7_200 - 5)]);
+    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let process = &jobs.processes[0];
+    assert_eq!((process.clock_ahead_seconds, process.presence), (-7_200.0, Presence::Seen));
+    assert_eq!(process.in_hand[0].age, Duration::from_secs(60));
+    assert_eq!(process.beat_age, Duration::from_secs(5));
+}
+
+#[test]
 fn what_can_not_be_read_takes_nothing_else_with_it() {
     let odd =
         || Refusal { command: "LLEN".to_owned(), reason: "wrong kind".to_owned(), grant: None };
@@ -91,7 +156,7 @@ fn what_can_not_be_read_takes_nothing_else_with_it() {
 
 #[test]
 fn what_came_before_the_first_look_is_no_arrival() {
-    let newest = |seconds: &[u64]| seconds.iter().map(|it| at(*it)).collect::<Vec<_>>();
+    let newest = |seconds: &[u64]| queue("pull", 9, seconds);
     let rate = |seconds: &[u64]| arrivals(&newest(seconds), at(200), at(210));
     assert_eq!(rate(&[190, 190, 190]), 0.0);
     assert_eq!(rate(&[209, 205, 200, 190]), 0.2);
@@ -123,8 +188,8 @@ fn who_is_quiet_at_both_looks_was_so_between_them_and_who_has_ended_is_gone() {
     let mut first = look(200, Vec::new(), set(0), set(0));
     first.processes =
         Ok(vec![process("busy", false), process("ends", true), process("stays", true)]);
-    let second =
-        Snapshot { at: at(210), processes: Ok(vec![process("stays", true)]), ..first.clone() };
+    let still = vec![process("busy", false), process("stays", true)];
+    let second = Snapshot { at: at(210), processes: Ok(still), ..first.clone() };
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
     let seen: Vec<_> = jobs
         .processes

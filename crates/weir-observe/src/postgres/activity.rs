@@ -36,6 +36,8 @@ pub(super) struct Backend {
     pub(super) client: Option<(IpAddr, u16)>,
     pub(super) state: SessionState,
     pub(super) since: Duration,
+    /// What it waits for (`wait_event`).
+    pub(super) event: Option<String>,
 }
 
 /// All of them, and what the busy ones wait for.
@@ -84,6 +86,7 @@ fn backend(row: &SimpleQueryRow) -> Option<Backend> {
         client: address.zip(port),
         state: state(row.get("state"), is_hidden),
         since: Duration::from_secs(seconds),
+        event: row.get("wait_event").map(str::to_owned),
     })
 }
 
@@ -193,6 +196,7 @@ mod tests {
             client: None,
             state,
             since: Duration::from_secs(seconds),
+            event: None,
         };
         let (idle, active) = (SessionState::Idle, SessionState::Active);
         let all = [backend("web", idle, 3), backend("web", idle, 9), backend("web", active, 1)];

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weir_advisor::observation::{DatabaseHost, Fact};
+use weir_advisor::plan::postgres_share;
 
 use super::session::Session;
 use crate::memory;
@@ -56,12 +57,17 @@ pub(super) async fn whereabouts(session: &mut Session, proc: Option<&Path>) -> W
 
 /// What other programs leave it of the machine, or its control group allows.
 pub(super) fn host(local: Option<&Local>) -> Fact<DatabaseHost> {
-    let memory_bytes = local.and_then(|local| {
+    let seen = local.and_then(|local| {
         let left = memory::left_for(&local.proc, &NAMES)?;
+        let total = memory::total(&local.proc)?;
         let limit = memory::group_limit(&local.proc, local.backend, Path::new(CONTROL_GROUPS));
-        Some(limit.map_or(left, |limit| left.min(limit)))
+        let limit = limit.filter(|limit| *limit < total);
+        Some(DatabaseHost {
+            memory_bytes: limit.map_or(left, |limit| left.min(limit)),
+            share_bytes: limit.unwrap_or_else(|| postgres_share(total)),
+            is_said: false,
+        })
     });
     // Of another machine nobody was asked.
-    let seen = |memory_bytes| Fact::Known(DatabaseHost { memory_bytes, is_said: false });
-    memory_bytes.map_or(Fact::NotAsked, seen)
+    seen.map_or(Fact::NotAsked, Fact::Known)
 }

@@ -49,6 +49,7 @@ fn wait(row: &SimpleQueryRow, backends: Option<&[Backend]>) -> Option<LockWait> 
         blocking_service: service(blocking_pid, kind),
         blocking_pid,
         blocking_state: backend(blocking_pid).map(|backend| (backend.state, backend.since)),
+        blocking_event: backend(blocking_pid).and_then(|backend| backend.event.clone()),
         relation: row.get("relation").map(str::to_owned),
         waited: Duration::from_secs(u64::from(number("seconds").unwrap_or_default())),
     })

@@ -51,6 +51,7 @@ impl Title {
             client,
             state: activity::state(Some(&state), false),
             since: Duration::ZERO,
+            event: None,
         }
     }
 }

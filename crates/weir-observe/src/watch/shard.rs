@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_advisor::observation::{Fact, Missing, RedisServer, SourceKind, SourceState};
-use weir_base::clock::Clock;
+use weir_base::clock::{Clock, Timestamp};
 use weir_sidekiq::{Address, Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot};
 
 use super::Pace;
@@ -69,12 +69,12 @@ impl WatchedShard {
         let earlier = match earlier {
             Some(earlier) => earlier,
             None => {
-                let earlier = self.once(&mut connection, limits).await?;
+                let earlier = self.once(&mut connection, None, limits).await?;
                 tokio::time::sleep(first_window).await;
                 earlier
             }
         };
-        let later = self.once(&mut connection, limits).await?;
+        let later = self.once(&mut connection, Some(earlier.at), limits).await?;
         self.connection = Some(connection).filter(|_| !self.has_sentinels());
         self.earlier = Some(later.clone());
         Ok((earlier, later))
@@ -83,9 +83,10 @@ impl WatchedShard {
     async fn once(
         &mut self,
         connection: &mut Connection,
+        since: Option<Timestamp>,
         limits: &Limits,
     ) -> Result<Snapshot, SidekiqError> {
-        let snapshot = connection.look(Scope::Everything, limits).await?;
+        let snapshot = connection.look_since(Scope::Everything, since, limits).await?;
         self.patience.count(snapshot.commands as u64);
         Ok(snapshot)
     }

@@ -145,10 +145,10 @@ async fn a_user_without_rights_gives_unknown_with_the_rule_that_is_missing() {
         })
         .collect();
     let expected = [
-        (Severity::Unknown, "Redis' slow log", "ACL SETUSER weir +slowlog|get"),
-        (Severity::Unknown, "the scheduled set", "ACL SETUSER weir +zcard"),
-        (Severity::Unknown, "the retry set", "ACL SETUSER weir +zcard"),
-        (Severity::Unknown, "the dead set", "ACL SETUSER weir +zcard"),
+        (Severity::Unknown, "Redis' slow log", "ACL SETUSER weir +slowlog|get +zcard"),
+        (Severity::Unknown, "the scheduled set", "ACL SETUSER weir +slowlog|get +zcard"),
+        (Severity::Unknown, "the retry set", "ACL SETUSER weir +slowlog|get +zcard"),
+        (Severity::Unknown, "the dead set", "ACL SETUSER weir +slowlog|get +zcard"),
     ];
     assert_eq!(told, expected);
 }

@@ -63,7 +63,7 @@ async fn a_tuned_one_gives_none_and_a_stock_one_is_said_to_be_so() {
     let (_, advice) = look_at(stock).await;
     assert_eq!(rules(&advice), ["untuned-database", "untuned-database"]);
     let line = &advice.findings[0].change.as_ref().unwrap().line;
-    assert_eq!(line, "-c shared_buffers=2048MB", "it was started with another value");
+    assert_eq!(line, "-c shared_buffers=2GB", "it was started with another value");
 
     let here = PostgresSource { memory_bytes: None, ..source(&server.url("postgres")) };
     let (observation, _) = look_at(here).await;

@@ -1,6 +1,7 @@
 //! Processes by their heartbeats, and what they have in hand.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use redis::FromRedisValue;
 
@@ -15,6 +16,9 @@ use super::Looking;
 
 /// Of a heartbeat's hash.
 const FIELDS: [&str; 6] = ["info", "busy", "beat", "quiet", "rss", "rtt_us"];
+
+/// Each heartbeat sets this time to live on its hash.
+const HEARTBEAT_TTL: Duration = Duration::from_secs(60);
 
 /// Processes, and identities without a heartbeat.
 type Processes = (Vec<ProcessLook>, Vec<String>);
@@ -47,8 +51,26 @@ impl Looking<'_> {
             self.cut.insert(format!("{PROCESSES_MAX} ({max})"));
             processes.truncate(max);
         }
+        if let Err(refusal) = self.beat_ages(&mut processes).await? {
+            return Ok(Err(refusal));
+        }
         let work = self.work(&mut processes).await?;
         Ok(work.map(|()| (processes, ghosts)))
+    }
+
+    /// By what is left of the time to live that each heartbeat sets: whatever the clocks of their hosts say.
+    async fn beat_ages(&mut self, processes: &mut [ProcessLook]) -> Result<Read<()>, SidekiqError> {
+        let question = |it: &ProcessLook| Question::new(Command::TimeToLive, &[&it.identity]);
+        let questions: Vec<_> = processes.iter().map(question).collect();
+        let answers = self.ask(&questions).await?;
+        for (process, answer) in processes.iter_mut().zip(answers) {
+            match answer.and_then(Told::read::<i64>) {
+                Ok(millis) => process.beat_age = beat_age(millis),
+                Err(refusal) if refusal.grant.is_some() => return Ok(Err(refusal)),
+                Err(_) => {}
+            }
+        }
+        Ok(Ok(()))
     }
 
     /// Jobs in hand, under either name, of processes with no more threads than `threads_max`.
@@ -141,11 +163,18 @@ fn process(identity: &str, fields: &[Option<Vec<u8>>]) -> Option<ProcessLook> {
         started_at: info.started_at,
         busy: number(1).unwrap_or(0),
         beat: text(2).and_then(time::from_text),
+        beat_age: None,
         quiet: text(3) == Some("true"),
         rss_bytes: number(4).map(|kilobytes| kilobytes.saturating_mul(1024)),
         round_trip_us: number(5),
         work: Vec::new(),
     })
+}
+
+/// None: the key does not expire, or not as Sidekiq's do.
+fn beat_age(left_millis: i64) -> Option<Duration> {
+    let left = Duration::from_millis(u64::try_from(left_millis).ok()?);
+    HEARTBEAT_TTL.checked_sub(left)
 }
 
 fn in_hand(work: Work) -> WorkLook {

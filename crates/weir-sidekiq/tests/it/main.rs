@@ -6,6 +6,7 @@
 #![allow(clippy::print_stderr, reason = "what is skipped says so")]
 
 mod acl;
+mod arrivals;
 mod backlog;
 mod connections;
 mod cost;

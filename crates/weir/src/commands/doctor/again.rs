@@ -172,6 +172,7 @@ mod tests {
             consequence: String::new(),
             change: Some(change),
             next: Some(PLAN.to_owned()),
+            assigns: Vec::new(),
             shard: None,
         }];
         let given = Given { redis: words(&["--redis", "redis://a"]), ..Given::default() };

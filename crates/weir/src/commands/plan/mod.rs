@@ -10,7 +10,7 @@ mod wanted;
 
 use serde_json::json;
 use weir_advisor::Observation;
-use weir_advisor::plan::{Impossible, LeftOut, Plan, Wanted, difference, overruled, plan};
+use weir_advisor::plan::{Impossible, LeftOut, Plan, Wanted, difference, held_up, overruled, plan};
 use weir_observe::{Sources, observe};
 
 pub(crate) use self::arguments::PlanArguments;
@@ -63,6 +63,7 @@ impl Asked<'_> {
                 "wanted": wanted,
                 "assumed": assumed,
                 "left_out": left_out,
+                "held_up": held_up(observation),
                 "plan": plan,
                 "overruled": overruled,
                 "difference": difference,
@@ -71,6 +72,7 @@ impl Asked<'_> {
         } else {
             output::raw(&report::text(wanted, plan, &difference));
             output::raw(&notes::text(&[
+                notes::held_up(&held_up(observation)),
                 notes::left_out(left_out),
                 notes::assumed(assumed),
                 notes::pooler(observation.pooler.as_ref()),
@@ -84,19 +86,21 @@ impl Asked<'_> {
     }
 
     fn refuse(&self, impossible: &Impossible) -> anyhow::Result<Exit> {
-        let Self { arguments, wanted, left_out, assumed, .. } = self;
+        let Self { arguments, observation, wanted, left_out, assumed } = self;
         let Impossible { broken, ways_out } = impossible;
         if arguments.json {
             output::json(&json!({
                 "wanted": wanted,
                 "assumed": assumed,
                 "left_out": left_out,
+                "held_up": held_up(observation),
                 "broken": broken,
                 "ways_out": ways_out,
             }))?;
         } else {
             output::raw(&report::refusal(wanted, broken));
             output::raw(&notes::text(&[
+                notes::held_up(&held_up(observation)),
                 notes::ways_out(ways_out),
                 notes::left_out(left_out),
                 notes::assumed(assumed),

@@ -27,6 +27,13 @@ pub(super) fn ways_out(ways: &[String]) -> Vec<String> {
     with_head("it would take:", ways.iter().map(|way| format!("  {way}")))
 }
 
+/// Why what jobs take now is not what they take.
+pub(super) fn held_up(reasons: &[String]) -> Vec<String> {
+    let head = "jobs are held up now, so what each takes is not planned with; see to that first, or give it \
+                (--queue NAME=RATE,SECONDS):";
+    with_head(head, reasons.iter().map(|why| output::printable(&format!("  {why}"))))
+}
+
 /// Names that get no process.
 pub(super) fn left_out(names: &[LeftOut]) -> Vec<String> {
     let line = |it: &LeftOut| output::printable(&format!("  {}: {}", it.name, it.why));

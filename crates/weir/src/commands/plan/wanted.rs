@@ -7,6 +7,7 @@ use anyhow::{anyhow, bail};
 use weir_advisor::observation::{Jobs, Missing, Observation};
 use weir_advisor::plan::{
     Demands, LeftOut, ProcessMemory, QueueDemand, RESERVED_CONNECTIONS, Wanted, WebDemand, demands,
+    demands_held_up, held_up, postgres_share,
 };
 use weir_base::hint;
 
@@ -42,7 +43,9 @@ pub(super) fn wanted(
     let wanted = Wanted {
         cores: cores.ok_or_else(|| unknown("cores"))?,
         memory_bytes,
-        postgres_memory_bytes: arguments.postgres_memory.unwrap_or(memory_bytes / 4),
+        postgres_memory_bytes: arguments
+            .postgres_memory
+            .unwrap_or_else(|| postgres_share(memory_bytes)),
         redis_memory_bytes: arguments.redis_memory.unwrap_or(memory_bytes / 16),
         storage: arguments.storage.into(),
         max_connections: ceiling.unwrap_or(MAX_CONNECTIONS),
@@ -116,7 +119,9 @@ fn queues(arguments: &PlanArguments, observation: &Observation) -> anyhow::Resul
     }
     let is_given = |name: &str| arguments.queues.iter().any(|queue| queue.name == name);
     let nobody = Jobs::default();
-    let mut all = demands(observation.jobs.known().unwrap_or(&nobody), &arguments.pushes);
+    let jobs = observation.jobs.known().unwrap_or(&nobody);
+    let demands = if held_up(observation).is_empty() { demands } else { demands_held_up };
+    let mut all = demands(jobs, &arguments.pushes);
     all.queues.retain(|queue| !is_given(&queue.name));
     all.left_out.retain(|it| !is_given(&it.name));
     all.queues.splice(..0, arguments.queues.iter().cloned());

@@ -154,6 +154,9 @@ fn with_sidekiq() -> Option<Vec<Row>> {
     busy.age(&redis, 3_700.0);
     let how = "two jobs that a Sidekiq of two threads has had for an hour";
     all.extend(rows(&json(&arguments), &[("stuck-threads", how)]));
+    clock.put_clock_back(&redis, 7_200.0);
+    let how = "a Sidekiq whose heartbeat is two hours behind the clock of Redis";
+    all.extend(rows(&json(&arguments), &[("host-clock", how)]));
     busy.signal("-KILL");
     // Its heartbeat expires after a minute; the test takes the minute away, not the ghost.
     redis.run(&[&["PEXPIRE", &busy.identity, "1"]]);

@@ -37,7 +37,7 @@ const AGE: &str = "local function aged(text, field) \
     all[field] = all[field] - ARGV[1] * unit \
     return cjson.encode(all) \
     end \
-    redis.call('HSET', KEYS[1], 'info', aged(redis.call('HGET', KEYS[1], 'info'), 'started_at')) \
+    redis.call('HSET', KEYS[1], 'beat', ARGV[2], 'info', aged(redis.call('HGET', KEYS[1], 'info'), 'started_at')) \
     for _, key in ipairs({KEYS[2], KEYS[3]}) do \
     local works = redis.call('HGETALL', key) \
     for at = 1, #works, 2 do redis.call('HSET', key, works[at], aged(works[at + 1], 'run_at')) end \
@@ -104,7 +104,16 @@ impl Sidekiq {
         self.signal("-STOP");
         let [of_6, of_7] = ["workers", "work"].map(|it| format!("{}:{it}", self.identity));
         let seconds = seconds.to_string();
-        redis.run(&[&["EVAL", AGE, "3", &self.identity, &of_6, &of_7, &seconds]]);
+        // A stopped process misses its heartbeats: this one lasts for the rest of the test.
+        let beat = format!("{}", now(redis) + 3_600.0);
+        redis.run(&[&["EVAL", AGE, "3", &self.identity, &of_6, &of_7, &seconds, &beat]]);
+    }
+
+    /// As if the clock of its host were so many seconds behind. It beats no more.
+    pub(super) fn put_clock_back(&self, redis: &RedisServer, seconds: f64) {
+        self.signal("-STOP");
+        let beat = format!("{}", now(redis) - seconds);
+        redis.run(&[&["HSET", &self.identity, "beat", &beat], &["EXPIRE", &self.identity, "60"]]);
     }
 
     /// With the jobs that it has in hand.

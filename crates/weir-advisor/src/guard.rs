@@ -1,0 +1,184 @@
+//! No line is printed that would leave a queue unserved.
+//!
+//! Every finding passes here before it is given out. A remedy that changes which process serves which queues
+//! says so ([`Finding::assigns`]); what would run then is put before the judge of [`plan`](crate::plan). One
+//! that takes a queue from a process needs another that was seen to run and serves it: a heartbeat outlives
+//! its process by a minute. One that gives out the scheduler needs that nobody has it, not even a process
+//! that comes back. What does not pass loses its line and says why.
+
+use crate::finding::{Assignment, Finding};
+use crate::observation::{Capsule, JobProcess, Observation, Presence};
+use crate::plan::{Claim, Gap, Layout, Outcome, WorkerLayout, judge, unserved};
+use crate::wording;
+
+const SCHEDULER: &str = "scheduler";
+/// Heartbeats are 10 s apart: within that time each process that runs is seen to.
+pub(crate) const LOOK_LONGER: &str = "weir doctor --window 30s";
+/// In a line that changes who serves what, beside those that say so.
+const SIGNS: [&str; 2] = ["-q ", "cap.queues"];
+
+/// What runs, and what was said to be changed so far.
+pub(crate) struct Guard {
+    now: Vec<Running>,
+    /// With the remedies of all findings before: somebody may follow them all.
+    then: Vec<Running>,
+}
+
+/// Threads with their queues, of a process that runs or may come back.
+#[derive(Clone)]
+struct Running {
+    process: String,
+    worker: WorkerLayout,
+    /// It was seen to run, and takes jobs.
+    is_sure: bool,
+}
+
+impl Guard {
+    pub(crate) fn of(observation: &Observation) -> Self {
+        let jobs = observation.jobs.known();
+        let processes = jobs.into_iter().flat_map(|jobs| &jobs.processes);
+        let now: Vec<_> = processes.flat_map(running).collect();
+        Self { then: now.clone(), now }
+    }
+
+    /// The finding, without its line where that would do harm.
+    pub(crate) fn pass(&mut self, finding: Finding) -> Finding {
+        if finding.assigns.is_empty() {
+            return without_queues(finding);
+        }
+        let alone = changed(&self.now, &finding.assigns);
+        let after_others = changed(&self.then, &finding.assigns);
+        let harm =
+            harm(&self.now, &alone, &finding).or_else(|| harm(&self.then, &after_others, &finding));
+        match harm {
+            None => {
+                self.then = after_others;
+                finding
+            }
+            Some(why) => without_line(finding, &why),
+        }
+    }
+}
+
+/// A line about queues whose effect nobody has said can't be judged, and is not given out.
+pub(crate) fn without_queues(finding: Finding) -> Finding {
+    let is_about_queues = |line: &str| SIGNS.iter().any(|sign| line.contains(sign));
+    let change = finding.change.as_ref().map(|change| change.line.as_str());
+    match change.is_some_and(is_about_queues) && finding.assigns.is_empty() {
+        true => without_line(finding, "what it would leave unserved is not known"),
+        false => finding,
+    }
+}
+
+fn without_line(finding: Finding, why: &str) -> Finding {
+    let consequence = format!("{} No line is given for it: {why}.", finding.consequence);
+    Finding {
+        change: None,
+        assigns: Vec::new(),
+        consequence: consequence.trim_start().to_owned(),
+        next: Some(LOOK_LONGER.to_owned()),
+        ..finding
+    }
+}
+
+fn running(process: &JobProcess) -> impl Iterator<Item = Running> + '_ {
+    let is_sure = process.presence == Presence::Seen && !process.quiet;
+    process.capsules.iter().map(move |capsule| Running {
+        process: process.identity.clone(),
+        worker: worker(capsule),
+        is_sure,
+    })
+}
+
+fn worker(capsule: &Capsule) -> WorkerLayout {
+    WorkerLayout {
+        name: capsule.name.clone(),
+        processes: 1,
+        concurrency: capsule.concurrency,
+        ordering: capsule.ordering,
+        queues: capsule.queues.iter().map(|queue| queue.name.clone()).collect(),
+        // Sidekiq 7 tells the threads of its capsules together.
+        gaps: vec![Gap::Threads],
+        ..WorkerLayout::default()
+    }
+}
+
+fn changed(before: &[Running], assigns: &[Assignment]) -> Vec<Running> {
+    let mut after = before.to_vec();
+    for assignment in assigns {
+        match assignment {
+            Assignment::Queues { process, capsule, queues, .. } => {
+                let is_it =
+                    |it: &&mut Running| it.process == *process && it.worker.name == *capsule;
+                for running in after.iter_mut().filter(is_it) {
+                    running.worker.queues.clone_from(queues);
+                }
+            }
+            Assignment::Stop { process } => after.retain(|it| it.process != *process),
+            Assignment::Start { queues } => after.push(Running {
+                process: String::new(),
+                worker: WorkerLayout {
+                    processes: 1,
+                    queues: queues.clone(),
+                    gaps: vec![Gap::Threads],
+                    ..WorkerLayout::default()
+                },
+                is_sure: false,
+            }),
+        }
+    }
+    after
+}
+
+/// What would go wrong with `finding`, in words.
+fn harm(before: &[Running], after: &[Running], finding: &Finding) -> Option<String> {
+    let lost = lost(before, after, &finding.assigns);
+    let left = unserved(&layout(after.iter().filter(|it| it.is_sure)), &lost);
+    if !left.is_empty() {
+        let it = if left.len() == 1 { "it" } else { "them" };
+        return Some(format!(
+            "{} would be served by no process that was seen to run; whoever else serves {it} may have \
+             ended since its last heartbeat",
+            wording::list(left)
+        ));
+    }
+    let has_one = |all: &[Running]| {
+        let proofs = judge(&layout(all), &[SCHEDULER]);
+        let of = proofs.iter().find(|proof| proof.claim == Claim::SchedulerOnce);
+        of.is_some_and(|proof| proof.outcome == Outcome::Holds)
+    };
+    (has_one(before) && !has_one(after)).then(|| {
+        format!("with it {SCHEDULER} would be served twice, once its own process runs again")
+    })
+}
+
+/// Queues that some process serves no longer. A name that was misspelt is nobody's.
+fn lost<'a>(before: &'a [Running], after: &[Running], assigns: &[Assignment]) -> Vec<&'a str> {
+    let is_misspelt = |queue: &str| {
+        assigns.iter().any(|it| match it {
+            Assignment::Queues { misspelt, .. } => misspelt.iter().any(|it| it == queue),
+            _ => false,
+        })
+    };
+    let serves = |all: &[Running], process: &str, queue: &str| {
+        all.iter().any(|it| it.process == process && it.worker.serves(queue))
+    };
+    let mut lost = Vec::new();
+    for running in before {
+        for queue in &running.worker.queues {
+            let is_kept = serves(after, &running.process, queue) || is_misspelt(queue);
+            if !is_kept && !lost.contains(&queue.as_str()) {
+                lost.push(queue.as_str());
+            }
+        }
+    }
+    lost
+}
+
+fn layout<'a>(running: impl IntoIterator<Item = &'a Running>) -> Layout {
+    let workers = running.into_iter().map(|it| it.worker.clone()).collect();
+    Layout { workers, ..Layout::default() }
+}
+
+#[cfg(test)]
+mod tests;

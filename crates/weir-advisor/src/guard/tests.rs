@@ -1,0 +1,260 @@
+//! Whatever is seen: somebody who follows one printed line, or all of them, leaves no queue unserved. The
+//! lines are read as they are printed, not as the rules meant them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+
+use super::*;
+use crate::advise;
+use crate::flow::Flow;
+use crate::healthy;
+use crate::observation::{Fact, Jobs, Ordering, Queue, WeightedQueue};
+
+const NAMES: [&str; 8] =
+    ["default", "push", "mailers", "mailer", "scheduler", "pull", "pull_backlog", "fasp"];
+
+const ORDERS: [Ordering; 4] =
+    [Ordering::Strict, Ordering::Random, Ordering::Weighted, Ordering::Unknown];
+const PRESENCES: [Presence; 4] =
+    [Presence::Seen, Presence::Presumed, Presence::Silent, Presence::Gone];
+
+/// Queues by process and capsule: its place as it is printed.
+type Serving = BTreeMap<(String, String), Vec<String>>;
+
+fn any_process(pid: u32) -> impl Strategy<Value = JobProcess> {
+    let queues = subsequence(&NAMES[..], 0..=NAMES.len()).prop_shuffle();
+    let capsules = proptest::collection::vec((queues, select(&ORDERS[..]), 0..6u32), 1..3);
+    (capsules, select(&PRESENCES[..]), any::<bool>(), 0..6u64).prop_map(
+        move |(capsules, presence, quiet, busy)| {
+            let name = |at: usize| if at == 0 { "default" } else { "other" }.to_owned();
+            let queue = |name: &&str| WeightedQueue { name: (*name).to_owned(), weight: 2 };
+            let capsule =
+                |(at, (queues, ordering, concurrency)): (usize, (Vec<&str>, _, _))| Capsule {
+                    name: name(at),
+                    concurrency,
+                    ordering,
+                    queues: queues.iter().map(queue).collect(),
+                };
+            JobProcess {
+                capsules: capsules.into_iter().enumerate().map(capsule).collect(),
+                presence,
+                // One in four is quiet.
+                quiet: quiet && pid % 2 == 0,
+                busy,
+                cores_used: Fact::Known(1.0),
+                ..healthy::process(pid, 5, Ordering::Strict, &[])
+            }
+        },
+    )
+}
+
+fn any_queue(name: &'static str) -> impl Strategy<Value = Queue> {
+    (any::<bool>(), select(&[0u64, 1, 40, 5_000][..]), select(&[0u64, 90, 3_600][..])).prop_map(
+        move |(pushed, length, seconds)| {
+            let window = Duration::from_secs(10);
+            let flow = Flow { window, before: length, after: length, ..Flow::default() };
+            Queue {
+                name: name.to_owned(),
+                pushed: pushed || length > 0,
+                length,
+                latency: Duration::from_secs(if length > 0 { seconds } else { 0 }),
+                flow: Fact::Known(flow),
+                ..Queue::default()
+            }
+        },
+    )
+}
+
+prop_compose! {
+    fn any_observation()(
+        processes in proptest::collection::vec(any::<u8>(), 0..5).prop_flat_map(|some| {
+            (1..).zip(some).map(|(pid, _)| any_process(pid)).collect::<Vec<_>>()
+        }),
+        queues in NAMES.into_iter().map(any_queue).collect::<Vec<_>>(),
+        pushes in subsequence(&NAMES[..], 0..=NAMES.len()),
+    ) -> Observation {
+        let mut observation = healthy::observation();
+        *observation.jobs.known_mut() = Jobs { queues, processes, ..Jobs::default() };
+        let pushes: Vec<String> = pushes.into_iter().map(str::to_owned).collect();
+        observation.pushed_queues = if pushes.is_empty() { Fact::NotAsked } else { Fact::Known(pushes) };
+        observation
+    }
+}
+
+fn serving(jobs: &Jobs, counts: impl Fn(&JobProcess) -> bool) -> Serving {
+    let mut serving = Serving::new();
+    for process in jobs.processes.iter().filter(|it| counts(it)) {
+        for capsule in &process.capsules {
+            let queues = capsule.queues.iter().map(|it| it.name.clone()).collect();
+            serving.insert((process.identity.clone(), capsule.name.clone()), queues);
+        }
+    }
+    serving
+}
+
+fn served(serving: &Serving) -> BTreeSet<&str> {
+    serving.values().flatten().map(String::as_str).collect()
+}
+
+/// "-q a,1 -q b" or "cap.queues = ['a,1', 'b']".
+fn queues_of(line: &str) -> Vec<String> {
+    let name = |word: &str| word.split(',').next().unwrap_or_default().to_owned();
+    if let Some((_, list)) = line.split_once("cap.queues = [") {
+        let words = list.trim_end_matches(']').split(", ").map(|it| it.trim_matches('\''));
+        return words.map(name).collect();
+    }
+    line.split("-q ").skip(1).map(|it| name(it.trim())).collect()
+}
+
+/// Does what a finding says, to the letter; false: it is about no queues.
+fn follow(serving: &mut Serving, finding: &Finding) -> bool {
+    let Some(change) = &finding.change else { return false };
+    let (place, line) = (change.place.as_str(), change.line.as_str());
+    if let Some(identity) = place.strip_prefix("the unit of ") {
+        let identity = identity.trim_end_matches(", as two units").to_owned();
+        serving.retain(|(process, _), _| *process != identity);
+        for (at, unit) in line.split("; ").filter(|it| it.contains("-q ")).enumerate() {
+            serving.insert((identity.clone(), format!("unit {at}")), queues_of(unit));
+        }
+        return true;
+    }
+    if !line.contains("-q ") && !line.contains("cap.queues") {
+        return false;
+    }
+    match place.strip_prefix("all queues of ") {
+        Some(rest) => {
+            let rest = rest.split(" (").next().expect("words");
+            let (capsule, identity) = match rest.split_once(" of ") {
+                Some((capsule, identity)) => (capsule.trim_end_matches(" capsule"), identity),
+                None => ("default", rest),
+            };
+            let capsule = capsule.trim_start_matches("the ").trim_start_matches("capsule ");
+            let key = (identity.to_owned(), capsule.to_owned());
+            assert!(serving.contains_key(&key) || !line.is_empty(), "{place}");
+            serving.insert(key, queues_of(line));
+        }
+        None => {
+            serving.insert((place.to_owned(), finding.subject.clone()), queues_of(line));
+        }
+    }
+    true
+}
+
+/// Those that somebody pushes to. A name that only a process has may be a misspelt one.
+fn needed(observation: &Observation) -> BTreeSet<&str> {
+    let jobs = observation.jobs.known().expect("they were seen");
+    let pushed = jobs.queues.iter().filter(|it| it.pushed).map(|it| it.name.as_str());
+    let pushes = observation.pushed_queues.known().into_iter().flatten().map(String::as_str);
+    pushed.chain(pushes).collect()
+}
+
+/// Queues that were served by a process that takes jobs, and that none of those that are sure to run serves
+/// any more though a process was told to leave it.
+fn stranded(observation: &Observation, findings: &[&Finding]) -> Vec<String> {
+    let jobs = observation.jobs.known().expect("they were seen");
+    let all = serving(jobs, JobProcess::takes_jobs);
+    let mut after_all = all.clone();
+    let mut after_sure = serving(jobs, |it| it.presence == Presence::Seen && !it.quiet);
+    let sure: BTreeSet<_> = after_sure.keys().map(|(process, _)| process.clone()).collect();
+    for finding in findings {
+        follow(&mut after_all, finding);
+        let mut alone = after_sure.clone();
+        follow(&mut alone, finding);
+        // What is told to a process that may have ended starts nothing.
+        alone.retain(|(process, _), _| sure.contains(process));
+        after_sure = alone;
+    }
+    let left = |process: &str, queue: &str| {
+        let own = after_all.iter().filter(|((it, _), _)| it == process);
+        !own.flat_map(|(_, queues)| queues).any(|it| it == queue)
+    };
+    let needed = needed(observation);
+    let mut stranded = Vec::new();
+    for ((process, _), queues) in &all {
+        for queue in queues.iter().filter(|it| needed.contains(it.as_str())) {
+            if left(process, queue) && !served(&after_sure).contains(queue.as_str()) {
+                stranded.push(queue.clone());
+            }
+        }
+    }
+    stranded
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_024, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_printed_line_leaves_a_queue_unserved(observation in any_observation()) {
+        let findings = advise(&observation).findings;
+        for finding in &findings {
+            let stranded = stranded(&observation, &[finding]);
+            prop_assert!(stranded.is_empty(), "{:?} by {:?}", stranded, finding);
+        }
+        let all: Vec<&Finding> = findings.iter().collect();
+        let stranded = stranded(&observation, &all);
+        prop_assert!(stranded.is_empty(), "{:?} by {:?}", stranded, findings);
+    }
+}
+
+/// Two that serve the scheduler, of which the one that serves nothing else was killed a moment ago.
+fn killed(presence: Presence) -> Observation {
+    let mut observation = healthy::observation();
+    let jobs = observation.jobs.known_mut();
+    let queue = WeightedQueue { name: SCHEDULER.to_owned(), weight: 1 };
+    jobs.processes[0].capsules[0].queues.push(queue);
+    jobs.processes[1].presence = presence;
+    observation
+}
+
+fn lines(observation: &Observation) -> Vec<(Option<String>, Option<String>)> {
+    let findings = advise(observation).findings.into_iter();
+    let of_rule = findings.filter(|it| it.rule == "scheduler");
+    of_rule.map(|it| (it.change.map(|it| it.line), it.next)).collect()
+}
+
+#[test]
+fn the_only_live_process_never_has_to_leave_the_scheduler() {
+    let seen = lines(&killed(Presence::Seen));
+    assert_eq!(seen.len(), 1, "both run: one of them leaves it");
+    assert!(!seen[0].0.as_ref().unwrap().contains(SCHEDULER), "{seen:?}");
+    for presence in [Presence::Silent, Presence::Gone] {
+        assert_eq!(lines(&killed(presence)), [], "{presence:?}: one serves it");
+    }
+    // The other one is the one that is seen: it keeps the scheduler.
+    let presumed = lines(&killed(Presence::Presumed));
+    assert!(presumed.iter().all(|(line, _)| line.as_deref() == Some("stop and disable it")));
+}
+
+#[test]
+fn where_neither_was_seen_to_run_nobody_is_told_to_leave_it() {
+    let mut observation = killed(Presence::Presumed);
+    observation.jobs.known_mut().processes[0].presence = Presence::Presumed;
+    let said = lines(&observation);
+    assert_eq!(said, [(None, Some(LOOK_LONGER.to_owned()))]);
+}
+
+#[test]
+fn a_queue_whose_process_comes_back_is_given_to_no_other() {
+    for (presence, quiet) in
+        [(Presence::Gone, false), (Presence::Silent, false), (Presence::Seen, true)]
+    {
+        let mut observation = healthy::observation();
+        let process = &mut observation.jobs.known_mut().processes[1];
+        (process.presence, process.quiet) = (presence, quiet);
+        let findings = advise(&observation).findings;
+        let of_scheduler = findings.iter().find(|it| it.rule == "scheduler").unwrap();
+        assert_eq!(of_scheduler.change, None, "{of_scheduler:?}");
+        assert!(of_scheduler.evidence.starts_with("shop:2:"), "{of_scheduler:?}");
+    }
+}
+
+#[test]
+fn a_line_about_queues_whose_effect_nobody_has_said_is_not_given_out() {
+    let finding = Finding::new("rule", crate::Severity::Warning, "a", "b")
+        .change("somewhere", "bundle exec sidekiq -q a");
+    assert_eq!(Guard::of(&healthy::observation()).pass(finding.clone()).change, None);
+    assert_eq!(without_queues(finding).change, None);
+}

@@ -1,0 +1,116 @@
+//! Whether jobs take longer than they would: a plan that takes waiting for demand asks for threads that only
+//! wait as well.
+
+use std::time::Duration;
+
+use crate::observation::{Observation, Postgres, SessionState};
+use crate::wording;
+
+/// Of busy sessions: if more of them wait than work, more sessions get no more done.
+const WAITING_SHARE: f64 = 0.5;
+/// Fewer say nothing.
+const BUSY_MIN: u32 = 4;
+/// Kinds of waits that another session or the disk is the cause of (`wait_event_type`).
+const HELD_UP_BY: [&str; 5] = ["Lock", "LWLock", "IO", "BufferPin", "IPC"];
+const LOCK_WAIT_MIN: Duration = Duration::from_secs(10);
+const HITS_MIN: f64 = 0.95;
+/// Cores that nobody uses, below which jobs wait for one.
+const CORES_IDLE_MIN: f64 = 0.1;
+
+/// What holds jobs up, in words; empty: nothing that was seen.
+#[must_use]
+pub fn held_up(observation: &Observation) -> Vec<String> {
+    let of_database = observation.postgres.known().map(of_database).unwrap_or_default();
+    let machine = observation.machine.known();
+    let works_here = observation
+        .jobs
+        .known()
+        .is_some_and(|jobs| jobs.serving().any(|process| process.cores_used.known().is_some()));
+    let of_cores = machine
+        .filter(|it| works_here && it.cores_idle < CORES_IDLE_MIN)
+        .map(|it| format!("none of {} is idle", wording::number(it.cores, "core", "cores")));
+    of_database.into_iter().chain(of_cores).collect()
+}
+
+fn of_database(postgres: &Postgres) -> Vec<String> {
+    let waits = postgres.lock_waits.known().map(Vec::as_slice).unwrap_or_default();
+    let long = waits.iter().filter(|wait| wait.waited >= LOCK_WAIT_MIN).count() as u64;
+    let locks = (long > 0).then(|| {
+        format!("{} for another's lock", wording::number(long, "session waits", "sessions wait"))
+    });
+    let hits = postgres.cache_hit_ratio.known().filter(|hits| **hits < HITS_MIN);
+    let hits = hits.map(|hits| {
+        format!("only {:.1} % of the blocks that are asked for are in shared buffers", hits * 100.0)
+    });
+    [locks, waiting(postgres), hits].into_iter().flatten().collect()
+}
+
+/// Busy sessions most of which wait.
+fn waiting(postgres: &Postgres) -> Option<String> {
+    let busy = postgres.connections.known()?.in_state(SessionState::Active);
+    let waits = postgres.waits.known()?.iter();
+    let held: Vec<_> = waits.filter(|it| HELD_UP_BY.contains(&it.kind.as_str())).collect();
+    let count: u32 = held.iter().map(|it| it.count).sum();
+    let most = held.iter().max_by_key(|it| it.count)?;
+    let is_held_up = busy >= BUSY_MIN && f64::from(count) >= WAITING_SHARE * f64::from(busy);
+    is_held_up.then(|| {
+        format!(
+            "{count} of {busy} busy sessions of the database wait, most for {} {}",
+            most.kind, most.event
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy;
+    use crate::observation::{Fact, LockWait, SessionWait};
+    use crate::plan::{Known, demands, demands_held_up};
+
+    #[test]
+    fn what_holds_jobs_up_is_named() {
+        assert_eq!(held_up(&healthy::observation()), [""; 0]);
+        let mut observation = healthy::observation();
+        let wait = |kind: &str, count| SessionWait {
+            kind: kind.to_owned(),
+            event: "DataFileRead".to_owned(),
+            count,
+        };
+        let postgres = observation.postgres.known_mut();
+        postgres.waits = Fact::Known(vec![wait("Client", 12), wait("IO", 5)]);
+        assert_eq!(held_up(&observation), [""; 0], "5 of 12");
+        let postgres = observation.postgres.known_mut();
+        postgres.waits = Fact::Known(vec![wait("IO", 6)]);
+        let waited = Duration::from_secs(10);
+        *postgres.lock_waits.known_mut() = vec![LockWait { waited, ..LockWait::default() }];
+        *postgres.cache_hit_ratio.known_mut() = 0.5;
+        observation.machine.known_mut().cores_idle = 0.0;
+        let expected = [
+            "1 session waits for another's lock",
+            "6 of 12 busy sessions of the database wait, most for IO DataFileRead",
+            "only 50.0 % of the blocks that are asked for are in shared buffers",
+            "none of 4 cores is idle",
+        ];
+        assert_eq!(held_up(&observation), expected);
+    }
+
+    #[test]
+    fn what_jobs_take_while_they_are_held_up_is_no_demand() {
+        let mut observation = healthy::observation();
+        let queue = observation.jobs.known_mut().queue_mut("push");
+        // 25 threads work off one in a second: by these figures 100 in a second take 2,500 threads.
+        queue.in_hand = 25;
+        let flow = queue.flow.known_mut();
+        (flow.before, flow.after, flow.arrivals_per_second) = (9_010, 10_000, 100.0);
+        let jobs = observation.jobs.known().unwrap();
+        let of = |demands: crate::plan::Demands| {
+            demands.queues.into_iter().find(|it| it.name == "push").unwrap()
+        };
+        let taken = of(demands(jobs, &[]));
+        assert!(taken.arrivals_per_second * taken.service_seconds > 2_000.0, "{taken:?}");
+        let held_up = of(demands_held_up(jobs, &[]));
+        assert_eq!((held_up.known, held_up.service_seconds), (Known::HeldUp, 0.2));
+        assert_eq!(held_up.threads_now, 5, "of 25 for 5 queues beside mail");
+    }
+}

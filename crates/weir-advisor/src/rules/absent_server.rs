@@ -1,0 +1,47 @@
+//! A queue whose only process is quiet, silent or gone: it is served again once that is started, and a line
+//! that gives the queue to another process would have it served twice then.
+
+use std::time::Duration;
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{Jobs, Presence};
+use crate::wording;
+
+/// What a deployment needs at most, during which processes are quiet.
+const DEPLOYMENT: Duration = Duration::from_secs(600);
+/// Units that have failed or were stopped are in the list as well.
+const UNITS: &str = "systemctl list-units --all '*sidekiq*'";
+
+/// The finding of `rule` about such a queue; none: it is none. `waiting` is what waits in it.
+pub(super) fn found(
+    rule: &'static str,
+    subject: &str,
+    waiting: &str,
+    jobs: &Jobs,
+    queue: &str,
+) -> Option<Finding> {
+    let absent: Vec<_> = jobs.absent_servers(queue).collect();
+    let first = absent.first()?;
+    let whose = match absent.as_slice() {
+        [_] => format!("{}, which serves it, {}", first.identity, first.why_it_takes_none()),
+        several => {
+            let of = |it: &&crate::observation::JobProcess| {
+                format!("{} {}", it.identity, it.why_it_takes_none())
+            };
+            let all: Vec<String> = several.iter().map(of).collect();
+            format!("of those that serve it {}", wording::list(all.iter().map(String::as_str)))
+        }
+    };
+    let evidence = if waiting.is_empty() { whose } else { format!("{waiting}; {whose}") };
+    let is_deployment = absent.iter().all(|it| it.quiet && it.is_alive());
+    let latency = jobs.queue(queue).map_or(Duration::ZERO, |it| it.latency);
+    let severity = match is_deployment {
+        true if latency < DEPLOYMENT => Severity::Notice,
+        true => Severity::Warning,
+        false => Severity::Critical,
+    };
+    let finding = Finding::new(rule, severity, subject, evidence)
+        .leads_to("Nobody takes its jobs until that process runs again: start it, or restart it.");
+    let is_gone = absent.iter().any(|it| it.presence != Presence::Seen);
+    Some(if is_gone || !is_deployment { finding.next(UNITS) } else { finding })
+}

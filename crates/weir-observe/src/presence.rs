@@ -1,0 +1,86 @@
+//! Whether processes of Sidekiq that run on this machine, by the name of their host, still do.
+//!
+//! A heartbeat outlives its process by a minute. On the same machine the kernel knows better; elsewhere, and
+//! where other users' processes are hidden, only heartbeats tell.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use weir_advisor::observation::{Observation, Presence};
+
+use crate::observe::job_processes;
+
+/// What every machine runs, and what cannot be seen where other users' processes are hidden.
+const INIT: &str = "1";
+/// In the title of a process of Sidekiq.
+const TITLE: &[u8] = b"sidekiq";
+
+/// What the kernel says of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    /// It is a process of Sidekiq.
+    Sidekiq,
+    /// There is no such process.
+    Nothing,
+    /// Another program has that number: a container's numbers are its own.
+    Unclear,
+}
+
+/// Corrects what heartbeats say of the processes in `local` (by identity, with their numbers).
+pub(crate) fn see(observation: &mut Observation, local: &BTreeMap<String, u32>, proc: &Path) {
+    for process in job_processes(observation) {
+        let Some(pid) = local.get(&process.identity) else { continue };
+        process.presence = match (process.presence, seen(proc, *pid)) {
+            (Presence::Presumed, Seen::Sidekiq) => Presence::Seen,
+            // One that has just beaten runs, whatever its number is here.
+            (Presence::Presumed | Presence::Silent, Seen::Nothing) => Presence::Gone,
+            (presence, _) => presence,
+        };
+    }
+}
+
+fn seen(proc: &Path, pid: u32) -> Seen {
+    if !proc.join(INIT).exists() {
+        return Seen::Unclear;
+    }
+    match fs::read(proc.join(pid.to_string()).join("cmdline")) {
+        Ok(title) if title.windows(TITLE.len()).any(|it| it == TITLE) => Seen::Sidekiq,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Seen::Nothing,
+        _ => Seen::Unclear,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_advisor::observation::{Fact, JobProcess, Jobs};
+
+    use super::*;
+
+    fn after(presence: Presence, proc: &Path) -> Presence {
+        let process =
+            JobProcess { identity: "web:7:x".to_owned(), presence, ..JobProcess::default() };
+        let jobs = Jobs { processes: vec![process], ..Jobs::default() };
+        let mut observation = Observation { jobs: Fact::Known(jobs), ..Observation::default() };
+        see(&mut observation, &BTreeMap::from([("web:7:x".to_owned(), 7)]), proc);
+        observation.jobs.known().unwrap().processes[0].presence
+    }
+
+    #[test]
+    fn a_process_that_the_kernel_does_not_know_is_gone_unless_it_has_just_beaten() {
+        let proc = tempfile::tempdir().unwrap();
+        assert_eq!(after(Presence::Presumed, proc.path()), Presence::Presumed, "all are hidden");
+        fs::create_dir(proc.path().join(INIT)).unwrap();
+        assert_eq!(after(Presence::Presumed, proc.path()), Presence::Gone);
+        assert_eq!(after(Presence::Silent, proc.path()), Presence::Gone);
+        assert_eq!(after(Presence::Seen, proc.path()), Presence::Seen, "in another container");
+        let process = proc.path().join("7");
+        fs::create_dir(&process).unwrap();
+        fs::write(process.join("cmdline"), "postgres: checkpointer").unwrap();
+        assert_eq!(after(Presence::Presumed, proc.path()), Presence::Presumed);
+        fs::write(process.join("cmdline"), "sidekiq 6.4.1 shop [0 of 5 busy]\0").unwrap();
+        assert_eq!(after(Presence::Presumed, proc.path()), Presence::Seen);
+        assert_eq!(after(Presence::Silent, proc.path()), Presence::Silent, "it hangs");
+    }
+}

@@ -1,0 +1,143 @@
+//! How many jobs have come since another look: those in a list that are newer.
+//!
+//! A list is pushed to at its head, so the times at which its jobs were enqueued fall from head to tail: the
+//! first that is older than the other look is searched for, in steps that double and then halve. The newest
+//! hundred alone do not tell: of a burst they tell its pace.
+
+use weir_base::clock::Timestamp;
+
+use crate::error::SidekiqError;
+use crate::job::JobSummary;
+use crate::keys;
+use crate::questions::{Command, Question, Told};
+use crate::snapshot::QueueLook;
+
+use super::Looking;
+
+/// Twice the logarithm of more jobs than any Redis holds.
+const STEPS_MAX: usize = 64;
+
+/// Where the first older job is: at `older` or before, and behind `newer`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Search {
+    /// The place of a job that is newer.
+    newer: u64,
+    /// The place of one that is older, or the length.
+    older: u64,
+    /// Nothing older was met yet.
+    is_doubling: bool,
+}
+
+impl Search {
+    /// Behind the first `known` jobs, which are newer.
+    const fn behind(known: u64, length: u64) -> Self {
+        Self { newer: known.saturating_sub(1), older: length, is_doubling: true }
+    }
+
+    /// The place to look at next; none: it is found.
+    fn next(self) -> Option<u64> {
+        if self.older - self.newer <= 1 {
+            return None;
+        }
+        let middle = self.newer.midpoint(self.older);
+        let doubled = (self.newer + 1).saturating_mul(2);
+        Some(if self.is_doubling { doubled.min(middle) } else { middle })
+    }
+
+    const fn note(&mut self, place: u64, is_newer: bool) {
+        if is_newer {
+            self.newer = place;
+        } else {
+            (self.older, self.is_doubling) = (place, false);
+        }
+    }
+}
+
+impl Looking<'_> {
+    /// Sets [`QueueLook::came`] of each queue. What can't be told, for a job that has no time or is too large,
+    /// is left open.
+    pub(super) async fn count_arrivals(
+        &mut self,
+        queues: &mut [QueueLook],
+        since: Timestamp,
+    ) -> Result<(), SidekiqError> {
+        let mut searches = Vec::new();
+        for (at, queue) in queues.iter_mut().enumerate() {
+            let known = queue.newest.len() as u64;
+            match queue.newest.iter().position(|time| *time <= since) {
+                Some(place) => queue.came = Some(place as u64),
+                None if known >= queue.length => queue.came = Some(queue.length),
+                None if known > 0 => searches.push((at, Search::behind(known, queue.length))),
+                None => {}
+            }
+        }
+        for _ in 0..STEPS_MAX {
+            let step = |(at, search): &(usize, Search)| Some((*at, search.next()?));
+            let steps: Vec<_> = searches.iter().map(step).collect();
+            for ((at, search), step) in searches.iter().zip(&steps) {
+                if step.is_none() {
+                    queues[*at].came = Some(search.older);
+                }
+            }
+            searches.retain(|(_, search)| search.next().is_some());
+            if searches.is_empty() || !self.may_read(1) {
+                return Ok(());
+            }
+            let question = |(at, place): (usize, u64)| {
+                let place = i64::try_from(place).unwrap_or(i64::MAX);
+                Question::range(Command::ListRange, &keys::queue(&queues[at].name), place, place)
+            };
+            let questions: Vec<_> = steps.into_iter().flatten().map(question).collect();
+            let answers = self.ask(&questions).await?;
+            let mut known = Vec::with_capacity(searches.len());
+            for ((at, mut search), answer) in searches.into_iter().zip(answers) {
+                let read = answer.and_then(Told::read::<Vec<Vec<u8>>>).unwrap_or_default();
+                self.job_bytes =
+                    self.job_bytes.saturating_add(read.iter().map(Vec::len).sum::<usize>());
+                let time = read.first().and_then(|it| JobSummary::parse(it)?.enqueued_at);
+                // A list that has become shorter meanwhile has nothing there: all before it came since.
+                if let (Some(time), Some(place)) = (time, search.next()) {
+                    search.note(place, time > since);
+                    known.push((at, search));
+                }
+            }
+            searches = known;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a list in which so many are newer, and how many were looked at.
+    fn find(newer: u64, known: u64, length: u64) -> (u64, usize) {
+        let mut search = Search::behind(known.min(newer), length);
+        let mut steps = 0;
+        while let Some(place) = search.next() {
+            search.note(place, place < newer);
+            steps += 1;
+        }
+        (search.older, steps)
+    }
+
+    #[test]
+    fn the_first_that_is_older_is_found_in_few_steps() {
+        for newer in [100, 101, 150, 500, 9_999, 199_999, 200_000] {
+            let (found, steps) = find(newer, 100, 200_000);
+            assert_eq!(found, newer);
+            assert!(steps <= 30, "{newer}: {steps}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_a_list_holds_it_is_found(length in 2..5_000u64, known in 1..200u64, newer in 1..5_000u64) {
+            let (length, newer) = (length.max(newer), newer);
+            let (found, steps) = find(newer, known, length);
+            proptest::prop_assert_eq!(found, newer);
+            proptest::prop_assert!(steps < STEPS_MAX);
+        }
+    }
+}
