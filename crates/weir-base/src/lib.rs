@@ -3,6 +3,7 @@
 //! - `admin_api` (feature `admin-api`): input and errors of the admin API.
 //! - [`backoff`]: how long to wait before the next attempt.
 //! - [`clock`]: the only source of time, with a twin that tests move by hand.
+//! - [`failed_attempts`]: wrong passwords and keys by client, so that guessing is slowed.
 //! - [`hint`]: "did you mean".
 //! - [`history`]: metrics with a memory, in ring files of fixed size.
 //! - [`kept`]: small files that a restart leaves.
@@ -18,6 +19,7 @@
 pub mod admin_api;
 pub mod backoff;
 pub mod clock;
+pub mod failed_attempts;
 pub mod hint;
 pub mod history;
 pub mod kept;

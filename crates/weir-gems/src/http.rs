@@ -26,13 +26,14 @@ mod specs;
 mod yank;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
 use hyper::{Method, Request, Response};
 use weir_base::clock::{Clock, Timestamp};
+use weir_base::failed_attempts::FailedAttempts;
 use weir_base::semaphore::Semaphore;
 use weir_base::switch::Switches;
 use weir_net::server::{Body, BoxError};
@@ -42,7 +43,7 @@ use self::failure::Failure;
 use self::known_keys::KnownKeys;
 use self::representation::keep_private;
 pub use self::route::Endpoint;
-use self::route::Route;
+use self::route::{Route, not_served};
 use self::specs::SpecLists;
 use crate::downloads::Downloads;
 use crate::files::Files;
@@ -74,6 +75,9 @@ pub struct Gems<S> {
     switches: Arc<Switches>,
     pushes: Semaphore,
     known_keys: KnownKeys,
+    /// std: held to count one, or to look one up.
+    wrong_keys: Mutex<FailedAttempts>,
+    waiting_keys: Semaphore,
     specs: SpecLists,
     /// What is behind this index, if it is a mirror.
     mirror: OnceLock<Arc<dyn MirrorDoor>>,
@@ -102,6 +106,9 @@ impl<S: Store> Gems<S> {
     pub fn new(parts: GemsParts<S>) -> Arc<Self> {
         let pushes_max = parts.settings.load().limits.pushes_max;
         let GemsParts { store, files, settings, clock, metrics, switches } = parts;
+        let waiting_keys_max = settings.load().limits.waiting_keys_max;
+        let setting = "gems.limits.waiting_keys_max";
+        let waiting_keys = Semaphore::new("API keys that wait", setting, waiting_keys_max);
         let pushes = Semaphore::new("pushes of gems", "gems.limits.pushes_max", pushes_max);
         Arc::new(Self {
             store: Arc::new(store),
@@ -112,6 +119,8 @@ impl<S: Store> Gems<S> {
             switches,
             pushes,
             known_keys: KnownKeys::default(),
+            wrong_keys: Mutex::default(),
+            waiting_keys,
             specs: SpecLists::default(),
             mirror: OnceLock::new(),
             dependents: DependentsIndex::default(),
@@ -188,7 +197,7 @@ impl<S: Store> Gems<S> {
         let (request, body) = request.into_parts();
         let settings = self.settings.load_full();
         let Some(route) = Route::parse(request.uri.path(), mount) else {
-            return Failure::not_found("there is nothing at this path").into_response();
+            return not_served(request.uri.path(), mount).into_response();
         };
         let endpoint = route.endpoint();
         let call = Call { request: &request, settings: &settings };
@@ -224,7 +233,7 @@ impl<S: Store> Gems<S> {
             return Err(Failure::switched_off(endpoint));
         }
         match is_private {
-            true => self.authorize_reader(&call.request.headers).await,
+            true => self.authorize_reader(call).await,
             false => Ok(()),
         }
     }

@@ -54,10 +54,12 @@ pub(crate) enum Limit {
     /// Any limit that a package's contents run into.
     Package,
     DownloadsWaitingMax,
+    WrongKeysMax,
+    WaitingKeysMax,
 }
 
 impl Limit {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::DependencyNamesMax,
         Self::DependencyAnswerBytesMax,
         Self::DependencyMemoryBytesMax,
@@ -69,6 +71,8 @@ impl Limit {
         Self::GemBytesMax,
         Self::Package,
         Self::DownloadsWaitingMax,
+        Self::WrongKeysMax,
+        Self::WaitingKeysMax,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -84,6 +88,8 @@ impl Limit {
             Self::GemBytesMax => "gem_bytes_max",
             Self::Package => "package",
             Self::DownloadsWaitingMax => "downloads_waiting_max",
+            Self::WrongKeysMax => "wrong_keys_max",
+            Self::WaitingKeysMax => "waiting_keys_max",
         }
     }
 }
@@ -108,6 +114,7 @@ const fn status_index(status: StatusCode) -> usize {
 pub struct GemsMetrics {
     endpoints: [EndpointMetrics; Endpoint::COUNT],
     dependency_names: Histogram,
+    wrong_keys: Counter,
     limits: [Counter; Limit::ALL.len()],
     budgets: Budgets,
 }
@@ -128,6 +135,12 @@ impl GemsMetrics {
         let answers = Family::<AnswerLabel, Counter>::default();
         let limits = Family::<LimitLabel, Counter>::default();
         let dependency_names = Histogram::new(NAMES);
+        let wrong_keys = Counter::default();
+        registry.register(
+            "weir_gems_wrong_keys",
+            "Requests with an API key that there is not",
+            wrong_keys.clone(),
+        );
         registry.register(
             "weir_gems_answer_seconds",
             "From a request's head to the head of its answer",
@@ -159,7 +172,7 @@ impl GemsMetrics {
         let limits = Limit::ALL
             .map(|limit| limits.get_or_create(&LimitLabel { limit: limit.name() }).clone());
         let budgets = Budgets::register(registry);
-        Self { endpoints, dependency_names, limits, budgets }
+        Self { endpoints, dependency_names, wrong_keys, limits, budgets }
     }
 
     pub(crate) fn answered(
@@ -178,6 +191,10 @@ impl GemsMetrics {
     #[expect(clippy::cast_precision_loss, reason = "a few hundred")]
     pub(crate) fn dependency_names(&self, names: usize) {
         self.dependency_names.observe(names as f64);
+    }
+
+    pub(crate) fn wrong_key(&self) {
+        self.wrong_keys.inc();
     }
 
     /// Room for so many bytes of an answer.

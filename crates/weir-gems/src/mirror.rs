@@ -11,7 +11,8 @@
 //!
 //! Promises: a private name (by the policy, or pushed here), or one that could be taken for it, is
 //! never taken from an upstream, whatever answers or does not; nothing is served from an upstream that was not asked for by its index, and
-//! no file with another checksum than that; everything that was taken is whole, and a mirror that is
+//! no file with another checksum than that, nor with another than the release was first seen with unless an
+//! operator accepts it; everything that was taken is whole, and a mirror that is
 //! killed goes on where it was.
 
 mod asked;
@@ -44,7 +45,7 @@ use arc_swap::ArcSwap;
 use weir_base::clock::{Clock, Timestamp};
 
 use self::asked::Asked;
-pub use self::door::{Fetched, HookAnswer, HookRoute, MirrorDoor, Viewed};
+pub use self::door::{Accepted, Fetched, HookAnswer, HookRoute, MirrorDoor, Viewed};
 pub use self::enforce::PolicyChangeError;
 pub use self::error::{MirrorError, Problem};
 use self::files::Flights;
@@ -55,14 +56,16 @@ pub use self::infos::Work;
 pub use self::look::{Looked, Scope};
 use self::policy::{Policy, PolicyError};
 use self::settings::{MirrorLimits, MirrorSettings, UPSTREAMS_MAX, UpstreamName};
-use self::state::{MirrorState, REFUSED_NAMES_MAX, UpstreamState};
+use self::state::{MirrorState, REFUSED_NAMES_MAX, REPLACED_RELEASES_MAX, UpstreamState};
 use self::upstream::{Upstream, upstreams};
 pub use self::versions::Read;
 use crate::files::Files;
 use crate::metrics::MirrorMetrics;
+use crate::name::GemName;
 use crate::package::PackageLimits;
+use crate::release::Identity;
 use crate::store::StoreError;
-use crate::store::mirror::MirrorStore;
+use crate::store::mirror::{MirrorStore, ReplacedRelease};
 use crate::view::MirrorView;
 
 /// What a mirror is made of.
@@ -173,10 +176,12 @@ impl<S: MirrorStore> Mirror<S> {
                 None => self.store.counts(name).await?,
             };
             let refused = self.store.refused(name, REFUSED_NAMES_MAX).await?;
+            let replaced = self.store.replaced(name, REPLACED_RELEASES_MAX).await?;
             let (requests, received_bytes) = upstream.metrics.traffic();
             state.upstreams.push(UpstreamState {
                 counts,
                 refused,
+                replaced,
                 requests,
                 received_bytes,
                 ..known
@@ -202,6 +207,29 @@ impl<S: MirrorStore> Mirror<S> {
     /// [`MirrorState::rounds_done`] is this number.
     pub fn ask(&self, scope: Scope) -> u64 {
         self.asked.ask(scope)
+    }
+
+    /// Takes the file that an upstream has now of a release, which was kept out since it is another one
+    /// than before. It comes with the next look, which begins as soon as possible; a file that is yet
+    /// another one is kept out again. None: no such release is kept out.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn accept(
+        &self,
+        name: &GemName,
+        identity: &Identity,
+    ) -> Result<Option<ReplacedRelease>, StoreError> {
+        let accepted = self.store.accept(name, identity).await?;
+        if let Some(ReplacedRelease { pinned, offered, .. }) = &accepted {
+            let gem = format!("{name}-{identity}");
+            tracing::info!(gem, %pinned, %offered, "an operator has accepted a replaced release");
+            for upstream in &self.upstreams {
+                self.count(upstream).await?;
+            }
+            self.ask(Scope::Changes);
+        }
+        Ok(accepted)
     }
 
     /// Whether all that these upstreams list has been noted lately.

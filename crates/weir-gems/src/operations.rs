@@ -13,6 +13,7 @@ use weir_base::secret::Secret;
 use weir_base::switch::Pattern;
 
 pub(crate) use self::dependents::DependentsIndex;
+pub use self::mirroring::AcceptError;
 use self::release_line::{ReleaseLine, newest_first};
 use crate::Gems;
 use crate::index::digest::Digests;

@@ -52,6 +52,19 @@ impl Platform {
         &*self.0 == RUBY
     }
 
+    /// Whether a client may ask for this platform's files by that text: each takes a platform apart and
+    /// writes it anew. RubyGems up to 3.3.21 leaves out `gnu` and what begins with it.
+    #[must_use]
+    pub fn is_known_as(&self, text: &str) -> bool {
+        let Some(parts) = self.parts() else { return false };
+        let is_gnu = |version: &str| parts.os == "linux" && version.starts_with("gnu");
+        let older = match parts.version.as_deref() {
+            Some(version) if is_gnu(version) => Parts { version: None, ..parts.clone() },
+            _ => parts.clone(),
+        };
+        [parts, older].iter().any(|parts| parts.to_string() == text)
+    }
+
     /// What clients compare; None: any Ruby.
     #[must_use]
     pub fn parts(&self) -> Option<Parts> {
@@ -82,6 +95,26 @@ impl fmt::Display for Platform {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_platform_is_known_by_what_clients_make_of_it() {
+        // `Gem::Platform.new(text).to_s` of RubyGems 3.3.15 and 3.6.
+        for (text, names) in [
+            ("x86_64-linux-gnu", &["x86_64-linux-gnu", "x86_64-linux"][..]),
+            ("arm-linux-gnueabihf", &["arm-linux-gnueabihf", "arm-linux"]),
+            ("x86_64-linux-musl", &["x86_64-linux-musl"]),
+            ("i686-linux", &["x86-linux"]),
+            ("jruby", &["java"]),
+            ("x86_64-darwin19", &["x86_64-darwin-19"]),
+            ("ruby", &[]),
+        ] {
+            let platform: Platform = text.parse().unwrap();
+            for name in ["x86_64-linux", "x86-linux", "java", "ruby", "arm-linux"] {
+                assert_eq!(platform.is_known_as(name), names.contains(&name), "{text} {name}");
+            }
+            assert!(names.iter().all(|name| platform.is_known_as(name)), "{text}");
+        }
+    }
 
     #[test]
     fn a_platform_can_not_break_a_line_or_a_path() {

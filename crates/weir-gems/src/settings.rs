@@ -54,6 +54,13 @@ pub struct GemsLimits {
     pub body_timeout: Duration,
     /// Bytes of a body that is no gem: 413.
     pub form_bytes_max: usize,
+    /// Wrong API keys a minute from one client that are answered at once; after that every key from
+    /// there that was not right before waits `wrong_key_delay`.
+    pub wrong_keys_max: u32,
+    /// How long such a key waits for its check.
+    pub wrong_key_delay: Duration,
+    /// Keys that wait so at once, of all clients; one more gets 429.
+    pub waiting_keys_max: u32,
     /// Releases whose downloads are counted in memory, until they are kept; others are not counted.
     pub downloads_waiting_max: usize,
     pub package: PackageLimits,
@@ -92,6 +99,10 @@ impl Default for GemsLimits {
             pushes_max: 8,
             body_timeout: Duration::from_secs(30),
             form_bytes_max: 1 << 20,
+            // As for passwords of jobs.
+            wrong_keys_max: 10,
+            wrong_key_delay: Duration::from_secs(1),
+            waiting_keys_max: 100,
             // Some 10 MB.
             downloads_waiting_max: 100_000,
             package: PackageLimits::default(),

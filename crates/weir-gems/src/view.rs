@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
 
 pub use self::mirror::{
-    LookView, MirrorView, PhaseView, ProgressView, ReadView, RefusedView, UpstreamView,
+    LookView, MirrorView, PhaseView, ProgressView, ReadView, RefusedView, ReplacedView,
+    UpstreamView,
 };
 use crate::store::{Key, Scope};
 

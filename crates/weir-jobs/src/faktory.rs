@@ -32,6 +32,5 @@ mod wire;
 
 pub(crate) use buffers::Buffers;
 pub(crate) use connection::{Admission, serve, turn_away};
-pub(crate) use password::WrongPasswords;
 pub(crate) use push::{push_all, store_all};
 pub(crate) use signal::{Order, Signal};

@@ -120,7 +120,10 @@ impl Inner {
 
     fn tick(&self) {
         if !self.closed.get() {
-            let queues = self.state.borrow_mut().tick(self.clock.now());
+            let start = self.clock.now();
+            let queues = self.state.borrow_mut().tick(start);
+            let took = self.clock.now().since(start);
+            self.state.borrow().metrics.tasks().passed(took);
             self.offer(&queues);
         }
     }

@@ -7,6 +7,7 @@
 
 mod limit;
 mod snapshot;
+mod tasks;
 mod verb;
 
 use std::collections::HashSet;
@@ -20,6 +21,7 @@ use prometheus_client::registry::Registry;
 
 pub use limit::Limit;
 pub use snapshot::{QueueSnapshot, Snapshot};
+pub(crate) use tasks::Tasks;
 pub use verb::{CommandResult, Verb};
 
 use crate::view::LimitHit;
@@ -52,6 +54,7 @@ struct Inner {
     limits: [Counter; Limit::ALL.len()],
     commands: [[Counter; CommandResult::ALL.len()]; Verb::ALL.len()],
     snapshot: Arc<Mutex<Snapshot>>,
+    tasks: Tasks,
 }
 
 type QueueHistograms = Family<QueueLabel, Histogram, fn() -> Histogram>;
@@ -95,6 +98,7 @@ impl JobsMetrics {
             limits: register_limits(registry),
             commands: register_commands(registry),
             snapshot: Arc::default(),
+            tasks: Tasks::default(),
         };
         registry.register(
             "wait_seconds",
@@ -167,6 +171,11 @@ impl JobsMetrics {
             hits: self.0.limits[*limit as usize].get(),
         };
         Limit::ALL.iter().map(hits).filter(|hit| hit.hits > 0).collect()
+    }
+
+    /// What the timer and the reaper have done.
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.0.tasks
     }
 
     /// A command was answered.

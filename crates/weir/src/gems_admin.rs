@@ -15,6 +15,7 @@
 //! | `POST gems/keys/revoke` | `{}`; body: [`Revoke`] |
 //! | `GET gems/mirror` | [`view::MirrorView`], or 404 |
 //! | `POST gems/mirror/sync` | [`Asked`]; body: [`Look`] |
+//! | `POST gems/mirror/accept` | [`view::ReplacedView`]; body: [`Accept`] |
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
@@ -37,7 +38,7 @@ use weir_gems::release::Identity;
 use weir_gems::store::Scope;
 use weir_gems::view;
 
-pub(crate) use self::mirror::{Asked, Look};
+pub(crate) use self::mirror::{Accept, Asked, Look};
 pub(crate) use self::problem::not_served;
 use crate::gems::{Index, Operated};
 
@@ -106,6 +107,7 @@ pub(crate) fn router(gems: Option<Operated>) -> Router {
         .route("/keys/revoke", post(revoke_key))
         .route("/mirror", get(mirror::state))
         .route("/mirror/sync", post(mirror::sync))
+        .route("/mirror/accept", post(mirror::accept))
         .fallback(async || Problem::no_such_page())
         .method_not_allowed_fallback(async || Problem::wrong_method())
         .with_state(index);
@@ -174,14 +176,18 @@ async fn webhooks(State(index): State<Arc<Index>>) -> Answer<Vec<view::EndpointV
 
 async fn yank(State(index): State<Arc<Index>>, Input(yank): Input<Yank>) -> Answer<Done> {
     let name = yank.name.parse().map_err(problem::of_word)?;
-    let platform = yank.platform.as_deref();
-    let platform = platform.map_or_else(|| Ok(Platform::ruby()), str::parse);
-    let identity = Identity {
-        number: yank.number.parse().map_err(problem::of_word)?,
-        platform: platform.map_err(problem::of_word)?,
-    };
+    let identity = identity(&yank.number, yank.platform.as_deref())?;
     index.yank_by_operator(&name, &identity).await.map_err(problem::of_yank)?;
     Ok(Json(Done::new()))
+}
+
+/// A release, of the platform `ruby` unless it is said.
+fn identity(number: &str, platform: Option<&str>) -> Result<Identity, Problem> {
+    let platform = platform.map_or_else(|| Ok(Platform::ruby()), str::parse);
+    Ok(Identity {
+        number: number.parse().map_err(problem::of_word)?,
+        platform: platform.map_err(problem::of_word)?,
+    })
 }
 
 async fn rebaseline(State(index): State<Arc<Index>>) -> Answer<Done> {

@@ -59,12 +59,12 @@ def build(folder, *names):
     return [folder / name for name in built]
 
 
-def build_new(folder, name, version, dependencies=()):
-    """Builds a gem that there is nowhere else."""
-    return build_all(folder, [(name, version)], dependencies)[0]
+def build_new(folder, name, version, dependencies=(), more=""):
+    """Builds a gem that there is nowhere else; `more` is added to its specification."""
+    return build_all(folder, [(name, version)], dependencies, more)[0]
 
 
-def build_all(folder, releases, dependencies=()):
+def build_all(folder, releases, dependencies=(), more=""):
     """The same for several; all need the same."""
     folders = [Path(folder) / f"{name}-{version}" for name, version in releases]
     needs = "".join(f"s.add_dependency {text}\n" for text in dependencies)
@@ -74,11 +74,11 @@ def build_all(folder, releases, dependencies=()):
         (where / "new.gemspec").write_text(
             f'Gem::Specification.new do |s|\ns.name = "{name}"\ns.version = "{version}"\ns.summary = "e2e"\n'
             f's.authors = ["e2e"]\ns.homepage = "https://weir.example"\ns.license = "Apache-2.0"\n'
-            f's.files = ["lib/{name}.rb"]\n{needs}end\n'
+            f's.files = ["lib/{name}.rb"]\n{needs}{more}end\n'
         )
     build = 'ARGV.each { |it| Dir.chdir(it) { Gem::Package.build(Gem::Specification.load("#{it}/new.gemspec")) } }'
     run(["ruby", "-rrubygems/package", "-e", build, *map(str, folders)], folder, environment_of(folder))
-    return [where / f"{where.name}.gem" for where in folders]
+    return [next(where.glob("*.gem")) for where in folders]
 
 
 def certified(folder):

@@ -47,6 +47,34 @@ class WithIndex(unittest.TestCase):
             self.assertEqual(content, self.index.get(path).content, path)
 
 
+class Platforms(WithIndex):
+    def test_a_gem_is_installed_whose_platform_this_rubygems_writes_otherwise(self):
+        """In the specification it is x86_64-linux-gnu; the file that `gem build` makes has x86_64-linux."""
+        file = build_new(self.index.folder, "native", "1.0.0", more='s.platform = "x86_64-linux-gnu"\n')
+        self.assertEqual(file.name, "native-1.0.0-x86_64-linux.gem")
+        self.index.push([file])
+        self.assertIn("1.0.0-x86_64-linux-gnu ", self.index.get("/info/native").content.decode())
+        client = self.client(['"native"'])
+        client.bundle("lock", "--add-platform", "x86_64-linux")
+        client.bundle("install")
+        self.assertEqual(client.installed(), {"native-1.0.0-x86_64-linux"})
+        self.assertIn("native 1.0.0", client.ruby("require 'native'"))
+
+
+class Commands(WithIndex):
+    def test_what_there_is_not_is_explained(self):
+        told = self.index.gem("owner", "rack", "--host", self.index.url, check=False)
+        self.assertIn("This index has no owners of gems", told)
+
+    def test_a_list_of_addresses_stays_a_list(self):
+        file = build_new(self.index.folder, "mailed", "1.0.0", more='s.email = ["a@x.example"]\n')
+        self.index.push([file])
+        seen = self.index.gem(
+            "specification", "--remote", "--clear-sources", "--source", self.index.url, "mailed", "email"
+        )
+        self.assertIn("- a@x.example", seen)
+
+
 class Bundler(WithIndex):
     def test_a_lock_reads_versions_once_and_the_info_of_each_gem_once(self):
         client = self.client(QUOTED)

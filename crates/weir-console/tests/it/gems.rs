@@ -11,7 +11,7 @@ use weir_gems::mirror::settings::{MirrorSettings, UpstreamSettings};
 use weir_gems::mirror::{Mirror, MirrorParts, Scope as Look};
 use weir_gems::operations::KeyWanted;
 use weir_gems::release::{Checksum, Dependencies, Identity, Release};
-use weir_gems::store::mirror::{MirrorStore, Noted, Refusal};
+use weir_gems::store::mirror::{MirrorStore, MirroredGem, Noted, Refusal};
 use weir_gems::store::webhooks::WebhookStore;
 use weir_gems::store::{ImportedGem, Scope, SqliteSettings, SqliteStore, Store};
 use weir_gems::{Files, Gems, GemsMetrics, GemsParts, MirrorMetrics};
@@ -122,6 +122,15 @@ async fn mirror(folder: &std::path::Path, index: &Gems<SqliteStore>) -> Arc<Mirr
     let alike: weir_gems::name::GemName = "Shop".parse().expect("a name");
     let noted = [&ours, &alike].map(|name| Noted { name: name.clone(), md5: Some([1; 16]) });
     index.store().note("one", noted.to_vec(), None).await.expect("noted");
+    // A file that somebody has replaced.
+    for sum in [1, 2] {
+        let mut theirs = release("1.0", "");
+        theirs.checksum = Checksum([sum; 32]);
+        let noted = Noted { name: "tool".parse().expect("a name"), md5: Some([sum; 16]) };
+        let (releases, earlier) = (vec![theirs], Arc::default());
+        let gem = MirroredGem { noted, releases, is_invited: false, earlier };
+        index.store().apply("one", vec![gem], clock.now()).await.expect("applied");
+    }
     let refused = vec![(ours, Refusal::Local), (alike, Refusal::Lookalike)];
     index.store().refuse("one", refused).await.expect("refused");
     let mirror = Mirror::new(MirrorParts {
@@ -156,6 +165,9 @@ async fn upstreams_and_webhooks_are_shown_and_upstreams_looked_at_when_somebody_
         "never yet",
         "one; pushed or imported here",
         "could be taken for a name that",
+        "1 version kept out",
+        "tool 1.0 (ruby)",
+        "<code>020202020202…</code>",
         "0 webhooks of upstreams",
         ">ci<",
     ] {

@@ -1,48 +1,82 @@
 //! Who may do it: whether a request's key is for that.
 
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use hyper::StatusCode;
-use hyper::header::HeaderMap;
+use weir_base::failed_attempts::FailedAttempts;
 
 use super::credentials::key_of;
-use super::{Failure, Gems};
+use super::{Call, Client, Failure, Gems};
 use crate::keys::hash;
+use crate::metrics::Limit;
 use crate::name::GemName;
-use crate::store::{Key, Scope, Store, StoreError};
+use crate::store::{Key, Scope, Store};
 
 impl<S: Store> Gems<S> {
     /// The key, if it allows `scope`. For which gem is asked once that is known.
     pub(super) async fn authorize(
         &self,
-        headers: &HeaderMap,
+        call: &Call<'_>,
         scope: Scope,
-    ) -> Result<Key, Failure> {
-        let text = key_of(headers).ok_or_else(|| without_key(scope))?;
-        let key = self.store.key(hash(&text)).await?.ok_or_else(unknown_key)?;
+    ) -> Result<Arc<Key>, Failure> {
+        let text = key_of(&call.request.headers).ok_or_else(|| without_key(scope))?;
+        let hash = hash(&text);
+        self.wait_if_guessing(call, hash).await?;
+        let key = self.stored_key(call, hash).await?;
         self.check_key(&key, scope)?;
         Ok(key)
     }
 
     /// Whether the key is one to read with. One that was a moment ago is not looked up again.
-    pub(super) async fn authorize_reader(&self, headers: &HeaderMap) -> Result<(), Failure> {
+    pub(super) async fn authorize_reader(&self, call: &Call<'_>) -> Result<(), Failure> {
         let scope = Scope::IndexRubygems;
-        let text = key_of(headers).ok_or_else(|| without_key(scope))?;
-        let key = self.known_key(hash(&text)).await?.ok_or_else(unknown_key)?;
+        let text = key_of(&call.request.headers).ok_or_else(|| without_key(scope))?;
+        let hash = hash(&text);
+        let key = match self.known_keys.get(hash, self.clock.now()) {
+            Some(key) => key,
+            None => {
+                self.wait_if_guessing(call, hash).await?;
+                self.stored_key(call, hash).await?
+            }
+        };
         self.check_key(&key, scope)
     }
 
-    async fn known_key(&self, hash: [u8; 32]) -> Result<Option<Arc<Key>>, StoreError> {
-        let now = self.clock.now();
-        if let Some(key) = self.known_keys.get(hash, now) {
-            return Ok(Some(key));
-        }
-        let epoch = self.known_keys.epoch();
-        let key = self.store.key(hash).await?.map(Arc::new);
-        if let Some(key) = &key {
-            self.known_keys.put(hash, Arc::clone(key), now, epoch);
-        }
+    /// As the store has it now.
+    async fn stored_key(&self, call: &Call<'_>, hash: [u8; 32]) -> Result<Arc<Key>, Failure> {
+        let (now, epoch) = (self.clock.now(), self.known_keys.epoch());
+        let Some(key) = self.store.key(hash).await?.map(Arc::new) else {
+            let client = client_address(call);
+            tracing::warn!(%client, "wrong API key");
+            self.metrics.wrong_key();
+            self.wrong_keys().add(client, now);
+            return Err(unknown_key());
+        };
+        self.known_keys.put(hash, Arc::clone(&key), now, epoch);
         Ok(key)
+    }
+
+    /// A client with many wrong keys waits before each further check, whatever comes of it; not with a
+    /// key that was right before, since others may have the same address.
+    async fn wait_if_guessing(&self, call: &Call<'_>, hash: [u8; 32]) -> Result<(), Failure> {
+        let limits = &call.settings.limits;
+        let wrong = self.wrong_keys().count(client_address(call), self.clock.now());
+        if wrong < limits.wrong_keys_max || self.known_keys.was_right(hash) {
+            return Ok(());
+        }
+        self.metrics.limit_hit(Limit::WrongKeysMax);
+        self.waiting_keys.set_limit(limits.waiting_keys_max);
+        let _permit = self.waiting_keys.try_acquire().map_err(|full| {
+            self.metrics.limit_hit(Limit::WaitingKeysMax);
+            Failure::new(StatusCode::TOO_MANY_REQUESTS, full)
+        })?;
+        tokio::time::sleep(limits.wrong_key_delay).await;
+        Ok(())
+    }
+
+    fn wrong_keys(&self) -> MutexGuard<'_, FailedAttempts> {
+        self.wrong_keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn check_key(&self, key: &Key, scope: Scope) -> Result<(), Failure> {
@@ -60,6 +94,12 @@ impl<S: Store> Gems<S> {
             )),
         }
     }
+}
+
+/// Clients of this machine are one.
+fn client_address(call: &Call<'_>) -> IpAddr {
+    let client = call.request.extensions.get::<Client>();
+    client.map_or(Ipv4Addr::LOCALHOST.into(), |client| client.address())
 }
 
 fn without_key(scope: Scope) -> Failure {

@@ -11,6 +11,11 @@ const V6_BITS: u32 = 64;
 pub struct Client(IpAddr);
 
 impl Client {
+    /// The address, or the first one of the network.
+    pub(super) const fn address(self) -> IpAddr {
+        self.0
+    }
+
     /// None: this machine itself, where a proxy may speak for many.
     #[must_use]
     pub fn of(address: IpAddr) -> Option<Self> {

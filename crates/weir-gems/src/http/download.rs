@@ -15,7 +15,8 @@ use super::representation::{BINARY, Described, FOR_A_YEAR};
 use super::{Answer, Call, Failure, Gems, body};
 use crate::index::digest::Digests;
 use crate::metrics::Limit;
-use crate::store::cuts::cuts;
+use crate::platform::Platform;
+use crate::store::cuts::{Cut, cuts};
 use crate::store::{Store, StoredFile};
 
 /// What stays as it is in the path that a client is sent to.
@@ -26,9 +27,18 @@ impl<S: Store> Gems<S> {
         if let Some(base) = &call.settings.files_url {
             return redirect(base, full_name);
         }
-        let Some(stored) = self.file_or_fetched(full_name).await? else {
-            return Err(self.absent(full_name).await?);
-        };
+        if let Some(stored) = self.file_or_fetched(full_name).await? {
+            return self.send(call, full_name, stored).await;
+        }
+        if let Some(listed) = self.listed_as(full_name).await?
+            && let Some(stored) = self.file_or_fetched(&listed).await?
+        {
+            return self.send(call, &listed, stored).await;
+        }
+        Err(self.absent(full_name).await?)
+    }
+
+    async fn send(&self, call: &Call<'_>, full_name: &str, stored: StoredFile) -> Answer {
         let (stored, file) = self.open(full_name, stored).await?;
         let described = described(&stored);
         let answer = described.answer(call.request, |range| body::of_file(file, range));
@@ -125,6 +135,28 @@ impl<S: Store> Gems<S> {
         Ok(Failure::not_found(text))
     }
 
+    /// The full name of the release that a client means whose RubyGems writes platforms in its own way:
+    /// `a-1.0-x86_64-linux` for `a-1.0-x86_64-linux-gnu`. None: there is none, or more than one.
+    async fn listed_as(&self, full_name: &str) -> Result<Option<String>, Failure> {
+        let mut found = None;
+        for Cut { name, identity } in cuts(full_name).filter(|cut| !cut.identity.platform.is_ruby())
+        {
+            let Some(info) = self.store.info(name).await? else { continue };
+            let text = String::from_utf8_lossy(&info.content);
+            let beginning = format!("{}-", identity.number);
+            for line in text.lines().filter_map(|line| line.strip_prefix(&beginning)) {
+                let platform = line.split(' ').next().unwrap_or_default();
+                let is_it = |it: Platform| it.is_known_as(identity.platform.as_str());
+                if platform.parse().is_ok_and(is_it)
+                    && found.replace(format!("{name}-{beginning}{platform}")).is_some()
+                {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(found)
+    }
+
     async fn is_listed(&self, full_name: &str) -> Result<bool, Failure> {
         for cut in cuts(full_name) {
             let Some(info) = self.store.info(cut.name).await? else { continue };
@@ -137,9 +169,13 @@ impl<S: Store> Gems<S> {
     }
 
     pub(super) async fn gemspec(&self, call: &Call<'_>, full_name: &str) -> Answer {
-        let Some(gemspec) = self.gemspec_or_fetched(full_name).await? else {
-            return Err(self.absent(full_name).await?);
-        };
+        let mut gemspec = self.gemspec_or_fetched(full_name).await?;
+        if gemspec.is_none()
+            && let Some(listed) = self.listed_as(full_name).await?
+        {
+            gemspec = self.gemspec_or_fetched(&listed).await?;
+        }
+        let Some(gemspec) = gemspec else { return Err(self.absent(full_name).await?) };
         let digests = Digests::of(&gemspec);
         let described = Described::by(&digests, gemspec.len() as u64, BINARY);
         self.for_one(call, described, gemspec)

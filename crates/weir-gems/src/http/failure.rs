@@ -76,7 +76,7 @@ impl Failure {
     }
 
     pub(super) fn into_response(self) -> Response<Body> {
-        let mut text = self.text;
+        let mut text = printable(&self.text);
         text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
         text.push('\n');
         let mut response = Response::new(Body::from(text));
@@ -103,6 +103,19 @@ impl Failure {
         }
         response
     }
+}
+
+/// One line without anything that a terminal would obey: a sentence may quote what a client has sent,
+/// byte for byte.
+fn printable(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars().take(TEXT_BYTES_MAX) {
+        match letter {
+            '"' | '\'' | '\\' => line.push(letter),
+            _ => line.extend(letter.escape_debug()),
+        }
+    }
+    line
 }
 
 impl From<StoreError> for Failure {
@@ -174,5 +187,21 @@ impl From<PackageError> for Failure {
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         };
         Self::new(status, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_can_not_steer_a_terminal() {
+        for (text, expected) in [
+            ("a \"path\" isn't C:\\x", "a \"path\" isn't C:\\x"),
+            ("a\x1b[31m\r\n\x07\0b", "a\\u{1b}[31m\\r\\n\\u{7}\\0b"),
+            ("\u{e4}\u{202e}\u{9b}", "\u{e4}\\u{202e}\\u{9b}"),
+        ] {
+            assert_eq!(printable(text), expected, "{text:?}");
+        }
     }
 }

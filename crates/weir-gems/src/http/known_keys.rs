@@ -1,4 +1,4 @@
-//! Keys that somebody read with a moment ago, in memory: a `bundle install` asks hundreds of times, and its
+//! Keys that somebody used a moment ago, in memory: a `bundle install` asks hundreds of times, and its
 //! key is looked up in the store once a second.
 //!
 //! What is revoked here is unknown when that is answered. Another process with the same store, which
@@ -46,6 +46,12 @@ impl KnownKeys {
         // A clock that was set back says nothing.
         let is_trusted = trusted.since <= now && now.since(trusted.since) < TRUSTED_FOR;
         is_trusted.then(|| Arc::clone(&trusted.key))
+    }
+
+    /// Whether the store had this key when it was asked last, however long ago; as far as it is
+    /// remembered.
+    pub(super) fn was_right(&self, hash: [u8; 32]) -> bool {
+        self.known().keys.contains_key(&hash)
     }
 
     /// For [`KnownKeys::put`]; to be taken before the store is asked.
@@ -103,6 +109,7 @@ mod tests {
         assert_eq!(known.get([2; 32], NOW), None);
         assert_eq!(known.get([1; 32], NOW + TRUSTED_FOR), None);
         assert_eq!(known.get([1; 32], NOW - TRUSTED_FOR), None);
+        assert!(known.was_right([1; 32]) && !known.was_right([2; 32]));
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl<S: Store> Gems<S> {
         B::Error: Into<BoxError>,
     {
         let headers = &call.request.headers;
-        self.authorize(headers, Scope::PushRubygem).await?;
+        self.authorize(call, Scope::PushRubygem).await?;
         // As a reload may have changed it.
         self.pushes.set_limit(call.settings.limits.pushes_max);
         let _permit = self.pushes.try_acquire().map_err(|full| {
@@ -37,7 +37,7 @@ impl<S: Store> Gems<S> {
         let Received { file, has_attestations } = self.receive_gem(headers, body).await?;
         let (file, package) = self.judge(file).await?;
         // Its client may have taken long: the key may have been revoked, or have expired, meanwhile.
-        let key = self.authorize(headers, Scope::PushRubygem).await?;
+        let key = self.authorize(call, Scope::PushRubygem).await?;
         check_gem(&key, &package.specification.name)?;
         let now = self.clock.now();
         let new = new_release(&package, now)?;

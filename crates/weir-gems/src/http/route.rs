@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use hyper::Method;
 use percent_encoding::percent_decode_str;
 
+use super::Failure;
 use crate::marshal::SpecList;
 use crate::mirror::HookRoute;
 use crate::store::TextKind;
@@ -167,6 +168,27 @@ impl<'a> Route<'a> {
             Self::Page(_) => Endpoint::Page,
         }
     }
+}
+
+/// Why nothing is at a path: of what RubyGems' commands ask for, with what to do instead.
+pub(super) fn not_served(path: &str, mount: &str) -> Failure {
+    let path = path.strip_prefix(mount).unwrap_or(path);
+    let of_gem = path.strip_prefix("/api/v1/gems/").and_then(|rest| rest.split_once('/'));
+    let is_owners = of_gem.is_some_and(|(_, rest)| rest.split('.').next() == Some("owners"));
+    let is_sign_in = path.starts_with("/api/v1/api_key") || path.starts_with("/api/v1/profile/");
+    Failure::not_found(match (is_owners, is_sign_in) {
+        (true, _) => {
+            "This index has no owners of gems: each API key says what it may push and yank. Who runs \
+             the index makes one with `weir gems key create NAME --scope push_rubygem --gem PATTERN`, \
+             and takes it back with `weir gems key revoke ID`."
+        }
+        (_, true) => {
+            "This index has no accounts to sign in to. Who runs it makes an API key with \
+             `weir gems key create NAME --scope push_rubygem`; it goes into GEM_HOST_API_KEY, or into \
+             ~/.gem/credentials with this index's address as its name."
+        }
+        _ => "there is nothing at this path",
+    })
 }
 
 #[cfg(test)]

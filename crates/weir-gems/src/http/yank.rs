@@ -19,10 +19,10 @@ impl<S: Store> Gems<S> {
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: Into<BoxError>,
     {
-        self.authorize(&call.request.headers, Scope::YankRubygem).await?;
+        self.authorize(call, Scope::YankRubygem).await?;
         let body = self.receive_text(body).await?;
         // The same as with a push: now it counts.
-        let key = self.authorize(&call.request.headers, Scope::YankRubygem).await?;
+        let key = self.authorize(call, Scope::YankRubygem).await?;
         let query = call.request.uri.query().unwrap_or_default();
         let (name, identity) = wanted(query.as_bytes(), &body)?;
         check_gem(&key, &name)?;

@@ -45,9 +45,9 @@ fn fields(specification: &Specification) -> Vec<u8> {
     // rubyforge_project
     writer.string("");
     match &about.email[..] {
-        [] => writer.nil(),
+        all if about.email_is_list => writer.strings(all),
         [email] => writer.string(email),
-        several => writer.strings(several),
+        _ => writer.nil(),
     }
     writer.strings(&about.authors);
     writer.text_or_nil(about.description.as_deref());

@@ -46,6 +46,7 @@ pub struct MirrorMetrics {
     names: Family<UpstreamLabel, Gauge>,
     pending: Family<UpstreamLabel, Gauge>,
     refused: Family<UpstreamLabel, Gauge>,
+    replaced: Family<UpstreamLabel, Gauge>,
     gems: Family<UpstreamLabel, Counter>,
     left_out: Family<UpstreamLabel, Counter>,
     hooks: Family<OutcomeLabel, Counter>,
@@ -67,6 +68,7 @@ impl MirrorMetrics {
             names: Family::default(),
             pending: Family::default(),
             refused: Family::default(),
+            replaced: Family::default(),
             gems: Family::default(),
             left_out: Family::default(),
             hooks: Family::default(),
@@ -121,6 +123,11 @@ impl MirrorMetrics {
             &self.refused,
         );
         gauge(
+            "weir_gems_mirror_replaced_releases",
+            "Releases whose file an upstream has replaced; kept out until an operator accepts them",
+            &self.replaced,
+        );
+        gauge(
             "weir_gems_mirror_last_success_timestamp_seconds",
             "When all that an upstream had was here",
             &self.last_success,
@@ -158,6 +165,7 @@ impl MirrorMetrics {
             names: self.names.get_or_create(&label).clone(),
             pending: self.pending.get_or_create(&label).clone(),
             refused: self.refused.get_or_create(&label).clone(),
+            replaced: self.replaced.get_or_create(&label).clone(),
             gems: self.gems.get_or_create(&label).clone(),
             left_out: self.left_out.get_or_create(&label).clone(),
             failures: self.failures.clone(),

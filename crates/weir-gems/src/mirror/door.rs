@@ -7,7 +7,9 @@ use hyper::header::{self, HeaderMap};
 
 use super::files::FileError;
 use super::{Mirror, Scope, hooks};
-use crate::store::mirror::MirrorStore;
+use crate::name::GemName;
+use crate::release::Identity;
+use crate::store::mirror::{MirrorStore, ReplacedRelease};
 use crate::store::{StoreError, StoredFile};
 use crate::view::MirrorView;
 
@@ -16,6 +18,9 @@ pub type Fetched<'a> =
     Pin<Box<dyn Future<Output = Result<Option<StoredFile>, FileError>> + Send + 'a>>;
 /// How it is, while that is read.
 pub type Viewed<'a> = Pin<Box<dyn Future<Output = Result<MirrorView, StoreError>> + Send + 'a>>;
+/// A release that is accepted, while that is written.
+pub type Accepted<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<ReplacedRelease>, StoreError>> + Send + 'a>>;
 type Received<'a> = Pin<Box<dyn Future<Output = Result<HookAnswer, StoreError>> + Send + 'a>>;
 
 /// Which shape a webhook has.
@@ -57,6 +62,9 @@ pub trait MirrorDoor: Send + Sync {
     /// How it is.
     fn view(&self) -> Viewed<'_>;
 
+    /// Takes the file that an upstream has now of a release ([`Mirror::accept`]).
+    fn accept<'a>(&'a self, name: &'a GemName, identity: &'a Identity) -> Accepted<'a>;
+
     /// Has all upstreams looked at ([`Mirror::ask`]).
     fn ask(&self, scope: Scope) -> u64;
 }
@@ -83,6 +91,10 @@ impl<S: MirrorStore> MirrorDoor for Mirror<S> {
 
     fn view(&self) -> Viewed<'_> {
         Box::pin(self.view())
+    }
+
+    fn accept<'a>(&'a self, name: &'a GemName, identity: &'a Identity) -> Accepted<'a> {
+        Box::pin(self.accept(name, identity))
     }
 
     fn ask(&self, scope: Scope) -> u64 {

@@ -6,7 +6,7 @@ use weir_base::clock::Timestamp;
 
 use super::look::Looked;
 use super::progress::SyncProgress;
-use crate::store::mirror::{MirrorCounts, Refusal};
+use crate::store::mirror::{MirrorCounts, Refusal, ReplacedRelease};
 
 /// How a mirror is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct UpstreamState {
     /// Names that it lists and that are not taken from it, at most [`REFUSED_NAMES_MAX`]: among them
     /// those of ours that somebody has published there.
     pub refused: Vec<(String, Refusal)>,
+    /// Releases whose file it has replaced and that are kept out, at most [`REPLACED_RELEASES_MAX`].
+    pub replaced: Vec<ReplacedRelease>,
     /// Since the start.
     pub requests: u64,
     pub received_bytes: u64,
@@ -53,6 +55,8 @@ pub struct UpstreamState {
 
 /// Names that a state tells.
 pub const REFUSED_NAMES_MAX: usize = 100;
+/// Releases with a replaced file that a state tells.
+pub const REPLACED_RELEASES_MAX: usize = 100;
 /// The same for those that are denied.
 pub const DENIED_NAMES_MAX: usize = 5;
 

@@ -2,8 +2,22 @@
 
 use crate::Gems;
 use crate::mirror::Scope;
+use crate::name::GemName;
+use crate::release::Identity;
 use crate::store::{Store, StoreError};
-use crate::view::MirrorView;
+use crate::view::{MirrorView, ReplacedView};
+
+/// Why a replaced file is not accepted.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum AcceptError {
+    #[error("this Weir mirrors no other index")]
+    NoMirror,
+    #[error("no replaced file of {0} is kept out")]
+    NotReplaced(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
 
 impl<S: Store> Gems<S> {
     /// How the mirror is; None: there is none.
@@ -15,6 +29,21 @@ impl<S: Store> Gems<S> {
             Some(mirror) => mirror.view().await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Takes the file that an upstream has now of a release, which was kept out.
+    ///
+    /// # Errors
+    /// There is no such release, or no mirror, or the store's.
+    pub async fn accept_replaced(
+        &self,
+        name: &GemName,
+        identity: &Identity,
+    ) -> Result<ReplacedView, AcceptError> {
+        let mirror = self.mirror().ok_or(AcceptError::NoMirror)?;
+        let accepted = mirror.accept(name, identity).await?;
+        let unknown = || AcceptError::NotReplaced(format!("{name}-{identity}"));
+        accepted.map(ReplacedView::of).ok_or_else(unknown)
     }
 
     /// Has all upstreams looked at as soon as possible: that is done when

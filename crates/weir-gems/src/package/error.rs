@@ -27,8 +27,9 @@ pub enum Exceeded {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PackageError {
-    #[error("this is no .gem file: {0}")]
-    NotATar(io::Error),
+    /// The error quotes the bytes that are no header.
+    #[error("this is no .gem file: it is no tar archive, or a damaged one; `gem build` makes one")]
+    NotATar(#[source] io::Error),
     #[error("{member}: {exceeded}")]
     Exceeded { member: String, exceeded: Exceeded },
     #[error("the .gem file has {0:?}, which no gem has; build it with `gem build`")]

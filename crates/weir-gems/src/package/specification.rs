@@ -33,6 +33,9 @@ pub struct About {
     pub description: Option<String>,
     pub authors: Vec<String>,
     pub email: Vec<String>,
+    /// Whether it is written as a list, also of one: RubyGems keeps it so.
+    #[serde(skip)]
+    pub email_is_list: bool,
     pub homepage: Option<String>,
     pub licenses: Vec<String>,
     pub metadata: BTreeMap<String, String>,
@@ -116,6 +119,7 @@ impl About {
             description: fields.words("description")?,
             authors: fields.all_words("authors")?,
             email: fields.all_words("email")?,
+            email_is_list: fields.is_list("email")?,
             homepage: fields.words("homepage")?,
             licenses: fields.all_words("licenses")?,
             metadata: fields.metadata()?,

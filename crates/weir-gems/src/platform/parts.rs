@@ -1,5 +1,7 @@
 //! The parts of a platform, as `Gem::Platform.new` takes a text apart: clients compare these.
 
+use std::fmt;
+
 use super::Platform;
 
 /// `x86_64`, `linux`, `gnu`.
@@ -28,6 +30,19 @@ impl Parts {
             [] => named(None, &first),
             [os, ..] => named(Some(cpu), os),
         }
+    }
+}
+
+impl fmt::Display for Parts {
+    /// As clients write it into the names of files: `x86-linux` for `i686-linux`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cpu, os, version } = self;
+        let parts = [cpu.as_deref(), Some(os.as_str()), version.as_deref()];
+        for (place, part) in parts.into_iter().flatten().enumerate() {
+            let dash = if place == 0 { "" } else { "-" };
+            write!(formatter, "{dash}{part}")?;
+        }
+        Ok(())
     }
 }
 

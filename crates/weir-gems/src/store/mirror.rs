@@ -10,6 +10,8 @@
 //!   pushed or imported here ([`crate::name::GemName::folded`]), unless it is invited;
 //! - nor one that an upstream lists which comes before ([`MirroredGem::earlier`]), whoever was asked
 //!   first;
+//! - a release keeps the file that it was first seen with: another one under the same version and
+//!   platform is listed ([`MirrorStore::replaced`]) and not taken until [`MirrorStore::accept`];
 //! - that something is applied says that the gem comes from this upstream and is what it says;
 //! - [`Store::push`] refuses a name that came from an upstream ([`super::Conflict::Mirrored`]): one
 //!   name never has releases of two sources;
@@ -23,12 +25,12 @@ use std::future::Future;
 
 use weir_base::clock::Timestamp;
 
-pub(crate) use self::changes::{Changes, StoredRelease};
+pub(crate) use self::changes::{Changes, Pins, Replaced, StoredRelease};
 pub(crate) use self::model::NOBODY;
 pub use self::model::{
     Applied, Gone, Hook, HookKind, Inbox, LastLooks, MirrorCounts, MirroredFile, MirroredGem,
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Owner, Pending, Position, Presence,
-    Refusal, Standing,
+    Refusal, ReplacedRelease, Standing,
 };
 use super::{Store, StoreError};
 use crate::mirror::prefix::{Prefix, PrefixDigest};
@@ -95,6 +97,21 @@ pub trait MirrorStore: Store {
         upstream: &str,
         names_max: usize,
     ) -> impl Future<Output = Result<Vec<(String, Refusal)>, StoreError>> + Send;
+
+    /// Releases of an upstream whose file it has replaced, in the order of names.
+    fn replaced(
+        &self,
+        upstream: &str,
+        releases_max: usize,
+    ) -> impl Future<Output = Result<Vec<ReplacedRelease>, StoreError>> + Send;
+
+    /// The file that an upstream has now of such a release is taken with the next look, and no other.
+    /// None: there is no such release.
+    fn accept(
+        &self,
+        name: &GemName,
+        identity: &Identity,
+    ) -> impl Future<Output = Result<Option<ReplacedRelease>, StoreError>> + Send;
 
     /// Makes the gems' releases what the upstream says, and each of them applied. Each name comes
     /// once.

@@ -6,7 +6,7 @@ use weir_base::clock::Timestamp;
 use crate::mirror::progress::{Phase, SyncProgress};
 use crate::mirror::state::{MirrorState, UpstreamState};
 use crate::mirror::{Looked, Read};
-use crate::store::mirror::Refusal;
+use crate::store::mirror::{Refusal, ReplacedRelease};
 
 /// A mirror.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +52,13 @@ pub struct UpstreamView {
     pub refused: u64,
     /// Some of them.
     pub refused_names: Vec<RefusedView>,
+    /// Releases whose file it has replaced under the same version: kept out until an operator accepts
+    /// them.
+    #[serde(default)]
+    pub replaced: u64,
+    /// Some of them.
+    #[serde(default)]
+    pub replaced_releases: Vec<ReplacedView>,
     /// Since the start.
     pub requests: u64,
     pub received_bytes: u64,
@@ -123,6 +130,20 @@ pub struct RefusedView {
     pub reason: String,
 }
 
+/// A release whose file an upstream has replaced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplacedView {
+    pub name: String,
+    pub number: String,
+    pub platform: String,
+    /// Of the file as it was first seen, in hexadecimal digits. It is served if it was fetched.
+    pub pinned_sha256: String,
+    /// Of the file that the upstream has now.
+    pub offered_sha256: String,
+    /// When that was first seen.
+    pub since: f64,
+}
+
 impl MirrorView {
     /// As it is at that time.
     #[must_use]
@@ -156,6 +177,8 @@ impl UpstreamView {
             pending: state.counts.pending,
             refused: state.counts.refused,
             refused_names: state.refused.into_iter().map(RefusedView::of).collect(),
+            replaced: state.counts.replaced,
+            replaced_releases: state.replaced.into_iter().map(ReplacedView::of).collect(),
             requests: state.requests,
             received_bytes: state.received_bytes,
         }
@@ -200,6 +223,20 @@ impl LookView {
             requests: *requests,
             received_bytes: *received_bytes,
             seconds: took.as_secs_f64(),
+        }
+    }
+}
+
+impl ReplacedView {
+    pub(crate) fn of(release: ReplacedRelease) -> Self {
+        let ReplacedRelease { name, identity, pinned, offered, since } = release;
+        Self {
+            name: name.to_string(),
+            number: identity.number.to_string(),
+            platform: identity.platform.to_string(),
+            pinned_sha256: pinned.to_string(),
+            offered_sha256: offered.to_string(),
+            since: since.as_secs_f64(),
         }
     }
 }

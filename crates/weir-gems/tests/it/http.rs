@@ -7,6 +7,7 @@ mod older_clients;
 mod page;
 mod push;
 mod readers;
+mod wrong_keys;
 mod yank;
 
 use std::fs;

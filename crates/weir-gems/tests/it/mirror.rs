@@ -12,6 +12,7 @@ mod order;
 mod origin;
 mod policies;
 mod redirects;
+mod replaced;
 mod scripted;
 mod silent;
 mod spelling;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use weir_base::clock::Timestamp;
 use weir_gems::dependency_api::{Document, Fragment, write_fragment};
 use weir_gems::marshal::{SpecList, SpecListError, gemspec_rz, write_specs};
-use weir_gems::package::sample::Sample;
+use weir_gems::package::sample::{Sample, gzip, pack, tar};
 use weir_gems::package::{PackageLimits, read};
 use weir_gems::release::{Checksum, Identity, Release};
 
@@ -124,4 +124,22 @@ fn ruby_reads_a_specification() {
          [\"A. Author\"], \"a sample\", \">= 2.7\", Gem::Platform, \
          [\"x86_64\", \"linux\", \"musl\"], [\"rack (>= 2, < 4)\", \"rake (~> 13.0)\"]]"
     );
+}
+
+#[test]
+fn ruby_reads_one_address_as_a_text_and_a_list_as_a_list() {
+    for (written, expected) in [
+        ("email:\n- a@x.example\n", "[\"a@x.example\"]"),
+        ("email:\n- a@x.example\n- b@x.example\n", "[\"a@x.example\", \"b@x.example\"]"),
+        ("email: []\n", "[]"),
+        ("email: a@x.example\n", "\"a@x.example\""),
+        ("email:\n", "nil"),
+    ] {
+        let metadata = Sample::new("shop", "1.2").metadata() + written;
+        let file = pack(&gzip(metadata.as_bytes()), &gzip(&tar(&[])));
+        let package = read(&file[..], &PackageLimits::default()).unwrap();
+        let script = "print Marshal.load(Zlib::Inflate.inflate($stdin.binmode.read)).email.inspect";
+        let Some(seen) = ruby(script, &gemspec_rz(&package.specification)) else { return };
+        assert_eq!(seen, expected, "{written}");
+    }
 }

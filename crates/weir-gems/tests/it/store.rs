@@ -45,6 +45,8 @@ macro_rules! suite {
             mirror::hooks_of_each_upstream_are_apart
             mirror::what_has_gone_is_counted_for_each_upstream
             mirror::many_gems_are_applied_together
+            mirror::another_file_of_a_known_version_waits_for_an_operator
+            mirror::a_version_that_goes_and_comes_has_the_file_that_it_had
         }
     };
     ($open:expr; $($name:ident $(:: $inner:ident)?)*) => { $(

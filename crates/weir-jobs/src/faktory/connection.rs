@@ -53,7 +53,9 @@ pub(crate) async fn serve<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     match end {
         End::Silent => {
             // What was answered before goes out; if the client is gone, so be it.
-            let _ = wire.send(limits.write_timeout).await;
+            if wire.send(limits.write_timeout).await.is_ok() {
+                wire.finish(limits.write_timeout).await;
+            }
         }
         End::Refused(refusal) => {
             if let Some(limit) = refusal.limit() {
@@ -68,6 +70,10 @@ pub(crate) async fn serve<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
         End::Limit(limit) => {
             service.metrics.limit_hit(limit);
             tracing::debug!(%address, limit = limit.name(), "connection closed");
+            // To a client that does not read nothing can be said.
+            if limit != Limit::WriteTimeout {
+                wire.finish(limits.write_timeout).await;
+            }
         }
         End::Io(error) => tracing::debug!(%address, %error, "connection lost"),
     }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::refusal::Refusal;
 use super::replies::Answer;
+use crate::model::SetName;
 use crate::server::{Service, memory};
 use crate::stamp::rfc3339;
 use crate::store::{Counts, Store};
@@ -28,8 +29,7 @@ struct Info<'a> {
 struct Faktory<'a> {
     queues: BTreeMap<&'a str, u64>,
     sets: Sets,
-    /// The original's table of internal tasks, deprecated there: empty.
-    tasks: BTreeMap<&'a str, u64>,
+    tasks: TaskFigures,
     total_failures: u64,
     total_processed: u64,
     total_enqueued: u64,
@@ -42,6 +42,34 @@ struct Sets {
     retries: u64,
     dead: u64,
     working: u64,
+}
+
+/// The original's background tasks, which dashboards and clients' suites read. Here one timer serves
+/// all sets and reservations, exactly when something is due: its passes are the cycles of each.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct TaskFigures {
+    busy: Reaper,
+    dead: Scanner,
+    retries: Scanner,
+    scheduled: Scanner,
+    workers: Reaper,
+}
+
+#[derive(Serialize)]
+struct Reaper {
+    /// Removed since the start.
+    reaped: u64,
+    size: u64,
+}
+
+#[derive(Serialize)]
+struct Scanner {
+    cycles: u64,
+    /// Jobs that were due: put into their queues or, of the dead, forgotten.
+    enqueued: u64,
+    size: u64,
+    wall_time_sec: f64,
 }
 
 #[derive(Serialize)]
@@ -61,7 +89,7 @@ pub(super) fn info<S: Store>(service: &Service<S>) -> Result<Answer, Refusal> {
     let info = Info {
         now: rfc3339(now),
         server_utc_time: utc_time(now),
-        faktory: faktory(&counts),
+        faktory: faktory(&counts, tasks(service, &counts)),
         server: Server {
             description: DESCRIPTION,
             faktory_version: FAKTORY_VERSION,
@@ -75,7 +103,27 @@ pub(super) fn info<S: Store>(service: &Service<S>) -> Result<Answer, Refusal> {
     Ok(Answer::Bulk(json))
 }
 
-fn faktory(counts: &Counts) -> Faktory<'_> {
+fn tasks<S: Store>(service: &Service<S>, counts: &Counts) -> TaskFigures {
+    let done = service.metrics.tasks();
+    let scanner = |set, size| Scanner {
+        cycles: done.passes(),
+        enqueued: done.due(set),
+        size,
+        wall_time_sec: done.pass_time().as_secs_f64(),
+    };
+    TaskFigures {
+        busy: Reaper { reaped: done.lapsed_reservations(), size: counts.reserved },
+        dead: scanner(SetName::Dead, counts.dead),
+        retries: scanner(SetName::Retries, counts.retries),
+        scheduled: scanner(SetName::Scheduled, counts.scheduled),
+        workers: Reaper {
+            reaped: done.reaped_workers(),
+            size: service.workers.borrow().len() as u64,
+        },
+    }
+}
+
+fn faktory(counts: &Counts, tasks: TaskFigures) -> Faktory<'_> {
     Faktory {
         queues: counts.queues.iter().map(|queue| (queue.name.as_str(), queue.depth)).collect(),
         sets: Sets {
@@ -84,7 +132,7 @@ fn faktory(counts: &Counts) -> Faktory<'_> {
             dead: counts.dead,
             working: counts.reserved,
         },
-        tasks: BTreeMap::new(),
+        tasks,
         total_failures: counts.failed_total,
         total_processed: counts.processed_total,
         total_enqueued: counts.queues.iter().map(|queue| queue.depth).sum(),

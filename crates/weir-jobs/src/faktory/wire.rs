@@ -256,6 +256,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         Ok(())
     }
 
+    /// Closes our side, so that the client reads an end in order: over TLS that is `close_notify`,
+    /// without which its library reports an error.
+    pub(crate) async fn finish(mut self, limit: Duration) {
+        // Whatever came of it: the connection is over.
+        let _ = timeout(limit, self.io.shutdown()).await;
+    }
+
     /// Closes our side and reads on for up to `linger`, so that what was sent arrives: closing with
     /// unread bytes would make the system throw it away.
     pub(crate) async fn close(mut self, linger: Duration) {

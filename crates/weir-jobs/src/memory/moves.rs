@@ -151,14 +151,17 @@ impl State {
     pub(super) fn tick(&mut self, now: Timestamp) -> Vec<QueueName> {
         let mut queues = Vec::new();
         while let Some(name) = self.lapse_one(now) {
+            self.metrics.tasks().reservation_lapsed();
             queues.push(name);
         }
         for set in [SetName::Scheduled, SetName::Retries] {
             while let Some(id) = self.due(set, now) {
+                self.metrics.tasks().was_due(set);
                 queues.push(self.requeue(id, now));
             }
         }
         while let Some(id) = self.due(SetName::Dead, now - self.limits.dead_age_max) {
+            self.metrics.tasks().was_due(SetName::Dead);
             self.forget(id);
         }
         queues

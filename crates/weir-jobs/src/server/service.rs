@@ -6,8 +6,9 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 use weir_base::clock::{Clock, Timestamp};
+use weir_base::failed_attempts::FailedAttempts;
 
-use crate::faktory::{Buffers, Order, Signal, WrongPasswords};
+use crate::faktory::{Buffers, Order, Signal};
 use crate::job::JobBatch;
 use crate::metrics::JobsMetrics;
 use crate::server::rates::Rates;
@@ -27,7 +28,7 @@ pub(crate) struct Service<S> {
     pub(crate) buffers: Rc<Buffers>,
     pub(crate) connections: Connections,
     pub(crate) workers: RefCell<Workers>,
-    pub(crate) wrong_passwords: RefCell<WrongPasswords>,
+    pub(crate) wrong_passwords: RefCell<FailedAttempts>,
     /// Passwords that wait for their check.
     pub(crate) password_checks: Gauge,
     pub(crate) waiting_fetches: Gauge,

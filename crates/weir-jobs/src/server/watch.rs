@@ -27,6 +27,7 @@ pub(crate) async fn reap_workers<S: Store>(service: Rc<Service<S>>) {
         let gone = service.workers.borrow_mut().reap(now, limit);
         for wid in gone {
             service.metrics.limit_hit(Limit::HeartbeatTimeout);
+            service.metrics.tasks().worker_reaped();
             release(&service, &wid).await;
         }
         let next = service.workers.borrow().next_reap(limit);

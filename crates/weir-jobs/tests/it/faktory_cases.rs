@@ -337,7 +337,27 @@ const OTHERS: &[Case] = &[
         > PUSH {"jid":"12345678","jobtype":"T","args":[],"queue":"a"}
         < +OK
         > INFO
-        < ${"now":"*Z","server_utc_time":"*:*:* UTC","faktory":{"queues":{"a":1},"sets":{"scheduled":0,"retries":0,"dead":0,"working":0},"tasks":{},"total_failures":0,"total_processed":0,"total_enqueued":1,"total_queues":1},"server":{"description":"Weir","faktory_version":"1.10.0","uptime":0,"connections":1,"command_count":1,"used_memory_mb":*}}
+        < ${"now":"*Z","server_utc_time":"*:*:* UTC","faktory":{"queues":{"a":1},"sets":{"scheduled":0,"retries":0,"dead":0,"working":0},"tasks":{"Busy":{"reaped":0,"size":0},"Dead":{"cycles":*,"enqueued":0,"size":0,"wall_time_sec":*},"Retries":{"cycles":*,"enqueued":0,"size":0,"wall_time_sec":*},"Scheduled":{"cycles":*,"enqueued":0,"size":0,"wall_time_sec":*},"Workers":{"reaped":0,"size":1}},"total_failures":0,"total_processed":0,"total_enqueued":1,"total_queues":1},"server":{"description":"Weir","faktory_version":"1.10.0","uptime":0,"connections":1,"command_count":1,"used_memory_mb":*}}
+    "#,
+    ),
+    (
+        "INFO's tasks have the sizes of what they look after",
+        plain,
+        r#"
+        > PUSHB [{"jid":"12345678","jobtype":"T","args":[]},{"jid":"12345679","jobtype":"T","args":[],"retry":-1},{"jid":"12345680","jobtype":"T","args":[]},{"jid":"12345681","jobtype":"T","args":[],"at":"2100-01-01T00:00:00Z"}]
+        < ${}
+        > FETCH default
+        < $*12345678*
+        > FAIL {"jid":"12345678","errtype":"E","message":"m"}
+        < +OK
+        > FETCH default
+        < $*12345679*
+        > FAIL {"jid":"12345679","errtype":"E","message":"m"}
+        < +OK
+        > FETCH default
+        < $*12345680*
+        > INFO
+        < $*"tasks":{"Busy":{"reaped":0,"size":1},"Dead":{"cycles":*,"enqueued":0,"size":1,"wall_time_sec":*},"Retries":{"cycles":*,"enqueued":0,"size":1,"wall_time_sec":*},"Scheduled":{"cycles":*,"enqueued":0,"size":1,"wall_time_sec":*},"Workers":{"reaped":0,"size":1}}*
     "#,
     ),
     (

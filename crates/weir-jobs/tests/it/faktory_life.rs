@@ -11,6 +11,9 @@ use weir_jobs::handle::WorkerSignal;
 use weir_jobs::server::Ended;
 use weir_jobs::settings::{Settings, StoreKind};
 
+/// Those that count what their timers do.
+const COUNTING_STORES: [StoreKind; 1] = [StoreKind::Memory];
+
 const JOB: &str = r#"{"jid":"12345678","jobtype":"T","args":[]}"#;
 
 /// A FETCH in these tests ends because of what the test does, not because its wait is over.
@@ -93,6 +96,31 @@ fn a_reservation_stays_when_its_connection_closes() {
         let mut other = server.worker("w2");
         other.talk("> FETCH default\n< $-1\n> INFO\n< $*\"working\":1*");
         other.talk("> ACK {\"jid\":\"12345678\"}\n< +OK\n> INFO\n< $*\"working\":0*");
+    }
+}
+
+#[test]
+fn what_time_brings_is_in_the_tasks_of_info() {
+    for store in COUNTING_STORES {
+        let server = Server::start(store, |settings| {
+            settings.limits.heartbeat_timeout = Duration::from_millis(300);
+        });
+        let _dead = server.worker("dead");
+        let mut client = server.producer();
+        let due = jiff::Timestamp::now() + Duration::from_millis(50);
+        client.talk(&format!(
+            "> PUSH {{\"jid\":\"12345678\",\"jobtype\":\"T\",\"args\":[],\"at\":\"{due}\"}}\n< +OK"
+        ));
+        until("the job is due and the worker is gone", || {
+            client.send(b"INFO\r\n");
+            let info = client.reply();
+            let json: serde_json::Value = serde_json::from_str(&info[1..]).expect("JSON");
+            let tasks = &json["faktory"]["tasks"];
+            let scheduled = &tasks["Scheduled"];
+            tasks["Workers"] == serde_json::json!({"reaped": 1, "size": 0})
+                && (&scheduled["enqueued"], &scheduled["size"]) == (&1.into(), &0.into())
+                && scheduled["cycles"].as_u64() > Some(0)
+        });
     }
 }
 

@@ -1,13 +1,9 @@
 //! Passwords, TLS, and what happens at each limit of the protocol.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use weir_base::secret::Secret;
-use weir_net::metrics::TlsMetrics;
-use weir_net::tls::Agreed;
-use weir_net::{Tls, TlsFiles, TlsSettings};
 
 use crate::faktory_server::{Client, Server, until};
 use weir_jobs::settings::{Settings, StoreKind};
@@ -185,36 +181,4 @@ fn a_client_that_does_not_read_is_cut_off() {
     until("it is counted", || {
         server.scrape().contains("limit_hits_total{limit=\"write_timeout\"} 1")
     });
-}
-
-#[test]
-fn tls_is_spoken_on_the_same_listener() {
-    let folder = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let files = TlsFiles {
-        cert: folder.path().join("cert.pem"),
-        key: folder.path().join("key.pem"),
-        hosts: Vec::new(),
-    };
-    std::fs::write(&files.cert, made.cert.pem()).unwrap();
-    std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
-    let tls = Arc::new(
-        Tls::load(TlsSettings::one(files), Agreed::Nothing, TlsMetrics::detached()).unwrap(),
-    );
-    let server = Server::start_tls(StoreKind::Memory, Some(tls), |_| {});
-
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name = "localhost".try_into().unwrap();
-    let session = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
-    let socket = std::net::TcpStream::connect(server.address).unwrap();
-    let mut client = Client::over(rustls::StreamOwned::new(session, socket));
-    client.talk("< +HI {\"v\":2}\n> HELLO {\"v\":2}\n< +OK");
-    client.talk(&format!("> PUSH {JOB}\n< +OK\n> FETCH default\n< $*12345678*"));
 }

@@ -9,6 +9,7 @@ mod faktory_cases;
 mod faktory_life;
 mod faktory_limits;
 mod faktory_server;
+mod faktory_tls;
 mod hostile;
 mod regressions;
 mod storage_faults;

@@ -7,9 +7,9 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use weir_base::admin_api::Input;
 use weir_gems::mirror::Scope;
-use weir_gems::view::MirrorView;
+use weir_gems::view::{MirrorView, ReplacedView};
 
-use super::{Answer, problem};
+use super::{Answer, identity, problem};
 use crate::gems::Index;
 
 /// The body of `POST gems/mirror/sync`.
@@ -18,6 +18,16 @@ pub(crate) struct Look {
     /// Everything is compared, not only what has changed since the last time.
     #[serde(default)]
     pub(crate) everything: bool,
+}
+
+/// The body of `POST gems/mirror/accept`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Accept {
+    pub(crate) name: String,
+    pub(crate) number: String,
+    /// None: `ruby`.
+    #[serde(default)]
+    pub(crate) platform: Option<String>,
 }
 
 /// What was asked for.
@@ -39,4 +49,14 @@ pub(super) async fn sync(
     let scope = if look.everything { Scope::Everything } else { Scope::Changes };
     let round = index.look_at_upstreams(scope).ok_or_else(problem::no_mirror)?;
     Ok(Json(Asked { round }))
+}
+
+/// Takes the file that an upstream has now of a release, which was kept out.
+pub(super) async fn accept(
+    State(index): State<Arc<Index>>,
+    Input(accept): Input<Accept>,
+) -> Answer<ReplacedView> {
+    let name = accept.name.parse().map_err(problem::of_word)?;
+    let identity = identity(&accept.number, accept.platform.as_deref())?;
+    index.accept_replaced(&name, &identity).await.map(Json).map_err(problem::of_accept)
 }

@@ -4,7 +4,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::any;
 use weir_base::admin_api::Problem;
-use weir_gems::operations::KEY_NAME_CHARACTERS_MAX;
+use weir_gems::operations::{AcceptError, KEY_NAME_CHARACTERS_MAX};
 use weir_gems::store::{StoreError, YankError};
 
 /// Where there are none.
@@ -67,6 +67,17 @@ pub(super) fn of_word(error: impl ToString) -> Problem {
 
 pub(super) fn of_store(error: StoreError) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), "see the log")
+}
+
+pub(super) fn of_accept(error: AcceptError) -> Problem {
+    match error {
+        AcceptError::NoMirror => no_mirror(),
+        AcceptError::NotReplaced(_) => {
+            let hint = "`weir gems mirror status` lists the versions that are kept out";
+            Problem::new(StatusCode::NOT_FOUND, error.to_string(), hint)
+        }
+        AcceptError::Store(error) => of_store(error),
+    }
 }
 
 pub(super) fn of_yank(error: YankError) -> Problem {

@@ -1,18 +1,37 @@
 //! Where gems of others come from.
 
-use weir_gems::view::{MirrorView, PhaseView, ProgressView, RefusedView, UpstreamView};
+use weir_gems::view::{
+    MirrorView, PhaseView, ProgressView, RefusedView, ReplacedView, UpstreamView,
+};
 
 use crate::figures;
 use crate::visible::visible;
 
 /// Names that are not taken, of all upstreams, that the page shows.
 const REFUSED_MAX: usize = 20;
+/// The same for versions that are kept out.
+const REPLACED_MAX: usize = 20;
+/// Digits of a digest that the page shows.
+const DIGITS: usize = 12;
 
 pub(super) struct MirrorPart {
     pub(super) upstreams: Vec<UpstreamRow>,
     pub(super) hooks: String,
     /// Names of ours that upstreams have, too.
     pub(super) refused: Vec<Refused>,
+    /// Versions whose file an upstream has replaced.
+    pub(super) replaced: Vec<ReplacedRow>,
+    /// How many there are.
+    pub(super) replaced_total: String,
+}
+
+pub(super) struct ReplacedRow {
+    pub(super) release: String,
+    pub(super) upstream: String,
+    pub(super) since: String,
+    /// Beginnings of digests.
+    pub(super) pinned: String,
+    pub(super) offered: String,
 }
 
 pub(super) struct UpstreamRow {
@@ -38,7 +57,14 @@ impl MirrorPart {
         let refused = view.upstreams.iter().flat_map(|upstream| {
             upstream.refused_names.iter().filter_map(|it| Refused::of(it, &upstream.name))
         });
+        let replaced = view.upstreams.iter().flat_map(|upstream| {
+            let all = upstream.replaced_releases.iter();
+            all.map(|it| ReplacedRow::of(it, &upstream.name, now))
+        });
+        let replaced_total = view.upstreams.iter().map(|upstream| upstream.replaced).sum();
         Self {
+            replaced: replaced.take(REPLACED_MAX).collect(),
+            replaced_total: figures::counted(replaced_total, "version"),
             refused: refused.take(REFUSED_MAX).collect(),
             hooks: figures::counted(view.hooks_waiting, "webhook"),
             upstreams: view.upstreams.into_iter().map(|it| UpstreamRow::of(it, now)).collect(),
@@ -71,6 +97,20 @@ fn doing(at: &ProgressView) -> String {
     match at.total {
         Some(total) if total > 0 => format!("{what}: {} %", at.done * 100 / total),
         _ => what.to_owned(),
+    }
+}
+
+impl ReplacedRow {
+    fn of(release: &ReplacedView, upstream: &str, now: f64) -> Self {
+        let beginning = |digest: &str| digest.chars().take(DIGITS).collect();
+        let ReplacedView { name, number, platform, .. } = release;
+        Self {
+            release: visible(&format!("{name} {number} ({platform})")).into_owned(),
+            upstream: upstream.to_owned(),
+            since: figures::relative(now, release.since),
+            pinned: beginning(&release.pinned_sha256),
+            offered: beginning(&release.offered_sha256),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) struct UpstreamMetrics {
     pub(super) names: Gauge,
     pub(super) pending: Gauge,
     pub(super) refused: Gauge,
+    pub(super) replaced: Gauge,
     pub(super) gems: Counter,
     pub(super) left_out: Counter,
     pub(super) failures: Family<FailureLabel, Counter>,
@@ -55,6 +56,7 @@ impl UpstreamMetrics {
         self.names.set(signed(counts.names));
         self.pending.set(signed(counts.pending));
         self.refused.set(signed(counts.refused));
+        self.replaced.set(signed(counts.replaced));
     }
 
     pub(crate) fn looked(&self, took: Duration, last_success: Option<Timestamp>, now: Timestamp) {

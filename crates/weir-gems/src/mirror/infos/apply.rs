@@ -57,6 +57,12 @@ impl<S: MirrorStore> Mirror<S> {
         let applied = self.store.apply(upstream.name.as_str(), gems, self.clock.now()).await?;
         drop(in_force);
         upstream.metrics.applied(&applied);
+        if applied.kept_out > 0 {
+            let (upstream, releases) = (&upstream.name, applied.kept_out);
+            let text = "an upstream has replaced files of known releases; they are kept out until \
+                        an operator accepts them (weir gems mirror status)";
+            tracing::warn!(%upstream, releases, "{text}");
+        }
         work.refused += applied.refused;
         work.applied.add(&applied);
         Ok(())

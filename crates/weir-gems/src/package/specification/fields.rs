@@ -61,6 +61,11 @@ impl<'a> Fields<'a> {
             .collect()
     }
 
+    /// Whether it is written as a list.
+    pub(super) fn is_list(&self, name: &'static str) -> Result<bool> {
+        Ok(self.get(name)?.is_some_and(|node| node.items().is_some()))
+    }
+
     /// `1.0`, or an object around it.
     pub(super) fn version(&self, name: &'static str) -> Result<Version> {
         let node = self.get(name)?.ok_or(SpecificationError::Missing(name))?;

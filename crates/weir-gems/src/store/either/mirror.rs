@@ -10,7 +10,7 @@ use crate::store::StoreError;
 use crate::store::mirror::{
     Applied, Gone, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
-    Standing,
+    ReplacedRelease, Standing,
 };
 
 impl MirrorStore for EitherStore {
@@ -69,6 +69,22 @@ impl MirrorStore for EitherStore {
         names_max: usize,
     ) -> Result<Vec<(String, Refusal)>, StoreError> {
         ask!(self, refused, upstream, names_max)
+    }
+
+    async fn replaced(
+        &self,
+        upstream: &str,
+        releases_max: usize,
+    ) -> Result<Vec<ReplacedRelease>, StoreError> {
+        ask!(self, replaced, upstream, releases_max)
+    }
+
+    async fn accept(
+        &self,
+        name: &GemName,
+        identity: &Identity,
+    ) -> Result<Option<ReplacedRelease>, StoreError> {
+        ask!(self, accept, name, identity)
     }
 
     async fn apply(

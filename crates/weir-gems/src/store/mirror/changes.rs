@@ -8,7 +8,21 @@ use hashbrown::{HashMap, HashSet};
 use weir_base::clock::Timestamp;
 
 use super::Applied;
-use crate::release::{Identity, Release};
+use crate::release::{Checksum, Identity, Release};
+
+/// Digests that are known of a gem's releases beside those of the rows that are there: of releases
+/// that were taken away, and those that an operator has accepted.
+pub(crate) type Pins = HashMap<Identity, Checksum>;
+
+/// A release that the upstream has with another file than before: kept out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Replaced {
+    pub(crate) identity: Identity,
+    /// Of the file as it was first seen.
+    pub(crate) pinned: Checksum,
+    /// Of the file that the upstream has now.
+    pub(crate) offered: Checksum,
+}
 
 /// A release that is stored. Of a gem that comes from an upstream only what was yanked here stays
 /// as a yanked row: for good, whatever the upstream says. What the upstream takes back has none.
@@ -27,7 +41,10 @@ pub(crate) struct Changes {
     insert: Vec<usize>,
     /// Those of them whose rows are there and say something else.
     replace: Vec<usize>,
-    pub(crate) remove: Vec<Identity>,
+    /// Rows that go. Their digests stay pinned.
+    pub(crate) remove: Vec<(Identity, Checksum)>,
+    /// Releases that are kept as they were, or stay away, since their file is another one by now.
+    pub(crate) kept_out: Vec<Replaced>,
     /// What the line in `/versions` has: `-1.0` for what goes, `1.0` for what comes, both for what
     /// says something else.
     pub(crate) line: Vec<String>,
@@ -39,6 +56,7 @@ impl Applied {
         self.added += changes.insert.len() as u64;
         self.yanked += changes.remove.len() as u64;
         self.changed += changes.changed;
+        self.kept_out += changes.kept_out.len() as u64;
     }
 }
 
@@ -50,6 +68,7 @@ impl Changes {
     /// `now`.
     pub(crate) fn between(
         stored: &[StoredRelease],
+        pins: &Pins,
         mut wanted: Vec<Release>,
         now: Timestamp,
     ) -> Self {
@@ -58,8 +77,9 @@ impl Changes {
         wanted.retain(|it| !yanked.contains(&it.identity));
         let mut known: HashMap<&Identity, &Release> =
             stored.iter().map(|it| (&it.release.identity, &it.release)).collect();
+        let (wanted, kept_out) = keep_pinned(wanted, &known, pins);
         let live = in_order(wanted, &known, now);
-        let mut changes = Self::default();
+        let mut changes = Self { kept_out, ..Self::default() };
         let (mut gone, mut come) = (Vec::new(), Vec::new());
         for (place, release) in live.iter().enumerate() {
             let name = release.identity.to_string();
@@ -81,9 +101,10 @@ impl Changes {
         }
         // In the order of what is stored, so that the same change is the same line everywhere.
         for old in stored {
-            if known.contains_key(&old.release.identity) {
-                gone.push(format!("-{}", old.release.identity));
-                changes.remove.push(old.release.identity.clone());
+            let Release { identity, checksum, .. } = &old.release;
+            if known.contains_key(identity) {
+                gone.push(format!("-{identity}"));
+                changes.remove.push((identity.clone(), *checksum));
             }
         }
         changes.line = gone;
@@ -105,10 +126,11 @@ impl Changes {
         all
     }
 
-    pub(crate) fn replaced(&self) -> impl Iterator<Item = &Release> {
+    pub(crate) fn updated(&self) -> impl Iterator<Item = &Release> {
         self.replace.iter().filter_map(|place| self.live.get(*place))
     }
 
+    /// Whether the releases stay as they are.
     pub(crate) fn is_empty(&self) -> bool {
         self.insert.is_empty() && self.replace.is_empty() && self.remove.is_empty()
     }
@@ -123,6 +145,28 @@ fn says_the_same(one: &Release, other: &Release) -> bool {
         && one.checksum == other.checksum
         && one.ruby == other.ruby
         && one.rubygems == other.rubygems
+}
+
+/// Holds each release to the first file that it was seen with: another one under the same name,
+/// version and platform is not taken. What is here stays as it is; what was here and went stays away.
+fn keep_pinned(
+    wanted: Vec<Release>,
+    known: &HashMap<&Identity, &Release>,
+    pins: &Pins,
+) -> (Vec<Release>, Vec<Replaced>) {
+    let mut kept_out = Vec::new();
+    let keep = |release: Release| {
+        let here = known.get(&release.identity).copied();
+        let digests = [here.map(|here| here.checksum), pins.get(&release.identity).copied()];
+        let first = digests.into_iter().flatten().next();
+        let Some(pinned) = first.filter(|_| !digests.contains(&Some(release.checksum))) else {
+            return Some(release);
+        };
+        let Release { identity, checksum: offered, .. } = release;
+        kept_out.push(Replaced { identity, pinned, offered });
+        here.cloned()
+    };
+    (wanted.into_iter().filter_map(keep).collect(), kept_out)
 }
 
 /// Gives each a time so that the order of lines ([`Release::order`]) is theirs. What is stored keeps
@@ -175,9 +219,9 @@ mod tests {
     /// What a store does with changes.
     fn applied(stored: &[StoredRelease], changes: &Changes) -> Vec<StoredRelease> {
         let mut all = stored.to_vec();
-        all.retain(|row| !changes.remove.contains(&row.release.identity));
+        all.retain(|row| changes.remove.iter().all(|(gone, _)| *gone != row.release.identity));
         for row in &mut all {
-            let new = changes.replaced().find(|it| it.identity == row.release.identity);
+            let new = changes.updated().find(|it| it.identity == row.release.identity);
             if let Some(new) = new {
                 *row = StoredRelease { release: new.clone(), is_yanked: false };
             }
@@ -187,10 +231,22 @@ mod tests {
         all
     }
 
+    /// Without anything that was taken away earlier.
     fn step(stored: &[StoredRelease], wanted: &[(u8, u8)]) -> (Vec<StoredRelease>, Changes) {
+        step_with(stored, &mut Pins::new(), wanted)
+    }
+
+    fn step_with(
+        stored: &[StoredRelease],
+        pins: &mut Pins,
+        wanted: &[(u8, u8)],
+    ) -> (Vec<StoredRelease>, Changes) {
         let wanted: Vec<_> =
             wanted.iter().map(|(number, sum)| release(&number.to_string(), *sum)).collect();
-        let changes = Changes::between(stored, wanted, NOW);
+        let changes = Changes::between(stored, pins, wanted, NOW);
+        for (gone, checksum) in &changes.remove {
+            pins.insert(gone.clone(), *checksum);
+        }
         (applied(stored, &changes), changes)
     }
 
@@ -205,12 +261,46 @@ mod tests {
     fn a_line_says_what_goes_before_what_comes() {
         let (stored, first) = step(&[], &[(1, 1), (2, 1), (3, 1)]);
         assert_eq!(first.line, ["1", "2", "3"]);
-        let (stored, second) = step(&stored, &[(1, 1), (3, 9), (4, 1)]);
+        let mut wanted: Vec<_> = ["1", "3", "4"].map(|number| release(number, 1)).to_vec();
+        wanted[1].dependencies = "rack:>= 1".parse().unwrap();
+        let mut pins = Pins::new();
+        let second = Changes::between(&stored, &pins, wanted.clone(), NOW);
         assert_eq!(second.line, ["-3", "-2", "3", "4"]);
         assert_eq!(second.changed, 1);
         // What the upstream took back may come again.
-        let (_, third) = step(&stored, &[(1, 1), (2, 1), (3, 9), (4, 1)]);
-        assert_eq!(third.line, ["2"]);
+        pins.extend(second.remove.iter().cloned());
+        wanted.insert(1, release("2", 1));
+        let third = Changes::between(&applied(&stored, &second), &pins, wanted, NOW);
+        assert_eq!((third.line, third.kept_out), (vec!["2".to_owned()], Vec::new()));
+    }
+
+    #[test]
+    fn another_file_under_a_known_release_is_kept_out() {
+        let mut pins = Pins::new();
+        let (stored, _) = step_with(&[], &mut pins, &[(1, 1), (2, 1)]);
+        // Beside it everything is taken.
+        let (stored, next) = step_with(&stored, &mut pins, &[(1, 9), (2, 1), (3, 1)]);
+        assert_eq!((&next.line[..], next.changed), (&["3".to_owned()][..], 0));
+        let kept_out = |offered| {
+            let identity = release("1", 1).identity;
+            [Replaced { identity, pinned: Checksum([1; 32]), offered: Checksum([offered; 32]) }]
+        };
+        assert_eq!(next.kept_out, kept_out(9));
+        assert_eq!(live(&stored)[0].checksum, Checksum([1; 32]));
+        // Also when it goes first, and comes again as another one.
+        let (stored, _) = step_with(&stored, &mut pins, &[(2, 1), (3, 1)]);
+        let (stored, next) = step_with(&stored, &mut pins, &[(1, 9), (2, 1), (3, 1)]);
+        assert_eq!((next.is_empty(), next.kept_out), (true, kept_out(9).to_vec()));
+        // What was first is welcome.
+        let (stored, next) = step_with(&stored, &mut pins, &[(2, 1), (3, 1), (1, 1)]);
+        assert_eq!((&next.line[..], next.kept_out.len()), (&["1".to_owned()][..], 0));
+        // An operator has accepted this one, and no other.
+        pins.insert(release("1", 1).identity, Checksum([9; 32]));
+        let (_, other) = step_with(&stored, &mut pins, &[(2, 1), (3, 1), (1, 8)]);
+        assert_eq!(other.kept_out.len(), 1);
+        let (stored, next) = step_with(&stored, &mut pins, &[(2, 1), (3, 1), (1, 9)]);
+        assert_eq!((next.changed, next.kept_out.len()), (1, 0));
+        assert_eq!(live(&stored)[2].checksum, Checksum([9; 32]));
     }
 
     #[test]
@@ -247,22 +337,31 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_was_there_the_releases_are_the_upstreams_in_its_order(
+        fn whatever_was_there_the_releases_are_the_upstreams_as_first_seen_in_its_order(
             steps in prop::collection::vec(
                 prop::collection::vec((0_u8..8, 0_u8..2), 0..8), 1..5)
         ) {
-            let mut stored = Vec::new();
+            let (mut stored, mut pins, mut first) = (Vec::new(), Pins::new(), HashMap::new());
             for mut wanted in steps {
                 let mut seen = Vec::new();
                 wanted.retain(|(number, _)| !seen.contains(number) && { seen.push(*number); true });
-                let (next, changes) = step(&stored, &wanted);
+                let here: Vec<_> =
+                    live(&stored).iter().map(|it| it.identity.to_string()).collect();
+                let (next, changes) = step_with(&stored, &mut pins, &wanted);
                 stored = next;
+                for (number, sum) in &wanted {
+                    first.entry(*number).or_insert(*sum);
+                }
                 let live = live(&stored);
                 prop_assert_eq!(&changes.live, &live);
                 let seen: Vec<_> =
                     live.iter().map(|it| (it.identity.to_string(), it.checksum.0[0])).collect();
-                let expected: Vec<_> =
-                    wanted.iter().map(|(number, sum)| (number.to_string(), *sum)).collect();
+                let expected =
+                    wanted.iter().map(|(number, sum)| (number.to_string(), *sum, first[number]));
+                let expected: Vec<_> = expected
+                    .filter(|(number, sum, first)| sum == first || here.contains(number))
+                    .map(|(number, _, first)| (number, first))
+                    .collect();
                 prop_assert_eq!(seen, expected);
             }
         }

@@ -132,6 +132,8 @@ pub struct Applied {
     pub yanked: u64,
     /// Releases that say something else than before.
     pub changed: u64,
+    /// Releases whose file the upstream has replaced: kept out.
+    pub kept_out: u64,
     /// Releases that were left out: their file would have the name of another release's.
     pub clashing: u64,
 }
@@ -144,6 +146,22 @@ pub struct MirrorCounts {
     /// Names that are neither applied nor refused.
     pub pending: u64,
     pub refused: u64,
+    /// Releases whose file it has replaced, and that wait for an operator.
+    pub replaced: u64,
+}
+
+/// A release whose file an upstream has replaced under the same version. The new file is kept out
+/// until an operator accepts it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplacedRelease {
+    pub name: GemName,
+    pub identity: Identity,
+    /// Of the file as it was first seen.
+    pub pinned: Checksum,
+    /// Of the file that the upstream has now.
+    pub offered: Checksum,
+    /// When that was first seen.
+    pub since: Timestamp,
 }
 
 /// A release that came from an upstream.
@@ -230,6 +248,7 @@ impl Applied {
             added: self.added + other.added,
             yanked: self.yanked + other.yanked,
             changed: self.changed + other.changed,
+            kept_out: self.kept_out + other.kept_out,
             clashing: self.clashing + other.clashing,
         }
     }

@@ -13,6 +13,7 @@ mod hooks;
 mod lookalikes;
 mod noted;
 mod pending;
+mod replaced;
 mod rules;
 mod settled;
 mod upstreams;
@@ -30,7 +31,7 @@ use crate::store::StoreError;
 use crate::store::mirror::{
     Applied, Gone, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
-    Standing,
+    ReplacedRelease, Standing,
 };
 
 impl MirrorStore for PostgresStore {
@@ -98,6 +99,23 @@ impl MirrorStore for PostgresStore {
         names_max: usize,
     ) -> Result<Vec<(String, Refusal)>, StoreError> {
         ask!(self, pending::refused, upstream, names_max)
+    }
+
+    async fn replaced(
+        &self,
+        upstream: &str,
+        releases_max: usize,
+    ) -> Result<Vec<ReplacedRelease>, StoreError> {
+        ask!(self, replaced::of_upstream, upstream, releases_max)
+    }
+
+    async fn accept(
+        &self,
+        name: &GemName,
+        identity: &Identity,
+    ) -> Result<Option<ReplacedRelease>, StoreError> {
+        let (name, identity) = (name.clone(), identity.clone());
+        self.0.write(Limit::Write, move |it| Box::pin(replaced::accept(it, name, identity))).await
     }
 
     async fn apply(

@@ -13,7 +13,7 @@ use crate::store::StoreError;
 use crate::store::column::signed;
 
 /// What makes format N out of format N - 1. A step that was released never changes.
-const STEPS: [(&str, &str); 8] = [
+const STEPS: [(&str, &str); 9] = [
     ("V1__gems", include_str!("migrations/V1__gems.sql")),
     ("V2__webhooks", include_str!("migrations/V2__webhooks.sql")),
     ("V3__mirror", include_str!("migrations/V3__mirror.sql")),
@@ -22,6 +22,7 @@ const STEPS: [(&str, &str); 8] = [
     ("V6__hooks_by_upstream", include_str!("migrations/V6__hooks_by_upstream.sql")),
     ("V7__gone", include_str!("migrations/V7__gone.sql")),
     ("V8__mirror_policy", include_str!("migrations/V8__mirror_policy.sql")),
+    ("V9__replaced", include_str!("migrations/V9__replaced.sql")),
 ];
 /// Where is written which of them were taken.
 const TABLE: &str = "formats";

@@ -7,6 +7,7 @@ mod hooks;
 mod lookalikes;
 mod noted;
 mod pending;
+mod replaced;
 mod rules;
 mod upstreams;
 
@@ -23,7 +24,7 @@ use crate::store::StoreError;
 use crate::store::mirror::{
     Applied, Gone, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
-    Standing,
+    ReplacedRelease, Standing,
 };
 
 /// What the mirror adds to the tables.
@@ -96,6 +97,30 @@ ALTER TABLE upstreams ADD COLUMN gone_since INTEGER;
 ALTER TABLE upstreams ADD COLUMN gone INTEGER NOT NULL DEFAULT 0;
 ";
 
+/// Digests of files. What a row of releases says is pinned by itself.
+pub(super) const REPLACED: &str = "
+-- Of releases that were taken away, and those that an operator has accepted.
+CREATE TABLE pins (
+    gem INTEGER NOT NULL,
+    number TEXT NOT NULL,
+    platform TEXT NOT NULL,
+    sha256 BLOB NOT NULL,
+    PRIMARY KEY (gem, number, platform)
+) STRICT, WITHOUT ROWID;
+
+-- Releases that are kept out, since their upstream has another file of them.
+CREATE TABLE replaced_releases (
+    gem INTEGER NOT NULL,
+    number TEXT NOT NULL,
+    platform TEXT NOT NULL,
+    pinned BLOB NOT NULL,
+    offered BLOB NOT NULL,
+    -- When the offered one was first seen.
+    since INTEGER NOT NULL,
+    PRIMARY KEY (gem, number, platform)
+) STRICT, WITHOUT ROWID;
+";
+
 impl MirrorStore for SqliteStore {
     async fn position(&self, upstream: &str) -> Result<Option<Position>, StoreError> {
         self.0.read_once(|connection| upstreams::position(connection, upstream))
@@ -161,6 +186,23 @@ impl MirrorStore for SqliteStore {
         names_max: usize,
     ) -> Result<Vec<(String, Refusal)>, StoreError> {
         self.0.read_once(|connection| pending::refused(connection, upstream, names_max))
+    }
+
+    async fn replaced(
+        &self,
+        upstream: &str,
+        releases_max: usize,
+    ) -> Result<Vec<ReplacedRelease>, StoreError> {
+        self.0.read_once(|connection| replaced::of_upstream(connection, upstream, releases_max))
+    }
+
+    async fn accept(
+        &self,
+        name: &GemName,
+        identity: &Identity,
+    ) -> Result<Option<ReplacedRelease>, StoreError> {
+        let (name, identity) = (name.clone(), identity.clone());
+        self.blocking(move |inner| inner.write(|it| replaced::accept(it, &name, &identity))).await
     }
 
     async fn apply(

@@ -10,13 +10,13 @@ use crate::store::StoreError;
 /// "weir", so that the file is not taken for another program's.
 const APPLICATION_ID: i64 = 0x7765_6972;
 /// Counts the steps in [`STEPS`].
-const FORMAT: i64 = 8;
+const FORMAT: i64 = 9;
 
 /// Infos are 1.4 KiB on average and lie side by side; with larger pages less is left free.
 const PAGE_BYTES: i64 = 16_384;
 
 /// What makes format N + 1 out of format N. A step that was released never changes.
-const STEPS: [&str; 8] = [
+const STEPS: [&str; 9] = [
     FIRST,
     mirror::TABLES,
     webhook_rows::TABLES,
@@ -25,6 +25,7 @@ const STEPS: [&str; 8] = [
     mirror::HOOKS_BY_UPSTREAM,
     mirror::GONE,
     mirror::POLICY,
+    mirror::REPLACED,
 ];
 
 const FIRST: &str = "

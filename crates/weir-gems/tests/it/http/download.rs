@@ -37,6 +37,36 @@ async fn a_file_is_what_was_pushed() {
     assert_eq!(answer.status.as_u16(), 416);
 }
 
+/// RubyGems 3.3 makes `x86_64-linux` of `x86_64-linux-gnu`, and asks for files by that.
+#[tokio::test]
+async fn a_file_is_found_by_the_platform_that_older_clients_make_of_it() {
+    let index = Index::new().await;
+    let gnu = Sample::new("native", "1.0").for_platform("x86_64-linux-gnu").build();
+    assert!(index.push(gnu.clone()).await.status.is_success());
+    index.push_sample(&Sample::new("native", "1.0").for_platform("x86_64-linux-musl")).await;
+    let quick = |platform: &str| format!("/quick/Marshal.4.8/native-1.0-{platform}.gemspec.rz");
+    for platform in ["x86_64-linux-gnu", "x86_64-linux"] {
+        let file = index.get(&format!("/gems/native-1.0-{platform}.gem")).await;
+        assert!(file.body == gnu, "{platform}: {}", file.status);
+        assert_eq!(index.get(&quick(platform)).await.status.as_u16(), 200, "{platform}");
+    }
+    for platform in ["aarch64-linux", "x86_64-linux-uclibc", "x86_64-linux-gn"] {
+        let file = index.get(&format!("/gems/native-1.0-{platform}.gem")).await;
+        assert_eq!(file.status.as_u16(), 404, "{platform}");
+        assert_eq!(index.get(&quick(platform)).await.status.as_u16(), 404, "{platform}");
+    }
+    // What has that name itself is meant by it.
+    let plain = Sample::new("native", "1.0").for_platform("x86_64-linux").build();
+    assert!(index.push(plain.clone()).await.status.is_success());
+    assert!(index.get("/gems/native-1.0-x86_64-linux.gem").await.body == plain);
+    assert!(index.get("/gems/native-1.0-x86_64-linux-gnu.gem").await.body == gnu);
+    // Of two that are meant alike none is.
+    for platform in ["arm-linux-gnueabi", "arm-linux-gnueabihf"] {
+        index.push_sample(&Sample::new("native", "1.0").for_platform(platform)).await;
+    }
+    assert_eq!(index.get("/gems/native-1.0-arm-linux.gem").await.status.as_u16(), 404);
+}
+
 /// RFC 9110, 14.2 and 13.1.1.
 #[tokio::test]
 async fn ranges_are_for_get_and_preconditions_hold() {

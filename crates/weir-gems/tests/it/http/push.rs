@@ -37,6 +37,43 @@ async fn push_form(index: &Index, form: Vec<u8>) -> super::Answer {
 }
 
 #[tokio::test]
+async fn a_refused_push_is_told_without_the_bytes_that_were_sent() {
+    let index = Index::new().await;
+    let mut random = fastrand::Rng::with_seed(7);
+    let noise: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(4_096).collect();
+    let mut colourful = Sample::new("a", "1.0");
+    colourful.dependencies.push(("x\u{1b}[31m\u{202e}".to_owned(), ">= 0".to_owned()));
+    let path = Sample {
+        files: vec![("../\u{1b}]0;title\u{7}".to_owned(), Vec::new())],
+        ..Sample::new("b", "1.0")
+    };
+    for gem in [noise, b"\x1b[2J not a gem".to_vec(), colourful.build(), path.build()] {
+        let refused = index.push(gem).await;
+        assert!(refused.status.is_client_error(), "{}", refused.status);
+        let text = refused.text();
+        assert!(text.len() <= 1_001, "{text:?}");
+        let is_plain = |letter: char| letter.is_ascii_graphic() || letter == ' ';
+        assert!(text.trim_end_matches('\n').chars().all(is_plain), "{text:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_commands_ask_for_in_vain_is_explained() {
+    let index = Index::new().await;
+    for (method, path, told) in [
+        ("GET", "/api/v1/gems/a/owners.yaml", "weir gems key create"),
+        ("POST", "/api/v1/gems/a/owners", "no owners"),
+        ("DELETE", "/api/v1/gems/a/owners", "weir gems key revoke"),
+        ("POST", "/api/v1/api_key", "GEM_HOST_API_KEY"),
+        ("GET", "/api/v1/gems/a/else", "nothing at this path"),
+    ] {
+        let answer = index.ask(method, path, &[], "").await;
+        assert_eq!(answer.status.as_u16(), 404, "{path}");
+        assert!(answer.text().contains(told), "{path}: {}", answer.text());
+    }
+}
+
+#[tokio::test]
 async fn a_push_answers_what_gem_push_shows() {
     let index = Index::new().await;
     let answer = index.push(Sample::new("rest-client", "1.0").build()).await;

@@ -16,7 +16,7 @@ use weir_gems::store::{
 };
 
 use self::server::{Server, server};
-use super::contract::assert_consistent;
+use super::contract::{assert_consistent, mirror};
 use super::{NOW, identity, model, new, release};
 
 /// A schema of its own, for as long as the tests run.
@@ -88,6 +88,19 @@ async fn a_client_that_fetches_tails_knows_what_is_there() {
     if server().is_some() {
         model::histories(|| postgres().unwrap()).await;
     }
+}
+
+#[tokio::test]
+async fn a_mirror_of_an_earlier_format_keeps_the_files_that_it_has() {
+    let Some((place, store)) = postgres() else { return };
+    mirror::before(&store).await;
+    drop(store);
+    place
+        .tamper(
+            "DROP TABLE pins; DROP TABLE replaced_releases; DELETE FROM formats WHERE version = 9",
+        )
+        .await;
+    mirror::what_is_here_is_what_was_first(&place.store()).await;
 }
 
 #[tokio::test]

@@ -30,12 +30,24 @@ async fn a_store_of_the_first_format_gets_all_later_tables() {
         "DROP TABLE upstreams; DROP TABLE upstream_gems; DROP TABLE origins; DROP TABLE hooks;
          DROP TABLE webhook_events; DROP TABLE webhook_endpoints; DROP TABLE webhook_log;
          DROP TABLE downloads; DROP TABLE mirror_policy;
+         DROP TABLE pins; DROP TABLE replaced_releases;
          PRAGMA user_version = 1",
     );
     let store = SqliteStore::open(&settings(&folder), NOW).unwrap();
     assert!(store.info("shop").await.unwrap().is_some());
     assert_consistent(&store).await;
     mirror::digests_are_of_what_is_noted(store).await;
+}
+
+#[tokio::test]
+async fn a_mirror_of_an_earlier_format_keeps_the_files_that_it_has() {
+    let (folder, store) = sqlite();
+    mirror::before(&store).await;
+    drop(store);
+    let earlier = "DROP TABLE pins; DROP TABLE replaced_releases; PRAGMA user_version = 8";
+    damage(folder.path(), earlier);
+    let store = SqliteStore::open(&settings(&folder), NOW).unwrap();
+    mirror::what_is_here_is_what_was_first(&store).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! `weir gems mirror`: what upstreams have is brought here, once; by a running Weir that mirrors already,
 //! or by this command itself.
 
+mod accept;
 mod bar;
 mod here;
 mod policy;
@@ -41,6 +42,9 @@ enum MirrorCommand {
     /// Show how it is with each upstream: what is here, since when it is known to be up to date, what
     /// went wrong
     Status(status::Arguments),
+    /// Accept the file that an upstream has now of a version that is kept out, because the file is
+    /// not the one that the version had first
+    Accept(accept::Arguments),
 }
 
 /// `weir gems mirror [UPSTREAM]`.
@@ -67,6 +71,7 @@ struct LookArguments {
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.command {
         Some(MirrorCommand::Status(arguments)) => status::run(arguments).await,
+        Some(MirrorCommand::Accept(arguments)) => accept::run(arguments).await,
         None => look(&arguments.look).await,
     }
 }

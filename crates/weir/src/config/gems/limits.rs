@@ -17,6 +17,7 @@ const DISK: RangeInclusive<u64> = 1 << 10..=1 << 44;
 pub(super) fn read(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
     read_dependencies(keys, limits);
     read_bodies(keys, limits);
+    read_wrong_keys(keys, limits);
     read_downloads(keys, limits);
     read_package(keys, &mut limits.package);
     keys.size(
@@ -57,6 +58,31 @@ fn read_dependencies(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
         Key::live("answer_timeout", "How long a client may take for an answer that counts for those two, however steadily it reads; then its connection is cut, or its stream reset."),
         WAIT,
         &mut limits.answer_timeout,
+    );
+}
+
+/// Those of clients that guess.
+fn read_wrong_keys(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
+    keys.number(
+        Key::live("wrong_keys_max", "Wrong API keys a minute from one client that are answered at once; after that every key from there that was not right before waits wrong_key_delay. A client is what it is for client_memory_percent_max; those of this machine count as one."),
+        COUNT,
+        &mut limits.wrong_keys_max,
+    );
+    keys.duration(
+        Key::live(
+            "wrong_key_delay",
+            "How long a key from a client over wrong_keys_max waits for its check.",
+        ),
+        WAIT,
+        &mut limits.wrong_key_delay,
+    );
+    keys.number(
+        Key::live(
+            "waiting_keys_max",
+            "Keys that wait so at once, over all clients and cores; one more gets 429.",
+        ),
+        1..=10_000,
+        &mut limits.waiting_keys_max,
     );
 }
 

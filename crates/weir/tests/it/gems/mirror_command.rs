@@ -69,6 +69,55 @@ fn a_command_says_what_it_could_not_do_and_why() {
 }
 
 #[test]
+fn a_replaced_file_is_told_and_accepted_by_an_operator() {
+    let gem = |sums: [&str; 2]| {
+        let [one, two] = sums.map(|sum| sum.repeat(32));
+        let info = format!("---\n1.0 |checksum:{one}\n2.0-java |checksum:{two}\n");
+        let md5 = hex::encode(Digests::of(info.as_bytes()).md5);
+        (info, format!("---\nrack 1.0,2.0-java {md5}\n"))
+    };
+    let (is_replaced, [before, after]) =
+        (Arc::new(AtomicBool::new(false)), [gem(["ab", "cd"]), gem(["ef", "01"])]);
+    let door = Arc::clone(&is_replaced);
+    let one = upstream::start(move |path| {
+        let (info, versions) = if door.load(Ordering::SeqCst) { &after } else { &before };
+        ("200 OK", if path == "/versions" { versions } else { info }.clone())
+    });
+    let mirror = site(&format!(
+        "{GEMS}[gems.mirror]\ninterval = \"1h\"\n[[gems.mirror.upstreams]]\nname = \"one\"\n\
+         url = \"http://{one}\"\n"
+    ));
+    let mirror = mirror.start();
+    wait_until("all is here", || status(&mirror)["upstreams"][0]["last_result"]["added"] == 2);
+    is_replaced.store(true, Ordering::SeqCst);
+    let told = mirror.site.shown(&["gems", "mirror"]);
+    assert!(told.starts_with("exit: 2"), "{told}");
+    assert!(
+        told.contains("one: 2 versions kept out: the upstream has replaced the file"),
+        "{told}"
+    );
+    let told = mirror.site.ok(&["gems", "mirror", "status"]);
+    let line = format!(
+        "one: rack 2.0 (java) is kept out: the upstream has replaced the file, SHA-256 {} by {}; \
+         `weir gems mirror accept rack 2.0 --platform java` takes it",
+        "cd".repeat(32),
+        "01".repeat(32)
+    );
+    assert!(told.contains(&line), "{told}");
+    let accept = ["gems", "mirror", "accept", "rack", "2.0", "--platform", "java", "--yes"];
+    let told = mirror.site.ok(&accept);
+    assert!(told.contains(&"01".repeat(32)), "{told}");
+    // It was accepted once; and the other one still waits.
+    let told = mirror.site.shown(&accept);
+    assert!(told.contains("no replaced file of rack-2.0-java is kept out"), "{told}");
+    let info = || crate::http::get(mirror.gems(), "/info/rack", "").1;
+    wait_until("it is taken", || info().contains(&"01".repeat(32)));
+    assert!(info().contains(&"ab".repeat(32)) && !info().contains(&"ef".repeat(32)));
+    assert_eq!(status(&mirror)["upstreams"][0]["replaced"], 1);
+    assert!(mirror.stop().success());
+}
+
+#[test]
 fn a_look_that_is_asked_for_takes_what_the_order_of_upstreams_held_back() {
     // It is away when the mirror starts, so nobody knows what it has; and slower than the later one.
     let is_back = Arc::new(AtomicBool::new(false));

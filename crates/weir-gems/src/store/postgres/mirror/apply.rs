@@ -7,7 +7,7 @@ use super::earlier::listed_earlier;
 use super::lookalikes::Ours;
 use super::settled::Settled;
 use super::upstreams::{id_or_new, unapply};
-use super::{changed, clashes};
+use super::{changed, clashes, replaced};
 use crate::name::GemName;
 use crate::release::Release;
 use crate::store::StoreError;
@@ -53,16 +53,23 @@ pub(super) async fn apply(
     let has_doubled = own(transaction, upstream, &taken).await?;
     let mut stored = changed::stored(transaction, &taken).await?;
     applied.clashing = clashes::leave_out(transaction, &mut taken, &stored).await?;
-    let mut changing = Vec::new();
+    let known: Vec<i64> =
+        taken.iter().filter(|it| it.origin.is_some()).map(|it| it.gem.id).collect();
+    let mut pins = replaced::pins(transaction, &known).await?;
+    let (mut changing, mut kept_out) = (Vec::new(), Vec::new());
     for Taken { gem, name, wanted, origin } in taken {
-        let changes = Changes::between(&stored.remove(&gem.id).unwrap_or_default(), wanted, now);
+        let stored = stored.remove(&gem.id).unwrap_or_default();
+        let pins = pins.remove(&gem.id).unwrap_or_default();
+        let mut changes = Changes::between(&stored, &pins, wanted, now);
+        applied.count(&changes);
+        kept_out.extend(std::mem::take(&mut changes.kept_out).into_iter().map(|it| (gem.id, it)));
         // A new gem has an info even when none of its releases is taken.
         if !changes.is_empty() || origin.is_none() {
-            applied.count(&changes);
             changing.push(Changing { gem, name, changes });
         }
     }
     changed::write(transaction, &changing).await?;
+    replaced::keep_out(transaction, &known, &kept_out, now).await?;
     let mut indexing = Indexing::begin(transaction).await?;
     for Changing { gem, name, changes } in &changing {
         indexing.gem(*gem, name.as_str(), &changes.line, &changes.live).await?;

@@ -4,6 +4,7 @@ use deadpool_postgres::Transaction;
 use hashbrown::HashMap;
 
 use super::apply::{Changing, Taken};
+use super::replaced::pin;
 use crate::store::StoreError;
 use crate::store::mirror::StoredRelease;
 use crate::store::postgres::columns::{KeyColumns, ReleaseColumns};
@@ -42,12 +43,15 @@ pub(super) async fn write(
     transaction: &Transaction<'_>,
     changing: &[Changing],
 ) -> Result<(), StoreError> {
-    let (mut new, mut replaced) = (ReleaseColumns::default(), ReleaseColumns::default());
-    let mut gone = KeyColumns::default();
+    let (mut new, mut updated) = (ReleaseColumns::default(), ReleaseColumns::default());
+    let (mut gone, mut digests) = (KeyColumns::default(), Vec::new());
     for Changing { gem, changes, .. } in changing {
         changes.inserted().into_iter().for_each(|release| new.add(gem.id, release));
-        changes.replaced().for_each(|release| replaced.add(gem.id, release));
-        changes.remove.iter().for_each(|identity| gone.add(gem.id, identity));
+        changes.updated().for_each(|release| updated.add(gem.id, release));
+        for (identity, checksum) in &changes.remove {
+            gone.add(gem.id, identity);
+            digests.push(&checksum.0[..]);
+        }
     }
     if !new.is_empty() {
         let table = ReleaseColumns::TABLE;
@@ -55,11 +59,12 @@ pub(super) async fn write(
         let statement = transaction.prepare_cached(&sql).await?;
         transaction.execute(&statement, &new.parameters()).await?;
     }
-    if !replaced.is_empty() {
-        replace(transaction, &replaced).await?;
+    if !updated.is_empty() {
+        replace(transaction, &updated).await?;
     }
     if !gone.is_empty() {
         remove(transaction, &gone).await?;
+        pin(transaction, &gone, &digests).await?;
     }
     Ok(())
 }

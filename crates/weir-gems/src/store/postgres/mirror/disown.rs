@@ -41,8 +41,12 @@ pub(super) async fn disown(
 
 async fn delete(transaction: &Transaction<'_>, gems: &[i64]) -> Result<(), StoreError> {
     for sql in [
+        "INSERT INTO pins SELECT gem, number, platform, sha256 FROM releases
+         WHERE gem = ANY($1) AND yanked_at IS NULL
+         ON CONFLICT (gem, number, platform) DO UPDATE SET sha256 = excluded.sha256",
         "DELETE FROM releases WHERE gem = ANY($1) AND yanked_at IS NULL",
         "DELETE FROM specifications WHERE gem = ANY($1)",
+        "DELETE FROM replaced_releases WHERE gem = ANY($1)",
     ] {
         let statement = transaction.prepare_cached(sql).await?;
         transaction.execute(&statement, &[&gems]).await?;

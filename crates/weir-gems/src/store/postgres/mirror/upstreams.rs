@@ -119,7 +119,9 @@ pub(super) async fn counts(lease: &Lease, upstream: &str) -> Result<MirrorCounts
         .prepare_cached(
             "SELECT count(md5),
                     count(*) FILTER (WHERE md5 IS DISTINCT FROM applied AND refusal IS NULL),
-                    count(refusal)
+                    count(refusal),
+                    (SELECT count(*) FROM replaced_releases JOIN origins USING (gem)
+                     WHERE origins.upstream = (SELECT id FROM upstreams WHERE name = $1))
              FROM upstream_gems WHERE upstream = (SELECT id FROM upstreams WHERE name = $1)",
         )
         .await?;
@@ -128,6 +130,7 @@ pub(super) async fn counts(lease: &Lease, upstream: &str) -> Result<MirrorCounts
         names: unsigned(row.try_get(0)?),
         pending: unsigned(row.try_get(1)?),
         refused: unsigned(row.try_get(2)?),
+        replaced: unsigned(row.try_get(3)?),
     })
 }
 

@@ -9,12 +9,15 @@ use weir_base::clock::Timestamp;
 use super::changed::{clashes, remove, replace, stored};
 use super::lookalikes::resembles_ours;
 use super::pending::is_listed_by;
+use super::replaced;
 use super::upstreams::{id_or_new, origin, unapply};
 use crate::index::{names, versions};
 use crate::name::GemName;
 use crate::release::Release;
 use crate::store::derived::Derived;
-use crate::store::mirror::{Applied, Changes, MirroredGem, NOBODY, Noted, Refusal, StoredRelease};
+use crate::store::mirror::{
+    Applied, Changes, MirroredGem, NOBODY, Noted, Pins, Refusal, StoredRelease,
+};
 use crate::store::sqlite::index::{self, go_on};
 use crate::store::sqlite::rows;
 use crate::store::sqlite::text_rows::Writing;
@@ -42,10 +45,12 @@ pub(super) fn disown(connection: &Connection, gems: &[GemName]) -> Result<(), St
             continue;
         }
         let live = rows::releases(connection, gem.id)?;
+        replaced::pin_all(connection, gem.id)?;
         let line = live.iter().map(|release| format!("-{}", release.identity));
         for sql in [
             "DELETE FROM releases WHERE gem = ?1 AND yanked_at IS NULL",
             "DELETE FROM specifications WHERE gem = ?1",
+            "DELETE FROM replaced_releases WHERE gem = ?1",
         ] {
             connection.prepare_cached(sql)?.execute([gem.id])?;
         }
@@ -148,19 +153,25 @@ impl<'a> Work<'a> {
         let is_new = stored.is_none();
         let stored = stored.unwrap_or_default();
         let wanted = self.without_clashes(name, &stored, wanted)?;
-        let changes = Changes::between(&stored, wanted, now);
+        let pins = match is_new {
+            true => Pins::new(),
+            false => replaced::pins(self.connection, gem.id)?,
+        };
+        let changes = Changes::between(&stored, &pins, wanted, now);
+        replaced::keep_out(self.connection, gem.id, &changes.kept_out, now)?;
+        self.done.count(&changes);
         if changes.is_empty() && !is_new {
             return Ok(());
         }
-        self.done.count(&changes);
         for release in changes.inserted() {
             rows::add_release(self.connection, gem.id, release, None)?;
         }
-        for release in changes.replaced() {
+        for release in changes.updated() {
             replace(self.connection, gem.id, release)?;
         }
-        for identity in &changes.remove {
+        for (identity, checksum) in &changes.remove {
             remove(self.connection, gem.id, identity)?;
+            replaced::pin(self.connection, gem.id, identity, *checksum)?;
         }
         self.index(gem, name.as_str(), &changes.line, &changes.live)
     }

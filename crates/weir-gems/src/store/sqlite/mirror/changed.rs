@@ -10,7 +10,7 @@ use crate::store::mirror::StoredRelease;
 use crate::store::sqlite::locate::exists;
 use crate::store::sqlite::rows::{self, RELEASE, Time};
 
-fn key(identity: &Identity) -> (&str, &str) {
+pub(super) fn key(identity: &Identity) -> (&str, &str) {
     (identity.number.as_str(), identity.platform.as_str())
 }
 

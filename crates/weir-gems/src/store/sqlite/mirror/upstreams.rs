@@ -112,7 +112,9 @@ pub(super) fn counts(connection: &Connection, upstream: &str) -> Result<MirrorCo
     let counts = connection
         .prepare_cached(
             "SELECT count(md5), count(*) FILTER (WHERE md5 IS NOT applied AND refusal IS NULL),
-                    count(refusal)
+                    count(refusal),
+                    (SELECT count(*) FROM replaced_releases JOIN origins USING (gem)
+                     WHERE origins.upstream = ?1)
              FROM upstream_gems WHERE upstream = ?1",
         )?
         .query_row([id], |row| {
@@ -120,6 +122,7 @@ pub(super) fn counts(connection: &Connection, upstream: &str) -> Result<MirrorCo
                 names: unsigned(row.get(0)?),
                 pending: unsigned(row.get(1)?),
                 refused: unsigned(row.get(2)?),
+                replaced: unsigned(row.get(3)?),
             })
         })?;
     Ok(counts)

@@ -5,19 +5,21 @@ mod hooks;
 mod noting;
 mod owners;
 mod releases;
+mod replaced;
 
 use std::sync::Arc;
 
 use weir_gems::name::GemName;
 use weir_gems::release::Release;
 use weir_gems::store::Store;
-use weir_gems::store::mirror::{MirrorStore, MirroredGem, Noted, Position};
+use weir_gems::store::mirror::{Applied, MirrorStore, MirroredGem, Noted, Position};
 
 pub(crate) use self::files::*;
 pub(crate) use self::hooks::*;
 pub(crate) use self::noting::*;
 pub(crate) use self::owners::*;
 pub(crate) use self::releases::*;
+pub(crate) use self::replaced::*;
 use crate::client::versions_of_info;
 use crate::store::{NOW, release};
 
@@ -56,9 +58,9 @@ fn gem(text: &str, md5: u8, versions: &[&str]) -> MirroredGem {
 }
 
 /// Notes a gem and applies it.
-async fn mirror(store: &impl MirrorStore, upstream: &str, gem: MirroredGem) {
+async fn mirror(store: &impl MirrorStore, upstream: &str, gem: MirroredGem) -> Applied {
     store.note(upstream, vec![gem.noted.clone()], None).await.unwrap();
-    store.apply(upstream, vec![gem], NOW).await.unwrap();
+    store.apply(upstream, vec![gem], NOW).await.unwrap()
 }
 
 async fn pending(store: &impl MirrorStore, upstream: &str) -> Vec<String> {

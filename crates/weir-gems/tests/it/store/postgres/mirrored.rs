@@ -50,7 +50,8 @@ async fn tables_of_the_format_before_are_taken_over() {
     place
         .tamper(
             "DROP TABLE upstreams; DROP TABLE upstream_gems; DROP TABLE origins; DROP TABLE hooks;
-             DROP TABLE downloads; DROP TABLE mirror_policy;
+             DROP TABLE downloads; DROP TABLE mirror_policy; DROP TABLE pins;
+             DROP TABLE replaced_releases;
              DELETE FROM formats WHERE version >= 3",
         )
         .await;

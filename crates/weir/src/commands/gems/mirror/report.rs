@@ -16,7 +16,8 @@ pub(super) fn print(view: &MirrorView, is_json: bool) -> anyhow::Result<Exit> {
     }
     let is_done = |upstream: &UpstreamView| {
         let left = |it: &LookView| it.failed + it.denied + it.files_failed + it.waiting;
-        upstream.last_error.is_none() && upstream.last_result.as_ref().map(left) == Some(0)
+        let is_brought = upstream.last_result.as_ref().map(left) == Some(0);
+        upstream.last_error.is_none() && upstream.replaced == 0 && is_brought
     };
     Ok(if view.upstreams.iter().all(is_done) { Exit::Fine } else { Exit::Failed })
 }
@@ -39,12 +40,22 @@ fn print_upstream(upstream: &UpstreamView) {
             output::note(&format!("{name}: {} {what}", count(number, of)));
         }
     }
+    if let Some(replaced) = replaced(upstream) {
+        output::note(&format!("{name}: {replaced} (weir gems mirror status)"));
+    }
     if let Some(denied) = denied(upstream) {
         output::note(&format!("{name}: {denied}"));
     }
     if let Some(reason) = &upstream.last_miss {
         output::note(&format!("{name}: the last that failed: {}", output::printable(reason)));
     }
+}
+
+/// How many versions are kept out; None: none.
+fn replaced(upstream: &UpstreamView) -> Option<String> {
+    let versions = count(upstream.replaced, "version");
+    let text = format!("{versions} kept out: the upstream has replaced the file");
+    (upstream.replaced > 0).then_some(text)
 }
 
 /// Which names are not given out by the last look; None: all are.

@@ -1,7 +1,7 @@
 //! `weir gems mirror status`: how it is with each upstream.
 
 use clap::Args;
-use weir_gems::view::{MirrorView, PhaseView, UpstreamView};
+use weir_gems::view::{MirrorView, PhaseView, ReplacedView, UpstreamView};
 
 use super::super::count;
 use super::report::denied;
@@ -35,7 +35,10 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 
 fn print(view: &MirrorView) {
     let rows: Vec<Vec<String>> = view.upstreams.iter().map(row).collect();
-    output::table(&["UPSTREAM", "UP TO DATE", "NAMES", "PENDING", "NOT TAKEN", "NOW"], &rows);
+    output::table(
+        &["UPSTREAM", "UP TO DATE", "NAMES", "PENDING", "NOT TAKEN", "KEPT OUT", "NOW"],
+        &rows,
+    );
     output::line(&format!("{} in the inbox", count(view.hooks_waiting, "webhook")));
     for upstream in &view.upstreams {
         if let Some(error) = &upstream.last_error {
@@ -47,11 +50,27 @@ fn print(view: &MirrorView) {
         if let Some(denied) = denied(upstream) {
             output::line(&format!("{}: {denied}", upstream.name));
         }
+        for release in &upstream.replaced_releases {
+            output::line(&format!("{}: {}", upstream.name, replaced(release)));
+        }
+        let more = upstream.replaced.saturating_sub(upstream.replaced_releases.len() as u64);
+        if more > 0 {
+            output::line(&format!("{}: {more} more are kept out", upstream.name));
+        }
         for refused in &upstream.refused_names {
             let why = reason(&refused.reason);
             output::line(&format!("{}: {} is not taken: {why}", upstream.name, refused.name));
         }
     }
+}
+
+fn replaced(release: &ReplacedView) -> String {
+    let ReplacedView { name, number, platform, pinned_sha256, offered_sha256, .. } = release;
+    let option = if platform == "ruby" { String::new() } else { format!(" --platform {platform}") };
+    format!(
+        "{name} {number} ({platform}) is kept out: the upstream has replaced the file, SHA-256 \
+         {pinned_sha256} by {offered_sha256}; `weir gems mirror accept {name} {number}{option}` takes it"
+    )
 }
 
 fn row(upstream: &UpstreamView) -> Vec<String> {
@@ -65,6 +84,7 @@ fn row(upstream: &UpstreamView) -> Vec<String> {
         upstream.names.to_string(),
         upstream.pending.to_string(),
         upstream.refused.to_string(),
+        upstream.replaced.to_string(),
         doing(upstream),
     ]
 }

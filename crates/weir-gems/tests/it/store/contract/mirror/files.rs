@@ -59,9 +59,12 @@ pub(crate) async fn a_kept_file_belongs_to_its_checksum(store: impl MirrorStore)
     let missing = store.missing_files("one", 0, 9).await.unwrap().releases;
     assert_eq!(missing.first(), Some(&release));
     store.keep_file(&release, file(7)).await.unwrap();
-    // Something else under the same number has no file yet.
+    // Something else under the same number has no file yet, once it is accepted.
     let mut changed = gem("shop", 2, &["1.0-java"]);
     changed.releases[0].checksum = Checksum([2; 32]);
+    mirror(&store, "one", changed.clone()).await;
+    assert_eq!(store.file("shop-1.0-java").await.unwrap().unwrap().bytes, 7);
+    store.accept(&name("shop"), &identity("1.0-java")).await.unwrap().unwrap();
     mirror(&store, "one", changed).await;
     assert_eq!(store.file("shop-1.0-java").await.unwrap(), None);
     assert_eq!(store.gemspec("shop-1.0-java").await.unwrap(), None);

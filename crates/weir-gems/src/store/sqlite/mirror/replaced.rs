@@ -1,0 +1,143 @@
+//! Which file each release was first seen with, and releases whose upstream has another one by now.
+
+use hashbrown::HashMap;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use weir_base::clock::Timestamp;
+
+use super::changed::key;
+use super::upstreams::unapply;
+use crate::name::GemName;
+use crate::platform::Platform;
+use crate::release::{Checksum, Identity};
+use crate::store::StoreError;
+use crate::store::column::{name, signed};
+use crate::store::mirror::{Pins, Replaced, ReplacedRelease};
+use crate::store::sqlite::rows::Time;
+use crate::version::Version;
+
+/// Columns of a release that is kept out, in the order of [`read`].
+const COLUMNS: &str = "gems.name, number, platform, pinned, offered, since";
+
+fn identity(row: &Row<'_>, first: usize) -> rusqlite::Result<Identity> {
+    Ok(Identity {
+        number: Version::from_checked(row.get(first)?),
+        platform: Platform::from_checked(row.get(first + 1)?),
+    })
+}
+
+pub(super) fn pins(connection: &Connection, gem: i64) -> rusqlite::Result<Pins> {
+    let sql = "SELECT number, platform, sha256 FROM pins WHERE gem = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map([gem], |row| Ok((identity(row, 0)?, Checksum(row.get(2)?))))?;
+    rows.collect()
+}
+
+pub(super) fn pin(
+    connection: &Connection,
+    gem: i64,
+    identity: &Identity,
+    checksum: Checksum,
+) -> rusqlite::Result<()> {
+    let (number, platform) = key(identity);
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO pins VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![gem, number, platform, checksum.0])?;
+    Ok(())
+}
+
+/// All releases of a gem that are there, before they are taken away.
+pub(super) fn pin_all(connection: &Connection, gem: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO pins SELECT gem, number, platform, sha256 FROM releases
+             WHERE gem = ?1 AND yanked_at IS NULL",
+        )?
+        .execute([gem])?;
+    Ok(())
+}
+
+/// Those of a gem that are kept out now. What was kept out before for the same file stays since then.
+pub(super) fn keep_out(
+    connection: &Connection,
+    gem: i64,
+    kept_out: &[Replaced],
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    let sql = "SELECT number, platform, offered, since FROM replaced_releases WHERE gem = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map([gem], |row| {
+        Ok(((identity(row, 0)?, Checksum(row.get(2)?)), row.get::<_, Time>(3)?))
+    })?;
+    let before: HashMap<_, _> = rows.collect::<rusqlite::Result<_>>()?;
+    if before.is_empty() && kept_out.is_empty() {
+        return Ok(());
+    }
+    connection.prepare_cached("DELETE FROM replaced_releases WHERE gem = ?1")?.execute([gem])?;
+    let mut insert = connection
+        .prepare_cached("INSERT INTO replaced_releases VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+    for Replaced { identity, pinned, offered } in kept_out {
+        let since = before.get(&(identity.clone(), *offered)).copied().unwrap_or(Time(now));
+        let (number, platform) = key(identity);
+        insert.execute(params![gem, number, platform, pinned.0, offered.0, since])?;
+    }
+    Ok(())
+}
+
+fn read(row: &Row<'_>) -> Result<ReplacedRelease, StoreError> {
+    Ok(ReplacedRelease {
+        name: name(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)?,
+        identity: identity(row, 1)?,
+        pinned: Checksum(row.get(3)?),
+        offered: Checksum(row.get(4)?),
+        since: row.get::<_, Time>(5)?.0,
+    })
+}
+
+pub(super) fn of_upstream(
+    connection: &Connection,
+    upstream: &str,
+    releases_max: usize,
+) -> Result<Vec<ReplacedRelease>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM replaced_releases
+         JOIN gems ON gems.id = replaced_releases.gem
+         JOIN origins ON origins.gem = gems.id JOIN upstreams ON upstreams.id = origins.upstream
+         WHERE upstreams.name = ?1 ORDER BY gems.name, number, platform LIMIT ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![upstream, signed(releases_max)])?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        all.push(read(row)?);
+    }
+    Ok(all)
+}
+
+pub(super) fn accept(
+    connection: &Connection,
+    gem_name: &GemName,
+    identity: &Identity,
+) -> Result<Option<ReplacedRelease>, StoreError> {
+    let (number, platform) = key(identity);
+    let sql = format!(
+        "SELECT {COLUMNS}, gems.id FROM replaced_releases
+         JOIN gems ON gems.id = replaced_releases.gem JOIN origins ON origins.gem = gems.id
+         WHERE gems.name = ?1 AND number = ?2 AND platform = ?3"
+    );
+    let found = connection
+        .prepare_cached(&sql)?
+        .query_row(params![gem_name.as_str(), number, platform], |row| {
+            Ok((read(row), row.get::<_, i64>(6)?))
+        })
+        .optional()?;
+    let Some((release, gem)) = found else { return Ok(None) };
+    let release = release?;
+    pin(connection, gem, identity, release.offered)?;
+    connection
+        .prepare_cached(
+            "DELETE FROM replaced_releases WHERE (gem, number, platform) = (?1, ?2, ?3)",
+        )?
+        .execute(params![gem, number, platform])?;
+    unapply(connection, gem_name.as_str())?;
+    Ok(Some(release))
+}
