@@ -12,7 +12,6 @@ use arc_swap::ArcSwap;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use prometheus_client::registry::Registry;
-use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_front::{AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings};
 use weir_net::server::{
@@ -62,11 +61,7 @@ async fn main() {
     let apps = Apps::new(vec![app], &clock, &FrontMetrics::register(&mut registry));
     let sockets = Listener::bind_group(&address, cores, BindOptions::default()).expect("to listen");
     println!("listening on {}", sockets[0].address().expect("an address"));
-    let stop = Stop {
-        graceful: CancellationToken::new(),
-        at_once: CancellationToken::new(),
-        deadline: Duration::from_secs(10),
-    };
+    let stop = Stop::within(Duration::from_secs(10));
     let drain = Drain { begun: stop.graceful.clone(), window: Duration::from_secs(1) };
     let running = weir_net::server::start(Start {
         listeners: vec![CoreListener { sockets, tls: None }],

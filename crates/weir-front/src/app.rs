@@ -18,7 +18,9 @@ pub(crate) use self::maintenance::Maintenance;
 pub(crate) use self::slot::Slot;
 use self::slot::{Handed, Place};
 use crate::address::Address;
-use crate::dispatch::{Dispatcher, Limits, Load, Permit, Refusal, Slots, Waiting, Wish, WorkerKey};
+use crate::dispatch::{
+    Dispatcher, Elsewhere, Limits, Load, Permit, Refusal, Slots, Waiting, Wish, WorkerKey,
+};
 use crate::forwarded_headers::ForwardedHeaders;
 use crate::metrics::AppMetrics;
 use crate::rules::{PriorityRule, ShedRule};
@@ -242,6 +244,29 @@ impl App {
         self.hand_out();
     }
 
+    /// How much of the worker at `address` other service processes use.
+    pub(crate) fn set_elsewhere(self: &Arc<Self>, address: &Address, elsewhere: Elsewhere) {
+        {
+            let mut state = self.state();
+            let found = state.current().find(|worker| worker.address == *address);
+            let Some(key) = found.map(|worker| worker.key) else { return };
+            state.dispatcher.set_elsewhere(key, elsewhere);
+        }
+        self.hand_out();
+    }
+
+    /// How many slots of each worker this process uses.
+    pub(crate) fn used(&self) -> Vec<(Address, Elsewhere)> {
+        let state = self.state();
+        let loads = state.dispatcher.loads().into_iter();
+        loads
+            .map(|(key, load)| {
+                let used = Elsewhere { requests: load.requests, streams: load.streams };
+                (state.workers[&key].address.clone(), used)
+            })
+            .collect()
+    }
+
     /// Whether a worker at `address` is given requests, or still has some.
     pub(crate) fn has_worker(&self, address: &Address) -> bool {
         let state = self.state();
@@ -273,8 +298,8 @@ impl App {
         let oldest: HashMap<_, _> = running.map(|one| (one.worker, one.oldest)).collect();
         let workers = dispatcher.loads().into_iter().map(|(key, load)| WorkerView {
             address: state.workers[&key].address.to_string(),
-            requests: load.requests,
-            streams: load.streams,
+            requests: load.requests + load.elsewhere.requests,
+            streams: load.streams + load.elsewhere.streams,
             given: load.given,
             waited: state.workers[&key].waited(),
             oldest_request: oldest.get(&key).map(|since| now.since(*since)),

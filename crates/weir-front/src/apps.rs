@@ -8,6 +8,7 @@ use weir_base::clock::Clock;
 
 use crate::address::Address;
 use crate::app::App;
+use crate::dispatch::Elsewhere;
 use crate::metrics::FrontMetrics;
 use crate::routes::Routes;
 use crate::settings::AppSettings;
@@ -107,6 +108,27 @@ impl Apps {
     pub fn hold_back(&self, app: &str, worker: &Address, is_held: bool) -> Result<(), NoSuchApp> {
         self.app(app)?.hold_back(worker, is_held);
         Ok(())
+    }
+
+    /// How many slots of a worker other service processes use, which were replaced and still have
+    /// connections: they count against its limits.
+    ///
+    /// # Errors
+    /// There is no such app.
+    pub fn set_elsewhere(
+        &self,
+        app: &str,
+        worker: &Address,
+        elsewhere: Elsewhere,
+    ) -> Result<(), NoSuchApp> {
+        self.app(app)?.set_elsewhere(worker, elsewhere);
+        Ok(())
+    }
+
+    /// How many slots of each worker of an app this process uses.
+    #[must_use]
+    pub fn used(&self, app: &str) -> Vec<(Address, Elsewhere)> {
+        self.app(app).map(|app| app.used()).unwrap_or_default()
     }
 
     /// Whether a worker of an app is given requests, or still has some.

@@ -39,6 +39,7 @@ use weir_base::clock::Timestamp;
 pub(crate) use self::lane::Client;
 use self::queue::Queue;
 pub(crate) use self::queue::{Priority, Ticket};
+pub use self::workers::Elsewhere;
 use self::workers::Workers;
 pub(crate) use self::workers::{Load, Slots, WorkerKey};
 
@@ -290,6 +291,11 @@ impl<T> Dispatcher<T> {
         if !did_any_serve && self.workers.any_serves() {
             self.restart_waiting(now);
         }
+    }
+
+    /// How much of the worker other service processes use: see [`Dispatcher::next`].
+    pub(crate) fn set_elsewhere(&mut self, worker: WorkerKey, elsewhere: Elsewhere) {
+        self.workers.set_elsewhere(worker, elsewhere);
     }
 
     /// The worker gets nothing new until `until`: it could not be reached.

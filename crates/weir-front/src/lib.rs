@@ -27,6 +27,7 @@ pub mod view;
 pub use access_log::{AccessLog, AccessLogMetrics, AccessLogSettings, LogFormat};
 pub use address::{Address, AddressError};
 pub use apps::{Apps, NoSuchApp};
+pub use dispatch::Elsewhere;
 pub use drain::Drain;
 pub use forwarded_headers::{ForwardedHeader, ForwardedHeaderError};
 pub use latencies::Distribution;

@@ -56,9 +56,9 @@ pub struct Count {
 pub struct WorkerView {
     /// Where it listens, as in the settings.
     pub address: String,
-    /// Requests that it serves.
+    /// Requests that it serves, those of service processes that were replaced included.
     pub requests: u32,
-    /// WebSockets and event streams that it serves.
+    /// WebSockets and event streams that it serves, likewise.
     pub streams: u32,
     /// Requests and streams that it has been given since it was added.
     pub given: u64,

@@ -14,7 +14,6 @@ use arc_swap::ArcSwap;
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
 use prometheus_client::registry::Registry;
-use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::switch::Switches;
 use weir_gems::settings::GemsSettings;
@@ -86,11 +85,7 @@ async fn serve(store: impl Store, arguments: &[String], folder: &Path, clock: Cl
     let sockets = Listener::bind_group(&address, cores, BindOptions::default()).expect("to listen");
     let at = sockets[0].address().expect("an address");
     println!("listening on {at}, key {}", secret.expose());
-    let stop = Stop {
-        graceful: CancellationToken::new(),
-        at_once: CancellationToken::new(),
-        deadline: Duration::from_secs(10),
-    };
+    let stop = Stop::within(Duration::from_secs(10));
     let running = weir_net::server::start(Start {
         listeners: vec![CoreListener { sockets, tls: None }],
         cores,

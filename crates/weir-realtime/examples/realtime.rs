@@ -12,7 +12,6 @@ use arc_swap::ArcSwap;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use prometheus_client::registry::Registry;
-use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
@@ -77,11 +76,7 @@ async fn main() {
     let sockets = Listener::bind_group(&address, cores, BindOptions::default()).expect("to listen");
     println!("listening on {}", sockets[0].address().expect("an address"));
     let mut registry = Registry::default();
-    let stop = Stop {
-        graceful: CancellationToken::new(),
-        at_once: CancellationToken::new(),
-        deadline: Duration::from_secs(10),
-    };
+    let stop = Stop::within(Duration::from_secs(10));
     let draining = stop.graceful.clone();
     let running = weir_net::server::start(Start {
         listeners: vec![CoreListener { sockets, tls: None }],

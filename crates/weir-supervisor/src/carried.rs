@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::{Address, RollingState, Totals};
+use crate::control::{Address, RollingState, Totals, Used};
 use crate::restarts::Record;
 use crate::system;
 use crate::workers::{Asker, CarriedSlot, ListeningSocket, Rolling};
@@ -20,6 +20,9 @@ pub const VERSION: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct State {
     pub(crate) service: CarriedProcess,
+    /// Those that the service has replaced, the oldest first.
+    #[serde(default)]
+    pub(crate) lingering: Vec<CarriedProcess>,
     pub(crate) restarts: Record,
     pub(crate) workers: CarriedFleet,
     pub(crate) orphans_reaped: u64,
@@ -46,6 +49,13 @@ pub(crate) struct CarriedProcess {
     pub(crate) last_lines: Vec<String>,
     pub(crate) words: Vec<u8>,
     pub(crate) ready_at: Option<Duration>,
+    /// Its program understands that it was replaced.
+    #[serde(default)]
+    pub(crate) can_linger: bool,
+    #[serde(default)]
+    pub(crate) closes_streams: bool,
+    #[serde(default)]
+    pub(crate) kill_at: Option<Duration>,
 }
 
 /// All groups of workers.
@@ -73,6 +83,9 @@ pub(crate) struct CarriedLine {
     pub(crate) incoming: Vec<u8>,
     /// What is left of a line that was begun.
     pub(crate) outgoing: Vec<u8>,
+    /// What it has said that it uses of workers, by their generations.
+    #[serde(default)]
+    pub(crate) used: BTreeMap<u64, Used>,
 }
 
 /// A group.

@@ -14,7 +14,7 @@ use crate::carried::{self, CarriedProcess, Carrier, ResumeError};
 use crate::inherited::{self, Word};
 use crate::output::Output;
 use crate::restarts::{Record, Restarts, Verdict};
-use crate::silence::Silence;
+use crate::silence::{Look, Silence};
 use crate::spec::ChildSpec;
 use crate::system;
 
@@ -58,6 +58,10 @@ pub(crate) struct Process {
     pub(crate) silence: Silence,
     /// Asked to end: SIGKILL then.
     pub(crate) kill_at: Option<Duration>,
+    /// It understands [`Process::tell_replaced`].
+    pub(crate) can_linger: bool,
+    /// It was told to close what has no end of its own.
+    pub(crate) closes_streams: bool,
     /// The child reads the other end and ends when this one is closed.
     life: OwnedFd,
 }
@@ -226,6 +230,8 @@ impl Process {
             alive_at: now,
             silence: Silence::new(spec.unresponsive_after),
             kill_at: None,
+            can_linger: spec.old_processes_max.is_some(),
+            closes_streams: false,
             life,
         })
     }
@@ -241,6 +247,9 @@ impl Process {
             last_lines: self.output.last_lines(),
             words: self.words.clone(),
             ready_at: self.ready_at,
+            can_linger: self.can_linger,
+            closes_streams: self.closes_streams,
+            kill_at: self.kill_at,
         }
     }
 
@@ -262,9 +271,43 @@ impl Process {
             ready_at: carried.ready_at,
             alive_at: now,
             silence,
-            kill_at: None,
+            kill_at: carried.kill_at,
+            can_linger: carried.can_linger,
+            closes_streams: carried.closes_streams,
             life: carried::take(carried.life)?,
         })
+    }
+
+    /// Another process has taken its place: it ends by itself, when its connections have.
+    pub(crate) fn tell_replaced(&self) {
+        self.signal(Signal::USR1);
+    }
+
+    /// The same, and connections that have no end of their own (streams) end now.
+    pub(crate) fn close_streams(&mut self) {
+        if !std::mem::replace(&mut self.closes_streams, true) {
+            self.signal(Signal::USR2);
+        }
+    }
+
+    /// Looks whether it has been silent for too long, if that is due.
+    pub(crate) fn check_silence(&mut self, name: &str, now: Duration) {
+        if self.silence.look_at().is_none_or(|at| at > now) {
+            return;
+        }
+        let (pid, silent_ms) =
+            (self.pid.as_raw_nonzero(), now.saturating_sub(self.alive_at).as_millis());
+        match self.silence.look(now) {
+            Look::Early => {}
+            Look::Abort => {
+                tracing::error!(child = name, pid, silent_ms, "does not answer; aborted");
+                self.signal(Signal::ABORT);
+            }
+            Look::Kill => {
+                tracing::error!(child = name, pid, silent_ms, "still there; killed");
+                self.signal(Signal::KILL);
+            }
+        }
     }
 
     /// Asks it to end within `deadline`.

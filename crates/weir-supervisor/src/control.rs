@@ -17,7 +17,7 @@ mod message;
 pub use lines::{LineTooLong, Lines, encode};
 pub(crate) use link::{Incoming, Link};
 pub use message::{
-    Address, Command, GroupState, Report, Request, RollingState, SlotState, Totals, Vacancy,
+    Address, Command, GroupState, Report, Request, RollingState, SlotState, Totals, Used, Vacancy,
     WorkerPhase, WorkerState,
 };
 

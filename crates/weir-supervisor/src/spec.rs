@@ -25,4 +25,8 @@ pub struct ChildSpec {
     pub unresponsive_after: Option<Duration>,
     /// From SIGTERM to SIGKILL.
     pub stop_deadline: Duration,
+    /// None: a process that was replaced is asked to end (SIGTERM). Otherwise it is told that it was
+    /// replaced (SIGUSR1) and ends by itself once its connections have; of more such processes than
+    /// this the oldest is told to close those that have no end of their own (SIGUSR2).
+    pub old_processes_max: Option<usize>,
 }

@@ -1,6 +1,7 @@
 //! The loop over all children: start, watch, restart, end. One thread, no runtime; it sleeps in
 //! `poll` until a child ends, says something or writes, a request comes, or a wait is over.
 
+mod lingering;
 mod replacement;
 mod upgrade;
 mod workers;
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::carried::{Carrier, State};
-use crate::child::{self, Child, Death, State as Life};
+use crate::child::{self, Child, Death, Process, State as Life};
 use crate::inherited::Word;
 use crate::monotonic;
 use crate::notify::Notify;
@@ -21,12 +22,10 @@ use crate::orphans::Orphans;
 use crate::output;
 use crate::requests::{Request, Requests};
 use crate::restarts::Verdict;
-use crate::silence::Look;
 use crate::spec::ChildSpec;
 use crate::workers::{Asker, Fleet};
 
 pub use self::replacement::REPLACE_DEADLINE;
-use self::replacement::Replacement;
 
 /// Who takes part in the lifecycle.
 pub trait Events {
@@ -83,7 +82,10 @@ pub struct Supervisor {
     orphans: Option<Orphans>,
     /// Those that an earlier program has reaped.
     orphans_before: u64,
-    replacement: Option<Replacement>,
+    /// To take the service's place.
+    successor: Option<Box<Process>>,
+    /// Those whose place was taken and that still have connections, the oldest first.
+    lingering: Vec<Process>,
     /// Who waits to hear how the replacement goes.
     asker: Option<Asker>,
     /// The service has taken another's place and does not serve everything yet.
@@ -121,7 +123,8 @@ impl Supervisor {
             workers: None,
             orphans: None,
             orphans_before: 0,
-            replacement: None,
+            successor: None,
+            lingering: Vec::new(),
             asker: None,
             is_unproven: false,
             retires_groups: false,
@@ -137,7 +140,8 @@ impl Supervisor {
             let now = monotonic();
             self.start_and_kill(now);
             self.feed_watchdog(now);
-            self.run_replacement(now);
+            self.run_successor(now);
+            self.run_lingering(now);
             self.run_workers(now);
             if self.is_over() {
                 return self.outcome();
@@ -149,7 +153,8 @@ impl Supervisor {
             }
             self.listen_to_children(now, events);
             self.reap(now, events);
-            self.listen_to_replacement(now, events);
+            self.listen_to_successor(now, events);
+            self.listen_to_lingering(now);
             self.listen_to_workers(now);
             self.follow_wishes(now, events);
             self.finish_upgrade(now, events);
@@ -176,18 +181,7 @@ impl Supervisor {
             }
             match &mut child.state {
                 Life::Running(process) if process.kill_at.is_none_or(|at| at > now) => {
-                    let silent_ms = now.saturating_sub(process.alive_at).as_millis();
-                    match process.silence.look(now) {
-                        Look::Early => {}
-                        Look::Abort => {
-                            tracing::error!(child = name, silent_ms, "does not answer; aborted");
-                            process.signal(Signal::ABORT);
-                        }
-                        Look::Kill => {
-                            tracing::error!(child = name, silent_ms, "still there; killed");
-                            process.signal(Signal::KILL);
-                        }
-                    }
+                    process.check_silence(&name, now);
                 }
                 Life::Running(process) => {
                     tracing::warn!(child = name, "still running at its deadline; killed");
@@ -222,7 +216,7 @@ impl Supervisor {
                 for process in self.children.iter().filter_map(Child::running) {
                     process.signal(Signal::KILL);
                 }
-                self.kill_replacement();
+                self.kill_beside_service();
                 self.kill_workers(now);
             }
             Request::Stop => {
@@ -240,7 +234,8 @@ impl Supervisor {
         self.notify.reloading();
         let is_sound = !self.stopping && events.reload();
         if !self.stopping {
-            for process in self.children.iter().filter_map(Child::running) {
+            // Old ones only open their logs anew.
+            for process in self.children.iter().filter_map(Child::running).chain(&self.lingering) {
                 process.signal(Signal::HUP);
             }
         }
@@ -253,7 +248,7 @@ impl Supervisor {
         self.stopping = true;
         self.notify.stopping();
         self.stop_first_workers(now);
-        self.stop_replacement(now);
+        self.stop_beside_service(now);
     }
 
     /// Once.
@@ -367,9 +362,8 @@ impl Supervisor {
         let mut polled = vec![PollFd::new(&requests, PollFlags::IN)];
         let outputs_open = output::is_writable(self.output.as_fd());
         let mut output_waits = false;
-        let replacement = self.replacement.iter().map(Replacement::process);
         let running = self.children.iter().filter_map(Child::running);
-        let processes: Vec<_> = running.chain(replacement).collect();
+        let processes: Vec<_> = running.chain(self.beside_service()).collect();
         let outputs: Vec<_> = processes.iter().map(|process| process.output.descriptor()).collect();
         let statuses: Vec<_> = processes.iter().filter_map(|process| process.status()).collect();
         polled.extend(statuses.iter().map(|status| PollFd::new(status, PollFlags::IN)));
@@ -386,7 +380,8 @@ impl Supervisor {
             polled.push(PollFd::new(&self.output, PollFlags::OUT));
         }
         let wakes = self.children.iter().filter_map(Child::wakes_at).chain(self.watchdog_at);
-        let wakes = wakes.chain(self.workers_wake_at(now)).chain(self.replacement_wakes_at()).min();
+        let wakes =
+            wakes.chain(self.workers_wake_at(now)).chain(self.beside_service_wakes_at()).min();
         let wait = wakes.map(|at| timespec(at.saturating_sub(now)));
         match rustix::event::poll(&mut polled, wait.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}

@@ -36,8 +36,12 @@ pub use spec::{
 
 /// Groups of one parent.
 pub const GROUPS_MAX: usize = 100;
-/// Services that are connected at once: one, and the next while it is replaced.
-pub const SERVICES_MAX: usize = 2;
+/// Old service processes that still have connections. Those beyond
+/// [`old_processes_max`](crate::ChildSpec::old_processes_max) have no streams any more, so they end
+/// within the time of an idle connection: only restarts in quick succession make so many of them.
+pub const LINGERING_MAX: usize = 16;
+/// Services that are connected at once: one, the next while it is replaced, and those that linger.
+pub const SERVICES_MAX: usize = LINGERING_MAX + 2;
 /// Processes that are started before the loop looks after the others: each costs it a fork.
 pub const STARTS_PER_TURN_MAX: usize = 8;
 /// Bytes of a reason that the service gives for an eviction.

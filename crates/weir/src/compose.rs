@@ -4,6 +4,7 @@ mod cores;
 mod end;
 mod gems;
 mod jobs;
+mod linger;
 mod observer;
 mod pages;
 mod realtime;
@@ -15,6 +16,7 @@ mod tests;
 mod watch;
 mod workers;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -41,6 +43,7 @@ pub(crate) use self::cores::Addresses;
 use self::cores::{Cores, Sockets};
 use self::gems::Gems;
 use self::jobs::{Door, Jobs};
+pub(crate) use self::linger::Lingering;
 use self::observer::Observer;
 use self::pages::Pages;
 use self::realtime::Realtime;
@@ -87,8 +90,12 @@ pub(crate) struct Weir {
     orders: Orders,
     /// Those who steer the workers.
     workers: Shutdown,
-    /// Says that WebSockets and streams of events are to be closed.
+    /// Another process takes over, or all ends: says that realtime's connections are to be closed.
     draining: CancellationToken,
+    /// Says that WebSockets and event streams of apps are to be closed.
+    streams_end: CancellationToken,
+    /// When that is, once another process has taken over: `front.stream_drain`, as it is now.
+    stream_drain: Cell<Duration>,
     http: Shutdown,
     publishers: Publishers,
     turns: Turns,
@@ -147,6 +154,8 @@ impl Weir {
             orders: Orders::default(),
             workers: Shutdown::new(),
             draining: CancellationToken::new(),
+            streams_end: CancellationToken::new(),
+            stream_drain: Cell::new(settings.front.stream_drain),
             http: Shutdown::new(),
             publishers: Publishers::default(),
             turns: Turns::default(),
@@ -246,7 +255,7 @@ impl Weir {
             self.realtime = Some(starting.await);
         }
         let shards = self.realtime.as_ref().map(Realtime::shards);
-        let (apps, draining) = (Arc::clone(&self.apps), self.draining.clone());
+        let (apps, streams_end) = (Arc::clone(&self.apps), self.streams_end.clone());
         let drain_window = settings.realtime.settings.drain_window;
         let log_metrics = AccessLogMetrics::register(registry);
         let log = settings.front.access_log.clone().filter(|_| Part::Front.is_among(only));
@@ -260,7 +269,7 @@ impl Weir {
         let gems = self.gems.as_ref();
         let gems = gems.map(|gems| gems.places(sockets.gems_listener(), front_listener));
         let service = move |core| {
-            let drain = Drain { begun: draining.clone(), window: drain_window };
+            let drain = Drain { begun: streams_end.clone(), window: drain_window };
             Rc::new(Front {
                 realtime: shards.as_ref().map(|shards| shards(core)),
                 proxy: Proxy::new(Arc::clone(&apps), proxy_settings.clone(), core, drain),

@@ -47,9 +47,10 @@ impl Holds {
             let name = &app.name;
             let (is_paused, is_in_maintenance) =
                 (stored.paused.contains(name), stored.in_maintenance.contains(name));
-            if is_paused != app.is_paused || is_in_maintenance != app.is_in_maintenance {
-                tracing::warn!(app = name, is_paused, is_in_maintenance, "as before the restart");
+            if is_paused == app.is_paused && is_in_maintenance == app.is_in_maintenance {
+                continue;
             }
+            tracing::warn!(app = name, is_paused, is_in_maintenance, "as before the restart");
             // It is there.
             let _ = if is_paused { apps.pause(name) } else { apps.resume(name) };
             let _ = apps.set_maintenance(name, is_in_maintenance);

@@ -8,10 +8,11 @@ use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 use weir_supervisor::inherited::{Inherited, Word};
 
 use crate::alive::Alive;
-use crate::compose::{Joined, Unopened, Weir};
+use crate::compose::{Joined, Lingering, Unopened, Weir};
 use crate::config::environment;
 use crate::exit::Exit;
 use crate::logging;
@@ -23,6 +24,8 @@ use crate::reload::Reload;
 enum End {
     /// SIGTERM, SIGINT: drain.
     Asked,
+    /// SIGUSR1: another service process has taken over.
+    Replaced,
     /// The parent is gone: a new one may want the folder, so end at once.
     Orphaned,
     /// A part ended by itself; starting again is the parent's business.
@@ -33,6 +36,7 @@ enum End {
 struct Wishes {
     terminate: Signal,
     interrupt: Signal,
+    replaced: Signal,
     parent: pipe::Receiver,
 }
 
@@ -52,6 +56,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     let ended = runtime.block_on(async {
         let mut wishes = Wishes::listen_to(life)?;
         let hangup = signal(SignalKind::hangup())?;
+        let close_streams = signal(SignalKind::user_defined2())?;
         let interval = loaded.settings.supervisor.alive_interval;
         let mut alive = Alive::new(status, interval);
         let only = handover.only(&loaded.settings)?;
@@ -63,11 +68,16 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
             // Realtime may serve already: its clients are told to come back.
             Err(_) => tracing::info!("ending: the start failed"),
         }
-        let deadline = match ended {
-            Ok(End::Orphaned) => Duration::ZERO,
-            _ => reload.loaded.settings.shutdown_deadline,
+        let deadline = reload.loaded.settings.shutdown_deadline;
+        let mut signals = (reload.hangup, close_streams);
+        let stopped = match ended {
+            Ok(End::Replaced) => {
+                let lingering = Box::pin(linger(weir, deadline, &mut wishes, &mut signals));
+                alive.until(lingering).await
+            }
+            Ok(End::Orphaned) => alive.until(weir.stop(Duration::ZERO)).await,
+            _ => alive.until(weir.stop(deadline)).await,
         };
-        let stopped = alive.until(weir.stop(deadline)).await;
         // Why it ends matters more than how.
         let end = ended?;
         stopped?;
@@ -76,7 +86,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     // A store that is still being opened has promised nothing: nobody waits for its thread.
     runtime.shutdown_background();
     match ended {
-        End::Asked | End::Orphaned => Ok(Exit::Fine),
+        End::Asked | End::Replaced | End::Orphaned => Ok(Exit::Fine),
         End::Broken(why) => bail!("{why}"),
     }
 }
@@ -137,11 +147,41 @@ async fn serve(
     }
 }
 
+/// Serves the connections that there are until they end, or somebody wants something else.
+async fn linger(
+    weir: Weir,
+    deadline: Duration,
+    wishes: &mut Wishes,
+    (hangup, close_streams): &mut (Signal, Signal),
+) -> anyhow::Result<()> {
+    let token = CancellationToken::new;
+    let lingering = Lingering { close_streams: token(), stop: token(), at_once: token(), deadline };
+    let (told, reopen_logs) = (lingering.clone(), weir.log_reopener());
+    let mut ending = Box::pin(weir.linger(lingering));
+    loop {
+        tokio::select! {
+            ended = &mut ending => return ended,
+            _ = close_streams.recv() => told.close_streams.cancel(),
+            _ = hangup.recv() => reopen_logs(),
+            end = wishes.end() => match end {
+                End::Orphaned => {
+                    told.at_once.cancel();
+                    return ending.await;
+                }
+                // It knows.
+                End::Replaced => {}
+                _ => told.stop.cancel(),
+            }
+        }
+    }
+}
+
 impl Wishes {
     fn listen_to(life: OwnedFd) -> anyhow::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            replaced: signal(SignalKind::user_defined1())?,
             parent: pipe::Receiver::from_owned_fd(life)?,
         })
     }
@@ -151,6 +191,7 @@ impl Wishes {
         tokio::select! {
             _ = self.terminate.recv() => End::Asked,
             _ = self.interrupt.recv() => End::Asked,
+            _ = self.replaced.recv() => End::Replaced,
             // Nobody ever writes: readable means that the other end is closed.
             _ = self.parent.readable() => End::Orphaned,
         }

@@ -17,6 +17,9 @@ async def app(scope, receive, send):
         return await events(send)
     if scope["path"] == "/parts":
         return await parts(send)
+    if scope["path"] == "/pieces":
+        await whole(receive)
+        return await pieces(send)
     body = str(os.getpid()).encode()
     if scope["path"] == "/echo":
         body = await whole(receive)
@@ -38,6 +41,14 @@ async def parts(send):
     await send({"type": "http.response.start", "status": 200, "headers": []})
     for letter in (b"a", b"b", b"c"):
         await send({"type": "http.response.body", "body": letter * 40_000, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def pieces(send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(10):
+        await send({"type": "http.response.body", "body": b"piece\n", "more_body": True})
+        await asyncio.sleep(0.2)
     await send({"type": "http.response.body", "body": b""})
 
 

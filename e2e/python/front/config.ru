@@ -13,6 +13,15 @@ def events
   end
 end
 
+def pieces
+  Enumerator.new do |out|
+    10.times do
+      out << "piece\n"
+      sleep 0.2
+    end
+  end
+end
+
 # What websocket-driver needs to know of a connection.
 Cable = Struct.new(:env, :io) do
   def url = "ws://#{env["HTTP_HOST"]}#{env["PATH_INFO"]}"
@@ -39,6 +48,9 @@ run lambda { |env|
   case env["PATH_INFO"]
   when "/echo" then [200, {"content-type" => "text/plain"}, [env["rack.input"].read]]
   when "/parts" then [200, {"content-type" => "text/plain"}, PARTS.each]
+  when "/pieces"
+    env["rack.input"].read
+    [200, {"content-type" => "text/plain"}, pieces]
   when "/events" then [200, {"content-type" => "text/event-stream"}, events]
   when "/cable" then hijack(env)
   else [200, {"content-type" => "text/plain"}, [Process.pid.to_s]]

@@ -28,6 +28,7 @@ func main() {
 	http.HandleFunc("/echo", echo)
 	http.HandleFunc("/parts", parts)
 	http.HandleFunc("/events", events)
+	http.HandleFunc("/pieces", pieces)
 	http.HandleFunc("/cable", cable)
 	server := &http.Server{}
 	asked := make(chan os.Signal, 1)
@@ -68,6 +69,15 @@ func parts(answer http.ResponseWriter, _ *http.Request) {
 	for _, letter := range []string{"a", "b", "c"} {
 		io.WriteString(answer, strings.Repeat(letter, 40_000))
 		answer.(http.Flusher).Flush()
+	}
+}
+
+func pieces(answer http.ResponseWriter, request *http.Request) {
+	io.Copy(io.Discard, request.Body)
+	for number := 0; number < 10; number++ {
+		io.WriteString(answer, "piece\n")
+		answer.(http.Flusher).Flush()
+		time.Sleep(200 * time.Millisecond)
 	}
 }
 

@@ -7,12 +7,23 @@ const server = http.createServer((request, response) => {
   if (request.url === "/echo") return request.pipe(response);
   if (request.url === "/parts") return parts(response);
   if (request.url === "/events") return events(response);
+  if (request.url === "/pieces") return pieces(request.resume(), response);
   response.end(String(process.pid));
 });
 
 function parts(response) {
   for (const letter of "abc") response.write(letter.repeat(40_000));
   response.end();
+}
+
+function pieces(_request, response) {
+  let left = 10;
+  response.write("piece\n");
+  const timer = setInterval(() => {
+    if (--left > 0) return response.write("piece\n");
+    clearInterval(timer);
+    response.end();
+  }, 200);
 }
 
 function events(response) {

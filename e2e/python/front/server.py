@@ -124,10 +124,10 @@ class Started:
 class Weir(Started):
     """Runs Weir with an app that is started by `command`."""
 
-    def __init__(self, command, workers=3, more="", tls=False):
+    def __init__(self, command, workers=3, more="", tls=False, front=""):
         self._folder = tempfile.TemporaryDirectory(prefix="weir-e2e-")
         self.certificate = certify(Path(self._folder.name)) if tls else None
-        front = '[front.tls]\ncert = "cert.pem"\nkey = "key.pem"\n' if tls else ""
+        front += '[front.tls]\ncert = "cert.pem"\nkey = "key.pem"\n' if tls else ""
         config = Path(self._folder.name) / "weir.toml"
         config.write_text(
             f'data_dir = "{self._folder.name}/data"\n[console]\nlisten = "127.0.0.1:0"\n'

@@ -14,6 +14,10 @@ def app(environ, start_response):
     if path == "/events":
         start_response("200 OK", [("Content-Type", "text/event-stream")])
         return events()
+    if path == "/pieces":
+        environ["wsgi.input"].read()
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return pieces()
     body = str(os.getpid()).encode()
     if path == "/echo":
         # Both end the input at the body's end, also where it came in chunks.
@@ -23,6 +27,12 @@ def app(environ, start_response):
         body = "\n".join(environ.get(name, "-") for name in names).encode()
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
     return [body]
+
+
+def pieces():
+    for _ in range(10):
+        yield b"piece\n"
+        time.sleep(0.2)
 
 
 def events():

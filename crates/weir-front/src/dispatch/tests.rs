@@ -97,6 +97,24 @@ fn a_stream_gives_its_request_s_slot_to_the_next_where_there_is_room_for_streams
 }
 
 #[test]
+fn what_other_processes_use_of_a_worker_counts_against_its_slots() {
+    let mut dispatcher = Dispatcher::new(limits());
+    let slots = Slots { requests: 2, streams: 2 };
+    let worker = dispatcher.add_worker(slots, at(0));
+    dispatcher.set_elsewhere(worker, Elsewhere { requests: 1, streams: 1 });
+    let first = dispatcher.take(at(0)).expect("a slot");
+    assert!(dispatcher.take(at(0)).is_none(), "one of two is used elsewhere");
+    assert!(dispatcher.make_stream(&first), "one of two streams is elsewhere");
+    let second = dispatcher.take(at(0)).expect("a slot");
+    assert!(!dispatcher.make_stream(&second), "no room for a third");
+    queue(&mut dispatcher, wish(1), 7, 0);
+    assert!(dispatcher.next(at(0)).is_none());
+    dispatcher.set_elsewhere(worker, Elsewhere::default());
+    assert_eq!(dispatcher.next(at(0)).map(|(waiter, _)| waiter), Some(7), "it has ended there");
+    assert!(dispatcher.make_stream(&second));
+}
+
+#[test]
 fn among_workers_with_as_many_requests_the_one_with_fewer_streams_is_taken() {
     let mut dispatcher = Dispatcher::<u32>::new(limits());
     let slots = Slots { requests: 2, streams: 2 };

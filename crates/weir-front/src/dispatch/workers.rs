@@ -19,11 +19,20 @@ pub(crate) struct Slots {
     pub(crate) streams: u32,
 }
 
+/// Slots of a worker that other service processes use: those that were replaced and still have
+/// connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Elsewhere {
+    pub requests: u32,
+    pub streams: u32,
+}
+
 /// What a worker has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) requests: u32,
     pub(crate) streams: u32,
+    pub(crate) elsewhere: Elsewhere,
     /// Requests and streams, since it was added.
     pub(crate) given: u64,
     pub(crate) is_draining: bool,
@@ -37,6 +46,7 @@ struct Worker {
     slots: Slots,
     requests: u32,
     streams: u32,
+    elsewhere: Elsewhere,
     /// When it was last given something, in the order of all that was given.
     last_given: u64,
     given: u64,
@@ -67,6 +77,7 @@ impl Workers {
             slots,
             requests: 0,
             streams: 0,
+            elsewhere: Elsewhere::default(),
             // A new worker is first in turn, but not before one that waits longer.
             last_given: self.given,
             given: 0,
@@ -80,8 +91,9 @@ impl Workers {
     /// A request's slot of the worker that has least to do.
     pub(super) fn take(&mut self) -> Option<WorkerKey> {
         let with_room = self.workers.iter_mut().filter(|(_, worker)| worker.has_room());
-        let (index, worker) = with_room
-            .min_by_key(|(_, worker)| (worker.requests, worker.streams, worker.last_given))?;
+        let (index, worker) = with_room.min_by_key(|(_, worker)| {
+            (worker.all_requests(), worker.all_streams(), worker.last_given)
+        })?;
         self.given += 1;
         worker.last_given = self.given;
         worker.given += 1;
@@ -92,7 +104,7 @@ impl Workers {
     /// Whether there was room for one more stream: the request's slot is free then.
     pub(super) fn make_stream(&mut self, key: WorkerKey) -> bool {
         let worker = self.holding(key);
-        let has_room = worker.streams < worker.slots.streams;
+        let has_room = worker.all_streams() < worker.slots.streams;
         if has_room {
             worker.requests -= 1;
             worker.streams += 1;
@@ -127,6 +139,12 @@ impl Workers {
     pub(super) fn hold_back(&mut self, key: WorkerKey, is_held_back: bool) {
         if let Some(worker) = self.get_mut(key) {
             worker.is_held_back = is_held_back;
+        }
+    }
+
+    pub(super) fn set_elsewhere(&mut self, key: WorkerKey, elsewhere: Elsewhere) {
+        if let Some(worker) = self.get_mut(key) {
+            worker.elsewhere = elsewhere;
         }
     }
 
@@ -183,6 +201,7 @@ impl Worker {
         Load {
             requests: self.requests,
             streams: self.streams,
+            elsewhere: self.elsewhere,
             given: self.given,
             is_draining: self.is_draining,
             is_suspended: self.suspended_until.is_some(),
@@ -191,7 +210,15 @@ impl Worker {
     }
 
     fn has_room(&self) -> bool {
-        self.serves() && self.requests < self.slots.requests
+        self.serves() && self.all_requests() < self.slots.requests
+    }
+
+    fn all_requests(&self) -> u32 {
+        self.requests.saturating_add(self.elsewhere.requests)
+    }
+
+    fn all_streams(&self) -> u32 {
+        self.streams.saturating_add(self.elsewhere.streams)
     }
 
     fn serves(&self) -> bool {

@@ -3,7 +3,8 @@
 //! A request goes to another worker if it certainly reached none: the connection was refused, or an
 //! idle one had been closed. One that may have been read is repeated only if it is idempotent and
 //! came on a connection that had been idle, whose end it may have met: not one that the worker had for
-//! longer (`repeat_within`), which may be what the worker died of.
+//! longer (`repeat_within`), which may be what the worker died of. One that is not idempotent takes no
+//! connection that has been idle for long.
 //!
 //! A worker that was given a request is busy until it answers, whether or not anybody still waits:
 //! a slot that is given away before would send the next request to a worker that is stuck. So an
@@ -97,7 +98,8 @@ impl Proxy {
                     slot
                 }
             };
-            let idle = if may_reuse { self.pool.idle(&slot.worker) } else { None };
+            let idle_since = oldest_idle(&prepared);
+            let idle = if may_reuse { self.pool.idle(&slot.worker, idle_since) } else { None };
             let connection = match idle {
                 Some(connection) => connection,
                 None => match Box::pin(connect(app, &slot.worker)).await {
@@ -164,7 +166,7 @@ impl Proxy {
         bytes.extend_from_slice(head);
         head::write_end(&mut bytes, method, body_head);
         body.write(&mut bytes, framed);
-        let may_repeat = may_be_repeated(method, body, &connection);
+        let may_repeat = connection.is_reused && is_repeatable(method, body);
         let since = prepared.since;
         let limits = app.limits.head_limits();
         let method = method.clone();
@@ -243,9 +245,20 @@ pub(super) async fn connect(app: &App, worker: &Worker) -> Option<Box<Connection
     }
 }
 
+/// Workers close connections that have been idle for some seconds (gunicorn after 2, uvicorn and node
+/// after 5), and a request that meets that moment is lost unless it can be repeated. One that can't be
+/// goes over a connection that no worker closes yet.
+const FRESH_FOR: Duration = Duration::from_secs(1);
+
+/// Since when a connection may have been idle that is to take this request.
+fn oldest_idle(prepared: &Prepared) -> Timestamp {
+    let Prepared { method, body, since, .. } = prepared;
+    if is_repeatable(method, body) { Timestamp::from_micros(0) } else { *since - FRESH_FOR }
+}
+
 /// Idempotent methods: RFC 9110, section 9.2.2. One whose body is gone can't be repeated.
-fn may_be_repeated(method: &Method, body: &RequestBody, connection: &Connection) -> bool {
-    connection.is_reused && body.is_whole() && method.is_idempotent() && method != Method::TRACE
+fn is_repeatable(method: &Method, body: &RequestBody) -> bool {
+    body.is_whole() && method.is_idempotent() && method != Method::TRACE
 }
 
 /// A request that a worker has and somebody waits for. If nobody does any more, it goes on alone

@@ -144,7 +144,8 @@ impl Relay {
 /// The answer has come to its end: the connection may serve another request.
 pub(super) fn let_go(reader: AnswerReader, slot: &Slot, pool: &Pool) {
     if let Some(connection) = reader.into_connection() {
-        pool.keep(&slot.worker, connection, slot.app().limits.keep_alive());
+        let app = slot.app();
+        pool.keep(&slot.worker, connection, app.limits.keep_alive(), app.now());
     }
 }
 

@@ -3,6 +3,7 @@
 //! The worker's answer is read as HTTP: only after a 101 are the two sockets one. Anything else is
 //! relayed as any answer is, and the client's connection ends with it.
 
+mod frames;
 mod join;
 mod wire;
 
@@ -21,6 +22,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_local;
 use weir_net::server::{Body, Head, Refused, Stream, Upgrade};
 
+use self::join::Protocol;
 use super::exchange::{Failed, Running, Unanswered, connect};
 use super::head::{self, BodyHead, Target};
 use super::{Proxy, answer};
@@ -228,7 +230,16 @@ async fn ask(proxy: &Proxy, app: &Arc<App>, wish: Wish, request: Wanted) -> Resu
     Err(Failed::Unreachable)
 }
 
-/// Joins the two sockets until one side ends or both are silent for too long.
+/// What the worker has agreed to.
+fn protocol(answer: &Answer) -> Protocol {
+    let upgrade = answer.headers.get(UPGRADE).map(HeaderValue::as_bytes);
+    match upgrade {
+        Some(name) if name.eq_ignore_ascii_case(b"websocket") => Protocol::WebSocket,
+        _ => Protocol::Other,
+    }
+}
+
+/// Joins the two sockets until one side ends, both are silent for too long, or it is their turn to end.
 async fn agree(
     app: &App,
     mut client: Early,
@@ -242,11 +253,9 @@ async fn agree(
     wire::write(&mut client.stream, &head, WRITE_TIMEOUT).await?;
     wire::write(&mut client.stream, &answer.rest, WRITE_TIMEOUT).await?;
     let patience = app.limits.stream_idle_timeout;
-    let joined = join::run(client.stream, &client.bytes, worker.socket, patience);
-    let ended = tokio::select! {
-        ended = joined => ended,
-        () = drain.turn() => Ok(()),
-    };
+    let protocol = protocol(&answer);
+    let end = (protocol, drain.turn());
+    let ended = join::run(client.stream, &client.bytes, worker.socket, patience, end).await;
     drop(slot);
     ended
 }

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::header::HeaderMap;
+use weir_base::clock::Timestamp;
 
 use super::sending::Sending;
 use super::socket::Socket;
@@ -21,6 +22,8 @@ pub(crate) struct Connection {
     pub(crate) socket: Socket,
     /// It has carried a request before.
     pub(crate) is_reused: bool,
+    /// When its last exchange ended.
+    pub(super) idle_since: Timestamp,
     pub(super) sending: Sending,
     /// The beginning of a head that came in pieces.
     pub(super) unread: Vec<u8>,
@@ -33,6 +36,7 @@ impl Connection {
         Ok(Box::new(Self {
             socket: Socket::connect(address).await?,
             is_reused: false,
+            idle_since: Timestamp::from_micros(0),
             sending: Sending::default(),
             unread: Vec::new(),
             fields: HeaderMap::new(),

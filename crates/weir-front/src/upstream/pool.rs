@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
+use weir_base::clock::Timestamp;
 
 use super::connection::Connection;
 use crate::app::Worker;
@@ -21,11 +22,12 @@ struct Idle {
 }
 
 impl Pool {
-    /// An idle connection to `worker`: the one that was used last, so the others can end.
-    pub(crate) fn idle(&self, worker: &Worker) -> Option<Box<Connection>> {
+    /// An idle connection to `worker`: the one that was used last, so the others can end. `since`: not
+    /// one that has been idle for longer.
+    pub(crate) fn idle(&self, worker: &Worker, since: Timestamp) -> Option<Box<Connection>> {
         let mut pool = self.0.borrow_mut();
         let idle = pool.get_mut(&worker.serial)?;
-        while let Some(connection) = idle.connections.pop() {
+        while let Some(connection) = idle.connections.pop_if(|it| it.idle_since >= since) {
             if connection.socket.is_quiet() {
                 return Some(connection);
             }
@@ -33,17 +35,28 @@ impl Pool {
         None
     }
 
-    /// Keeps a connection whose answer has ended, if fewer than `idle_max` are.
-    pub(crate) fn keep(&self, worker: &Arc<Worker>, connection: Box<Connection>, idle_max: usize) {
+    /// Keeps a connection whose response has ended `now`, if fewer than `idle_max` are.
+    pub(crate) fn keep(
+        &self,
+        worker: &Arc<Worker>,
+        mut connection: Box<Connection>,
+        idle_max: usize,
+        now: Timestamp,
+    ) {
         if idle_max == 0 {
             return;
         }
+        connection.idle_since = now;
         let mut pool = self.0.borrow_mut();
         let idle = pool
             .entry(worker.serial)
             .or_insert_with(|| Idle { worker: Arc::downgrade(worker), connections: Vec::new() });
         if idle.connections.len() < idle_max {
             idle.connections.push(connection);
+        } else if let Some(oldest) = idle.connections.first_mut() {
+            // A request that may not be repeated takes none that has been idle for long.
+            *oldest = connection;
+            idle.connections.rotate_left(1);
         }
     }
 

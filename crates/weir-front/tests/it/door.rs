@@ -80,11 +80,9 @@ impl Door {
             Listener::Tcp(socket) => socket.local_addr().expect("an address"),
             Listener::Unix(_) => unreachable!("bound to a port"),
         };
-        let graceful = CancellationToken::new();
+        let stop = Stop::within(PATIENCE);
+        let (graceful, at_once) = (stop.graceful.clone(), stop.at_once.clone());
         let drain = Drain { begun: graceful.clone(), window: Duration::from_millis(50) };
-        let at_once = CancellationToken::new();
-        let stop =
-            Stop { graceful: graceful.clone(), at_once: at_once.clone(), deadline: PATIENCE };
         let shared = Arc::clone(&apps);
         weir_net::server::start(Start {
             listeners: vec![CoreListener { sockets, tls: None }],

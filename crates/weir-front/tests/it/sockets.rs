@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weir_front::AppLimits;
 
 use crate::door::{Door, Worker, get, status};
@@ -192,6 +192,16 @@ async fn streams_end_when_weir_does() {
     stream.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n").await;
     events.until("data: 1\n\n").await;
     door.graceful.cancel();
+    let mut close = [0; 4];
+    socket.socket.read_exact(&mut close).await.expect("a close frame");
+    assert_eq!(close, [0x88, 2, 0x03, 0xe9]);
+    let confirmed = [0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9];
+    socket.socket.write_all(&confirmed).await.expect("to write");
+    let mut told = [0; 8];
+    connection.socket.read_exact(&mut told).await.expect("the client's confirmation");
+    assert_eq!(told, confirmed);
+    connection.socket.shutdown().await.expect("to hang up");
+    socket.socket.shutdown().await.expect("to hang up");
     assert_eq!(socket.rest().await, "");
     assert!(events.rest().await.ends_with("0\r\n\r\n"), "in order");
     assert_eq!(connection.rest().await, "");

@@ -66,10 +66,10 @@ impl<S: Service> Acceptor<S> {
         Ok(Self { core, socket, tls, listener, spare: File::open(SPARE).ok() })
     }
 
-    /// Until the core is told to end.
+    /// Until the core drains.
     pub(super) async fn run(mut self) {
-        let stopping = self.core.stopping().clone();
-        stopping.run_until_cancelled(self.accept_all()).await;
+        let draining = self.core.draining().clone();
+        draining.run_until_cancelled(self.accept_all()).await;
     }
 
     async fn accept_all(&mut self) {

@@ -10,7 +10,6 @@ use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
@@ -18,7 +17,7 @@ use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use hyper::server::conn::http1::{Builder, Connection};
 use hyper::{Request, Response, Version};
 use hyper_util::rt::TokioIo;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::answer::outlast_body;
@@ -50,9 +49,9 @@ pub(super) async fn serve<S: Service>(
         .half_close(core.service().answers_half_closed(peer.listener))
         .max_buf_size(core.limits().head_bytes_max.max(HYPER_BUFFER_MIN))
         .serve_connection(TokioIo::new(replay), routing);
-    let ending = Ending::Serving(Box::pin(core.stopping().clone().cancelled_owned()));
+    let shutdown = Shutdown::Serving(Box::pin(core.draining().clone().cancelled_owned()));
     let patience = Patience::default();
-    let mut driven = Driven { connection, progress, ending, listens_for_end: false, patience };
+    let mut driven = Driven { connection, progress, shutdown, listens_for_drain: false, patience };
     match poll_fn(|context| driven.poll(&core, context)).await {
         Event::Ended(result) => {
             let is_answered = result.is_ok();
@@ -109,25 +108,28 @@ enum Event {
     TooLate(Limit),
 }
 
-/// A connection, its end in order, and its deadline.
+/// A connection, its shutdown, and its deadline.
 struct Driven<S: Service> {
     connection: Connection<TokioIo<Replay<Progress>>, Routing<S>>,
     progress: Rc<Progress>,
-    ending: Ending,
-    /// The end has a waker of this task.
-    listens_for_end: bool,
+    shutdown: Shutdown,
+    /// The drain has a waker of this task.
+    listens_for_drain: bool,
     patience: Patience,
 }
 
-/// How far a connection is on its way to the end of its core.
-enum Ending {
-    /// Until the core is told to end.
+/// How far a connection's shutdown has come.
+enum Shutdown {
+    /// Until the core drains.
     Serving(Pin<Box<WaitForCancellationFutureOwned>>),
-    /// It has nothing in hand, but its client may have sent a request already: that is answered, as
-    /// the last one. To close at once would lose it.
-    Lingering(Pin<Box<Sleep>>),
-    /// hyper is told to end.
-    Told,
+    /// The next response is the last one and says so (`Connection: close`). Until then the connection
+    /// stays open, for as long as an idle connection always does: a client may reuse it at any moment,
+    /// and a request that meets its end is lost. Until the core stops.
+    Draining(Pin<Box<WaitForCancellationFutureOwned>>),
+    /// Closed once it has been idle for `last_request_timeout`.
+    Stopping(Option<Pin<Box<Sleep>>>),
+    /// hyper closes it.
+    Closing,
 }
 
 impl<S: Service> Driven<S> {
@@ -140,7 +142,7 @@ impl<S: Service> Driven<S> {
             if let Some(request) = self.progress.take_upgrade() {
                 return Poll::Ready(Event::Upgrade(request));
             }
-            if !self.goes_on_ending(core, context) {
+            if !self.advance_shutdown(core, context) {
                 break;
             }
         }
@@ -154,29 +156,37 @@ impl<S: Service> Driven<S> {
         self.patience.poll(context, deadline.at).map(|()| Event::TooLate(deadline.limit))
     }
 
-    /// Whether hyper was told something.
-    fn goes_on_ending(&mut self, core: &Core<S>, context: &mut Context<'_>) -> bool {
-        if let Ending::Serving(stopping) = &mut self.ending {
-            // Who has asked once is woken; asking again costs more than a look.
-            if self.listens_for_end && !core.stopping().is_cancelled() {
+    /// Whether hyper was told to close the connection just now.
+    fn advance_shutdown(&mut self, core: &Core<S>, context: &mut Context<'_>) -> bool {
+        if let Shutdown::Serving(draining) = &mut self.shutdown {
+            // A waker that is registered need not be registered again, which costs more than a look.
+            if self.listens_for_drain && !core.draining().is_cancelled() {
                 return false;
             }
-            self.listens_for_end = true;
+            self.listens_for_drain = true;
+            if draining.as_mut().poll(context).is_pending() {
+                return false;
+            }
+            let stopping = core.stopping().clone().cancelled_owned();
+            self.shutdown = Shutdown::Draining(Box::pin(stopping));
+        }
+        if let Shutdown::Draining(stopping) = &mut self.shutdown {
             if stopping.as_mut().poll(context).is_pending() {
                 return false;
             }
-            let wait = if self.progress.is_in_hand() {
-                Duration::ZERO
-            } else {
-                core.limits().last_request_timeout
-            };
-            self.ending = Ending::Lingering(Box::pin(sleep(wait)));
+            self.shutdown = Shutdown::Stopping(None);
         }
-        let Ending::Lingering(over) = &mut self.ending else { return false };
-        if over.as_mut().poll(context).is_pending() {
+        let Shutdown::Stopping(wait) = &mut self.shutdown else { return false };
+        // A response that began before the drain did not say that it is the last one.
+        if self.progress.is_in_hand() {
             return false;
         }
-        self.ending = Ending::Told;
+        let until = self.progress.idle_since() + core.limits().last_request_timeout;
+        let wait = wait.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        if wait.as_mut().poll(context).is_pending() {
+            return false;
+        }
+        self.shutdown = Shutdown::Closing;
         Pin::new(&mut self.connection).graceful_shutdown();
         true
     }
@@ -210,7 +220,7 @@ impl<S: Service> Future for Answering<S> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.answer.as_mut().poll(context).map(|mut answer| {
-            if self.core.stopping().is_cancelled() {
+            if self.core.draining().is_cancelled() {
                 // hyper closes behind it.
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }

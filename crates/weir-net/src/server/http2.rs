@@ -57,8 +57,8 @@ pub(super) async fn serve<S: Service>(
     };
     let builder = builder(&core.limits(), tasks);
     let connection = builder.serve_connection(TokioIo::new(socket), routing);
-    let stopping = Box::pin(core.stopping().clone().cancelled_owned());
-    let mut driven = Driven { connection, progress, stopping, patience: Patience::default() };
+    let shutdown = Shutdown::Serving(Box::pin(core.draining().clone().cancelled_owned()));
+    let mut driven = Driven { connection, progress, shutdown, patience: Patience::default() };
     match poll_fn(|context| driven.poll(&core, context)).await {
         Event::Ended(result) => note_error(&core, &driven.progress, result),
         Event::TooLate(limit) => {
@@ -101,8 +101,17 @@ enum Event {
 struct Driven<S: Service> {
     connection: Connection<TokioIo<Socket>, Routing<S>, Tasks<S>>,
     progress: Rc<Progress>,
-    stopping: Pin<Box<WaitForCancellationFutureOwned>>,
+    shutdown: Shutdown,
     patience: Patience,
+}
+
+/// How far a connection's shutdown has come.
+enum Shutdown {
+    /// Until the core drains.
+    Serving(Pin<Box<WaitForCancellationFutureOwned>>),
+    /// The client is told (GOAWAY). Until the core stops.
+    Draining(Pin<Box<WaitForCancellationFutureOwned>>),
+    Stopping,
 }
 
 impl<S: Service> Driven<S> {
@@ -114,8 +123,7 @@ impl<S: Service> Driven<S> {
             if self.progress.is_flooded() {
                 return Poll::Ready(Event::TooLate(Limit::Http2ControlFrames));
             }
-            if !self.progress.is_told() && self.stopping.as_mut().poll(context).is_ready() {
-                self.tell();
+            if self.advance_shutdown(core, context) {
                 continue;
             }
             let Some(deadline) = self.progress.deadline(&core.limits()) else {
@@ -128,6 +136,32 @@ impl<S: Service> Driven<S> {
             core.metrics().limit_hit(Limit::IdleTimeout);
             self.tell();
         }
+    }
+
+    /// Whether the connection has to be looked at again.
+    fn advance_shutdown(&mut self, core: &Core<S>, context: &mut Context<'_>) -> bool {
+        match &mut self.shutdown {
+            Shutdown::Serving(draining) => {
+                if draining.as_mut().poll(context).is_pending() {
+                    return false;
+                }
+                let stopping = core.stopping().clone().cancelled_owned();
+                self.shutdown = Shutdown::Draining(Box::pin(stopping));
+                self.progress.drain();
+                if !self.progress.is_told() {
+                    self.tell();
+                }
+            }
+            Shutdown::Draining(stopping) => {
+                if stopping.as_mut().poll(context).is_pending() {
+                    return false;
+                }
+                self.shutdown = Shutdown::Stopping;
+                self.progress.stop();
+            }
+            Shutdown::Stopping => return false,
+        }
+        true
     }
 
     /// Nothing new: the client learns by a GOAWAY which of its requests are still served.

@@ -95,6 +95,11 @@ impl Progress {
         self.in_hand.get()
     }
 
+    /// Since when no request has been in progress, if none is.
+    pub(super) fn idle_since(&self) -> Instant {
+        self.idle_since.get()
+    }
+
     pub(super) fn ask_for_upgrade(&self, request: Box<Request<()>>) {
         self.upgrade.replace(Some(request));
     }

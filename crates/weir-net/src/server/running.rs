@@ -49,12 +49,26 @@ impl<F> fmt::Debug for Start<F> {
 /// How the cores are told to end.
 #[derive(Clone, Debug)]
 pub struct Stop {
-    /// Stop accepting, finish the requests in hand. The service needs to be told by itself.
+    /// Stop accepting: somebody else serves the sockets from now on. Each connection ends with its next
+    /// response (`Connection: close`, GOAWAY), when its client hangs up or after `idle_timeout`, so no
+    /// request meets a closed connection. It takes as long as it takes.
+    pub drain: CancellationToken,
+    /// Stop accepting, finish the requests in progress; idle connections are closed after
+    /// `last_request_timeout`. The service needs to be told by itself.
     pub graceful: CancellationToken,
     /// Cut whoever is still connected.
     pub at_once: CancellationToken,
-    /// The longest that finishing may take.
+    /// The longest that finishing may take, from `graceful` on.
     pub deadline: Duration,
+}
+
+impl Stop {
+    /// Nothing is told yet; `deadline` as above.
+    #[must_use]
+    pub fn within(deadline: Duration) -> Self {
+        let token = CancellationToken::new;
+        Self { drain: token(), graceful: token(), at_once: token(), deadline }
+    }
 }
 
 /// Why no server was started.
@@ -207,8 +221,10 @@ where
         let (end, outcome) = oneshot::channel();
         let spawned = thread::Builder::new().name(thread.clone()).spawn(move || {
             // Dropped by a panic too.
-            let _ends_others = self.stop.graceful.clone().drop_guard();
+            let ends_others = self.stop.graceful.clone().drop_guard();
             if let Some(ended) = self.run(&started) {
+                // In a drain each core ends with its own last connection.
+                ends_others.disarm();
                 // Nobody may be interested any more.
                 let _ = end.send(ended);
             }
@@ -234,7 +250,7 @@ where
         };
         runtime.block_on(async {
             let service = (self.service)(self.index);
-            let core = Rc::new(Core::new(service, self.shared, self.stop.graceful.clone()));
+            let core = Rc::new(Core::new(service, self.shared, &self.stop));
             let acceptors: io::Result<Vec<_>> = self
                 .sockets
                 .into_iter()

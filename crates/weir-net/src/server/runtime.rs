@@ -11,7 +11,7 @@ use std::{fmt, io};
 use arc_swap::{ArcSwap, Guard};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_base::clock::Clock;
@@ -86,11 +86,14 @@ pub(super) struct Core<S> {
     handshakes: Handshakes,
     /// Counts open connections through [`Open`].
     tracker: TaskTracker,
+    /// Nobody new is accepted, and each connection ends with its next response.
+    draining: CancellationToken,
+    /// Idle connections are closed, too.
     stopping: CancellationToken,
 }
 
 impl<S: Service> Core<S> {
-    pub(super) fn new(service: Rc<S>, shared: Arc<Shared>, stopping: CancellationToken) -> Self {
+    pub(super) fn new(service: Rc<S>, shared: Arc<Shared>, stop: &Stop) -> Self {
         let limits = shared.limits.load();
         let refusals = Semaphore::new("refusals", "front.limits.refusals_max", limits.refusals_max);
         let handshakes = Handshakes::new(limits.tls_handshakes_max);
@@ -102,7 +105,8 @@ impl<S: Service> Core<S> {
             refusals,
             handshakes,
             tracker: TaskTracker::new(),
-            stopping,
+            draining: stop.drain.child_token(),
+            stopping: stop.graceful.clone(),
         }
     }
 
@@ -124,6 +128,10 @@ impl<S: Service> Core<S> {
 
     pub(super) fn handshakes(&self) -> &Handshakes {
         &self.handshakes
+    }
+
+    pub(super) fn draining(&self) -> &CancellationToken {
+        &self.draining
     }
 
     pub(super) fn stopping(&self) -> &CancellationToken {
@@ -168,8 +176,9 @@ impl<S: Service> Core<S> {
         Poll::Ready(matches!(read, Ok(1..)))
     }
 
-    /// `work`, which has not become a request yet. Once the core is told to end it gets
-    /// `last_request_timeout`, since its request may be on the way. None: it was not enough.
+    /// `work`, which has not become a request yet. A drain does not concern it: its request is served
+    /// like any other. Once the core stops it gets `last_request_timeout`, since its request may be on
+    /// the way. None: it was not enough.
     pub(super) async fn while_serving<F: Future>(&self, work: F) -> Option<F::Output> {
         let ended = async {
             self.stopping.cancelled().await;
@@ -210,20 +219,29 @@ async fn serve_until_told<S: Service>(
         accepting.spawn_local(acceptor.run());
     }
     tokio::select! {
+        () = core.draining.cancelled() => {}
         () = core.stopping.cancelled() => {}
         () = stop.at_once.cancelled() => core.stopping.cancel(),
         // Acceptors end when they are told, so this one did not.
         Some(Err(error)) = accepting.join_next() => resume(error),
     }
+    core.draining.cancel();
     // 1. Nobody new: the acceptors end, and this core's sockets are closed.
     while let Some(ended) = accepting.join_next().await {
         ended.unwrap_or_else(resume);
     }
-    // 2. Connections finish the request in hand; the service ends those that it took over.
+    // 2. Connections end: with their next response while the core drains, soon when it stops; the
+    //    service ends those that it took over.
     core.tracker.close();
+    let deadline = async {
+        core.stopping.cancelled().await;
+        sleep(stop.deadline).await;
+    };
     let drained = tokio::select! {
-        drained = timeout(stop.deadline, core.tracker.wait()) => drained.is_ok(),
+        biased;
+        () = core.tracker.wait() => true,
         () = stop.at_once.cancelled() => core.tracker.is_empty(),
+        () = deadline => false,
     };
     // 3. Whoever is left is cut when the runtime goes.
     if drained { Ended::Clean } else { Ended::Cut { connections: core.tracker.len() } }

@@ -109,11 +109,7 @@ impl Server {
         let address = "127.0.0.1:0".parse().unwrap();
         let sockets = Listener::bind_group(&address, CORES, BindOptions::default()).unwrap();
         let address = sockets[0].address().unwrap().to_string().parse().unwrap();
-        let stop = Stop {
-            graceful: CancellationToken::new(),
-            at_once: CancellationToken::new(),
-            deadline: PATIENCE,
-        };
+        let stop = Stop::within(PATIENCE);
         let draining = CancellationToken::new();
         let service = {
             let (hub, draining) = (Arc::clone(&hub), draining.clone());

@@ -44,6 +44,8 @@ pub enum Command {
     Pause { group: String },
     /// Ends a pause.
     Resume { group: String },
+    /// The service was replaced and still uses so much of a worker.
+    Used { generation: u64, used: Used },
     /// Starts a new service process, which takes the place of the one that asks. Answered when it
     /// does, or when it is clear that it won't.
     ReplaceService,
@@ -61,6 +63,11 @@ pub enum Report {
     Group(GroupState),
     Slot(SlotState),
     Worker(WorkerState),
+    /// What other services, which were replaced, still use of a worker.
+    Elsewhere {
+        generation: u64,
+        used: Used,
+    },
     SnapshotEnds,
     /// The command is followed. What comes of it is reported as it happens.
     Done {
@@ -75,6 +82,14 @@ pub enum Report {
     /// Something that a newer parent says.
     #[serde(other)]
     Unknown,
+}
+
+/// Slots of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    pub requests: u32,
+    /// WebSockets and event streams.
+    pub streams: u32,
 }
 
 /// Counts since the parent was started.

@@ -1,9 +1,10 @@
 //! Replaces the service process without a gap: the new one is started beside the old with the same
-//! listening sockets, and the old one is asked to end when the new one serves.
+//! listening sockets, and the old one is told when the new one serves. What becomes of it then: see
+//! [`lingering`](super::lingering).
 //!
 //! What only one process can hold (a store's lock) the new one waits for after it has said
-//! [`Word::Standby`]: the old one lets go of it while it ends. If the new one ends before it said
-//! anything, or takes too long, the old one stays as if nothing had happened.
+//! [`Word::Standby`]: the old one lets go of it once it is told that it was replaced. If the new one ends
+//! before it said anything, or takes too long, the old one stays as if nothing had happened.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -17,29 +18,6 @@ use crate::workers::{Asker, Wish};
 
 /// How long a new service process may take until it serves: it may have a large store to read.
 pub const REPLACE_DEADLINE: Duration = Duration::from_secs(120);
-
-/// The process beside the service.
-#[derive(Debug)]
-pub(super) enum Replacement {
-    /// To take the service's place.
-    Starting(Box<Process>),
-    /// Whose place was taken.
-    Leaving(Box<Process>),
-}
-
-impl Replacement {
-    pub(super) fn process(&self) -> &Process {
-        match self {
-            Self::Starting(process) | Self::Leaving(process) => process,
-        }
-    }
-
-    fn process_mut(&mut self) -> &mut Process {
-        match self {
-            Self::Starting(process) | Self::Leaving(process) => process,
-        }
-    }
-}
 
 impl Supervisor {
     /// Lets the first child, the service, be replaced by [`Request::Replace`](crate::requests). It
@@ -79,7 +57,8 @@ impl Supervisor {
         if self.stopping {
             return Err("everything is being stopped".into());
         }
-        if self.replacement.is_some() {
+        let waits_for_end = service.spec.old_processes_max.is_none() && !self.lingering.is_empty();
+        if self.successor.is_some() || waits_for_end {
             return Err("it is being replaced already".into());
         }
         if !service.is_ready() {
@@ -97,7 +76,7 @@ impl Supervisor {
         tracing::info!(child = name, pid, "started to replace the present one");
         process.kill_at = Some(now + deadline);
         let control = process.control.take();
-        self.replacement = Some(Replacement::Starting(Box::new(process)));
+        self.successor = Some(Box::new(process));
         self.connect_to_workers(control);
         Ok(())
     }
@@ -114,7 +93,7 @@ impl Supervisor {
     }
 
     pub(super) fn is_being_replaced(&self) -> bool {
-        matches!(self.replacement, Some(Replacement::Starting(_)))
+        self.successor.is_some()
     }
 
     /// A reload that had to wait.
@@ -138,22 +117,20 @@ impl Supervisor {
         }
     }
 
-    /// Kills who is overdue.
-    pub(super) fn run_replacement(&mut self, now: Duration) {
-        let Some(replacement) = &mut self.replacement else { return };
-        let process = replacement.process_mut();
+    /// Kills a successor that is overdue.
+    pub(super) fn run_successor(&mut self, now: Duration) {
+        let Some(process) = &mut self.successor else { return };
         if process.kill_at.is_some_and(|at| at <= now) {
             let pid = process.pid.as_raw_nonzero();
-            tracing::warn!(pid, "killed at its deadline while the service is replaced");
+            tracing::warn!(pid, "killed at its deadline while it was to replace the service");
             process.kill_at = None;
             process.signal(Signal::KILL);
             self.killed |= self.stopping;
         }
     }
 
-    pub(super) fn listen_to_replacement(&mut self, now: Duration, events: &mut dyn Events) {
-        let Some(replacement) = &mut self.replacement else { return };
-        let process = replacement.process_mut();
+    pub(super) fn listen_to_successor(&mut self, now: Duration, events: &mut dyn Events) {
+        let Some(process) = &mut self.successor else { return };
         process.output.pass_on(self.output.as_fd());
         let words = process.words();
         let is_ready = words.contains(&Word::Ready);
@@ -164,11 +141,10 @@ impl Supervisor {
             process.alive_at = now;
         }
         let may_take_over = is_ready || words.contains(&Word::Standby);
-        let is_starting = matches!(replacement, Replacement::Starting(_));
-        if is_starting && !self.stopping && (may_take_over || self.service_is_gone()) {
+        if !self.stopping && (may_take_over || self.service_is_gone()) {
             self.take_over(now, events);
         }
-        self.reap_replacement(events);
+        self.reap_successor(events);
     }
 
     /// The service died while its successor was starting.
@@ -178,8 +154,8 @@ impl Supervisor {
 
     /// The successor becomes the service.
     fn take_over(&mut self, now: Duration, events: &mut dyn Events) {
-        let Some(Replacement::Starting(mut new)) = self.replacement.take() else { return };
-        // Before the old one is asked to end: it passes the answer on.
+        let Some(mut new) = self.successor.take() else { return };
+        // Before the old one is told: it passes the answer on.
         let asker = self.asker.take();
         self.tell(asker, Ok(()));
         self.is_unproven = true;
@@ -190,50 +166,28 @@ impl Supervisor {
         let service = &mut self.children[0];
         new.kill_at = None;
         tracing::info!(child = service.spec.name, pid = new.pid.as_raw_nonzero(), "takes over");
-        let deadline = service.spec.stop_deadline;
-        if let Some(mut old) = service.take_over(new) {
-            old.stop(now, deadline);
-            self.replacement = Some(Replacement::Leaving(old));
+        if let Some(old) = service.take_over(new) {
+            self.let_linger(*old, now);
         }
     }
 
-    fn reap_replacement(&mut self, events: &mut dyn Events) {
-        let Some(replacement) = &mut self.replacement else { return };
-        let is_starting = matches!(replacement, Replacement::Starting(_));
-        let process = replacement.process_mut();
+    fn reap_successor(&mut self, events: &mut dyn Events) {
+        let Some(process) = &mut self.successor else { return };
         let Some(status) = process.reap(self.output.as_fd()) else { return };
         let (pid, mut how) = (process.pid.as_raw_nonzero(), child::describe(status));
-        if is_starting && process.kill_at.is_none() {
+        if process.kill_at.is_none() {
             how.push_str(": it did not serve within supervisor.replace_deadline");
         }
-        if is_starting && !self.stopping {
+        if self.stopping {
+            tracing::info!(pid, "{how}");
+        } else {
             let reason = super::with_last_lines(&how, &process.output.last_lines());
             tracing::error!(pid, "replacement failed, the present service stays: {reason}");
             self.notify.ready("serving; the service was not replaced");
             events.replaced(false);
             let asker = self.asker.take();
             self.tell(asker, Err(format!("the new service process {reason}")));
-        } else {
-            tracing::info!(pid, "{how}");
         }
-        self.replacement = None;
-    }
-
-    pub(super) fn replacement_wakes_at(&self) -> Option<Duration> {
-        self.replacement.as_ref()?.process().kill_at
-    }
-
-    /// Everything ends: so does a successor that is starting.
-    pub(super) fn stop_replacement(&mut self, now: Duration) {
-        let Some(service) = self.children.first() else { return };
-        if let Some(Replacement::Starting(process)) = &mut self.replacement {
-            process.stop(now, service.spec.stop_deadline);
-        }
-    }
-
-    pub(super) fn kill_replacement(&self) {
-        if let Some(replacement) = &self.replacement {
-            replacement.process().signal(Signal::KILL);
-        }
+        self.successor = None;
     }
 }

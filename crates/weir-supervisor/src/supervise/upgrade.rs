@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{Events, Supervisor};
 use crate::carried::{Carrier, ResumeError, State};
-use crate::child::Child;
+use crate::child::{Child, Process};
 use crate::notify::Notify;
 use crate::requests::Requests;
 use crate::spec::ChildSpec;
@@ -41,6 +41,7 @@ impl Supervisor {
         let mut carrier = Carrier::default();
         let state = State {
             service: process.carried(&mut carrier),
+            lingering: self.lingering.iter().map(|it| it.carried(&mut carrier)).collect(),
             restarts: service.record(),
             workers: workers.carried(&mut carrier),
             descriptors: service
@@ -66,12 +67,16 @@ impl Supervisor {
         (requests, notify, output): (Requests, Notify, OwnedFd),
     ) -> Result<Self, ResumeError> {
         let now = crate::monotonic();
-        let State { service: process, restarts, workers, orphans_reaped, asker, .. } = state;
+        let State { service: process, lingering, restarts, workers, orphans_reaped, asker, .. } =
+            state;
         let running = workers.workers.iter().map(|worker| worker.generation).collect();
         let fleet = Fleet::beside(groups, run_folder, &running)?.resume(workers, now)?;
+        let lingering = lingering.into_iter().map(|it| Process::resume(it, &service, now));
+        let lingering: Result<Vec<_>, _> = lingering.collect();
         let child = Child::resume(service, process, restarts, now)?;
         let mut supervisor = Self::new(Vec::new(), requests, notify, output);
         supervisor.children.push(child);
+        supervisor.lingering = lingering?;
         supervisor.announced = true;
         supervisor.is_upgraded = Some(asker);
         let mut supervisor = supervisor.with_workers(fleet);

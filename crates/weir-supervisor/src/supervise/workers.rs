@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::PollFd;
 use rustix::process::Pid;
 
-use super::{Replacement, Supervisor};
+use super::Supervisor;
 use crate::child::{Child, State};
 use crate::orphans::Orphans;
 use crate::workers::Fleet;
@@ -48,13 +48,14 @@ impl Supervisor {
     /// What is due. Other workers are asked to end after the service: requests that it has in flight
     /// need them.
     pub(super) fn run_workers(&mut self, now: Duration) {
-        if self.replacement.is_none() && std::mem::take(&mut self.retires_groups) {
+        let is_alone = self.beside_service().next().is_none();
+        if is_alone && std::mem::take(&mut self.retires_groups) {
             self.workers.iter_mut().for_each(|workers| workers.retire(now));
         }
         if self.stopping {
             self.stop_children_in_turn(now);
         }
-        let is_last = self.stopping && self.children_ended() && self.replacement.is_none();
+        let is_last = self.stopping && self.children_ended() && is_alone;
         let Some(workers) = &mut self.workers else { return };
         if is_last {
             workers.stop(now);
@@ -64,9 +65,9 @@ impl Supervisor {
 
     /// Whether everything has ended. Without children, workers go on until they are stopped.
     pub(super) fn is_over(&self) -> bool {
-        let replaced = self.replacement.is_none();
+        let is_alone = self.beside_service().next().is_none();
         let workers_ended = || self.workers.as_ref().is_none_or(Fleet::is_over);
-        replaced
+        is_alone
             && self.children_ended()
             && (self.stopping || self.workers.is_none())
             && workers_ended()
@@ -94,8 +95,8 @@ impl Supervisor {
             workers.listen(now, self.output.as_fd());
         }
         let Some(orphans) = &mut self.orphans else { return };
-        let replacement = self.replacement.iter().map(Replacement::process);
-        let processes = self.children.iter().filter_map(Child::running).chain(replacement);
+        let beside = self.successor.as_deref().into_iter().chain(&self.lingering);
+        let processes = self.children.iter().filter_map(Child::running).chain(beside);
         let pids: Vec<Pid> = processes.map(|process| process.pid).collect();
         let is_child = |pid| pids.contains(&pid);
         let workers = &mut self.workers;

@@ -26,6 +26,15 @@ impl Running {
         descriptors: Vec<(String, OwnedFd)>,
         deadline: Option<Duration>,
     ) -> Self {
+        Self::start_lingering(script, descriptors, deadline, None)
+    }
+
+    fn start_lingering(
+        script: &str,
+        descriptors: Vec<(String, OwnedFd)>,
+        deadline: Option<Duration>,
+        old_processes_max: Option<usize>,
+    ) -> Self {
         let service = ChildSpec {
             name: "service".into(),
             program: "/bin/sh".into(),
@@ -35,6 +44,7 @@ impl Running {
             restart: RestartPolicy::default(),
             unresponsive_after: None,
             stop_deadline: Duration::from_secs(3600),
+            old_processes_max,
         };
         let (requests, source) = Requests::pipe().expect("a pipe");
         let output = std::fs::File::create("/dev/null").expect("opened");
@@ -243,4 +253,41 @@ fn everything_ends_with_a_successor_that_is_still_starting() {
     let pids = pids();
     assert_eq!(running.end(), Outcome::Stopped);
     assert!(!pids.iter().any(|pid| runs(*pid)));
+}
+
+#[test]
+fn old_processes_linger_and_of_too_many_the_oldest_closes_its_streams() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let script = format!(
+        "say() {{ echo \"$$ $1\" >> {0}; }}; trap 'say replaced' USR1; \
+         trap 'say closes; exit 0' USR2; trap 'say stops; exit 0' TERM; say starts; \
+         echo ready >&3; while :; do sleep 0.01; done",
+        log.display()
+    );
+    let running = Running::start_lingering(&script, Vec::new(), HOUR, Some(1));
+    let lines = || -> Vec<(i32, String)> {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        let pair = |line: &str| {
+            let (pid, word) = line.split_once(' ')?;
+            Some((pid.parse().ok()?, word.to_owned()))
+        };
+        text.lines().filter_map(pair).collect()
+    };
+    let count = |word: &str| lines().iter().filter(|(_, said)| said == word).count();
+    for number in 0..3 {
+        wait_until("it is replaced", || {
+            running.replace();
+            count("replaced") > number
+        });
+    }
+    wait_until("all but one have ended", || count("closes") >= count("replaced") - 1);
+    let said = lines();
+    let replaced: Vec<i32> =
+        said.iter().filter(|(_, word)| word == "replaced").map(|(pid, _)| *pid).collect();
+    let closed: Vec<i32> =
+        said.iter().filter(|(_, word)| word == "closes").map(|(pid, _)| *pid).collect();
+    assert_eq!(closed, replaced[..closed.len()], "the oldest first: {said:?}");
+    assert_eq!(running.end(), Outcome::Stopped);
+    assert!(!lines().iter().any(|(pid, _)| runs(*pid)), "old ones end with everything");
 }

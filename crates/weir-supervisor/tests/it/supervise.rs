@@ -26,6 +26,7 @@ fn child(script: &str, descriptors: Vec<(String, OwnedFd)>) -> ChildSpec {
         },
         unresponsive_after: None,
         stop_deadline: Duration::from_secs(3600),
+        old_processes_max: None,
     }
 }
 

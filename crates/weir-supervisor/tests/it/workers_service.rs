@@ -1,9 +1,10 @@
 //! Workers beside a service process that comes and goes.
 
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use weir_supervisor::control::{Command, Report, WorkerPhase};
+use weir_supervisor::control::{Command, Report, Used, WorkerPhase};
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::{Request, Requests};
 use weir_supervisor::workers::{BoundBy, Fleet, GroupSpec, Readiness, Sockets};
@@ -32,6 +33,7 @@ fn service(log: &Path) -> ChildSpec {
         },
         unresponsive_after: None,
         stop_deadline: Duration::from_secs(3600),
+        old_processes_max: None,
     }
 }
 
@@ -88,6 +90,27 @@ fn a_worker_is_asked_to_end_when_both_services_have_let_go_of_it() {
     drop(other);
     rig.worker(0, &WorkerPhase::Draining);
     rig.end(0);
+    rig.end_well();
+}
+
+/// What the service is told others use of a worker.
+fn elsewhere(rig: &mut Rig, generation: u64, expected: Used) {
+    rig.find(|report| (*report == Report::Elsewhere { generation, used: expected }).then_some(()));
+}
+
+#[test]
+fn what_a_replaced_service_uses_of_a_worker_is_told_to_the_other() {
+    let (mut rig, mut other) = Rig::start_with_another_service(vec![probed()]);
+    let generation = rig.worker(0, &WorkerPhase::Starting).generation;
+    let used = Used { requests: 1, streams: 3 };
+    let request =
+        weir_supervisor::control::Request { id: 1, command: Command::Used { generation, used } };
+    let line = weir_supervisor::control::encode(&request).expect("encoded");
+    other.write_all(&line).expect("written");
+    elsewhere(&mut rig, generation, used);
+    drop(other);
+    elsewhere(&mut rig, generation, Used::default());
+    rig.command(Command::Ready { generation }).expect("it is");
     rig.end_well();
 }
 

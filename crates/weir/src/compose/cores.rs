@@ -120,11 +120,7 @@ impl Cores {
         let cores = sockets.cores(settings);
         let Sockets { front, realtime, gems, tls } = sockets;
         let limits = Arc::new(ArcSwap::from_pointee(settings.front.limits.clone()));
-        let stop = Stop {
-            graceful: tokio_util::sync::CancellationToken::new(),
-            at_once: tokio_util::sync::CancellationToken::new(),
-            deadline: settings.shutdown_deadline,
-        };
+        let stop = Stop::within(settings.shutdown_deadline);
         let addresses = Addresses {
             front: address(&front),
             realtime: address(&realtime),
@@ -182,9 +178,24 @@ impl Cores {
         Ok(())
     }
 
-    /// How long a client that has no request in hand when they end may still send one.
+    /// How long requests that are on their way when they end, or drain, are waited for.
     pub(super) fn last_request_timeout(&self) -> Duration {
         self.limits.load().last_request_timeout
+    }
+
+    /// How long a connection may wait for its next request.
+    pub(super) fn idle_timeout(&self) -> Duration {
+        self.limits.load().idle_timeout
+    }
+
+    /// Nobody new: another process serves the sockets. Connections end with their next response.
+    pub(super) fn drain(&self) {
+        self.stop.drain.cancel();
+    }
+
+    /// Resolves when the last connection of a drain has gone.
+    pub(super) async fn drained(&mut self) {
+        self.running.wait().await;
     }
 
     /// The way to ask whether they turn.

@@ -28,6 +28,7 @@ impl Weir {
         if let Some(cores) = &self.cores {
             cores.reload(settings)?;
         }
+        self.stream_drain.set(settings.front.stream_drain);
         match &self.realtime {
             Some(realtime) => realtime.reload(settings),
             // Its sockets are bound when Weir starts.

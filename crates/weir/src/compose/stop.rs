@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use weir_base::shutdown::Drained;
+use weir_net::server::Pulse;
 
 use super::Weir;
 
 /// What the job server has at least to finish commands and to close its store, however long requests
 /// of the front took. Below supervisor.kill_after.
-const JOBS_TIME_MIN: Duration = Duration::from_secs(2);
+pub(super) const JOBS_TIME_MIN: Duration = Duration::from_secs(2);
 
 impl Weir {
     /// Ends everything, in order (a store that is still being opened has promised nothing, and is
@@ -27,25 +28,16 @@ impl Weir {
         let (clock, began) = (self.clock.clone(), self.clock.now());
         let time_left = || deadline.saturating_sub(clock.now().since(began));
         self.draining.cancel();
+        self.streams_end.cancel();
         if let Some(observer) = self.observer.take() {
             observer.finish().await;
         }
         let cores = self.stop_cores(deadline).await;
         // Those of them that took all of the time leave some for the store.
         let for_jobs = if deadline.is_zero() { deadline } else { time_left().max(JOBS_TIME_MIN) };
-        let jobs = async {
-            match self.jobs {
-                Some(jobs) => jobs.stop(for_jobs).await,
-                None => Ok(()),
-            }
-        };
-        let (jobs, drained) = tokio::join!(jobs, self.http.drain(for_jobs));
-        drop(self.turns);
+        let jobs = self.stop_jobs_and_pages(for_jobs).await;
         // Whatever is left of them has nobody to speak for any more.
         self.workers.drain(Duration::ZERO).await;
-        if let Drained::DeadlinePassed { tasks_left } = drained {
-            tracing::warn!(tasks_left, "requests over HTTP cut off");
-        }
         let (realtime, gems) = (self.realtime, self.gems);
         tokio::join!(
             async {
@@ -62,6 +54,23 @@ impl Weir {
         jobs.and(cores)
     }
 
+    /// Closes the store, ends the pages and the admin API, and lets another process have them.
+    pub(super) async fn stop_jobs_and_pages(&mut self, deadline: Duration) -> anyhow::Result<()> {
+        let jobs = self.jobs.take();
+        let stopping = async {
+            match jobs {
+                Some(jobs) => jobs.stop(deadline).await,
+                None => Ok(()),
+            }
+        };
+        let (stopped, drained) = tokio::join!(stopping, self.http.drain(deadline));
+        if let Drained::DeadlinePassed { tasks_left } = drained {
+            tracing::warn!(tasks_left, "requests over HTTP cut off");
+        }
+        self.turns.jobs_and_pages = None;
+        stopped
+    }
+
     /// Ends the cores; on the way realtime's histories are handed over.
     async fn stop_cores(&mut self, deadline: Duration) -> anyhow::Result<()> {
         let Some(cores) = self.cores.take() else { return Ok(()) };
@@ -72,14 +81,19 @@ impl Weir {
                 stopped = &mut stopping => Some(stopped),
                 () = self.publishers.leave(last_request) => None,
             };
-            if let Some(realtime) = self.realtime.as_ref().filter(|realtime| realtime.has_apps()) {
-                realtime.hand_over(&pulse).await;
-            }
-            self.turns.histories = None;
+            self.hand_over_histories(&pulse).await;
             if let Some(stopped) = stopped {
                 return stopped;
             }
         }
         stopping.await
+    }
+
+    /// Nobody publishes here any more: the next process may.
+    pub(super) async fn hand_over_histories(&mut self, pulse: &Pulse) {
+        if let Some(realtime) = self.realtime.as_ref().filter(|realtime| realtime.has_apps()) {
+            realtime.hand_over(pulse).await;
+        }
+        self.turns.histories = None;
     }
 }

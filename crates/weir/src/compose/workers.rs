@@ -6,6 +6,7 @@
 //! The parent's reports say how things are, not what has changed, so nothing here can get out of
 //! step: what an app's workers are follows from the generations that are ready.
 
+mod elsewhere;
 mod freshen;
 mod memory;
 mod metrics;
@@ -28,9 +29,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::shutdown::Shutdown;
-use weir_front::{Address, Apps};
+use weir_front::{Address, Apps, Elsewhere};
 use weir_supervisor::control::{
-    self, Command, Lines, REPORT_BYTES_MAX, Report, Request, WorkerPhase, WorkerState, encode,
+    self, Command, Lines, REPORT_BYTES_MAX, Report, Request, Used, WorkerPhase, WorkerState, encode,
 };
 
 pub(super) use self::metrics::RecyclingMetrics;
@@ -66,6 +67,10 @@ pub(super) struct Workers {
     is_in_snapshot: bool,
     /// Those that were probed, or are being: once is enough.
     probed: BTreeSet<u64>,
+    /// What service processes that were replaced still use of workers, by generation.
+    elsewhere: BTreeMap<u64, Elsewhere>,
+    /// What this one has told of itself, once it was replaced.
+    told_used: BTreeMap<u64, Used>,
     /// Told after the first snapshot.
     are_known: Option<oneshot::Sender<()>>,
     /// Those of them that get nothing more for now, for they are [stuck].
@@ -172,6 +177,8 @@ impl Workers {
             known: BTreeMap::new(),
             is_in_snapshot: false,
             probed: BTreeSet::new(),
+            elsewhere: BTreeMap::new(),
+            told_used: BTreeMap::new(),
             are_known: Some(tell),
             stuck: BTreeSet::new(),
             evicted: BTreeSet::new(),
@@ -244,10 +251,12 @@ impl Workers {
             match report {
                 Report::SnapshotBegins => {
                     self.known.clear();
+                    self.elsewhere.clear();
                     self.is_in_snapshot = true;
                 }
                 Report::SnapshotEnds => self.end_snapshot(),
                 Report::Worker(worker) => self.note(worker),
+                Report::Elsewhere { generation, used } => self.note_elsewhere(generation, used),
                 Report::Done { id } => self.tell(id, Ok(())),
                 Report::Refused { id: Some(id), reason } => self.tell(id, Err(reason)),
                 Report::Refused { id: None, reason } => {
@@ -274,6 +283,8 @@ impl Workers {
             state;
         if let WorkerPhase::Ended { .. } = phase {
             self.known.remove(&generation);
+            self.elsewhere.remove(&generation);
+            self.told_used.remove(&generation);
             self.probed.remove(&generation);
             self.stuck.remove(&generation);
             self.evicted.remove(&generation);
@@ -360,6 +371,7 @@ impl Workers {
         if let Err(error) = self.apps.set_workers(app, &addresses) {
             tracing::warn!(%error, "workers of an app that is not served here");
         }
+        self.give_elsewhere(app);
     }
 
     /// Lets go of those that have finished, and has those evicted that are stuck.
@@ -373,6 +385,9 @@ impl Workers {
         let finished: Vec<u64> = idle.map(|(generation, _)| *generation).collect();
         for generation in finished {
             self.ask(Command::LetGo { generation }).await?;
+        }
+        if self.draining.is_cancelled() {
+            self.tell_used().await?;
         }
         let aged = self.look_at_words();
         for (generation, reason) in self.find_stuck().into_iter().chain(aged) {

@@ -19,6 +19,7 @@ pub(crate) use self::processes::Processes;
 pub(crate) use self::sockets::SharedSockets;
 use super::keys::{Key, Keys, WAIT};
 use super::tls;
+use super::units::DAY;
 
 /// More threads than any machine has use for.
 const CORES_MAX: u64 = 1_024;
@@ -37,6 +38,8 @@ pub(crate) struct Front {
     /// Listening sockets of each core.
     pub(crate) sockets_per_core: usize,
     pub(crate) trusted_proxies: Vec<TrustedProxy>,
+    /// How long streams stay with a service process that was replaced.
+    pub(crate) stream_drain: Duration,
     /// None: requests are not logged.
     pub(crate) access_log: Option<AccessLogSettings>,
     pub(crate) limits: Limits,
@@ -55,6 +58,8 @@ impl Default for Front {
             cores: None,
             sockets_per_core: 8,
             trusted_proxies: Vec::new(),
+            // Long enough for most calls and editing sessions; a deploy an hour is bounded by two processes.
+            stream_drain: Duration::from_secs(10 * 60),
             access_log: None,
             limits,
             apps: Vec::new(),
@@ -100,6 +105,11 @@ impl Front {
                 "\"unix\" can't be: front.listen is no unix socket; write the proxy's address, \"127.0.0.1\" if it runs here",
             );
         }
+        keys.duration(
+            Key::live("stream_drain", "When the service process is replaced (weir restart, weir upgrade), WebSockets and event streams of apps stay with the old process for this long; then WebSockets get a close frame (1001) and event streams end, spread over realtime.drain_window. A stop of Weir ends them at once."),
+            Duration::ZERO..=DAY,
+            &mut self.stream_drain,
+        );
         keys.section("access_log", |keys| self.access_log = read_access_log(keys));
         keys.section("tls", |keys| self.tls = tls::read(keys));
         keys.section("limits", |keys| read_limits(keys, &mut self.limits));
@@ -213,7 +223,7 @@ fn read_waits(keys: &mut Keys<'_>, limits: &mut Limits) {
     wait(
         "last_request_timeout",
         &mut limits.last_request_timeout,
-        "When the service process ends or is replaced, a connection without a request in hand is kept this long: what its client has sent meanwhile is answered, as the last request.",
+        "When Weir stops, an idle connection is kept open this long: a request that is on its way is served, as the last one. When the service process is replaced, this holds for requests to realtime's HTTP API alone: its histories change hands that much later; other idle connections have idle_timeout.",
     );
     wait(
         "write_timeout",

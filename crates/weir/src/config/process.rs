@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_supervisor::RestartPolicy;
+use weir_supervisor::workers::LINGERING_MAX;
 
 use super::keys::{Key, Keys};
 use super::units::{DAY, HOUR, MILLISECOND, SECOND};
@@ -46,6 +47,8 @@ pub(crate) struct Supervisor {
     unresponsive_after: Duration,
     /// How long a new service process may take until it can take over.
     pub(crate) replace_deadline: Duration,
+    /// Service processes that were replaced and keep streams.
+    pub(crate) old_processes_max: usize,
     /// How long a service whose parent was killed is waited for.
     pub(crate) orphan_wait: Duration,
     /// Connections that wait in each listening socket.
@@ -76,6 +79,7 @@ impl Default for Supervisor {
             // Far beyond the longest turn of a part, and below systemd's usual watchdog of a minute.
             unresponsive_after: Duration::from_secs(30),
             replace_deadline: weir_supervisor::supervise::REPLACE_DEADLINE,
+            old_processes_max: 2,
             orphan_wait: Duration::from_secs(10),
             backlog: weir_net::BindOptions::default().backlog,
         }
@@ -170,6 +174,14 @@ impl Supervisor {
             ),
             MILLISECOND..=HOUR,
             &mut self.replace_deadline,
+        );
+        keys.number(
+            Key::fixed(
+                "old_processes_max",
+                "Service processes that were replaced and keep the WebSockets and event streams of their clients (front.stream_drain). Of more than these the oldest closes its streams.",
+            ),
+            0..=LINGERING_MAX as u64,
+            &mut self.old_processes_max,
         );
         keys.duration(
             Key::fixed(

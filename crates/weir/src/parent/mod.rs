@@ -124,6 +124,7 @@ fn child(
         restart: settings.supervisor.restart.clone(),
         unresponsive_after: settings.supervisor.unresponsive_after(),
         stop_deadline: settings.shutdown_deadline + settings.supervisor.kill_after,
+        old_processes_max: Some(settings.supervisor.old_processes_max),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Two sockets as one: what comes in here goes out there.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -8,34 +9,66 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::frames::Frames;
 
 /// Of each direction. Small, for there are many of them and most are idle.
 const BUFFER_BYTES: usize = 4 << 10;
+/// How long a client may take to confirm a close frame, and a worker to end a frame before it.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A close frame with the status 1001 (RFC 6455, section 7.4.1): "going away".
+const GOING_AWAY: [u8; 4] = [0x88, 2, 0x03, 0xe9];
+
+/// What the two sockets speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    WebSocket,
+    /// Something of which only the two ends know how it is ended.
+    Other,
+}
 
 /// Until both sides have ended, one has failed, or neither has sent anything for `patience`.
-/// `early`: what the client has sent already.
+/// `early`: what the client has sent already. From `end` on a WebSocket is closed: the client gets a
+/// close frame behind the last whole frame and confirms it to the worker.
 pub(super) async fn run<C, W>(
     client: C,
     early: &[u8],
     worker: W,
     patience: Duration,
+    (protocol, end): (Protocol, impl Future<Output = ()>),
 ) -> io::Result<()>
 where
     C: AsyncRead + AsyncWrite + Unpin,
     W: AsyncRead + AsyncWrite + Unpin,
 {
     let heard = Rc::new(Cell::new(Instant::now()));
-    let mut client = Noting { socket: client, heard: Rc::clone(&heard) };
+    let client = Rc::new(RefCell::new(Client::new(client, Rc::clone(&heard))));
+    let mut shared = SharedClient(Rc::clone(&client));
     let mut worker = Noting { socket: worker, heard: Rc::clone(&heard) };
-    let copying = async {
+    let mut copying = pin!(async {
         worker.write_all(early).await?;
-        copy_bidirectional_with_sizes(&mut client, &mut worker, BUFFER_BYTES, BUFFER_BYTES).await
-    };
+        copy_bidirectional_with_sizes(&mut shared, &mut worker, BUFFER_BYTES, BUFFER_BYTES).await
+    });
     tokio::select! {
-        copied = copying => copied.map(drop),
-        () = silence(&heard, patience) => Ok(()),
+        copied = &mut copying => return copied.map(drop),
+        () = silence(&heard, patience) => return Ok(()),
+        () = end => {}
     }
+    if protocol == Protocol::Other {
+        return Ok(());
+    }
+    client.borrow_mut().closing = Closing::AtFrameEnd;
+    // Both in one task: what one of them changes the other sees at once.
+    let closed = poll_fn(|context| {
+        let copied = copying.as_mut().poll(context);
+        match client.borrow_mut().poll_close(context) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => copied.map_ok(drop),
+        }
+    });
+    // A client that confirms nothing is left at that.
+    timeout(CLOSE_TIMEOUT, closed).await.unwrap_or(Ok(()))
 }
 
 /// Resolves when nothing was heard for `patience`.
@@ -89,6 +122,106 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noting<S> {
     }
 }
 
+/// The client's socket, which says where a close frame may be written.
+struct Client<S> {
+    socket: Noting<S>,
+    /// Of what the worker sends.
+    frames: Frames,
+    closing: Closing,
+}
+
+/// How far the end of a WebSocket has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closing {
+    Open,
+    /// The present frame is to be finished first.
+    AtFrameEnd,
+    /// So much of the close frame is written.
+    Writing(usize),
+    /// Nothing goes to the client any more.
+    Written,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    fn new(socket: S, heard: Rc<Cell<Instant>>) -> Self {
+        let socket = Noting { socket, heard };
+        Self { socket, frames: Frames::default(), closing: Closing::Open }
+    }
+
+    /// What the worker sends.
+    fn poll_frames(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let may_write = match self.closing {
+            Closing::Open => bytes.len(),
+            Closing::AtFrameEnd if !self.frames.is_between() => {
+                self.frames.within_frame(bytes.len())
+            }
+            _ => 0,
+        };
+        if may_write == 0 {
+            // Behind a close frame there is nothing.
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let written = Pin::new(&mut self.socket).poll_write(context, &bytes[..may_write]);
+        if let Poll::Ready(Ok(count)) = written {
+            self.frames.pass(&bytes[..count]);
+        }
+        written
+    }
+
+    /// Resolves once the close frame has left.
+    fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.closing == Closing::AtFrameEnd && self.frames.is_between() {
+            // The worker's own close frame suffices.
+            let has_close = self.frames.has_close();
+            self.closing = if has_close { Closing::Written } else { Closing::Writing(0) };
+        }
+        while let Closing::Writing(written) = self.closing {
+            let rest = &GOING_AWAY[written..];
+            if rest.is_empty() {
+                self.closing = Closing::Written;
+                break;
+            }
+            let count = std::task::ready!(Pin::new(&mut self.socket).poll_write(context, rest))?;
+            self.closing = Closing::Writing(written + count);
+        }
+        match self.closing {
+            Closing::Written => Pin::new(&mut self.socket).poll_flush(context),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+/// Used by who copies, and by who closes.
+struct SharedClient<S>(Rc<RefCell<Client<S>>>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for SharedClient<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.borrow_mut().socket).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for SharedClient<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.0.borrow_mut().poll_frames(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.borrow_mut().socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.borrow_mut().socket).poll_shutdown(context)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, duplex};
@@ -97,11 +230,15 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
+    fn never() -> (Protocol, std::future::Pending<()>) {
+        (Protocol::WebSocket, std::future::pending())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_came_early_goes_first_and_each_end_ends_for_itself() {
         let (client, mut browser) = duplex(64);
         let (worker, mut app) = duplex(64);
-        let joined = run(client, b"early ", worker, PATIENCE);
+        let joined = run(client, b"early ", worker, PATIENCE, never());
         let talking = async {
             browser.write_all(b"late").await?;
             browser.shutdown().await?;
@@ -128,8 +265,87 @@ mod tests {
             tokio::time::sleep(PATIENCE / 2).await;
             browser.write_all(b"still here").await
         };
-        let (joined, talked) = tokio::join!(run(client, b"", worker, PATIENCE), talking);
+        let (joined, talked) = tokio::join!(run(client, b"", worker, PATIENCE, never()), talking);
         joined.and(talked).expect("no error");
         assert_eq!(began.elapsed(), PATIENCE * 3 / 2);
+    }
+
+    /// Two frames of text, `ab` and `c`.
+    const FRAMES: [u8; 7] = [0x81, 2, b'a', b'b', 0x81, 1, b'c'];
+    /// The client's confirmation.
+    const CONFIRMED: [u8; 8] = [0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9];
+
+    #[tokio::test(start_paused = true)]
+    async fn a_web_socket_is_closed_behind_a_whole_frame_and_the_worker_is_told_by_the_client() {
+        // In the middle of a header, of a payload, between two frames.
+        for sent in [1, 3, 4] {
+            let (client, mut browser) = duplex(64);
+            let (worker, mut app) = duplex(64);
+            let (end, ended) = tokio::sync::oneshot::channel::<()>();
+            let end_of_it = async { ended.await.expect("told") };
+            let joined = run(client, b"", worker, PATIENCE, (Protocol::WebSocket, end_of_it));
+            let talking = async {
+                app.write_all(&FRAMES[..sent]).await?;
+                let mut before = vec![0; sent];
+                browser.read_exact(&mut before).await?;
+                end.send(()).expect("it listens");
+                tokio::task::yield_now().await;
+                app.write_all(&FRAMES[sent..]).await?;
+                let mut rest = vec![0; 4 - sent + GOING_AWAY.len()];
+                browser.read_exact(&mut rest).await?;
+                assert_eq!(rest, [&FRAMES[sent..4], &GOING_AWAY].concat(), "{sent}");
+                browser.write_all(&CONFIRMED).await?;
+                browser.shutdown().await?;
+                let mut told = Vec::new();
+                app.read_to_end(&mut told).await?;
+                assert_eq!(told, CONFIRMED);
+                app.shutdown().await?;
+                let mut more = Vec::new();
+                browser.read_to_end(&mut more).await?;
+                assert_eq!(more, b"");
+                io::Result::Ok(())
+            };
+            let (joined, talked) = tokio::join!(joined, talking);
+            joined.and(talked).expect("both ends in order");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_client_that_confirms_nothing() {
+        for protocol in [Protocol::WebSocket, Protocol::Other] {
+            let (client, mut browser) = duplex(64);
+            let (worker, _app) = duplex(64);
+            let began = Instant::now();
+            run(client, b"", worker, PATIENCE, (protocol, async {})).await.expect("in order");
+            let mut seen = Vec::new();
+            browser.read_to_end(&mut seen).await.expect("the end");
+            match protocol {
+                Protocol::WebSocket => assert_eq!(seen, GOING_AWAY),
+                Protocol::Other => assert_eq!(seen, b""),
+            }
+            assert!(began.elapsed() <= CLOSE_TIMEOUT);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_closes_itself_is_not_contradicted() {
+        let (client, mut browser) = duplex(64);
+        let (worker, mut app) = duplex(64);
+        let normal = [0x88, 2, 0x03, 0xe8];
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let end_of_it = async { ended.await.expect("told") };
+        let joined = run(client, b"", worker, PATIENCE, (Protocol::WebSocket, end_of_it));
+        let talking = async {
+            app.write_all(&normal).await?;
+            let mut seen = vec![0; normal.len()];
+            browser.read_exact(&mut seen).await?;
+            end.send(()).expect("it listens");
+            app.shutdown().await?;
+            browser.read_to_end(&mut seen).await?;
+            assert_eq!(seen, normal);
+            browser.shutdown().await
+        };
+        let (joined, talked) = tokio::join!(joined, talking);
+        joined.and(talked).expect("both ends in order");
     }
 }

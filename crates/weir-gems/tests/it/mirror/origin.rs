@@ -9,7 +9,6 @@ use arc_swap::ArcSwap;
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
 use prometheus_client::registry::Registry;
-use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_gems::Gems;
 use weir_gems::store::SqliteStore;
@@ -53,11 +52,7 @@ impl Origin {
             Listener::bind_group(&"127.0.0.1:0".parse().unwrap(), 1, BindOptions::default())
                 .unwrap();
         let address = sockets[0].address().unwrap().to_string().parse().unwrap();
-        let stop = Stop {
-            graceful: CancellationToken::new(),
-            at_once: CancellationToken::new(),
-            deadline: Duration::from_secs(1),
-        };
+        let stop = Stop::within(Duration::from_secs(1));
         let gems = Arc::clone(&index.gems);
         let running = weir_net::server::start(Start {
             listeners: vec![CoreListener { sockets, tls: None }],

@@ -26,6 +26,8 @@ pub(super) struct Progress {
     blocked: Blocked,
     /// Since when the client has known that nothing new is served.
     told_since: Cell<Option<Instant>>,
+    /// The core drains: a client that has not read the GOAWAY yet has all the time of an idle connection.
+    is_draining: Cell<bool>,
     /// What the client did not read must not stay in the kernel.
     is_cut: Cell<bool>,
 }
@@ -67,6 +69,7 @@ impl Progress {
             head_since: Cell::new(Some(Instant::now())),
             blocked: Blocked::default(),
             told_since: Cell::new(None),
+            is_draining: Cell::new(false),
             is_cut: Cell::new(false),
         }
     }
@@ -91,9 +94,24 @@ impl Progress {
         self.told_since.get().is_some()
     }
 
+    /// The core drains.
+    pub(super) fn drain(&self) {
+        self.is_draining.set(true);
+    }
+
+    /// The core stops: the client has had the time of a drain, if there was one.
+    pub(super) fn stop(&self) {
+        self.is_draining.set(false);
+        self.tell();
+    }
+
     /// The client was told so long ago that what begins now was not on its way then.
     pub(super) fn is_over(&self, limits: &Limits) -> bool {
-        self.told_since.get().is_some_and(|told| told.elapsed() >= limits.last_request_timeout)
+        !self.is_draining.get()
+            && self
+                .told_since
+                .get()
+                .is_some_and(|told| told.elapsed() >= limits.last_request_timeout)
     }
 
     pub(super) fn cut(&self) {
@@ -121,7 +139,9 @@ impl Progress {
             (since, limits.write_timeout, Limit::WriteTimeout)
         } else if let (Some(told), false) = (self.told_since.get(), is_in_hand) {
             // Also within a head: the end waits for nobody who does not go on.
-            (told.max(idle), limits.linger_timeout, Limit::LingerTimeout)
+            let patience =
+                if self.is_draining.get() { limits.idle_timeout } else { limits.linger_timeout };
+            (told.max(idle), patience, Limit::LingerTimeout)
         } else if let Some(since) = self.head_since.get() {
             // Nothing else can be read meanwhile, whatever is in hand.
             (since, limits.head_timeout, Limit::HeadTimeout)

@@ -259,11 +259,7 @@ impl Setup {
         self.more.insert(0, CoreListener { sockets, tls: self.tls });
         let metrics = NetMetrics::detached();
         let limits = Arc::new(ArcSwap::from_pointee(self.limits));
-        let stop = Stop {
-            graceful: CancellationToken::new(),
-            at_once: CancellationToken::new(),
-            deadline: self.deadline,
-        };
+        let stop = Stop::within(self.deadline);
         let released = CancellationToken::new();
         let seen = Arc::new(ArcSwap::default());
         let (their_released, their_seen) = (released.clone(), Arc::clone(&seen));

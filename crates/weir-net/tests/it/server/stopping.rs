@@ -101,6 +101,68 @@ fn a_connection_without_a_request_does_not_hold_up_the_end() {
 }
 
 #[test]
+fn a_drain_serves_the_next_request_of_each_connection_however_late() {
+    let limits = Limits { last_request_timeout: Duration::ZERO, ..Limits::default() };
+    let server = Setup { cores: 2, limits, ..Setup::default() }.start();
+    let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    let (begun, streaming) = clients.split_at_mut(20);
+    for client in begun {
+        client.send(GET).answer();
+    }
+    // Their head says nothing of an end.
+    for client in streaming {
+        client.send("GET /stream HTTP/1.1\r\nHost: x\r\n\r\n").read_until("\r\n\r\n");
+    }
+    let mut new = server.connect();
+    wait_until("it is accepted", || server.metrics.connections_accepted() == 41);
+    server.stop.drain.cancel();
+    server.wait_until_refused();
+    server.released.cancel();
+    for client in &mut clients[20..] {
+        client.read_until("0\r\n\r\n");
+    }
+    new.send(&GET[..10]).send(&GET[10..]);
+    clients.push(new);
+    for (number, client) in clients.iter_mut().enumerate() {
+        if number < 40 {
+            client.send(GET);
+        }
+        let head = client.read_until("\r\n\r\n");
+        assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+        assert!(head.contains("connection: close"), "{head}");
+        client.read_to_end();
+    }
+    assert_eq!(server.ended(), Ended::Clean, "nobody has told it to stop");
+}
+
+#[test]
+fn a_drain_ends_with_the_idle_timeout_of_its_connections() {
+    let limits = Limits { idle_timeout: Duration::from_millis(10), ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut client = server.connect();
+    client.send(GET).answer();
+    server.stop.drain.cancel();
+    assert_eq!(client.read_to_end(), "");
+    assert_eq!(server.ended(), Ended::Clean);
+}
+
+#[test]
+fn a_stop_ends_a_drain() {
+    let limits = Limits { last_request_timeout: Duration::from_millis(10), ..Limits::default() };
+    let deadline = Duration::from_millis(10);
+    let server = Setup { limits, deadline, ..Setup::default() }.start();
+    let (mut busy, mut idle) = (server.connect(), server.connect());
+    idle.send(GET).answer();
+    busy.send(SLOW);
+    server.wait_until_seen("GET /slow");
+    server.stop.drain.cancel();
+    server.wait_until_refused();
+    server.stop.graceful.cancel();
+    assert_eq!(idle.read_to_end(), "", "an idle connection is closed");
+    assert_eq!(server.ended(), Ended::Cut { connections: 1 });
+}
+
+#[test]
 fn a_stop_and_an_upgrade_behind_a_slow_request() {
     let server = Setup::default().start();
     let mut client = server.connect();

@@ -51,6 +51,7 @@ impl Fleet {
         match command {
             Command::Ready { generation } => self.believe_ready(generation, now),
             Command::LetGo { generation } => self.note_let_go(generation, line, now),
+            Command::Used { generation, used } => self.note_used(generation, used, line),
             Command::Start { group, slot } => self.start_slots(&group, slot, now),
             Command::Stop { group, slot } => self.stop_slots(&group, slot, now),
             Command::Restart { group, slot } => {
@@ -175,7 +176,7 @@ impl Fleet {
 
 /// Somebody wants something. The others say how things are, which counts until the end.
 fn is_order(command: &Command) -> bool {
-    !matches!(command, Command::Ready { .. } | Command::LetGo { .. })
+    !matches!(command, Command::Ready { .. } | Command::LetGo { .. } | Command::Used { .. })
 }
 
 fn index(slot: u32) -> usize {

@@ -179,6 +179,9 @@ impl Fleet {
             self.forget_record(generation);
             let Some(mut process) = self.processes.remove(&generation) else { continue };
             self.let_go.remove(&generation);
+            for line in &mut self.lines {
+                line.used.remove(&generation);
+            }
             let place = process.place;
             process.output.finish(&mut self.printer);
             let last_lines = process.output.last_lines();

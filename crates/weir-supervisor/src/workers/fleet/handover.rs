@@ -24,6 +24,7 @@ impl Fleet {
             connected_at: line.connected_at,
             incoming: line.link.incoming().to_vec(),
             outgoing: line.link.begun().to_vec(),
+            used: line.used.clone(),
         });
         let lines = lines.collect();
         let workers = self.processes.iter().map(|(generation, process)| {
@@ -171,10 +172,11 @@ impl Crew {
 impl Line {
     /// It is sent a snapshot, for it may not have been told everything.
     fn resume(carried: CarriedLine) -> Result<Self, ResumeError> {
-        let CarriedLine { number, socket: descriptor, connected_at, incoming, outgoing } = carried;
+        let CarriedLine { number, socket: descriptor, connected_at, incoming, outgoing, used } =
+            carried;
         let socket = carried::take(descriptor)?;
         let link = Link::resume(socket, &incoming, outgoing)
             .map_err(|error| ResumeError::Descriptor(descriptor, error.into()))?;
-        Ok(Self { number, link, connected_at, snapshot: Some(super::Cursor::default()) })
+        Ok(Self { number, link, connected_at, snapshot: Some(super::Cursor::default()), used })
     }
 }

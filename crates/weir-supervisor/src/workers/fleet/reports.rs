@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::Fleet;
 use crate::control::{
-    GroupState, Report, RollingState, SlotState, TOTALS_INTERVAL, Totals, Vacancy as VacancyState,
-    WorkerPhase, WorkerState,
+    GroupState, Report, RollingState, SlotState, TOTALS_INTERVAL, Totals, Used,
+    Vacancy as VacancyState, WorkerPhase, WorkerState,
 };
 use crate::workers::generation::Phase;
 use crate::workers::process::{Place, Process};
@@ -54,12 +54,7 @@ impl Fleet {
             }
             self.lines[index].link.flush();
         }
-        let before = self.lines.len();
-        self.lines.retain(|line| !line.link.is_closed());
-        if self.lines.len() < before {
-            tracing::info!("a service has gone; workers stay");
-            self.stop_those_let_go(now);
-        }
+        self.forget_gone_services(now);
     }
 
     fn totals(&self) -> Totals {
@@ -91,7 +86,7 @@ impl Fleet {
             let (group, slots) = (cursor.group, self.groups[cursor.group].rules.slots.len());
             match cursor.slot {
                 None => reports.push(self.group_report(group)),
-                Some(slot) => reports.extend(self.whole_slot(Place { group, slot }, now)),
+                Some(slot) => reports.extend(self.whole_slot(Place { group, slot }, line, now)),
             }
             let next = cursor.slot.map_or(0, |slot| slot + 1);
             let (group, slot) = if next < slots { (group, Some(next)) } else { (group + 1, None) };
@@ -103,10 +98,15 @@ impl Fleet {
         }
     }
 
-    fn whole_slot(&self, place: Place, now: Duration) -> Vec<Report> {
+    fn whole_slot(&self, place: Place, line: usize, now: Duration) -> Vec<Report> {
         let slot = self.groups[place.group].rules.slots.get(place.slot);
         let generations = slot.into_iter().flat_map(Slot::generations);
-        let workers = generations.filter_map(|it| self.worker_report(it.number, now));
+        let workers = generations.flat_map(|it| {
+            let used = self.elsewhere(it.number, line);
+            let elsewhere = Report::Elsewhere { generation: it.number, used };
+            let elsewhere = Some(elsewhere).filter(|_| used != Used::default());
+            self.worker_report(it.number, now).into_iter().chain(elsewhere)
+        });
         self.slot_report(place, None, now).into_iter().chain(workers).collect()
     }
 

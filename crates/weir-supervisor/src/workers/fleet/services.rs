@@ -1,5 +1,6 @@
 //! The services that are connected: one, and the next while it is replaced.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Fleet;
 use super::reports::Cursor;
-use crate::control::{Command, Link, Report};
+use crate::control::{Command, Link, Report, Used};
 use crate::workers::SERVICES_MAX;
 use crate::workers::slot::Refusal;
 
@@ -21,6 +22,8 @@ pub(super) struct Line {
     pub(super) connected_at: Duration,
     /// How far its snapshot has come; None: it has one.
     pub(super) snapshot: Option<Cursor>,
+    /// Of workers, once it was replaced, by their generations.
+    pub(super) used: BTreeMap<u64, Used>,
 }
 
 /// Something that concerns more than workers.
@@ -62,6 +65,7 @@ impl Fleet {
             link,
             connected_at: crate::monotonic(),
             snapshot: Some(Cursor::default()),
+            used: BTreeMap::new(),
         });
         Ok(())
     }
@@ -94,6 +98,52 @@ impl Fleet {
         self.let_go.entry(generation).or_default().insert(line);
         self.stop_those_let_go(now);
         Ok(())
+    }
+
+    /// A service that was replaced still uses so much of a worker.
+    pub(super) fn note_used(
+        &mut self,
+        generation: u64,
+        used: Used,
+        number: u64,
+    ) -> Result<(), Refusal> {
+        self.find_generation(generation)?;
+        if let Some(line) = self.lines.iter_mut().find(|line| line.number == number) {
+            line.used.insert(generation, used);
+        }
+        self.report_elsewhere(generation);
+        Ok(())
+    }
+
+    fn report_elsewhere(&mut self, generation: u64) {
+        for line in 0..self.lines.len() {
+            let used = self.elsewhere(generation, line);
+            self.lines[line].link.send(&Report::Elsewhere { generation, used });
+        }
+    }
+
+    /// What services other than `line` use of a worker.
+    pub(super) fn elsewhere(&self, generation: u64, line: usize) -> Used {
+        let others = self.lines.iter().enumerate().filter(|(index, _)| *index != line);
+        let used = others.filter_map(|(_, other)| other.used.get(&generation));
+        used.fold(Used::default(), |sum, used| Used {
+            requests: sum.requests.saturating_add(used.requests),
+            streams: sum.streams.saturating_add(used.streams),
+        })
+    }
+
+    /// Services that have gone use nothing any more.
+    pub(super) fn forget_gone_services(&mut self, now: Duration) {
+        let gone = |line: &mut Line| line.link.is_closed();
+        let gone: Vec<Line> = self.lines.extract_if(.., gone).collect();
+        if gone.is_empty() {
+            return;
+        }
+        tracing::info!("a service has gone; workers stay");
+        for generation in gone.iter().flat_map(|line| line.used.keys()) {
+            self.report_elsewhere(*generation);
+        }
+        self.stop_those_let_go(now);
     }
 
     /// Those that all services have let go of, also because one that had not has gone itself.

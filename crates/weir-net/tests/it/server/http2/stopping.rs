@@ -122,6 +122,48 @@ fn a_request_that_comes_later_is_given_back_unseen() {
 }
 
 #[test]
+fn a_drain_serves_what_comes_before_the_client_knows_of_it() {
+    let limits = Limits {
+        last_request_timeout: Duration::ZERO,
+        linger_timeout: Duration::ZERO,
+        ..Limits::default()
+    };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut client = greeted(&server);
+    client.send(head(1, "/slow"));
+    server.wait_until_seen("GET /slow");
+    server.stop.drain.cancel();
+    assert_eq!(client.goaway(), (1 << 31) - 1, "what is on its way is served");
+    let ping = client.next(PING).payload;
+    client.send(head(3, "/hello"));
+    assert_eq!(client.next(HEADERS).stream, 3, "it was on its way");
+    server.released.cancel();
+    assert_eq!(client.next(HEADERS).stream, 1, "streams finish");
+    client.send(head(5, "/hello"));
+    assert_eq!(client.next(HEADERS).stream, 5, "nothing is open, and it has not read the GOAWAY");
+    client.send(frame(PING, ACK, 0, &ping));
+    assert_eq!(client.goaway(), 5);
+    assert!(client.is_closed());
+    assert_eq!(server.ended(), Ended::Clean, "nobody has told it to stop");
+}
+
+#[test]
+fn a_stop_ends_a_drain_that_a_client_knows_nothing_of() {
+    let limits = Limits {
+        last_request_timeout: Duration::ZERO,
+        linger_timeout: Duration::from_millis(10),
+        ..Limits::default()
+    };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut silent = greeted(&server);
+    server.stop.drain.cancel();
+    silent.goaway();
+    server.stop.graceful.cancel();
+    while silent.0.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
+    assert_eq!(server.ended(), Ended::Clean);
+}
+
+#[test]
 fn whoever_says_nothing_does_not_hold_up_the_end() {
     let limits = Limits {
         last_request_timeout: Duration::from_millis(10),

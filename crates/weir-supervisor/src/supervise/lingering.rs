@@ -1,0 +1,113 @@
+//! Service processes that were replaced and still have connections: WebSockets, event streams, long
+//! responses, clients that may reuse a connection. Each ends by itself once these have ended.
+//!
+//! They go on giving signs of life, and are killed if they don't. Their number is bounded: of more than
+//! [`old_processes_max`](crate::ChildSpec::old_processes_max) the oldest closes its streams, of more than
+//! [`LINGERING_MAX`] it is asked to end. They end with everything else.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::Supervisor;
+use crate::child::{self, Process};
+use crate::workers::LINGERING_MAX;
+
+impl Supervisor {
+    /// The place of `old` was taken.
+    pub(super) fn let_linger(&mut self, mut old: Process, now: Duration) {
+        let spec = &self.children[0].spec;
+        let deadline = spec.stop_deadline;
+        match spec.old_processes_max {
+            Some(_) if old.can_linger => old.tell_replaced(),
+            // Its program knows of no such thing.
+            _ => old.stop(now, deadline),
+        }
+        self.lingering.push(old);
+        let beyond = self.lingering.len().saturating_sub(LINGERING_MAX);
+        for process in self.lingering.iter_mut().take(beyond) {
+            if process.kill_at.is_none() {
+                let pid = process.pid.as_raw_nonzero();
+                tracing::warn!(pid, "too many old service processes; the oldest is asked to end");
+                process.stop(now, deadline);
+            }
+        }
+        self.close_streams_beyond();
+    }
+
+    /// Of those that keep streams.
+    fn close_streams_beyond(&mut self) {
+        let Some(max) = self.children[0].spec.old_processes_max else { return };
+        let keeps = |process: &&mut Process| process.kill_at.is_none() && !process.closes_streams;
+        let keeping: Vec<_> = self.lingering.iter_mut().filter(keeps).collect();
+        let beyond = keeping.len().saturating_sub(max);
+        for process in keeping.into_iter().take(beyond) {
+            let pid = process.pid.as_raw_nonzero();
+            tracing::info!(
+                pid,
+                "more old service processes than supervisor.old_processes_max; it closes its streams"
+            );
+            process.close_streams();
+        }
+    }
+
+    /// Kills who is overdue or silent.
+    pub(super) fn run_lingering(&mut self, now: Duration) {
+        for process in &mut self.lingering {
+            process.check_silence("old service", now);
+            if process.kill_at.is_some_and(|at| at <= now) {
+                let pid = process.pid.as_raw_nonzero();
+                tracing::warn!(pid, "an old service process still runs at its deadline; killed");
+                process.kill_at = Some(Duration::MAX);
+                process.signal(Signal::KILL);
+                self.killed |= self.stopping;
+            }
+        }
+    }
+
+    pub(super) fn listen_to_lingering(&mut self, now: Duration) {
+        let output = self.output.as_fd();
+        self.lingering.retain_mut(|process| {
+            process.output.pass_on(output);
+            if !process.words().is_empty() {
+                process.alive_at = now;
+                process.silence.broken(now);
+            }
+            let Some(status) = process.reap(output) else { return true };
+            let (pid, how) = (process.pid.as_raw_nonzero(), child::describe(status));
+            tracing::info!(pid, "an old service process {how}");
+            false
+        });
+    }
+
+    /// All service processes but the present one.
+    pub(super) fn beside_service(&self) -> impl Iterator<Item = &Process> {
+        self.successor.as_deref().into_iter().chain(&self.lingering)
+    }
+
+    pub(super) fn beside_service_wakes_at(&self) -> impl Iterator<Item = Duration> {
+        let lingering = self.lingering.iter().filter_map(|process| process.silence.look_at());
+        self.beside_service().filter_map(|process| process.kill_at).chain(lingering)
+    }
+
+    /// Everything ends: so do they.
+    pub(super) fn stop_beside_service(&mut self, now: Duration) {
+        let Some(service) = self.children.first() else { return };
+        let deadline = service.spec.stop_deadline;
+        if let Some(successor) = &mut self.successor {
+            successor.stop(now, deadline);
+        }
+        for process in &mut self.lingering {
+            if process.kill_at.is_none() {
+                process.stop(now, deadline);
+            }
+        }
+    }
+
+    pub(super) fn kill_beside_service(&self) {
+        for process in self.beside_service() {
+            process.signal(Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What several service processes use of the same workers. One that was replaced goes on with its
+//! streams and requests, and tells of them; the others count them against the workers' slots.
+
+use std::io;
+
+use weir_front::Elsewhere;
+use weir_supervisor::control::{Command, Used};
+
+use super::Workers;
+
+impl Workers {
+    /// Another process uses so much of a worker.
+    pub(super) fn note_elsewhere(&mut self, generation: u64, used: Used) {
+        let Used { requests, streams } = used;
+        self.elsewhere.insert(generation, Elsewhere { requests, streams });
+        if let Some(worker) = self.known.get(&generation) {
+            let app = worker.app.clone();
+            self.give_elsewhere(&app);
+        }
+    }
+
+    /// Puts in force what is known of all workers of an app.
+    pub(super) fn give_elsewhere(&self, app: &str) {
+        for (generation, worker) in self.known.iter().filter(|(_, worker)| worker.app == app) {
+            let elsewhere = self.elsewhere.get(generation).copied().unwrap_or_default();
+            if let Some(address) = worker.address()
+                && let Err(error) = self.apps.set_elsewhere(app, address, elsewhere)
+            {
+                tracing::debug!(%error, "workers of an app that is not served here");
+            }
+        }
+    }
+
+    /// Tells what this process still uses, as far as it has changed.
+    pub(super) async fn tell_used(&mut self) -> io::Result<()> {
+        for (generation, used) in self.used() {
+            let told = self.told_used.insert(generation, used).unwrap_or_default();
+            if told != used {
+                self.ask(Command::Used { generation, used }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn used(&self) -> Vec<(u64, Used)> {
+        let mut all = Vec::new();
+        for app in self.processes.keys() {
+            let of_app = self.apps.used(app);
+            for (generation, worker) in self.known.iter().filter(|(_, it)| it.app == *app) {
+                // One that was away for a moment is known twice.
+                let its = of_app.iter().filter(|(address, _)| Some(address) == worker.address());
+                let used = its.fold(Used::default(), |sum, (_, one)| Used {
+                    requests: sum.requests + one.requests,
+                    streams: sum.streams + one.streams,
+                });
+                all.push((generation.to_owned(), used));
+            }
+        }
+        all
+    }
+}
