@@ -6,7 +6,7 @@ use std::fs::File;
 use tokio::signal::unix::Signal;
 
 use crate::compose::Weir;
-use crate::config::{Loaded, environment};
+use crate::config::{Change, Loaded, environment};
 use crate::logging::Logging;
 use crate::parent::Handover;
 
@@ -50,7 +50,10 @@ impl Reload {
         let reloaded = weir.reload(&fresh.settings, &only);
         kept.extend(tokio::time::timeout(patience, reloaded).await??);
         for setting in &kept {
-            tracing::warn!("{setting} changed: needs {}", remedy(setting));
+            tracing::warn!(
+                "{setting} changed: needs {}",
+                Change::without_reload(setting).command()
+            );
         }
         let changed = changed(&self.loaded, &fresh).filter(|path| !kept.contains(*path)).count();
         tracing::info!(changed, needing_restart = kept.len(), "settings reloaded");
@@ -66,47 +69,6 @@ impl Reload {
         self.loaded.values = values.collect();
     }
 }
-
-/// What takes a setting that a reload does not take.
-fn remedy(setting: &str) -> &'static str {
-    let key = setting.rsplit('.').next().unwrap_or(setting);
-    let is_of_app = setting.starts_with("front.apps[");
-    let is_recycling = key.starts_with("recycle_");
-    if OF_THE_START.contains(&setting) || (is_of_app && SHARED_SOCKETS.contains(&key)) {
-        "a stop and a start"
-    } else if (setting.starts_with("workers.") && !is_recycling)
-        || (is_of_app && OF_PROCESSES.contains(&key))
-        || setting.starts_with("supervisor.")
-        || matches!(setting, "shutdown_deadline" | "realtime.apps" | "gems")
-        || key == "listen"
-    {
-        "`weir upgrade`"
-    } else {
-        "`weir restart`"
-    }
-}
-
-/// Sockets that are bound stay as they are.
-const OF_THE_START: [&str; 3] = ["data_dir", "front.sockets_per_core", "supervisor.backlog"];
-/// Of an app: what the parent starts its processes with.
-const OF_PROCESSES: [&str; 13] = [
-    "command",
-    "workers",
-    "finish_timeout",
-    "folder",
-    "user",
-    "environment",
-    "open_files",
-    "address_space",
-    "start_deadline",
-    "stop_signal",
-    "stop_deadline",
-    "dump_signal",
-    "dump_wait",
-];
-/// Of an app: what its processes share, as long as they live.
-const SHARED_SOCKETS: [&str; 6] =
-    ["mode", "listen", "selection", "queues", "queues_per_worker", "backlog"];
 
 /// The settings that read differently.
 fn changed<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item = &'a str> {
@@ -134,27 +96,4 @@ fn changed_for_restart<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<It
         new.values.iter().find(|value| value.path == *path).is_some_and(|value| !value.live)
     };
     changed(old, new).filter(fixed).chain(secrets).map(str::to_owned)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::remedy;
-
-    #[test]
-    fn each_setting_has_a_remedy_that_takes_it() {
-        for (settings, needs) in [
-            (
-                &["data_dir", "front.sockets_per_core", "front.apps[1].queues"][..],
-                "a stop and a start",
-            ),
-            (&["jobs.listen", "workers.dig.command", "front.apps[0].user"], "`weir upgrade`"),
-            (&["supervisor.backoff_min", "shutdown_deadline"], "`weir upgrade`"),
-            (&["jobs.fsync", "workers.dig.recycle_age", "front.apps[0].hosts"], "`weir restart`"),
-            (&["front.apps", "front.cores", "gems.limits.queue_max"], "`weir restart`"),
-        ] {
-            for setting in settings {
-                assert_eq!(remedy(setting), needs, "{setting}");
-            }
-        }
-    }
 }

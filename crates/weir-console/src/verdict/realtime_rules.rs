@@ -140,15 +140,15 @@ pub(super) fn realtime_limits_are_met(realtime: &Reading) -> Vec<Finding> {
 fn limit_finding(hit: &LimitHit) -> Finding {
     let times = counted(hit.hits, "time");
     let known = match hit.limit.rsplit('.').next().unwrap_or_default() {
-        "subscribe_rate" => Some((
+        "subscribes_per_second" => Some((
             Level::Notice,
             "Subscriptions waited for their turn",
             "Many clients come back at once, and get in one after the other. Nothing is to be done.",
         )),
-        "client_event_rate" => Some((
+        "client_events_per_second" => Some((
             Level::Notice,
             "Clients sent events faster than they may",
-            "A client that loops, or one that needs more: client_event_rate of the app.",
+            "A client that loops, or one that needs more: client_events_per_second of the app.",
         )),
         "history_bytes_max" => Some((
             Level::Warning,

@@ -199,8 +199,10 @@ fn limits_of_realtime_are_told_by_what_they_mean() {
     let waited = "Subscriptions waited for their turn (2 times in the last ten minutes)";
     let other = "The limit realtime.limits.channels_max was met 1 time in the last ten minutes";
     check_realtime(&[(Level::Warning, other), (Level::Notice, waited)], |reading| {
-        reading.trend.limits_hit =
-            vec![hit("realtime.limits.subscribe_rate", 2), hit("realtime.limits.channels_max", 1)];
+        reading.trend.limits_hit = vec![
+            hit("realtime.limits.subscribes_per_second", 2),
+            hit("realtime.limits.channels_max", 1),
+        ];
     });
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weir_base::token_bucket::Rate;
 
 use crate::hub::Hub;
 use crate::settings::{AppSettings, Settings, SlowClients};
@@ -78,6 +79,14 @@ fn size(name: &str, bytes: usize) -> SettingView {
     }
 }
 
+fn per_second(name: &str, rate: Rate) -> SettingView {
+    setting(name, rate.tokens_per_second())
+}
+
+fn burst(name: &str, rate: Rate) -> SettingView {
+    setting(name, rate.burst())
+}
+
 fn flag(name: &str, value: bool) -> SettingView {
     setting(name, if value { "yes" } else { "no" })
 }
@@ -94,7 +103,8 @@ fn whole(settings: &Settings) -> Vec<SettingView> {
         setting("realtime.limits.writes_per_turn_max", limits.writes_per_turn_max),
         size("realtime.limits.write_bytes_max", limits.write_bytes_max),
         size("realtime.limits.history_bytes_max", limits.history_bytes_max),
-        setting("realtime.limits.subscribe_rate", limits.subscribe_rate),
+        per_second("realtime.limits.subscribes_per_second", limits.subscribe_rate),
+        burst("realtime.limits.subscribes_burst", limits.subscribe_rate),
         time("realtime.limits.pong_timeout", limits.pong_timeout),
         time("realtime.limits.close_timeout", limits.close_timeout),
         setting("realtime.limits.watchers_max", limits.watchers_max),
@@ -112,11 +122,12 @@ fn app_settings(app: &AppSettings) -> AppSettingsView {
     let settings = vec![
         setting("key", &app.key),
         flag("enabled", app.is_enabled),
-        flag("requires_tls", app.requires_tls),
+        flag("require_tls", app.requires_tls),
         setting("origins", origins),
         setting("connections_max", app.connections_max),
         flag("client_events", app.has_client_events),
-        setting("client_event_rate", app.client_event_rate),
+        per_second("client_events_per_second", app.client_event_rate),
+        burst("client_events_burst", app.client_event_rate),
         flag("subscription_counts", app.has_subscription_counts),
         setting("slow_clients", slow_clients(app.slow_clients)),
         size("client_queue_bytes_max", app.client_queue_bytes_max),
@@ -168,7 +179,8 @@ mod tests {
         assert_eq!(value("realtime.limits.channels_max"), Some("100000"));
         assert_eq!(value("key"), Some("key"));
         assert_eq!(value("client_queue_bytes_max"), Some("256KiB"));
-        assert_eq!(value("client_event_rate"), Some("10 at once, one more each 100ms"));
+        assert_eq!(value("client_events_per_second"), Some("10"));
+        assert_eq!(value("client_events_burst"), Some("10"));
         assert_eq!(value("history.age_max"), Some("120s"));
         assert!(!serde_json::to_string(&view).unwrap().contains("secret"));
     }

@@ -74,6 +74,7 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
             "default": value.default,
             "is_set": value.is_set,
             "reload": value.live,
+            "change": value.change().word(),
         })
     });
     let settings = &loaded.settings;

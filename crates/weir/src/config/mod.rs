@@ -7,6 +7,7 @@
 //! - [`checks`]: what no single key can tell.
 //! - [`reference`]: docs/reference/settings.md and the commented file of `weir init`.
 
+mod change;
 mod checks;
 mod console;
 mod convert;
@@ -41,6 +42,7 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
+pub(crate) use self::change::Change;
 pub(crate) use self::convert::did_you_mean;
 pub(crate) use self::front::{App, Front, Processes, SharedSockets};
 pub(crate) use self::gems::{Gems, Mirror, StoreKind, read_policy_file};

@@ -23,14 +23,14 @@ pub(crate) fn markdown() -> String {
         };
         let _ = write!(
             page,
-            "\n## {title}\n\n| setting | type | default | reload | what it does |\n| --- | --- | --- | --- | --- |\n"
+            "\n## {title}\n\n| setting | type | default | change | what it does |\n| --- | --- | --- | --- | --- |\n"
         );
         for value in values {
-            let reload = if value.live { "yes" } else { "restart" };
+            let change = value.change().word();
             let Value { kind, default, doc, .. } = &value;
             let name = last(&value.path);
             let doc = doc.replace('|', "\\|");
-            let _ = writeln!(page, "| `{name}` | {kind} | `{default}` | {reload} | {doc} |");
+            let _ = writeln!(page, "| `{name}` | {kind} | `{default}` | {change} | {doc} |");
         }
     }
     page
@@ -94,9 +94,9 @@ A key that Weir doesn't know is a mistake, never ignored.
 - A **size** is a number of bytes or a number with a unit: `65536`, `\"64MiB\"`, `\"16MB\"`.
 - A **secret** never stands in the file: `{ env = \"NAME\" }` or `{ file = \"PATH\" }`.
 - A relative **path** starts at the folder of the file.
-- **reload**: `yes` is taken over by `SIGHUP`; `restart` needs `weir restart` or `weir upgrade`
-  ([which](../restarts.md)), and a reload says so. The content of secret and TLS files is read again
-  by a reload.
+- **change**: what a changed value takes. `reload`: `SIGHUP`; `restart`: `weir restart`; `upgrade`: `weir upgrade`;
+  `stop`: a stop and a start ([more](../restarts.md)). A reload says what needs more. The content of secret and
+  TLS files is read again by a reload.
 
 This page is generated from the code (`make docs`); a test fails when it is out of date.
 ";

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::change::Change;
 use super::mistakes::Mistake;
 
 /// The value of one setting, as it is in effect.
@@ -18,6 +19,13 @@ pub(crate) struct Value {
     /// A reload takes it.
     pub(crate) live: bool,
     pub(crate) is_set: bool,
+}
+
+impl Value {
+    /// What a change of it takes.
+    pub(crate) fn change(&self) -> Change {
+        if self.live { Change::Reload } else { Change::without_reload(&self.path) }
+    }
 }
 
 /// What reading a file brought to light.

@@ -310,3 +310,36 @@ fn the_applications_server_is_told_up_to_the_end() {
     assert_eq!(told.body["events"], json!([{"name": "channel_vacated", "channel": "news"}]));
     assert!(weir.wait().success());
 }
+
+#[test]
+fn settings_and_limits_have_the_names_of_the_reference() {
+    let site = Site::new("");
+    site.write(&with_app());
+    let weir = start_in(site, &[]);
+    let reference = weir.site.ok(&["reference", "settings"]);
+    let sections: Vec<(&str, &str)> = reference
+        .split("\n## `")
+        .skip(1)
+        .filter_map(|section| section.split_once('`'))
+        .map(|(heading, keys)| (heading.trim_matches(['[', ']']), keys))
+        .collect();
+    let is_setting = |path: &str| {
+        let (section, key) = path.rsplit_once('.').expect("a section");
+        let row = format!("\n| `{key}` |");
+        sections.iter().any(|(heading, keys)| *heading == section && keys.contains(&row))
+    };
+    let settings = admin(&weir, "/v1/realtime/settings");
+    let names = |settings: &Value, before: &str| -> Vec<String> {
+        let settings = settings.as_array().expect("a list").iter();
+        settings.map(|it| format!("{before}{}", it["name"].as_str().expect("a name"))).collect()
+    };
+    let mut known = names(&settings["whole"], "");
+    known.extend(names(&settings["apps"][0]["settings"], "realtime.apps."));
+    let overview = admin(&weir, "/v1/realtime/overview");
+    let limits = overview["limits_hit"].as_array().expect("a list").iter();
+    known.extend(limits.map(|it| it["limit"].as_str().expect("a name").to_owned()));
+    assert!(known.len() > 40, "{known:?}");
+    let unknown: Vec<_> = known.iter().filter(|path| !is_setting(path)).collect();
+    assert_eq!(unknown, Vec::<&String>::new());
+    assert!(weir.stop().success());
+}
