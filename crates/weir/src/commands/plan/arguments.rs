@@ -19,7 +19,7 @@ use crate::exit::WrongUsage;
 const MAX_CONNECTIONS_MAX: i64 = 262_143;
 
 /// What says of what a plan is to be made: a layout that is judged says all of that itself.
-const MAKING: [&str; 19] = [
+const MAKING: [&str; 18] = [
     "redis",
     "postgres",
     "queues",
@@ -30,7 +30,6 @@ const MAKING: [&str; 19] = [
     "postgres_memory",
     "redis_memory",
     "storage",
-    "max_connections",
     "pgbouncer",
     "pgbouncer_url",
     "reserve",
@@ -112,8 +111,9 @@ pub(crate) struct PlanArguments {
     /// The application's user, for those files
     #[arg(long, value_name = "NAME", default_value = "app")]
     pub(super) user: String,
-    /// Judge this layout instead of making one (`weir plan --write` writes such a file: layout.toml)
-    #[arg(long, value_name = "FILE", conflicts_with_all = MAKING)]
+    /// Judge a layout instead of making one: a file that `weir plan --write` writes (layout.toml), or others'
+    /// units, docker-compose.yml or Procfile, one of them or their folder
+    #[arg(long, value_name = "PATH", conflicts_with_all = MAKING)]
     pub(super) check: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! `weir plan --check`: a layout that somebody has made, judged.
+//! `weir plan --check`: a layout that somebody has made, judged; or the files of others that make one.
 
 mod file;
 mod foreign;
@@ -9,30 +9,67 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use weir_advisor::plan::{Outcome, Proof, judge};
+use weir_advisor::plan::{Claim, Outcome, Proof, judge};
 
 use self::file::Said;
-use super::report;
-use crate::exit::Exit;
+use self::foreign::{Deployment, Given};
+use super::{PlanArguments, report};
+use crate::exit::{Exit, WrongUsage};
 use crate::output;
 
 /// A layout is some lines for each process.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-pub(super) fn run(path: &Path, as_json: bool) -> anyhow::Result<Exit> {
+/// A layout, or what others' files say of one.
+pub(super) fn run(path: &Path, arguments: &PlanArguments) -> anyhow::Result<Exit> {
     let shown = path.display();
-    let text = read(path)?;
-    let said = match file::parse(&text) {
-        Ok(said) => said,
-        Err(error) => match foreign::explain(path, &text) {
-            Some(explanation) => bail!("{shown} {explanation}"),
-            None => return Err(error.context(format!("{shown} is no layout"))),
+    if path.is_dir() {
+        return match foreign::read(path, given(arguments))? {
+            Some(deployment) => judge_deployment(&deployment, arguments.json),
+            None => bail!(
+                "{shown} has no unit (*.service), compose file or Procfile that starts Sidekiq, Puma or streaming"
+            ),
+        };
+    }
+    let text = read_text(path)?;
+    match file::parse(&text) {
+        Ok(_) if arguments.max_connections.is_some() => {
+            bail!(WrongUsage::new("--max-connections: a layout says its own, as max_connections"))
+        }
+        Ok(said) => judge_layout(&said, arguments.json),
+        Err(error) => match foreign::read(path, given(arguments))? {
+            Some(deployment) => judge_deployment(&deployment, arguments.json),
+            None if is_settings(path, &text) => bail!(
+                "{shown} is Sidekiq's own settings, and starts nothing: name the unit, compose file or Procfile \
+                 that starts it, or their folder"
+            ),
+            None => Err(error.context(format!(
+                "{shown} is no layout, and no unit, compose file or Procfile that starts Sidekiq, Puma or \
+                 streaming"
+            ))),
         },
-    };
+    }
+}
+
+/// A sidekiq.yml.
+fn is_settings(path: &Path, text: &str) -> bool {
+    let is_yaml = path.extension().is_some_and(|it| it == "yml" || it == "yaml");
+    let key = |line: &str| line.trim_start_matches(':').starts_with(['q', 'c']);
+    is_yaml
+        && text
+            .lines()
+            .any(|line| key(line) && (line.contains("queues:") || line.contains("concurrency:")))
+}
+
+const fn given(arguments: &PlanArguments) -> Given {
+    Given { max_connections: arguments.max_connections, reserve: arguments.reserve }
+}
+
+fn judge_layout(said: &Said, as_json: bool) -> anyhow::Result<Exit> {
     let Said { layout, queues, remarks, is_reserved_said } = said;
     let names: Vec<&str> = queues.iter().map(String::as_str).collect();
-    let mut proofs = judge(&layout, &names);
-    proofs.extend(remarks);
+    let mut proofs = judge(layout, &names);
+    proofs.extend(remarks.iter().cloned());
     if as_json {
         let holds = proofs.iter().all(Proof::holds);
         output::json(&json!({ "holds": holds, "layout": layout, "proofs": proofs }))?;
@@ -52,6 +89,43 @@ pub(super) fn run(path: &Path, as_json: bool) -> anyhow::Result<Exit> {
     Ok(exit(&proofs))
 }
 
+/// What decides is whether the sums fit: that each queue stands first somewhere is a rule of plans, which others
+/// have not made theirs. It is printed all the same.
+fn judge_deployment(deployment: &Deployment, as_json: bool) -> anyhow::Result<Exit> {
+    let Deployment { files, layout, queues, assumed } = deployment;
+    let names: Vec<&str> = queues.iter().map(String::as_str).collect();
+    let all = judge(layout, &names);
+    let (deciding, advice): (Vec<Proof>, Vec<Proof>) =
+        all.into_iter().partition(|proof| decides(proof.claim));
+    if as_json {
+        let holds = deciding.iter().all(Proof::holds);
+        output::json(&json!({
+            "holds": holds,
+            "files": files,
+            "layout": layout,
+            "proofs": deciding,
+            "advice": advice,
+            "assumed": assumed,
+        }))?;
+        return Ok(exit(&deciding));
+    }
+    output::line(&output::printable(&format!("read  {}", files.join(", "))));
+    report::processes(layout).iter().for_each(|line| output::line(line));
+    output::line("");
+    output::raw(&report::proofs(&deciding));
+    for Proof { claim, figures, .. } in advice.iter().filter(|proof| !proof.holds()) {
+        output::line(&output::printable(&format!("advice  {}: {figures}", claim.words())));
+    }
+    for line in assumed {
+        output::line(&output::printable(&format!("assumed  {line}")));
+    }
+    Ok(exit(&deciding))
+}
+
+const fn decides(claim: Claim) -> bool {
+    matches!(claim, Claim::ConnectionsFit | Claim::PoolsCoverThreads | Claim::ThreadsThere)
+}
+
 /// What is broken is a problem; what can't be told is neither that nor fine.
 fn exit(proofs: &[Proof]) -> Exit {
     let any = |outcome| proofs.iter().any(|proof| proof.outcome == outcome);
@@ -65,7 +139,7 @@ fn exit(proofs: &[Proof]) -> Exit {
 }
 
 /// Not more of it than a layout has: a device or a pipe has no end, and tells no length.
-fn read(path: &Path) -> anyhow::Result<String> {
+fn read_text(path: &Path) -> anyhow::Result<String> {
     let shown = path.display();
     let cannot = || format!("cannot read {shown}");
     let file = std::fs::File::open(path).with_context(cannot)?;

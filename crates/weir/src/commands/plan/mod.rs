@@ -20,7 +20,7 @@ use crate::output;
 
 pub(super) fn run(arguments: &PlanArguments) -> anyhow::Result<Exit> {
     if let Some(file) = &arguments.check {
-        return check::run(file, arguments.json);
+        return check::run(file, arguments);
     }
     let sources = arguments.sources()?;
     let observation = block_on(async { Ok(look(&sources).await) })?;

@@ -1,7 +1,9 @@
 //! A plan as people read it.
 
 use weir_advisor::observation::Ordering;
-use weir_advisor::plan::{Known, Outcome, Plan, Proof, QueueDemand, Setting, Wanted, WebDemand};
+use weir_advisor::plan::{
+    Known, Layout, Outcome, Plan, Proof, QueueDemand, Setting, Wanted, WebDemand,
+};
 use weir_advisor::wording;
 
 use crate::output;
@@ -13,7 +15,7 @@ const AT_MOST: &str = "at most ";
 
 pub(super) fn text(wanted: &Wanted, plan: &Plan, difference: &[String]) -> String {
     let mut lines = head(wanted);
-    lines.extend(processes(plan));
+    lines.extend(processes(&plan.layout));
     lines.push(String::new());
     let mut text = lines.join("\n") + "\n";
     text.push_str(&proofs(&plan.proofs));
@@ -92,12 +94,12 @@ fn demands(wanted: &Wanted) -> Vec<String> {
     output::columns(&["QUEUE", "COME", "EACH TAKES", "THREADS BUSY"], &rows)
 }
 
-fn processes(plan: &Plan) -> Vec<String> {
-    let services = plan.layout.services.iter().map(|it| {
+pub(super) fn processes(layout: &Layout) -> Vec<String> {
+    let services = layout.services.iter().map(|it| {
         let threads = it.threads.to_string();
         [it.name.clone(), it.processes.to_string(), threads, it.pool.to_string(), String::new()]
     });
-    let workers = plan.layout.workers.iter().map(|it| {
+    let workers = layout.workers.iter().map(|it| {
         let queues = output::printable(&it.queues.join(", ")) + order(it.ordering);
         let threads = it.concurrency.to_string();
         [

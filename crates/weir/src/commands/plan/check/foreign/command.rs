@@ -1,135 +1,91 @@
-//! A command line that starts Sidekiq, as far as it says for sure what runs.
+//! Command lines: their words, what a shell in them starts, and which program of an application that is.
 
-use super::super::queue_word::weighted;
+use super::environment::{Environment, assignment};
 
-/// Why something is not known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unknown(pub(super) String);
+/// Programs that start others as they stand behind them, with words that are no program.
+const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ash"];
 
-/// Options of Sidekiq that have a value and say nothing of queues or threads.
-const OTHERS: [&str; 5] = ["-e", "-g", "-r", "-t", "-P"];
-const OTHERS_LONG: [&str; 5] = ["--environment", "--tag", "--require", "--timeout", "--pidfile"];
-
-/// It.
-#[derive(Debug)]
-pub(super) struct Command {
-    variables: Vec<(String, String)>,
-    options: Result<Options, Unknown>,
+/// What is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Program {
+    Sidekiq,
+    Web,
+    Streaming,
+    Postgres,
 }
 
-#[derive(Debug, Default)]
-struct Options {
-    concurrency: Vec<String>,
-    queues: Vec<String>,
-    /// A file of settings that the line names.
-    settings: Option<String>,
+/// A program with what stands behind it.
+#[derive(Clone, Debug)]
+pub(super) struct Invocation {
+    pub(super) program: Program,
+    pub(super) arguments: Vec<String>,
+    /// `dotenv` stands before it, which reads `.env`.
+    pub(super) has_dotenv: bool,
 }
 
-impl Command {
-    /// None: it starts something else.
-    pub(super) fn of(line: &str) -> Option<Self> {
-        if !line.contains("sidekiq") {
-            return None;
-        }
-        let words = match words(line) {
-            Ok(words) => words,
-            Err(why) => {
-                return Some(Self { variables: Vec::new(), options: Err(Unknown(why)) });
-            }
-        };
-        let is_sidekiq = |word: &String| word == "sidekiq" || word.ends_with("/sidekiq");
-        let at = words.iter().position(is_sidekiq)?;
-        let variable = |word: &String| {
-            let (name, value) = word.split_once('=')?;
-            Some((name.to_owned(), value.to_owned()))
-        };
-        let variables = words[..at].iter().filter_map(variable).collect();
-        Some(Self { variables, options: Options::of(&words[at + 1..]) })
-    }
+/// The invocations of a line: a shell may start several. Variables that are set in the line itself are added.
+pub(super) fn invocations(words: &[String], environment: &mut Environment) -> Vec<Invocation> {
+    commands(words).iter().filter_map(|command| invocation(command, environment)).collect()
+}
 
-    pub(super) fn concurrency(&self) -> Result<u32, Unknown> {
-        let options = self.options.as_ref().map_err(Clone::clone)?;
-        match options.concurrency.as_slice() {
-            [number] => number
-                .parse()
-                .map_err(|_| Unknown(format!("{number:?} is filled in elsewhere, or no number"))),
-            [] => {
-                let elsewhere = options.settings();
-                Err(Unknown(format!(
-                    "there is no -c: what {elsewhere} or RAILS_MAX_THREADS says, or 5"
-                )))
+/// The simple commands of a line: parted by operators, and what is behind `bash -lc` in the place of that.
+fn commands(words: &[String]) -> Vec<Vec<String>> {
+    let is_operator = |word: &String| matches!(word.as_str(), "&&" | "||" | ";" | "|" | "&");
+    let mut all = Vec::new();
+    for command in words.split(is_operator) {
+        let shell = command.iter().position(|word| SHELLS.contains(&base(word)));
+        let script = shell.and_then(|at| {
+            let flag = command[at + 1..].iter().position(|it| is_command_flag(it))?;
+            command.get(at + 1 + flag + 1)
+        });
+        match script.and_then(|script| split(script)) {
+            Some(inner) => {
+                let operator = |word: &String| is_operator(word);
+                all.extend(inner.split(operator).map(<[String]>::to_vec));
             }
-            _ => Err(Unknown("-c stands there more than once".to_owned())),
+            None => all.push(command.to_vec()),
         }
     }
+    all
+}
 
-    /// As they stand behind `-q`.
-    pub(super) fn queues(&self) -> Result<&[String], Unknown> {
-        let options = self.options.as_ref().map_err(Clone::clone)?;
-        if options.queues.is_empty() {
-            let elsewhere = options.settings();
-            return Err(Unknown(format!("there is no -q: what {elsewhere} says, or `default`")));
-        }
-        options.queues.iter().try_for_each(|queue| weighted(queue).map(|_| ())).map_err(Unknown)?;
-        Ok(&options.queues)
+/// `-c`, `-lc`.
+fn is_command_flag(word: &str) -> bool {
+    word.strip_prefix('-')
+        .is_some_and(|letters| !letters.starts_with('-') && letters.ends_with('c'))
+}
+
+fn base(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+fn invocation(words: &[String], environment: &mut Environment) -> Option<Invocation> {
+    let (at, program) = words.iter().enumerate().find_map(|(at, word)| {
+        Some((at, program(base(word), words.get(at + 1).map(String::as_str))?))
+    })?;
+    for word in words[..at].iter().filter(|word| assignment(word).is_some()) {
+        environment.set_word(word);
     }
+    let has_dotenv = words[..at].iter().any(|word| base(word) == "dotenv");
+    let arguments = words[at + 1..].iter().map(|word| environment.fill_in(word)).collect();
+    Some(Invocation { program, arguments, has_dotenv })
+}
 
-    /// Set in the line itself: `DB_POOL=25 bundle exec sidekiq`.
-    pub(super) fn variable(&self, name: &str) -> Option<&str> {
-        let mut all = self.variables.iter().rev();
-        all.find(|(it, _)| it == name).map(|(_, value)| value.as_str())
+fn program(name: &str, next: Option<&str>) -> Option<Program> {
+    match (name, next) {
+        ("sidekiq" | "sidekiqswarm", _) => Some(Program::Sidekiq),
+        ("puma" | "unicorn" | "pitchfork", _) => Some(Program::Web),
+        ("rails", Some("s" | "server")) => Some(Program::Web),
+        ("node", Some(script)) if script.contains("streaming") => Some(Program::Streaming),
+        ("postgres", _) => Some(Program::Postgres),
+        _ => None,
     }
 }
 
-impl Options {
-    /// The file in which the rest stands.
-    fn settings(&self) -> String {
-        let named = self.settings.as_ref().map(|file| format!("{file:?}"));
-        named.unwrap_or_else(|| "its sidekiq.yml".to_owned())
-    }
-
-    /// `-c 25`, `-c25`, `--concurrency 25`, `--concurrency=25`.
-    fn of(words: &[String]) -> Result<Self, Unknown> {
-        let mut options = Self::default();
-        let mut words = words.iter().map(String::as_str);
-        while let Some(word) = words.next() {
-            let (name, own) = split(word);
-            if name == "-v" || name == "--verbose" {
-                continue;
-            }
-            let value = own.or_else(|| words.next());
-            let value = value.ok_or_else(|| Unknown(format!("{name} has no value")))?.to_owned();
-            match name {
-                "-c" | "--concurrency" => options.concurrency.push(value),
-                "-q" | "--queue" => options.queues.push(value),
-                "-C" | "--config" => options.settings = Some(value),
-                other if OTHERS.contains(&other) || OTHERS_LONG.contains(&other) => {}
-                other => {
-                    return Err(Unknown(format!(
-                        "{other:?} is no option of Sidekiq that is known here"
-                    )));
-                }
-            }
-        }
-        Ok(options)
-    }
-}
-
-/// An option, and the value that is written to it.
-fn split(word: &str) -> (&str, Option<&str>) {
-    if word.starts_with("--") {
-        return word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
-    }
-    match word.char_indices().nth(2) {
-        Some((at, _)) if word.starts_with('-') => (&word[..at], Some(&word[at..])),
-        _ => (word, None),
-    }
-}
-
-/// The words of a line, quotes taken away; the error is why they can't be told.
-pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
+/// The words of a line, quotes taken away, with operators of a shell as words; none: a quote is not closed.
+pub(super) fn split(line: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut is_word, mut quote) = (Vec::new(), String::new(), false, None);
-    let mut letters = line.trim().chars();
+    let mut letters = line.trim().chars().peekable();
     while let Some(letter) = letters.next() {
         match (letter, quote) {
             (_, Some(closing)) if letter == closing => quote = None,
@@ -138,13 +94,14 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
                 word.extend(letters.next());
                 is_word = true;
             }
-            ('&' | '|' | ';' | '(' | ')', None) => {
-                return Err("the line is a shell's: more than one command may run".to_owned());
+            ('&' | '|' | ';' | '\n', None) => {
+                words.extend(std::mem::take(&mut is_word).then(|| std::mem::take(&mut word)));
+                let mut operator = if letter == '\n' { ';' } else { letter }.to_string();
+                operator.extend(letters.next_if(|next| *next == letter && letter != ';'));
+                words.push(operator);
             }
             (_, None) if letter.is_whitespace() => {
-                if std::mem::take(&mut is_word) {
-                    words.push(std::mem::take(&mut word));
-                }
+                words.extend(std::mem::take(&mut is_word).then(|| std::mem::take(&mut word)));
             }
             _ => {
                 word.push(letter);
@@ -152,9 +109,80 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
             }
         }
     }
-    if quote.is_some() {
-        return Err("a quote is not closed".to_owned());
-    }
     words.extend(is_word.then_some(word));
-    Ok(words)
+    quote.is_none().then_some(words)
+}
+
+/// The value behind an option, as `-c 25`, `-c25`, `--concurrency 25` or `--concurrency=25`; of several each.
+pub(super) fn values<'a>(arguments: &'a [String], short: &str, long: &str) -> Vec<&'a str> {
+    let mut values = Vec::new();
+    let mut words = arguments.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        let own = match word.strip_prefix(long) {
+            Some("") => words.next(),
+            Some(rest) => rest.strip_prefix('='),
+            None => match word.strip_prefix(short) {
+                Some("") => words.next(),
+                Some(rest) if !word.starts_with("--") => Some(rest),
+                _ => None,
+            },
+        };
+        values.extend(own);
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Vec<(Program, String)> {
+        let mut environment = Environment::default();
+        environment.set("N", "7");
+        let found = invocations(&split(line).expect("words"), &mut environment);
+        found.into_iter().map(|it| (it.program, it.arguments.join(" "))).collect()
+    }
+
+    #[test]
+    fn what_a_line_starts_is_found_behind_shells_and_wrappers() {
+        let sidekiq = |rest: &str| vec![(Program::Sidekiq, rest.to_owned())];
+        for (line, expected) in [
+            ("bundle exec sidekiq -c 25", sidekiq("-c 25")),
+            (
+                "/bin/bash -lc 'dotenv bundle exec sidekiq -C config/sidekiq.yml'",
+                sidekiq("-C config/sidekiq.yml"),
+            ),
+            ("sh -c \"rm -f tmp/pid && exec bundle exec sidekiq -c $N\"", sidekiq("-c 7")),
+            ("RAILS_ENV=production bin/sidekiq -q push,6", sidekiq("-q push,6")),
+            ("bundle exec rails s -p 3000", vec![(Program::Web, "s -p 3000".to_owned())]),
+            ("/usr/bin/node ./streaming", vec![(Program::Streaming, "./streaming".to_owned())]),
+            ("bundle exec rails db:migrate", Vec::new()),
+            ("bundle exec foreman start", Vec::new()),
+            (
+                "sidekiq -c 1 & puma",
+                vec![(Program::Sidekiq, "-c 1".to_owned()), (Program::Web, String::new())],
+            ),
+        ] {
+            assert_eq!(of(line), expected, "{line}");
+        }
+        assert_eq!(split("sidekiq 'open"), None);
+    }
+
+    #[test]
+    fn options_are_read_however_they_are_written() {
+        let words =
+            split("-c25 -q a --queue b --queue=c,2 -qd --concurrency=5 -C x").expect("words");
+        assert_eq!(values(&words, "-q", "--queue"), ["a", "b", "c,2", "d"]);
+        assert_eq!(values(&words, "-c", "--concurrency"), ["25", "5"]);
+        assert_eq!(values(&words, "-C", "--config"), ["x"]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_line_panics(line in "\\PC{0,80}") {
+            let words = split(&line).unwrap_or_default();
+            let _ = invocations(&words, &mut Environment::default());
+            let _ = values(&words, "-c", "--concurrency");
+        }
+    }
 }

@@ -1,105 +1,183 @@
-use proptest::prelude::*;
+use std::fs;
+
+use tempfile::TempDir;
+use weir_advisor::plan::{Gap, judge};
 
 use super::*;
 
-/// As Mastodon's guide says, with queues.
-const UNIT: &str = r#"[Unit]
-Description=mastodon-sidekiq
-[Service]
-User=mastodon
-Environment="RAILS_ENV=production"
-# Environment="DB_POOL=99"
-Environment="DB_POOL=25" "MALLOC_ARENA_MAX=2"
-ExecStart=/opt/rbenv/shims/bundle exec sidekiq -c 25 -q default -q push,6 \
-    -qpull --queue "mailers" --queue=ingress -C config/sidekiq.yml
+/// Of an application like those that are run so: anchors, lists, `env_file`, a container for Postgres.
+const COMPOSE: &str = r#"
+x-app: &app
+  image: registry.example/shop:1
+  env_file: .env.production
+services:
+  db:
+    image: postgres:16-alpine
+    command: postgres -c max_connections=60 -c shared_buffers=1GB
+  cache:
+    image: redis:7
+    command: ["redis-server", "--appendonly", "yes"]
+  web:
+    <<: *app
+    command: ['bundle', 'exec', 'puma', '-C', 'config/puma.rb']
+    environment:
+      - WEB_CONCURRENCY=2
+      - MAX_THREADS=${WEB_THREADS:-8}
+  jobs:
+    <<: *app
+    command: bundle exec sidekiq -C config/sidekiq.yml
+    deploy:
+      replicas: 2
+  mail:
+    <<: *app
+    environment:
+      RAILS_MAX_THREADS: "3"
+    command: ["bash", "-lc", "rm -f tmp/pid && exec bundle exec sidekiq -c $$RAILS_MAX_THREADS -q mailers"]
 "#;
+const SETTINGS: &str = "---\n:concurrency: <%= ENV.fetch(\"JOB_THREADS\", 10) %>\n:queues:\n  - [default, 8]\n  - [push, 6]\n";
 
-fn told(name: &str, text: &str) -> String {
-    explain(Path::new(name), text).unwrap_or_default()
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, text).expect("written");
+    }
+    folder
+}
+
+fn given() -> Given {
+    Given { max_connections: None, reserve: 15 }
+}
+
+fn read_all(files: &[(&str, &str)]) -> Deployment {
+    let folder = folder(files);
+    read(folder.path(), given()).expect("it can be read").expect("it starts something")
+}
+
+/// (name, processes, threads, pool) of all that is started.
+fn rows(deployment: &Deployment) -> Vec<(&str, u32, u32, u32)> {
+    let layout = &deployment.layout;
+    let services =
+        layout.services.iter().map(|it| (it.name.as_str(), it.processes, it.threads, it.pool));
+    let workers =
+        layout.workers.iter().map(|it| (it.name.as_str(), it.processes, it.concurrency, it.pool));
+    services.chain(workers).collect()
 }
 
 #[test]
-fn a_unit_says_what_it_says_for_sure() {
-    let said = told("/etc/systemd/system/mastodon-sidekiq.service", UNIT);
-    let expected = "is a unit of systemd, and no layout. For a layout, which has max_connections and all \
-        processes, it says:\n\n[[workers]]  # line 8\nname = \"mastodon-sidekiq\"\nconcurrency = 25\npool = 25\n\
-        queues = [\"default\", \"push,6\", \"pull\", \"mailers\", \"ingress\"]\n";
-    assert_eq!(said, expected);
+fn a_compose_file_is_summed_with_what_it_names() {
+    let deployment = read_all(&[
+        ("docker-compose.yml", COMPOSE),
+        (".env.production", "JOB_THREADS=12\n# DB_POOL=99\n"),
+        ("config/sidekiq.yml", SETTINGS),
+        ("Procfile", "worker: bundle exec sidekiq\n"),
+    ]);
+    let expected = [("web", 2, 8, 8), ("jobs", 2, 12, 12), ("mail", 1, 3, 3)];
+    assert_eq!(rows(&deployment), expected);
+    assert_eq!(deployment.layout.max_connections, 60);
+    assert_eq!(deployment.layout.connections(), 2 * 8 + 2 * 12 + 3);
+    assert_eq!(deployment.queues, ["default", "mailers", "push"]);
+    let assumed = deployment.assumed.join("\n");
+    assert!(assumed.contains("Procfile: the same in another way"), "{assumed}");
+    let proofs = judge(&deployment.layout, &[]);
+    assert!(proofs[0].figures.starts_with("43 of 45 connections"), "{proofs:?}");
 }
 
 #[test]
-fn what_a_unit_leaves_open_is_unknown() {
-    for (from, to, expected) in [
-        ("-c 25 ", "", "# concurrency: unknown: there is no -c: what \"config/sidekiq.yml\" or"),
-        ("-c 25 ", "-c $THREADS ", "# concurrency: unknown: \"$THREADS\" is filled in elsewhere"),
-        ("-c 25 ", "-c 25 -c 5 ", "# concurrency: unknown: -c stands there more than once"),
-        ("-q default", "-q ${QUEUE}", "# queues: unknown: \"${QUEUE}\" is filled in elsewhere"),
-        ("-q default", "-q %i", "# queues: unknown: \"%i\" is filled in elsewhere"),
-        ("-q default", "-q default,push", "# queues: unknown: \"default,push\" is no queue"),
-        ("-q default", "--shiny x", "# queues: unknown: \"--shiny\" is no option of Sidekiq that"),
-        ("-q default", "&& sidekiq", "# queues: unknown: the line is a shell's"),
-        ("-q default", "-q 'default", "# queues: unknown: a quote is not closed"),
+fn an_override_is_taken_as_compose_takes_it() {
+    let over =
+        "services:\n  jobs:\n    deploy:\n      replicas: 3\n    environment:\n      DB_POOL: 20\n";
+    let deployment = read_all(&[
+        ("docker-compose.yml", COMPOSE),
+        ("docker-compose.override.yml", over),
+        ("config/sidekiq.yml", SETTINGS),
+    ]);
+    assert!(rows(&deployment).contains(&("jobs", 3, 10, 20)), "{:?}", rows(&deployment));
+    let assumed = deployment.assumed.join("\n");
+    assert!(assumed.contains("jobs: .env.production is not here"), "{assumed}");
+}
+
+#[test]
+fn units_are_read_with_their_files_shells_and_drop_ins() {
+    let worker = "[Service]\nWorkingDirectory=/srv/app\nEnvironment=\"RAILS_ENV=production\" DB_POOL=25\n\
+        ExecStart=/opt/rbenv/shims/bundle exec sidekiq -c 25 \\\n  -q default -qpush\n";
+    let web = "[Service]\nEnvironmentFile=-/srv/app/.env\nExecStart=\nExecStart=/bin/bash -lc 'bin/rails server -p $PORT'\n";
+    let deployment = read_all(&[
+        ("app-sidekiq.service", worker),
+        ("app-web.service", web),
+        ("app-web.service.d/weir.conf", "[Service]\nEnvironment=WEB_CONCURRENCY=3\n"),
+        ("app-streaming@.service", "[Service]\nExecStart=/usr/bin/node ./streaming\n"),
+        ("app-noop.service", "[Service]\nExecStart=/bin/true\n"),
+        (".env", "RAILS_MAX_THREADS=7\n"),
+        ("postgresql.conf", "max_connections = 200 # many\nsuperuser_reserved_connections = 5\n"),
+    ]);
+    let expected = [("app-streaming", 1, 1, 10), ("app-web", 3, 7, 7), ("app-sidekiq", 1, 25, 25)];
+    assert_eq!(rows(&deployment), expected);
+    assert_eq!(deployment.layout.workers[0].queues, ["default", "push"]);
+    let limits = (deployment.layout.max_connections, deployment.layout.reserved_connections);
+    assert_eq!(limits, (200, 5));
+    let assumed = deployment.assumed.join("\n");
+    assert!(assumed.contains("app-streaming: 1 instance of the template"), "{assumed}");
+}
+
+#[test]
+fn a_procfile_is_read_with_pumas_settings_and_those_of_rails() {
+    let puma = "# workers 9\nmax_threads = ENV.fetch(\"MAX_THREADS\") { 5 }.to_i\nthreads max_threads, max_threads\n\
+        workers ENV.fetch('WEB_CONCURRENCY', 2).to_i\n";
+    let rails = "production:\n  pool: <%= ENV['DB_POOL'] || ENV['MAX_THREADS'] || 5 %>\n";
+    let files = [
         (
-            "[Unit]",
-            "[Service]\nEnvironment=DB_POOL=30",
-            "# pool: unknown: DB_POOL differs between the lines 2 and 8",
+            "Procfile",
+            "web: bundle exec puma -C config/puma.rb\nworker: dotenv bundle exec sidekiq -c 25\n",
         ),
-        (
-            "[Unit]",
-            "[Service]\nEnvironmentFile=/etc/app",
-            "# pool: unknown: what its EnvironmentFile",
-        ),
-        ("DB_POOL=25", "DB_POOL=${POOL}", "# pool: unknown: DB_POOL is no number there"),
-        ("\"DB_POOL=25\"", "", "# pool: unknown: DB_POOL stands elsewhere, or nowhere"),
-    ] {
-        let said = told("mastodon-sidekiq.service", &UNIT.replacen(from, to, 1));
-        assert!(said.contains(expected), "{to}: {said}");
-    }
-    let template = told("mastodon-sidekiq@.service", UNIT);
-    assert!(template.contains("# processes: unknown: as many as instances"), "{template}");
-    let web = told("web.service", "[Service]\nExecStart=/usr/bin/puma\n");
-    assert!(web.ends_with("No command of it starts sidekiq"), "{web}");
+        ("config/puma.rb", puma),
+        ("config/database.yml", rails),
+    ];
+    let deployment = read_all(&files);
+    assert_eq!(rows(&deployment), [("web", 2, 5, 5), ("worker", 1, 25, 5)]);
+    let proofs = judge(&deployment.layout, &[]);
+    let short =
+        proofs.iter().find(|it| it.figures.contains("worker has 25 threads and a pool of 5"));
+    assert!(short.is_some(), "{proofs:?}");
 }
 
 #[test]
-fn procfiles_and_compose_are_told_apart() {
-    let procfile = "web: bundle exec puma\nworker: DB_POOL=5 bundle exec sidekiq -c 5 -q default\n\
-        push: env RAILS_ENV=production bundle exec sidekiq -c $N -q push\n";
-    let said = told("Procfile", procfile);
-    let worker = "name = \"worker\"\nconcurrency = 5\npool = 5\nqueues = [\"default\"]\n";
-    assert!(said.starts_with("is a Procfile, ") && said.contains(worker), "{said}");
-    let push = "name = \"push\"\n# concurrency: unknown: \"$N\" is filled in elsewhere, or no number\n\
-        # pool: unknown: whether DB_POOL is this one's is not told\nqueues = [\"push\"]\n";
-    assert!(said.contains(push), "{said}");
-    let compose = "services:\n  sidekiq:\n    command: bundle exec sidekiq -c 5\n";
-    let said = told("docker-compose.yml", compose);
-    assert!(said.contains("# processes: unknown: as many as it has replicas"), "{said}");
-    assert!(said.contains("# queues: unknown: there is no -q: "), "{said}");
+fn what_is_filled_in_elsewhere_is_unknown() {
+    for (line, gap) in [
+        ("bundle exec sidekiq -c $THREADS -q a", Gap::Threads),
+        ("bundle exec sidekiq -c 5 -q $QUEUE", Gap::Queues),
+        ("bundle exec sidekiq -c 5 -C config/none.yml", Gap::Queues),
+        ("DB_POOL=$POOL bundle exec sidekiq -c 5 -q a", Gap::Pool),
+        ("bundle exec sidekiq -c 5 -q a,8 -q b", Gap::Order),
+    ] {
+        let deployment = read_all(&[("Procfile", &format!("worker: {line}\n"))]);
+        assert_eq!(deployment.layout.workers[0].gaps, [gap], "{line}");
+    }
+    let decided = "production:\n  :concurrency: 5\n<% if ENV['X'] %>\n:queues: [a]\n<% end %>\n";
+    let deployment =
+        read_all(&[("Procfile", "worker: sidekiq\n"), ("config/sidekiq.yml", decided)]);
+    assert!(deployment.layout.workers[0].gaps.contains(&Gap::Queues));
 }
 
 #[test]
-fn settings_of_sidekiq_are_not_evaluated() {
-    for settings in [
-        ":concurrency: 5\n:queues:\n  - [default, 8]\n  - push\n",
-        "production:\n  :concurrency: <%= ENV['N'] %>\n",
-        "---\nqueues:\n- default\n",
-    ] {
-        let said = told("sidekiq.yml", settings);
-        assert!(said.starts_with("is Sidekiq's own settings, and no layout"), "{said}");
-    }
-    assert_eq!(explain(Path::new("x.toml"), "max_connections = \"many\"\n"), None);
+fn blocks_of_an_environment_win_and_one_file_is_read_as_well() {
+    let settings = ":concurrency: 5\n:queues: [default, push]\nproduction:\n  :concurrency: 15\n";
+    let folder = folder(&[("config/sidekiq.yml", settings), ("Procfile", "worker: sidekiq\n")]);
+    let file = folder.path().join("Procfile");
+    let deployment = read(&file, Given { max_connections: Some(50), reserve: 0 });
+    let deployment = deployment.expect("it can be read").expect("it starts something");
+    assert_eq!(rows(&deployment), [("worker", 1, 15, 15)]);
+    assert_eq!(deployment.layout.max_connections, 50);
+    assert_eq!(deployment.layout.workers[0].queues, ["default", "push"]);
 }
 
-proptest! {
-    #[test]
-    fn whatever_a_file_says_is_commented_out_or_part_of_a_layout(
-        arguments in "[-a-zA-Z0-9$%'\"\\\\ ,=;&@\n#]{0,80}",
-        pool in "[0-9$a]{0,12}",
-    ) {
-        let unit = format!("[Service]\nEnvironment=DB_POOL={pool}\nExecStart=bundle exec sidekiq {arguments}\n");
-        let said = told("x.service", &unit);
-        let entries = said.split_once("it says:\n").map(|(_, entries)| entries).unwrap_or_default();
-        let layout = format!("max_connections = 9\n{entries}");
-        prop_assert!(super::super::file::parse(&layout).is_ok(), "{}", layout);
-    }
+#[test]
+fn a_folder_that_starts_nothing_is_none() {
+    let empty = folder(&[("README.md", "services:\n")]);
+    assert!(read(empty.path(), given()).expect("it can be read").is_none());
+    let other = folder(&[("Procfile", "web: nginx\n")]);
+    assert!(read(other.path(), given()).expect("it can be read").is_none());
+    let broken = folder(&[("compose.yml", "services:\n  a: [1\n")]);
+    assert!(read(broken.path(), given()).is_err());
 }

@@ -1,0 +1,129 @@
+//! Variables, and words that have them in them.
+
+use std::collections::BTreeMap;
+
+use super::files::Folder;
+
+/// What a process is started with, as far as files tell.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Environment {
+    variables: BTreeMap<String, String>,
+    /// Files that it is read from and that are not here.
+    pub(super) unread: Vec<String>,
+}
+
+impl Environment {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        self.variables.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// "NAME=VALUE"; anything else is no variable.
+    pub(super) fn set_word(&mut self, word: &str) {
+        if let Some((name, value)) = assignment(word) {
+            self.set(name, value);
+        }
+    }
+
+    /// A file with a variable in each line.
+    pub(super) fn read(&mut self, folder: &Folder, file: &str) {
+        match folder.find(file) {
+            Some(text) => self.read_lines(&text),
+            None => self.unread.push(file.to_owned()),
+        }
+    }
+
+    pub(super) fn read_lines(&mut self, text: &str) {
+        for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+            let line = line.strip_prefix("export ").unwrap_or(line);
+            if let Some((name, value)) = assignment(line) {
+                self.set(name, unquoted(value));
+            }
+        }
+    }
+
+    /// The word with its variables filled in: `$NAME`, `${NAME}`, `${NAME:-5}`. What nobody sets stays as it is.
+    pub(super) fn fill_in(&self, word: &str) -> String {
+        let mut filled = String::new();
+        let mut rest = word;
+        while let Some((before, behind)) = rest.split_once('$') {
+            filled.push_str(before);
+            let (variable, after) = split_variable(behind);
+            match self.value_of(variable) {
+                Some(value) => filled.push_str(&value),
+                None => {
+                    filled.push('$');
+                    filled.push_str(variable);
+                }
+            }
+            rest = after;
+        }
+        filled + rest
+    }
+
+    /// "NAME", "{NAME}" or "{NAME:-5}".
+    fn value_of(&self, variable: &str) -> Option<String> {
+        let inner = variable.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
+        let inner = inner.unwrap_or(variable);
+        let (name, default) = match inner.split_once('-') {
+            Some((name, default)) => (name.trim_end_matches(':'), Some(default)),
+            None => (inner, None),
+        };
+        self.get(name).or(default).map(str::to_owned)
+    }
+}
+
+/// Behind a dollar: the variable, and what comes after it.
+fn split_variable(text: &str) -> (&str, &str) {
+    if text.starts_with('{') {
+        return match text.find('}') {
+            Some(end) => text.split_at(end + 1),
+            None => ("", text),
+        };
+    }
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let end = text.find(|letter| !plain(letter)).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
+    let (name, value) = word.split_once('=')?;
+    let name = name.trim();
+    let mut letters = name.chars();
+    let first = letters.next().is_some_and(|it| it.is_ascii_alphabetic() || it == '_');
+    let is_name = first && letters.all(|it| it.is_ascii_alphanumeric() || it == '_');
+    is_name.then(|| (name, value.trim()))
+}
+
+fn unquoted(value: &str) -> &str {
+    let quoted = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+    quoted('"').or_else(|| quoted('\'')).unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_filled_in_and_what_nobody_sets_stays() {
+        let mut environment = Environment::default();
+        environment.read_lines("# NAME=no\nexport THREADS=\"25\"\nQUEUE='push'\nEMPTY=\n1X=2\n");
+        for (word, expected) in [
+            ("$THREADS", "25"),
+            ("${QUEUE},6", "push,6"),
+            ("${THREADS:-5}", "25"),
+            ("${NONE:-5}", "5"),
+            ("${EMPTY:-7}", "7"),
+            ("$NONE", "$NONE"),
+            ("${NONE}", "${NONE}"),
+            ("a$", "a$"),
+            ("${open", "${open"),
+            ("$1X", "$1X"),
+        ] {
+            assert_eq!(environment.fill_in(word), expected, "{word}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The few expressions of Ruby with which files of settings read the environment. Nothing is run.
+
+use super::environment::Environment;
+
+/// Assignments that lead to one another.
+const DEPTH_MAX: usize = 4;
+
+/// What an expression comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// A variable has it, or it is written there.
+    Said(String),
+    /// No variable has it: the default that is written beside them.
+    Default(String),
+    /// Neither, or it is more than is read here.
+    Unknown,
+}
+
+impl Value {
+    pub(super) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Said(text) | Self::Default(text) => Some(text),
+            Self::Unknown => None,
+        }
+    }
+
+    pub(super) fn number(&self) -> Option<u32> {
+        self.text()?.trim().parse().ok()
+    }
+}
+
+/// `5`, `ENV.fetch("A", 5)`, `ENV.fetch('A') { 5 }`, `ENV['A'] || ENV['B'] || 5`, and these with `.to_i` or in
+/// `Integer(..)`.
+pub(super) fn value(expression: &str, environment: &Environment) -> Value {
+    let plain = expression.trim();
+    if plain.parse::<u32>().is_ok() {
+        return Value::Said(plain.to_owned());
+    }
+    let mut parts = plain.split("ENV");
+    parts.next();
+    let mut default = None;
+    let mut is_read = false;
+    for part in parts {
+        let Some((name, rest)) = quoted(part) else { return Value::Unknown };
+        is_read = true;
+        if let Some(value) = environment.get(name) {
+            return Value::Said(value.to_owned());
+        }
+        default = number_in(rest);
+    }
+    match default {
+        Some(number) if is_read => Value::Default(number),
+        _ => Value::Unknown,
+    }
+}
+
+/// The same where an expression may be a name that is assigned to elsewhere in `script`.
+pub(super) fn value_in(script: &str, expression: &str, environment: &Environment) -> Value {
+    let mut expression = expression.trim().to_owned();
+    for _ in 0..DEPTH_MAX {
+        match value(&expression, environment) {
+            Value::Unknown => {}
+            known => return known,
+        }
+        let assigned = statements(script).find_map(|line| {
+            let (name, rest) = line.split_once('=')?;
+            (name.trim() == expression && !rest.starts_with('=')).then(|| rest.trim().to_owned())
+        });
+        match assigned {
+            Some(assigned) => expression = assigned,
+            None => return Value::Unknown,
+        }
+    }
+    Value::Unknown
+}
+
+/// Lines without comments.
+pub(super) fn statements(script: &str) -> impl Iterator<Item = &str> {
+    let code = |line: &'_ str| -> Option<usize> { line.find(" #") };
+    let lines = script.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    lines.map(move |line| code(line).map_or(line, |at| line[..at].trim_end()))
+}
+
+/// A text with each `<%= .. %>` filled in; none: it has code that decides what else it has.
+pub(super) fn fill_in(text: &str, environment: &Environment) -> Option<String> {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once("<%") {
+        let (code, after) = behind.split_once("%>")?;
+        filled.push_str(before);
+        match code.strip_prefix('=') {
+            Some(expression) => match value(expression, environment).text() {
+                Some(text) => filled.push_str(text),
+                None => filled.push_str("<%=%>"),
+            },
+            None if code.trim_start().starts_with('#') => {}
+            None => return None,
+        }
+        rest = after.strip_prefix('-').unwrap_or(after);
+    }
+    Some(filled + rest)
+}
+
+/// The first word in quotes, and what comes behind it.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let at = text.find(['"', '\''])?;
+    let quote = text[at..].chars().next()?;
+    let (word, rest) = text[at + 1..].split_once(quote)?;
+    Some((word, rest))
+}
+
+/// The first number.
+fn number_in(text: &str) -> Option<String> {
+    let digits = |letter: char| letter.is_ascii_digit();
+    let at = text.find(digits)?;
+    let number: String = text[at..].chars().take_while(|it| it.is_ascii_digit()).collect();
+    Some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_settings_say_with_the_environment_is_read() {
+        let mut environment = Environment::default();
+        environment.set("MAX_THREADS", "16");
+        let said = |text: &str| Value::Said(text.to_owned());
+        let default = |text: &str| Value::Default(text.to_owned());
+        for (expression, expected) in [
+            ("5", said("5")),
+            ("ENV.fetch(\"SIDEKIQ_CONCURRENCY\", 10)", default("10")),
+            ("ENV.fetch('WEB_CONCURRENCY') { 2 }.to_i", default("2")),
+            ("ENV['DB_POOL'] || ENV['MAX_THREADS'] || 5", said("16")),
+            ("Integer(ENV.fetch('A', '7'))", default("7")),
+            ("ENV['DB_POOL'] || 5", default("5")),
+            ("ENV['DB_POOL']", Value::Unknown),
+            ("Etc.nprocessors", Value::Unknown),
+        ] {
+            assert_eq!(value(expression, &environment), expected, "{expression}");
+        }
+        let script = "# threads 1, 2\nmax = ENV.fetch('MAX') { 5 }.to_i  # so many\nmin = max\n";
+        assert_eq!(value_in(script, "min", &environment), default("5"));
+        assert_eq!(value_in("a = b\nb = a\n", "a", &environment), Value::Unknown);
+    }
+
+    #[test]
+    fn templates_are_filled_in_unless_code_decides() {
+        let environment = Environment::default();
+        let fill = |text: &str| fill_in(text, &environment);
+        assert_eq!(fill("c: <%= ENV['N'] || 5 %>\n").as_deref(), Some("c: 5\n"));
+        assert_eq!(fill("<%# a comment %>c: 1").as_deref(), Some("c: 1"));
+        assert_eq!(fill("<% if x %>c: 1<% end %>"), None);
+        assert_eq!(fill("c: <%= oops"), None);
+    }
+}

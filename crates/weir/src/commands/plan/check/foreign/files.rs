@@ -1,0 +1,140 @@
+//! Which files are read, and where others that they name are found.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::super::read_text;
+
+/// Files of a folder that are looked at: a folder of units has some.
+const FILES_MAX: usize = 1_000;
+const COMPOSE: [&str; 4] =
+    ["compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"];
+const OVERRIDES: [&str; 4] = [
+    "compose.override.yaml",
+    "compose.override.yml",
+    "docker-compose.override.yml",
+    "docker-compose.override.yaml",
+];
+
+/// What tells the processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Units,
+    Compose,
+    Procfile,
+}
+
+impl Kind {
+    fn of(path: &Path, text: &str) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let any = |is: fn(&str) -> bool| text.lines().map(str::trim_end).any(is);
+        if name.ends_with(".service") || any(|line| line == "[Service]") {
+            Some(Self::Units)
+        } else if any(|line| line == "services:") {
+            Some(Self::Compose)
+        } else if name.starts_with("Procfile") || text.lines().any(is_procfile_line) {
+            Some(Self::Procfile)
+        } else {
+            None
+        }
+    }
+}
+
+fn is_procfile_line(line: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+    line.split_once(": ").is_some_and(|(name, command)| {
+        let is_name = !name.is_empty() && name.chars().all(plain);
+        is_name && ["sidekiq", "puma", "rails"].iter().any(|it| command.contains(it))
+    })
+}
+
+/// A folder, with the files of it that are read.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    pub(super) files: Vec<PathBuf>,
+    /// They say the same in another way: counted as well, everything would be there twice.
+    others: Vec<PathBuf>,
+}
+
+impl Folder {
+    /// None: there is nothing that tells of processes.
+    pub(super) fn open(path: &Path) -> anyhow::Result<Option<(Self, Kind)>> {
+        if path.is_dir() {
+            return Self::of_folder(path);
+        }
+        let text = read_text(path)?;
+        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).to_owned();
+        let one = |kind| {
+            let files = vec![path.to_owned()];
+            (Self { path: folder, files, others: Vec::new() }, kind)
+        };
+        Ok(Kind::of(path, &text).map(one))
+    }
+
+    fn of_folder(path: &Path) -> anyhow::Result<Option<(Self, Kind)>> {
+        let entries =
+            fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut names: Vec<String> = names.take(FILES_MAX).collect();
+        names.sort();
+        let here = |name: &String| path.join(name);
+        let units: Vec<_> = names.iter().filter(|it| it.ends_with(".service")).map(here).collect();
+        // Docker compose takes the first of these names, and its override.
+        let first = COMPOSE.iter().find(|it| names.iter().any(|name| name == *it));
+        let overrides = OVERRIDES.iter().filter(|it| names.iter().any(|name| name == *it)).take(1);
+        let compose: Vec<_> = first
+            .into_iter()
+            .chain(overrides.filter(|_| first.is_some()))
+            .map(|it| path.join(it))
+            .collect();
+        let procfile: Vec<_> = names.iter().filter(|it| *it == "Procfile").map(here).collect();
+        let mut all = [(Kind::Units, units), (Kind::Compose, compose), (Kind::Procfile, procfile)]
+            .into_iter()
+            .filter(|(_, files)| !files.is_empty());
+        let Some((kind, files)) = all.next() else { return Ok(None) };
+        let others = all.flat_map(|(_, files)| files).collect();
+        Ok(Some((Self { path: path.to_owned(), files, others }, kind)))
+    }
+
+    /// Of what was read.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.files.iter().map(|file| name(file)).collect()
+    }
+
+    pub(super) fn left_out(&self) -> Option<String> {
+        let others: Vec<_> = self.others.iter().map(|file| name(file)).collect();
+        (!others.is_empty())
+            .then(|| format!("{}: the same in another way, and not counted", others.join(", ")))
+    }
+
+    /// A file that another one names: here, or in the folder above, for units lie in one of the application's.
+    /// Its text; none: it is not here.
+    pub(super) fn find(&self, name: &str) -> Option<String> {
+        let path = Path::new(name);
+        let last = path.file_name().map(PathBuf::from).unwrap_or_default();
+        let above = self.path.join("..");
+        let candidates = match path.is_absolute() {
+            true => vec![path.to_owned(), self.path.join(&last), above.join(&last)],
+            false => vec![self.path.join(path), above.join(path)],
+        };
+        candidates.iter().find_map(|file| read_text(file).ok())
+    }
+
+    /// Lines that change a unit: `NAME.service.d/*.conf`.
+    pub(super) fn drop_ins(&self, unit: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path.join(format!("{unit}.d"))).into_iter().flatten();
+        let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let mut files: Vec<_> =
+            files.filter(|it| it.extension().is_some_and(|it| it == "conf")).collect();
+        files.sort();
+        files.iter().take(FILES_MAX).filter_map(|file| read_text(file).ok()).collect()
+    }
+}
+
+pub(super) fn name(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

@@ -1,0 +1,36 @@
+//! Processes of a Procfile.
+
+use super::super::read_text;
+use super::command::split;
+use super::environment::Environment;
+use super::files::Folder;
+use super::process::Started;
+
+/// What foreman and its like read first.
+const DOTENV: &str = ".env";
+
+pub(super) fn started(folder: &Folder) -> anyhow::Result<Vec<Started>> {
+    let mut environment = Environment::default();
+    if let Some(text) = folder.find(DOTENV) {
+        environment.read_lines(&text);
+    }
+    let mut all = Vec::new();
+    for file in &folder.files {
+        let text = read_text(file)?;
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        all.extend(lines.filter_map(|line| process(line, &environment)));
+    }
+    Ok(all)
+}
+
+fn process(line: &str, environment: &Environment) -> Option<Started> {
+    let (name, command) = line.split_once(':')?;
+    Some(Started {
+        name: name.trim().to_owned(),
+        processes: 1,
+        words: split(command)?,
+        environment: environment.clone(),
+        image: String::new(),
+        is_template: false,
+    })
+}

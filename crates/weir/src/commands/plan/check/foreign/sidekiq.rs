@@ -1,0 +1,131 @@
+//! Threads and queues of a Sidekiq: its command line, then its file of settings, then the environment.
+
+use weir_advisor::observation::Ordering;
+
+use super::super::queue_word::{ordering, weighted};
+use super::command::{Invocation, values};
+use super::environment::Environment;
+use super::evaluate::fill_in;
+use super::files::Folder;
+use super::process::Notes;
+use super::yaml::Yaml;
+
+/// Where Sidekiq looks if no `-C` says otherwise.
+const USUAL: [&str; 2] = ["config/sidekiq.yml", "config/sidekiq.yml.erb"];
+/// Threads since version 7; 10 before.
+const CONCURRENCY: u32 = 5;
+const ENVIRONMENTS: [&str; 3] = ["APP_ENV", "RAILS_ENV", "RACK_ENV"];
+
+/// What is known.
+pub(super) struct Settings {
+    /// None: it is filled in elsewhere.
+    pub(super) concurrency: Option<u32>,
+    /// None: they stand in a file that is not here, or are filled in elsewhere.
+    pub(super) queues: Option<Vec<String>>,
+    pub(super) ordering: Ordering,
+    pub(super) is_order_clear: bool,
+}
+
+/// Of a file of settings.
+#[derive(Default)]
+struct File {
+    concurrency: Option<String>,
+    queues: Vec<String>,
+}
+
+pub(super) fn settings(
+    folder: &Folder,
+    invocation: &Invocation,
+    environment: &Environment,
+    notes: &mut Notes<'_>,
+) -> Settings {
+    let arguments = &invocation.arguments;
+    let named = values(arguments, "-C", "--config").last().copied();
+    let text = match named {
+        Some(name) => folder.find(name),
+        None => USUAL.iter().find_map(|name| folder.find(name)),
+    };
+    let is_missing = named.is_some() && text.is_none();
+    let said = values(arguments, "-e", "--environment").last().copied();
+    let block = said.or_else(|| ENVIRONMENTS.iter().find_map(|name| environment.get(name)));
+    let read = text.as_deref().map(|text| file(text, block.unwrap_or("production"), environment));
+    // Code that decides what a file says is not run.
+    let is_unread = is_missing || matches!(read, Some(None));
+    let file = read.flatten().unwrap_or_default();
+    if is_unread {
+        let name = named.unwrap_or(USUAL[0]);
+        notes.add(format!("{name} is not here, or decides by code"));
+    }
+    let concurrency = concurrency(arguments, &file, is_unread, environment, notes);
+    let words: Vec<String> = match values(arguments, "-q", "--queue").as_slice() {
+        [] => file.queues,
+        several => several.iter().map(ToString::to_string).collect(),
+    };
+    let words = match words.as_slice() {
+        // A container may have settings in its image.
+        [] if is_unread || (text.is_none() && notes_image(invocation)) => None,
+        [] => Some(vec!["default".to_owned()]),
+        _ => Some(words),
+    };
+    let queues: Option<Vec<(String, u32)>> =
+        words.and_then(|words| words.iter().map(|word| weighted(word).ok()).collect());
+    let (ordering, is_order_clear) = ordering(None, queues.as_deref().unwrap_or_default());
+    let queues = queues.map(|all| all.into_iter().map(|(queue, _)| queue).collect());
+    Settings { concurrency, queues, ordering, is_order_clear }
+}
+
+/// Without any `-q` its queues stand in a file.
+fn notes_image(invocation: &Invocation) -> bool {
+    values(&invocation.arguments, "-q", "--queue").is_empty()
+}
+
+fn concurrency(
+    arguments: &[String],
+    file: &File,
+    is_unread: bool,
+    environment: &Environment,
+    notes: &mut Notes<'_>,
+) -> Option<u32> {
+    if let Some(said) = values(arguments, "-c", "--concurrency").last() {
+        return said.parse().ok();
+    }
+    if let Some(said) = &file.concurrency {
+        return said.parse().ok();
+    }
+    let said = environment.get("RAILS_MAX_THREADS");
+    if said.is_none() {
+        let what = if is_unread { "that file" } else { "-c, :concurrency: or RAILS_MAX_THREADS" };
+        notes.add(format!("{CONCURRENCY} threads, unless {what} says otherwise"));
+    }
+    said.map_or(Some(CONCURRENCY), |said| said.parse().ok())
+}
+
+/// None: code decides what it says, or it is no settings.
+fn file(text: &str, block: &str, environment: &Environment) -> Option<File> {
+    let yaml = Yaml::parse(&fill_in(text, environment)?)?;
+    let mut file = File::default();
+    // A block of an environment wins over what stands outside of it.
+    let own = get(&yaml, block);
+    for part in [Some(&yaml), own].into_iter().flatten() {
+        if let Some(threads) = get(part, "concurrency").and_then(Yaml::text) {
+            file.concurrency = Some(threads.to_owned());
+        }
+        if let Some(queues) = get(part, "queues") {
+            file.queues = queues.items().iter().map(queue).collect();
+        }
+    }
+    Some(file)
+}
+
+/// `key:` or `:key:`.
+fn get<'a>(yaml: &'a Yaml, key: &str) -> Option<&'a Yaml> {
+    yaml.get(key).or_else(|| yaml.get(&format!(":{key}")))
+}
+
+/// `push`, `[push, 6]` or `push,6`.
+fn queue(entry: &Yaml) -> String {
+    match entry.items() {
+        [] => entry.text().unwrap_or_default().to_owned(),
+        parts => parts.iter().filter_map(Yaml::text).collect::<Vec<_>>().join(","),
+    }
+}
