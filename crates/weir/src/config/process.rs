@@ -186,7 +186,7 @@ impl Supervisor {
         keys.duration(
             Key::fixed(
                 "orphan_wait",
-                "When a parent was killed, the next one waits this long for its service process to let go of data_dir.",
+                "When a parent was killed, the next one waits this long for its service process to let go of data_dir, and for ports that no process is seen to hold.",
             ),
             Duration::ZERO..=HOUR,
             &mut self.orphan_wait,

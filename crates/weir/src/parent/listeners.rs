@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use weir_net::{BindOptions, ListenAddress, Listener};
 
+use super::port;
 use crate::config::Settings;
 use crate::part::Part;
 
@@ -61,7 +63,7 @@ impl Listeners {
         let tcp: anyhow::Result<Vec<Group>> = wanted(settings)
             .into_iter()
             .filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)))
-            .map(|(_, wanted)| bind(wanted, options))
+            .map(|(_, wanted)| bind(wanted, options, settings.supervisor.orphan_wait))
             .collect();
         let admin_path = settings.admin_socket();
         let admin = Listener::bind(&ListenAddress::Unix(admin_path.clone()), options)
@@ -83,7 +85,7 @@ impl Listeners {
         let wanted = wanted.filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)));
         let tcp = wanted.map(|(_, wanted)| match addresses.get(wanted.name) {
             Some(address) if *address == wanted.address => adopt(wanted, bound),
-            _ => bind(wanted, options),
+            _ => bind(wanted, options, Duration::ZERO),
         });
         let tcp = tcp.collect::<anyhow::Result<Vec<Group>>>()?;
         let admin = bound.remove(ADMIN).context("the admin socket is missing")?;
@@ -101,7 +103,8 @@ impl Listeners {
         let wanted = wanted.filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)));
         for (_, wanted) in wanted {
             if addresses.get(wanted.name) != Some(&wanted.address) {
-                drop(bind(Wanted { sockets: None, ..wanted }, BindOptions::default())?);
+                let wanted = Wanted { sockets: None, ..wanted };
+                drop(bind(wanted, BindOptions::default(), Duration::ZERO)?);
             }
         }
         Ok(())
@@ -190,10 +193,10 @@ pub(super) fn addresses(settings: &Settings) -> Vec<(&'static str, SocketAddr)> 
     wanted(settings).into_iter().map(|(_, wanted)| (wanted.name, wanted.address)).collect()
 }
 
-fn bind(wanted: Wanted, options: BindOptions) -> anyhow::Result<Group> {
+fn bind(wanted: Wanted, options: BindOptions, wait: Duration) -> anyhow::Result<Group> {
     let Wanted { name, address, sockets: count, has_tls, also } = wanted;
     let wanted = ListenAddress::Tcp(address);
-    let bound = Listener::bind_group(&wanted, count.unwrap_or(1), options);
+    let bound = port::bind_group(&wanted, count.unwrap_or(1), options, wait);
     let sockets = bound.with_context(|| format!("{name}.listen"))?;
     // With the port that the system chose.
     let address = sockets.first().map_or(Ok(wanted), Listener::address)?;

@@ -5,6 +5,7 @@ mod handover;
 mod held;
 mod listeners;
 mod lock;
+mod port;
 mod salvage;
 mod shared_sockets;
 mod takeover;
@@ -51,12 +52,13 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let log = logging::start(&settings.log, logging::stderr_is_coloured());
     announce(&handover, &loaded);
 
-    let lock = Lock::take(&settings.data_dir, settings.supervisor.orphan_wait)?;
+    let wait = settings.supervisor.orphan_wait;
+    let lock = Lock::take(&settings.data_dir, wait)?;
     if salvage {
         salvage::run(&settings.jobs.settings)?;
     }
     let listeners = Listeners::bind(settings, &only)?;
-    let groups = Groups::bind(settings, &only, |_| None)?;
+    let groups = Groups::bind(settings, &only, wait, |_| None)?;
     let ready_line = listeners.ready_line() + &groups.ready_words();
     let addresses = listeners.urls().into_iter().chain(groups.urls()).collect();
     let text = handover::Text::new(&handover)?;

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use weir_net::{BindOptions, ListenAddress, Listener};
 use weir_supervisor::selection::{Plan, Prepared, SocketGroup};
 
+use super::port;
 use crate::config::{App, Settings, SharedSockets};
 use crate::part::Part;
 
@@ -27,10 +29,12 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Those of all apps with `mode = "sockets"`, if apps are wanted here. `kept` gives those that
-    /// are open already, by the names of [`Groups::descriptors`]; the others are bound.
+    /// are open already, by the names of [`Groups::descriptors`]; the others are bound, and waited for as
+    /// [`port::bind_group`] does.
     pub(crate) fn bind(
         settings: &Settings,
         only: &[Part],
+        wait: Duration,
         mut kept: impl FnMut(&str) -> Option<OwnedFd>,
     ) -> anyhow::Result<Self> {
         let mut groups = BTreeMap::new();
@@ -38,7 +42,7 @@ impl Groups {
             let (Some(sockets), Some(processes)) = (&app.sockets, &app.processes) else { continue };
             let bound = match adopt(app, &mut kept)? {
                 Some(group) => Ok(group),
-                None => bind(app, sockets, sockets.plan(processes)),
+                None => bind(app, sockets, sockets.plan(processes), wait),
             };
             let group = bound.with_context(|| format!("front.apps[{index}].listen"))?;
             let address = address(&group)?;
@@ -125,7 +129,12 @@ pub(crate) fn address(group: &SocketGroup) -> anyhow::Result<SocketAddr> {
     address.context("the socket is none of TCP")
 }
 
-fn bind(app: &App, sockets: &SharedSockets, plan: Plan) -> anyhow::Result<SocketGroup> {
+fn bind(
+    app: &App,
+    sockets: &SharedSockets,
+    plan: Plan,
+    wait: Duration,
+) -> anyhow::Result<SocketGroup> {
     let name = &app.settings.name;
     let prepared = match Prepared::new(plan, sockets.listen.is_ipv6()) {
         Ok(prepared) => prepared,
@@ -139,7 +148,7 @@ fn bind(app: &App, sockets: &SharedSockets, plan: Plan) -> anyhow::Result<Socket
     let share = usize::from(sockets.backlog).div_ceil(count);
     let backlog = u16::try_from(share).unwrap_or(u16::MAX);
     let options = BindOptions { backlog, ..BindOptions::default() };
-    let bound = Listener::bind_group(&wanted, count, options)?;
+    let bound = port::bind_group(&wanted, count, options, wait)?;
     let bound = bound.into_iter().map(OwnedFd::from).collect();
     let joined = prepared.join(name, bound);
     joined.with_context(|| {

@@ -1,6 +1,7 @@
 //! The other side of an upgrade: this program goes on in the process of an earlier one.
 
 use std::os::fd::{AsFd, RawFd};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use weir_supervisor::Supervisor;
@@ -52,7 +53,7 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     let settings = &loaded.settings;
     let only = &fresh.only(settings)?;
     let listeners = Listeners::resume(settings, only, &carried.addresses, &mut bound)?;
-    let shared = Groups::bind(settings, only, |name| bound.remove(name))?;
+    let shared = Groups::bind(settings, only, Duration::ZERO, |name| bound.remove(name))?;
     // Where nobody is to listen any more.
     drop(bound);
     let log = logging::start(&settings.log, fresh.flags.is_coloured);

@@ -1,5 +1,6 @@
 //! `weir jobs ..` against a running Weir.
 
+use crate::faktory::Client;
 use crate::process::output_with_input;
 use crate::weir::{Weir, program};
 
@@ -106,5 +107,62 @@ fn lines_that_are_refused_are_named_by_number() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1 job imported, 1 rejected\n");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.starts_with("line 2: "), "{error}");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_place_that_does_not_exist_is_an_error() {
+    let weir = Weir::start();
+    weir.site.ok(&["jobs", "push", "Hello", "[1]", "--queue", "default"]);
+    for arguments in [
+        &["jobs", "list", "defualt"][..],
+        &["jobs", "list", "defualt", "--json"],
+        &["jobs", "clear", "defualt", "--yes"],
+        &["jobs", "delete", "--from", "defualt", "--yes"],
+        &["jobs", "export", "defualt"],
+    ] {
+        let shown = weir.site.shown(arguments);
+        assert!(shown.starts_with("exit: 2\n"), "{arguments:?}: {shown}");
+        let told = "there is no queue \"defualt\"; did you mean \"default\"?";
+        assert!(shown.contains(told), "{arguments:?}: {shown}");
+    }
+    assert!(weir.site.shown(&["jobs", "list", "dea"]).contains("did you mean \"dead\"?"));
+    // Empty, but there.
+    assert!(weir.site.ok(&["jobs", "clear", "default", "--yes"]).contains("1 job deleted"));
+    for place in ["default", "queue:default", "scheduled", "retries", "dead"] {
+        weir.site.ok(&["jobs", "list", place]);
+    }
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn connected_workers_and_what_they_have_are_listed_and_told_to_end() {
+    let weir = Weir::start();
+    let hello = r#"{"v":2,"wid":"wid-1","hostname":"build-7","pid":42}"#;
+    let mut worker = Client::dial(weir.jobs());
+    assert_eq!(worker.ask(&format!("HELLO {hello}")), "+OK");
+    weir.site.ok(&["jobs", "push", "Hello", "[1]", "--queue", "mail"]);
+    assert!(worker.ask("FETCH mail default").contains("Hello"));
+    let told = weir.site.ok(&["jobs", "workers"]);
+    for text in ["wid-1", "build-7", "42", "running", "default,mail"] {
+        assert!(told.contains(text), "{told}");
+    }
+    assert_eq!(json(&weir, &["jobs", "workers", "list", "--json"])[0]["busy"], 1);
+    let told = weir.site.ok(&["jobs", "working"]);
+    assert!(told.contains("Hello") && told.contains("wid-1") && told.contains("mail"), "{told}");
+    assert_eq!(json(&weir, &["jobs", "working", "--json"])[0]["wid"], "wid-1");
+
+    let shown = weir.site.shown(&["jobs", "workers", "quiet", "wid-2"]);
+    let told = "there is no worker \"wid-2\"; did you mean \"wid-1\"?";
+    assert!(shown.starts_with("exit: 2\n") && shown.contains(told), "{shown}");
+    assert!(weir.site.shown(&["jobs", "workers", "quiet"]).starts_with("exit: 64\n"));
+    let told = weir.site.ok(&["jobs", "workers", "quiet", "wid-1"]);
+    assert_eq!(told, "1 worker told to fetch no more jobs\n");
+    assert_eq!(worker.ask(r#"BEAT {"wid":"wid-1"}"#), r#"{"state":"quiet"}"#);
+    assert_eq!(
+        weir.site.ok(&["jobs", "workers", "terminate", "--all"]),
+        "1 worker told to finish and end\n"
+    );
+    assert_eq!(worker.ask(r#"BEAT {"wid":"wid-1"}"#), r#"{"state":"terminate"}"#);
     assert!(weir.stop().success());
 }

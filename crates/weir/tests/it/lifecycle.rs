@@ -1,11 +1,14 @@
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Stdio;
 
-use rustix::process::Signal;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Pid, Signal};
 
 use crate::faktory::Client;
 use crate::http::get;
 use crate::process::wait_until;
-use crate::weir::{Site, Weir, is_running};
+use crate::weir::{Site, Weir, is_running, program};
 
 #[test]
 fn the_ready_line_names_every_address_and_all_of_them_serve() {
@@ -212,6 +215,37 @@ fn a_port_in_use_is_named_with_its_setting() {
     let error = String::from_utf8_lossy(&output.stderr);
     let pid = std::process::id();
     assert!(error.contains(&format!("jobs.listen: {address} is in use by pid {pid}")), "{error}");
+}
+
+/// As after a kill: the kernel has not closed it yet, and no process holds it any more.
+#[test]
+fn a_port_that_nobody_is_seen_to_hold_is_waited_for() {
+    let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+    let taken = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("made");
+    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    rustix::net::bind(&taken, &any).expect("bound");
+    let address = rustix::net::getsockname(&taken).expect("its address");
+    let address = SocketAddr::try_from(address).expect("of TCP");
+    let site = Site::new("");
+    site.write(&format!(
+        "[jobs]\nlisten = \"{address}\"\nstore = \"memory\"\n[console]\nlisten = \"127.0.0.1:0\"\n"
+    ));
+    let mut command = program();
+    command.current_dir(site.path()).arg("up").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut weir = command.spawn().expect("started");
+    let mut log = BufReader::new(weir.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let told = log.find(|line| line.contains("in use by no process that can be seen"));
+    assert!(told.is_some_and(|line| line.contains(&address.to_string())));
+    drop(taken);
+    let mut ready = String::new();
+    let mut output = BufReader::new(weir.stdout.take().expect("piped"));
+    output.read_line(&mut ready).expect("a line");
+    assert!(ready.starts_with("weir ready"), "{ready}");
+    let pid = Pid::from_child(&weir);
+    rustix::process::kill_process(pid, Signal::TERM).expect("told");
+    let rest = std::thread::spawn(move || log.count());
+    assert!(weir.wait().expect("ended").success());
+    rest.join().expect("read");
 }
 
 #[test]

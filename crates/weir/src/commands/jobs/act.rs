@@ -108,6 +108,9 @@ async fn act_on_matching(
         ..Query::default()
     };
     let Count { count } = client.get(&query::path("count", &counted)).await?;
+    if count == 0 {
+        query::reject_unknown(client, &place).await?;
+    }
     let question = format!("{} {} of {place}?", verb.asked(), jobs(count));
     if count > 0 && !confirm(&question, arguments.yes)? {
         return Ok(None);

@@ -32,6 +32,9 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let place = query::place(&arguments.place);
     let all = Query { place: place.clone(), ..Query::default() };
     let Count { count } = client.get(&query::path("count", &all)).await?;
+    if count == 0 {
+        query::reject_unknown(&mut client, &place).await?;
+    }
     let question = format!("Delete {} of {place}?", jobs(count));
     if count > 0 && !confirm(&question, arguments.yes)? {
         output::note("nothing was changed");

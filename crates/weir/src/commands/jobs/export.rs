@@ -44,7 +44,11 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let (search, jobtype) = (arguments.search.clone(), arguments.jobtype.clone());
         let query = Query { place, search, jobtype, ..Query::default() };
         let first = Query { limit: Some(1), ..query.clone() };
-        total += client.get::<Page>(&query::path("list", &first)).await?.total;
+        let jobs = client.get::<Page>(&query::path("list", &first)).await?.total;
+        if jobs == 0 {
+            query::reject_unknown(&mut client, &query.place).await?;
+        }
+        total += jobs;
         queries.push(query);
     }
     let progress = ProgressBar::new(total);

@@ -94,6 +94,9 @@ async fn list_jobs(
             break page.total;
         }
     };
+    if total == 0 {
+        query::reject_unknown(client, &query.place).await?;
+    }
     if arguments.json {
         return output::json(&jobs);
     }

@@ -12,6 +12,8 @@ mod query;
 mod salvage;
 mod show;
 mod verify;
+mod workers;
+mod working;
 
 use clap::Subcommand;
 
@@ -35,6 +37,10 @@ pub(crate) enum JobsCommand {
     Delete(act::Arguments),
     /// Forget all jobs of a place
     Clear(clear::Arguments),
+    /// List the workers that are connected by Faktory's protocol, or tell them to be quiet or to end
+    Workers(Box<workers::Arguments>),
+    /// List the jobs that are being worked on, the longest first
+    Working(working::Arguments),
     /// Stop serving queues; jobs wait in them
     Pause(pause::Arguments),
     /// Serve paused queues again
@@ -62,6 +68,8 @@ pub(super) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
             JobsCommand::Kill(arguments) => act::run(&arguments, Verb::Kill).await,
             JobsCommand::Delete(arguments) => act::run(&arguments, Verb::Delete).await,
             JobsCommand::Clear(arguments) => clear::run(&arguments).await,
+            JobsCommand::Workers(arguments) => workers::run(&arguments).await,
+            JobsCommand::Working(arguments) => working::run(&arguments).await,
             JobsCommand::Pause(arguments) => pause::run(&arguments, pause::Verb::Pause).await,
             JobsCommand::Resume(arguments) => pause::run(&arguments, pause::Verb::Resume).await,
             JobsCommand::Export(arguments) => export::run(&arguments).await,

@@ -1,6 +1,13 @@
 //! Paths of the admin API with their parameters.
 
+use anyhow::bail;
 use weir_jobs::handle::Query;
+use weir_jobs::view::Queue;
+
+use crate::admin_client::AdminClient;
+use crate::config::did_you_mean;
+
+const SETS: [&str; 3] = ["scheduled", "retries", "dead"];
 
 /// `/v1/jobs/list?place=retries&limit=50`.
 pub(super) fn path(request: &str, query: &Query) -> String {
@@ -32,10 +39,26 @@ pub(super) fn job_path(jid: &str) -> String {
 /// `default` -> `queue:default`; the sets keep their names.
 pub(super) fn place(name: &str) -> String {
     match name {
-        "scheduled" | "retries" | "dead" => name.to_owned(),
+        _ if SETS.contains(&name) => name.to_owned(),
         _ if name.starts_with("queue:") => name.to_owned(),
         _ => format!("queue:{name}"),
     }
+}
+
+/// Says so if there is no such queue. To be asked where nothing was found: listing all queues takes a
+/// while where there are many.
+pub(super) async fn reject_unknown(client: &mut AdminClient, place: &str) -> anyhow::Result<()> {
+    let Some(name) = place.strip_prefix("queue:") else { return Ok(()) };
+    let queues: Vec<Queue> = client.get("/v1/jobs/queues").await?;
+    if queues.iter().any(|queue| queue.name == name) {
+        return Ok(());
+    }
+    let known = queues.iter().map(|queue| queue.name.as_str());
+    let hint = did_you_mean(name, known.chain(SETS));
+    bail!(
+        "there is no queue {name:?}{hint}; a place is a queue, scheduled, retries or dead \
+         (weir jobs list)"
+    );
 }
 
 #[cfg(test)]

@@ -1,0 +1,45 @@
+//! `weir jobs working`: jobs that workers have now.
+
+use clap::Args;
+use weir_base::clock::Clock;
+use weir_jobs::view::Reservation;
+
+use crate::admin_client::AdminClient;
+use crate::cli::Target;
+use crate::commands::status::seconds;
+use crate::exit::Exit;
+use crate::output;
+
+/// `weir jobs working`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// At most so many jobs
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let mut client = AdminClient::connect(&arguments.target).await?;
+    let path = format!("/v1/jobs/reservations?limit={}", arguments.limit);
+    let jobs: Vec<Reservation> = client.get(&path).await?;
+    if arguments.json {
+        output::json(&jobs)?;
+        return Ok(Exit::Fine);
+    }
+    let now = Clock::system().now().as_secs_f64();
+    let rows: Vec<Vec<String>> = jobs.iter().map(|job| row(job, now)).collect();
+    output::table(&["JID", "JOBTYPE", "QUEUE", "WORKER", "FOR", "RETURNS IN"], &rows);
+    Ok(Exit::Fine)
+}
+
+fn row(job: &Reservation, now: f64) -> Vec<String> {
+    let wid = job.wid.as_deref().unwrap_or("-");
+    let texts = [&job.jid, &job.jobtype, &job.queue, wid].map(|text| output::printable(text));
+    let times = [now - job.since, job.expires_at - now].map(|time| seconds(time.max(0.0)));
+    texts.into_iter().chain(times).collect()
+}
