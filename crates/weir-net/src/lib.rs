@@ -5,6 +5,7 @@
 //! - [`metrics`]: what the server side counts.
 //! - [`occupant`]: who holds a port that is in use.
 //! - [`post`]: requests to somebody else's server.
+//! - `successor`: requests passed on to the process that has taken over.
 //! - [`server`]: one runtime per core; the first request's head decides what a connection becomes.
 //! - [`unix_path`]: unix sockets with paths longer than the kernel's 107 bytes.
 //! - [`tls`]: certificates from files, by name, replaced while running.
@@ -15,10 +16,12 @@ pub mod metrics;
 pub mod occupant;
 pub mod post;
 pub mod server;
+mod successor;
 pub mod tls;
 pub mod unix_path;
 
 pub use address::ListenAddress;
 pub use listener::{BindOptions, Listener};
 pub use metrics::NetMetrics;
+pub use successor::{Successor, SuccessorError};
 pub use tls::{Tls, TlsFiles, TlsSettings};

@@ -22,7 +22,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -36,7 +36,7 @@ use weir_front::{
     AccessLog, AccessLogMetrics, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings,
 };
 use weir_net::metrics::TlsMetrics;
-use weir_net::{Listener, Tls};
+use weir_net::{Listener, Successor, Tls};
 use weir_supervisor::inherited::Inherited;
 
 pub(crate) use self::cores::Addresses;
@@ -98,6 +98,8 @@ pub(crate) struct Weir {
     stream_drain: Cell<Duration>,
     http: Shutdown,
     publishers: Publishers,
+    /// Once another process has taken over.
+    successor: Arc<OnceLock<Successor>>,
     turns: Turns,
 }
 
@@ -158,6 +160,7 @@ impl Weir {
             stream_drain: Cell::new(settings.front.stream_drain),
             http: Shutdown::new(),
             publishers: Publishers::default(),
+            successor: Arc::default(),
             turns: Turns::default(),
         };
         let certificates = TlsMetrics::register(&mut registry);
@@ -266,6 +269,7 @@ impl Weir {
             access_log: self.access_log.clone(),
         };
         let (front_listener, publishers) = (sockets.front_listener(), self.publishers.clone());
+        let successor = Arc::clone(&self.successor);
         let gems = self.gems.as_ref();
         let gems = gems.map(|gems| gems.places(sockets.gems_listener(), front_listener));
         let service = move |core| {
@@ -276,6 +280,7 @@ impl Weir {
                 gems: gems.clone(),
                 front_listener,
                 publishers: publishers.clone(),
+                successor: Arc::clone(&successor),
             })
         };
         let cores = Cores::start(settings, sockets, registry, &self.clock, service)?;

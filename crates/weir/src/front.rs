@@ -4,8 +4,8 @@
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::http::HeaderValue;
@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::either::Either;
 use weir_front::Proxy;
 use weir_gems::Client;
+use weir_net::Successor;
 use weir_net::server::{Body, Peer, Refused, Service, Upgrade};
 use weir_realtime::shard::Shard;
 
@@ -35,6 +36,8 @@ pub(crate) struct Front {
     pub(crate) front_listener: Option<usize>,
     /// Requests to realtime on all cores.
     pub(crate) publishers: Publishers,
+    /// Once another process has taken over: realtime is there.
+    pub(crate) successor: Arc<OnceLock<Successor>>,
 }
 
 /// Counts requests to realtime that are not answered yet.
@@ -51,8 +54,8 @@ impl Publishers {
         Publisher(self.clone())
     }
 
-    /// Resolves when the cores, told to end `last_request` ago, can bring no new ones and those that
-    /// there were have their answers; or they take too long.
+    /// Resolves when the cores can bring no new ones, which takes `last_request`, and those that there
+    /// were have their answers; or they take too long.
     pub(crate) async fn leave(&self, last_request: Duration) {
         sleep(last_request).await;
         let are_gone = async {
@@ -147,7 +150,14 @@ impl Service for Front {
             return Either::Right(Either::Left(answer));
         }
         if let Some(realtime) = self.realtime_at(request.uri().path()) {
+            // Before it is looked who serves it: a publisher that was counted is waited for.
             let (realtime, publisher) = (Rc::clone(realtime), self.publishers.enter());
+            if let Some(successor) = self.successor.get().cloned() {
+                drop(publisher);
+                let answer: Answer =
+                    Box::pin(async move { pass_on(&successor, request, peer).await });
+                return Either::Right(Either::Left(answer));
+            }
             let answer: Answer = Box::pin(async move {
                 let _publisher = publisher;
                 realtime.answer(request, peer).await
@@ -167,9 +177,25 @@ type Answer = Pin<Box<dyn Future<Output = Response<Body>>>>;
 const NOTHING_HERE: &str = "nothing is served here; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]], gems below gems.mount\n";
 const NO_UPGRADES: &str = "the index of gems upgrades nothing\n";
 
+/// Realtime is with the next process, and this connection of a client is not.
+async fn pass_on(successor: &Successor, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    match successor.ask(request, peer.is_tls).await {
+        Ok(response) => response.map(Body::new),
+        Err(error) => {
+            tracing::warn!(%error, "a request to realtime could not be passed on");
+            let text = format!("{error}; try again\n");
+            text_response(StatusCode::SERVICE_UNAVAILABLE, text)
+        }
+    }
+}
+
 fn nothing_here() -> Response<Body> {
-    let mut response = Response::new(Body::from(NOTHING_HERE));
-    *response.status_mut() = StatusCode::NOT_FOUND;
+    text_response(StatusCode::NOT_FOUND, NOTHING_HERE)
+}
+
+fn text_response(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(text.into());
+    *response.status_mut() = status;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response

@@ -34,6 +34,9 @@ pub(crate) struct Status {
     pub(crate) version: String,
     pub(crate) pid: u32,
     pub(crate) uptime_seconds: f64,
+    /// Service processes that were replaced and still have connections.
+    #[serde(default)]
+    pub(crate) old_processes: u32,
     pub(crate) data_dir: String,
     /// `127.0.0.1:7419`; None: no jobs are served here.
     pub(crate) jobs_listen: Option<String>,
@@ -149,6 +152,7 @@ async fn status(State((handle, hub, index, front, facts)): State<Whole>) -> Resp
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         uptime_seconds: facts.clock.now().since(facts.started).as_secs_f64(),
+        old_processes: front.old_processes(),
         data_dir: facts.data_dir.clone(),
         jobs_listen: facts.jobs_listen.map(|address| address.to_string()),
         problem,

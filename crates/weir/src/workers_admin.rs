@@ -124,6 +124,11 @@ impl Front {
         views.into_iter().map(row).chain(shared).chain(of_jobs).collect()
     }
 
+    /// Service processes that were replaced and still have connections.
+    pub(crate) fn old_processes(&self) -> u32 {
+        self.reported().old_processes
+    }
+
     /// Whether there is such a signal.
     pub(crate) fn can_dump(&self, group: &str) -> bool {
         self.groups.with_dump.contains(group)

@@ -17,6 +17,10 @@ const STATES: [&str; 8] =
 
 impl Collector for WorkersMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
+        let old = ConstGauge::new(i64::from(self.0.old_processes()));
+        let help = "Service processes that were replaced and still have connections";
+        let name = "weir_old_service_processes";
+        old.encode(encoder.encode_descriptor(name, help, None, old.metric_type())?)?;
         let rows = self.0.rows().into_iter().map(|(row, _)| row);
         let (of_jobs, apps): (Vec<AppRow>, Vec<AppRow>) = rows.partition(|row| row.mode == JOBS);
         let (encoder, apps) = (&mut encoder, Rows { label: "app", rows: &apps });

@@ -101,6 +101,9 @@ pub struct Totals {
     pub output_lines_dropped: u64,
     /// How often a service read too slowly and got a fresh snapshot.
     pub snapshots_repeated: u64,
+    /// Service processes that were replaced and still have connections, now.
+    #[serde(default)]
+    pub old_processes: u32,
 }
 
 /// A group.

@@ -79,6 +79,9 @@ impl Supervisor {
             tracing::info!(pid, "an old service process {how}");
             false
         });
+        if let Some(workers) = &mut self.workers {
+            workers.totals.old_processes = u32::try_from(self.lingering.len()).unwrap_or(u32::MAX);
+        }
     }
 
     /// All service processes but the present one.

@@ -27,6 +27,15 @@ fn print(status: &Status) {
         "weir {} is up for {up} (pid {}), data in {}",
         status.version, status.pid, status.data_dir
     ));
+    match status.old_processes {
+        0 => {}
+        1 => output::line("1 service process that was replaced still has connections"),
+        more => {
+            output::line(&format!(
+                "{more} service processes that were replaced still have connections"
+            ));
+        }
+    }
     match (&status.jobs, &status.problem) {
         (None, _) => {
             output::line("no jobs here (jobs.listen is \"off\", or --only leaves them out)")

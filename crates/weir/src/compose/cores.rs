@@ -15,7 +15,7 @@ use weir_base::clock::Clock;
 use weir_net::metrics::TlsMetrics;
 use weir_net::server::{self, CoreIndex, CoreListener, Ended, Limits, Outcome, Pulse, Start, Stop};
 use weir_net::tls::Agreed;
-use weir_net::{ListenAddress, Listener, NetMetrics, Tls, TlsSettings};
+use weir_net::{ListenAddress, Listener, NetMetrics, Successor, Tls, TlsSettings};
 use weir_supervisor::inherited::Inherited;
 
 use super::end::End;
@@ -178,7 +178,15 @@ impl Cores {
         Ok(())
     }
 
-    /// How long requests that are on their way when they end, or drain, are waited for.
+    /// Another process, as one of this machine reaches it.
+    pub(super) fn successor(&self) -> Successor {
+        let Addresses { front, realtime, .. } = self.addresses;
+        let tls = front.filter(|_| self.tls.front.is_some());
+        let plain = front.filter(|_| self.tls.front.is_none());
+        Successor::at(plain.or(realtime), tls)
+    }
+
+    /// How long requests that are on their way when they end are waited for.
     pub(super) fn last_request_timeout(&self) -> Duration {
         self.limits.load().last_request_timeout
     }

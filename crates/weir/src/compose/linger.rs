@@ -31,7 +31,8 @@ impl Weir {
     /// that there are until they end:
     /// 0. nothing is observed any more, nobody new is accepted;
     /// 1. histories, then jobs with the pages and the admin API, change hands. Requests that push jobs
-    ///    wait for the next process; upstreams of gems and webhooks are its business, too;
+    ///    wait for the next process, those to realtime's API are passed on to it; upstreams of gems and
+    ///    webhooks are its business, too;
     /// 2. a connection ends with its next response, or with `idle_timeout`. WebSockets and event streams
     ///    of apps end when their clients want, or after `front.stream_drain`;
     /// 3. what is left an `idle_timeout` later ends as in [`Weir::stop`].
@@ -51,7 +52,9 @@ impl Weir {
         let cores = self.cores.take();
         if let Some(cores) = &cores {
             cores.drain();
-            self.publishers.leave(cores.last_request_timeout()).await;
+            // From now on requests to realtime wait for the next process.
+            let _ = self.successor.set(cores.successor());
+            self.publishers.leave(Duration::ZERO).await;
             self.hand_over_histories(&cores.pulse()).await;
         }
         let deadline = lingering.deadline.max(JOBS_TIME_MIN);

@@ -223,7 +223,7 @@ fn read_waits(keys: &mut Keys<'_>, limits: &mut Limits) {
     wait(
         "last_request_timeout",
         &mut limits.last_request_timeout,
-        "When Weir stops, an idle connection is kept open this long: a request that is on its way is served, as the last one. When the service process is replaced, this holds for requests to realtime's HTTP API alone: its histories change hands that much later; other idle connections have idle_timeout.",
+        "When Weir stops, an idle connection is kept open this long: a request that is on its way is served, as the last one. When the service process is replaced, idle connections have idle_timeout instead.",
     );
     wait(
         "write_timeout",

@@ -19,6 +19,8 @@ pub(crate) struct Reported {
     /// Those that are replaced because they have passed a limit, and which.
     pub(crate) recycled: BTreeMap<u64, String>,
     pub(crate) counted: Counted,
+    /// Service processes that were replaced and still have connections.
+    pub(crate) old_processes: u32,
 }
 
 /// A process, and when it was started.
@@ -33,9 +35,10 @@ impl Reported {
     pub(crate) fn note(&mut self, report: &Report, now: Timestamp) {
         match report {
             Report::SnapshotBegins => {
-                let Self { sizes, recycled, counted, .. } = std::mem::take(self);
-                *self = Self { sizes, recycled, counted, ..Self::default() };
+                let Self { sizes, recycled, counted, old_processes, .. } = std::mem::take(self);
+                *self = Self { sizes, recycled, counted, old_processes, ..Self::default() };
             }
+            Report::Totals(totals) => self.old_processes = totals.old_processes,
             Report::Group(group) => {
                 self.groups.insert(group.group.clone(), group.clone());
             }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
-use weir_net::Tls;
 use weir_net::metrics::{ConnectionRefusal, Limit};
 use weir_net::server::{Limits, StartError};
 use weir_net::tls::Agreed;
+use weir_net::{Successor, Tls};
 
 use super::echo::{Client, Server, Setup, wait_until};
 use crate::tls;
@@ -131,4 +134,25 @@ fn a_unix_socket_has_no_tls() {
     let setup = Setup { address, tls: Some(identity().0), ..Setup::default() };
     let error = setup.try_start().err().expect("refused");
     assert!(matches!(error, StartError::TlsOnUnix { listener: 0 }), "{error}");
+}
+
+#[test]
+fn a_request_is_passed_on_to_the_process_that_serves_the_same_address() {
+    let (secure, _) = serve(Limits::default());
+    let plain = Setup::default().start();
+    let to_both = Successor::at(Some(plain.tcp_address()), Some(secure.tcp_address()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let local = tokio::task::LocalSet::new();
+    for (server, is_tls) in [(&plain, false), (&secure, true)] {
+        let asked = async {
+            // As HTTP/2 has it.
+            let request = Request::post("https://shop.example/length?a=b");
+            let request = request.body(Full::new(Bytes::from_static(b"hello"))).expect("sound");
+            let response = to_both.ask(request, is_tls).await.expect("a response");
+            response.into_body().collect().await.expect("a body").to_bytes()
+        };
+        let body = local.block_on(runtime.as_ref().expect("a runtime"), asked);
+        assert_eq!(body, "5 bytes");
+        assert_eq!(server.seen(), ["POST /length"]);
+    }
 }

@@ -129,6 +129,11 @@ pub(crate) struct Api<'a> {
 impl Api<'_> {
     /// Status line and body of a signed request.
     pub(crate) fn post(&self, what: &str, body: &Value) -> (String, String) {
+        request(self.address, "POST", &self.signed(what, body), "", body)
+    }
+
+    /// The target of a request with this body.
+    pub(crate) fn signed(&self, what: &str, body: &Value) -> String {
         let path = format!("/apps/{}/{what}", self.app);
         let query = format!(
             "auth_key={}&auth_timestamp={}&auth_version=1.0&body_md5={}",
@@ -137,8 +142,7 @@ impl Api<'_> {
             hex::encode(Md5::digest(body.to_string()))
         );
         let signature = sign(self.secret, &format!("POST\n{path}\n{query}"));
-        let path = format!("{path}?{query}&auth_signature={signature}");
-        request(self.address, "POST", &path, "", body)
+        format!("{path}?{query}&auth_signature={signature}")
     }
 }
 

@@ -4,12 +4,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use rustix::process::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
 use super::{APP, SECRET, replaced};
 use crate::http::get;
 use crate::process::{PATIENCE, wait_until};
+use crate::realtime::client::{Api, Socket};
 use crate::weir::{Site, Weir, is_running};
 
 const ONE_WORKER: &str = "workers = 1\nconcurrency = 8\n";
@@ -26,7 +27,13 @@ impl Kept {
 
     /// Sends a request; the head of the response.
     fn post(&mut self, path: &str) -> String {
-        let request = format!("POST {path} HTTP/1.1\r\nHost: shop\r\nContent-Length: 0\r\n\r\n");
+        self.post_body(path, "")
+    }
+
+    fn post_body(&mut self, path: &str, body: &str) -> String {
+        let length = body.len();
+        let request =
+            format!("POST {path} HTTP/1.1\r\nHost: shop\r\nContent-Length: {length}\r\n\r\n{body}");
         self.0.get_mut().write_all(request.as_bytes()).expect("written");
         self.until("\r\n\r\n")
     }
@@ -49,6 +56,10 @@ impl Kept {
 
     fn post_one(&mut self) {
         let head = self.post("/");
+        self.read_body(&head);
+    }
+
+    fn read_body(&mut self, head: &str) {
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let length: usize = length.expect("a length").parse().expect("a number");
         self.0.read_exact(&mut vec![0; length]).expect("a body");
@@ -137,6 +148,29 @@ fn a_request_behind_a_streamed_response_and_one_on_an_idle_connection_are_served
     assert!(weir.stop().success());
 }
 
+/// Realtime's histories are with the new process then.
+#[test]
+fn events_that_are_published_over_an_old_connection_reach_the_subscribers() {
+    let weir = start("", "");
+    let front = weir.front();
+    let api = Api { address: front, app: "1", key: "demo-key", secret: SECRET };
+    let mut publisher = Kept::open(front);
+    let mut publish = |number: u32| {
+        let event = json!({"name": "count", "channel": "news", "data": number.to_string()});
+        let head = publisher.post_body(&api.signed("events", &event), &event.to_string());
+        assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+        publisher.read_body(&head);
+        head.contains("connection: close")
+    };
+    assert!(!publish(1));
+    replace(&weir, "restart");
+    let mut subscriber = Socket::of(front, "demo-key");
+    subscriber.subscribe("news");
+    assert!(publish(2), "the last request of its connection");
+    assert_eq!(subscriber.event("count")["data"], "2");
+    assert!(weir.stop().success());
+}
+
 #[test]
 fn web_sockets_stay_until_their_deadline_and_count_against_the_worker() {
     let mut weir = start("stream_drain = \"3s\"\n", "");
@@ -146,6 +180,10 @@ fn web_sockets_stay_until_their_deadline_and_count_against_the_worker() {
     cable.echoes();
     assert!(is_running(old));
     wait_until("the new process knows of it", || worker(&weir, "streams") == 1);
+    let shown = || weir.site.ok(&["status", "--data-dir", "data"]);
+    wait_until("status tells of it", || {
+        shown().contains("1 service process that was replaced still has connections")
+    });
     weir.wait_for_log("the next service process has everything");
     assert_eq!(cable.closed(), 1001);
     wait_until("the app was told by the client", || {
