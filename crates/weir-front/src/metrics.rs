@@ -78,13 +78,21 @@ impl Failure {
     }
 }
 
-const REFUSALS: [Refusal; 3] = [Refusal::QueueFull, Refusal::QueueTimeout, Refusal::Overload];
+const REFUSALS: [Refusal; 5] = [
+    Refusal::QueueFull,
+    Refusal::QueueTimeout,
+    Refusal::Overload,
+    Refusal::Streams,
+    Refusal::ClientStreams,
+];
 
 const fn refusal_name(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::QueueFull => "queue_max",
         Refusal::QueueTimeout => "queue_timeout",
         Refusal::Overload => "overload",
+        Refusal::Streams => "streams",
+        Refusal::ClientStreams => "clients.streams_max",
     }
 }
 
@@ -132,7 +140,7 @@ impl FrontMetrics {
         );
         registry.register(
             "weir_front_app_refusals",
-            "Requests that got no slot of a worker, by limit",
+            "Requests that got no slot of a worker, and streams for which there was no room, by limit",
             metrics.refusals.clone(),
         );
         registry.register(
@@ -193,7 +201,7 @@ pub(crate) struct AppMetrics {
     insides: Arc<Latencies>,
     outsides: Arc<Latencies>,
     answers: [Counter; 5],
-    refusals: [Counter; 3],
+    refusals: [Counter; REFUSALS.len()],
     failures: [Counter; 7],
     waiting: Gauge,
     buffered: Gauge,

@@ -79,6 +79,14 @@ pub(super) fn wording(failed: Failed) -> (StatusCode, &'static str) {
             StatusCode::SERVICE_UNAVAILABLE,
             "this app has more requests than it can serve (overload_wait); try again\n",
         ),
+        Failed::Refused(Refusal::Streams) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "this app has as many WebSockets and event streams as it may have (streams); try again\n",
+        ),
+        Failed::Refused(Refusal::ClientStreams) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "your address has too many WebSockets and event streams open (front.clients.streams_max); try again later\n",
+        ),
         Failed::TooLarge => (
             StatusCode::PAYLOAD_TOO_LARGE,
             "the request's body is longer than this app allows (request_bytes_max)\n",

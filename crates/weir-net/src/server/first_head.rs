@@ -15,6 +15,7 @@ use super::head::{Arriving, Parsed};
 use super::runtime::Core;
 use super::{Head, Peer, Service, Stream, Upgrade, http, http2};
 use crate::NetMetrics;
+use crate::client::ClientFull;
 use crate::metrics::{HeadRefusal, Limit};
 
 /// The life of a connection.
@@ -100,7 +101,7 @@ impl FirstHead {
 /// Gives the connection to the service. What comes back is refused.
 pub(super) fn upgrade<S: Service>(
     core: &Core<S>,
-    stream: Stream,
+    mut stream: Stream,
     head: &Head<'_>,
     rest: &[u8],
     peer: Peer,
@@ -109,7 +110,12 @@ pub(super) fn upgrade<S: Service>(
         // Its bytes could be taken for what comes after the upgrade.
         return Some((stream, refuse(core.metrics(), HeadRefusal::UpgradeWithBody)));
     }
-    match core.service().upgrade(Upgrade { head, stream, rest, peer }) {
+    let client = match core.clients().request_of(peer, head) {
+        Ok(client) => client,
+        Err(ClientFull(used)) => return Some((stream, Answer::overloaded(used.reason()))),
+    };
+    client.iter().for_each(|client| stream.hold(client.clone()));
+    match core.service().upgrade(Upgrade { head, stream, rest, peer, client }) {
         Ok(()) => {
             core.metrics().upgrade();
             None

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use weir_base::token_bucket::Rate;
 
+use crate::client::ClientLimits;
+
 /// The section of its settings, for errors and answers.
 pub(super) const CONNECTIONS_MAX: &str = "front.limits.connections_max";
 
@@ -91,6 +93,8 @@ pub struct Limits {
     pub tls_handshake_timeout: Duration,
     /// What HTTP/2 adds.
     pub http2: Http2Limits,
+    /// What one client may have of all that.
+    pub clients: ClientLimits,
 }
 
 impl Default for Limits {
@@ -112,6 +116,7 @@ impl Default for Limits {
             tls_handshakes_max: 256,
             tls_handshake_timeout: Duration::from_secs(10),
             http2: Http2Limits::default(),
+            clients: ClientLimits::default(),
         }
     }
 }

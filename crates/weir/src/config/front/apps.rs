@@ -130,10 +130,10 @@ fn read_counts(keys: &mut Keys<'_>, limits: &mut AppLimits) {
         1..=COUNT_MAX,
         &mut limits.concurrency,
     );
-    keys.number(
+    keys.optional_number(
         Key::fixed(
             "streams",
-            "WebSockets and event streams that a worker serves at once, besides its requests; one more keeps the slot of its request. Set 0 where a stream keeps a process or a thread busy: gunicorn's sync workers, puma, unicorn.",
+            "WebSockets and event streams that a worker serves at once, besides its requests; one more gets 503. Set 0 where a stream keeps a process or a thread busy (gunicorn's sync workers, puma, unicorn): then each keeps the slot of its request, and all but one of the app's slots can be streams. None: 64 where concurrency is 1, otherwise 16,384.",
         ),
         0..=COUNT_MAX,
         &mut limits.streams,
