@@ -45,6 +45,8 @@ pub(crate) enum Failure {
     Unreachable,
     /// The worker hung up before its answer was complete: 502.
     Broken,
+    /// `answer_head_bytes_max`, `answer_headers_max`: 502.
+    AnswerHead,
     /// `service_timeout`: 504.
     Late,
     /// The client has gone before the answer.
@@ -55,10 +57,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::BadRequest,
         Self::Unreachable,
         Self::Broken,
+        Self::AnswerHead,
         Self::Late,
         Self::ClientGone,
         Self::Shed,
@@ -70,6 +73,7 @@ impl Failure {
             Self::BadRequest => "bad_request",
             Self::Unreachable => "unreachable",
             Self::Broken => "broken",
+            Self::AnswerHead => "answer_head",
             Self::Late => "service_timeout",
             Self::ClientGone => "client_gone",
             Self::Shed => "shed",
@@ -202,7 +206,7 @@ pub(crate) struct AppMetrics {
     outsides: Arc<Latencies>,
     answers: [Counter; 5],
     refusals: [Counter; REFUSALS.len()],
-    failures: [Counter; 7],
+    failures: [Counter; Failure::ALL.len()],
     waiting: Gauge,
     buffered: Gauge,
 }

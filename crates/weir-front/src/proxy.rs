@@ -173,7 +173,7 @@ impl Proxy {
         entry: Option<&mut Entry>,
     ) -> Result<Judged, Box<Response<Body>>> {
         let target = Target::of(&parts)
-            .map_err(|refusal| Box::new(answer::text(refusal.status, refusal.text)))?;
+            .map_err(|refusal| Box::new(answer::no_request(refusal.status, refusal.text)))?;
         let Some(app) = self.apps.find(target.host(), parts.uri.path()) else {
             return Err(Box::new(answer::text(StatusCode::NOT_FOUND, answer::NO_APP)));
         };

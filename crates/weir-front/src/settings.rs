@@ -94,6 +94,8 @@ pub struct AppLimits {
     pub buffers_max: usize,
     /// Bytes of the head of a worker's answer. A longer one is no answer.
     pub answer_head_bytes_max: usize,
+    /// Header fields of a worker's answer. More are no answer.
+    pub answer_headers_max: usize,
     /// Idle connections to a worker that each core keeps open; 0: a connection for each request.
     /// None: 16, or 0 where `concurrency` is 1: a worker that serves one connection at a time would
     /// wait on an idle one while another core connects.
@@ -131,7 +133,7 @@ const STREAMS: u32 = 16_384;
 
 impl AppLimits {
     pub(crate) fn head_limits(&self) -> HeadLimits {
-        HeadLimits { bytes_max: self.answer_head_bytes_max }
+        HeadLimits { bytes_max: self.answer_head_bytes_max, headers_max: self.answer_headers_max }
     }
 
     pub(crate) fn streams(&self) -> u32 {
@@ -167,6 +169,7 @@ impl Default for AppLimits {
             answer_buffer_bytes: 1 << 20,
             buffers_max: 64 << 20,
             answer_head_bytes_max: 64 << 10,
+            answer_headers_max: 1_000,
             keep_alive_max: None,
             stream_idle_timeout: Duration::from_secs(60 * 60),
             gzip: None,

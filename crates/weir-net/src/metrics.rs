@@ -108,7 +108,7 @@ pub enum HeadRefusal {
     Version,
     /// Longer than `head_bytes_max`: 431.
     TooManyBytes,
-    /// More header fields than [`crate::server::HEADERS_MAX`]: 431.
+    /// More header fields than `headers_max`: 431.
     TooManyFields,
     /// Not complete in time: 408.
     Late,

@@ -31,7 +31,7 @@ use crate::access_log::Timing;
 use crate::app::{App, Slot, Worker};
 use crate::dispatch::{Refusal, StreamSlot};
 use crate::metrics::Failure;
-use crate::upstream::{Answer, AnswerReader, Connection, Exchange, Framed, Trouble};
+use crate::upstream::{Answer, AnswerReader, BadAnswer, Connection, Exchange, Framed, Trouble};
 
 /// Why a request has no worker's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub(super) enum Failed {
     Broken,
     /// What the worker said is no answer to the request.
     Malformed,
+    /// The head of its answer is longer than it may be.
+    AnswerHead,
     Late,
 }
 
@@ -55,6 +57,7 @@ impl Failed {
             Self::TooLarge | Self::BadBody | Self::SlowBody => Some(Failure::BadRequest),
             Self::Unreachable => Some(Failure::Unreachable),
             Self::Broken | Self::Malformed => Some(Failure::Broken),
+            Self::AnswerHead => Some(Failure::AnswerHead),
             Self::Late => Some(Failure::Late),
         }
     }
@@ -197,8 +200,11 @@ impl Proxy {
             }
             Err(Trouble::Bad(bad)) => {
                 drop(running.take());
-                tracing::warn!(app = app.name, error = %bad, "a worker's answer is no HTTP");
-                Err(Failed::Malformed)
+                tracing::warn!(app = app.name, error = %bad, "a worker's answer can't be passed on");
+                Err(match bad {
+                    BadAnswer::TooLong | BadAnswer::TooManyFields => Failed::AnswerHead,
+                    BadAnswer::Syntax | BadAnswer::Length => Failed::Malformed,
+                })
             }
         }
     }

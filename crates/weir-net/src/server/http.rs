@@ -23,6 +23,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::answer::{Answer, outlast_body};
 use super::first_head::{refuse, upgrade};
 use super::head::{Received, is_upgrade, names_upgrade};
+use super::limits::HEADERS_USUAL;
 use super::patience::Patience;
 use super::progress::Progress;
 use super::replay::Replay;
@@ -34,17 +35,24 @@ use crate::metrics::{HeadRefusal, Limit};
 /// hyper takes no smaller buffer.
 const HYPER_BUFFER_MIN: usize = 8 << 10;
 
-/// The rest of a connection's life; `read` is where its first request begins.
+/// The rest of a connection's life; `read` is where its first request begins, which has so many
+/// `fields`.
 pub(super) async fn serve<S: Service>(
     core: Rc<Core<S>>,
     stream: Stream,
     read: Vec<u8>,
+    fields: usize,
     peer: Peer,
 ) {
     let progress = Rc::new(Progress::new());
     let replay = Replay::new(stream, read, Rc::clone(&progress));
     let routing = Routing { core: Rc::clone(&core), peer, progress: Rc::clone(&progress) };
-    let connection = Builder::new()
+    let mut builder = Builder::new();
+    let headers_max = core.limits().headers_max;
+    if fields > HEADERS_USUAL || headers_max < HEADERS_USUAL {
+        builder.max_headers(headers_max);
+    }
+    let connection = builder
         // Deadline is more exact: it tells a slow head from an idle connection.
         .header_read_timeout(None)
         .half_close(core.service().answers_half_closed(peer.listener))

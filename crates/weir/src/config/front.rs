@@ -163,7 +163,15 @@ fn read_limits(keys: &mut Keys<'_>, limits: &mut Limits) {
     );
 }
 
+/// More header fields than fit into a head.
+const HEADERS_MAX: u64 = 10_000;
+
 fn read_counts(keys: &mut Keys<'_>, limits: &mut Limits) {
+    keys.number(
+        Key::live("headers_max", "Header fields of a request; one with more gets 431. A later request of an HTTP/1 connection may have more than 100 only if the first one had."),
+        1..=HEADERS_MAX,
+        &mut limits.headers_max,
+    );
     let mut count = |name, min, field: &mut u32, doc| {
         keys.number(Key::live(name, doc), min..=COUNT_MAX, field);
     };

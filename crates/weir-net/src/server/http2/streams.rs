@@ -18,7 +18,6 @@ use crate::client::{ClientFull, ClientRequest};
 use crate::metrics::{HeadRefusal, Limit};
 use crate::server::answer::Answer;
 use crate::server::first_head::refuse;
-use crate::server::limits::HEADERS_MAX;
 use crate::server::patience::Patience;
 use crate::server::runtime::Core;
 use crate::server::{Peer, Service};
@@ -81,7 +80,7 @@ impl<S: Service> Routing<S> {
         {
             return Some(HeadRefusal::TwoHosts);
         }
-        if fields(request) > HEADERS_MAX {
+        if fields(request) > self.core.limits().headers_max {
             return Some(HeadRefusal::TooManyFields);
         }
         (bytes(request) > self.core.limits().head_bytes_max).then_some(HeadRefusal::TooManyBytes)

@@ -148,6 +148,11 @@ fn read_counts(keys: &mut Keys<'_>, limits: &mut AppLimits) {
         1..=100,
         &mut limits.attempts_max,
     );
+    keys.number(
+        Key::fixed("answer_headers_max", "Header fields of a worker's answer; more give 502."),
+        1..=10_000,
+        &mut limits.answer_headers_max,
+    );
     keys.optional_number(
         Key::fixed("keep_alive_max", "Idle connections to a worker that each core keeps. None: 16, or 0 where concurrency is 1, for such a worker would wait on an idle connection while another asks."),
         0..=COUNT_MAX,
