@@ -69,6 +69,7 @@ async fn main() {
         limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
         clock,
         metrics: NetMetrics::register(&mut registry),
+        trusted_proxies: weir_net::client::TrustedProxies::default(),
         service: move |core: CoreIndex| {
             Rc::new(Door(Proxy::new(
                 Arc::clone(&apps),

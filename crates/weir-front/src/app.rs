@@ -12,6 +12,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use tokio::sync::oneshot;
 use weir_base::clock::{Clock, Timestamp};
+use weir_base::seldom::Seldom;
 
 pub(crate) use self::budget::{Budget, Lease};
 pub(crate) use self::maintenance::Maintenance;
@@ -19,7 +20,8 @@ pub(crate) use self::slot::Slot;
 use self::slot::{Handed, Place};
 use crate::address::Address;
 use crate::dispatch::{
-    Dispatcher, Elsewhere, Limits, Load, Permit, Refusal, Slots, Waiting, Wish, WorkerKey,
+    Dispatcher, Elsewhere, Limits, Load, Permit, Refusal, Slots, StreamSlot, Waiting, Wish,
+    WorkerKey,
 };
 use crate::forwarded_headers::ForwardedHeaders;
 use crate::metrics::AppMetrics;
@@ -69,6 +71,8 @@ pub(crate) struct App {
     /// For bodies of clients that are slower than the workers.
     pub(crate) buffers: Budget,
     clock: Clock,
+    /// One log line in a while.
+    refused_stream: Seldom,
     /// std: held for a decision in memory, never across an await.
     state: Mutex<State>,
 }
@@ -104,6 +108,7 @@ impl App {
             metrics,
             buffers,
             clock,
+            refused_stream: Seldom::default(),
             state,
         });
         for address in workers {
@@ -118,6 +123,24 @@ impl App {
         let permit = state.dispatcher.take(now)?;
         self.metrics.queued(Duration::ZERO);
         Some(Slot::new(self, state.worker(&permit), permit))
+    }
+
+    /// A slot of a worker for what will probably be a stream, at once or after waiting for it: one
+    /// that it gets at once is of a worker that has room for a stream, if there is one.
+    pub(crate) async fn slot_for_stream(self: &Arc<Self>, wish: Wish) -> Result<Slot, Refusal> {
+        let now = self.now();
+        let free = {
+            let mut state = self.state();
+            let permit = state.dispatcher.take_for_stream(now);
+            permit.map(|permit| (state.worker(&permit), permit))
+        };
+        match free {
+            Some((worker, permit)) => {
+                self.metrics.queued(Duration::ZERO);
+                Ok(Slot::new(self, worker, permit))
+            }
+            None => self.slot(wish, now).await,
+        }
     }
 
     /// A slot of a worker, at once or after waiting for it since `since`.
@@ -163,7 +186,7 @@ impl App {
 
     /// A worker at `address`.
     pub(crate) fn add_worker(self: &Arc<Self>, address: Address) -> WorkerKey {
-        let slots = Slots { requests: self.limits.concurrency, streams: self.limits.streams };
+        let slots = Slots { requests: self.limits.concurrency, streams: self.limits.streams() };
         let key = {
             let mut state = self.state();
             let key = state.dispatcher.add_worker(slots, self.clock.now());
@@ -339,16 +362,31 @@ impl App {
     }
 
     /// The worker has answered with a stream; its request's slot may be the next one's.
-    fn make_stream(self: &Arc<Self>, permit: &Permit) -> bool {
-        let (has_own_slot, next) = {
+    fn make_stream(self: &Arc<Self>, permit: &Permit) -> Option<StreamSlot> {
+        let (stream, next) = {
             let mut state = self.state();
-            let has_own_slot = state.dispatcher.make_stream(permit);
-            (has_own_slot, if has_own_slot { state.next(self.clock.now()) } else { None })
+            let stream = state.dispatcher.make_stream(permit);
+            let is_one_free = stream == Some(StreamSlot::Own);
+            (stream, if is_one_free { state.next(self.clock.now()) } else { None })
         };
         if let Some(next) = next {
             self.hand_over(next);
         }
-        has_own_slot
+        stream
+    }
+
+    /// A client is told that there is no room for its stream.
+    fn refuse_stream(&self, refusal: Refusal) -> Refusal {
+        self.metrics.refused(refusal);
+        // Of the limit of a client the server side says so.
+        if refusal == Refusal::Streams && self.refused_stream.is_due(self.clock.now()) {
+            tracing::warn!(
+                app = self.name,
+                streams = self.limits.streams(),
+                "no room for another WebSocket or event stream: refused with 503 (front.apps.streams)"
+            );
+        }
+        refusal
     }
 
     /// Takes a slot back and gives it to the next.

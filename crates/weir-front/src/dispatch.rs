@@ -17,7 +17,9 @@
 //!
 //! **Streams** (WebSockets, server-sent events) would hold a request's slot for hours, so they have
 //! slots of their own. What is one says the worker's answer, not the client: until then it is a
-//! request like any other. If a worker has no room for one more, it keeps the slot that it has.
+//! request like any other. If a worker has no room for one more, the stream is refused and the
+//! slot is free. Of workers that have no slots for streams at all each stream keeps the slot of its request,
+//! and one slot of the app is left for requests.
 //!
 //! **What a worker owes** is told apart from what it has: a request whose client is slow, and a
 //! stream, may be there for long without the worker being stuck.
@@ -36,12 +38,12 @@ use std::time::Duration;
 use slab::Slab;
 use weir_base::clock::Timestamp;
 
-pub(crate) use self::lane::Client;
+use self::lane::Asker;
 use self::queue::Queue;
 pub(crate) use self::queue::{Priority, Ticket};
 pub use self::workers::Elsewhere;
 use self::workers::Workers;
-pub(crate) use self::workers::{Load, Slots, WorkerKey};
+pub(crate) use self::workers::{Load, Slots, StreamSlot, WorkerKey};
 
 /// The limits of an app's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +64,7 @@ pub(crate) struct Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) priority: Priority,
-    pub(crate) client: Client,
+    pub(crate) client: Asker,
 }
 
 /// A slot of a worker. Each must come back through [`Dispatcher::end`], once.
@@ -81,6 +83,10 @@ pub(crate) enum Refusal {
     QueueTimeout,
     /// It waited for `overload_wait`, or made room for a newer one, during an overload.
     Overload,
+    /// The worker has made a stream of it, and has as many as it may.
+    Streams,
+    /// The same, and its client has as many as one may.
+    ClientStreams,
 }
 
 /// What became of a wish to wait.
@@ -98,8 +104,8 @@ pub(crate) enum Waiting<T> {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     worker: WorkerKey,
-    /// It has one of the slots that are for streams.
-    is_stream: bool,
+    /// None: it is no stream, or not yet.
+    stream: Option<StreamSlot>,
     /// Since when the worker is to say or to take something. None: it waits for the client, or has
     /// nothing to say before it likes.
     owes_since: Option<Timestamp>,
@@ -141,9 +147,21 @@ impl<T> Dispatcher<T> {
         if self.is_paused {
             return None;
         }
-        let worker = self.workers.take()?;
-        let running = Running { worker, is_stream: false, owes_since: Some(now) };
-        Some(Permit { running: self.running.insert(running), worker })
+        self.workers.take().map(|worker| self.begin(worker, now))
+    }
+
+    /// The same for what will probably be a stream: rather of a worker that has room for one.
+    pub(crate) fn take_for_stream(&mut self, now: Timestamp) -> Option<Permit> {
+        if self.is_paused {
+            return None;
+        }
+        let worker = self.workers.take_for_stream().or_else(|| self.workers.take());
+        worker.map(|worker| self.begin(worker, now))
+    }
+
+    fn begin(&mut self, worker: WorkerKey, now: Timestamp) -> Permit {
+        let running = Running { worker, stream: None, owes_since: Some(now) };
+        Permit { running: self.running.insert(running), worker }
     }
 
     /// What the worker owes begins anew.
@@ -161,16 +179,15 @@ impl<T> Dispatcher<T> {
         self.running[permit.running].owes_since = None;
     }
 
-    /// The worker has made a stream of it, and owes nothing. Whether a request's slot is free now:
-    /// see [`Dispatcher::next`].
-    pub(crate) fn make_stream(&mut self, permit: &Permit) -> bool {
+    /// The worker has made a stream of it, and owes nothing. None: there is no room for it. If it has a
+    /// slot of its own, that of its request is free: see [`Dispatcher::next`].
+    pub(crate) fn make_stream(&mut self, permit: &Permit) -> Option<StreamSlot> {
         let running = &mut self.running[permit.running];
         running.owes_since = None;
-        if !running.is_stream {
-            running.is_stream = self.workers.make_stream(running.worker);
-            return running.is_stream;
+        if running.stream.is_none() {
+            running.stream = self.workers.make_stream(running.worker);
         }
-        false
+        running.stream
     }
 
     /// Waits for a slot, after [`Dispatcher::take`] had none.
@@ -199,12 +216,8 @@ impl<T> Dispatcher<T> {
 
     /// Gives a slot back: see [`Dispatcher::next`].
     pub(crate) fn end(&mut self, permit: Permit) {
-        let Running { worker, is_stream, .. } = self.running.remove(permit.running);
-        if is_stream {
-            self.workers.end_stream(worker);
-        } else {
-            self.workers.end_request(worker);
-        }
+        let Running { worker, stream, .. } = self.running.remove(permit.running);
+        self.workers.end(worker, stream);
     }
 
     /// Who gets a slot next, if there are both. To be called after a slot came back, and until it

@@ -32,6 +32,6 @@ pub use drain::Drain;
 pub use forwarded_headers::{ForwardedHeader, ForwardedHeaderError};
 pub use latencies::Distribution;
 pub use metrics::FrontMetrics;
-pub use proxy::{Proxy, ProxySettings, TrustedProxies, TrustedProxy, TrustedProxyError};
+pub use proxy::{Proxy, ProxySettings};
 pub use rules::{Matcher, PriorityRule, ShedSettings};
 pub use settings::{AppLimits, AppSettings, Gzip};

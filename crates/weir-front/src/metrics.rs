@@ -45,6 +45,8 @@ pub(crate) enum Failure {
     Unreachable,
     /// The worker hung up before its answer was complete: 502.
     Broken,
+    /// `answer_head_bytes_max`, `answer_headers_max`: 502.
+    AnswerHead,
     /// `service_timeout`: 504.
     Late,
     /// The client has gone before the answer.
@@ -55,10 +57,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::BadRequest,
         Self::Unreachable,
         Self::Broken,
+        Self::AnswerHead,
         Self::Late,
         Self::ClientGone,
         Self::Shed,
@@ -70,6 +73,7 @@ impl Failure {
             Self::BadRequest => "bad_request",
             Self::Unreachable => "unreachable",
             Self::Broken => "broken",
+            Self::AnswerHead => "answer_head",
             Self::Late => "service_timeout",
             Self::ClientGone => "client_gone",
             Self::Shed => "shed",
@@ -78,13 +82,21 @@ impl Failure {
     }
 }
 
-const REFUSALS: [Refusal; 3] = [Refusal::QueueFull, Refusal::QueueTimeout, Refusal::Overload];
+const REFUSALS: [Refusal; 5] = [
+    Refusal::QueueFull,
+    Refusal::QueueTimeout,
+    Refusal::Overload,
+    Refusal::Streams,
+    Refusal::ClientStreams,
+];
 
 const fn refusal_name(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::QueueFull => "queue_max",
         Refusal::QueueTimeout => "queue_timeout",
         Refusal::Overload => "overload",
+        Refusal::Streams => "streams",
+        Refusal::ClientStreams => "clients.streams_max",
     }
 }
 
@@ -132,7 +144,7 @@ impl FrontMetrics {
         );
         registry.register(
             "weir_front_app_refusals",
-            "Requests that got no slot of a worker, by limit",
+            "Requests that got no slot of a worker, and streams for which there was no room, by limit",
             metrics.refusals.clone(),
         );
         registry.register(
@@ -193,8 +205,8 @@ pub(crate) struct AppMetrics {
     insides: Arc<Latencies>,
     outsides: Arc<Latencies>,
     answers: [Counter; 5],
-    refusals: [Counter; 3],
-    failures: [Counter; 7],
+    refusals: [Counter; REFUSALS.len()],
+    failures: [Counter; Failure::ALL.len()],
     waiting: Gauge,
     buffered: Gauge,
 }

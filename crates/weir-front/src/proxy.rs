@@ -10,7 +10,6 @@ mod deadlines;
 mod exchange;
 mod gzip;
 mod head;
-mod origin;
 mod relay;
 mod request_body;
 mod socket;
@@ -25,19 +24,18 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{MissedTickBehavior, interval};
 use weir_base::clock::Timestamp;
+use weir_net::client::{Client, ClientRequest, Origin, TrustedProxies};
 use weir_net::server::{Body, CoreIndex, Peer, Refused, Upgrade};
 
 pub use self::by_hand::head_for_worker;
 use self::deadlines::{Deadlines, TICK};
 use self::exchange::Failed;
 use self::head::{Forwarded, RequestId, RequestStart, Target};
-use self::origin::Origin;
-pub use self::origin::{TrustedProxies, TrustedProxy, TrustedProxyError};
 use self::request_body::RequestBody;
 use crate::access_log::{AccessLog, Entry};
 use crate::app::App;
 use crate::apps::Apps;
-use crate::dispatch::{Client, Refusal, Wish};
+use crate::dispatch::{Refusal, Wish};
 use crate::drain::Drain;
 use crate::forwarded_headers::ForwardedHeader;
 use crate::metrics::Failure;
@@ -79,6 +77,8 @@ struct Prepared {
     /// Empty: the room of the client's fields, for those of the answer.
     fields: HeaderMap,
     body: RequestBody,
+    /// None: nobody's in particular.
+    client: Option<ClientRequest>,
 }
 
 /// Whose it is, too.
@@ -173,7 +173,7 @@ impl Proxy {
         entry: Option<&mut Entry>,
     ) -> Result<Judged, Box<Response<Body>>> {
         let target = Target::of(&parts)
-            .map_err(|refusal| Box::new(answer::text(refusal.status, refusal.text)))?;
+            .map_err(|refusal| Box::new(answer::no_request(refusal.status, refusal.text)))?;
         let Some(app) = self.apps.find(target.host(), parts.uri.path()) else {
             return Err(Box::new(answer::text(StatusCode::NOT_FOUND, answer::NO_APP)));
         };
@@ -194,10 +194,11 @@ impl Proxy {
             is_accepted: gzip::is_accepted(&parts.headers),
             is_head: parts.method == Method::HEAD,
         });
-        let Parts { method, headers: mut fields, .. } = parts;
+        let Parts { method, headers: mut fields, mut extensions, .. } = parts;
         fields.clear();
+        let client = extensions.remove();
         let body = RequestBody::new(body, bytes_max);
-        let prepared = Prepared { wish, since, method, head, gzip, fields, body };
+        let prepared = Prepared { wish, since, method, head, gzip, fields, body, client };
         Ok((Arc::clone(app), Box::new(prepared)))
     }
 
@@ -242,7 +243,7 @@ fn wish(app: &App, request: &Parts, origin: Origin) -> Result<Wish, Box<Response
         return Err(Box::new(answer::shed(&rule.settings)));
     }
     let priority = rules::priority(&app.priorities, path, headers);
-    Ok(Wish { priority, client: Client::of(origin.address) })
+    Ok(Wish { priority, client: origin.address.and_then(Client::of) })
 }
 
 impl From<Refusal> for Failed {

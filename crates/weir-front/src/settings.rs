@@ -54,8 +54,10 @@ impl AppSettings {
 pub struct AppLimits {
     /// Requests that a worker serves at once.
     pub concurrency: u32,
-    /// WebSockets and event streams of a worker at once.
-    pub streams: u32,
+    /// WebSockets and event streams of a worker at once; one more gets 503. 0: each keeps the slot of its
+    /// request, and one slot of the app is left for requests. None: 64 where `concurrency` is 1, and
+    /// 16,384 otherwise.
+    pub streams: Option<u32>,
     /// Requests that wait at once for a worker. One more gets 503.
     pub queue_max: usize,
     /// How long a request may wait for a worker: 503.
@@ -92,6 +94,8 @@ pub struct AppLimits {
     pub buffers_max: usize,
     /// Bytes of the head of a worker's answer. A longer one is no answer.
     pub answer_head_bytes_max: usize,
+    /// Header fields of a worker's answer. More are no answer.
+    pub answer_headers_max: usize,
     /// Idle connections to a worker that each core keeps open; 0: a connection for each request.
     /// None: 16, or 0 where `concurrency` is 1: a worker that serves one connection at a time would
     /// wait on an idle one while another core connects.
@@ -121,9 +125,20 @@ impl Default for Gzip {
 /// on one worker.
 const KEEP_ALIVE_MAX: usize = 16;
 
+/// Streams where a worker serves one request at a time: few such servers can have any.
+const STREAMS_OF_ONE: u32 = 64;
+/// Streams of other workers. They hold no slot of a request, so this only bounds what one worker has to
+/// keep: a quarter of what the front has connections for.
+const STREAMS: u32 = 16_384;
+
 impl AppLimits {
     pub(crate) fn head_limits(&self) -> HeadLimits {
-        HeadLimits { bytes_max: self.answer_head_bytes_max }
+        HeadLimits { bytes_max: self.answer_head_bytes_max, headers_max: self.answer_headers_max }
+    }
+
+    pub(crate) fn streams(&self) -> u32 {
+        let default = if self.concurrency == 1 { STREAMS_OF_ONE } else { STREAMS };
+        self.streams.unwrap_or(default)
     }
 
     pub(crate) fn keep_alive(&self) -> usize {
@@ -136,7 +151,7 @@ impl Default for AppLimits {
     fn default() -> Self {
         Self {
             concurrency: 1,
-            streams: 64,
+            streams: None,
             queue_max: 1_024,
             queue_timeout: Duration::from_secs(30),
             // A real site at 80 % load: 0.03 % are shed in a simulation (dispatch/simulation.rs).
@@ -154,6 +169,7 @@ impl Default for AppLimits {
             answer_buffer_bytes: 1 << 20,
             buffers_max: 64 << 20,
             answer_head_bytes_max: 64 << 10,
+            answer_headers_max: 1_000,
             keep_alive_max: None,
             stream_idle_timeout: Duration::from_secs(60 * 60),
             gzip: None,

@@ -18,7 +18,7 @@ mod scratch;
 mod sending;
 mod socket;
 
-pub(crate) use self::answer::{Answer, HeadLimits};
+pub(crate) use self::answer::{Answer, BadAnswer, HeadLimits};
 pub(crate) use self::by_hand::read as read_by_hand;
 pub(crate) use self::connection::Connection;
 pub(crate) use self::exchange::{Exchange, Trouble};

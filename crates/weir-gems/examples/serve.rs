@@ -92,6 +92,7 @@ async fn serve(store: impl Store, arguments: &[String], folder: &Path, clock: Cl
         limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
         clock,
         metrics: NetMetrics::register(&mut registry),
+        trusted_proxies: weir_net::client::TrustedProxies::default(),
         service: move |_: CoreIndex| Rc::new(Door(Arc::clone(&gems))),
         stop,
     });

@@ -5,7 +5,6 @@
 
 mod authorize;
 mod body;
-mod client;
 mod compact_index;
 mod credentials;
 mod dependencies;
@@ -38,7 +37,6 @@ use weir_base::semaphore::Semaphore;
 use weir_base::switch::Switches;
 use weir_net::server::{Body, BoxError};
 
-pub use self::client::Client;
 use self::failure::Failure;
 use self::known_keys::KnownKeys;
 use self::representation::keep_private;

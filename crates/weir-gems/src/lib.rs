@@ -35,5 +35,5 @@ pub mod view;
 pub mod webhooks;
 
 pub use files::{FileProblem, Files};
-pub use http::{Client, Endpoint, Gems, GemsParts};
+pub use http::{Endpoint, Gems, GemsParts};
 pub use metrics::{GemsMetrics, MirrorMetrics};

@@ -11,12 +11,13 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use weir_net::client::Client;
 
 use self::held::Budgets;
 pub(crate) use self::held::{Budget, Room, RoomMax};
 pub use self::mirror::MirrorMetrics;
 pub(crate) use self::mirror::{FetchFailure, Outcome, UpstreamMetrics};
-use crate::http::{Client, Endpoint};
+use crate::http::Endpoint;
 
 /// From 0.1 ms to 10 s.
 const SECONDS: [f64; 12] =

@@ -39,11 +39,14 @@ pub enum Limit {
     Http2PingTimeout,
     /// Not a setting of the server side: [`crate::server::AnswerWithin`], which a service sets.
     AnswerTimeout,
+    ClientConnections,
+    ClientRequests,
+    ClientStreams,
 }
 
 impl Limit {
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::ConnectionsMax,
         Self::OpenFiles,
         Self::RefusalsMax,
@@ -62,6 +65,9 @@ impl Limit {
         Self::Http2ControlFrames,
         Self::Http2PingTimeout,
         Self::AnswerTimeout,
+        Self::ClientConnections,
+        Self::ClientRequests,
+        Self::ClientStreams,
     ];
 
     /// The name of its setting.
@@ -86,6 +92,9 @@ impl Limit {
             Self::Http2ControlFrames => "http2_control_frames",
             Self::Http2PingTimeout => "http2_ping_timeout",
             Self::AnswerTimeout => "answer_timeout",
+            Self::ClientConnections => "clients.connections_max",
+            Self::ClientRequests => "clients.requests_max",
+            Self::ClientStreams => "clients.streams_max",
         }
     }
 }
@@ -99,7 +108,7 @@ pub enum HeadRefusal {
     Version,
     /// Longer than `head_bytes_max`: 431.
     TooManyBytes,
-    /// More header fields than [`crate::server::HEADERS_MAX`]: 431.
+    /// More header fields than `headers_max`: 431.
     TooManyFields,
     /// Not complete in time: 408.
     Late,
@@ -149,6 +158,8 @@ impl HeadRefusal {
 pub enum ConnectionRefusal {
     /// `front.limits.connections_max` were open.
     ConnectionsMax,
+    /// One client had `front.clients.connections_max` of them.
+    ClientConnectionsMax,
     /// The process had no descriptor left.
     OpenFiles,
     /// No TLS was agreed upon.
@@ -159,14 +170,20 @@ pub enum ConnectionRefusal {
 
 impl ConnectionRefusal {
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 4] =
-        [Self::ConnectionsMax, Self::OpenFiles, Self::TlsFailed, Self::TlsLate];
+    pub const ALL: [Self; 5] = [
+        Self::ConnectionsMax,
+        Self::ClientConnectionsMax,
+        Self::OpenFiles,
+        Self::TlsFailed,
+        Self::TlsLate,
+    ];
 
     /// The label's value.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::ConnectionsMax => "connections_max",
+            Self::ClientConnectionsMax => "clients.connections_max",
             Self::OpenFiles => "open_files",
             Self::TlsFailed => "tls_failed",
             Self::TlsLate => "tls_late",

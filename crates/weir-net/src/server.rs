@@ -39,7 +39,7 @@ pub use answer_within::AnswerWithin;
 pub use body::{Body, BoxError};
 pub use head::Head;
 pub use httparse::Header;
-pub use limits::{HEADERS_MAX, Http2Limits, Limits};
+pub use limits::{Http2Limits, Limits};
 pub use open::Counted;
 pub use pulse::Pulse;
 pub use running::{CoreListener, Ended, Outcome, Running, Start, StartError, Stop, start};

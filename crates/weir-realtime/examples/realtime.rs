@@ -84,6 +84,7 @@ async fn main() {
         limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
         clock: Clock::system(),
         metrics: NetMetrics::register(&mut registry),
+        trusted_proxies: weir_net::client::TrustedProxies::default(),
         service: move |core: weir_net::server::CoreIndex| {
             Rc::new(Realtime(Shard::new(Arc::clone(&hub), core.0, draining.clone())))
         },

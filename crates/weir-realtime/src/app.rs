@@ -20,20 +20,33 @@ pub(crate) struct App {
     pub(crate) cache: Arc<Cache>,
     pub(crate) users: Users,
     connections: AtomicUsize,
+    /// Of all apps of the hub.
+    total: Arc<AtomicUsize>,
 }
 
-/// A connection's place among those that the app may have. Given back when it is dropped.
+/// A connection's place among those that the app, and all apps together, may have. Given back when it
+/// is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPlace(Arc<App>);
 
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// The app has as many as it may.
+    App,
+    /// All apps together have.
+    Total,
+}
+
 impl App {
-    fn new(settings: AppSettings) -> Self {
+    fn new(settings: AppSettings, total: Arc<AtomicUsize>) -> Self {
         Self {
             settings: ArcSwap::from_pointee(settings),
             channels: Registry::default(),
             cache: Arc::default(),
             users: Users::default(),
             connections: AtomicUsize::new(0),
+            total,
         }
     }
 
@@ -47,18 +60,26 @@ impl App {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// A place for one connection more, if there is one.
-    pub(crate) fn connect(self: &Arc<Self>) -> Option<ConnectionPlace> {
-        let place = ConnectionPlace(Arc::clone(self));
-        let before = self.connections.fetch_add(1, Ordering::Relaxed);
+    /// A place for one connection more, where all apps may have `total_max`.
+    pub(crate) fn connect(self: &Arc<Self>, total_max: usize) -> Result<ConnectionPlace, NoPlace> {
         // Dropping the place takes it back.
-        (before < self.settings().connections_max).then_some(place)
+        let place = ConnectionPlace(Arc::clone(self));
+        let in_total = self.total.fetch_add(1, Ordering::Relaxed);
+        let in_app = self.connections.fetch_add(1, Ordering::Relaxed);
+        if in_app >= self.settings().connections_max {
+            return Err(NoPlace::App);
+        }
+        if in_total >= total_max {
+            return Err(NoPlace::Total);
+        }
+        Ok(place)
     }
 }
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        self.0.total.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -74,12 +95,15 @@ impl AppSettings {
 pub(crate) struct Apps {
     by_key: HashMap<Arc<str>, Arc<App>>,
     by_id: HashMap<Arc<str>, Arc<App>>,
+    /// Connections of all of them, those included that are there no more.
+    connections: Arc<AtomicUsize>,
 }
 
 impl Apps {
     /// Apps with these settings. An app that was there before, by its id, keeps all but them.
     pub(crate) fn new(settings: Vec<AppSettings>, before: &Self) -> Self {
-        let mut apps = Self::default();
+        let connections = Arc::clone(&before.connections);
+        let mut apps = Self { connections, ..Self::default() };
         for settings in settings {
             let (id, key) = (Arc::clone(&settings.id), Arc::clone(&settings.key));
             let app = match before.by_id.get(&id) {
@@ -87,7 +111,7 @@ impl Apps {
                     app.settings.store(Arc::new(settings));
                     Arc::clone(app)
                 }
-                None => Arc::new(App::new(settings)),
+                None => Arc::new(App::new(settings, Arc::clone(&apps.connections))),
             };
             apps.by_key.insert(key, Arc::clone(&app));
             apps.by_id.insert(id, app);

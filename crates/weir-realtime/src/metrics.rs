@@ -5,7 +5,7 @@ mod totals;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -51,7 +51,7 @@ pub(crate) struct Turn {
 }
 
 /// Why a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
     /// By the client, or the network.
     Client,
@@ -59,6 +59,10 @@ pub(crate) enum Closed {
     Slow,
     /// It did not answer a ping.
     NoPong,
+    /// It neither subscribed nor signed in in time.
+    Unused,
+    /// The application's server did not authorise it in time.
+    Unauthorized,
     /// It broke the WebSocket protocol.
     Protocol,
     /// Weir ends.
@@ -70,7 +74,7 @@ pub(crate) enum Closed {
 }
 
 /// Which limit was met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     CoreQueue,
     HistoryBytes,
@@ -78,6 +82,9 @@ pub(crate) enum Limit {
     Channels,
     ChannelsPerConnection,
     Connections,
+    ConnectionsTotal,
+    SubscribeTimeout,
+    AuthorizationTimeout,
     ClientEventRate,
     SubscribeRate,
     Members,
@@ -87,20 +94,20 @@ pub(crate) enum Limit {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ClosedLabel {
-    reason: Closed,
+    reason: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LimitLabel {
-    limit: Limit,
+    limit: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RecoveryLabel {
-    outcome: RecoveryOutcome,
+    outcome: &'static str,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecoveryOutcome {
     Recovered,
     Gap,
@@ -154,7 +161,7 @@ impl RealtimeMetrics {
     }
 
     pub(crate) fn closed(&self, reason: Closed) {
-        self.0.closed.get_or_create(&ClosedLabel { reason }).inc();
+        self.0.closed.get_or_create(&ClosedLabel { reason: reason.name() }).inc();
     }
 
     pub(crate) fn removed(&self, queued_bytes: usize) {
@@ -211,10 +218,10 @@ impl RealtimeMetrics {
     }
 
     pub(crate) fn recovery(&self, outcome: RecoveryOutcome) {
-        self.0.recoveries.get_or_create(&RecoveryLabel { outcome }).inc();
+        self.0.recoveries.get_or_create(&RecoveryLabel { outcome: outcome.name() }).inc();
     }
 
     pub(crate) fn limit_hit(&self, limit: Limit) {
-        self.0.limits.get_or_create(&LimitLabel { limit }).inc();
+        self.0.limits.get_or_create(&LimitLabel { limit: limit.name() }).inc();
     }
 }

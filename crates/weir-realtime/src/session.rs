@@ -38,8 +38,13 @@ pub(crate) struct Session {
     pub(crate) postponed: Option<Box<Postponed>>,
     /// Wakes the connection's task.
     pub(crate) waker: Option<Waker>,
+    pub(crate) opened_at: Timestamp,
     /// When something was heard last.
     pub(crate) heard_at: Timestamp,
+    /// It has subscribed to something, or signed in; perhaps no more.
+    pub(crate) has_been_used: bool,
+    /// The same, with a signature of the application's server.
+    pub(crate) is_authorized: bool,
     pub(crate) client_events: TokenBucket,
     pub(crate) state: State,
     /// Subscriptions that the core's bucket has still to let through before more is read.
@@ -148,7 +153,10 @@ impl Session {
             unheard: Vec::new(),
             postponed: None,
             waker: None,
+            opened_at: now,
             heard_at: now,
+            has_been_used: false,
+            is_authorized: false,
             client_events: TokenBucket::default(),
             state: State::Open,
             // The first subscription is paid for before it is read.

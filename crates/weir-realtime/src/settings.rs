@@ -31,6 +31,10 @@ pub struct Settings {
 /// Bounds of sessions, channels and queues. Field names are the names under `realtime.limits`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Connections of all apps together. One more is closed with 4100.
+    pub connections_total_max: usize,
+    /// A connection that has neither subscribed nor signed in by then is closed with 4100.
+    pub subscribe_timeout: Duration,
     /// Channels of one connection.
     pub channels_per_connection_max: usize,
     /// Channels of one app, those included that are kept for their history only.
@@ -80,6 +84,9 @@ pub struct AppSettings {
     pub origins: Vec<OriginPattern>,
     /// Connections at a time; more are refused with 4004.
     pub connections_max: usize,
+    /// A connection that has not shown by then that the application's server knows it, by signing in
+    /// or by subscribing to a channel that needs a signature, is closed with 4009. None: it need not.
+    pub authorization_timeout: Option<Duration>,
     /// Whether clients may send `client-` events.
     pub has_client_events: bool,
     /// How many of them a connection may send.
@@ -169,6 +176,12 @@ impl Settings {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            // As many as the server side has.
+            connections_total_max: 65_536,
+            // A page may connect at its start and subscribe when its user does something. One that is
+            // open for longer comes back a second later; whoever holds connections only to hold them
+            // has to make each anew.
+            subscribe_timeout: Duration::from_secs(10 * 60),
             channels_per_connection_max: 256,
             channels_max: 100_000,
             core_queue_events_max: 16_384,
@@ -204,7 +217,8 @@ impl AppSettings {
             is_enabled: true,
             requires_tls: false,
             origins: Vec::new(),
-            connections_max: 1_000_000,
+            connections_max: Limits::default().connections_total_max,
+            authorization_timeout: None,
             has_client_events: false,
             client_event_rate: Rate::new(10, Duration::from_millis(100)),
             has_subscription_counts: false,

@@ -9,7 +9,10 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 
 use crate::pusher::position::{Epoch, Position};
-use crate::websocket::{FrameHeader, Role};
+use crate::websocket::{FrameHeader, Opcode, Role};
+
+/// A comment, which clients skip.
+const KEEP_ALIVE: &str = ": keep-alive\n\n";
 
 /// Appends an event for each of the frames of `wire`, which a server made.
 pub(crate) fn write_events(out: &mut String, mut wire: &[u8]) {
@@ -17,11 +20,16 @@ pub(crate) fn write_events(out: &mut String, mut wire: &[u8]) {
         let Ok(bytes) = usize::try_from(header.payload_bytes) else { return };
         let (frame, rest) = wire.split_at(wire.len().min(start + bytes));
         wire = rest;
-        // A close frame has no place here: the stream just ends.
-        if let Some(json) =
-            std::str::from_utf8(&frame[start..]).ok().filter(|_| !header.opcode.is_control())
-        {
-            write_event(out, json);
+        match header.opcode {
+            // No event: it is for the proxies between, and no page is to see it.
+            Opcode::Ping => out.push_str(KEEP_ALIVE),
+            // A close frame has no place here: the stream just ends.
+            opcode if opcode.is_control() => {}
+            _ => {
+                if let Ok(json) = std::str::from_utf8(&frame[start..]) {
+                    write_event(out, json);
+                }
+            }
         }
     }
 }
@@ -72,6 +80,7 @@ mod tests {
         append_text(&mut wire, |out| out.extend_from_slice(br#"{"event":"plain"}"#));
         let large = format!(r#"{{"data":"{}"}}"#, "x".repeat(70_000));
         wire.extend_from_slice(Frame::text(|out| out.extend_from_slice(large.as_bytes())).wire());
+        Message::Ping(b"").encode(&mut wire, None);
         Message::Close(None).encode(&mut wire, None);
         let mut text = String::new();
         write_events(&mut text, &wire);
@@ -79,6 +88,7 @@ mod tests {
         assert_eq!(events[0], format!("id: 00000000000000ab:7\ndata: {positioned}"));
         assert_eq!(events[1], r#"data: {"event":"plain"}"#);
         assert_eq!(events[2], format!("data: {large}"));
-        assert_eq!(events.len(), 3, "a close frame is no event");
+        assert_eq!(events[3], ": keep-alive");
+        assert_eq!(events.len(), 4, "a close frame is no event");
     }
 }

@@ -14,8 +14,8 @@ use hyper::{Request, Response, StatusCode, header};
 use tokio::time::{sleep, timeout};
 use tokio_util::either::Either;
 use weir_front::Proxy;
-use weir_gems::Client;
 use weir_net::Successor;
+use weir_net::client::Client;
 use weir_net::server::{Body, Peer, Refused, Service, Upgrade};
 use weir_realtime::shard::Shard;
 

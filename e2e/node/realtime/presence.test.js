@@ -90,3 +90,32 @@ test("above list_max an unmodified client is told numbers", async (context) => {
   assert.equal(last.members.count, 6);
   assert.deepEqual(last.members.me, { id: "user-5", info: { name: "user-5" } });
 });
+
+test("after a peak above list_max every unmodified client has the right list again", async (context) => {
+  const name = unique("presence");
+  const large = weir.apps[1];
+  const clients = [];
+  const channels = [];
+  for (let user = 0; user <= LIST_MAX + 2; user++) {
+    clients.push(client(context, weir, { app: large, user: `user-${user}` }));
+    channels.push(await subscribed(clients.at(-1), name));
+  }
+  assert.deepEqual(Object.keys(channels.at(-1).members.members), [`user-${LIST_MAX + 2}`]);
+  // Of those who stay, the first knew some of the others, and the last nobody.
+  const stay = [0, LIST_MAX + 2];
+  const lists = stay.map((user) => next(channels[user], "pusher:subscription_succeeded"));
+  for (let user = 1; user <= LIST_MAX + 1; user++) clients[user].disconnect();
+  await Promise.all(lists);
+  const expected = stay.map((user) => `user-${user}`);
+  for (const user of stay) {
+    const { members } = channels[user];
+    while (members.count > stay.length) await next(channels[user], "pusher:member_removed");
+    assert.deepEqual(Object.keys(members.members).sort(), expected);
+    assert.equal(members.me.id, `user-${user}`);
+  }
+  // From now on they are told of each other.
+  const gone = next(channels[0], "pusher:member_removed");
+  clients.at(-1).disconnect();
+  assert.equal((await gone).id, expected[1]);
+  assert.equal(channels[0].members.count, 1);
+});

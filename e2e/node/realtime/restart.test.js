@@ -71,3 +71,15 @@ test("an app that is disabled or taken away loses its clients for good; others s
   const refused = await server(weir, app("one")).trigger("news", "news", {}).catch(({ status }) => status);
   assert.equal(refused, 403);
 });
+
+test("a client that connects long before it subscribes comes back by itself, and subscribes", async (context) => {
+  const weir = await Weir.start(context, { settings: '[realtime.limits]\nsubscribe_timeout = "500ms"' });
+  const pusher = client(context, weir);
+  await next(pusher.connection, "connected");
+  await next(pusher.connection, "connected");
+  const name = unique("public");
+  const seen = record(await subscribed(pusher, name), "news");
+  assert.deepEqual([...new Set(codes(pusher))], [4100]);
+  await server(weir).trigger(name, "news", { number: 1 });
+  assert.deepEqual(await seen.until(1), [["news", { number: 1 }]]);
+});

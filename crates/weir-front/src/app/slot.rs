@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot::Sender;
+use weir_net::client::ClientRequest;
 
 use super::{App, Worker};
-use crate::dispatch::{Dispatcher, Permit, Refusal, Ticket};
+use crate::dispatch::{Dispatcher, Permit, Refusal, StreamSlot, Ticket};
 
 /// What whoever waits is handed.
 pub(super) type Handed = Result<Slot, Refusal>;
@@ -57,10 +58,23 @@ impl Slot {
         }
     }
 
-    /// The answer has no end of its own. Whether it has a slot of those for streams now, and its
-    /// request's is free.
-    pub(crate) fn make_stream(&self) -> bool {
-        self.permit.as_ref().is_some_and(|permit| self.app.make_stream(permit))
+    /// The answer has no end of its own. None: there is no room for it.
+    pub(crate) fn make_stream(&self) -> Option<StreamSlot> {
+        self.permit.as_ref().and_then(|permit| self.app.make_stream(permit))
+    }
+
+    /// The same for a client that is still there, and may have as many as one may.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub(crate) fn open_stream(
+        &self,
+        client: Option<&ClientRequest>,
+    ) -> Result<StreamSlot, Refusal> {
+        if client.is_some_and(|client| client.become_stream().is_err()) {
+            return Err(self.app.refuse_stream(Refusal::ClientStreams));
+        }
+        self.make_stream().ok_or_else(|| self.app.refuse_stream(Refusal::Streams))
     }
 }
 

@@ -5,42 +5,25 @@
 //! turns. So a client with a thousand requests delays another's first by one at most.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 
 use hashbrown::HashMap;
+use weir_net::client::Client;
 
 /// Clients whose last turn is remembered, beyond those with a request in the lane.
 const REMEMBERED_MAX: usize = 1_024;
 
-/// Who asks, as far as fairness goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Client(u64);
-
-impl Client {
-    /// An IPv6 client has a whole /64 to choose addresses from, so that is what counts. None: one
-    /// that came over a unix socket.
-    pub(crate) fn of(address: Option<IpAddr>) -> Self {
-        match address {
-            None => Self(0),
-            // Below 2^32 no /64 of IPv6 is given to anybody (RFC 4291, section 2.5).
-            Some(IpAddr::V4(address)) => Self(u64::from(address.to_bits())),
-            Some(IpAddr::V6(address)) => {
-                let network = address.to_bits() >> 64;
-                Self(u64::try_from(network).unwrap_or(u64::MAX))
-            }
-        }
-    }
-}
+/// Who asks, as far as fairness goes. None: nobody in particular, who has turns of one.
+pub(crate) type Asker = Option<Client>;
 
 /// The requests of one priority, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     /// The requests of each client that has a turn, in the order of their arrival.
-    flows: HashMap<Client, VecDeque<u64>>,
+    flows: HashMap<Asker, VecDeque<u64>>,
     /// Clients that had no turn since they came.
-    new: VecDeque<Client>,
+    new: VecDeque<Asker>,
     /// Clients in the order of their next turn; some have no request any more.
-    old: VecDeque<Client>,
+    old: VecDeque<Asker>,
     len: usize,
 }
 
@@ -50,12 +33,12 @@ impl Lane {
     }
 
     /// How many requests of `client` wait here.
-    pub(super) fn len_of(&self, client: Client) -> usize {
+    pub(super) fn len_of(&self, client: Asker) -> usize {
         self.flows.get(&client).map_or(0, VecDeque::len)
     }
 
     /// `request` is larger than all before it.
-    pub(super) fn push(&mut self, client: Client, request: u64) {
+    pub(super) fn push(&mut self, client: Asker, request: u64) {
         let new = &mut self.new;
         let flow = self.flows.entry(client).or_insert_with(|| {
             new.push_back(client);
@@ -66,7 +49,7 @@ impl Lane {
     }
 
     /// Whose turn it is. `newest_first`: of clients that are new, and of a client's requests.
-    pub(super) fn pop(&mut self, newest_first: bool) -> Option<(Client, u64)> {
+    pub(super) fn pop(&mut self, newest_first: bool) -> Option<(Asker, u64)> {
         while self.len > 0 {
             let new = if newest_first { self.new.pop_back() } else { self.new.pop_front() };
             let is_new = new.is_some();
@@ -88,7 +71,7 @@ impl Lane {
     }
 
     /// Takes a request out of its turn.
-    pub(super) fn remove(&mut self, client: Client, request: u64) {
+    pub(super) fn remove(&mut self, client: Asker, request: u64) {
         let Some(flow) = self.flows.get_mut(&client) else { return };
         // Sorted, for numbers only grow.
         if let Ok(place) = flow.binary_search(&request) {
@@ -145,16 +128,20 @@ impl Lane {
 mod tests {
     use super::*;
 
+    fn asker(number: u32) -> Asker {
+        Client::of(std::net::Ipv4Addr::from_bits((10 << 24) + number).into())
+    }
+
     #[test]
     fn clients_that_leave_before_their_first_turn_are_forgotten() {
         let mut lane = Lane::default();
-        lane.push(Client(0), 0);
+        lane.push(asker(0), 0);
         for number in 1..100_000 {
-            lane.push(Client(number), number);
-            lane.remove(Client(number), number);
+            lane.push(asker(number), number.into());
+            lane.remove(asker(number), number.into());
         }
         assert!(lane.new.len() <= REMEMBERED_MAX + 2, "{}", lane.new.len());
         assert_eq!(lane.flows.len(), lane.new.len());
-        assert_eq!(lane.pop(false), Some((Client(0), 0)));
+        assert_eq!(lane.pop(false), Some((asker(0), 0)));
     }
 }

@@ -4,6 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use weir_net::client::Client;
+
 use super::*;
 
 const WORKERS: usize = 16;
@@ -96,7 +98,7 @@ fn arrive(
     if let Some(permit) = dispatcher.take(now) {
         return Some((permit, now));
     }
-    let client = Client::of(Some([10, 0, random.u8(..), random.u8(..)].into()));
+    let client = Client::of([10, 0, random.u8(..), random.u8(..)].into());
     let wish = Wish { priority: Priority::Normal, client };
     match dispatcher.wait(wish, now, now) {
         Waiting::Queued { displaced, .. } => outcome.refused += usize::from(displaced.is_some()),
@@ -152,7 +154,7 @@ impl ClosedLoop {
         while now < 120_000 {
             let time = Timestamp::from_millis(now);
             for client in asking.drain(..) {
-                let wish = Wish { priority: Priority::Normal, client: Client::of(None) };
+                let wish = Wish { priority: Priority::Normal, client: None };
                 if let Some(permit) = dispatcher.take(time) {
                     ends.push(Reverse((self.end(now), running.insert((client, permit)))));
                 } else {
@@ -260,9 +262,9 @@ fn useful_percent(load: f64, patience_ms: u64) -> usize {
     100 * useful / served
 }
 
-fn client_of(number: u64) -> Client {
+fn client_of(number: u64) -> Asker {
     let [.., a, b] = number.to_be_bytes();
-    Client::of(Some([10, 0, a, b].into()))
+    Client::of([10, 0, a, b].into())
 }
 
 #[test]

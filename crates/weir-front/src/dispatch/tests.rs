@@ -2,6 +2,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use proptest::prelude::*;
+use weir_net::client::Client;
 
 use super::*;
 
@@ -18,8 +19,8 @@ fn limits() -> Limits {
     }
 }
 
-fn client(number: u8) -> Client {
-    Client::of(Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, number))))
+fn client(number: u8) -> Asker {
+    Client::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)))
 }
 
 fn wish(client_number: u8) -> Wish {
@@ -86,10 +87,11 @@ fn a_stream_gives_its_request_s_slot_to_the_next_where_there_is_room_for_streams
     let first = dispatcher.take(at(0)).expect("a slot");
     queue(&mut dispatcher, wish(1), 1, 0);
     queue(&mut dispatcher, wish(1), 2, 0);
-    assert!(dispatcher.make_stream(&first) && !dispatcher.make_stream(&first), "once");
+    assert_eq!(dispatcher.make_stream(&first), Some(StreamSlot::Own));
+    assert_eq!(dispatcher.make_stream(&first), Some(StreamSlot::Own), "once");
     let (waiter, second) = dispatcher.next(at(1)).expect("the slot that came free");
     assert_eq!((waiter, loads(&dispatcher)), (1, vec![(1, 1)]));
-    assert!(!dispatcher.make_stream(&second), "there is no room for a second");
+    assert_eq!(dispatcher.make_stream(&second), None, "there is no room for a second");
     assert_eq!(dispatcher.overdue(STEP, at(9)), [], "nor does it owe anything");
     assert_eq!(end(&mut dispatcher, first, at(2)), None, "that was no request's slot");
     assert_eq!(loads(&dispatcher), [(1, 0)]);
@@ -104,14 +106,15 @@ fn what_other_processes_use_of_a_worker_counts_against_its_slots() {
     dispatcher.set_elsewhere(worker, Elsewhere { requests: 1, streams: 1 });
     let first = dispatcher.take(at(0)).expect("a slot");
     assert!(dispatcher.take(at(0)).is_none(), "one of two is used elsewhere");
-    assert!(dispatcher.make_stream(&first), "one of two streams is elsewhere");
+    let own = Some(StreamSlot::Own);
+    assert_eq!(dispatcher.make_stream(&first), own, "one of two streams is elsewhere");
     let second = dispatcher.take(at(0)).expect("a slot");
-    assert!(!dispatcher.make_stream(&second), "no room for a third");
+    assert_eq!(dispatcher.make_stream(&second), None, "no room for a third");
     queue(&mut dispatcher, wish(1), 7, 0);
     assert!(dispatcher.next(at(0)).is_none());
     dispatcher.set_elsewhere(worker, Elsewhere::default());
     assert_eq!(dispatcher.next(at(0)).map(|(waiter, _)| waiter), Some(7), "it has ended there");
-    assert!(dispatcher.make_stream(&second));
+    assert_eq!(dispatcher.make_stream(&second), own);
 }
 
 #[test]
@@ -120,12 +123,48 @@ fn among_workers_with_as_many_requests_the_one_with_fewer_streams_is_taken() {
     let slots = Slots { requests: 2, streams: 2 };
     let workers = [dispatcher.add_worker(slots, at(0)), dispatcher.add_worker(slots, at(0))];
     let stream = dispatcher.take(at(0)).expect("a slot");
-    assert!(dispatcher.make_stream(&stream));
+    assert_eq!(dispatcher.make_stream(&stream), Some(StreamSlot::Own));
     for _ in 0..3 {
         let request = dispatcher.take(at(1)).expect("a slot");
         assert_eq!((stream.worker, request.worker), (workers[0], workers[1]));
         dispatcher.end(request);
     }
+}
+
+#[test]
+fn what_will_probably_be_a_stream_goes_to_a_worker_that_has_room_for_one() {
+    let mut dispatcher = Dispatcher::<u32>::new(limits());
+    let slots = Slots { requests: 2, streams: 1 };
+    let workers = [dispatcher.add_worker(slots, at(0)), dispatcher.add_worker(slots, at(0))];
+    let first = dispatcher.take_for_stream(at(0)).expect("a slot");
+    assert_eq!(dispatcher.make_stream(&first), Some(StreamSlot::Own));
+    let request = dispatcher.take(at(0)).expect("a slot");
+    assert_eq!((first.worker, request.worker), (workers[0], workers[1]));
+    // The other one has less to do, and no room.
+    let second = dispatcher.take_for_stream(at(0)).expect("a slot");
+    assert_eq!(second.worker, workers[1]);
+    assert_eq!(dispatcher.make_stream(&second), Some(StreamSlot::Own));
+    // Where none has room it may still turn out to be none.
+    let third = dispatcher.take_for_stream(at(0)).expect("a slot");
+    assert_eq!((third.worker, dispatcher.make_stream(&third)), (workers[0], None));
+}
+
+#[test]
+fn streams_that_keep_the_slots_of_their_requests_leave_one_to_requests() {
+    let mut dispatcher = Dispatcher::<u32>::new(limits());
+    let slots = Slots { requests: 2, streams: 0 };
+    dispatcher.add_worker(slots, at(0));
+    dispatcher.add_worker(slots, at(0));
+    let permits: Vec<_> = (0..4).map(|_| dispatcher.take(at(0)).expect("a slot")).collect();
+    let kept = permits.iter().filter_map(|permit| dispatcher.make_stream(permit));
+    assert_eq!(kept.collect::<Vec<_>>(), [StreamSlot::OfRequest; 3]);
+    permits.into_iter().for_each(|permit| dispatcher.end(permit));
+    assert!(dispatcher.loads().iter().all(|(_, load)| (load.requests, load.streams) == (0, 0)));
+    // The only slot of all may be a stream.
+    let mut dispatcher = Dispatcher::<u32>::new(limits());
+    dispatcher.add_worker(Slots { requests: 1, streams: 0 }, at(0));
+    let only = dispatcher.take(at(0)).expect("a slot");
+    assert_eq!(dispatcher.make_stream(&only), Some(StreamSlot::OfRequest));
 }
 
 #[test]
@@ -284,14 +323,6 @@ fn workers_with_a_request_over_an_age_are_found() {
     assert_eq!(dispatcher.overdue(6 * STEP, at(7)), [Overdue { oldest: at(1), ..overdue }]);
     end(&mut dispatcher, old, at(7));
     assert_eq!(dispatcher.overdue(6 * STEP, at(7)), []);
-}
-
-#[test]
-fn clients_of_one_ipv6_network_are_one() {
-    let of = |text: &str| Client::of(Some(text.parse().expect("an address")));
-    assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
-    assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
-    assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
 }
 
 /// What can happen to a dispatcher.

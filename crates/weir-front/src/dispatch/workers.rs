@@ -15,7 +15,7 @@ pub(crate) struct WorkerKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slots {
     pub(crate) requests: u32,
-    /// Besides those. A stream beyond keeps the slot of its request.
+    /// Besides those. 0: a stream keeps the slot of its request.
     pub(crate) streams: u32,
 }
 
@@ -25,6 +25,15 @@ pub(crate) struct Slots {
 pub struct Elsewhere {
     pub requests: u32,
     pub streams: u32,
+}
+
+/// What a stream holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamSlot {
+    /// One of the slots that are for streams: that of its request is free.
+    Own,
+    /// The slot of its request.
+    OfRequest,
 }
 
 /// What a worker has to do.
@@ -47,6 +56,8 @@ struct Worker {
     requests: u32,
     streams: u32,
     elsewhere: Elsewhere,
+    /// Of the requests, those that are streams.
+    streams_of_requests: u32,
     /// When it was last given something, in the order of all that was given.
     last_given: u64,
     given: u64,
@@ -78,6 +89,7 @@ impl Workers {
             requests: 0,
             streams: 0,
             elsewhere: Elsewhere::default(),
+            streams_of_requests: 0,
             // A new worker is first in turn, but not before one that waits longer.
             last_given: self.given,
             given: 0,
@@ -90,7 +102,16 @@ impl Workers {
 
     /// A request's slot of the worker that has least to do.
     pub(super) fn take(&mut self) -> Option<WorkerKey> {
-        let with_room = self.workers.iter_mut().filter(|(_, worker)| worker.has_room());
+        self.take_if(Worker::has_room)
+    }
+
+    /// The same of a worker that has room for a stream, too.
+    pub(super) fn take_for_stream(&mut self) -> Option<WorkerKey> {
+        self.take_if(|worker| worker.has_room() && worker.all_streams() < worker.slots.streams)
+    }
+
+    fn take_if(&mut self, may_be: impl Fn(&Worker) -> bool) -> Option<WorkerKey> {
+        let with_room = self.workers.iter_mut().filter(|(_, worker)| may_be(worker));
         let (index, worker) = with_room.min_by_key(|(_, worker)| {
             (worker.all_requests(), worker.all_streams(), worker.last_given)
         })?;
@@ -101,24 +122,44 @@ impl Workers {
         Some(WorkerKey { index, serial: worker.serial })
     }
 
-    /// Whether there was room for one more stream: the request's slot is free then.
-    pub(super) fn make_stream(&mut self, key: WorkerKey) -> bool {
+    /// A request becomes a stream. None: there is no room for one more.
+    pub(super) fn make_stream(&mut self, key: WorkerKey) -> Option<StreamSlot> {
+        let is_one_left = self.is_one_left_for_requests();
         let worker = self.holding(key);
+        if worker.slots.streams == 0 && is_one_left {
+            worker.streams_of_requests += 1;
+            return Some(StreamSlot::OfRequest);
+        }
         let has_room = worker.all_streams() < worker.slots.streams;
-        if has_room {
+        has_room.then(|| {
             worker.requests -= 1;
             worker.streams += 1;
+            StreamSlot::Own
+        })
+    }
+
+    /// Whether one more stream in the slot of its request leaves a slot of the app to requests, or it
+    /// is the only slot.
+    fn is_one_left_for_requests(&self) -> bool {
+        let (mut slots, mut streams) = (0_u64, 0_u64);
+        for (_, worker) in &self.workers {
+            slots += u64::from(worker.slots.requests);
+            streams += u64::from(worker.streams_of_requests);
         }
-        has_room
+        streams + 1 < slots.max(2)
     }
 
-    pub(super) fn end_request(&mut self, key: WorkerKey) {
-        self.holding(key).requests -= 1;
-        self.forget_if_done(key);
-    }
-
-    pub(super) fn end_stream(&mut self, key: WorkerKey) {
-        self.holding(key).streams -= 1;
+    /// What a request, or the stream that it became, held comes back.
+    pub(super) fn end(&mut self, key: WorkerKey, stream: Option<StreamSlot>) {
+        let worker = self.holding(key);
+        match stream {
+            None => worker.requests -= 1,
+            Some(StreamSlot::Own) => worker.streams -= 1,
+            Some(StreamSlot::OfRequest) => {
+                worker.requests -= 1;
+                worker.streams_of_requests -= 1;
+            }
+        }
         self.forget_if_done(key);
     }
 

@@ -1,6 +1,6 @@
 //! Answers of Weir's own, where no worker answers.
 
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use weir_net::server::Body;
 
@@ -28,6 +28,16 @@ pub(super) fn text(status: StatusCode, text: &'static str) -> Response<Body> {
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// What a request is told that is none to be passed on.
+pub(super) fn no_request(status: StatusCode, line: &'static str) -> Response<Body> {
+    let mut response = text(status, line);
+    if status == StatusCode::NOT_IMPLEMENTED {
+        // Where its body ends is not known for sure, so nothing behind it is a request.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     response
 }
 
@@ -79,6 +89,14 @@ pub(super) fn wording(failed: Failed) -> (StatusCode, &'static str) {
             StatusCode::SERVICE_UNAVAILABLE,
             "this app has more requests than it can serve (overload_wait); try again\n",
         ),
+        Failed::Refused(Refusal::Streams) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "this app has as many WebSockets and event streams as it may have (streams); try again\n",
+        ),
+        Failed::Refused(Refusal::ClientStreams) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "your address has too many WebSockets and event streams open (front.clients.streams_max); try again later\n",
+        ),
         Failed::TooLarge => (
             StatusCode::PAYLOAD_TOO_LARGE,
             "the request's body is longer than this app allows (request_bytes_max)\n",
@@ -97,6 +115,10 @@ pub(super) fn wording(failed: Failed) -> (StatusCode, &'static str) {
         Failed::Malformed => (
             StatusCode::BAD_GATEWAY,
             "what the worker said is no answer of HTTP/1.1 to this request\n",
+        ),
+        Failed::AnswerHead => (
+            StatusCode::BAD_GATEWAY,
+            "the worker's answer has a longer head than this app allows (answer_head_bytes_max, answer_headers_max)\n",
         ),
         Failed::Late => {
             (StatusCode::GATEWAY_TIMEOUT, "the worker did not answer in time (service_timeout)\n")

@@ -1,10 +1,10 @@
 //! The proxy's judgement of a head, without a socket.
 
 use weir_base::clock::Timestamp;
+use weir_net::client::TrustedProxies;
 use weir_net::server::{Head, Peer};
 
 use super::head::{self, BodyHead, Forwarded, RequestId, RequestStart, Target};
-use super::origin::TrustedProxies;
 use super::socket;
 use crate::forwarded_headers::{ForwardedHeader, ForwardedHeaders};
 

@@ -19,6 +19,7 @@ use hyper::{Method, Response, StatusCode};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 use weir_base::clock::Timestamp;
+use weir_net::client::ClientRequest;
 use weir_net::server::Body;
 
 use super::deadlines::Deadlines;
@@ -28,9 +29,9 @@ use super::request_body::RequestBody;
 use super::{Prepared, Proxy, answer, gzip};
 use crate::access_log::Timing;
 use crate::app::{App, Slot, Worker};
-use crate::dispatch::Refusal;
+use crate::dispatch::{Refusal, StreamSlot};
 use crate::metrics::Failure;
-use crate::upstream::{Answer, AnswerReader, Connection, Exchange, Framed, Trouble};
+use crate::upstream::{Answer, AnswerReader, BadAnswer, Connection, Exchange, Framed, Trouble};
 
 /// Why a request has no worker's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub(super) enum Failed {
     Broken,
     /// What the worker said is no answer to the request.
     Malformed,
+    /// The head of its answer is longer than it may be.
+    AnswerHead,
     Late,
 }
 
@@ -54,6 +57,7 @@ impl Failed {
             Self::TooLarge | Self::BadBody | Self::SlowBody => Some(Failure::BadRequest),
             Self::Unreachable => Some(Failure::Unreachable),
             Self::Broken | Self::Malformed => Some(Failure::Broken),
+            Self::AnswerHead => Some(Failure::AnswerHead),
             Self::Late => Some(Failure::Late),
         }
     }
@@ -130,7 +134,8 @@ impl Proxy {
         app.metrics.answered(answer.status, service);
         app.metrics.compared(now.since(arrived), answer.runtime);
         let timing = self.timing(&slot, since.since(arrived), service);
-        let mut response = self.pass_on(answer, exchange, slot);
+        let client = prepared.client.as_ref();
+        let mut response = self.pass_on(answer, exchange, slot, client);
         if let (Some(gzip), Some(asked)) = (&app.limits.gzip, gzip) {
             response = gzip::apply(gzip, asked, response);
         }
@@ -195,8 +200,11 @@ impl Proxy {
             }
             Err(Trouble::Bad(bad)) => {
                 drop(running.take());
-                tracing::warn!(app = app.name, error = %bad, "a worker's answer is no HTTP");
-                Err(Failed::Malformed)
+                tracing::warn!(app = app.name, error = %bad, "a worker's answer can't be passed on");
+                Err(match bad {
+                    BadAnswer::TooLong | BadAnswer::TooManyFields => Failed::AnswerHead,
+                    BadAnswer::Syntax | BadAnswer::Length => Failed::Malformed,
+                })
             }
         }
     }
@@ -206,6 +214,7 @@ impl Proxy {
         mut answer: Box<Answer>,
         exchange: Exchange,
         slot: Slot,
+        client: Option<&ClientRequest>,
     ) -> Response<Body> {
         let mut reader = exchange.into_reader(&mut answer);
         let body = match reader.take_whole() {
@@ -213,7 +222,18 @@ impl Proxy {
                 relay::let_go(reader, &slot, &self.pool);
                 Body::from(whole)
             }
-            None => self.relay(reader, slot, answer.is_event_stream),
+            None if answer.is_event_stream => match slot.open_stream(client) {
+                Ok(stream) => self.relay_stream(reader, slot, stream),
+                Err(refusal) => {
+                    relay::hang_up(reader, slot);
+                    return answer::failed(Failed::Refused(refusal));
+                }
+            },
+            None => {
+                let patience = slot.app().limits.body_timeout;
+                Relay { reader, slot, pool: self.pool.clone(), patience, kind: Kind::Answer }
+                    .start()
+            }
         };
         let mut response = Response::new(body);
         *response.status_mut() = answer.status;
@@ -221,15 +241,11 @@ impl Proxy {
         response
     }
 
-    /// A body that is still to come, or some of it.
-    fn relay(&self, reader: AnswerReader, slot: Slot, is_event_stream: bool) -> Body {
-        let limits = &slot.app().limits;
-        let (patience, kind) = if is_event_stream {
-            let has_own_slot = slot.make_stream();
-            (limits.stream_idle_timeout, Kind::Stream { drain: self.drain.clone(), has_own_slot })
-        } else {
-            (limits.body_timeout, Kind::Answer)
-        };
+    /// Events that are still to come.
+    fn relay_stream(&self, reader: AnswerReader, slot: Slot, stream: StreamSlot) -> Body {
+        let has_own_slot = stream == StreamSlot::Own;
+        let kind = Kind::Stream { drain: self.drain.clone(), has_own_slot };
+        let patience = slot.app().limits.stream_idle_timeout;
         Relay { reader, slot, pool: self.pool.clone(), patience, kind }.start()
     }
 }
@@ -324,7 +340,7 @@ impl Running {
                     if !answer.is_event_stream {
                         let bytes_max = slot.app().limits.answer_buffer_bytes;
                         reader.discard(bytes_max).await;
-                    } else if !slot.make_stream() {
+                    } else if slot.make_stream() != Some(StreamSlot::Own) {
                         relay::outlive_listener(&mut reader, &slot).await;
                     }
                 }

@@ -49,6 +49,14 @@ impl Target {
                 "this is no forward proxy: no CONNECT\n",
             );
         }
+        // As nginx: a worker that obeys shows what proxies in front have added.
+        if request.method == Method::TRACE {
+            return refuse(StatusCode::METHOD_NOT_ALLOWED, "there is no TRACE here\n");
+        }
+        // Only OPTIONS asks about the server as a whole (RFC 9112, section 3.2.4).
+        if request.uri.path() == "*" && request.method != Method::OPTIONS {
+            return refuse(StatusCode::BAD_REQUEST, "the request's target is malformed\n");
+        }
         // The form of CONNECT's targets (RFC 9112, section 3.2.3).
         if request.uri.scheme().is_none() && request.uri.authority().is_some() {
             return refuse(StatusCode::BAD_REQUEST, "the request's target is malformed\n");

@@ -149,6 +149,22 @@ pub(super) fn let_go(reader: AnswerReader, slot: &Slot, pool: &Pool) {
     }
 }
 
+/// Nobody is to listen to a stream: its worker has no room for it, or its client may have no more.
+pub(super) fn hang_up(mut reader: AnswerReader, slot: Slot) {
+    // A process or a thread that it keeps busy has its slot until it has noticed.
+    if slot.app().limits.streams() == 0 {
+        drop(spawn_local(async move {
+            // What came with the head was said before it could notice.
+            poll_fn(|context| {
+                let _ = reader.poll_data(context);
+                Poll::Ready(())
+            })
+            .await;
+            outlive_listener(&mut reader, &slot).await;
+        }));
+    }
+}
+
 /// A process or a thread that a stream keeps busy learns by its next word that nobody listens. It
 /// owes none, but for one in the time that streams have for it.
 pub(super) async fn outlive_listener(reader: &mut AnswerReader, slot: &Slot) {

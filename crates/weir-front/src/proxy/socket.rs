@@ -20,6 +20,7 @@ use hyper::http::request;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_local;
+use weir_net::client::ClientRequest;
 use weir_net::server::{Body, Head, Refused, Stream, Upgrade};
 
 use self::join::Protocol;
@@ -67,9 +68,9 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
     };
     let protocol = parts.headers.get(UPGRADE).map_or(BodyHead::None, BodyHead::Upgrade);
     let head = head::write(&parts, &target, &forwarded, protocol);
-    let Upgrade { stream, rest, .. } = upgrade;
+    let Upgrade { stream, rest, client: whose, .. } = upgrade;
     let client = Early { stream, bytes: rest.to_vec() };
-    let request = Wanted { method, head, entry };
+    let request = Wanted { method, head, entry, whose };
     drop(spawn_local(serve(Rc::clone(proxy), app, client, wish, request)));
     Ok(())
 }
@@ -100,6 +101,8 @@ struct Wanted {
     head: Vec<u8>,
     /// For the access log.
     entry: Option<Box<Entry>>,
+    /// None: nobody's in particular.
+    whose: Option<ClientRequest>,
 }
 
 /// The client's side before the worker has agreed.
@@ -138,12 +141,18 @@ async fn serve(
     wish: Wish,
     mut request: Wanted,
 ) {
-    let (entry, method) = (request.entry.take(), request.method.clone());
+    let (entry, method, whose) =
+        (request.entry.take(), request.method.clone(), request.whose.take());
     let unanswered = Unanswered::new(&app);
     let Some(asked) = client.during(ask(&proxy, &app, wish, request)).await else { return };
     unanswered.finish();
     let answer = match asked {
         Ok(agreed) if agreed.answer.status == StatusCode::SWITCHING_PROTOCOLS => {
+            if let Err(refusal) = agreed.slot.open_stream(whose.as_ref()) {
+                drop(agreed);
+                let answer = follow(entry, answer::failed(Failed::Refused(refusal)));
+                return note(&app, pass_on(client, answer, &method).await);
+            }
             if let Some(mut entry) = entry {
                 agreed.timing.into_iter().for_each(|timing| entry.timed(timing));
                 entry.answered(agreed.answer.status);
@@ -154,7 +163,7 @@ async fn serve(
             return note(&app, joined);
         }
         Ok(Asked { answer, exchange, slot, timing }) => {
-            let mut response = proxy.pass_on(answer, exchange, slot);
+            let mut response = proxy.pass_on(answer, exchange, slot, whose.as_ref());
             timing.into_iter().for_each(|timing| drop(response.extensions_mut().insert(timing)));
             response
         }
@@ -208,7 +217,7 @@ async fn ask(proxy: &Proxy, app: &Arc<App>, wish: Wish, request: Wanted) -> Resu
     let Wanted { method, head, .. } = request;
     let arrived = app.now();
     for _ in 0..app.limits.attempts_max {
-        let slot = app.slot(wish, app.now()).await?;
+        let slot = app.slot_for_stream(wish).await?;
         let Some(connection) = connect(app, &slot.worker).await else { continue };
         let since = app.now();
         let (bytes, limits) = (head.clone(), app.limits.head_limits());
@@ -248,7 +257,6 @@ async fn agree(
     slot: Slot,
     drain: Drain,
 ) -> io::Result<()> {
-    slot.make_stream();
     let head = wire::head_bytes(answer.status, &answer.headers);
     wire::write(&mut client.stream, &head, WRITE_TIMEOUT).await?;
     wire::write(&mut client.stream, &answer.rest, WRITE_TIMEOUT).await?;

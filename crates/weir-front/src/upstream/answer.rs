@@ -13,14 +13,16 @@ use hyper::{Method, StatusCode};
 
 use super::framing::Framing;
 
-/// Header fields of one answer.
-const HEADERS_MAX: usize = 128;
+/// Header fields for which there is room without asking for memory.
+const HEADERS_USUAL: usize = 128;
 
 /// What is asked of an answer's head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadLimits {
     /// Bytes of one head.
     pub(crate) bytes_max: usize,
+    /// Fields of one head.
+    pub(crate) headers_max: usize,
 }
 
 /// A worker's answer, of which the head has come.
@@ -46,8 +48,10 @@ pub(crate) struct Answer {
 pub(crate) enum BadAnswer {
     #[error("it is no HTTP/1")]
     Syntax,
-    #[error("its head is longer than answer_head_bytes_max, or has more than 128 fields")]
+    #[error("its head is longer than answer_head_bytes_max")]
     TooLong,
+    #[error("its head has more fields than answer_headers_max")]
+    TooManyFields,
     #[error("its Content-Length is malformed or contradicts itself")]
     Length,
 }
@@ -63,18 +67,23 @@ pub(super) fn read(
 ) -> Result<Option<Box<Answer>>, BadAnswer> {
     let mut start = 0;
     loop {
-        let mut fields = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut usual = [const { MaybeUninit::uninit() }; HEADERS_USUAL];
+        let mut many = Vec::new();
         let mut head = httparse::Response::new(&mut []);
         let text = &bytes[start..];
-        let parsed = ParserConfig::default().parse_response_with_uninit_headers(
-            &mut head,
-            text,
-            &mut fields,
-        );
+        let config = ParserConfig::default();
+        let usual = &mut usual[..limits.headers_max.min(HEADERS_USUAL)];
+        let mut parsed = config.parse_response_with_uninit_headers(&mut head, text, usual);
+        if parsed == Err(httparse::Error::TooManyHeaders) && limits.headers_max > HEADERS_USUAL {
+            many.resize_with(limits.headers_max, MaybeUninit::uninit);
+            head = httparse::Response::new(&mut []);
+            parsed = config.parse_response_with_uninit_headers(&mut head, text, &mut many);
+        }
         let length = match parsed {
             Ok(Status::Complete(length)) if length <= limits.bytes_max => length,
             Ok(Status::Partial) if text.len() <= limits.bytes_max => return Ok(None),
-            Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(BadAnswer::TooLong),
+            Ok(_) => return Err(BadAnswer::TooLong),
+            Err(httparse::Error::TooManyHeaders) => return Err(BadAnswer::TooManyFields),
             Err(_) => return Err(BadAnswer::Syntax),
         };
         let status = head.code.and_then(|code| StatusCode::from_u16(code).ok());
@@ -302,7 +311,7 @@ fn ends_chunked(codings: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const LIMITS: HeadLimits = HeadLimits { bytes_max: 1_024 };
+    const LIMITS: HeadLimits = HeadLimits { bytes_max: 1_024, headers_max: 150 };
 
     fn answer(text: &str) -> Result<Option<Box<Answer>>, BadAnswer> {
         read(text.as_bytes(), &Method::GET, LIMITS, &mut HeaderMap::new())
@@ -447,7 +456,9 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_told_apart() {
         let long = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(1_024));
-        let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A:b\r\n".repeat(HEADERS_MAX + 1));
+        let fields = |count| format!("HTTP/1.1 200 OK\r\n{}\r\n", "A:b\r\n".repeat(count));
+        assert_eq!(complete(&fields(150)).headers.get_all("a").iter().count(), 150);
+        let many = fields(151);
         let table = [
             ("SSH-2.0-x\r\n", BadAnswer::Syntax),
             ("HTTP/2 200\r\n\r\n", BadAnswer::Syntax),
@@ -461,7 +472,7 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n", BadAnswer::Length),
             (&long, BadAnswer::TooLong),
             (&long[..1_030], BadAnswer::TooLong),
-            (&many, BadAnswer::TooLong),
+            (&many, BadAnswer::TooManyFields),
         ];
         for (text, error) in table {
             let got = answer(text);

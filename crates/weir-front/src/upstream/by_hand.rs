@@ -7,7 +7,7 @@ use hyper::header::HeaderMap;
 use super::answer::{self, Answer, HeadLimits};
 
 /// The bounds of the settings' defaults.
-const LIMITS: HeadLimits = HeadLimits { bytes_max: 64 << 10 };
+const LIMITS: HeadLimits = HeadLimits { bytes_max: 64 << 10, headers_max: 1_000 };
 
 /// Reads an answer of which `piece` bytes come at a time. None: it is none, or its head is not
 /// complete. With its body as far as that is sound, and whether it came to its end.

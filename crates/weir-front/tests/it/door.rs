@@ -23,7 +23,7 @@ use weir_net::server::{
 use weir_net::{BindOptions, Listener, NetMetrics};
 
 /// Longer than anything takes that a test waits for: only a test that fails waits so long.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Behind(Rc<Proxy>);
 
@@ -71,6 +71,11 @@ impl Door {
     }
 
     pub(crate) fn of(app: AppSettings, settings: ProxySettings) -> Self {
+        Self::within(Limits::default(), app, settings)
+    }
+
+    /// The same, with limits of the server side.
+    pub(crate) fn within(limits: Limits, app: AppSettings, settings: ProxySettings) -> Self {
         let clock = Clock::system();
         let mut registry = Registry::default();
         let apps = Apps::new(vec![app], &clock, &FrontMetrics::register(&mut registry));
@@ -87,9 +92,10 @@ impl Door {
         weir_net::server::start(Start {
             listeners: vec![CoreListener { sockets, tls: None }],
             cores: 1,
-            limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
+            limits: Arc::new(ArcSwap::from_pointee(limits)),
             clock,
             metrics: NetMetrics::register(&mut registry),
+            trusted_proxies: settings.trusted_proxies.clone(),
             service: move |core: CoreIndex| {
                 Rc::new(Behind(Proxy::new(
                     Arc::clone(&shared),

@@ -118,6 +118,8 @@ async fn what_is_ambiguous_reaches_no_worker() {
         ("GET / HTTP/1.1\r\nHost: user@a\r\n\r\n", 400),
         ("GET a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 400),
         ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 405),
+        ("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+        ("GET * HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 400),
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 400),
@@ -132,6 +134,44 @@ async fn what_is_ambiguous_reaches_no_worker() {
         assert_eq!(status(&head), expected, "{request:?}");
     }
     assert!(worker.is_left_alone().await);
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_a_body_whose_end_is_not_sure() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let coding = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity, chunked\r\n\r\n";
+    let mut client = door.send(&format!("{coding}0\r\n\r\n{}", get("/behind"))).await;
+    let answer = client.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 501 ") && !answer.contains("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("connection: close"), "{answer}");
+    assert!(worker.is_left_alone().await);
+}
+
+#[tokio::test]
+async fn heads_with_many_fields_are_passed_on_both_ways() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let fields: String = (0..200).map(|number| format!("X-{number}: y\r\n")).collect();
+    let mut client = door.send(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).await;
+    let mut connection = worker.accept().await;
+    assert_eq!(connection.head().await.matches("\r\nx-").count(), 200 + 5, "and Weir's own");
+    let cookies: String = (0..200).map(|number| format!("Set-Cookie: a{number}=1\r\n")).collect();
+    connection.write(&format!("HTTP/1.1 200 OK\r\n{cookies}Content-Length: 2\r\n\r\nok")).await;
+    let head = client.head().await;
+    assert_eq!((status(&head), head.matches("set-cookie: ").count()), (200, 200));
+
+    let limits = AppLimits { answer_headers_max: 100, ..AppLimits::default() };
+    let door = Door::open(limits, &[&worker]);
+    let mut client = door.get("/").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write(&format!("HTTP/1.1 200 OK\r\n{cookies}Content-Length: 2\r\n\r\nok")).await;
+    let head = client.head().await;
+    assert_eq!(status(&head), 502, "{head}");
+    client.until("answer_headers_max").await;
+    let failures = "weir_front_app_failures_total{app=\"app\",reason=\"answer_head\"}";
+    assert_eq!(door.metric(failures), 1);
 }
 
 #[tokio::test]

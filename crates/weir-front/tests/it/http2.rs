@@ -97,6 +97,25 @@ async fn streams_go_to_workers_of_their_own_and_the_others_wait() {
 }
 
 #[tokio::test]
+async fn events_beyond_the_limit_are_refused_on_a_stream_of_a_connection_too() {
+    let worker = Worker::listen().await;
+    let limits = AppLimits { streams: Some(1), concurrency: 2, ..AppLimits::default() };
+    let door = Door::open(limits, &[&worker]);
+    let mut client = Client::connect(&door).await;
+    let mut open = Vec::new();
+    for expected in [StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE] {
+        let asked = client.get("/events");
+        let mut stream = worker.accept().await;
+        stream.head().await;
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n";
+        stream.write(head).await;
+        let answer = asked.answer.await.expect("an answer");
+        assert_eq!(answer.status(), expected);
+        open.push((answer, stream));
+    }
+}
+
+#[tokio::test]
 async fn a_stream_that_is_reset_while_it_waits_reaches_no_worker() {
     let worker = Worker::listen().await;
     let door = Door::open(AppLimits::default(), &[&worker]);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use weir_front::{AppSettings, Matcher, PriorityRule, ProxySettings, ShedSettings, TrustedProxy};
+use weir_front::{AppSettings, Matcher, PriorityRule, ProxySettings, ShedSettings};
+use weir_net::client::TrustedProxy;
 
 use crate::door::{Door, Worker, get, status};
 

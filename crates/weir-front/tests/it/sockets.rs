@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use weir_front::AppLimits;
+use weir_front::{AppLimits, AppSettings, ProxySettings};
+use weir_net::client::{ClientLimits, TrustedProxy};
 
-use crate::door::{Door, Worker, get, status};
+use crate::door::{Door, PATIENCE, Peers, Worker, get, status};
 
 const WAITING: &str = "weir_front_app_waiting{app=\"app\"}";
 const ASK: &str = "GET /cable HTTP/1.1\r\nHost: app.example\r\nConnection: Upgrade\r\n\
@@ -79,27 +80,146 @@ async fn a_later_request_of_a_connection_may_become_a_socket_too() {
     connection.until("ping").await;
 }
 
+/// A WebSocket that is open: the client's end and the worker's.
+async fn open_socket(door: &Door, worker: &Worker, ask: &str) -> (Peers, Peers) {
+    let mut client = door.send(ask).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write(AGREE).await;
+    assert_eq!(status(&client.head().await), 101);
+    (client, connection)
+}
+
+async fn is_served(door: &Door, worker: &Worker) {
+    let mut client = door.get("/").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.answer("served").await;
+    assert_eq!(client.status_and("served").await, 200);
+}
+
+/// 192 silent ones took two workers with a concurrency of 32 away from everybody.
 #[tokio::test]
-async fn a_socket_beyond_the_limit_keeps_the_slot_of_its_request() {
-    let worker = Worker::listen().await;
-    let door = Door::open(AppLimits { streams: 1, ..AppLimits::default() }, &[&worker]);
+async fn idle_sockets_leave_an_app_its_requests() {
+    let workers = [Worker::listen().await, Worker::listen().await];
+    let limits = AppLimits { concurrency: 32, ..AppLimits::default() };
+    let door = Door::open(limits, &[&workers[0], &workers[1]]);
     let mut open = Vec::new();
-    for _ in 0..2 {
+    for _ in 0..192 {
         let mut client = door.send(ASK).await;
-        let mut connection = worker.accept().await;
+        let mut connection = tokio::select! {
+            connection = workers[0].accept() => connection,
+            connection = workers[1].accept() => connection,
+        };
         connection.head().await;
         connection.write(AGREE).await;
         assert_eq!(status(&client.head().await), 101);
         open.push((client, connection));
     }
+    let mut client = door.get("/").await;
+    let mut connection = tokio::select! {
+        connection = workers[0].accept() => connection,
+        connection = workers[1].accept() => connection,
+    };
+    connection.head().await;
+    connection.answer("served").await;
+    assert_eq!(client.status_and("served").await, 200);
+}
+
+#[tokio::test]
+async fn a_socket_beyond_the_limit_is_refused_and_requests_are_served() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits { streams: Some(1), ..AppLimits::default() }, &[&worker]);
+    let open = open_socket(&door, &worker, ASK).await;
+    let mut client = door.send(ASK).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write(AGREE).await;
+    let answer = client.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("(streams)") && answer.contains("retry-after: "), "{answer}");
+    assert_eq!(connection.rest().await, "", "the worker learns that nobody is there");
+    assert_eq!(door.metric("weir_front_app_refusals_total{app=\"app\",reason=\"streams\"}"), 1);
+    is_served(&door, &worker).await;
+    // One that has ended makes room.
+    drop(open);
+    let again = async {
+        loop {
+            let mut client = door.send(ASK).await;
+            let mut connection = worker.accept().await;
+            connection.head().await;
+            connection.write(AGREE).await;
+            if status(&client.head().await) == 101 {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, again).await.expect("room for another one");
+}
+
+#[tokio::test]
+async fn events_beyond_the_limit_are_refused_and_requests_are_served() {
+    let worker = Worker::listen().await;
+    let door = Door::open(
+        AppLimits { streams: Some(0), concurrency: 2, ..AppLimits::default() },
+        &[&worker],
+    );
+    let mut open = Vec::new();
+    for expected in [200, 503] {
+        let mut client = door.get("/events").await;
+        let mut stream = worker.accept().await;
+        stream.head().await;
+        stream.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n").await;
+        assert_eq!(status(&client.head().await), expected);
+        open.push((client, stream));
+    }
+    // The thread that goes on with the second one has its slot until it has noticed.
     let mut waits = door.get("/waits").await;
     door.until(WAITING, 1).await;
-    assert!(worker.is_left_alone().await);
     drop(open.pop());
     let mut connection = worker.accept().await;
-    assert!(connection.head().await.starts_with("GET /waits "));
+    connection.head().await;
     connection.answer("served").await;
     assert_eq!(waits.status_and("served").await, 200);
+}
+
+#[tokio::test]
+async fn one_client_leaves_streams_to_others() {
+    let worker = Worker::listen().await;
+    let clients = ClientLimits { streams_max: 1, ..ClientLimits::default() };
+    let limits = weir_net::server::Limits { clients, ..Default::default() };
+    let proxy: TrustedProxy = "127.0.0.1".parse().expect("an address");
+    let settings = ProxySettings { trusted_proxies: vec![proxy].into(), access_log: None };
+    let app = AppSettings { workers: vec![worker.address()], ..AppSettings::new("app") };
+    let door = Door::within(limits, app, settings);
+    let ask = |address: &str| ASK.replace("Host:", &format!("X-Forwarded-For: {address}\r\nHost:"));
+    let _open = open_socket(&door, &worker, &ask("192.0.2.7")).await;
+    let mut refused = door.send(&ask("192.0.2.7")).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write(AGREE).await;
+    let answer = refused.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("front.clients.streams_max"), "{answer}");
+    let hits = "weir_front_limit_hits_total{limit=\"clients.streams_max\"}";
+    assert_eq!(door.metric(hits), 1);
+    // Event streams count with them, plain answers do not.
+    let get = |path, address: &str| {
+        format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {address}\r\n\r\n")
+    };
+    let events = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n";
+    let plain = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    for (address, answer, expected) in
+        [("192.0.2.7", events, 503), ("192.0.2.7", plain, 200), ("192.0.2.8", events, 200)]
+    {
+        let mut client = door.send(&get("/events", address)).await;
+        let mut connection = worker.accept().await;
+        connection.head().await;
+        connection.write(answer).await;
+        assert_eq!(status(&client.head().await), expected, "{address}");
+    }
+    assert_eq!(door.metric(hits), 2);
+    let _others = open_socket(&door, &worker, &ask("192.0.2.9")).await;
 }
 
 #[tokio::test]
@@ -140,7 +260,7 @@ async fn a_worker_that_says_nothing_to_a_socket_is_busy_whether_or_not_the_clien
 #[tokio::test]
 async fn an_open_socket_is_no_sign_of_a_stuck_worker() {
     let worker = Worker::listen().await;
-    let door = Door::open(AppLimits { streams: 0, ..AppLimits::default() }, &[&worker]);
+    let door = Door::open(AppLimits { streams: Some(0), ..AppLimits::default() }, &[&worker]);
     let mut client = door.send(ASK).await;
     let mut connection = worker.accept().await;
     connection.head().await;
@@ -266,7 +386,7 @@ const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n
 async fn a_stream_with_a_request_s_slot_keeps_it_until_its_worker_could_notice_that_nobody_listens()
 {
     let worker = Worker::listen().await;
-    let door = Door::open(AppLimits { streams: 0, ..AppLimits::default() }, &[&worker]);
+    let door = Door::open(AppLimits { streams: Some(0), ..AppLimits::default() }, &[&worker]);
     let mut gone = door.get("/events").await;
     let mut connection = worker.accept().await;
     connection.head().await;
@@ -288,7 +408,7 @@ async fn a_stream_with_a_request_s_slot_keeps_it_until_its_worker_could_notice_t
 #[tokio::test]
 async fn a_client_that_leaves_before_its_events_begin_leaves_the_worker_busy() {
     let worker = Worker::listen().await;
-    let door = Door::open(AppLimits { streams: 0, ..AppLimits::default() }, &[&worker]);
+    let door = Door::open(AppLimits { streams: Some(0), ..AppLimits::default() }, &[&worker]);
     let gone = door.get("/events").await;
     let mut connection = worker.accept().await;
     connection.head().await;

@@ -5,9 +5,10 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use hyper::StatusCode;
 use weir_base::failed_attempts::FailedAttempts;
+use weir_net::client::Client;
 
 use super::credentials::key_of;
-use super::{Call, Client, Failure, Gems};
+use super::{Call, Failure, Gems};
 use crate::keys::hash;
 use crate::metrics::Limit;
 use crate::name::GemName;

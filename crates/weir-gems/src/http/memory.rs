@@ -4,10 +4,11 @@
 
 use bytes::Bytes;
 use hyper::{Response, StatusCode};
+use weir_net::client::Client;
 use weir_net::server::{AnswerWithin, Body};
 
 use super::representation::{Described, bytes};
-use super::{Answer, Call, Client, Failure, Gems};
+use super::{Answer, Call, Failure, Gems};
 use crate::metrics::{Budget, Limit, Room, RoomMax};
 use crate::settings::GemsLimits;
 

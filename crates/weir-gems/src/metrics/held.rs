@@ -9,8 +9,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use weir_net::client::Client;
+
 use super::{Limit, LimitLabel};
-use crate::http::Client;
 
 type HeldGauge = Gauge<u64, AtomicU64>;
 

@@ -138,8 +138,11 @@ impl Poster {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let head_bytes_max = self.settings.response_bytes_max.max(HEAD_BYTES_LEAST);
-        let handshake =
-            Builder::new().max_buf_size(head_bytes_max).handshake(TokioIo::new(stream)).await;
+        // Receivers should ignore the case of header names, but some compare it: PHP's own server
+        // hands names over as they were sent, and pusher-http-php looks for `X-Pusher-Key`.
+        let mut builder = Builder::new();
+        builder.max_buf_size(head_bytes_max).title_case_headers(true);
+        let handshake = builder.handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(PostError::Http)?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {

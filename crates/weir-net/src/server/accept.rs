@@ -17,8 +17,9 @@ use tokio::task::{spawn_local, yield_now};
 use tokio::time::{sleep, timeout};
 
 use super::answer::{self, Answer};
-use super::runtime::Core;
+use super::runtime::{Core, NoPlace};
 use super::{Peer, Service, Stream, first_head, handshakes};
+use crate::client::ClientFull;
 use crate::metrics::{ConnectionRefusal, Limit};
 use crate::{Listener, Tls};
 
@@ -108,13 +109,10 @@ impl<S: Service> Acceptor<S> {
 
     fn admit(&self, mut stream: Stream, address: Option<IpAddr>) {
         self.core.metrics().accepted();
-        let Ok(open) = self.core.open() else {
-            let metrics = self.core.metrics();
-            metrics.limit_hit(Limit::ConnectionsMax);
-            metrics.connection_refused(ConnectionRefusal::ConnectionsMax);
-            return self.turn_away(stream, "too many connections are open; try again later");
-        };
-        stream.count_as(open);
+        match self.core.open(address) {
+            Ok(open) => stream.count_as(open),
+            Err(refusal) => return self.refuse(stream, refusal),
+        }
         let core = Rc::clone(&self.core);
         let peer = Peer { address, is_tls: self.tls.is_some(), listener: self.listener };
         match (&self.tls, stream) {
@@ -122,6 +120,21 @@ impl<S: Service> Acceptor<S> {
                 drop(spawn_local(handshakes::serve(core, tls.acceptor(), tcp, peer)));
             }
             (_, stream) => drop(spawn_local(first_head::serve(core, stream, peer))),
+        }
+    }
+
+    fn refuse(&self, stream: Stream, refusal: NoPlace) {
+        let metrics = self.core.metrics();
+        match refusal {
+            NoPlace::Connections => {
+                metrics.limit_hit(Limit::ConnectionsMax);
+                metrics.connection_refused(ConnectionRefusal::ConnectionsMax);
+                self.turn_away(stream, "too many connections are open; try again later");
+            }
+            NoPlace::Client(ClientFull(used)) => {
+                metrics.connection_refused(ConnectionRefusal::ClientConnectionsMax);
+                self.turn_away(stream, used.reason());
+            }
         }
     }
 

@@ -4,11 +4,12 @@
 use std::borrow::Cow;
 use std::future::poll_fn;
 
-use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
 use tokio::time::{sleep, timeout};
 
 use super::runtime::Core;
-use super::{Service, Stream};
+use super::{Body, Service, Stream};
 use crate::metrics::Limit;
 
 /// What a refused client is told about when to come back: long enough for a peak to pass.
@@ -44,6 +45,20 @@ impl Answer {
              Content-Length: {length}\r\n{retry}Connection: close\r\n\r\n{text}\n"
         );
         answer.into_bytes()
+    }
+
+    /// As hyper writes it.
+    pub(super) fn into_response(self) -> Response<Body> {
+        let mut text = self.text.into_owned();
+        text.push('\n');
+        let mut response = Response::new(Body::from(text));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+        }
+        response
     }
 
     /// Writes the answer and closes. Closing a socket with unread bytes in it resets the

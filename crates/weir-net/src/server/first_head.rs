@@ -15,6 +15,7 @@ use super::head::{Arriving, Parsed};
 use super::runtime::Core;
 use super::{Head, Peer, Service, Stream, Upgrade, http, http2};
 use crate::NetMetrics;
+use crate::client::ClientFull;
 use crate::metrics::{HeadRefusal, Limit};
 
 /// The life of a connection.
@@ -24,9 +25,9 @@ pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream, peer: P
     let reading = timeout(head_timeout, poll_fn(|context| first.poll(&core, context)));
     match core.while_serving(reading).await {
         Some(Ok(Routed::Upgraded | Routed::Gone)) | None => {}
-        Some(Ok(Routed::Http(stream, read))) => {
+        Some(Ok(Routed::Http { stream, read, fields })) => {
             // Boxed: connections that are upgraded or wait for their head need no room for it.
-            Box::pin(http::serve(core, stream, read, peer)).await;
+            Box::pin(http::serve(core, stream, read, fields, peer)).await;
         }
         Some(Ok(Routed::Http2(stream, read))) => {
             Box::pin(http2::serve(core, stream, read, peer)).await;
@@ -44,8 +45,12 @@ pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream, peer: P
 enum Routed {
     /// The service has it.
     Upgraded,
-    /// With the bytes that were read.
-    Http(Stream, Vec<u8>),
+    /// With the bytes that were read, and how many fields the first head has.
+    Http {
+        stream: Stream,
+        read: Vec<u8>,
+        fields: usize,
+    },
     Http2(Stream, Vec<u8>),
     Refused(Stream, Answer),
     /// The client hung up.
@@ -77,8 +82,11 @@ impl FirstHead {
     /// None: the head is not complete.
     fn judge<S: Service>(&mut self, core: &Rc<Core<S>>, arrived: &[u8]) -> Option<Routed> {
         let Self { stream, arriving, peer } = self;
-        let head_bytes_max = core.limits().head_bytes_max;
-        arriving.arrive(arrived, head_bytes_max, |parsed, read| {
+        let (bytes_max, headers_max) = {
+            let limits = core.limits();
+            (limits.head_bytes_max, limits.headers_max)
+        };
+        arriving.arrive(arrived, bytes_max, headers_max, |parsed, read| {
             let Some(stream) = stream.take() else {
                 return Routed::Gone;
             };
@@ -89,7 +97,9 @@ impl FirstHead {
                         Some((stream, answer)) => Routed::Refused(stream, answer),
                     }
                 }
-                Parsed::Complete(..) => Routed::Http(stream, read.to_vec()),
+                Parsed::Complete(head, _) => {
+                    Routed::Http { stream, read: read.to_vec(), fields: head.headers.len() }
+                }
                 Parsed::Http2 => Routed::Http2(stream, read.to_vec()),
                 Parsed::Refused(reason) => Routed::Refused(stream, refuse(core.metrics(), reason)),
             }
@@ -100,7 +110,7 @@ impl FirstHead {
 /// Gives the connection to the service. What comes back is refused.
 pub(super) fn upgrade<S: Service>(
     core: &Core<S>,
-    stream: Stream,
+    mut stream: Stream,
     head: &Head<'_>,
     rest: &[u8],
     peer: Peer,
@@ -109,7 +119,12 @@ pub(super) fn upgrade<S: Service>(
         // Its bytes could be taken for what comes after the upgrade.
         return Some((stream, refuse(core.metrics(), HeadRefusal::UpgradeWithBody)));
     }
-    match core.service().upgrade(Upgrade { head, stream, rest, peer }) {
+    let client = match core.clients().request_of(peer, head) {
+        Ok(client) => client,
+        Err(ClientFull(used)) => return Some((stream, Answer::overloaded(used.reason()))),
+    };
+    client.iter().for_each(|client| stream.hold(client.clone()));
+    match core.service().upgrade(Upgrade { head, stream, rest, peer, client }) {
         Ok(()) => {
             core.metrics().upgrade();
             None
@@ -142,7 +157,7 @@ pub(super) fn refuse(metrics: &NetMetrics, reason: HeadRefusal) -> Answer {
         ),
         HeadRefusal::TooManyFields => (
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            "the request's head has too many header fields; 100 are allowed",
+            "the request's head has too many header fields (front.limits.headers_max)",
         ),
         HeadRefusal::Late => (
             StatusCode::REQUEST_TIMEOUT,

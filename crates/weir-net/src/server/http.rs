@@ -6,7 +6,7 @@
 //! does for a first request.
 
 use std::convert::Infallible;
-use std::future::{Future, pending, poll_fn};
+use std::future::{Future, pending, poll_fn, ready};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -20,30 +20,39 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::answer::outlast_body;
+use super::answer::{Answer, outlast_body};
 use super::first_head::{refuse, upgrade};
 use super::head::{Received, is_upgrade, names_upgrade};
+use super::limits::HEADERS_USUAL;
 use super::patience::Patience;
 use super::progress::Progress;
 use super::replay::Replay;
 use super::runtime::Core;
 use super::{Body, BoxError, Peer, Service, Stream};
+use crate::client::{ClientFull, ClientRequest};
 use crate::metrics::{HeadRefusal, Limit};
 
 /// hyper takes no smaller buffer.
 const HYPER_BUFFER_MIN: usize = 8 << 10;
 
-/// The rest of a connection's life; `read` is where its first request begins.
+/// The rest of a connection's life; `read` is where its first request begins, which has so many
+/// `fields`.
 pub(super) async fn serve<S: Service>(
     core: Rc<Core<S>>,
     stream: Stream,
     read: Vec<u8>,
+    fields: usize,
     peer: Peer,
 ) {
     let progress = Rc::new(Progress::new());
     let replay = Replay::new(stream, read, Rc::clone(&progress));
     let routing = Routing { core: Rc::clone(&core), peer, progress: Rc::clone(&progress) };
-    let connection = Builder::new()
+    let mut builder = Builder::new();
+    let headers_max = core.limits().headers_max;
+    if fields > HEADERS_USUAL || headers_max < HEADERS_USUAL {
+        builder.max_headers(headers_max);
+    }
+    let connection = builder
         // Deadline is more exact: it tells a slow head from an idle connection.
         .header_read_timeout(None)
         .half_close(core.service().answers_half_closed(peer.listener))
@@ -213,6 +222,8 @@ struct Answering<S> {
     answer: Pin<Box<dyn Future<Output = Response<Body>>>>,
     core: Rc<Core<S>>,
     progress: Rc<Progress>,
+    /// It counts for one until its answer has ended.
+    client: Option<ClientRequest>,
 }
 
 impl<S: Service> Future for Answering<S> {
@@ -226,7 +237,8 @@ impl<S: Service> Future for Answering<S> {
             }
             let progress = Rc::clone(&self.progress);
             progress.begin_answer(answer.extensions().get().copied());
-            Ok(answer.map(|body| InHand { body, progress }))
+            let _client = self.client.take();
+            Ok(answer.map(|body| InHand { body, progress, _client }))
         })
     }
 }
@@ -236,18 +248,33 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
     type Error = Infallible;
     type Future = Answering<S>;
 
-    fn call(&self, request: Request<Incoming>) -> Answering<S> {
+    fn call(&self, mut request: Request<Incoming>) -> Answering<S> {
         self.progress.begin_request(!request.body().is_end_stream());
         if self.is_upgrade(&request) {
             self.progress.ask_for_upgrade(Box::new(request.map(drop)));
             let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));
-            return Answering { answer: Box::pin(pending()), core, progress };
+            return Answering { answer: Box::pin(pending()), core, progress, client: None };
         }
         self.core.metrics().request();
         let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));
+        let client = match self.core.clients().request(self.peer, request.headers()) {
+            Ok(client) => client,
+            Err(ClientFull(used)) => {
+                let refused = Answer::overloaded(used.reason()).into_response();
+                return Answering {
+                    answer: Box::pin(ready(refused)),
+                    core,
+                    progress,
+                    client: None,
+                };
+            }
+        };
+        if let Some(client) = &client {
+            request.extensions_mut().insert(client.clone());
+        }
         // Boxed as it is: another future around it would hold it twice.
         let answer = Box::pin(Rc::clone(self.core.service()).http(request, self.peer));
-        Answering { answer, core, progress }
+        Answering { answer, core, progress, client }
     }
 }
 
@@ -266,6 +293,7 @@ impl<S: Service> Routing<S> {
 struct InHand {
     body: Body,
     progress: Rc<Progress>,
+    _client: Option<ClientRequest>,
 }
 
 impl Drop for InHand {

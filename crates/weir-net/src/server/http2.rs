@@ -27,7 +27,6 @@ use self::progress::Progress;
 use self::socket::Socket;
 use self::streams::{Routing, Tasks};
 use super::first_head::refuse;
-use super::limits::HEADERS_MAX;
 use super::patience::Patience;
 use super::replay::Replay;
 use super::runtime::Core;
@@ -75,7 +74,7 @@ pub(super) async fn serve<S: Service>(
 
 fn builder<S: Service>(limits: &Limits, tasks: Tasks<S>) -> Builder<Tasks<S>> {
     let http2 = &limits.http2;
-    let head_list = limits.head_bytes_max + HEADERS_MAX * FIELD_OVERHEAD;
+    let head_list = limits.head_bytes_max + limits.headers_max * FIELD_OVERHEAD;
     let mut builder = Builder::new(tasks);
     builder
         .timer(TokioTimer::new())

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use weir_base::token_bucket::Rate;
 
+use crate::client::ClientLimits;
+
 /// The section of its settings, for errors and answers.
 pub(super) const CONNECTIONS_MAX: &str = "front.limits.connections_max";
 
-/// How many header fields a head may have. httparse wants their places in an array, so it is fixed;
-/// it is hyper's number too, so that a first request and a later one are judged alike.
-pub const HEADERS_MAX: usize = 100;
+/// Header fields for which there is room without asking for memory; it is hyper's number, too.
+pub(super) const HEADERS_USUAL: usize = 100;
 
 /// What an HTTP/2 connection may cost; each connection keeps those of its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +77,10 @@ pub struct Limits {
     /// Bytes of a request's head. A longer one gets 431. Not below 8 KiB for later requests of a
     /// connection (hyper's smallest buffer).
     pub head_bytes_max: usize,
+    /// Header fields of a request. One more: 431. A later request of an HTTP/1 connection may have more
+    /// than a hundred only if the first had: hyper asks for room for all of them with each head, which
+    /// takes as long as all else that it does with one.
+    pub headers_max: usize,
     /// From a connection's start, or a later request's first byte, to the end of the head. 408.
     pub head_timeout: Duration,
     /// How long a connection may wait for its next request.
@@ -91,6 +96,8 @@ pub struct Limits {
     pub tls_handshake_timeout: Duration,
     /// What HTTP/2 adds.
     pub http2: Http2Limits,
+    /// What one client may have of all that.
+    pub clients: ClientLimits,
 }
 
 impl Default for Limits {
@@ -103,6 +110,7 @@ impl Default for Limits {
             accepts_per_second: 0,
             accepts_burst: 1_000,
             head_bytes_max: 16 << 10,
+            headers_max: 1_000,
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             // Longer than a request is on its way between any two places.
@@ -112,6 +120,7 @@ impl Default for Limits {
             tls_handshakes_max: 256,
             tls_handshake_timeout: Duration::from_secs(10),
             http2: Http2Limits::default(),
+            clients: ClientLimits::default(),
         }
     }
 }

@@ -6,18 +6,31 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use weir_base::semaphore::OwnedPermit;
 
+use crate::client::{ClientRequest, Share};
+
 /// One of `connections_max`; dropping it makes room, and lets the core's end go on.
 #[derive(Debug)]
 pub(super) struct Open {
     gauge: Gauge,
     _permit: OwnedPermit,
     _token: TaskTrackerToken,
+    /// None: nobody's in particular.
+    // Boxed: sockets are handed on, and most places have room for a pointer.
+    _share: Option<Box<Share>>,
+    /// What it became, if that counts for its client.
+    client: Option<ClientRequest>,
 }
 
 impl Open {
-    pub(super) fn new(gauge: &Gauge, permit: OwnedPermit, token: TaskTrackerToken) -> Self {
+    pub(super) fn new(
+        gauge: &Gauge,
+        permit: OwnedPermit,
+        token: TaskTrackerToken,
+        share: Option<Box<Share>>,
+    ) -> Self {
         gauge.inc();
-        Self { gauge: gauge.clone(), _permit: permit, _token: token }
+        let gauge = gauge.clone();
+        Self { gauge, _permit: permit, _token: token, _share: share, client: None }
     }
 }
 
@@ -43,6 +56,13 @@ impl<T> Counted<T> {
 
     pub(super) fn count_as(&mut self, open: Open) {
         self.open = Some(open);
+    }
+
+    /// Its upgrade counts for a client for as long.
+    pub(super) fn hold(&mut self, client: ClientRequest) {
+        if let Some(open) = &mut self.open {
+            open.client = Some(client);
+        }
     }
 
     pub(super) fn into_parts(self) -> (T, Option<Open>) {

@@ -16,6 +16,7 @@ use super::accept::Acceptor;
 use super::pulse::{self, Pulse, Questions};
 use super::runtime::{self, Core, Shared};
 use super::{CoreIndex, Limits, Service};
+use crate::client::TrustedProxies;
 use crate::{Listener, NetMetrics, Tls};
 
 /// One address to listen on: a socket for each core, or several ([`Listener::bind_group`]). Each has
@@ -34,6 +35,8 @@ pub struct Start<F> {
     pub limits: Arc<ArcSwap<Limits>>,
     pub clock: Clock,
     pub metrics: NetMetrics,
+    /// Whose word about clients counts.
+    pub trusted_proxies: TrustedProxies,
     /// Makes a core's service, on the core's thread, inside its runtime.
     pub service: F,
     pub stop: Stop,
@@ -153,11 +156,12 @@ where
     F: Fn(CoreIndex) -> Rc<S> + Send + Sync + Clone + 'static,
     S: Service,
 {
-    let Start { listeners, cores, limits, clock, metrics, service, mut stop } = start;
+    let Start { listeners, cores, limits, clock, metrics, trusted_proxies, service, mut stop } =
+        start;
     // A core that fails ends the others, but not whoever gave us the token.
     stop.graceful = stop.graceful.child_token();
     let ends_others = stop.graceful.clone().drop_guard();
-    let shared = Arc::new(Shared::new(limits, clock, metrics));
+    let shared = Arc::new(Shared::new(limits, clock, metrics, trusted_proxies));
     let mut receivers = Vec::with_capacity(cores);
     let mut pulses = Vec::with_capacity(cores);
     for (index, sockets) in by_core(listeners, cores)?.into_iter().enumerate() {

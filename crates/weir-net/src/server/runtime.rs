@@ -2,6 +2,7 @@
 
 use std::cell::{RefCell, RefMut};
 use std::future::{Future, pending};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -25,6 +26,7 @@ use super::open::Open;
 use super::running::{Ended, Stop};
 use super::{Head, Limits, Service, Stream};
 use crate::NetMetrics;
+use crate::client::{ClientFull, Clients, TrustedProxies};
 
 /// What one read of a head can take: the longest head that is allowed by default.
 const SCRATCH_BYTES: usize = 16 << 10;
@@ -45,17 +47,24 @@ pub(super) struct Shared {
     pub(super) limits: Arc<ArcSwap<Limits>>,
     pub(super) clock: Clock,
     pub(super) metrics: NetMetrics,
+    pub(super) clients: Clients,
     connections: Arc<Semaphore>,
     /// std: held for one accept, which does not wait, and only if accepts have a limit.
     accepts: Mutex<TokenBucket>,
 }
 
 impl Shared {
-    pub(super) fn new(limits: Arc<ArcSwap<Limits>>, clock: Clock, metrics: NetMetrics) -> Self {
+    pub(super) fn new(
+        limits: Arc<ArcSwap<Limits>>,
+        clock: Clock,
+        metrics: NetMetrics,
+        proxies: TrustedProxies,
+    ) -> Self {
         let connections_max = limits.load().connections_max;
         let connections = Semaphore::new("connections", CONNECTIONS_MAX, connections_max);
         let accepts = Mutex::default();
-        Self { limits, clock, metrics, connections: Arc::new(connections), accepts }
+        let clients = Clients::new(proxies, Arc::clone(&limits), metrics.clone(), clock.clone());
+        Self { limits, clock, metrics, clients, connections: Arc::new(connections), accepts }
     }
 
     /// Calls `accept` if the bucket has a token, which is taken only if it succeeds. `Err`: how
@@ -74,6 +83,15 @@ impl Shared {
         }
         Ok(accepted)
     }
+}
+
+/// Why a connection has no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// `connections_max` are open.
+    Connections,
+    /// Its client has as many as one may.
+    Client(ClientFull),
 }
 
 /// What the connections of one core share.
@@ -144,16 +162,22 @@ impl<S: Service> Core<S> {
         self.refusals.try_acquire()
     }
 
-    /// A place for a connection, over all cores.
-    pub(super) fn open(&self) -> Result<Open, Full> {
+    pub(super) fn clients(&self) -> &Clients {
+        &self.shared.clients
+    }
+
+    /// A place for a connection from `address`, over all cores.
+    pub(super) fn open(&self, address: Option<IpAddr>) -> Result<Open, NoPlace> {
+        let share = self.clients().connection(address).map_err(NoPlace::Client)?;
         let connections = &self.shared.connections;
         let limit = self.limits().connections_max;
         if connections.usage().limit != limit {
             connections.set_limit(limit);
         }
-        let permit: OwnedPermit = connections.try_acquire_owned()?;
+        let permit: OwnedPermit =
+            connections.try_acquire_owned().map_err(|Full { .. }| NoPlace::Connections)?;
         let gauge: &Gauge = self.shared.metrics.open();
-        Ok(Open::new(gauge, permit, self.tracker.token()))
+        Ok(Open::new(gauge, permit, self.tracker.token(), share))
     }
 
     /// The buffer that the core's connections read into. Nobody may wait with it.
@@ -251,5 +275,60 @@ async fn serve_until_told<S: Service>(
 fn resume(error: JoinError) {
     if let Ok(panic) = error.try_into_panic() {
         std::panic::resume_unwind(panic);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::body::Incoming;
+    use hyper::{Request, Response};
+
+    use super::super::{Body, Peer, Refused, Upgrade};
+    use super::*;
+    use crate::client::{ClientLimits, ClientUse};
+    use crate::metrics::Limit;
+
+    struct Nothing;
+
+    impl Service for Nothing {
+        fn claims_upgrade(&self, _path: &str) -> bool {
+            false
+        }
+
+        fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+            Err(upgrade.refuse(hyper::StatusCode::NOT_FOUND, ""))
+        }
+
+        async fn http(self: Rc<Self>, _: Request<Incoming>, _: Peer) -> Response<Body> {
+            Response::new(Body::empty())
+        }
+    }
+
+    fn core(connections_max: u32, of_client: u32) -> Core<Nothing> {
+        let clients = ClientLimits { connections_max: of_client, ..ClientLimits::default() };
+        let limits = Limits { connections_max, clients, ..Limits::default() };
+        let limits = Arc::new(ArcSwap::from_pointee(limits));
+        let proxies = TrustedProxies::default();
+        let shared = Shared::new(limits, Clock::system(), NetMetrics::detached(), proxies);
+        Core::new(Rc::new(Nothing), Arc::new(shared), &Stop::within(Duration::ZERO))
+    }
+
+    /// Sockets of tests are on this machine, which has no limit: hence without one.
+    #[test]
+    fn one_client_leaves_connections_to_others() {
+        let core = core(4, 2);
+        let open = |text: &str| core.open(Some(text.parse().expect("an address")));
+        let mine = [open("192.0.2.7").expect("a place"), open("192.0.2.7").expect("a place")];
+        let full = NoPlace::Client(ClientFull(ClientUse::Connections));
+        assert_eq!(open("192.0.2.7").map(drop), Err(full));
+        let other = open("192.0.2.8").expect("a place");
+        let _own = open("127.0.0.1").expect("a place");
+        assert_eq!(open("192.0.2.9").map(drop), Err(NoPlace::Connections));
+        drop((mine, other));
+        // Who was refused a place holds none.
+        let again: Vec<_> = (0..2).map(|_| open("192.0.2.9").expect("a place")).collect();
+        assert_eq!(open("192.0.2.9").map(drop), Err(full));
+        assert_eq!(core.metrics().limit_hits(Limit::ClientConnections), 2);
+        drop(again);
     }
 }

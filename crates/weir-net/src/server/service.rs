@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
 
 use super::{Body, Head, Stream};
+use crate::client::ClientRequest;
 
 /// What a core does with connections. Made on the core's own thread, never leaves it.
 pub trait Service: 'static {
@@ -23,8 +24,8 @@ pub trait Service: 'static {
     /// [`Upgrade::refuse`] gives an HTTP answer that is written before the connection is closed.
     fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused>;
 
-    /// Any other request. Every request of a keep-alive connection is routed by itself. How long a
-    /// request (its body included) may take is the service's to limit.
+    /// Any other request; one that counts for a client has its [`ClientRequest`] among its
+    /// extensions. Every request of a keep-alive connection is routed by itself. How long a request (its body included) may take is the service's to limit.
     fn http(
         self: Rc<Self>,
         request: Request<Incoming>,
@@ -55,6 +56,9 @@ pub struct Upgrade<'a> {
     /// Bytes that the client sent behind the head.
     pub rest: &'a [u8],
     pub peer: Peer,
+    /// It is one of its client's requests until it becomes a stream; the socket holds it. None: it is
+    /// nobody's in particular.
+    pub client: Option<ClientRequest>,
 }
 
 impl Upgrade<'_> {

@@ -19,6 +19,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::Counted;
 use super::open::Open;
+use crate::client::ClientRequest;
 
 /// A connection's socket. `Send`, but it belongs to the runtime of the core that accepted it.
 #[derive(Debug)]
@@ -103,6 +104,15 @@ impl Stream {
             Self::Tcp(tcp) => tcp.count_as(open),
             Self::Tls(tls) => tls.count_as(open),
             Self::Unix(unix) => unix.count_as(open),
+        }
+    }
+
+    /// The upgrade that it is for counts for a client, until the socket is closed.
+    pub(super) fn hold(&mut self, client: ClientRequest) {
+        match self {
+            Self::Tcp(tcp) => tcp.hold(client),
+            Self::Tls(tls) => tls.hold(client),
+            Self::Unix(unix) => unix.hold(client),
         }
     }
 

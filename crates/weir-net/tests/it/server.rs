@@ -1,6 +1,7 @@
 //! A whole server on port 0, and clients that speak to it over plain sockets.
 
 mod accepting;
+mod clients;
 mod crowds;
 mod echo;
 mod heads;

@@ -38,6 +38,8 @@ pub(super) struct Home {
     pub(super) count_told_at: Timestamp,
     /// Somebody came or went since, so their number may be another, and who they are is.
     pub(super) is_count_due: bool,
+    /// When the members of a channel that was large were listed to everybody.
+    pub(super) listed_at: Option<Timestamp>,
     pub(super) touched: Timestamp,
     /// Events that are prepared for it: it is not removed meanwhile.
     pub(super) prepared: u32,
@@ -66,6 +68,7 @@ impl Home {
             member_followers: 0,
             count_told_at: Timestamp::default(),
             is_count_due: false,
+            listed_at: None,
             touched: now,
             prepared: 0,
             has_told_position: false,
@@ -166,7 +169,10 @@ impl Home {
     ) -> Listing {
         let count = self.members.len();
         let members = match count <= list_max {
-            true => self.members.list(None, Duration::ZERO, now).members,
+            true => {
+                self.members.note_list();
+                self.members.list(None, Duration::ZERO, now).members
+            }
             false => MemberList::from([member]),
         };
         Listing { members, count }

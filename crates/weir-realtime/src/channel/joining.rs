@@ -10,8 +10,12 @@ use super::members::{Change, ListedMember};
 use super::{Channel, Message, difference};
 use crate::frame::Frame;
 use crate::hub::{Audience, Cores};
-use crate::pusher::server_message;
+use crate::pusher::server_message::{self, Joined};
 use crate::settings::AppSettings;
+
+/// Between two lists of all members for everybody: a channel whose number goes up and down around
+/// `list_max` would send a long list to each of its subscribers each time.
+const LIST_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Channel {
     /// Adds a subscriber. `tell` is called under the lock, as what comes and goes has to be told in
@@ -67,20 +71,15 @@ impl Channel {
         let max = app.presence.members_max;
         if home.members.contains(&member.user_id) {
             home.members.add(member.clone());
-            if home.members.len() <= app.presence.list_max {
-                // It is shown all: who is on that list is known from now on.
-                self.tell_untold_leavers(home, None, cores, now);
-            }
             return Ok(false);
         }
         if home.members.len() >= max {
             return Err(JoinError::TooManyMembers { max });
         }
-        let is_small = home.members.len() < app.presence.list_max;
-        match is_small {
-            true => self.tell_untold_leavers(home, None, cores, now),
-            false => home.members.become_large(),
+        if home.members.len() >= app.presence.list_max {
+            home.members.become_large();
         }
+        let is_small = !home.members.is_large();
         let is_told = is_small && !cores.switches.is_off(server_message::MEMBER_ADDED, now);
         if is_told {
             let frame = Frame::text(|out| {
@@ -102,7 +101,6 @@ impl Channel {
     pub(crate) fn leave(
         &self,
         leaving: Leaving<'_>,
-        app: &AppSettings,
         cores: &Cores,
         tell: impl FnOnce(Left),
     ) -> Left {
@@ -114,36 +112,46 @@ impl Channel {
         let member_went =
             user_id.is_some_and(|user_id| home.members.remove(user_id) == Change::User);
         home.is_count_due |= member_went || !self.kind.has_presence();
-        let is_small = home.members.len() < app.presence.list_max;
+        let is_small = !home.members.is_large();
         if let Some(user_id) = user_id.filter(|_| member_went && is_small) {
-            self.tell_untold_leavers(&mut home, Some(user_id), cores, now);
             self.tell_removed(&mut home, user_id, cores, now);
-            if home.members.len() + 1 == app.presence.list_max {
-                // Those who were told numbers until now count on from the right one: this user is
-                // not in it any more.
-                self.send_count(&mut home, cores, now);
-            }
             self.tell_followers(&mut home, cores, now);
+        }
+        if home.total() == 0 {
+            // There is nobody to be told; whoever comes next gets the list by itself.
+            drop(home.members.become_small());
         }
         let left = Left { member_went, subscribers: home.total() };
         tell(left);
         left
     }
 
-    /// A channel that was large is so no more. Clients that don't follow differences still show who
-    /// left meanwhile, as far as they knew them; `leaving` is told of by the caller.
-    fn tell_untold_leavers(
-        &self,
-        home: &mut Home,
-        leaving: Option<&str>,
-        cores: &Cores,
-        now: Timestamp,
-    ) {
+    /// A channel that was large is so no more. Clients that don't follow differences show who left
+    /// meanwhile, as far as they knew them, and not who came. They are told who left, which libraries
+    /// that only add to their list need, and then get the list as who subscribes now gets it: pusher-js
+    /// and others put it in the place of their own.
+    fn list_members(&self, home: &mut Home, app: &AppSettings, cores: &Cores, now: Timestamp) {
+        home.listed_at = Some(now);
         for user_id in home.members.become_small() {
-            if leaving != Some(&*user_id) {
-                self.tell_removed(home, &user_id, cores, now);
-            }
+            self.tell_removed(home, &user_id, cores, now);
         }
+        let position = (app.history.events_max > 0).then(|| home.position());
+        home.has_told_position |= position.is_some();
+        let joined = Joined { position, ..Joined::default() };
+        let list = home.members.list(None, Duration::ZERO, now);
+        let frame = Frame::text(|out| {
+            server_message::presence_subscription_succeeded(
+                out,
+                self.name.as_str(),
+                &joined,
+                list.members.len(),
+                list.members.iter().map(ListedMember::as_member),
+            );
+        });
+        let message = Message::new(server_message::SUBSCRIPTION_SUCCEEDED, frame, now);
+        self.send_always(home, cores, Message { audience: Audience::MemberEvents, ..message });
+        self.send_count(home, cores, now);
+        self.tell_followers(home, cores, now);
     }
 
     fn tell_removed(&self, home: &mut Home, user_id: &str, cores: &Cores, now: Timestamp) {
@@ -154,9 +162,8 @@ impl Channel {
         self.send_always(home, cores, Message { audience: Audience::MemberEvents, ..message });
     }
 
-    /// Tells all subscribers how many they are (the users of a presence channel), and those who
-    /// follow its members what changed: if something did, and was not told less than `interval` ago.
-    /// Answers whether it is still to be told.
+    /// Tells all subscribers how many they are, if that changed and was not told less than `interval`
+    /// ago. Answers whether it is still to be told.
     pub(crate) fn tell_count(&self, interval: Duration, cores: &Cores, now: Timestamp) -> bool {
         let mut home = self.home();
         if !home.is_count_due || home.total() == 0 {
@@ -166,8 +173,28 @@ impl Channel {
             return true;
         }
         self.send_count(&mut home, cores, now);
-        self.tell_followers(&mut home, cores, now);
         false
+    }
+
+    /// The same for a presence channel, whose number is that of its users. Below `list_max` each of
+    /// them is told; above it the number is, and to those who follow the members what changed. One that
+    /// is small again shows everybody the list first.
+    pub(crate) fn tell_members(&self, app: &AppSettings, cores: &Cores, now: Timestamp) -> bool {
+        let mut home = self.home();
+        if !home.members.is_large() || home.total() == 0 {
+            return false;
+        }
+        let is_small_again = home.members.len() <= app.presence.list_max;
+        let is_listed = |at| now.since(at) < LIST_INTERVAL;
+        if is_small_again && !home.listed_at.is_some_and(is_listed) {
+            self.list_members(&mut home, app, cores, now);
+            return false;
+        }
+        if home.is_count_due && now.since(home.count_told_at) >= app.presence.gather {
+            self.send_count(&mut home, cores, now);
+            self.tell_followers(&mut home, cores, now);
+        }
+        home.is_count_due || is_small_again
     }
 
     fn send_count(&self, home: &mut Home, cores: &Cores, now: Timestamp) {

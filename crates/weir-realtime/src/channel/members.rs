@@ -17,6 +17,10 @@ use crate::pusher::server_message::Member;
 /// times that for all of its pages, or begins again.
 const LISTS_MAX: usize = 4;
 
+/// Users who left a large channel and are told later: as many as by default are ever listed, ten times
+/// over. Of more, clients that replace their list learn by that; others show them until they come back.
+const LEAVERS_MAX: usize = 10_000;
+
 /// The users of one channel.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
@@ -27,9 +31,10 @@ pub(crate) struct Members {
     /// Since the last difference that was told.
     difference: Difference,
     /// The version that had been told to everybody when the channel grew too large for that: whoever
-    /// came up to it is known to clients that don't follow differences.
+    /// came up to it is known to clients that don't follow differences. It stays until all are shown
+    /// the list again, also while the channel is small enough already.
     told_up_to: Option<u64>,
-    /// Who is known to them and has left since: at most as many as there were then.
+    /// Who is known to them and has left since.
     untold_leavers: HashSet<Arc<str>, foldhash::fast::RandomState>,
 }
 
@@ -134,7 +139,8 @@ impl Members {
         }
         if let Some((user_id, presence)) = self.users.remove_entry(user_id) {
             self.version += 1;
-            if self.told_up_to.is_some_and(|told| presence.since <= told) {
+            let is_known = self.told_up_to.is_some_and(|told| presence.since <= told);
+            if is_known && self.untold_leavers.len() < LEAVERS_MAX {
                 self.untold_leavers.insert(Arc::clone(&user_id));
             }
             self.difference.changes.insert(user_id, None);
@@ -145,6 +151,18 @@ impl Members {
     /// From now on nobody is told of single users.
     pub(crate) fn become_large(&mut self) {
         self.told_up_to.get_or_insert(self.version);
+    }
+
+    /// Somebody is shown all of them: who goes from now on is known to somebody.
+    pub(crate) fn note_list(&mut self) {
+        if let Some(told) = &mut self.told_up_to {
+            *told = self.version;
+        }
+    }
+
+    /// Whether nobody is told of single users.
+    pub(crate) const fn is_large(&self) -> bool {
+        self.told_up_to.is_some()
     }
 
     /// Everybody is told of each user again: first of these, who are gone.

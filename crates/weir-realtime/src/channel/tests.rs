@@ -25,6 +25,7 @@ fn scene() -> Scene {
     let name = ChannelName::parse("presence-room", &Settings::default().pusher).unwrap();
     let mut app = AppSettings::new("1", "key", Secret::new("secret"));
     app.presence.list_max = 1;
+    app.presence.gather = SECOND;
     Scene {
         channel: Channel::new(ChannelId(1), name, 1, Arc::default(), NOW),
         app,
@@ -42,7 +43,7 @@ impl Scene {
     fn leave(&self, user_id: &str, now: Timestamp) {
         let user_id = Some(user_id);
         let leaving = Leaving { core: 0, user_id, wants_member_changes: true, now };
-        self.channel.leave(leaving, &self.app, &self.cores, |_| {});
+        self.channel.leave(leaving, &self.cores, |_| {});
     }
 
     /// What was sent since the last call, as text.
@@ -63,13 +64,13 @@ fn a_swap_of_users_is_told_to_who_follows_a_large_channel() {
     let scene = scene();
     scene.join("ada", NOW);
     scene.join("grace", NOW);
-    assert!(!scene.channel.tell_count(SECOND, &scene.cores, NOW), "told");
+    assert!(!scene.channel.tell_members(&scene.app, &scene.cores, NOW), "told");
     scene.sent();
     scene.leave("grace", NOW);
     scene.join("alan", NOW);
-    assert!(scene.channel.tell_count(SECOND, &scene.cores, NOW), "gathered");
+    assert!(scene.channel.tell_members(&scene.app, &scene.cores, NOW), "gathered");
     assert_eq!(scene.sent(), Vec::<String>::new());
-    assert!(!scene.channel.tell_count(SECOND, &scene.cores, NOW + SECOND));
+    assert!(!scene.channel.tell_members(&scene.app, &scene.cores, NOW + SECOND));
     let sent = scene.sent();
     // The number, which somebody who came in between may not know, and the difference.
     assert_eq!(sent.len(), 2, "{sent:?}");
@@ -123,18 +124,41 @@ fn a_presence_channel_is_large_above_list_max() {
     assert_eq!(join("b"), (2, 2, vec![added]), "a full list at list_max");
     assert_eq!(join("c"), (1, 3, vec![]), "its own only");
     let leave = |user| {
-        channel.leave(leaving(user), &app, &cores, |_| {});
+        channel.leave(leaving(user), &cores, |_| {});
         sent(&cores)
     };
     assert_eq!(leave("c"), [], "nobody was told of it");
-    let count = ("subscription_count".to_owned(), Some(1));
+    assert_eq!(leave("b"), [], "nor of this, before all are shown the list again");
+    assert!(!channel.tell_members(&app, &cores, NOW), "nothing is left to be told");
     let removed = ("member_removed".to_owned(), None);
-    assert_eq!(leave("b"), [removed.clone(), count], "small again, with the right number");
+    let listed = ("subscription_succeeded".to_owned(), None);
+    let count = ("subscription_count".to_owned(), Some(1));
+    assert_eq!(sent(&cores), [removed.clone(), listed, count]);
     join("d");
-    assert_eq!(leave("d"), [removed, ("subscription_count".to_owned(), Some(1))]);
+    assert_eq!(leave("d"), [removed], "small again");
+    assert!(!channel.tell_members(&app, &cores, NOW));
+    assert_eq!(sent(&cores), []);
 }
 
-/// A channel with `list_max` 2, and what its subscribers are told of single users: `+a`, `-a`.
+/// A long list to everybody, each time that one goes and one comes.
+#[test]
+fn a_number_that_goes_up_and_down_sends_a_list_once_in_a_while() {
+    let room = Room::new();
+    for user in ["a", "b", "c"] {
+        room.join(user);
+    }
+    room.leave("c");
+    assert_eq!(room.tell(NOW), ["=ab"]);
+    room.join("c");
+    room.leave("b");
+    assert_eq!(room.tell(NOW + SECOND), [""; 0]);
+    assert_eq!(room.join("d"), [""; 0], "large again");
+    room.leave("a");
+    assert_eq!(room.tell(NOW + SECOND * 29), [""; 0]);
+    assert_eq!(room.tell(NOW + SECOND * 30), ["-a", "-b", "=cd"]);
+}
+
+/// A channel with `list_max` 2, and what its subscribers are told of users: `+a`, `-a`, `=ab`.
 struct Room {
     channel: Channel,
     cores: Cores,
@@ -154,7 +178,13 @@ impl Room {
     }
 
     fn leave(&self, user: &str) -> Vec<String> {
-        self.channel.leave(leaving(user), &self.app, &self.cores, |_| {});
+        self.channel.leave(leaving(user), &self.cores, |_| {});
+        self.told()
+    }
+
+    /// What its cores do from time to time.
+    fn tell(&self, now: Timestamp) -> Vec<String> {
+        self.channel.tell_members(&self.app, &self.cores, now);
         self.told()
     }
 
@@ -166,14 +196,20 @@ impl Room {
             let Letter::Broadcast(broadcast) = letter else { panic!("{letter:?}") };
             let message: serde_json::Value =
                 serde_json::from_slice(broadcast.frame.json()).unwrap();
-            let sign = match message["event"].as_str().unwrap() {
-                "pusher_internal:member_added" => "+",
-                "pusher_internal:member_removed" => "-",
-                _ => return None,
-            };
             let data: serde_json::Value =
                 serde_json::from_str(message["data"].as_str().unwrap()).unwrap();
-            Some(format!("{sign}{}", data["user_id"].as_str().unwrap()))
+            let user = data["user_id"].as_str();
+            match message["event"].as_str().unwrap() {
+                "pusher_internal:member_added" => Some(format!("+{}", user.unwrap())),
+                "pusher_internal:member_removed" => Some(format!("-{}", user.unwrap())),
+                "pusher_internal:subscription_succeeded" => {
+                    let ids = data["presence"]["ids"].as_array().unwrap().iter();
+                    let mut ids: Vec<_> = ids.map(|id| id.as_str().unwrap()).collect();
+                    ids.sort_unstable();
+                    Some(format!("={}", ids.concat()))
+                }
+                _ => None,
+            }
         };
         let mut told: Vec<String> = letters.into_iter().filter_map(user).collect();
         told.sort_unstable();
@@ -189,7 +225,8 @@ fn who_left_a_large_channel_is_told_when_it_is_small_again() {
     room.join("b");
     assert_eq!(room.join("c"), [""; 0], "large");
     assert_eq!(room.leave("b"), [""; 0]);
-    assert_eq!(room.leave("c"), ["-b", "-c"], "small");
+    assert_eq!(room.leave("c"), [""; 0]);
+    assert_eq!(room.tell(NOW), ["-b", "=a"], "small");
     assert_eq!(room.join("d"), ["+d"]);
     assert_eq!(room.leave("d"), ["-d"], "told once");
 }
@@ -206,11 +243,17 @@ fn nobody_is_told_that_somebody_left_whom_nobody_knew_or_who_is_back() {
     room.join("b");
     room.leave("c");
     room.leave("d");
-    assert_eq!(room.leave("a"), ["-a"], "b is there, and c and d nobody has seen");
+    room.leave("a");
+    assert_eq!(room.tell(NOW), ["-a", "=b"], "b is there, and c and d nobody has seen");
     room.join("e");
     room.join("f");
     room.leave("b");
-    assert_eq!(room.leave("e"), ["-b", "-e"], "b left a large channel this time");
+    room.leave("e");
+    assert_eq!(
+        room.tell(NOW + SECOND * 30),
+        ["-b", "-e", "=f"],
+        "b left a large channel this time"
+    );
 }
 
 /// A second connection of a user who is there gets the whole list, others too.
@@ -221,10 +264,9 @@ fn who_was_shown_on_a_list_is_known() {
         room.join(user);
     }
     room.leave("b");
-    assert_eq!(room.join("a"), ["-b"], "what it is shown holds for all");
-    room.join("d");
-    assert_eq!(room.leave("c"), [""; 0]);
-    assert_eq!(room.leave("d"), ["-c", "-d"], "a has seen c");
+    room.join("a");
+    room.leave("c");
+    assert_eq!(room.tell(NOW), ["-b", "-c", "=a"], "a has seen c");
 }
 
 #[test]
@@ -238,7 +280,7 @@ fn whoever_is_told_of_coming_and_going_is_told_in_order() {
         assert!(is_held() && join.occupied && join.member_came);
     });
     join.unwrap();
-    channel.leave(leaving("ada"), &app, &cores, |left| {
+    channel.leave(leaving("ada"), &cores, |left| {
         told += 1;
         assert!(is_held() && left.subscribers == 0 && left.member_went);
     });

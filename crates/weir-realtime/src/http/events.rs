@@ -10,6 +10,7 @@ use std::rc::Rc;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use weir_net::client::{ClientFull, ClientRequest};
 use weir_net::server::{Body, Peer};
 
 use super::answer::Failure;
@@ -63,6 +64,10 @@ impl Shard {
             .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))?;
         self.authorise_stream(&app, &channel, path, request.uri().query().unwrap_or_default())?;
         let after = last_event_id(request.headers())?;
+        let client = request.extensions().get::<ClientRequest>();
+        if let Some(Err(ClientFull(used))) = client.map(ClientRequest::become_stream) {
+            return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, used.reason()));
+        }
         Ok(Wish { app, place, channel, after })
     }
 

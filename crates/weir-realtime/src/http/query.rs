@@ -32,15 +32,16 @@ pub(super) fn channel(
     call: &Call<'_>,
     name: &ChannelName,
 ) -> Result<Vec<u8>, Failure> {
-    let wish = InfoRequest::of_channel(call.query, name.kind()).map_err(ApiError::from)?;
+    let wish = InfoRequest::parse(call.query.get("info")).map_err(ApiError::from)?;
     let channel = call.app.channels.get(name.as_str());
     let info = channel.as_ref().map(|channel| channel.info());
     let mut answer = counts(info.as_ref(), name.kind(), wish);
-    let cached = channel.filter(|_| wish.cache).and_then(|channel| {
+    let asks_for_cache = wish.cache && name.kind().caches;
+    let cached = channel.filter(|_| asks_for_cache).and_then(|channel| {
         let age_max = call.app.settings().cache_age_max;
         channel.cached(age_max, shard.hub.clock.now())
     });
-    if wish.cache {
+    if asks_for_cache {
         answer.cache = Some(
             cached.as_ref().map(|(data, left)| CachedEvent { data, ttl_seconds: left.as_secs() }),
         );

@@ -6,22 +6,26 @@ use super::{
 use crate::view::{ClosedView, LimitHit, Totals};
 
 impl Closed {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Client,
         Self::Slow,
         Self::NoPong,
+        Self::Unused,
+        Self::Unauthorized,
         Self::Protocol,
         Self::Drain,
         Self::Terminated,
         Self::App,
     ];
 
-    /// The reason, in a word.
-    const fn name(self) -> &'static str {
+    /// The label's value.
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
             Self::Slow => "slow",
             Self::NoPong => "no_pong",
+            Self::Unused => "unused",
+            Self::Unauthorized => "unauthorized",
             Self::Protocol => "protocol",
             Self::Drain => "drain",
             Self::Terminated => "terminated",
@@ -31,13 +35,16 @@ impl Closed {
 }
 
 impl Limit {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 14] = [
         Self::CoreQueue,
         Self::HistoryBytes,
         Self::CacheBytes,
         Self::Channels,
         Self::ChannelsPerConnection,
         Self::Connections,
+        Self::ConnectionsTotal,
+        Self::SubscribeTimeout,
+        Self::AuthorizationTimeout,
         Self::ClientEventRate,
         Self::SubscribeRate,
         Self::Members,
@@ -55,10 +62,29 @@ impl Limit {
             Self::Channels => "realtime.limits.channels_max",
             Self::ChannelsPerConnection => "realtime.limits.channels_per_connection_max",
             Self::Connections => "realtime.apps.connections_max",
+            Self::ConnectionsTotal => "realtime.limits.connections_total_max",
+            Self::SubscribeTimeout => "realtime.limits.subscribe_timeout",
+            Self::AuthorizationTimeout => "realtime.apps.authorization_timeout",
             Self::ClientEventRate => "realtime.apps.client_events_per_second",
             Self::SubscribeRate => "realtime.limits.subscribes_per_second",
             Self::Members => "realtime.apps.presence.members_max",
             Self::Watchers => "realtime.limits.watchers_max",
+        }
+    }
+
+    /// The label's value: the setting without its section.
+    pub(super) fn name(self) -> &'static str {
+        let setting = self.setting();
+        setting.rsplit('.').next().unwrap_or(setting)
+    }
+}
+
+impl RecoveryOutcome {
+    /// The label's value.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Recovered => "recovered",
+            Self::Gap => "gap",
         }
     }
 }
@@ -67,8 +93,9 @@ impl RealtimeMetrics {
     /// Everything counted so far.
     pub(crate) fn totals(&self) -> Totals {
         let counted = &self.0;
-        let recoveries =
-            |outcome| counted.recoveries.get_or_create(&RecoveryLabel { outcome }).get();
+        let recoveries = |outcome: RecoveryOutcome| {
+            counted.recoveries.get_or_create(&RecoveryLabel { outcome: outcome.name() }).get()
+        };
         Totals {
             connections: unsigned(counted.connections.get()),
             subscriptions: unsigned(counted.subscriptions.get()),
@@ -88,7 +115,7 @@ impl RealtimeMetrics {
     }
 
     fn closed_view(&self, reason: Closed) -> ClosedView {
-        let count = self.0.closed.get_or_create(&ClosedLabel { reason }).get();
+        let count = self.0.closed.get_or_create(&ClosedLabel { reason: reason.name() }).get();
         ClosedView { reason: reason.name().to_owned(), count }
     }
 
@@ -96,7 +123,7 @@ impl RealtimeMetrics {
     pub(crate) fn limits_hit(&self) -> Vec<LimitHit> {
         let hits = |limit: Limit| LimitHit {
             limit: limit.setting().to_owned(),
-            hits: self.0.limits.get_or_create(&LimitLabel { limit }).get(),
+            hits: self.0.limits.get_or_create(&LimitLabel { limit: limit.name() }).get(),
         };
         Limit::ALL.map(hits).to_vec()
     }

@@ -13,7 +13,7 @@ pub use publish::{BatchEvent, Publish, UserEvent, parse_batch, parse_publish, pa
 
 use super::channel::ChannelNameError;
 use super::event::EventNameError;
-use super::excerpt::Excerpt;
+use super::json::Plain;
 use super::payload::PayloadError;
 use super::socket_id::SocketIdError;
 
@@ -27,7 +27,7 @@ pub enum ApiError {
     #[error("the body is nested deeper than {max} levels")]
     TooDeep { max: usize },
     /// Not JSON, or not what is needed.
-    #[error("the body is not the JSON that this needs: {}", Excerpt(&.0.to_string()))]
+    #[error("the body is not the JSON that this needs: {}", Plain(.0))]
     Shape(serde_json::Error),
     /// Not UTF-8.
     #[error("the body is not UTF-8: {0}")]

@@ -10,6 +10,9 @@ use super::limits::Limits;
 /// The channel of one signed-in user has this prefix; the rest of its name is the user's id.
 pub const SERVER_TO_USER_PREFIX: &str = "#server-to-user-";
 
+/// A channel that keeps its last event has this behind the prefix that says who may subscribe.
+const CACHE_PREFIX: &str = "cache-";
+
 /// A channel's name: never empty, within the limit, of the protocol's characters. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelName(Arc<str>);
@@ -32,6 +35,9 @@ pub enum ChannelNameError {
     /// The channel of a user, without the user.
     #[error("'{SERVER_TO_USER_PREFIX}' must be followed by a user's id")]
     NoUser,
+    /// Prefixes, and no name behind them.
+    #[error("channel '{prefix}' has no name: something must follow the prefix")]
+    OnlyPrefix { prefix: String },
 }
 
 impl ChannelName {
@@ -46,6 +52,9 @@ impl ChannelName {
             // A user's id has more freedom than a channel's name: "auth0|5f7" is common.
             Some(_) => check_characters(name, |character| !character.is_control())?,
             None => check_characters(name, is_allowed)?,
+        }
+        if without_prefixes(name).is_empty() {
+            return Err(ChannelNameError::OnlyPrefix { prefix: name.to_owned() });
         }
         Ok(Self(Arc::from(name)))
     }
@@ -98,6 +107,14 @@ fn check_characters(name: &str, allowed: impl Fn(char) -> bool) -> Result<(), Ch
     }
 }
 
+/// What remains of a name behind the prefixes that say what the channel is.
+fn without_prefixes(name: &str) -> &str {
+    match Access::of(name) {
+        (Access::ServerToUser, user) => user,
+        (_, rest) => rest.strip_prefix(CACHE_PREFIX).unwrap_or(rest),
+    }
+}
+
 const fn is_allowed(character: char) -> bool {
     character.is_ascii_alphanumeric()
         || matches!(character, '_' | '-' | '=' | '@' | ',' | '.' | ';')
@@ -132,7 +149,7 @@ impl ChannelKind {
     #[must_use]
     pub fn of(name: &str) -> Self {
         let (access, rest) = Access::of(name);
-        Self { access, caches: access != Access::ServerToUser && rest.starts_with("cache-") }
+        Self { access, caches: access != Access::ServerToUser && rest.starts_with(CACHE_PREFIX) }
     }
 
     /// Whether a subscription carries a signature of the application's server.
@@ -141,11 +158,11 @@ impl ChannelKind {
         matches!(self.access, Access::Private | Access::Presence | Access::Encrypted)
     }
 
-    /// Whether clients may send `client-` events. On encrypted channels the protocol has nothing
-    /// against them, though no library sends them.
+    /// Whether clients may send `client-` events. Not on encrypted channels: no library encrypts
+    /// them, so their data would travel in clear text where subscribers expect none.
     #[must_use]
     pub const fn allows_client_events(self) -> bool {
-        self.needs_auth()
+        matches!(self.access, Access::Private | Access::Presence)
     }
 
     /// Whether it has members.

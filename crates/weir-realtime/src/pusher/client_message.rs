@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::channel::{ChannelName, ChannelNameError};
 use super::event::{self, EventName, EventNameError};
 use super::excerpt::Excerpt;
-use super::json::{self, Text};
+use super::json::{self, Object, Plain, Text};
 use super::limits::Limits;
 use super::payload::{self, Payload, PayloadError};
 use super::position::Position;
@@ -99,14 +99,14 @@ pub enum ClientMessageError {
     /// Not JSON, or not an object with an `event`.
     #[error(
         "the message is not {{\"event\": \"..\", \"data\": ..}}: {}",
-        Excerpt(&.0.to_string())
+        Plain(.0)
     )]
     Shape(serde_json::Error),
     /// The event has no data, and needs some.
     #[error("{event} needs data")]
     NoData { event: &'static str },
     /// The data is not what the event needs.
-    #[error("data of {event}: {}", Excerpt(&.source.to_string()))]
+    #[error("data of {event}: {}", Plain(.source))]
     Data { event: &'static str, source: serde_json::Error },
     /// Not a channel's name.
     #[error("{0}")]
@@ -145,8 +145,7 @@ impl<'a> ClientMessage<'a> {
     /// What is wrong, for the client's developer.
     pub fn parse(text: &'a str, limits: &Limits) -> Result<Self, ClientMessageError> {
         check_bounds(text, limits)?;
-        let envelope: Envelope<'a> =
-            serde_json::from_str(text).map_err(ClientMessageError::Shape)?;
+        let envelope: Envelope<'a> = json::object(text).map_err(ClientMessageError::Shape)?;
         match &*envelope.event.0 {
             "pusher:subscribe" => subscribe(envelope.data, limits).map(Self::Subscribe),
             "pusher:unsubscribe" => unsubscribe(envelope.data),
@@ -180,7 +179,7 @@ fn subscribe(data: Option<&RawValue>, limits: &Limits) -> Result<Subscribe, Clie
         channel: String,
         auth: Option<String>,
         channel_data: Option<String>,
-        recover: Option<Position>,
+        recover: Option<Object<Position>>,
         #[serde(default)]
         member_changes: bool,
     }
@@ -189,7 +188,7 @@ fn subscribe(data: Option<&RawValue>, limits: &Limits) -> Result<Subscribe, Clie
         channel: ChannelName::parse(&data.channel, limits)?,
         auth: data.auth,
         channel_data: data.channel_data,
-        recover: data.recover,
+        recover: data.recover.map(|Object(position)| position),
         member_changes: data.member_changes,
     })
 }
@@ -210,8 +209,8 @@ fn parse_data<T: DeserializeOwned>(
 ) -> Result<T, ClientMessageError> {
     let data = data.ok_or(ClientMessageError::NoData { event })?;
     match payload::string_content(data) {
-        Some(content) => content.and_then(|content| serde_json::from_str(&content)),
-        None => serde_json::from_str(data.get()),
+        Some(content) => content.and_then(|content| json::object(&content)),
+        None => json::object(data.get()),
     }
     .map_err(|source| ClientMessageError::Data { event, source })
 }

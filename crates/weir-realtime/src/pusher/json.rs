@@ -3,9 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
+
+use super::excerpt::Excerpt;
 
 /// Appends `value` to `out`.
 pub(super) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
@@ -17,6 +22,78 @@ pub(super) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
 /// field of its own, not inside an `Option` or a `Vec`: hence the newtype.)
 #[derive(Debug, Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+/// A JSON object, and nothing else: serde takes an array, too, for the fields in their order.
+#[derive(Debug)]
+pub(super) struct Object<T>(pub(super) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+
+        deserializer.deserialize_map(Fields(PhantomData))
+    }
+}
+
+/// Reads an object.
+pub(super) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> serde_json::Result<T> {
+    serde_json::from_str(text).map(|Object(value)| value)
+}
+
+/// An error in the words of JSON: serde's own has those of Rust ("a sequence", "usize").
+pub(super) struct Plain<'a>(pub(super) &'a serde_json::Error);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string();
+        // The last one is serde's, whatever the value before it says.
+        let Some((found, expected)) = text.rsplit_once(", expected ") else {
+            return write!(formatter, "{}", Excerpt(&text));
+        };
+        let place = expected.rfind(" at line ").unwrap_or(expected.len());
+        let (expected, place) = expected.split_at(place);
+        let (found, expected) = (plain_found(found), plain_expected(expected));
+        write!(formatter, "{}", Excerpt(&format!("{found}, expected {expected}{place}")))
+    }
+}
+
+fn plain_found(found: &str) -> Cow<'_, str> {
+    const WORDS: [(&str, &str); 7] = [
+        ("invalid type: floating point", "number"),
+        ("invalid type: integer", "number"),
+        ("invalid value: integer", "number"),
+        ("invalid type: sequence", "an array"),
+        ("invalid type: map", "an object"),
+        ("invalid type: ", ""),
+        ("invalid value: ", ""),
+    ];
+    let plain = WORDS.iter().find_map(|(serde, plain)| {
+        let rest = found.strip_prefix(serde)?;
+        Some(format!("found {plain}{rest}"))
+    });
+    plain.map_or(Cow::Borrowed(found), Cow::Owned)
+}
+
+fn plain_expected(expected: &str) -> &str {
+    match expected {
+        "u64" | "usize" => "a whole number, not negative",
+        "a sequence" => "an array",
+        "a map" => "an object",
+        other => other,
+    }
+}
 
 /// A field's JSON as it stands, where `null` is a value too: absent is `None`.
 pub(super) fn present<'de, D>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error>
@@ -111,6 +188,34 @@ fn skip_string(bytes: &mut impl Iterator<Item = u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_name_no_types_of_rust() {
+        #[derive(Debug, Deserialize)]
+        struct Shape {
+            #[expect(dead_code, reason = "read by nobody")]
+            count: usize,
+            #[expect(dead_code, reason = "the same")]
+            list: Option<Vec<String>>,
+        }
+        for (text, message) in [
+            ("[1]", "found an array, expected an object at line 1 column 0"),
+            ("1.5", "found number `1.5`, expected an object at line 1 column 3"),
+            (
+                r#"{"count":"x, expected usize"}"#,
+                r#"found string "x, expected usize", expected a whole number, not negative at line 1 column 28"#,
+            ),
+            (
+                r#"{"count":-1}"#,
+                "found number `-1`, expected a whole number, not negative at line 1 column 11",
+            ),
+            (r#"{"count":1,"list":{}}"#, "found an object, expected an array at line 1 column 18"),
+            ("{}", "missing field `count` at line 1 column 2"),
+        ] {
+            let error = object::<Shape>(text).unwrap_err();
+            assert_eq!(Plain(&error).to_string(), message, "{text}");
+        }
+    }
 
     #[test]
     fn depth_counts_brackets_outside_strings() {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::excerpt::Excerpt;
+use super::json::Plain;
 
 /// An event's data as the text that subscribers get in the string `data`: the content of the
 /// string that was sent, or the bytes of whatever other JSON was sent, as they stood.
@@ -18,7 +18,7 @@ pub enum PayloadError {
     #[error("the event's data has {bytes} bytes; at most {max} are allowed")]
     TooLarge { bytes: usize, max: usize },
     /// A string that is no text: half a surrogate pair.
-    #[error("the event's data is not a valid string: {}", Excerpt(&.0.to_string()))]
+    #[error("the event's data is not a valid string: {}", Plain(.0))]
     Invalid(serde_json::Error),
 }
 

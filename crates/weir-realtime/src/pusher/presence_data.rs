@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::excerpt::Excerpt;
-use super::json;
+use super::json::{self, Plain};
 use super::limits::Limits;
 use super::user_id::{self, UserIdError};
 
@@ -23,7 +22,7 @@ pub struct PresenceData<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum PresenceDataError {
     /// Not the object it must be.
-    #[error("channel_data must be {{\"user_id\": .., \"user_info\": {{..}}}}: {}", Excerpt(&.0.to_string()))]
+    #[error("channel_data must be {{\"user_id\": .., \"user_info\": {{..}}}}: {}", Plain(.0))]
     Shape(serde_json::Error),
     /// Not an id.
     #[error("channel_data: {0}")]
@@ -58,8 +57,7 @@ impl<'a> PresenceData<'a> {
     /// # Errors
     /// What is wrong, with the field's name.
     pub fn parse(channel_data: &'a str, limits: &Limits) -> Result<Self, PresenceDataError> {
-        let shape: Shape<'_> =
-            serde_json::from_str(channel_data).map_err(PresenceDataError::Shape)?;
+        let shape: Shape<'_> = json::object(channel_data).map_err(PresenceDataError::Shape)?;
         let user_id = user_id::from_string_or_number(shape.user_id, "user_id", limits)?;
         Ok(Self { user_id, user_info: check_user_info(shape.user_info, limits)? })
     }

@@ -22,6 +22,8 @@ struct Message<'a, T> {
     data: T,
 }
 
+/// The name of [`subscription_succeeded`]'s message.
+pub const SUBSCRIPTION_SUCCEEDED: &str = "pusher_internal:subscription_succeeded";
 /// The name of [`subscription_count`]'s message.
 pub const SUBSCRIPTION_COUNT: &str = "pusher_internal:subscription_count";
 /// The name of [`member_added`]'s message.
@@ -147,7 +149,7 @@ pub fn presence_subscription_succeeded<'a>(
 
 fn succeeded<'a, T>(channel: &'a str, joined: &Joined, data: T) -> Succeeded<'a, T> {
     Succeeded {
-        event: "pusher_internal:subscription_succeeded",
+        event: SUBSCRIPTION_SUCCEEDED,
         channel,
         data,
         epoch: joined.position.map(|position| position.epoch),

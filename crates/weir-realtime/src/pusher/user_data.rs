@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::excerpt::Excerpt;
+use super::json::{self, Plain};
 use super::limits::Limits;
 use super::presence_data::{UserInfoError, check_user_info};
 use super::user_id::{self, UserIdError};
@@ -35,7 +35,7 @@ pub struct Watchlist<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum UserDataError {
     /// Not the object it must be.
-    #[error("user_data must be {{\"id\": \"..\", \"user_info\": {{..}}, \"watchlist\": [..]}}: {}", Excerpt(&.0.to_string()))]
+    #[error("user_data must be {{\"id\": \"..\", \"user_info\": {{..}}, \"watchlist\": [..]}}: {}", Plain(.0))]
     Shape(serde_json::Error),
     /// Not an id.
     #[error("user_data: {0}")]
@@ -61,7 +61,7 @@ impl<'a> UserData<'a> {
     /// # Errors
     /// What is wrong, with the field's name.
     pub fn parse(user_data: &'a str, limits: &Limits) -> Result<Self, UserDataError> {
-        let shape: Shape<'_> = serde_json::from_str(user_data).map_err(UserDataError::Shape)?;
+        let shape: Shape<'_> = json::object(user_data).map_err(UserDataError::Shape)?;
         Ok(Self {
             // A string only: pusher-js takes no number here.
             id: user_id::from_string(shape.id, "id", limits)?,

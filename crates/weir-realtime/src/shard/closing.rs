@@ -18,6 +18,10 @@ pub(crate) enum Why {
     Gone,
     /// It reads too slowly.
     Slow,
+    /// It neither subscribed nor signed in in time: it may come back when it wants to.
+    Unused,
+    /// The application's server did not authorise it in time.
+    Unauthorized,
     /// It broke the WebSocket protocol.
     Protocol(ProtocolError),
     /// For a reason of Pusher's protocol.
@@ -29,6 +33,8 @@ impl Why {
         match self {
             Self::Gone => Closed::Client,
             Self::Slow => Closed::Slow,
+            Self::Unused => Closed::Unused,
+            Self::Unauthorized => Closed::Unauthorized,
             Self::Protocol(_) => Closed::Protocol,
             Self::Code(CloseCode::NoPong) => Closed::NoPong,
             Self::Code(CloseCode::Unauthorized) => Closed::Terminated,
@@ -126,6 +132,14 @@ fn say_why(out: &mut Vec<u8>, why: Why) {
         Why::Gone => {}
         Why::Slow => {
             say_code(out, CloseCode::OverCapacity, "Too slow: more waits for this client than may");
+        }
+        Why::Unused => {
+            say_code(out, CloseCode::OverCapacity, "Neither subscribed nor signed in in time");
+        }
+        // As the original says it.
+        Why::Unauthorized => {
+            let reason = "Connection not authorized within timeout.";
+            say_code(out, CloseCode::Unauthorized, reason);
         }
         Why::Protocol(error) => {
             let reason = error.to_string();

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use form_urlencoded::parse;
 use hyper::StatusCode;
+use weir_net::client::{ClientFull, ClientRequest};
 use weir_net::server::{Head, Peer, Refused, Stream, Upgrade};
 
 use super::closing::say_code;
 use super::{Shard, State};
-use crate::app::{App, ConnectionPlace};
+use crate::app::{App, ConnectionPlace, NoPlace};
 use crate::fanout::SessionKey;
 use crate::frame::append_text;
 use crate::metrics::Limit;
@@ -60,21 +61,30 @@ impl Shard {
             }
             Err(refusal) => return Err(refuse(upgrade, refusal)),
         };
-        let entered = self.enter(upgrade.head, upgrade.peer);
-        match entered {
-            Ok((app, _)) if !is_origin_allowed(&app, origin) => {
-                Err(refuse(upgrade, Refusal::OriginNotAllowed))
-            }
-            Ok((app, place)) => {
-                self.open_session(app, place, upgrade.stream, upgrade.rest, output);
-                Ok(())
-            }
+        let (app, place) = match self.enter(upgrade.head, upgrade.peer) {
+            Ok(entered) => entered,
             Err(code) => {
-                say_code(&mut output, code, code.reason());
-                self.say_goodbye(upgrade.stream, output);
-                Ok(())
+                self.turn_away(upgrade.stream, output, code, code.reason());
+                return Ok(());
             }
+        };
+        if !is_origin_allowed(&app, origin) {
+            return Err(refuse(upgrade, Refusal::OriginNotAllowed));
         }
+        match upgrade.client.as_ref().map(ClientRequest::become_stream) {
+            Some(Err(ClientFull(used))) => {
+                let code = CloseCode::OverCapacity;
+                self.turn_away(upgrade.stream, output, code, used.reason());
+            }
+            _ => self.open_session(app, place, upgrade.stream, upgrade.rest, output),
+        }
+        Ok(())
+    }
+
+    /// Says on the WebSocket why it becomes no connection. `output` holds the handshake's answer.
+    fn turn_away(&self, stream: Stream, mut output: Vec<u8>, code: CloseCode, reason: &str) {
+        say_code(&mut output, code, reason);
+        self.say_goodbye(stream, output);
     }
 
     /// The app, and a place among its connections.
@@ -102,9 +112,14 @@ impl Shard {
         if self.draining.is_cancelled() {
             return Err(CloseCode::OverCapacity);
         }
-        let place = app.connect().ok_or_else(|| {
-            self.hub.metrics.limit_hit(Limit::Connections);
-            CloseCode::OverConnectionQuota
+        let total_max = self.hub.settings().limits.connections_total_max;
+        let place = app.connect(total_max).map_err(|no_place| {
+            let (limit, code) = match no_place {
+                NoPlace::App => (Limit::Connections, CloseCode::OverConnectionQuota),
+                NoPlace::Total => (Limit::ConnectionsTotal, CloseCode::OverCapacity),
+            };
+            self.hub.metrics.limit_hit(limit);
+            code
         })?;
         Ok((Arc::clone(&app), place))
     }

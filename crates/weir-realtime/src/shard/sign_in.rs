@@ -55,7 +55,11 @@ impl Shard {
             self.hub.cores.send(letters, &What::Frame(frame.clone()));
         });
         match signed_in {
-            Ok(()) => state.session(key).user = Some(Box::new(user)),
+            Ok(()) => {
+                let session = state.session(key);
+                (session.has_been_used, session.is_authorized) = (true, true);
+                session.user = Some(Box::new(user));
+            }
             Err(CoreBusy) => self.postpone(state, key, Postponed::SignIn(wish)),
         }
     }

@@ -116,7 +116,10 @@ impl Shard {
         let index = state.channels[slot as usize].fanout.add(subscriber);
         let subscription =
             Subscription { channel: slot, index, user_id: user_id.clone(), wants_member_changes };
-        state.session(key).subscriptions.push(subscription);
+        let session = state.session(key);
+        session.subscriptions.push(subscription);
+        session.has_been_used = true;
+        session.is_authorized |= channel.kind.access != Access::Public;
         self.hub.metrics.subscriptions(1);
         write_joined(output, &channel, &join);
         self.count_recovery(&join);
@@ -297,7 +300,7 @@ impl Shard {
             now: self.hub.clock.now(),
         };
         let name = channel.name.as_str();
-        let left = channel.leave(leaving, &settings, &self.hub.cores, |left| {
+        let left = channel.leave(leaving, &self.hub.cores, |left| {
             self.tell_of_leave(&app, &channel, left, user_id);
         });
         if left.subscribers == 0 {

@@ -13,11 +13,13 @@ use crate::app::App;
 use crate::channel::Channel;
 use crate::fanout::SessionKey;
 use crate::frame::Frame;
-use crate::hub::Hub;
+use crate::hub::{Cores, Hub};
+use crate::metrics::Limit;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message;
-use crate::session::State as Life;
+use crate::session::{Session, State as Life};
 use crate::settings::{COUNT_INTERVAL, COUNTED_AT_ONCE_MAX};
+use crate::websocket::Message;
 
 /// Between two rounds.
 const TICK: Duration = Duration::from_millis(100);
@@ -73,12 +75,15 @@ impl Shard {
                 }
             }
             Life::Open => {
-                if session.stream.is_events() {
+                if let Some(why) = self.is_overdue(session, now) {
+                    self.close(state, key, why);
+                } else if session.stream.is_events() {
                     // Nothing is ever heard of it: a sign of life for what is between.
                     if now.since(session.heard_at) >= EVENTS_PING {
                         session.heard_at = now;
-                        let ping = Frame::text(server_message::ping);
-                        self.send(state, key, ping.wire());
+                        let mut ping = Vec::new();
+                        Message::Ping(b"").encode(&mut ping, None);
+                        self.send(state, key, &ping);
                     }
                 } else if now.since(session.heard_at) >= settings.activity_timeout_max() + GRACE {
                     session.state = Life::Pinged { until: now + settings.limits.pong_timeout };
@@ -89,6 +94,26 @@ impl Shard {
         }
     }
 
+    /// Whether a connection is there for nothing, or for nobody.
+    fn is_overdue(&self, session: &Session, now: Timestamp) -> Option<Why> {
+        // A stream has its channel; what was asked for is still to be answered.
+        if session.stream.is_events() || session.postponed.is_some() || session.is_waiting {
+            return None;
+        }
+        let open = now.since(session.opened_at);
+        let metrics = &self.hub.metrics;
+        let authorization = session.app.settings().authorization_timeout;
+        if !session.is_authorized && authorization.is_some_and(|timeout| open >= timeout) {
+            metrics.limit_hit(Limit::AuthorizationTimeout);
+            return Some(Why::Unauthorized);
+        }
+        if !session.has_been_used && open >= self.hub.settings().limits.subscribe_timeout {
+            metrics.limit_hit(Limit::SubscribeTimeout);
+            return Some(Why::Unused);
+        }
+        None
+    }
+
     /// A channel has another number of subscribers: they are told now or later.
     pub(super) fn tell_count(
         &self,
@@ -97,8 +122,7 @@ impl Shard {
         app: &Arc<App>,
         subscribers: usize,
     ) {
-        let Some(interval) = count_interval(channel, app, subscribers) else { return };
-        if channel.tell_count(interval, &self.hub.cores, self.hub.clock.now()) {
+        if tell(channel, app, subscribers, &self.hub.cores, self.hub.clock.now()) {
             let (channel, app) = (Arc::clone(channel), Arc::clone(app));
             state.uncounted.insert(channel.id, (channel, app));
         }
@@ -108,23 +132,21 @@ impl Shard {
         let state = &mut *self.state.borrow_mut();
         let now = self.hub.clock.now();
         state.uncounted.retain(|_, (channel, app)| {
-            count_interval(channel, app, channel.info().subscribers)
-                .is_some_and(|interval| channel.tell_count(interval, &self.hub.cores, now))
+            tell(channel, app, channel.subscribers(), &self.hub.cores, now)
         });
     }
 }
 
-/// How long a channel's number may be old; None: it is not told.
-fn count_interval(channel: &Channel, app: &App, subscribers: usize) -> Option<Duration> {
-    let settings = app.settings();
-    let kind = channel.kind;
+/// Tells a channel's subscribers how many they are; whether it is still to be told.
+fn tell(channel: &Channel, app: &App, subscribers: usize, cores: &Cores, now: Timestamp) -> bool {
+    let (settings, kind) = (app.settings(), channel.kind);
     if kind.has_presence() {
-        // Below, its subscribers are told of each member.
-        let is_large = subscribers >= settings.presence.list_max;
-        return is_large.then_some(settings.presence.gather);
+        return channel.tell_members(&settings, cores, now);
     }
     if !settings.has_subscription_counts || !kind.sends_subscription_count() {
-        return None;
+        return false;
     }
-    Some(if subscribers <= COUNTED_AT_ONCE_MAX { Duration::ZERO } else { COUNT_INTERVAL })
+    let is_small = subscribers <= COUNTED_AT_ONCE_MAX;
+    let interval = if is_small { Duration::ZERO } else { COUNT_INTERVAL };
+    channel.tell_count(interval, cores, now)
 }

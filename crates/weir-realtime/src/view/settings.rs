@@ -96,6 +96,8 @@ fn whole(settings: &Settings) -> Vec<SettingView> {
     vec![
         time("realtime.activity_timeout", settings.activity_timeout),
         time("realtime.drain_window", settings.drain_window),
+        setting("realtime.limits.connections_total_max", limits.connections_total_max),
+        time("realtime.limits.subscribe_timeout", limits.subscribe_timeout),
         setting("realtime.limits.channels_max", limits.channels_max),
         setting("realtime.limits.channels_per_connection_max", limits.channels_per_connection_max),
         setting("realtime.limits.core_queue_events_max", limits.core_queue_events_max),

@@ -27,6 +27,7 @@ use weir_base::clock::Clock;
 use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
 use weir_base::shutdown::Shutdown;
+use weir_net::client::TrustedProxy;
 use weir_net::server::{self, Body, CoreListener, Peer, Refused, Service, Start, Stop, Upgrade};
 use weir_net::{BindOptions, Listener, NetMetrics};
 use weir_realtime::hub::{Hub, Parts};
@@ -90,6 +91,16 @@ impl Server {
     }
 
     fn with_clock(clock: Clock, change: impl FnOnce(&mut Settings, &mut AppSettings)) -> Self {
+        Self::within(server::Limits::default(), clock, change)
+    }
+
+    /// With these limits of the server side, behind a proxy on this machine: nobody else has any.
+    fn within(
+        limits: server::Limits,
+        clock: Clock,
+        change: impl FnOnce(&mut Settings, &mut AppSettings),
+    ) -> Self {
+        let proxy: TrustedProxy = "127.0.0.1".parse().unwrap();
         let (mut settings, mut app) = (Settings::default(), app());
         change(&mut settings, &mut app);
         let mut registry = Registry::default();
@@ -120,9 +131,10 @@ impl Server {
         server::start(Start {
             listeners: vec![CoreListener { sockets, tls: None }],
             cores: CORES,
-            limits: Arc::new(ArcSwap::from_pointee(server::Limits::default())),
+            limits: Arc::new(ArcSwap::from_pointee(limits)),
             clock: Clock::system(),
             metrics: NetMetrics::register(&mut registry),
+            trusted_proxies: vec![proxy].into(),
             service,
             stop: stop.clone(),
         })

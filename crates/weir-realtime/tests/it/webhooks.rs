@@ -10,6 +10,8 @@ use std::time::Duration;
 use bench::Bench;
 use hmac_by_hand::hmac_sha256;
 use receiver::{Answer, Receiver};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
 use weir_realtime::pusher::webhook::WebhookEvent;
 use weir_realtime::webhooks::ExtraHeaders;
 
@@ -58,6 +60,29 @@ async fn a_request_is_what_pushers_libraries_expect() {
         String::from_utf8(request.body).unwrap(),
         r#"{"time_ms":1700000000000,"events":[{"name":"channel_occupied","channel":"a"},{"name":"cache_miss","channel":"cache-é"}]}"#
     );
+}
+
+#[tokio::test]
+async fn header_names_are_in_title_case() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let mut bench = Bench::start(&[&url], |settings| settings.drain_timeout = MS);
+    bench.endpoint(0, |endpoint| {
+        endpoint.headers = ExtraHeaders::new([("x-tenant-id", "7")]).unwrap();
+    });
+    bench.tell(&miss("1"));
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        assert!(stream.read_buf(&mut head).await.unwrap() > 0, "the head ends");
+    }
+    let head = String::from_utf8(head).unwrap();
+    for name in
+        ["X-Pusher-Key", "X-Pusher-Signature", "Content-Type", "User-Agent", "Host", "X-Tenant-Id"]
+    {
+        assert!(head.contains(&format!("\r\n{name}: ")), "{name} in {head}");
+    }
+    bench.shut_down().await;
 }
 
 #[tokio::test]

@@ -136,6 +136,7 @@ impl Cores {
             limits: Arc::clone(&limits),
             clock: clock.clone(),
             metrics: NetMetrics::register(registry),
+            trusted_proxies: settings.front.trusted_proxies.clone().into(),
             service,
             stop: stop.clone(),
         })?;

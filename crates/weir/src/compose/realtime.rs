@@ -69,7 +69,8 @@ impl Realtime {
     pub(super) fn reload(&self, settings: &Settings) {
         let realtime = &settings.realtime;
         self.in_flight.set_limit(realtime.webhooks.in_flight_max);
-        self.hub.reload(realtime.settings.clone(), realtime.apps.clone());
+        let (settings, apps) = settings.realtime_in_effect();
+        self.hub.reload(settings, apps);
     }
 
     /// Whether there is any app.
@@ -147,10 +148,11 @@ fn hub(
         webhooks.clone(),
     );
     webhooks.spawn(worker.run());
+    let (settings, apps) = settings.realtime_in_effect();
     Hub::new(Parts {
         cores,
-        settings: realtime.settings.clone(),
-        apps: realtime.apps.clone(),
+        settings,
+        apps,
         clock: clock.clone(),
         metrics: RealtimeMetrics::register(registry),
         webhooks: handle,

@@ -1,6 +1,7 @@
 //! `[front]`: the HTTP door: realtime and apps are behind it.
 
 mod apps;
+mod clients;
 mod http2;
 mod processes;
 mod rules;
@@ -10,8 +11,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
 
-use weir_front::{AccessLogSettings, LogFormat, TrustedProxy};
+use weir_front::{AccessLogSettings, LogFormat};
 use weir_net::TlsSettings;
+use weir_net::client::TrustedProxy;
 use weir_net::server::Limits;
 
 pub(crate) use self::apps::App;
@@ -113,6 +115,7 @@ impl Front {
         keys.section("access_log", |keys| self.access_log = read_access_log(keys));
         keys.section("tls", |keys| self.tls = tls::read(keys));
         keys.section("limits", |keys| read_limits(keys, &mut self.limits));
+        keys.section("clients", |keys| clients::read(keys, &mut self.limits.clients));
         let mut known = apps::Known::default();
         keys.each("apps", |keys| self.apps.push(known.read(keys)));
     }
@@ -160,7 +163,15 @@ fn read_limits(keys: &mut Keys<'_>, limits: &mut Limits) {
     );
 }
 
+/// More header fields than fit into a head.
+const HEADERS_MAX: u64 = 10_000;
+
 fn read_counts(keys: &mut Keys<'_>, limits: &mut Limits) {
+    keys.number(
+        Key::live("headers_max", "Header fields of a request; one with more gets 431. A later request of an HTTP/1 connection may have more than 100 only if the first one had."),
+        1..=HEADERS_MAX,
+        &mut limits.headers_max,
+    );
     let mut count = |name, min, field: &mut u32, doc| {
         keys.number(Key::live(name, doc), min..=COUNT_MAX, field);
     };

@@ -41,6 +41,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::de::DeTable;
+use weir_realtime::settings::{AppSettings, Settings as RealtimeSettings};
 
 pub(crate) use self::change::Change;
 pub(crate) use self::convert::did_you_mean;
@@ -126,6 +127,25 @@ impl Settings {
         let has_apps = !self.realtime.apps.is_empty() || self.front.apps.iter().any(is_proxied);
         let is_needed = has_apps || self.gems.mount().is_some();
         !self.front.is_off && (self.front.is_listen_set || is_needed)
+    }
+
+    /// How many connections realtime may have: what it shares with others leaves some to them.
+    pub(crate) fn realtime_connections_max(&self) -> usize {
+        let all = self.front.limits.connections_max;
+        let is_shared = !self.front.apps.is_empty() || self.gems.is_enabled;
+        let default = if is_shared { all - all / 4 } else { all };
+        self.realtime.connections_total_max.map_or(default, |max| max.min(all)) as usize
+    }
+
+    /// Realtime's settings and apps, with what the file leaves to the front's.
+    pub(crate) fn realtime_in_effect(&self) -> (RealtimeSettings, Vec<AppSettings>) {
+        let (mut settings, mut apps) = (self.realtime.settings.clone(), self.realtime.apps.clone());
+        let max = self.realtime_connections_max();
+        settings.limits.connections_total_max = max;
+        for app in &mut apps {
+            app.connections_max = app.connections_max.min(max);
+        }
+        (settings, apps)
     }
 
     /// What is listened on over TCP, by the names of the settings.

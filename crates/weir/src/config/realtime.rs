@@ -23,6 +23,8 @@ pub(crate) struct Realtime {
     pub(crate) settings: Settings,
     pub(crate) webhooks: Webhooks,
     pub(crate) apps: Vec<AppSettings>,
+    /// None: what the front has for it.
+    pub(crate) connections_total_max: Option<u32>,
 }
 
 impl Realtime {
@@ -33,9 +35,11 @@ impl Realtime {
         );
         self.read_times(keys);
         let Settings { limits, websocket, pusher, .. } = &mut self.settings;
-        let in_flight_max = &mut self.webhooks.in_flight_max;
+        let (in_flight_max, total_max) =
+            (&mut self.webhooks.in_flight_max, &mut self.connections_total_max);
         keys.section("limits", |keys| {
             limits::read(keys, limits);
+            limits::read_total(keys, total_max);
             limits::read_websocket(keys, websocket);
             limits::read_pusher(keys, pusher);
             webhooks::read_in_flight(keys, in_flight_max);

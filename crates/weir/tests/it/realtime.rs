@@ -3,13 +3,16 @@
 pub(crate) mod client;
 mod webhook;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use self::client::{Api, Socket};
 use self::webhook::Receiver;
 use crate::http::get;
-use crate::process::output_of;
+use crate::process::{PATIENCE, output_of};
 use crate::weir::{Site, Weir, program};
 
 const SECRET: &str = "a secret of enough characters";
@@ -90,6 +93,34 @@ fn what_else_is_asked_at_the_front_gets_a_sentence() {
         ("HTTP/1.1 401 Unauthorized", "Missing parameter: auth_version\n")
     );
     assert_eq!(Socket::refused(weir.front(), "other-key"), 4001);
+    assert!(weir.stop().success());
+}
+
+/// Clients on this machine have no limit: these are those for whom a proxy here speaks.
+#[test]
+fn one_client_leaves_streams_to_others() {
+    let front = "trusted_proxies = [\"127.0.0.1\"]\n[front.clients]\nstreams_max = 1\n";
+    let weir = start(&format!("{BASE}{front}{}", app("1", "demo-key")));
+    let stream = |client: &str| {
+        let mut stream = TcpStream::connect(weir.front()).expect("connects");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        write!(
+            stream,
+            "GET /app/demo-key/channels/news/events HTTP/1.1\r\nHost: x\r\n\
+             X-Forwarded-For: {client}\r\n\r\n"
+        )
+        .expect("written");
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).expect("a status");
+        (stream, String::from_utf8_lossy(&status[9..]).into_owned())
+    };
+    let (_held, first) = stream("192.0.2.7");
+    let statuses = ["192.0.2.7", "192.0.2.8", "127.0.0.1", "127.0.0.1"].map(stream);
+    let statuses: Vec<&str> = statuses.iter().map(|(_, status)| status.as_str()).collect();
+    assert_eq!((first.as_str(), statuses), ("200", vec!["503", "200", "200", "200"]));
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    let hit = "weir_front_limit_hits_total{limit=\"clients.streams_max\"} 1\n";
+    assert!(metrics.contains(hit), "{metrics}");
     assert!(weir.stop().success());
 }
 

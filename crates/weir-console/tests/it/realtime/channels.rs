@@ -12,7 +12,6 @@ use hyper::{Request, Response};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use sha2::Sha256;
-use tokio_util::sync::CancellationToken;
 use tungstenite::{Message, WebSocket};
 use weir_base::clock::Clock;
 use weir_base::history;
@@ -82,11 +81,7 @@ impl Channels {
             Some(realtime(hub, clock, folder))
         });
         let hub = kept.expect("made with the site");
-        let stop = Stop {
-            graceful: CancellationToken::new(),
-            at_once: CancellationToken::new(),
-            deadline: PATIENCE,
-        };
+        let stop = Stop::within(PATIENCE);
         let (running, address) = serve(&hub, &site.clock, &stop);
         Self { site, hub, address, stop, _running: running }
     }
@@ -202,6 +197,7 @@ fn serve(hub: &Arc<Hub>, clock: &Clock, stop: &Stop) -> (Running, SocketAddr) {
         cores: 1,
         limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
         clock: clock.clone(),
+        trusted_proxies: weir_net::client::TrustedProxies::default(),
         metrics: NetMetrics::register(&mut Registry::default()),
         service: move |core: CoreIndex| {
             Rc::new(Core(Shard::new(Arc::clone(&hub), core.0, draining.clone())))

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use weir_base::clock::Timestamp;
+use weir_net::client::Origin;
 
 use super::{Target, write_known};
 use crate::forwarded_headers::{ForwardedHeader, ForwardedHeaders};
-use crate::proxy::origin::Origin;
 
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

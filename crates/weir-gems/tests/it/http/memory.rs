@@ -8,9 +8,9 @@ use http_body_util::Full;
 use hyper::{Request, Response, StatusCode};
 use tokio::task::yield_now;
 use weir_base::clock::Clock;
-use weir_gems::Client;
 use weir_gems::import_file::{ImportFile, ImportLimits};
 use weir_gems::store::{SqliteSettings, SqliteStore, Store};
+use weir_net::client::Client;
 use weir_net::server::{AnswerWithin, Body};
 
 use super::Index;

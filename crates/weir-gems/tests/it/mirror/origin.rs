@@ -60,6 +60,7 @@ impl Origin {
             limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
             clock: Clock::system(),
             metrics: NetMetrics::register(&mut Registry::default()),
+            trusted_proxies: weir_net::client::TrustedProxies::default(),
             service: move |_: CoreIndex| Rc::new(Door(Arc::clone(&gems))),
             stop: stop.clone(),
         });

@@ -7,7 +7,7 @@ use httparse::{Header, Status};
 use super::Head;
 use crate::metrics::HeadRefusal;
 use crate::server::http2::PREFACE;
-use crate::server::limits::HEADERS_MAX;
+use crate::server::limits::HEADERS_USUAL;
 
 /// What bytes at the start of a connection are.
 #[derive(Debug)]
@@ -26,12 +26,12 @@ pub(in crate::server) struct Arriving {
 }
 
 impl Arriving {
-    /// Adds `arrived`. Once the head is complete, or can't become one of at most `bytes_max` bytes,
-    /// calls `then` with it and with all bytes so far, which may go on behind the head.
+    /// Adds `arrived`. Once the head is complete, or can't become one within the limits, calls `then` with it and with all bytes so far, which may go on behind the head.
     pub(in crate::server) fn arrive<T>(
         &mut self,
         arrived: &[u8],
         bytes_max: usize,
+        headers_max: usize,
         then: impl FnOnce(Parsed<'_>, &[u8]) -> T,
     ) -> Option<T> {
         let is_first = self.partial.is_empty();
@@ -43,8 +43,14 @@ impl Arriving {
         };
         // Parsing starts anew each time, so a slow head is parsed only when it may have ended.
         let is_worth_parsing = is_first || read.len() >= bytes_max || may_end(read, arrived.len());
-        let mut places = [const { MaybeUninit::uninit() }; HEADERS_MAX];
-        let parsed = if is_worth_parsing { parse(read, &mut places, bytes_max) } else { None };
+        let mut places = [const { MaybeUninit::uninit() }; HEADERS_USUAL];
+        let places = &mut places[..headers_max.min(HEADERS_USUAL)];
+        let mut more_places = Vec::new();
+        let mut parsed = if is_worth_parsing { parse(read, places, bytes_max) } else { None };
+        if is_too_many(parsed.as_ref()) && headers_max > HEADERS_USUAL {
+            more_places.resize_with(headers_max, MaybeUninit::uninit);
+            parsed = parse(read, &mut more_places, bytes_max);
+        }
         match parsed {
             Some(parsed) => Some(then(parsed, read)),
             None => {
@@ -55,6 +61,10 @@ impl Arriving {
             }
         }
     }
+}
+
+fn is_too_many(parsed: Option<&Parsed<'_>>) -> bool {
+    matches!(parsed, Some(Parsed::Refused(HeadRefusal::TooManyFields)))
 }
 
 /// None: incomplete.
@@ -108,11 +118,14 @@ mod tests {
     fn outcome(pieces: &[&[u8]]) -> Option<(String, Vec<u8>)> {
         let mut arriving = Arriving::default();
         for (index, piece) in pieces.iter().enumerate() {
-            let judged = arriving.arrive(piece, BYTES_MAX, |parsed, read| match parsed {
-                Parsed::Complete(head, length) => (format!("{head:?}"), read[length..].to_vec()),
-                Parsed::Refused(reason) => (format!("{reason:?}"), Vec::new()),
-                Parsed::Http2 => ("Http2".to_owned(), Vec::new()),
-            });
+            let judged =
+                arriving.arrive(piece, BYTES_MAX, HEADERS_USUAL, |parsed, read| match parsed {
+                    Parsed::Complete(head, length) => {
+                        (format!("{head:?}"), read[length..].to_vec())
+                    }
+                    Parsed::Refused(reason) => (format!("{reason:?}"), Vec::new()),
+                    Parsed::Http2 => ("Http2".to_owned(), Vec::new()),
+                });
             if let Some((what, mut rest)) = judged {
                 if what.starts_with("Head") {
                     rest.extend(pieces[index + 1..].concat());
@@ -147,12 +160,16 @@ mod tests {
         let single: Vec<_> = endless.as_bytes().chunks(1).collect();
         let (what, _) = outcome(&single).expect("refused");
         assert_eq!(what, format!("{:?}", HeadRefusal::TooManyBytes));
-        let count = |count| {
-            let judge = |parsed: Parsed<'_>, _: &[u8]| format!("{parsed:?}");
-            Arriving::default().arrive(fields(count).as_bytes(), 4096, judge).expect("judged")
-        };
-        assert!(count(HEADERS_MAX).starts_with("Complete"));
-        assert_eq!(count(HEADERS_MAX + 1), "Refused(TooManyFields)");
+        for headers_max in [5, HEADERS_USUAL, 2 * HEADERS_USUAL] {
+            let count = |count| {
+                let judge = |parsed: Parsed<'_>, _: &[u8]| format!("{parsed:?}");
+                let head = fields(count);
+                let judged = Arriving::default().arrive(head.as_bytes(), 4096, headers_max, judge);
+                judged.expect("judged")
+            };
+            assert!(count(headers_max).starts_with("Complete"), "{headers_max}");
+            assert_eq!(count(headers_max + 1), "Refused(TooManyFields)");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use hyper::header::{CONTENT_LENGTH, HeaderValue};
 use tokio::time::Instant;
 
 use super::progress::Progress;
+use crate::client::ClientRequest;
 use crate::server::{AnswerWithin, Body, BoxError};
 
 /// hyper keeps one piece beside what [`crate::server::Http2Limits::send_buffer_bytes`] allows; it is
@@ -23,18 +24,27 @@ const PIECE_BYTES: usize = 16 << 10;
 
 /// One of the requests in hand, until it is dropped.
 #[derive(Debug)]
-pub(super) struct InHand(Rc<Progress>);
+pub(super) struct InHand {
+    progress: Rc<Progress>,
+    /// None: it is nobody's in particular.
+    client: Option<ClientRequest>,
+}
 
 impl InHand {
     /// Takes over a request that has begun.
     pub(super) fn begun(progress: &Rc<Progress>) -> Self {
-        Self(Rc::clone(progress))
+        Self { progress: Rc::clone(progress), client: None }
+    }
+
+    /// It counts for a client for as long.
+    pub(super) fn count_for(&mut self, client: ClientRequest) {
+        self.client = Some(client);
     }
 }
 
 impl Drop for InHand {
     fn drop(&mut self) {
-        self.0.end_request();
+        self.progress.end_request();
     }
 }
 

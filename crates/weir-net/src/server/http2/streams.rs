@@ -7,20 +7,20 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, COOKIE, HOST, HeaderValue};
+use hyper::header::{COOKIE, HOST};
 use hyper::rt::Executor;
 use hyper::{Method, Request, Response};
 use tokio::task::spawn_local;
 
 use super::answering::{Answering, InHand, Pieces, Taken};
 use super::progress::Progress;
+use crate::client::{ClientFull, ClientRequest};
 use crate::metrics::{HeadRefusal, Limit};
 use crate::server::answer::Answer;
 use crate::server::first_head::refuse;
-use crate::server::limits::HEADERS_MAX;
 use crate::server::patience::Patience;
 use crate::server::runtime::Core;
-use crate::server::{Body, Peer, Service};
+use crate::server::{Peer, Service};
 
 /// Gives each stream's request to the service.
 pub(super) struct Routing<S> {
@@ -35,7 +35,7 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
     type Error = h2::Error;
     type Future = Answering;
 
-    fn call(&self, request: Request<Incoming>) -> Answering {
+    fn call(&self, mut request: Request<Incoming>) -> Answering {
         let (is_head, taken) = (request.method() == Method::HEAD, self.tasks.announce());
         if self.progress.is_over(&self.core.limits()) {
             return Answering { answer: None, in_hand: None, is_head, taken };
@@ -43,19 +43,32 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
         if self.progress.begin_request() == self.core.limits().http2.streams_max {
             self.core.metrics().limit_hit(Limit::Http2StreamsMax);
         }
-        let in_hand = Some(InHand::begun(&self.progress));
-        let answer: Pin<Box<dyn Future<Output = _>>> = match self.judge(&request) {
-            Some(reason) => Box::pin(ready(refuse(self.core.metrics(), reason).into_response())),
-            None => {
+        let mut in_hand = InHand::begun(&self.progress);
+        let answer: Pin<Box<dyn Future<Output = _>>> = match self.admit(&request) {
+            Err(answer) => Box::pin(ready(answer.into_response())),
+            Ok(client) => {
                 self.core.metrics().request();
+                if let Some(client) = client {
+                    in_hand.count_for(client.clone());
+                    request.extensions_mut().insert(client);
+                }
                 Box::pin(Rc::clone(self.core.service()).http(request, self.peer))
             }
         };
-        Answering { answer: Some(answer), in_hand, is_head, taken }
+        Answering { answer: Some(answer), in_hand: Some(in_hand), is_head, taken }
     }
 }
 
 impl<S: Service> Routing<S> {
+    /// Whose request it is, or why it is none for the service.
+    fn admit(&self, request: &Request<Incoming>) -> Result<Option<ClientRequest>, Answer> {
+        if let Some(reason) = self.judge(request) {
+            return Err(refuse(self.core.metrics(), reason));
+        }
+        let client = self.core.clients().request(self.peer, request.headers());
+        client.map_err(|ClientFull(used)| Answer::overloaded(used.reason()))
+    }
+
     /// What h2 lets through and no service is to see.
     fn judge(&self, request: &Request<Incoming>) -> Option<HeadRefusal> {
         if request.method() == Method::CONNECT {
@@ -67,7 +80,7 @@ impl<S: Service> Routing<S> {
         {
             return Some(HeadRefusal::TwoHosts);
         }
-        if fields(request) > HEADERS_MAX {
+        if fields(request) > self.core.limits().headers_max {
             return Some(HeadRefusal::TooManyFields);
         }
         (bytes(request) > self.core.limits().head_bytes_max).then_some(HeadRefusal::TooManyBytes)
@@ -86,18 +99,6 @@ fn bytes(request: &Request<Incoming>) -> usize {
     let fields = request.headers().iter();
     let fields: usize = fields.map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     request.method().as_str().len() + target + fields
-}
-
-impl Answer {
-    fn into_response(self) -> Response<Body> {
-        let mut text = self.text.into_owned();
-        text.push('\n');
-        let mut response = Response::new(Body::from(text));
-        *response.status_mut() = self.status;
-        let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-        response.headers_mut().insert(CONTENT_TYPE, kind);
-        response
-    }
 }
 
 /// Runs what hyper makes of each stream.

@@ -19,6 +19,7 @@ use socket2::SockRef;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use weir_base::clock::Clock;
+use weir_net::client::TrustedProxies;
 use weir_net::server::{
     AnswerWithin, Body, CoreIndex, CoreListener, Ended, Limits, Peer, Refused, Running, Service,
     Start, StartError, Stop, Stream, Upgrade, start,
@@ -218,6 +219,7 @@ pub(super) struct Setup {
     /// Panics in its own work once it is asked for anything.
     pub(super) poisoned: Option<CoreIndex>,
     pub(super) answers_half_closed: bool,
+    pub(super) trusted_proxies: TrustedProxies,
 }
 
 impl Default for Setup {
@@ -232,6 +234,7 @@ impl Default for Setup {
             address: "127.0.0.1:0".parse().expect("an address"),
             poisoned: None,
             answers_half_closed: false,
+            trusted_proxies: TrustedProxies::default(),
         }
     }
 }
@@ -283,6 +286,7 @@ impl Setup {
             limits: Arc::clone(&limits),
             clock: self.clock,
             metrics: metrics.clone(),
+            trusted_proxies: self.trusted_proxies,
             service,
             stop: stop.clone(),
         });

@@ -116,7 +116,7 @@ async fn who_asks_for_a_head_gets_no_body() {
 
 #[tokio::test]
 async fn what_no_service_is_to_see_is_refused_with_a_reason() {
-    let limits = Limits { head_bytes_max: 4_000, ..Limits::default() };
+    let limits = Limits { head_bytes_max: 4_000, headers_max: 100, ..Limits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = Http2::connect(&server).await;
     let long = get("/").header("a", "x".repeat(4_000));

@@ -1,10 +1,10 @@
 //! Which attributes of channels a caller wants to know.
 
-use super::super::channel::ChannelKind;
 use super::super::excerpt::Excerpt;
 use super::super::signature::Query;
 
-/// The attributes that were asked for: a set.
+/// The attributes that were asked for: a set. Those that a channel doesn't have are left out of what
+/// is told about it, whoever asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InfoRequest {
     /// Distinct users, of a presence channel.
@@ -33,12 +33,6 @@ pub enum InfoError {
         Excerpt(.name)
     )]
     Unknown { name: String },
-    /// Only presence channels have users.
-    #[error("user_count is known of presence channels only{hint}")]
-    NoUsers { hint: &'static str },
-    /// Only cache channels have that.
-    #[error("cache is known of cache channels only, one at a time")]
-    NoCache,
 }
 
 impl InfoRequest {
@@ -59,37 +53,16 @@ impl InfoRequest {
         }
         Ok(info)
     }
-
-    /// Reads what is asked about one channel.
-    ///
-    /// # Errors
-    /// The attribute that such a channel doesn't have.
-    pub fn of_channel(query: &Query<'_>, kind: ChannelKind) -> Result<Self, InfoError> {
-        let info = Self::parse(query.get("info"))?;
-        if info.user_count && !kind.has_presence() {
-            return Err(InfoError::NoUsers { hint: "" });
-        }
-        if info.cache && !kind.caches {
-            return Err(InfoError::NoCache);
-        }
-        Ok(info)
-    }
 }
 
 impl<'a> ListRequest<'a> {
     /// Reads what is asked about many channels.
     ///
     /// # Errors
-    /// The attribute that not all of them have.
+    /// The name that is no attribute's.
     pub fn parse(query: &'a Query<'_>) -> Result<Self, InfoError> {
         let filter_by_prefix = query.get("filter_by_prefix").unwrap_or_default();
         let info = InfoRequest::parse(query.get("info"))?;
-        if info.user_count && !ChannelKind::of(filter_by_prefix).has_presence() {
-            return Err(InfoError::NoUsers { hint: ": add filter_by_prefix=presence-" });
-        }
-        if info.cache {
-            return Err(InfoError::NoCache);
-        }
         Ok(Self { filter_by_prefix, info })
     }
 }

@@ -135,7 +135,7 @@ fn text<'a>(body: &'a [u8], limits: &Limits) -> Result<&'a str, ApiError> {
 }
 
 fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, ApiError> {
-    serde_json::from_str(text).map_err(ApiError::Shape)
+    json::object(text).map_err(ApiError::Shape)
 }
 
 fn batch_event<'a>(text: &'a str, limits: &Limits) -> Result<BatchEvent<'a>, ApiError> {

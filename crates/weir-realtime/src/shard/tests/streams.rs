@@ -9,7 +9,7 @@ use super::*;
 
 fn open_stream(core: &Core, channel: &str) -> Pin<Box<EventStream>> {
     let app = core.0.hub.app_by_id("1").unwrap();
-    let place = app.connect().unwrap();
+    let place = app.connect(1_000).unwrap();
     let channel = ChannelName::parse(channel, &Limits::default()).unwrap();
     Box::pin(core.0.stream_events(Wish { app, place, channel, after: None }))
 }
@@ -52,6 +52,16 @@ fn streams_of_events_wait_until_they_may_subscribe() {
     assert!(read(&mut two).unwrap().contains("\"event\":\"f\""));
     drop((one, two));
     assert_eq!(core.leftovers().sessions, 0);
+}
+
+#[test]
+fn a_silent_stream_gets_a_comment_that_no_page_sees() {
+    let core = Core::new(Settings::default(), vec![app()]);
+    let mut stream = open_stream(&core, "a");
+    while read(&mut stream).is_some() {}
+    core.pass(std::time::Duration::from_secs(30));
+    let sent = read(&mut stream).expect("a sign of life");
+    assert!(sent.starts_with(':') && sent.lines().count() == 2, "{sent:?}");
 }
 
 #[test]

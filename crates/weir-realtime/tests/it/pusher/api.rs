@@ -4,7 +4,6 @@ use weir_realtime::pusher::api::{
     self, CachedEvent, ChannelInfo, InfoRequest, ListRequest, parse_batch, parse_publish,
     parse_user_event,
 };
-use weir_realtime::pusher::channel::ChannelKind;
 use weir_realtime::pusher::limits::Limits;
 use weir_realtime::pusher::signature::Query;
 use weir_realtime::pusher::socket_id::SocketId;
@@ -114,7 +113,7 @@ fn a_body_that_is_not_the_right_json_at_all() {
         ("{", "EOF while parsing an object at line 1 column 1"),
         (r#"{"name":"a","channel":"b"}"#, "missing field `data` at line 1 column 26"),
         (r#"{"name":"a","name":"a"}"#, "duplicate field `name` at line 1 column 18"),
-        (r#"{"name":7}"#, "invalid type: integer `7`, expected a string at line 1 column 9"),
+        (r#"{"name":7}"#, "found number `7`, expected a string at line 1 column 9"),
     ] {
         let message = format!("the body is not the JSON that this needs: {reason}");
         assert_eq!(refusal(body), (400, message));
@@ -172,30 +171,21 @@ fn query(text: &str) -> Query<'_> {
 }
 
 #[test]
-fn attributes_are_given_only_of_a_channel_that_has_them() {
-    let info = |name: &str, text: &str| {
-        InfoRequest::of_channel(&query(text), ChannelKind::of(name))
-            .map_err(|error| error.to_string())
-    };
+fn attributes_are_read_as_a_list_with_commas() {
+    let info =
+        |text: &str| InfoRequest::parse(query(text).get("info")).map_err(|error| error.to_string());
     let count = InfoRequest { subscription_count: true, ..NOTHING };
-    assert_eq!(info("a", ""), Ok(NOTHING));
-    assert_eq!(info("a", "info="), Ok(NOTHING));
-    assert_eq!(info("a", "info=subscription_count"), Ok(count));
-    let users = InfoRequest { user_count: true, ..NOTHING };
-    assert_eq!(info("presence-a", "info=user_count"), Ok(users));
-    assert_eq!(info("cache-a", "info=cache"), Ok(InfoRequest { cache: true, ..NOTHING }));
-    assert_eq!(
-        info("a", "info=user_count"),
-        Err("user_count is known of presence channels only".to_owned())
-    );
-    assert_eq!(
-        info("a", "info=cache"),
-        Err("cache is known of cache channels only, one at a time".to_owned())
-    );
+    assert_eq!(info(""), Ok(NOTHING));
+    assert_eq!(info("info="), Ok(NOTHING));
+    assert_eq!(info("info=subscription_count"), Ok(count));
+    assert_eq!(info("info=cache"), Ok(InfoRequest { cache: true, ..NOTHING }));
+    let both = InfoRequest { user_count: true, cache: true, ..NOTHING };
+    assert_eq!(info("info=user_count,cache"), Ok(both));
+    assert!(info("info=users").is_err());
 }
 
 #[test]
-fn attributes_are_given_of_many_channels_only_if_all_have_them() {
+fn attributes_of_many_channels_go_with_a_prefix() {
     let list = |text: &str| {
         ListRequest::parse(&query(text))
             .map(|list| (list.filter_by_prefix.to_owned(), list.info))
@@ -207,9 +197,7 @@ fn attributes_are_given_of_many_channels_only_if_all_have_them() {
         list("filter_by_prefix=presence-x&info=user_count"),
         Ok(("presence-x".to_owned(), users))
     );
-    let hint = "user_count is known of presence channels only: add filter_by_prefix=presence-";
-    assert_eq!(list("info=user_count"), Err(hint.to_owned()));
-    assert!(list("filter_by_prefix=cache-&info=cache").is_err());
+    assert_eq!(list("info=user_count"), Ok((String::new(), users)));
 }
 
 fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {

@@ -129,6 +129,22 @@ fn what_is_wrong_is_said() {
             r#"{"event":"pusher:ping"} {}"#,
             r#"the message is not {"event": "..", "data": ..}: trailing characters at line 1 column 25"#,
         ),
+        (
+            r#"["pusher:ping",null,{}]"#,
+            r#"the message is not {"event": "..", "data": ..}: found an array, expected an object at line 1 column 0"#,
+        ),
+        (
+            r#"{"event":"pusher:subscribe","data":["a"]}"#,
+            "data of pusher:subscribe: found an array, expected an object at line 1 column 0",
+        ),
+        (
+            r#"{"event":"pusher:subscribe","data":{"channel":"a","recover":["00000000000000ab",1]}}"#,
+            "data of pusher:subscribe: found an array, expected an object at line 1 column 25",
+        ),
+        (
+            r#"{"event":"weir:members","data":{"channel":"presence-a","start":"0"}}"#,
+            r#"data of weir:members: found string "0", expected a whole number, not negative at line 1 column 35"#,
+        ),
         (r#"{"event":"pusher:subscribe"}"#, "pusher:subscribe needs data"),
         (
             r#"{"event":"pusher:subscribe","data":{}}"#,

@@ -42,7 +42,8 @@ fn a_channels_kind_says_what_it_allows() {
         ("cache-a", [false, false, false, true]),
         ("private-a", [true, true, false, true]),
         ("presence-a", [true, true, true, false]),
-        ("private-encrypted-a", [true, true, false, true]),
+        ("private-encrypted-a", [true, false, false, true]),
+        ("private-encrypted-cache-a", [true, false, false, true]),
         ("#server-to-user-a", [false, false, false, false]),
     ] {
         let kind = ChannelKind::of(name);
@@ -76,6 +77,7 @@ fn a_channels_name_is_checked_and_the_error_says_what_is_wrong() {
             "channel '#other' has '#' at byte 0; a name may have A-Z a-z 0-9 _ - = @ , . ;",
         ),
         ("#server-to-user-".to_owned(), "'#server-to-user-' must be followed by a user's id"),
+        ("private-".to_owned(), "channel 'private-' has no name: something must follow the prefix"),
     ] {
         assert_eq!(channel(&name).unwrap_err().to_string(), message);
     }
@@ -84,6 +86,20 @@ fn a_channels_name_is_checked_and_the_error_says_what_is_wrong() {
         ChannelName::parse("four", &limits).unwrap_err(),
         ChannelNameError::TooLong { bytes: 4, max: 3 }
     );
+}
+
+#[test]
+fn prefixes_alone_are_no_name() {
+    for access in ["private-", "presence-", "private-encrypted-", ""] {
+        for name in [access.to_owned(), format!("{access}cache-")] {
+            assert!(channel(&name).is_err(), "{name}");
+            assert!(channel(&format!("{name}a")).is_ok(), "{name}a");
+        }
+    }
+    // Without its dash it is a name, and a user may be called so.
+    for name in ["private", "private-encrypted", "cache", "#server-to-user-cache-"] {
+        assert!(channel(name).is_ok(), "{name}");
+    }
 }
 
 #[test]

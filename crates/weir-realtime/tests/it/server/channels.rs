@@ -128,6 +128,20 @@ fn client_events_go_to_the_others_of_private_channels_at_a_bounded_rate() {
     assert_eq!(public.event().name, "pusher:error");
 }
 
+/// No library encrypts them: their data would travel in clear text.
+#[test]
+fn client_events_on_encrypted_channels_are_refused() {
+    let server = Server::start();
+    let channel = "private-encrypted-x";
+    let (mut sender, mut other) = (server.subscriber(channel), server.subscriber(channel));
+    sender.send(&json!({ "event": "client-e", "channel": channel, "data": "secret" }));
+    let error = sender.event();
+    assert_eq!(error.name, "pusher:error");
+    let text = error.data["message"].as_str().unwrap();
+    assert!(text.contains("only private and presence channels do"), "{text}");
+    assert_eq!(other.flush(), []);
+}
+
 #[test]
 fn cache_channels_remember_their_last_event() {
     let server = Server::start();
@@ -204,6 +218,24 @@ fn questions_about_channels_are_answered() {
     assert_eq!(server.get("/apps/1/channels/nobody", ""), json!({ "occupied": false }));
 }
 
+/// What a channel doesn't have is left out, whether one asks or publishes.
+#[test]
+fn attributes_are_the_same_whoever_asks() {
+    let server = Server::start();
+    let _one = server.subscriber("news");
+    let info = "user_count,subscription_count";
+    let query = format!("info={info}");
+    let one = server.get("/apps/1/channels/news", &query);
+    assert_eq!(one, json!({ "occupied": true, "subscription_count": 1 }));
+    let listed = server.get("/apps/1/channels", &query);
+    let expected = json!({ "channels": { "news": { "subscription_count": 1 } } });
+    assert_eq!(listed, expected);
+    let event = json!({ "name": "e", "channel": "news", "data": "1", "info": info });
+    let (status, published) = server.post("/apps/1/events", &event);
+    assert_eq!(status, 200, "{published}");
+    assert_eq!(serde_json::from_str::<Value>(&published).unwrap(), expected);
+}
+
 #[test]
 fn a_request_with_a_wrong_signature_or_a_body_that_is_too_large_is_refused() {
     let server = Server::start();
@@ -220,7 +252,7 @@ fn a_request_with_a_wrong_signature_or_a_body_that_is_too_large_is_refused() {
 /// The oldest event goes; who subscribes there is told that there is none.
 #[test]
 fn last_events_of_cache_channels_are_bounded_together() {
-    const LIMIT: &str = "weir_realtime_limit_hits_total{limit=\"CacheBytes\"}";
+    const LIMIT: &str = "weir_realtime_limit_hits_total{limit=\"cache_bytes_max\"}";
     // Frame and data of two events, and what keeping costs.
     let server = Server::with(|_, app| app.cache_bytes_max = 40_000);
     let publish = |channel: &str| server.publish(channel, &json!("x".repeat(9_000)));

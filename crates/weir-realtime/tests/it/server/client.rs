@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
+use tungstenite::client::IntoClientRequest;
 use tungstenite::protocol::CloseFrame;
 use tungstenite::{Message, WebSocket};
 use weir_base::secret::Secret;
@@ -28,6 +29,16 @@ impl Client {
     pub(crate) fn open(address: SocketAddr, target: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         Self::over(stream, address, target).unwrap()
+    }
+
+    /// As the proxy in front of the server asks for `client`.
+    pub(crate) fn open_for(address: SocketAddr, target: &str, client: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut request = format!("ws://{address}{target}").into_client_request().unwrap();
+        request.headers_mut().insert("x-forwarded-for", client.parse().unwrap());
+        let (socket, _) = tungstenite::client(request, stream).unwrap();
+        Self { socket, socket_id: String::new() }
     }
 
     /// Over a socket that may break at any time.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tungstenite::Message;
 use weir_base::clock::{Clock, Timestamp};
+use weir_net::client::ClientLimits;
 
 use super::client::{Client, sign};
 use super::*;
@@ -153,11 +154,112 @@ fn who_does_not_take_its_end_is_cut_off() {
     clock.advance(Duration::from_secs(200));
     assert_eq!(silent.event().name, "pusher:ping");
     clock.advance(Duration::from_secs(31));
-    until(|| server.metric("weir_realtime_connections_closed_total{reason=\"NoPong\"}") == 1.0);
+    until(|| server.metric("weir_realtime_connections_closed_total{reason=\"no_pong\"}") == 1.0);
     assert_eq!(server.metric("weir_realtime_connections"), 1.0, "it may still say farewell");
     clock.advance(Duration::from_secs(6));
     until(|| server.metric("weir_realtime_connections") == 0.0);
     drop(silent);
+}
+
+fn sign_in(client: &mut Client, user: &str) {
+    let data = json!({ "id": user }).to_string();
+    let auth = format!("{KEY}:{}", sign(&format!("{}::user::{data}", client.socket_id)));
+    client.say("pusher:signin", &json!({ "auth": auth, "user_data": data }));
+    assert_eq!(client.event().name, "pusher:signin_success");
+}
+
+#[test]
+fn a_connection_that_is_there_for_nothing_is_closed_and_may_come_back() {
+    let clock = Clock::manual(Timestamp::from_millis(1_000_000));
+    let server = Server::with_clock(clock.clone(), |settings, _| {
+        settings.limits.subscribe_timeout = Duration::from_secs(60);
+    });
+    let (mut unused, mut known) = (server.connect(), server.connect());
+    let (mut subscriber, mut left) = (server.subscriber("news"), server.subscriber("news"));
+    sign_in(&mut known, "me");
+    left.say("pusher:unsubscribe", &json!({ "channel": "news" }));
+    left.flush();
+    clock.advance(Duration::from_secs(59));
+    assert_eq!(unused.flush(), []);
+    clock.advance(Duration::from_secs(2));
+    // pusher-js comes back after a second.
+    assert_eq!(unused.end().unwrap().0, 4100);
+    for one in [&mut known, &mut subscriber, &mut left] {
+        assert_eq!(one.flush(), []);
+    }
+    assert_eq!(server.metric("weir_realtime_connections_closed_total{reason=\"unused\"}"), 1.0);
+    let hits = "weir_realtime_limit_hits_total{limit=\"subscribe_timeout\"}";
+    assert_eq!(server.metric(hits), 1.0);
+}
+
+#[test]
+fn an_app_may_want_its_connections_to_be_authorized() {
+    let clock = Clock::manual(Timestamp::from_millis(1_000_000));
+    let server = Server::with_clock(clock.clone(), |_, app| {
+        app.authorization_timeout = Some(Duration::from_secs(30));
+    });
+    let (mut unused, mut stranger) = (server.connect(), server.subscriber("news"));
+    let (mut subscriber, mut known) = (server.subscriber("private-x"), server.connect());
+    let mut member = server.connect();
+    member.subscribe_as("presence-x", "ada");
+    sign_in(&mut known, "me");
+    clock.advance(Duration::from_secs(31));
+    for one in [&mut unused, &mut stranger] {
+        let error = one.until("pusher:error");
+        assert_eq!(error.data["code"], 4009);
+        assert_eq!(error.data["message"], "Connection not authorized within timeout.");
+        assert_eq!(one.end().unwrap().0, 4009);
+    }
+    for one in [&mut subscriber, &mut known, &mut member] {
+        assert_eq!(one.flush(), []);
+    }
+}
+
+#[test]
+fn all_apps_together_take_so_many_connections() {
+    let server = Server::with(|settings, _| settings.limits.connections_total_max = 2);
+    let held = [server.connect(), server.connect()];
+    // They may come back, where 4004 would keep pusher-js away.
+    assert_eq!(server.open("protocol=7").end().unwrap().0, 4100);
+    let hits = "weir_realtime_limit_hits_total{limit=\"connections_total_max\"}";
+    assert_eq!(server.metric(hits), 1.0);
+    drop(held);
+    until(|| server.hub.overview().totals.connections == 0);
+    server.connect();
+}
+
+#[test]
+fn one_client_leaves_connections_to_others() {
+    let clients = ClientLimits { streams_max: 2, ..ClientLimits::default() };
+    let limits = server::Limits { clients, ..server::Limits::default() };
+    let server = Server::within(limits, Clock::system(), |_, _| {});
+    let target = format!("/app/{KEY}?protocol=7");
+    let open = |client: &str| Client::open_for(server.address, &target, client);
+    let mut held = [open("192.0.2.7"), open("192.0.2.7")];
+    held.iter_mut().for_each(Client::established);
+    let mut refused = open("192.0.2.7");
+    let error = refused.event();
+    assert_eq!((error.name.as_str(), &error.data["code"]), ("pusher:error", &json!(4100)));
+    let text = error.data["message"].as_str().unwrap();
+    assert!(text.contains("front.clients.streams_max"), "{text}");
+    assert_eq!(refused.end().unwrap().0, 4100);
+    // Event streams count with them.
+    let stream = |client: &str| {
+        let target = format!("/app/{KEY}/channels/news/events");
+        let headers = format!("x-forwarded-for: {client}\r\n");
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {target} HTTP/1.1\r\nhost: x\r\n{headers}\r\n").unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        (stream, String::from_utf8_lossy(&status[9..]).into_owned())
+    };
+    assert_eq!(stream("192.0.2.7").1, "503");
+    let (_other, status) = stream("192.0.2.8");
+    assert_eq!(status, "200");
+    open("2001:db8::1").established();
+    drop(held);
+    until(|| stream("192.0.2.7").1 == "200");
 }
 
 #[test]
@@ -220,6 +322,6 @@ fn a_storm_of_subscribers_is_let_in_in_turn_and_nobody_is_refused() {
     for client in &mut clients {
         client.until("pusher_internal:subscription_succeeded");
     }
-    let waited = server.metric("weir_realtime_limit_hits_total{limit=\"SubscribeRate\"}");
+    let waited = server.metric("weir_realtime_limit_hits_total{limit=\"subscribes_per_second\"}");
     assert!(waited > 0.0, "nobody had to wait");
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
+use weir_base::clock::Timestamp;
 
 use super::client::Event;
 use super::*;
@@ -106,8 +107,8 @@ fn who_counts_comes_to_the_right_number_when_the_channel_is_small_again() {
     let (mut first, _) = member(&server, "0");
     let mut others: Vec<Client> = (1..6).map(|user| member(&server, &user.to_string()).0).collect();
     others.iter_mut().rev().for_each(leave);
-    let mut count = 1;
-    loop {
+    let (mut count, mut is_listed) = (1, false);
+    while !is_listed || count != 1 {
         let event = first.event();
         match event.name.as_str() {
             "pusher_internal:member_added" => count += 1,
@@ -115,13 +116,91 @@ fn who_counts_comes_to_the_right_number_when_the_channel_is_small_again() {
             "pusher_internal:subscription_count" => {
                 count = event.data["subscription_count"].as_u64().unwrap();
             }
+            "pusher_internal:subscription_succeeded" => {
+                count = event.data["presence"]["count"].as_u64().unwrap();
+                is_listed = true;
+            }
             other => panic!("{other}"),
         }
-        if event.name.ends_with("member_removed") && event.data["user_id"] == "1" {
-            break;
+    }
+}
+
+/// What pusher-js keeps of a presence channel: lists replace it, members change it.
+struct Shown {
+    client: Client,
+    members: BTreeSet<String>,
+    count: usize,
+}
+
+impl Shown {
+    fn join(server: &Server, user: &str) -> Self {
+        let (client, answer) = member(server, user);
+        let count = answer.data["presence"]["count"].as_u64().unwrap();
+        let count = usize::try_from(count).unwrap();
+        Self { client, members: ids(&answer), count }
+    }
+
+    fn apply(&mut self, event: &Event) {
+        let user = || event.data["user_id"].as_str().unwrap().to_owned();
+        match event.name.as_str() {
+            "pusher_internal:member_added" => {
+                self.count += usize::from(self.members.insert(user()))
+            }
+            "pusher_internal:member_removed" => {
+                self.count -= usize::from(self.members.remove(&user()));
+            }
+            "pusher_internal:subscription_succeeded" => {
+                self.members = ids(event);
+                self.count = self.members.len();
+            }
+            other => assert_eq!(other, "pusher_internal:subscription_count"),
         }
     }
-    assert_eq!(count, 1);
+
+    fn until(&mut self, expected: &BTreeSet<String>) {
+        while self.members != *expected {
+            let event = self.client.event();
+            self.apply(&event);
+        }
+        assert_eq!(self.count, expected.len());
+    }
+}
+
+#[test]
+fn after_a_peak_everybody_has_the_right_list_again() {
+    let clock = weir_base::clock::Clock::manual(Timestamp::from_millis(1_000_000));
+    let server = Server::with_clock(clock.clone(), |_, app| app.presence.list_max = 4);
+    let mut shown: Vec<Shown> =
+        (0..9).map(|user| Shown::join(&server, &user.to_string())).collect();
+    assert_eq!(shown[8].members.len(), 1, "it gets numbers");
+    // Some of those whom the first ones know go, and some whom they don't.
+    for gone in [7, 6, 5, 2, 1] {
+        shown.remove(gone);
+    }
+    let names = |shown: &[&str]| shown.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+    let expected = names(&["0", "3", "4", "8"]);
+    for one in &mut shown {
+        one.until(&expected);
+    }
+    // Each is told again.
+    shown.push(Shown::join(&server, "9"));
+    drop(shown.remove(1));
+    let users = || server.hub.channel_view("1", "presence-x").and_then(|channel| channel.users);
+    while users() != Some(4) {
+        std::thread::yield_now();
+    }
+    // That was a peak again: the list comes, but not as often as a number that goes up and down.
+    let expected = names(&["0", "4", "8", "9"]);
+    assert_ne!(shown[0].members, expected);
+    clock.advance(Duration::from_secs(31));
+    for one in &mut shown {
+        one.until(&expected);
+    }
+    drop(shown.remove(1));
+    let expected = names(&["0", "8", "9"]);
+    for one in &mut shown {
+        one.until(&expected);
+    }
 }
 
 /// A list in pages and the differences after it.

@@ -54,7 +54,7 @@ fn who_is_too_slow_for_an_answer_is_told_so_behind_its_last_frame() {
     from["offset"] = json!(0);
     slow.say("pusher:subscribe", &json!({ "channel": "news", "recover": from }));
     until(|| server.metric(QUEUED) > 0.0);
-    let closed = "weir_realtime_connections_closed_total{reason=\"Slow\"}";
+    let closed = "weir_realtime_connections_closed_total{reason=\"slow\"}";
     while server.metric(closed) == 0.0 {
         server.publish("news", &json!(1));
     }
@@ -244,10 +244,10 @@ fn above_the_bytes_of_all_histories_who_is_published_to_loses_its_own() {
     let server = Server::with(|settings, _| settings.limits.history_bytes_max = 20_000);
     server.publish("a", &json!("x".repeat(9_000)));
     server.publish("b", &json!("x".repeat(9_000)));
-    assert_eq!(server.metric("weir_realtime_limit_hits_total{limit=\"HistoryBytes\"}"), 0.0);
+    assert_eq!(server.metric("weir_realtime_limit_hits_total{limit=\"history_bytes_max\"}"), 0.0);
     let before = position(&server, "b");
     server.publish("b", &json!("x".repeat(9_000)));
-    assert_eq!(server.metric("weir_realtime_limit_hits_total{limit=\"HistoryBytes\"}"), 1.0);
+    assert_eq!(server.metric("weir_realtime_limit_hits_total{limit=\"history_bytes_max\"}"), 1.0);
     assert!(history_bytes(&server, "a") > 9_000);
     assert_eq!(history_bytes(&server, "b"), 0);
     assert_eq!(server.hub.overview().history_bytes, history_bytes(&server, "a"));

@@ -56,7 +56,7 @@ fn who_is_too_slow_is_told_to_come_back_and_others_miss_nothing() {
     let server = server(SlowClients::Disconnect);
     let mut slow = server.subscriber("news");
     let mut quick = server.subscriber("news");
-    let closed = "weir_realtime_connections_closed_total{reason=\"Slow\"}";
+    let closed = "weir_realtime_connections_closed_total{reason=\"slow\"}";
     let last = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut expected = 0;

@@ -37,6 +37,7 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
     for (index, app) in realtime.apps.iter().enumerate() {
         warn_of_app(settings, &format!("realtime.apps[{index}]"), app, warnings);
     }
+    warn_of_total(settings, warnings);
     let limits = &realtime.settings;
     if limits.pusher.client_message_bytes_max > limits.websocket.message_bytes_max {
         warnings.push("realtime.limits.client_message_bytes_max is above message_bytes_max: longer messages end the connection".to_owned());
@@ -68,6 +69,26 @@ fn warn_of_front(settings: &Settings, warnings: &mut Vec<String>) {
 /// None: no limit.
 fn open_files_max() -> Option<u64> {
     getrlimit(Resource::Nofile).maximum
+}
+
+/// More connections than there can be.
+fn warn_of_total(settings: &Settings, warnings: &mut Vec<String>) {
+    let front = settings.front.limits.connections_max;
+    if let Some(total) = settings.realtime.connections_total_max.filter(|total| *total > front) {
+        warnings.push(format!(
+            "realtime.limits.connections_total_max is {total}, but the front takes {front} connections (front.limits.connections_max)"
+        ));
+    }
+    let max = settings.realtime_connections_max();
+    for (index, app) in settings.realtime.apps.iter().enumerate() {
+        let of_app = app.connections_max;
+        // Where it is left out, it is as many as there can be.
+        if of_app > max && of_app != usize::MAX {
+            warnings.push(format!(
+                "realtime.apps[{index}].connections_max is {of_app}, but all apps together may have {max} connections (realtime.limits.connections_total_max, front.limits.connections_max)"
+            ));
+        }
+    }
 }
 
 fn warn_of_app(settings: &Settings, path: &str, app: &AppSettings, warnings: &mut Vec<String>) {

@@ -130,10 +130,10 @@ fn read_counts(keys: &mut Keys<'_>, limits: &mut AppLimits) {
         1..=COUNT_MAX,
         &mut limits.concurrency,
     );
-    keys.number(
+    keys.optional_number(
         Key::fixed(
             "streams",
-            "WebSockets and event streams that a worker serves at once, besides its requests; one more keeps the slot of its request. Set 0 where a stream keeps a process or a thread busy: gunicorn's sync workers, puma, unicorn.",
+            "WebSockets and event streams that a worker serves at once, besides its requests; one more gets 503. Set 0 where a stream keeps a process or a thread busy (gunicorn's sync workers, puma, unicorn): then each keeps the slot of its request, and all but one of the app's slots can be streams. None: 64 where concurrency is 1, otherwise 16,384.",
         ),
         0..=COUNT_MAX,
         &mut limits.streams,
@@ -147,6 +147,11 @@ fn read_counts(keys: &mut Keys<'_>, limits: &mut AppLimits) {
         Key::fixed("attempts_max", "Workers that a request is offered to, one after the other, if it certainly reached none; then it gets 502."),
         1..=100,
         &mut limits.attempts_max,
+    );
+    keys.number(
+        Key::fixed("answer_headers_max", "Header fields of a worker's answer; more give 502."),
+        1..=10_000,
+        &mut limits.answer_headers_max,
     );
     keys.optional_number(
         Key::fixed("keep_alive_max", "Idle connections to a worker that each core keeps. None: 16, or 0 where concurrency is 1, for such a worker would wait on an idle connection while another asks."),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_realtime::settings::{AppSettings, HistoryLimits, PresenceLimits, SlowClients};
 use weir_realtime::webhooks::AppHooks;
 
-use super::super::keys::{Key, Keys};
+use super::super::keys::{Key, Keys, WAIT};
 use super::super::units::{DAY, MILLISECOND};
 
 /// More of anything than a machine holds.
@@ -115,10 +115,17 @@ fn read_rules(keys: &mut Keys<'_>, app: &mut AppSettings) {
         Key::live("origins", "Pages from which browsers may connect, like \"https://example.org\" or \"*.example.org\". Empty: all."),
         &mut app.origins,
     );
-    keys.number(
-        Key::live("connections_max", "Connections at a time; more are refused with 4004."),
+    let mut connections_max = None;
+    keys.optional_number(
+        Key::live("connections_max", "Connections at a time; more are refused with 4004. None: as many as realtime.limits.connections_total_max."),
         0..=COUNT_MAX,
-        &mut app.connections_max,
+        &mut connections_max,
+    );
+    app.connections_max = connections_max.unwrap_or(usize::MAX);
+    keys.optional_duration(
+        Key::live("authorization_timeout", "A connection that has neither signed in nor subscribed to a channel that needs a signature (private, presence, encrypted) within this long is closed with 4009, and pusher-js stays away: Pusher's authorized connections, where it is 30s. None: public channels are for everybody."),
+        WAIT,
+        &mut app.authorization_timeout,
     );
 }
 

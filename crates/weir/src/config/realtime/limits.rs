@@ -32,6 +32,15 @@ pub(super) fn read(keys: &mut Keys<'_>, limits: &mut Limits) {
     );
 }
 
+/// That of all connections.
+pub(super) fn read_total(keys: &mut Keys<'_>, total_max: &mut Option<u32>) {
+    keys.optional_number(
+        Key::live("connections_total_max", "Connections of all apps together; more are closed with 4100, and pusher-js comes back after a second. None: three quarters of front.limits.connections_max where there is also something under [[front.apps]] or [gems], and otherwise all."),
+        COUNT,
+        total_max,
+    );
+}
+
 fn read_counts(keys: &mut Keys<'_>, limits: &mut Limits) {
     let mut count = |name, field: &mut usize, doc| keys.number(Key::live(name, doc), COUNT, field);
     count(
@@ -99,6 +108,11 @@ fn read_sizes(keys: &mut Keys<'_>, limits: &mut Limits) {
 fn read_waits(keys: &mut Keys<'_>, limits: &mut Limits) {
     let mut wait =
         |name, field: &mut Duration, doc| keys.duration(Key::live(name, doc), WAIT, field);
+    wait(
+        "subscribe_timeout",
+        &mut limits.subscribe_timeout,
+        "A connection that has neither subscribed nor signed in within this long is closed with 4100, and pusher-js comes back after a second.",
+    );
     wait("pong_timeout", &mut limits.pong_timeout, "How long a client has to answer a ping.");
     wait(
         "close_timeout",

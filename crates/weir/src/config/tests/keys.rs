@@ -145,6 +145,7 @@ fn no_field_of_a_part_is_without_its_key() {
     let mirror = weir_gems::mirror::settings::MirrorSettings::new(Vec::new());
     for (section, shown) in [
         ("front.limits", format!("{:#?}", weir_net::server::Limits::default())),
+        ("front.clients", format!("{:#?}", weir_net::client::ClientLimits::default())),
         ("front.limits.http2_", format!("{:#?}", weir_net::server::Http2Limits::default())),
         ("realtime", format!("{realtime:#?}")),
         ("realtime.limits", format!("{:#?}", realtime.limits)),
@@ -189,6 +190,7 @@ fn no_field_of_a_part_is_without_its_key() {
                 "pusher",
                 "limits",
                 "http2",
+                "clients",
                 "package",
                 "import",
             ]

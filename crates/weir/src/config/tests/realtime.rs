@@ -156,3 +156,35 @@ client_queue_bytes_max = "1GiB"
     realtime.drain_window is not below shutdown_deadline (25s): the end cuts it off
     ");
 }
+
+#[test]
+fn realtime_has_a_share_of_the_fronts_connections_and_an_app_all_of_that() {
+    let of = |more: &str| {
+        let text = format!("{APP}[front.limits]\nconnections_max = 1000\n{more}");
+        let (settings, apps) = settings(&text).realtime_in_effect();
+        (settings.limits.connections_total_max, apps[0].connections_max)
+    };
+    let shop = "[[front.apps]]\nname = \"shop\"\nupstreams = [\"127.0.0.1:3000\"]\n";
+    assert_eq!(of(""), (1_000, 1_000), "there is nothing beside it");
+    assert_eq!(of(shop), (750, 750));
+    assert_eq!(of("[gems]\nlisten = \"127.0.0.1:0\"\n"), (750, 750));
+    let total = |max: u32| format!("[realtime.limits]\nconnections_total_max = {max}\n{shop}");
+    assert_eq!(of(&total(900)), (900, 900));
+    assert_eq!(of(&total(2_000)), (1_000, 1_000));
+}
+
+#[test]
+fn connections_that_there_can_not_be_are_a_warning() {
+    let app = APP.trim_end();
+    let text = format!(
+        "{app}\nconnections_max = 1000000\n[front.limits]\nconnections_max = 1000\n\
+         [realtime.limits]\nconnections_total_max = 2000\n"
+    );
+    let warnings = load(&text).expect("sound").warnings;
+    let found: Vec<_> = warnings.iter().filter(|text| text.contains("connections")).collect();
+    let found: Vec<_> = found.into_iter().map(String::as_str).collect();
+    insta::assert_snapshot!(found.join("\n"), @r"
+    realtime.limits.connections_total_max is 2000, but the front takes 1000 connections (front.limits.connections_max)
+    realtime.apps[0].connections_max is 1000000, but all apps together may have 1000 connections (realtime.limits.connections_total_max, front.limits.connections_max)
+    ");
+}

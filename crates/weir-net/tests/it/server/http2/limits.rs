@@ -4,14 +4,38 @@ use std::io::Read;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use weir_net::client::ClientLimits;
 use weir_net::metrics::{HeadRefusal, Limit};
 use weir_net::server::{Http2Limits, Limits};
 
-use super::client::{Http2, until};
+use super::client::{Http2, get, until};
 use super::hostile::{HELLO, PREFACE, SETTINGS, frame, head};
+use crate::server::clients::behind_proxy;
 use crate::server::echo::{Setup, wait_until};
 
 const SHORT: Duration = Duration::from_millis(30);
+
+#[tokio::test]
+async fn requests_of_one_client_are_bounded_over_all_its_streams() {
+    let limits = ClientLimits { requests_max: 2, ..ClientLimits::default() };
+    let server = behind_proxy(limits).start();
+    let mut client = Http2::connect(&server).await;
+    let of =
+        |path, address| get(path).header("x-forwarded-for", address).body(()).expect("a request");
+    let slow = [(); 2].map(|()| client.begin(of("/slow", "192.0.2.7")));
+    until("both are there", || server.seen().len() == 2).await;
+    let (status, text) = client.begin(of("/hello", "192.0.2.7")).answer().await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(text.contains("front.clients.requests_max"), "{text}");
+    let other = client.begin(of("/hello", "192.0.2.8"));
+    assert_eq!(other.answer().await.0, StatusCode::OK);
+    server.released.cancel();
+    for slow in slow {
+        assert_eq!(slow.answer().await.0, StatusCode::OK);
+    }
+    let again = client.begin(of("/hello", "192.0.2.7"));
+    assert_eq!(again.answer().await.0, StatusCode::OK);
+}
 
 #[tokio::test]
 async fn an_idle_connection_ends_in_order() {

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use hyper::header::{HeaderMap, HeaderName};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
-use weir_net::server::Peer;
+
+use crate::server::{Head, Peer};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -61,7 +62,9 @@ impl From<Vec<TrustedProxy>> for TrustedProxies {
 }
 
 impl TrustedProxies {
-    fn trusts(&self, address: Option<IpAddr>) -> bool {
+    /// Whether this is a proxy whose word counts.
+    #[must_use]
+    pub fn trusts(&self, address: Option<IpAddr>) -> bool {
         let address = address.map(|address| address.to_canonical());
         self.0.iter().any(|proxy| match (proxy, address) {
             (TrustedProxy::Network(network), Some(address)) => network.contains(&address),
@@ -72,16 +75,40 @@ impl TrustedProxies {
 
     /// Whom a request is from. A chain is read from its end, as far as those who wrote it are
     /// trusted: what is before that, anybody can have made up.
-    pub(super) fn origin(&self, peer: Peer, headers: &HeaderMap) -> Origin {
-        let mut origin = Origin { address: peer.address, is_tls: peer.is_tls };
+    #[must_use]
+    pub fn origin(&self, peer: Peer, headers: &HeaderMap) -> Origin {
         if !self.trusts(peer.address) {
-            return origin;
+            return Origin { address: peer.address, is_tls: peer.is_tls };
         }
-        if let Some(protocol) = headers.get(X_FORWARDED_PROTO) {
-            origin.is_tls = protocol.as_bytes().eq_ignore_ascii_case(b"https");
+        let protocol = headers.get(X_FORWARDED_PROTO).map(HeaderValue::as_bytes);
+        let chain = headers.get_all(X_FORWARDED_FOR).iter().rev().map(HeaderValue::as_bytes);
+        self.behind_proxy(peer, protocol, chain)
+    }
+
+    /// The same for a head that is not hyper's.
+    #[must_use]
+    pub fn origin_of_head(&self, peer: Peer, head: &Head<'_>) -> Origin {
+        if !self.trusts(peer.address) {
+            return Origin { address: peer.address, is_tls: peer.is_tls };
         }
-        for value in headers.get_all(X_FORWARDED_FOR).iter().rev() {
-            for hop in value.to_str().unwrap_or_default().rsplit(',') {
+        let protocol = head.value(X_FORWARDED_PROTO.as_str());
+        let chain: Vec<&[u8]> = head.values(X_FORWARDED_FOR.as_str()).collect();
+        self.behind_proxy(peer, protocol, chain.into_iter().rev())
+    }
+
+    /// `chain`: the fields, the last one first.
+    fn behind_proxy<'a>(
+        &self,
+        peer: Peer,
+        protocol: Option<&[u8]>,
+        chain: impl Iterator<Item = &'a [u8]>,
+    ) -> Origin {
+        let mut origin = Origin { address: peer.address, is_tls: peer.is_tls };
+        if let Some(protocol) = protocol {
+            origin.is_tls = protocol.eq_ignore_ascii_case(b"https");
+        }
+        for value in chain {
+            for hop in std::str::from_utf8(value).unwrap_or_default().rsplit(',') {
                 let Some(address) = address(hop.trim()) else { return origin };
                 origin.address = Some(address);
                 if !self.trusts(Some(address)) {
@@ -101,11 +128,11 @@ fn address(text: &str) -> Option<IpAddr> {
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
+pub struct Origin {
     /// None: a unix socket, and nobody says more.
-    pub(super) address: Option<IpAddr>,
+    pub address: Option<IpAddr>,
     /// The client's connection was encrypted.
-    pub(super) is_tls: bool,
+    pub is_tls: bool,
 }
 
 #[cfg(test)]

@@ -1,0 +1,338 @@
+//! What each client has open: connections, requests in progress and streams, over all cores.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use hyper::header::HeaderMap;
+use weir_base::clock::Clock;
+use weir_base::seldom::Seldom;
+
+use super::{Client, TrustedProxies};
+use crate::NetMetrics;
+use crate::metrics::Limit;
+use crate::server::{Head, Limits, Peer};
+
+/// Parts of the table, each behind a lock of its own: cores that serve different clients do not wait for
+/// each other.
+const PARTS: usize = 16;
+
+/// `[front.clients]`: what one client may have at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Connections that are open. One more gets 503.
+    pub connections_max: u32,
+    /// Requests that are not answered yet, WebSockets and event streams aside. One more gets 503.
+    pub requests_max: u32,
+    /// WebSockets and event streams. One more gets 503, from realtime a close code.
+    pub streams_max: u32,
+}
+
+impl Default for ClientLimits {
+    /// A school or a mobile carrier has thousands of users behind one address: a browser has up to six
+    /// connections, one with HTTP/2, and few requests in progress at a time. Four addresses that do harm
+    /// would still be needed for all of `front.limits.connections_max`.
+    fn default() -> Self {
+        Self { connections_max: 16_384, requests_max: 4_096, streams_max: 8_192 }
+    }
+}
+
+/// What a client uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientUse {
+    Connections,
+    Requests,
+    Streams,
+}
+
+/// One client has as much of something as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.reason())]
+pub struct ClientFull(pub ClientUse);
+
+impl ClientUse {
+    const ALL: [Self; 3] = [Self::Connections, Self::Requests, Self::Streams];
+
+    const fn max(self, limits: &ClientLimits) -> u32 {
+        match self {
+            Self::Connections => limits.connections_max,
+            Self::Requests => limits.requests_max,
+            Self::Streams => limits.streams_max,
+        }
+    }
+
+    const fn limit(self) -> Limit {
+        match self {
+            Self::Connections => Limit::ClientConnections,
+            Self::Requests => Limit::ClientRequests,
+            Self::Streams => Limit::ClientStreams,
+        }
+    }
+
+    /// What whoever is refused is told.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Connections => {
+                "your address has too many connections open (front.clients.connections_max); try again later"
+            }
+            Self::Requests => {
+                "your address has too many requests in progress (front.clients.requests_max); try again later"
+            }
+            Self::Streams => {
+                "your address has too many WebSockets and event streams open (front.clients.streams_max); try again later"
+            }
+        }
+    }
+}
+
+/// What all clients have. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Clients(Arc<Table>);
+
+#[derive(Debug)]
+struct Table {
+    /// Those that use nothing are not in it. std: held for an addition.
+    parts: [Mutex<HashMap<Client, [u32; ClientUse::ALL.len()]>>; PARTS],
+    proxies: TrustedProxies,
+    limits: Arc<ArcSwap<Limits>>,
+    metrics: NetMetrics,
+    clock: Clock,
+    /// One log line for each use in a while.
+    logged: [Seldom; ClientUse::ALL.len()],
+}
+
+/// One of what a client uses, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    clients: Clients,
+    client: Client,
+    /// Index of a use: a request may become a stream.
+    used: AtomicUsize,
+}
+
+/// A request of a client, in the extensions of each request that counts for one. Held until the answer
+/// has ended, by whoever holds it longest.
+#[derive(Clone, Debug)]
+pub struct ClientRequest(Arc<Share>);
+
+impl ClientRequest {
+    /// Whose it is.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.0.client
+    }
+
+    /// It counts as a stream from now on, and as a request in progress no more.
+    ///
+    /// # Errors
+    /// The client has as many streams as it may; it is counted and logged.
+    pub fn become_stream(&self) -> Result<(), ClientFull> {
+        self.0.exchange(ClientUse::Streams)
+    }
+}
+
+impl Clients {
+    pub(crate) fn new(
+        proxies: TrustedProxies,
+        limits: Arc<ArcSwap<Limits>>,
+        metrics: NetMetrics,
+        clock: Clock,
+    ) -> Self {
+        let (parts, logged) = (Default::default(), Default::default());
+        Self(Arc::new(Table { parts, proxies, limits, metrics, clock, logged }))
+    }
+
+    /// A connection from `address`. None: from nobody in particular, which is a proxy, too.
+    pub(crate) fn connection(
+        &self,
+        address: Option<IpAddr>,
+    ) -> Result<Option<Box<Share>>, ClientFull> {
+        let Some(client) = address.and_then(Client::of) else { return Ok(None) };
+        if self.0.proxies.trusts(address) {
+            return Ok(None);
+        }
+        self.take(client, ClientUse::Connections).map(|share| Some(Box::new(share)))
+    }
+
+    /// A request. None: of nobody in particular.
+    pub(crate) fn request(
+        &self,
+        peer: Peer,
+        headers: &HeaderMap,
+    ) -> Result<Option<ClientRequest>, ClientFull> {
+        self.begin(self.0.proxies.origin(peer, headers).address)
+    }
+
+    /// The same for one whose head is not hyper's.
+    pub(crate) fn request_of(
+        &self,
+        peer: Peer,
+        head: &Head<'_>,
+    ) -> Result<Option<ClientRequest>, ClientFull> {
+        self.begin(self.0.proxies.origin_of_head(peer, head).address)
+    }
+
+    fn begin(&self, address: Option<IpAddr>) -> Result<Option<ClientRequest>, ClientFull> {
+        let Some(client) = address.and_then(Client::of) else { return Ok(None) };
+        let share = self.take(client, ClientUse::Requests)?;
+        Ok(Some(ClientRequest(Arc::new(share))))
+    }
+
+    fn take(&self, client: Client, used: ClientUse) -> Result<Share, ClientFull> {
+        let table = &self.0;
+        let max = used.max(&table.limits.load().clients);
+        let mut part = table.part(client);
+        let taken = part.entry(client).or_default();
+        if taken[used as usize] < max {
+            taken[used as usize] += 1;
+            let used = AtomicUsize::new(used as usize);
+            return Ok(Share { clients: self.clone(), client, used });
+        }
+        if taken.iter().all(|count| *count == 0) {
+            part.remove(&client);
+        }
+        drop(part);
+        Err(table.refuse(client, used, max))
+    }
+}
+
+impl Table {
+    fn part(
+        &self,
+        client: Client,
+    ) -> std::sync::MutexGuard<'_, HashMap<Client, [u32; ClientUse::ALL.len()]>> {
+        let last = match client.0 {
+            IpAddr::V4(address) => address.octets()[3],
+            IpAddr::V6(address) => address.octets()[7],
+        };
+        self.parts[usize::from(last) % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts it, and says so in the log once in a while.
+    #[cold]
+    fn refuse(&self, client: Client, used: ClientUse, max: u32) -> ClientFull {
+        self.metrics.limit_hit(used.limit());
+        if self.logged[used as usize].is_due(self.clock.now()) {
+            let limit = used.limit().name();
+            tracing::warn!(%client, max, "front.{limit}: a client has as many as it may; one more was refused");
+        }
+        ClientFull(used)
+    }
+}
+
+impl Share {
+    fn exchange(&self, used: ClientUse) -> Result<(), ClientFull> {
+        let table = &self.clients.0;
+        let max = used.max(&table.limits.load().clients);
+        let mut part = table.part(self.client);
+        let taken = part.entry(self.client).or_default();
+        let before = self.used.load(Ordering::Relaxed);
+        if before == used as usize {
+            return Ok(());
+        }
+        if taken[used as usize] >= max {
+            drop(part);
+            return Err(table.refuse(self.client, used, max));
+        }
+        taken[before] -= 1;
+        taken[used as usize] += 1;
+        self.used.store(used as usize, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut taken) = self.clients.0.part(self.client).entry(self.client) {
+            taken.get_mut()[self.used.load(Ordering::Relaxed)] -= 1;
+            if taken.get().iter().all(|count| *count == 0) {
+                taken.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clients(proxies: &[&str], limits: ClientLimits) -> Clients {
+        let proxies = proxies.iter().map(|text| text.parse().expect("a network"));
+        let proxies: Vec<super::super::TrustedProxy> = proxies.collect();
+        let limits = Limits { clients: limits, ..Limits::default() };
+        Clients::new(
+            proxies.into(),
+            Arc::new(ArcSwap::from_pointee(limits)),
+            NetMetrics::detached(),
+            Clock::system(),
+        )
+    }
+
+    fn limits(connections_max: u32, requests_max: u32, streams_max: u32) -> ClientLimits {
+        ClientLimits { connections_max, requests_max, streams_max }
+    }
+
+    fn address(text: &str) -> Option<IpAddr> {
+        Some(text.parse().expect("an address"))
+    }
+
+    fn known(clients: &Clients) -> usize {
+        clients.0.parts.iter().map(|part| part.lock().expect("a lock").len()).sum()
+    }
+
+    #[test]
+    fn each_client_has_its_own_connections_and_one_that_has_none_is_forgotten() {
+        let clients = clients(&[], limits(2, 1, 1));
+        let full = Err(ClientFull(ClientUse::Connections));
+        let connect = |text| clients.connection(address(text));
+        let first = connect("192.0.2.7").expect("room");
+        let second = connect("192.0.2.7").expect("room");
+        assert_eq!(connect("192.0.2.7").map(|_| ()), full);
+        // A /64 is one client.
+        let others = ["2001:db8::1", "2001:db8::2"].map(|text| connect(text).expect("room"));
+        assert_eq!(connect("2001:db8::3").map(|_| ()), full);
+        assert!(others.iter().all(Option::is_some));
+        assert_eq!(known(&clients), 2);
+        drop(first);
+        let again = connect("192.0.2.7").expect("room again");
+        drop((second, again, others));
+        assert_eq!(known(&clients), 0);
+        assert_eq!(clients.0.metrics.limit_hits(Limit::ClientConnections), 2);
+    }
+
+    #[test]
+    fn this_machine_and_proxies_are_nobody_in_particular() {
+        let clients = clients(&["10.0.0.0/8"], limits(0, 0, 0));
+        for one in [None, address("127.0.0.1"), address("::1"), address("10.1.2.3")] {
+            assert!(clients.connection(one).expect("no limit").is_none(), "{one:?}");
+        }
+        assert!(clients.connection(address("192.0.2.7")).is_err());
+        assert_eq!(known(&clients), 0);
+    }
+
+    #[test]
+    fn a_request_counts_for_whom_a_trusted_proxy_speaks() {
+        let clients = clients(&["10.0.0.1"], limits(1, 1, 1));
+        let peer = Peer { address: address("10.0.0.1"), is_tls: false, listener: 0 };
+        let ask = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-forwarded-for", text.parse().expect("a value"));
+            clients.request(peer, &headers)
+        };
+        let held = ask("192.0.2.7").expect("room").expect("a client");
+        assert_eq!(ask("6.6.6.6, 192.0.2.7").map(|_| ()), Err(ClientFull(ClientUse::Requests)));
+        assert!(ask("192.0.2.8").expect("room").is_some());
+        // A request that became a stream leaves room for another request.
+        held.become_stream().expect("room");
+        let more = ask("192.0.2.7").expect("room").expect("a client");
+        assert_eq!(more.become_stream(), Err(ClientFull(ClientUse::Streams)));
+        drop(held);
+        more.become_stream().expect("room again");
+        drop(more);
+        assert_eq!(known(&clients), 0);
+    }
+}
