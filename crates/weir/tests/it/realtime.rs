@@ -149,7 +149,7 @@ fn realtime_alone_has_an_address_of_its_own() {
     assert_eq!(status["realtime"]["totals"]["connections"], 2);
     let refused = weir.site.run(&["jobs", "list", "queue:default", "--data-dir", "data"]);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(error.contains("jobs are not part of this process (--only realtime)"), "{error}");
+    assert!(error.contains("jobs are not part of this process; it has realtime"), "{error}");
     assert!(weir.stop().success());
 }
 
@@ -166,7 +166,7 @@ fn realtime_and_a_console_serve_without_a_job_store() {
     let (status, body) = get(weir.console(), "/v1/jobs/queues", &token);
     assert_eq!(status, "HTTP/1.1 404 Not Found");
     assert!(
-        body.contains("\"jobs are not part of this process (--only realtime,console)\""),
+        body.contains("\"jobs are not part of this process; it has realtime, console\""),
         "{body}"
     );
     assert_eq!(get(weir.console(), "/ready", "").1, "ready\n");
