@@ -27,7 +27,7 @@ const OWN_KEYS: [&str; 6] =
     ["listen", "selection", "queues", "queues_per_worker", "backlog", "claim_timeout"];
 
 /// The keys of an app that the proxy serves.
-const PROXY_KEYS: [&str; 30] = [
+const PROXY_KEYS: [&str; 31] = [
     "hosts",
     "paths",
     "upstreams",
@@ -54,6 +54,7 @@ const PROXY_KEYS: [&str; 30] = [
     "answer_buffer",
     "buffers_max",
     "answer_head_bytes_max",
+    "answer_headers_max",
     "forwarded_headers",
     "gzip",
     "gzip_min",
