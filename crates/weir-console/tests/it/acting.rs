@@ -162,3 +162,14 @@ async fn workers_are_told_one_or_all() {
     let both = browser.submit(&confirm, "/workers/act", &[("signal", "quiet")]).await;
     assert_eq!(both.status, StatusCode::BAD_REQUEST, "one or all, never all by omission");
 }
+
+/// The store in memory has no damage: the way there and the button's are what is tried here.
+#[tokio::test]
+async fn damage_has_a_page_and_is_acknowledged_by_its_form() {
+    let site = Site::open();
+    let mut browser = site.browser();
+    let page = browser.get("/damage").await;
+    page.assert_shows("There is none that is not acknowledged.");
+    let answer = browser.submit(&page, "/damage/acknowledge", &[]).await;
+    assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, "/damage"));
+}
