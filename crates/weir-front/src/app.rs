@@ -5,7 +5,7 @@ mod maintenance;
 mod slot;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -65,6 +65,8 @@ pub(crate) struct App {
     pub(crate) priorities: Vec<PriorityRule>,
     pub(crate) shed: Vec<ShedRule>,
     pub(crate) maintenance: Maintenance,
+    /// None of its workers can be started: nobody is to wait for one.
+    has_no_program: AtomicBool,
     /// What workers are told of the client and of the way here.
     pub(crate) forwarded_headers: ForwardedHeaders,
     pub(crate) metrics: AppMetrics,
@@ -104,6 +106,7 @@ impl App {
             priorities,
             shed,
             maintenance,
+            has_no_program: AtomicBool::new(false),
             forwarded_headers,
             metrics,
             buffers,
@@ -265,6 +268,15 @@ impl App {
             state.dispatcher.hold_back_worker(key, is_held, self.clock.now());
         }
         self.hand_out();
+    }
+
+    /// Whether none of its workers can be started.
+    pub(crate) fn set_no_program(&self, has_none: bool) {
+        self.has_no_program.store(has_none, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_no_program(&self) -> bool {
+        self.has_no_program.load(Ordering::Relaxed)
     }
 
     /// How much of the worker at `address` other service processes use.

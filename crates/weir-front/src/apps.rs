@@ -110,6 +110,15 @@ impl Apps {
         Ok(())
     }
 
+    /// Whether none of an app's workers can be started: then its requests get 503 at once.
+    ///
+    /// # Errors
+    /// There is no such app.
+    pub fn set_no_program(&self, app: &str, has_none: bool) -> Result<(), NoSuchApp> {
+        self.app(app)?.set_no_program(has_none);
+        Ok(())
+    }
+
     /// How many slots of a worker other service processes use, which were replaced and still have
     /// connections: they count against its limits.
     ///

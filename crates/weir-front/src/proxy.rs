@@ -238,6 +238,10 @@ fn wish(app: &App, request: &Parts, origin: Origin) -> Result<Wish, Box<Response
         app.metrics.failed(Failure::Maintenance);
         return Err(Box::new(answer::maintenance(&app.maintenance)));
     }
+    if app.has_no_program() {
+        app.metrics.failed(Failure::Unreachable);
+        return Err(Box::new(answer::no_program()));
+    }
     if let Some(rule) = app.shed.iter().find(|rule| rule.refuses(path, headers)) {
         app.metrics.failed(Failure::Shed);
         return Err(Box::new(answer::shed(&rule.settings)));

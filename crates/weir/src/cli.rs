@@ -19,7 +19,7 @@ use crate::part::Part;
 #[command(name = "weir", version, about, disable_help_subcommand = true)]
 #[command(
     after_help = "Exit codes: 0 fine, 1 found a problem (check, doctor, plan, jobs verify, gems \
-                  verify), 2 could not do it, 64 wrong usage."
+                  verify) or a new worker did not start (workers restart), 2 could not do it, 64 wrong usage."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

@@ -8,7 +8,7 @@ pub(crate) enum Exit {
     /// Did what was asked.
     Fine,
     /// Looked, and found a problem (`weir check`, `weir doctor`, `weir plan`, `weir jobs verify`,
-    /// `weir gems verify`).
+    /// `weir gems verify`); a new worker did not start (`weir workers restart`).
     FoundProblem,
     /// Could not do what was asked.
     Failed,

@@ -119,7 +119,8 @@ class Sockets:
                 self.closed(opened, f"{type(error).__name__}: {error}")
 
     def closed(self, opened, why):
-        since = next((at for at in self.replacements if at > opened), None)
+        # One that was opened during a replacement may be with the old process.
+        since = next((begun for begun, ended in self.replacements if ended > opened), None)
         is_due = since is not None and time.monotonic() - since >= STREAM_DRAIN
         with self.lock:
             if why == 1001 and is_due:
@@ -158,9 +159,10 @@ def trial(name, server, restarts, upgrades):
             clients.random.shuffle(plan)
             for how in plan:
                 time.sleep(PAUSE)
-                # It was asked for now; old connections are told a moment later.
-                replacements.append(time.monotonic())
+                # Begun, and ended.
+                replacements.append([time.monotonic(), math.inf])
                 weir.run(how)
+                replacements[-1][1] = time.monotonic()
             # Those that wait for longest use their connections once more.
             time.sleep(max(WAITS) + 3)
         finally:

@@ -67,6 +67,15 @@ pub(super) fn maintenance(maintenance: &Maintenance) -> Response<Body> {
     response
 }
 
+/// What a request gets when none of the app's workers can be started.
+pub(super) fn no_program() -> Response<Body> {
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let line = "no worker of this app can be started (weir workers list says why)\n";
+    let mut response = text(status, line);
+    response.headers_mut().insert(RETRY_AFTER, MAINTENANCE_SECONDS);
+    response
+}
+
 /// What a rule tells those whom it refuses.
 pub(super) fn shed(rule: &ShedSettings) -> Response<Body> {
     let mut response = text(rule.status, COME_BACK);

@@ -98,9 +98,30 @@ impl Group {
         reason: &str,
         now: Duration,
     ) -> (Fate, Option<String>) {
+        self.ended_as(index, number, reason, |slot| slot.ended(number, reason, now))
+    }
+
+    /// A process could not be started, and another one could not be either. The text: as above.
+    pub(crate) fn has_no_program(
+        &mut self,
+        index: usize,
+        number: u64,
+        reason: &str,
+        now: Duration,
+    ) -> (Fate, Option<String>) {
+        self.ended_as(index, number, reason, |slot| slot.has_no_program(number, reason, now))
+    }
+
+    fn ended_as(
+        &mut self,
+        index: usize,
+        number: u64,
+        reason: &str,
+        end: impl FnOnce(&mut Slot) -> Fate,
+    ) -> (Fate, Option<String>) {
         let Some(slot) = self.slots.get_mut(index) else { return (Fate::Left, None) };
         let went_by_itself = slot.goes_by_itself(number);
-        let fate = slot.ended(number, reason, now);
+        let fate = end(slot);
         let is_concerned = self.rolling.as_ref().is_some_and(|it| it.active() == Some(index));
         let is_failure = match fate {
             Fate::Left | Fate::SuccessorTakesOver => false,

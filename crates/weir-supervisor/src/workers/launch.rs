@@ -46,6 +46,19 @@ pub(crate) enum LaunchError {
     Placeholder(Unknown),
 }
 
+impl LaunchError {
+    /// Another try would fail in the same way, until somebody installs something.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            Self::NotFound { .. } => true,
+            Self::Start { error, .. } => {
+                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+            }
+            Self::Endpoint(_) | Self::Notify(_) | Self::Placeholder(_) => false,
+        }
+    }
+}
+
 type Environment = BTreeMap<OsString, OsString>;
 
 /// Starts `generation` at `place`.

@@ -20,6 +20,8 @@ pub(crate) struct Slot {
     /// Whose place was taken.
     pub(crate) leaving: Option<Generation>,
     pub(crate) vacancy: Vacancy,
+    /// The next start would fail as the last one: it is tried again much later.
+    is_hopeless: bool,
 }
 
 /// Why there is no current generation, when there is none.
@@ -82,6 +84,7 @@ impl Slot {
             successor: None,
             leaving: None,
             vacancy: Vacancy::Waiting { start_at: Duration::ZERO, reason: None },
+            is_hopeless: false,
         }
     }
 
@@ -99,7 +102,8 @@ impl Slot {
     pub(crate) fn resume(times: Times, carried: CarriedSlot) -> Self {
         let CarriedSlot { record, is_wanted, current, successor, leaving, vacancy } = carried;
         let restarts = Restarts::resume(times.restart.clone(), record);
-        Self { times, restarts, is_wanted, current, successor, leaving, vacancy }
+        let is_hopeless = false;
+        Self { times, restarts, is_wanted, current, successor, leaving, vacancy, is_hopeless }
     }
 
     pub(crate) fn generations(&self) -> impl Iterator<Item = &Generation> {
@@ -235,6 +239,14 @@ impl Slot {
         self.vacate(&ended, reason, now)
     }
 
+    /// A generation has no program that could be started.
+    pub(crate) fn has_no_program(&mut self, number: u64, reason: &str, now: Duration) -> Fate {
+        self.is_hopeless = true;
+        let fate = self.ended(number, reason, now);
+        self.is_hopeless = false;
+        fate
+    }
+
     fn vacate(&mut self, ended: &Generation, reason: &str, now: Duration) -> Fate {
         if !self.is_wanted {
             self.vacancy = Vacancy::Stopped;
@@ -244,7 +256,11 @@ impl Slot {
             self.vacancy = Vacancy::Waiting { start_at: now, reason: None };
             return Fate::Left;
         }
-        match self.restarts.died(ended.ready_at.map(|at| now.saturating_sub(at))) {
+        let verdict = match self.is_hopeless {
+            true => Verdict::GiveUp { deaths_in_a_row: 1 },
+            false => self.restarts.died(ended.ready_at.map(|at| now.saturating_sub(at))),
+        };
+        match verdict {
             Verdict::Restart { after, deaths_in_a_row } => {
                 let (start_at, reason) = (now.saturating_add(after), Some(reason.to_owned()));
                 self.vacancy = Vacancy::Waiting { start_at, reason };

@@ -148,6 +148,9 @@ fn print_app(status: &Status, app: &AppRow) {
     ];
     words.extend(held.iter().filter(|(is_so, _)| *is_so).map(|(_, word)| (*word).to_owned()));
     output::line(&format!("{:<12} {} at {listen}: {}", "front", app.name, words.join(", ")));
+    if let Some(problem) = app.workers.iter().find_map(|worker| worker.problem.as_ref()) {
+        output::line(&format!("{:<12} PROBLEM: {problem}", app.name));
+    }
 }
 
 /// `3d 4h`, `5m 2s`, `0.4s`.

@@ -1,5 +1,7 @@
 //! `weir workers ..`: the front's apps and who serves them, and who works off jobs.
 
+mod restart;
+
 use clap::{Args, Subcommand, ValueEnum};
 use serde::de::IgnoredAny;
 
@@ -15,7 +17,7 @@ use crate::workers_admin::{AppRow, JOBS, Order, WorkerRow};
 pub(crate) enum WorkersCommand {
     /// List the workers of all apps, and what they do
     List(ListArguments),
-    /// Replace workers one after the other, without losing a request
+    /// Replace workers one after the other, without losing a request, and wait until they serve
     Restart(RestartArguments),
     /// Run more or fewer workers, until Weir is started again
     Scale(ScaleArguments),
@@ -76,6 +78,9 @@ pub(crate) struct RestartArguments {
     /// Only this one, by its number
     #[arg(long, value_name = "NUMBER")]
     worker: Option<u32>,
+    /// Return at once, whatever comes of it
+    #[arg(long)]
+    no_wait: bool,
 }
 
 /// `weir workers scale`.
@@ -109,13 +114,7 @@ pub(super) fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
     admin_client::block_on(async {
         match command {
             WorkersCommand::List(arguments) => list(&arguments).await,
-            WorkersCommand::Restart(RestartArguments { target, app, worker }) => {
-                let done = match worker {
-                    Some(worker) => format!("worker {worker} of {app} is being replaced"),
-                    None => format!("the workers of {app} are replaced one after the other"),
-                };
-                order(&target, &Order::Restart { app, worker }, &done).await
-            }
+            WorkersCommand::Restart(arguments) => restart::run(arguments).await,
             WorkersCommand::Scale(ScaleArguments { target, app, processes }) => {
                 let done = format!("{app} is to have {processes} workers");
                 order(&target, &Order::Scale { app, processes }, &done).await

@@ -31,7 +31,8 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_base::shutdown::Shutdown;
 use weir_front::{Address, Apps, Elsewhere};
 use weir_supervisor::control::{
-    self, Command, Lines, REPORT_BYTES_MAX, Report, Request, Used, WorkerPhase, WorkerState, encode,
+    self, Command, Lines, REPORT_BYTES_MAX, Report, Request, SlotState, Used, Vacancy, WorkerPhase,
+    WorkerState, encode,
 };
 
 pub(super) use self::metrics::RecyclingMetrics;
@@ -256,6 +257,7 @@ impl Workers {
                 }
                 Report::SnapshotEnds => self.end_snapshot(),
                 Report::Worker(worker) => self.note(worker),
+                Report::Slot(slot) => self.give(&slot.group),
                 Report::Elsewhere { generation, used } => self.note_elsewhere(generation, used),
                 Report::Done { id } => self.tell(id, Ok(())),
                 Report::Refused { id: Some(id), reason } => self.tell(id, Err(reason)),
@@ -371,7 +373,18 @@ impl Workers {
         if let Err(error) = self.apps.set_workers(app, &addresses) {
             tracing::warn!(%error, "workers of an app that is not served here");
         }
+        if let Err(error) = self.apps.set_no_program(app, self.has_no_program(app)) {
+            tracing::debug!(%error, "workers of an app that is not served here");
+        }
         self.give_elsewhere(app);
+    }
+
+    /// Whether all places of an app's workers are given up for now.
+    fn has_no_program(&self, app: &str) -> bool {
+        let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = reported.slots.values().filter(|slot| slot.group == app).peekable();
+        let is_given_up = |slot: &SlotState| matches!(slot.vacancy, Some(Vacancy::Failed { .. }));
+        slots.peek().is_some() && slots.all(is_given_up)
     }
 
     /// Lets go of those that have finished, and has those evicted that are stuck.

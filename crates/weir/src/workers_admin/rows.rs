@@ -76,6 +76,9 @@ pub(crate) struct WorkerRow {
     pub(crate) restarts: u64,
     /// Why there is no worker, with its last lines of output.
     pub(crate) problem: Option<String>,
+    /// Why its latest successor did not start, likewise; this one is still there.
+    #[serde(default)]
+    pub(crate) replacement_failed: Option<String>,
 }
 
 pub(super) fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
@@ -152,6 +155,10 @@ pub(super) fn process_row(
         age_seconds: Some(now.since(*started).as_secs_f64()),
         pss_bytes: reported.sizes.get(&worker.generation).copied(),
         recycled: reported.recycled.get(&worker.generation).cloned(),
+        replacement_failed: reported
+            .slots
+            .get(&(worker.group.clone(), worker.slot))
+            .and_then(|slot| slot.replacement_failed.clone()),
         ..WorkerRow::default()
     }
 }

@@ -17,6 +17,8 @@ struct Death<'a> {
     /// What happened, and why if it is known.
     how: &'a str,
     last_lines: &'a [String],
+    /// It had no program that could be started.
+    has_no_program: bool,
 }
 
 impl Fleet {
@@ -78,13 +80,9 @@ impl Fleet {
             }
             Err(error) => {
                 let name = blueprint.worker_name(place.slot);
-                let how = error.to_string();
-                self.bury(
-                    place,
-                    generation,
-                    &Death { name: &name, how: &how, last_lines: &[] },
-                    now,
-                );
+                let (how, has_no_program) = (error.to_string(), error.is_lasting());
+                let death = Death { name: &name, how: &how, last_lines: &[], has_no_program };
+                self.bury(place, generation, &death, now);
             }
         }
     }
@@ -190,7 +188,8 @@ impl Fleet {
                 Some(reason) => format!("{status}: {reason}"),
                 None => status,
             };
-            let death = Death { name: &process.name, how: &how, last_lines: &last_lines };
+            let (name, has_no_program) = (&process.name, false);
+            let death = Death { name, how: &how, last_lines: &last_lines, has_no_program };
             self.bury(place, generation, &death, now);
         }
     }
@@ -206,10 +205,13 @@ impl Fleet {
 
     /// What comes of a death.
     fn bury(&mut self, place: Place, generation: u64, death: &Death<'_>, now: Duration) {
-        let Death { name, how, last_lines } = *death;
+        let Death { name, how, last_lines, has_no_program } = *death;
         let reason = with_last_lines(&format!("{name} {how}"), last_lines);
         let rules = &mut self.groups[place.group].rules;
-        let (fate, rolled) = rules.ended(place.slot, generation, &reason, now);
+        let (fate, rolled) = match has_no_program {
+            true => rules.has_no_program(place.slot, generation, &reason, now),
+            false => rules.ended(place.slot, generation, &reason, now),
+        };
         match fate {
             Fate::Left => tracing::info!(worker = name, generation, "{how}"),
             Fate::SuccessorTakesOver => {

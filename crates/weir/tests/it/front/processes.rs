@@ -1,8 +1,10 @@
 //! An app whose workers Weir starts itself: a small server in Python, three times.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -255,14 +257,34 @@ fn a_rolling_restart_loses_no_request() {
         })
     });
     let told = weir.site.ok(&["workers", "restart", "shop"]);
-    assert_eq!(told, "the workers of shop are replaced one after the other\n");
-    until(|| listed(&weir)["rolling"] == "finished");
-    until(|| serving(&weir).is_disjoint(&before));
+    assert!(told.ends_with("the workers of shop: replaced\n"), "{told}");
+    assert_eq!(listed(&weir)["rolling"], "finished");
+    assert!(serving(&weir).is_disjoint(&before));
     is_over.store(true, Ordering::Relaxed);
     for client in clients {
         let statuses = client.join().expect("a client");
         assert!(!statuses.is_empty());
         assert!(statuses.iter().all(|status| status == "HTTP/1.1 200 OK"), "{statuses:?}");
+    }
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_restart_waits_and_says_why_new_workers_do_not_start() {
+    let weir = start("");
+    let before = serving(&weir);
+    let told = weir.site.ok(&["workers", "restart", "shop", "--worker", "1"]);
+    assert_eq!(told, "worker 1 of shop: replaced\n");
+    let now = serving(&weir);
+    assert_eq!(before.intersection(&now).count(), 2);
+    std::fs::write(weir.site.path().join("app.py"), "raise SystemExit('no database')\n")
+        .expect("written");
+    for more in [&[][..], &["--worker", "2"]] {
+        let shown = weir.site.shown(&[&["workers", "restart", "shop"], more].concat());
+        assert!(shown.starts_with("exit: 1\n"), "{shown}");
+        assert!(shown.contains("not replaced, the one before stays: "), "{shown}");
+        assert!(shown.contains("| no database"), "{shown}");
+        assert_eq!(serving(&weir), now, "the workers are those of before");
     }
     assert!(weir.stop().success());
 }
@@ -330,6 +352,34 @@ fn a_worker_that_can_t_start_says_why_and_requests_wait_and_are_told() {
     let (status, text) = get(weir.front(), "/", "");
     assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
     assert!(text.contains("(queue_timeout)"), "{text}");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn an_app_without_a_program_is_told_at_once_and_served_once_it_is_there() {
+    let site = Site::new("");
+    let program = site.path().join("shop");
+    site.write(&format!(
+        "{BASE}[[front.apps]]\nname = \"shop\"\nworkers = 2\ncommand = [\"{}\", \"{{socket}}\"]\n",
+        program.display()
+    ));
+    let mut weir = site.start();
+    weir.wait_for_log("given up for now: shop-");
+    until(|| get(weir.front(), "/", "").1.contains("no worker of this app can be started"));
+    let (status, _) = get(weir.front(), "/", "");
+    assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
+    let shown = weir.site.ok(&["status"]);
+    assert!(
+        shown.contains("0 of 2 workers serve") && shown.contains("shop         PROBLEM: shop-"),
+        "{shown}"
+    );
+    std::fs::write(weir.site.path().join("app.py"), APP).expect("written");
+    let script = format!("#!/bin/sh\nexec python3 {}/app.py \"$1\"\n", weir.site.path().display());
+    std::fs::write(&program, script).expect("written");
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("set");
+    // Otherwise it is tried again a minute later.
+    weir.site.ok(&["workers", "restart", "shop"]);
+    assert_eq!(serving(&weir).len(), 2);
     assert!(weir.stop().success());
 }
 

@@ -292,8 +292,9 @@ fn a_successor_that_never_listens_replaces_nobody() {
     let before = pids(&weir);
     let hangs = "import time\ntime.sleep(600)\n";
     std::fs::write(weir.site.path().join("shared.py"), hangs).expect("written");
-    weir.site.ok(&["workers", "restart", "shop"]);
-    until(|| listed(&weir)["rolling"].as_str().is_some_and(|it| it.starts_with("failed")));
+    let shown = weir.site.shown(&["workers", "restart", "shop"]);
+    assert!(shown.starts_with("exit: 1\n") && shown.contains("start_deadline"), "{shown}");
+    assert!(listed(&weir)["rolling"].as_str().is_some_and(|it| it.starts_with("failed")));
     assert_eq!(pids(&weir), before);
     ask(weir.app("shop"), "/");
     assert!(weir.stop().success());

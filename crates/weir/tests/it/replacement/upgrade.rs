@@ -80,7 +80,7 @@ fn a_rolling_restart_goes_on_through_an_upgrade() {
     let weir = start();
     let before = workers(&weir);
     let load = Load::start(&weir);
-    weir.site.ok(&["workers", "restart", "shop", "--data-dir", "data"]);
+    weir.site.ok(&["workers", "restart", "shop", "--no-wait", "--data-dir", "data"]);
     replaced(&weir, "upgrade");
     wait_until("all are replaced", || {
         let now = workers(&weir);

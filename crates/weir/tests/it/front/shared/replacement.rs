@@ -105,7 +105,7 @@ fn a_rolling_restart_goes_on_through_an_upgrade() {
         let weir = start(3, "keeps", settings);
         let before = pids(&weir);
         let clients = Clients::start(weir.app("shop"));
-        weir.site.ok(&["workers", "restart", "shop"]);
+        weir.site.ok(&["workers", "restart", "shop", "--no-wait"]);
         weir.site.ok(&["upgrade"]);
         until(|| listed(&weir)["rolling"] == "finished" && pids(&weir).is_disjoint(&before));
         clients.stop();
