@@ -16,13 +16,15 @@ pub struct Allocation {
 /// One queue's share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueAllocation {
-    /// While fewer of its jobs than this run, a FETCH that names the queue serves it first.
+    /// While fewer of its jobs than this run, a FETCH that names the queue serves it first. No setting
+    /// sets it yet.
     pub guaranteed_slots: u32,
-    /// Weight among the queues of one FETCH that have no guarantee open. None: strict order.
+    /// Weight among the queues of one FETCH that have no guarantee open. None: strict order. No
+    /// setting sets it yet.
     pub share: Option<u32>,
     /// At most this many of its jobs run at once.
     pub concurrency: Option<u32>,
-    /// Past `target_latency`: newest first, with a share for the backlog.
+    /// Past `target_latency`: newest first, and the oldest with every fifth fetch.
     pub fresh_lane: bool,
     pub target_latency: Option<Duration>,
 }

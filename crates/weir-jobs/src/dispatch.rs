@@ -15,7 +15,8 @@ use crate::allocation::{Allocation, QueueAllocation};
 use crate::model::QueueName;
 
 /// In the fresh lane one fetch in so many serves the old end, so that a backlog drains even while
-/// new work keeps coming: a fifth of the workers' time, four fifths for those who still wait.
+/// new work keeps coming. Fetches are counted, not the workers' time: old jobs that take longer than new
+/// ones get more of it.
 pub const BACKLOG_TURN_EVERY: u32 = 5;
 
 /// A queue that has work and is not paused.

@@ -7,6 +7,7 @@
 mod checks;
 mod error;
 mod fields;
+mod ignored;
 mod members;
 #[cfg(test)]
 mod properties;
@@ -26,7 +27,8 @@ use crate::settings::Limits;
 use crate::stamp::Stamps;
 pub use error::JobError;
 use fields::{Fields, RETRY_DEFAULT, Rules};
-use members::Members;
+pub(crate) use ignored::{IgnoredCounts, IgnoredMember};
+use members::{Member, Members};
 
 /// A connection that pushed one giant job does not hold its memory for ever.
 const SCRATCH_BYTES_KEPT_MAX: usize = 1 << 20;
@@ -48,6 +50,7 @@ pub struct JobBatch {
     text: Vec<u8>,
     jobs: Vec<Placed>,
     stamps: Stamps,
+    ignored: IgnoredCounts,
 }
 
 /// A [`NewJob`] whose texts are ranges of the batch's.
@@ -73,6 +76,11 @@ impl JobBatch {
         self.jobs.clear();
         self.text.clear();
         self.text.shrink_to(SCRATCH_BYTES_KEPT_MAX);
+    }
+
+    /// How many jobs had each of the members that are ignored, since this was asked last.
+    pub(crate) fn take_ignored(&mut self) -> IgnoredCounts {
+        std::mem::take(&mut self.ignored)
     }
 
     /// How many jobs it holds.
@@ -190,6 +198,9 @@ impl JobBatch {
         fields: &Fields<'_>,
         now: Timestamp,
     ) -> Placed {
+        if let Some(custom) = members.value(Member::Custom) {
+            ignored::count(custom, &mut self.ignored);
+        }
         let jid = self.write(&fields.jid);
         let jobtype = self.write(&fields.jobtype);
         let queue = self.write(fields.queue.as_deref().unwrap_or(QueueName::DEFAULT));

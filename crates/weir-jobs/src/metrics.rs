@@ -24,6 +24,7 @@ pub use snapshot::{QueueSnapshot, Snapshot};
 pub(crate) use tasks::Tasks;
 pub use verb::{CommandResult, Verb};
 
+use crate::job::IgnoredMember;
 use crate::view::LimitHit;
 
 /// The label of all queues past the cap.
@@ -55,6 +56,7 @@ struct Inner {
     commands: [[Counter; CommandResult::ALL.len()]; Verb::ALL.len()],
     snapshot: Arc<Mutex<Snapshot>>,
     tasks: Tasks,
+    ignored_members: [Counter; IgnoredMember::ALL.len()],
 }
 
 type QueueHistograms = Family<QueueLabel, Histogram, fn() -> Histogram>;
@@ -67,6 +69,11 @@ struct QueueLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LimitLabel {
     limit: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MemberLabel {
+    member: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -99,6 +106,7 @@ impl JobsMetrics {
             commands: register_commands(registry),
             snapshot: Arc::default(),
             tasks: Tasks::default(),
+            ignored_members: register_ignored_members(registry),
         };
         registry.register(
             "wait_seconds",
@@ -173,6 +181,11 @@ impl JobsMetrics {
         Limit::ALL.iter().map(hits).filter(|hit| hit.hits > 0).collect()
     }
 
+    /// So many jobs had a member that changes nothing. Whether they were the first.
+    pub(crate) fn ignored_members(&self, member: IgnoredMember, jobs: u64) -> bool {
+        self.0.ignored_members[member as usize].inc_by(jobs) == 0
+    }
+
     /// What the timer and the reaper have done.
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.0.tasks
@@ -201,6 +214,17 @@ fn register_limits(registry: &mut Registry) -> [Counter; Limit::ALL.len()] {
         family.clone(),
     );
     Limit::ALL.map(|limit| family.get_or_create_owned(&LimitLabel { limit: limit.name() }))
+}
+
+fn register_ignored_members(registry: &mut Registry) -> [Counter; IgnoredMember::ALL.len()] {
+    let family = Family::<MemberLabel, Counter>::default();
+    registry.register(
+        "ignored_members",
+        "Jobs with a member of custom that Weir does not obey yet",
+        family.clone(),
+    );
+    IgnoredMember::ALL
+        .map(|member| family.get_or_create_owned(&MemberLabel { member: member.name() }))
 }
 
 fn register_commands(

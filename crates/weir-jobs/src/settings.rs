@@ -55,11 +55,11 @@ pub struct Settings {
 /// What a queue may ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// A wait above this counts as late. None: no target.
+    /// A wait above this counts as late: for people, and for `fresh_lane`. None: no target.
     pub target_latency: Option<Duration>,
     /// At most this many jobs of the queue run at once, over all workers.
     pub concurrency: Option<u32>,
-    /// Past its target latency: newest first, with a share for the backlog.
+    /// Past its target latency: newest first, and the oldest with every fifth fetch.
     pub fresh_lane: bool,
 }
 

@@ -9,7 +9,7 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_base::failed_attempts::FailedAttempts;
 
 use crate::faktory::{Buffers, Order, Signal};
-use crate::job::JobBatch;
+use crate::job::{IgnoredCounts, IgnoredMember, JobBatch};
 use crate::metrics::JobsMetrics;
 use crate::server::rates::Rates;
 use crate::settings::Settings;
@@ -84,10 +84,26 @@ impl<S> Service<S> {
 
     /// Keeps a batch's memory for the next.
     pub(crate) fn keep_batch(&self, mut batch: JobBatch) {
+        self.note_ignored(batch.take_ignored());
         let mut free = self.free_batches.borrow_mut();
         if free.len() < FREE_BATCHES_MAX {
             batch.clear();
             free.push(batch);
+        }
+    }
+}
+
+impl<S> Service<S> {
+    /// Counts members that change nothing, and says so of each once.
+    fn note_ignored(&self, counts: IgnoredCounts) {
+        for (member, jobs) in IgnoredMember::ALL.into_iter().zip(counts) {
+            if jobs > 0 && self.metrics.ignored_members(member, jobs) {
+                let (member, consequence) = (member.name(), member.consequence());
+                tracing::warn!(
+                    "a job has custom.{member}, which Weir does not obey yet: {consequence}; \
+                     weir_jobs_ignored_members_total counts them"
+                );
+            }
         }
     }
 }

@@ -14,7 +14,8 @@ use std::net::SocketAddr;
 use super::launch::Launch;
 use super::report::Report;
 use super::{Settings, Supervisor, run_folder};
-use weir_jobs::settings::{Fsync, StoreKind};
+use weir_jobs::model::QueueName;
+use weir_jobs::settings::{Fsync, QueueSettings, StoreKind};
 
 /// A segment holds the reserve and some records, or nothing could be pushed.
 const SEGMENT_ROOM_MIN: u32 = 1 << 20;
@@ -150,4 +151,20 @@ fn jobs_warnings(settings: &Settings) -> Vec<String> {
         "jobs.listen is not loopback and there is no jobs.tls: jobs travel in clear text",
     );
     warnings
+        .extend(jobs.settings.queues.iter().filter_map(|(name, queue)| queue_warning(name, queue)));
+    warnings
+}
+
+/// What a queue asks for that nothing is done about.
+fn queue_warning(name: &QueueName, queue: &QueueSettings) -> Option<String> {
+    match (queue.target_latency.is_some(), queue.fresh_lane) {
+        (true, false) => Some(format!(
+            "jobs.queues.{name}.target_latency alone changes no order: it says from when on jobs count as late; \
+             with fresh_lane = true the newest are served first then"
+        )),
+        (false, true) => {
+            Some(format!("jobs.queues.{name}.fresh_lane has no effect without target_latency"))
+        }
+        _ => None,
+    }
 }

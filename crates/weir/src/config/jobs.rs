@@ -96,7 +96,7 @@ impl Jobs {
             keys.optional_duration(
                 Key::live(
                     "target_latency",
-                    "A job that waits longer counts as late; what dispatch aims at.",
+                    "A job that waits longer counts as late, on the console and for fresh_lane. By itself it changes nothing about the order in which jobs are served.",
                 ),
                 MILLISECOND..=DAY * 400,
                 target_latency,
@@ -112,7 +112,7 @@ impl Jobs {
             keys.flag(
                 Key::live(
                     "fresh_lane",
-                    "Past its target latency: newest first, with a share for the backlog.",
+                    "While the oldest job has waited longer than target_latency: the newest first, and the oldest with every fifth fetch, however long those jobs take.",
                 ),
                 fresh_lane,
             );

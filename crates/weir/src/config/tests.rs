@@ -231,6 +231,23 @@ alive_interval = "10s"
 }
 
 #[test]
+fn settings_of_queues_that_change_nothing_are_warnings() {
+    let text = r#"
+[jobs.queues.both]
+target_latency = "5m"
+fresh_lane = true
+[jobs.queues.mail]
+target_latency = "5m"
+[jobs.queues.push]
+fresh_lane = true
+"#;
+    insta::assert_snapshot!(load(text).expect("sound").warnings.join("\n"), @r"
+    jobs.queues.mail.target_latency alone changes no order: it says from when on jobs count as late; with fresh_lane = true the newest are served first then
+    jobs.queues.push.fresh_lane has no effect without target_latency
+    ");
+}
+
+#[test]
 fn certificates_that_clients_refuse_are_warnings() {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text);

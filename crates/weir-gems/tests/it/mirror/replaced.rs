@@ -10,15 +10,17 @@ use super::Setup;
 use super::scripted::Scripted;
 use crate::store::{assert_consistent, identity};
 
+type Built = (Vec<u8>, [u8; 32]);
+
 /// A file of this version, with this in it, and its digest.
-fn build(version: &str, text: &str) -> (Vec<u8>, [u8; 32]) {
+fn build(version: &str, text: &str) -> Built {
     let files = vec![("lib/shop.rb".to_owned(), text.as_bytes().to_vec())];
     let file = Sample { files, ..Sample::new("shop", version) }.build();
     let digest = Sha256::digest(&file).into();
     (file, digest)
 }
 
-fn publish(upstream: &Scripted, releases: &[(&str, &(Vec<u8>, [u8; 32]))]) {
+fn publish(upstream: &Scripted, releases: &[(&str, &Built)]) {
     for (version, (file, _)) in releases {
         upstream.text(&format!("/gems/shop-{version}.gem"), file.clone());
     }

@@ -48,14 +48,14 @@ pub(crate) async fn another_file_of_a_known_version_waits_for_an_operator(store:
         offered: Checksum([9; 32]),
         since: NOW,
     };
-    assert_eq!(store.replaced("one", 9).await.unwrap(), [expected.clone()]);
+    assert_eq!(store.replaced("one", 9).await.unwrap(), std::slice::from_ref(&expected));
     assert_eq!(store.counts("one").await.unwrap().replaced, 1);
     assert_eq!(store.replaced("two", 9).await.unwrap(), []);
     assert_eq!(store.counts("two").await.unwrap().replaced, 0);
     // It is told once, however often it is seen.
     let later = NOW + Duration::from_secs(9);
     store.apply("one", vec![next.clone()], later).await.unwrap();
-    assert_eq!(store.replaced("one", 9).await.unwrap(), [expected.clone()]);
+    assert_eq!(store.replaced("one", 9).await.unwrap(), std::slice::from_ref(&expected));
     assert_eq!(pending(&store, "one").await, [""; 0]);
     assert_consistent(&store).await;
 
