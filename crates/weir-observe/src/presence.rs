@@ -45,11 +45,20 @@ fn seen(proc: &Path, pid: u32) -> Seen {
     if !proc.join(INIT).exists() {
         return Seen::Unclear;
     }
-    match fs::read(proc.join(pid.to_string()).join("cmdline")) {
+    let folder = proc.join(pid.to_string());
+    match fs::read(folder.join("cmdline")) {
+        // It has ended, and nobody has asked how.
+        Ok(title) if title.is_empty() && is_zombie(&folder) => Seen::Nothing,
         Ok(title) if title.windows(TITLE.len()).any(|it| it == TITLE) => Seen::Sidekiq,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Seen::Nothing,
         _ => Seen::Unclear,
     }
+}
+
+/// By its state, behind the name in parentheses, which may hold anything.
+fn is_zombie(folder: &Path) -> bool {
+    let stat = fs::read_to_string(folder.join("stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, fields)| fields.trim_start().starts_with('Z'))
 }
 
 #[cfg(test)]
@@ -82,5 +91,10 @@ mod tests {
         fs::write(process.join("cmdline"), "sidekiq 6.4.1 shop [0 of 5 busy]\0").unwrap();
         assert_eq!(after(Presence::Presumed, proc.path()), Presence::Seen);
         assert_eq!(after(Presence::Silent, proc.path()), Presence::Silent, "it hangs");
+        fs::write(process.join("cmdline"), "").unwrap();
+        fs::write(process.join("stat"), "7 (sidekiq) Z 1 7 7").unwrap();
+        assert_eq!(after(Presence::Presumed, proc.path()), Presence::Gone, "it has ended");
+        fs::write(process.join("stat"), "7 (kworker) S 1 7 7").unwrap();
+        assert_eq!(after(Presence::Presumed, proc.path()), Presence::Presumed);
     }
 }

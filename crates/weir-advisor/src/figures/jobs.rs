@@ -66,10 +66,13 @@ fn add_jobs(figures: &mut OfSidekiq<'_>, jobs: &Jobs) {
             figures.add(name, &[], *count as f64);
         }
     }
-    let quiet = jobs.processes.iter().filter(|process| process.quiet).count();
-    figures.add("processes", &["serving"], (jobs.processes.len() - quiet) as f64);
-    figures.add("processes", &["quiet"], quiet as f64);
-    figures.add("processes", &["ghost"], jobs.ghosts.len() as f64);
+    let alive = jobs.processes.iter().filter(|process| process.is_alive());
+    let (serving, alive) = (jobs.serving().count(), alive.count());
+    // One that beats no more is on its way to be a ghost.
+    let ghosts = jobs.ghosts.len() + jobs.processes.len() - alive;
+    figures.add("processes", &["serving"], serving as f64);
+    figures.add("processes", &["quiet"], (alive - serving) as f64);
+    figures.add("processes", &["ghost"], ghosts as f64);
     figures.add("threads", &[], f64::from(jobs.threads()));
     figures.add("threads_busy", &[], jobs.busy() as f64);
 }

@@ -42,7 +42,7 @@ fn any_process(pid: u32) -> impl Strategy<Value = JobProcess> {
                 capsules: capsules.into_iter().enumerate().map(capsule).collect(),
                 presence,
                 // One in four is quiet.
-                quiet: quiet && pid % 2 == 0,
+                quiet: quiet && pid.is_multiple_of(2),
                 busy,
                 cores_used: Fact::Known(1.0),
                 ..healthy::process(pid, 5, Ordering::Strict, &[])

@@ -50,10 +50,11 @@ fn duplicate(jobs: &Jobs, repaired: &Repaired<'_>) -> Vec<Finding> {
     let (severity, consequence) = match unsure.is_empty() {
         true => (Severity::Warning, "What runs by the clock is enqueued more than once."),
         false => {
+            let (run, their) = if unsure.len() == 1 { ("runs", "its") } else { ("run", "their") };
             let unsure = wording::list(unsure);
             let _ = write!(
                 evidence,
-                "; whether {unsure} still runs was not seen since its last heartbeat"
+                "; whether {unsure} still {run} was not seen since {their} last heartbeat"
             );
             let if_all = "If all of them run, what runs by the clock is enqueued more than once.";
             (Severity::Notice, if_all)

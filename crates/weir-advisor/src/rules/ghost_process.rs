@@ -1,7 +1,7 @@
 //! Processes that ended without a word: killed, or out of memory.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{JobProcess, Jobs, Observation, Presence};
+use crate::observation::{Fact, JobProcess, Jobs, Observation, Presence, RedisServer};
 use crate::wording;
 
 pub(crate) const NAME: &str = "ghost-process";
@@ -17,7 +17,18 @@ const CONSEQUENCE: &str = "They ended without a word: killed, or out of memory; 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     let missing = jobs.processes.iter().filter(|process| !process.is_alive()).map(missing);
-    missing.chain(ghosts(jobs)).collect()
+    let redis = observation.redis.first().and_then(Fact::known);
+    let refusal = redis.and_then(RedisServer::refuses_writes);
+    missing.chain(ghosts(jobs)).map(|finding| unless_refused(finding, refusal)).collect()
+}
+
+/// Of a Redis that takes no writes heartbeats end, whatever their processes do.
+fn unless_refused(finding: Finding, refusal: Option<&str>) -> Finding {
+    let Some(why) = refusal else { return finding };
+    let finding = Finding { severity: Severity::Notice, next: None, ..finding };
+    finding.leads_to(format!(
+        "Redis takes no writes, heartbeats neither: {why}. Whether they still run can't be told until it does."
+    ))
 }
 
 /// One whose heartbeat has not expired yet, and that beats no more: for this minute it tells what it had in
@@ -83,5 +94,34 @@ mod tests {
         assert_eq!(check(&observation)[0].evidence, one);
         observation.jobs.known_mut().ghosts = vec!["a:1:x".to_owned(); 5];
         assert!(check(&observation)[0].evidence.ends_with("and 2 more"));
+    }
+
+    #[test]
+    fn one_that_beats_no_more_is_told_with_what_it_had_in_hand() {
+        let found = |presence: Presence| {
+            let mut observation = healthy::observation();
+            let process = &mut observation.jobs.known_mut().processes[1];
+            (process.presence, process.busy) = (presence, 3);
+            process.beat_age = std::time::Duration::from_secs(24);
+            check(&observation).pop()
+        };
+        assert_eq!(found(Presence::Seen), None);
+        assert_eq!(found(Presence::Presumed), None);
+        let gone = found(Presence::Gone).unwrap();
+        let expected = "it is gone: shop has no process 2, whose last heartbeat was 24 s ago; it had 3 jobs in hand";
+        assert_eq!(gone.evidence, expected);
+        let silent = found(Presence::Silent).unwrap();
+        assert!(silent.evidence.starts_with("it has missed its heartbeats, the last was 24 s ago"));
+        assert_eq!(silent.next, None, "its number may be another process' by now");
+    }
+
+    #[test]
+    fn where_redis_takes_no_writes_nobody_is_said_to_have_been_killed() {
+        let mut observation = healthy::observation();
+        observation.jobs.known_mut().ghosts = vec!["a:1:x".to_owned()];
+        observation.redis[0].known_mut().persistence.last_append_ok = false;
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.severity, finding.next), (Severity::Notice, None));
+        assert!(finding.consequence.starts_with("Redis takes no writes, heartbeats neither"));
     }
 }

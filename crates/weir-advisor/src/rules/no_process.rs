@@ -16,7 +16,26 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let redis = observation.redis.first().and_then(Fact::known);
     let refusal = redis.and_then(RedisServer::refuses_writes);
     let found = jobs.filter(nobody).and_then(found);
-    found.map(|finding| unless_refused(finding, jobs, refusal)).into_iter().collect()
+    let found = found.map(|finding| unless_refused(finding, jobs, refusal));
+    found.map(|finding| or_elsewhere(finding, jobs, redis)).into_iter().collect()
+}
+
+/// Jobs and no trace of any process, beside other databases: Sidekiq may serve one of those.
+fn or_elsewhere(finding: Finding, jobs: Option<&Jobs>, redis: Option<&RedisServer>) -> Finding {
+    let is_nobody = jobs.is_some_and(|it| it.processes.is_empty() && it.ghosts.is_empty());
+    let Some(redis) = redis.filter(|_| is_nobody) else { return finding };
+    let others = redis.keyspaces.iter().filter(|it| it.database != redis.database && it.keys > 0);
+    let others: Vec<String> = others.map(|it| it.database.to_string()).collect();
+    if others.is_empty() {
+        return finding;
+    }
+    let consequence = format!(
+        "{} If it runs already, its REDIS_URL may name another database than {}: there are keys in {}.",
+        finding.consequence,
+        redis.database,
+        wording::list(others.iter().map(String::as_str))
+    );
+    finding.leads_to(consequence)
 }
 
 /// A Redis that takes no writes takes no heartbeats: processes may run, and are not to be started again.
@@ -64,9 +83,10 @@ fn waiting(jobs: &Jobs) -> Finding {
         }
     };
     Finding::new(NAME, Severity::Critical, "Sidekiq", evidence)
-        .leads_to(
-            "Nothing is worked off. Sidekiq's units, running or not, are in the list; start yours.",
-        )
+        .leads_to(format!(
+            "Nothing is worked off. Sidekiq's units, running or not, are in the list; {} yours.",
+            if jobs.processes.is_empty() { "start" } else { "restart" }
+        ))
         .next(UNITS)
 }
 
@@ -103,6 +123,17 @@ mod tests {
         quiet.redis[0].known_mut().persistence.last_snapshot_ok = false;
         quiet.jobs.known_mut().processes.iter_mut().for_each(|it| it.quiet = true);
         assert_eq!(check(&quiet)[0].severity, Severity::Critical);
+    }
+
+    #[test]
+    fn jobs_of_a_database_that_sidekiq_does_not_serve_are_not_said_to_need_a_start_only() {
+        let mut observation = healthy::observation();
+        observation.jobs.known_mut().processes.clear();
+        let redis = observation.redis[0].known_mut();
+        redis.database = 1;
+        let finding = check(&observation).remove(0);
+        let expected = "another database than 1: there are keys in 0.";
+        assert!(finding.consequence.ends_with(expected), "{finding:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod drain;
 mod healthy;
+mod killed;
 mod observe;
 mod page;
 mod persistence;

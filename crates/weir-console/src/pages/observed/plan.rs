@@ -11,7 +11,8 @@ use axum::response::Response;
 use weir_advisor::Observation;
 use weir_advisor::observation::Ordering;
 use weir_advisor::plan::{
-    Demands, Layout, Outcome as Kept, Plan, Proof, Setting, Wanted, demands, difference, plan,
+    Demands, Layout, Outcome as Kept, Plan, Proof, Setting, Wanted, demands, demands_held_up,
+    difference, held_up, plan,
 };
 
 use self::demand::DemandRow;
@@ -91,8 +92,10 @@ pub(in crate::pages) async fn page(
     let shards = shard.map(|shard| shards::options(looked.as_deref(), shard)).unwrap_or_default();
     let given = Given::of(&asked, observation)?;
     let pushes = observation.pushed_queues.known().map(Vec::as_slice).unwrap_or_default();
+    // What jobs take while something holds them up is no demand.
+    let of = if held_up(observation).is_empty() { demands } else { demands_held_up };
     let Demands { queues: seen, left_out } =
-        observation.jobs.known().map(|jobs| demands(jobs, pushes)).unwrap_or_default();
+        observation.jobs.known().map(|jobs| of(jobs, pushes)).unwrap_or_default();
     let is_possible = !seen.is_empty();
     let word = asked.range.unwrap_or_default();
     let ranges = ranges::all(&ranges::WHOLE, &word, |word| {

@@ -1,0 +1,41 @@
+//! A process that was killed a moment ago: its heartbeat lasts for another minute.
+
+use serde_json::Value;
+
+use super::json;
+use super::redis_server::RedisServer;
+use super::sidekiq::{Sidekiq, make_healthy};
+
+/// What is said about who serves the scheduler, and about processes that are missing.
+fn said(advice: &Value) -> Vec<(&str, &Value)> {
+    let findings = advice["findings"].as_array().expect("findings");
+    let of = |it: &'_ &Value| ["scheduler", "ghost-process"].iter().any(|rule| it["rule"] == *rule);
+    let pair = |it| {
+        let it: &Value = it;
+        (it["rule"].as_str().expect("a rule"), it)
+    };
+    findings.iter().filter(of).map(pair).collect()
+}
+
+#[test]
+fn the_live_process_keeps_the_scheduler_when_the_other_one_was_killed() {
+    let Some(redis) = RedisServer::start() else { return };
+    make_healthy(&redis);
+    redis.run(&[&["SADD", "queues", "default", "scheduler"]]);
+    let both = ["-c", "1", "-q", "default", "-q", "scheduler"];
+    let Some(_live) = Sidekiq::start(&redis, &both) else { return };
+    let Some(killed) = Sidekiq::start(&redis, &["-c", "1", "-q", "scheduler"]) else { return };
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let arguments = ["--redis", &url, "--window", "300ms"];
+    let advice = json(&arguments);
+    let two = said(&advice);
+    assert_eq!(two.len(), 1, "both run: {two:?}");
+    assert!(two[0].1["change"]["line"].is_string(), "{two:?}");
+    killed.signal("-KILL");
+    for _ in 0..5 {
+        let advice = json(&arguments);
+        let found = said(&advice);
+        assert!(found.iter().all(|(_, it)| it["change"].is_null()), "{found:?}");
+        assert!(found.iter().all(|(rule, _)| *rule == "ghost-process"), "{found:?}");
+    }
+}
