@@ -304,7 +304,9 @@ impl Workers {
                 Way::Shared(Seat { slot: place, pid, record })
             }
         };
-        if phase == WorkerPhase::Starting && self.probed.insert(generation) {
+        // One that was replaced leaves that to the next, which warms workers up, too.
+        let is_mine = phase == WorkerPhase::Starting && !self.draining.is_cancelled();
+        if is_mine && self.probed.insert(generation) {
             self.probe(&app, slot, generation, &way);
         }
         let started = self.clock.now() - Duration::from_millis(started_ms_ago);
