@@ -39,7 +39,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 
 fn row(job: &Reservation, now: f64) -> Vec<String> {
     let wid = job.wid.as_deref().unwrap_or("-");
-    let texts = [&job.jid, &job.jobtype, &job.queue, wid].map(|text| output::printable(text));
+    let texts = [&job.jid, &job.jobtype, &job.queue, wid].map(output::printable);
     let times = [now - job.since, job.expires_at - now].map(|time| seconds(time.max(0.0)));
     texts.into_iter().chain(times).collect()
 }
