@@ -51,9 +51,11 @@ where
         copy_bidirectional_with_sizes(&mut shared, &mut worker, BUFFER_BYTES, BUFFER_BYTES).await
     });
     tokio::select! {
+        // Nothing more is copied once the end has come.
+        biased;
+        () = end => {}
         copied = &mut copying => return copied.map(drop),
         () = silence(&heard, patience) => return Ok(()),
-        () = end => {}
     }
     if protocol == Protocol::Other {
         return Ok(());
