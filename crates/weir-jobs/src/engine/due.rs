@@ -37,6 +37,7 @@ impl<D: Disk> Engine<D> {
         while left > 0
             && let Some(queue) = self.lapse_one(now)?
         {
+            self.metrics.tasks().reservation_lapsed();
             queues.push(queue);
             left -= 1;
         }
@@ -46,6 +47,7 @@ impl<D: Disk> Engine<D> {
                     break;
                 };
                 queues.extend(self.requeue(job, now)?);
+                self.metrics.tasks().was_due(set);
                 left -= 1;
             }
         }
@@ -55,6 +57,7 @@ impl<D: Disk> Engine<D> {
                 break;
             };
             self.discard(job)?;
+            self.metrics.tasks().was_due(SetName::Dead);
             left -= 1;
         }
         self.forget_cleared(CLEARED_SLICE_JOBS);

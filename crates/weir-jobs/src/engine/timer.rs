@@ -56,7 +56,9 @@ impl<D: Disk> Inner<D> {
 
     /// One slice of what is due.
     pub(super) async fn tick(&self) -> Result<Next, StoreError> {
+        let start = self.clock.now();
         let ticked = self.retrying(|engine, now| engine.tick(now)).await?;
+        self.metrics.tasks().passed(self.clock.now().since(start));
         self.offer_numbered(ticked.queues);
         Ok(ticked.next)
     }

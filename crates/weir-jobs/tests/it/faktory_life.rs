@@ -11,9 +11,6 @@ use weir_jobs::handle::WorkerSignal;
 use weir_jobs::server::Ended;
 use weir_jobs::settings::{Settings, StoreKind};
 
-/// Those that count what their timers do.
-const COUNTING_STORES: [StoreKind; 1] = [StoreKind::Memory];
-
 const JOB: &str = r#"{"jid":"12345678","jobtype":"T","args":[]}"#;
 
 /// A FETCH in these tests ends because of what the test does, not because its wait is over.
@@ -101,7 +98,7 @@ fn a_reservation_stays_when_its_connection_closes() {
 
 #[test]
 fn what_time_brings_is_in_the_tasks_of_info() {
-    for store in COUNTING_STORES {
+    for store in STORES {
         let server = Server::start(store, |settings| {
             settings.limits.heartbeat_timeout = Duration::from_millis(300);
         });
