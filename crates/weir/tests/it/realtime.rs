@@ -118,7 +118,8 @@ fn one_client_leaves_streams_to_others() {
     let statuses = ["192.0.2.7", "192.0.2.8", "127.0.0.1", "127.0.0.1"].map(stream);
     let statuses: Vec<&str> = statuses.iter().map(|(_, status)| status.as_str()).collect();
     assert_eq!((first.as_str(), statuses), ("200", vec!["503", "200", "200", "200"]));
-    let (_, metrics) = get(weir.console(), "/metrics", &format!("Authorization: Bearer {TOKEN}\r\n"));
+    let (_, metrics) =
+        get(weir.console(), "/metrics", &format!("Authorization: Bearer {TOKEN}\r\n"));
     let hit = "weir_front_limit_hits_total{limit=\"clients.streams_max\"} 1\n";
     assert!(metrics.contains(hit), "{metrics}");
     assert!(weir.stop().success());
