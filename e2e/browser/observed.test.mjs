@@ -13,8 +13,13 @@ import { lookAt, LOOKS, violations } from "./looks.mjs";
 const PAGES = ["/doctor", "/plan", "/postgres", "/redis"];
 const WEIR = process.env.WEIR_BIN ?? join(import.meta.dirname, "../../target/debug/weir");
 
+const PROCESS = "web:7:0123456789ab";
+/** As often as a Sidekiq does; one that misses a beat serves nothing. */
+const BEAT_MS = 5_000;
+
 let browser;
 let folder;
+let beating;
 let redis;
 let weir;
 let baseURL;
@@ -40,15 +45,18 @@ async function line(process, finds) {
   throw new Error("it ended before it was ready");
 }
 
+const ask = (...words) => execFileSync("redis-cli", ["-s", join(folder, "redis.sock"), ...words]);
+const beat = () => ask("HSET", PROCESS, "beat", String(Date.now() / 1000));
+
 function fill() {
-  const ask = (...words) => execFileSync("redis-cli", ["-s", join(folder, "redis.sock"), ...words]);
   const now = Date.now() / 1000;
   const job = JSON.stringify({ class: "MailWorker", args: [], enqueued_at: now - 3700 });
   ask("SADD", "queues", "mailers", "default", "a_queue_with_a_name_that_is_longer_than_a_phone_is_wide_backlog");
   ask("LPUSH", "queue:mailers", ...Array(40).fill(job));
   const info = JSON.stringify({ hostname: "web", pid: 7, concurrency: 5, queues: ["mailer", "default"], weights: [{ mailer: 0, default: 0 }], version: "7.3.9" });
-  ask("SADD", "processes", "web:7:0123456789ab");
-  ask("HSET", "web:7:0123456789ab", "info", info, "busy", "3", "beat", String(now), "quiet", "false");
+  ask("SADD", "processes", PROCESS);
+  ask("HSET", PROCESS, "info", info, "busy", "3", "quiet", "false");
+  beat();
 }
 
 /** The colours in the legend of the chart with most lines. */
@@ -64,6 +72,7 @@ before(async () => {
   redis = spawn("redis-server", ["--port", "0", "--unixsocket", join(folder, "redis.sock"), "--save", "", "--dir", folder]);
   await line(redis, (said) => /eady to accept connections/.test(said));
   fill();
+  beating = setInterval(beat, BEAT_MS);
   await writeFile(join(folder, "weir.toml"), settings());
   weir = spawn(WEIR, ["up", "--only", "console", "--log-level", "error"], { cwd: folder });
   baseURL = `http://${await line(weir, (said) => /weir ready .*console=(\S+)/.exec(said)?.[1])}`;
@@ -75,6 +84,7 @@ after(async () => {
   const ended = weir && new Promise((resolve) => weir.once("exit", resolve));
   weir?.kill("SIGTERM");
   await ended;
+  clearInterval(beating);
   redis?.kill("SIGTERM");
   await rm(folder, { recursive: true, force: true });
 });
