@@ -1,5 +1,7 @@
 //! What a changed setting takes to be in force.
 
+use super::launch::Launch;
+
 /// What an operator does after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
@@ -14,11 +16,14 @@ impl Change {
     pub(crate) fn without_reload(setting: &str) -> Self {
         let key = setting.rsplit('.').next().unwrap_or(setting);
         let is_of_app = setting.starts_with("front.apps[");
+        // The service recycles processes, the parent starts them.
         let is_recycling = key.starts_with("recycle_");
+        let starts_processes =
+            OF_PROCESSES.contains(&key) || (Launch::KEYS.contains(&key) && !is_recycling);
         if BOUND_AT_START.contains(&setting) || (is_of_app && SHARED_SOCKETS.contains(&key)) {
             Self::StopAndStart
         } else if (setting.starts_with("workers.") && !is_recycling)
-            || (is_of_app && OF_PROCESSES.contains(&key))
+            || (is_of_app && starts_processes)
             || setting.starts_with("supervisor.")
             || matches!(setting, "shutdown_deadline" | "realtime.apps" | "gems")
             || key == "listen"
@@ -52,22 +57,8 @@ impl Change {
 
 /// Sockets that are bound stay as they are, and so does the folder.
 const BOUND_AT_START: [&str; 3] = ["data_dir", "front.sockets_per_core", "supervisor.backlog"];
-/// Of an app: what the parent starts its processes with.
-const OF_PROCESSES: [&str; 13] = [
-    "command",
-    "workers",
-    "finish_timeout",
-    "folder",
-    "user",
-    "environment",
-    "open_files",
-    "address_space",
-    "start_deadline",
-    "stop_signal",
-    "stop_deadline",
-    "dump_signal",
-    "dump_wait",
-];
+/// Of an app: what the parent starts its processes with, besides the keys of [`Launch`].
+const OF_PROCESSES: [&str; 3] = ["command", "workers", "finish_timeout"];
 /// Of an app: what its processes share, as long as they live.
 const SHARED_SOCKETS: [&str; 6] =
     ["mode", "listen", "selection", "queues", "queues_per_worker", "backlog"];
