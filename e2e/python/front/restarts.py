@@ -37,9 +37,10 @@ CLIENTS = 40
 SOCKETS = 5
 BODY = b"x" * 2_000
 STREAM_DRAIN = 20
-# Between two replacements.
-PAUSE = 1.0
-# All old processes may keep their streams to the deadline; nothing but the replacements is to fail.
+# Between two replacements: long enough that fewer than 16 old processes wait for a stream's deadline or for
+# the next request of an idle connection. Of more than 16 Weir ends the oldest.
+PAUSE = 1.7
+# Nothing but the replacements is to fail.
 SETTINGS = """queue_timeout = "60s"
 overload_after = "1h"
 """
