@@ -19,6 +19,7 @@ pub fn head_for_worker(bytes: &[u8]) -> Option<Vec<u8>> {
     let head = Head {
         method: request.method?,
         target: request.path?,
+        raw_target: None,
         version: request.version?,
         headers: request.headers,
     };

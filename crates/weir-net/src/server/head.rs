@@ -5,6 +5,8 @@ mod received;
 
 use httparse::Header;
 
+use super::RawTarget;
+
 pub(super) use arriving::{Arriving, Parsed};
 pub(super) use received::Received;
 
@@ -12,8 +14,10 @@ pub(super) use received::Received;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Head<'a> {
     pub method: &'a str,
-    /// As it was sent: usually a path with its query.
+    /// Usually a path with its query: as it was sent, unless there is a `raw_target`.
     pub target: &'a str,
+    /// The target as it was sent, if `target` is its URI.
+    pub raw_target: Option<&'a RawTarget>,
     /// The digit behind `HTTP/1.`.
     pub version: u8,
     pub headers: &'a [Header<'a>],
@@ -91,7 +95,7 @@ mod tests {
     use super::*;
 
     fn head(target: &str) -> Head<'_> {
-        Head { method: "GET", target, version: 1, headers: &[] }
+        Head { method: "GET", target, raw_target: None, version: 1, headers: &[] }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use hyper::server::conn::http1::{Builder, Connection};
-use hyper::{Request, Response, Version};
+use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -26,6 +26,7 @@ use super::head::{Received, is_upgrade, names_upgrade};
 use super::limits::HEADERS_USUAL;
 use super::patience::Patience;
 use super::progress::Progress;
+use super::raw_target::RawTarget;
 use super::replay::Replay;
 use super::runtime::Core;
 use super::{Body, BoxError, Peer, Service, Stream};
@@ -217,9 +218,11 @@ struct Routing<S> {
     progress: Rc<Progress>,
 }
 
+type AnswerFuture = Pin<Box<dyn Future<Output = Response<Body>>>>;
+
 /// A request that the service answers.
 struct Answering<S> {
-    answer: Pin<Box<dyn Future<Output = Response<Body>>>>,
+    answer: AnswerFuture,
     core: Rc<Core<S>>,
     progress: Rc<Progress>,
     /// It counts for one until its answer has ended.
@@ -249,36 +252,48 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
     type Future = Answering<S>;
 
     fn call(&self, mut request: Request<Incoming>) -> Answering<S> {
-        self.progress.begin_request(!request.body().is_end_stream());
+        let target = self.progress.begin_request(request.body().into());
+        if let Some(target) = target {
+            let Some((uri, raw)) = RawTarget::parse(&target) else {
+                return self.refuse(refuse(self.core.metrics(), HeadRefusal::Malformed));
+            };
+            *request.uri_mut() = uri;
+            request.extensions_mut().insert(raw);
+        }
         if self.is_upgrade(&request) {
             self.progress.ask_for_upgrade(Box::new(request.map(drop)));
-            let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));
-            return Answering { answer: Box::pin(pending()), core, progress, client: None };
+            return self.answering(Box::pin(pending()), None);
         }
         self.core.metrics().request();
-        let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));
         let client = match self.core.clients().request(self.peer, request.headers()) {
             Ok(client) => client,
-            Err(ClientFull(used)) => {
-                let refused = Answer::overloaded(used.reason()).into_response();
-                return Answering {
-                    answer: Box::pin(ready(refused)),
-                    core,
-                    progress,
-                    client: None,
-                };
-            }
+            Err(ClientFull(used)) => return self.refuse(Answer::overloaded(used.reason())),
         };
         if let Some(client) = &client {
             request.extensions_mut().insert(client.clone());
         }
         // Boxed as it is: another future around it would hold it twice.
         let answer = Box::pin(Rc::clone(self.core.service()).http(request, self.peer));
-        Answering { answer, core, progress, client }
+        self.answering(answer, client)
     }
 }
 
 impl<S: Service> Routing<S> {
+    fn answering(&self, answer: AnswerFuture, client: Option<ClientRequest>) -> Answering<S> {
+        let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));
+        Answering { answer, core, progress, client }
+    }
+
+    /// Answers without the service.
+    fn refuse(&self, answer: Answer) -> Answering<S> {
+        let mut response = answer.into_response();
+        if response.status() == StatusCode::BAD_REQUEST {
+            // As after a head that hyper refuses.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        self.answering(Box::pin(ready(response)), None)
+    }
+
     fn is_upgrade(&self, request: &Request<Incoming>) -> bool {
         let values = |name| request.headers().get_all(name).iter().map(HeaderValue::as_bytes);
         request.version() == Version::HTTP_11

@@ -1,16 +1,23 @@
-//! A connection as hyper sees it: first the bytes that were read already, then the socket. It notes
-//! for the connection's deadlines what hyper does.
+//! A connection as hyper sees it: first the bytes that were read already, then the socket. A [`Watch`]
+//! notes for the connection's deadlines what hyper does, and says how much hyper may read.
 
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Stream;
+
 /// Who follows what goes over a connection.
 pub(super) trait Watch {
+    /// How many of these bytes, which have arrived, hyper may read now: at least one. They may be
+    /// changed; the others come again as they were.
+    fn pass(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
     /// These bytes were read.
     fn read(&self, bytes: &[u8]);
 
@@ -61,22 +68,29 @@ impl<W: Watch> AsyncRead for Replay<W> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        let waiting = &self.read[self.replayed..];
-        let result = if waiting.is_empty() {
-            Pin::new(&mut self.stream).poll_read(context, into)
+        let is_replayed = self.replayed < self.read.len();
+        if is_replayed {
+            let waiting = &self.read[self.replayed..];
+            into.put_slice(&waiting[..waiting.len().min(into.remaining())]);
         } else {
-            let count = waiting.len().min(into.remaining());
-            into.put_slice(&waiting[..count]);
-            self.replayed += count;
-            if self.replayed == self.read.len() {
-                (self.read, self.replayed) = (Vec::new(), 0);
-            }
-            Poll::Ready(Ok(()))
-        };
-        if into.filled().len() > before {
-            self.watch.read(&into.filled()[before..]);
+            ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
         }
-        result
+        let arrived = &mut into.filled_mut()[before..];
+        if arrived.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let passed = self.watch.pass(arrived)?;
+        self.watch.read(&arrived[..passed]);
+        if is_replayed {
+            self.replayed += passed;
+        } else if passed < arrived.len() {
+            self.read = arrived[passed..].to_vec();
+        }
+        if self.replayed == self.read.len() {
+            (self.read, self.replayed) = (Vec::new(), 0);
+        }
+        into.set_filled(before + passed);
+        Poll::Ready(Ok(()))
     }
 }
 
