@@ -6,6 +6,7 @@ mod received;
 use httparse::Header;
 
 use super::RawTarget;
+use super::limits::HEADERS_USUAL;
 
 pub(super) use arriving::{Arriving, Parsed};
 pub(super) use received::Received;
@@ -24,6 +25,16 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
+    /// Calls `then` with the head that `bytes` begin with, without a connection: for fuzzers. None: it
+    /// is refused, or not complete.
+    pub fn read<T>(bytes: &[u8], then: impl FnOnce(&Head<'_>) -> T) -> Option<T> {
+        let judge = |parsed: Parsed<'_>, _: &[u8]| match parsed {
+            Parsed::Complete(head, _) => Some(then(&head)),
+            Parsed::Refused(_) | Parsed::Http2 => None,
+        };
+        Arriving::default().arrive(bytes, usize::MAX, HEADERS_USUAL, judge).flatten()
+    }
+
     /// The values of all fields of this name, in the order in which they came. Names are compared
     /// without regard to case.
     pub fn values<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
