@@ -220,6 +220,8 @@ enum Said {
 struct Asked {
     target: Vec<u8>,
     said: Said,
+    /// Beside those that it needs.
+    fields: usize,
     body: Vec<u8>,
 }
 
@@ -238,7 +240,8 @@ impl Asked {
                 ("Transfer-Encoding: chunked\r\n".to_owned(), body)
             }
         };
-        let rest = format!(" HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let more = "A: b\r\n".repeat(self.fields);
+        let rest = format!(" HTTP/1.1\r\nHost: a\r\n{more}{fields}\r\n");
         [b"POST ", &self.target[..], rest.as_bytes(), &body].concat()
     }
 
@@ -257,9 +260,11 @@ fn asked() -> impl Strategy<Value = Asked> {
     let body = prop_oneof![line, prop::collection::vec(any::<u8>(), 1..300)];
     let said =
         prop_oneof![Just(Said::Nothing), Just(Said::Length), (1_usize..50).prop_map(Said::Chunks)];
-    (target, said, body).prop_map(|(path, said, body)| {
+    // Usual ones, and more than hyper takes without being told.
+    let fields = prop_oneof![8 => Just(0), 1 => 95_usize..105, 1 => Just(300)];
+    (target, said, fields, body).prop_map(|(path, said, fields, body)| {
         let body = if matches!(said, Said::Nothing) { Vec::new() } else { body };
-        Asked { target: [b"/", &path[..]].concat(), said, body }
+        Asked { target: [b"/", &path[..]].concat(), said, fields, body }
     })
 }
 

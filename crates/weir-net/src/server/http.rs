@@ -36,33 +36,28 @@ use crate::metrics::{HeadRefusal, Limit};
 /// hyper takes no smaller buffer.
 const HYPER_BUFFER_MIN: usize = 8 << 10;
 
-/// The rest of a connection's life; `read` is where its first request begins, which has so many
-/// `fields`.
+/// The rest of a connection's life; `read` is where its first request begins.
 pub(super) async fn serve<S: Service>(
     core: Rc<Core<S>>,
     stream: Stream,
     read: Vec<u8>,
-    fields: usize,
     peer: Peer,
 ) {
     let progress = Rc::new(Progress::new());
     let replay = Replay::new(stream, read, Rc::clone(&progress));
-    let routing = Routing { core: Rc::clone(&core), peer, progress: Rc::clone(&progress) };
-    let mut builder = Builder::new();
-    let headers_max = core.limits().headers_max;
-    if fields > HEADERS_USUAL || headers_max < HEADERS_USUAL {
-        builder.max_headers(headers_max);
-    }
-    let connection = builder
-        // Deadline is more exact: it tells a slow head from an idle connection.
-        .header_read_timeout(None)
-        .half_close(core.service().answers_half_closed(peer.listener))
-        .max_buf_size(core.limits().head_bytes_max.max(HYPER_BUFFER_MIN))
-        .serve_connection(TokioIo::new(replay), routing);
+    let headers_max = core.limits().headers_max.min(HEADERS_USUAL);
+    let connection = connect(&core, peer, &progress, replay, headers_max);
     let shutdown = Shutdown::Serving(Box::pin(core.draining().clone().cancelled_owned()));
     let patience = Patience::default();
     let mut driven = Driven { connection, progress, shutdown, listens_for_drain: false, patience };
-    match poll_fn(|context| driven.poll(&core, context)).await {
+    let event = loop {
+        match poll_fn(|context| driven.poll(&core, context)).await {
+            Event::HeadTooWide => driven = driven.widen(&core, peer),
+            event => break event,
+        }
+    };
+    match event {
+        Event::HeadTooWide => {}
         Event::Ended(result) => {
             let is_answered = result.is_ok();
             note_error(&core, result);
@@ -90,6 +85,29 @@ pub(super) async fn serve<S: Service>(
     }
 }
 
+type Http1<S> = Connection<TokioIo<Replay<Progress>>, Routing<S>>;
+
+fn connect<S: Service>(
+    core: &Rc<Core<S>>,
+    peer: Peer,
+    progress: &Rc<Progress>,
+    replay: Replay<Progress>,
+    headers_max: usize,
+) -> Http1<S> {
+    let routing = Routing { core: Rc::clone(core), peer, progress: Rc::clone(progress) };
+    let mut builder = Builder::new();
+    if headers_max != HEADERS_USUAL {
+        // hyper has room for as many as are usual; any other number it asks the allocator for.
+        builder.max_headers(headers_max);
+    }
+    builder
+        // Deadline is more exact: it tells a slow head from an idle connection.
+        .header_read_timeout(None)
+        .half_close(core.service().answers_half_closed(peer.listener))
+        .max_buf_size(core.limits().head_bytes_max.max(HYPER_BUFFER_MIN))
+        .serve_connection(TokioIo::new(replay), routing)
+}
+
 /// Closes a connection whose patience with a client ended, or the client's with it.
 fn close(mut stream: Stream, limit: Limit) {
     // Both are a courtesy: the socket is closed either way.
@@ -115,12 +133,14 @@ fn note_error<S: Service>(core: &Core<S>, result: hyper::Result<()>) {
 enum Event {
     Ended(hyper::Result<()>),
     Upgrade(Box<Request<()>>),
+    /// The next head has more fields than hyper takes.
+    HeadTooWide,
     TooLate(Limit),
 }
 
 /// A connection, its shutdown, and its deadline.
 struct Driven<S: Service> {
-    connection: Connection<TokioIo<Replay<Progress>>, Routing<S>>,
+    connection: Http1<S>,
     progress: Rc<Progress>,
     shutdown: Shutdown,
     /// The drain has a waker of this task.
@@ -151,6 +171,9 @@ impl<S: Service> Driven<S> {
             }
             if let Some(request) = self.progress.take_upgrade() {
                 return Poll::Ready(Event::Upgrade(request));
+            }
+            if self.progress.is_head_too_wide() {
+                return Poll::Ready(Event::HeadTooWide);
             }
             if !self.advance_shutdown(core, context) {
                 break;
@@ -199,6 +222,19 @@ impl<S: Service> Driven<S> {
         self.shutdown = Shutdown::Closing;
         Pin::new(&mut self.connection).graceful_shutdown();
         true
+    }
+
+    /// Begins anew with the present head, and takes as many fields as are allowed from now on. Room for
+    /// them costs each request something, so most connections have none.
+    fn widen(self, core: &Rc<Core<S>>, peer: Peer) -> Self {
+        let Self { connection, progress, .. } = self;
+        let parts = connection.into_parts();
+        let (stream, unread) = parts.io.into_inner().into_parts();
+        let (read, passed) = ([&parts.read_buf[..], &unread].concat(), parts.read_buf.len());
+        progress.widen();
+        let replay = Replay::resume(stream, read, passed, Rc::clone(&progress));
+        let connection = connect(core, peer, &progress, replay, core.limits().headers_max);
+        Self { connection, progress, ..self }
     }
 
     /// The socket, and what was read from it beyond the requests that were routed.

@@ -15,6 +15,7 @@ use std::io;
 use hyper::body::{Body as _, Incoming};
 use memchr::memchr;
 
+use super::limits::HEADERS_USUAL;
 use super::raw_target::{has_unusual, is_unusual};
 use crate::chunks::Chunks;
 
@@ -28,6 +29,10 @@ pub(super) struct Messages {
     /// What has arrived of the present head's target, if that is not all, or some of it unusual.
     target: Vec<u8>,
     is_target_unusual: bool,
+    /// Of the present head.
+    fields: usize,
+    /// None: hyper takes as many as are allowed.
+    fields_max: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -72,16 +77,22 @@ impl From<&Incoming> for BodyEnd {
 impl Default for Messages {
     fn default() -> Self {
         let place = Place::Head(HeadPlace::Start);
-        Self { place, target: Vec::new(), is_target_unusual: false }
+        Self {
+            place,
+            target: Vec::new(),
+            is_target_unusual: false,
+            fields: 0,
+            fields_max: Some(HEADERS_USUAL),
+        }
     }
 }
 
 impl Messages {
-    /// How many of `bytes`, which have arrived, hyper may have now: at least one. They are changed
-    /// where it would refuse them.
+    /// How many of `bytes`, which have arrived, hyper may have now: at least one, unless the head has
+    /// more fields than hyper takes. They are changed where it would refuse them.
     pub(super) fn pass(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut passed = 0;
-        while passed < bytes.len() {
+        while passed < bytes.len() && !self.is_too_wide() {
             let rest = &mut bytes[passed..];
             passed += match &mut self.place {
                 Place::Head(place) => {
@@ -117,6 +128,7 @@ impl Messages {
 
     /// hyper has read a head, which has this body. Its target, if some of it is unusual.
     pub(super) fn begin_body(&mut self, end: BodyEnd) -> Option<Vec<u8>> {
+        self.fields = 0;
         self.place = match end {
             BodyEnd::Length(0) => Place::Head(HeadPlace::Start),
             BodyEnd::Length(length) => Place::Length(length),
@@ -126,6 +138,16 @@ impl Messages {
         std::mem::take(&mut self.is_target_unusual).then_some(target)
     }
 
+    /// hyper gets nothing more, because the head has more fields than it takes.
+    pub(super) fn is_too_wide(&self) -> bool {
+        self.fields_max.is_some_and(|max| self.fields > max)
+    }
+
+    /// From now on hyper takes as many fields as are allowed.
+    pub(super) fn widen(&mut self) {
+        self.fields_max = None;
+    }
+
     /// Nothing that follows is HTTP.
     pub(super) fn upgrade(&mut self) {
         self.place = Place::Upgraded;
@@ -133,6 +155,12 @@ impl Messages {
 
     /// The next step within a head: how many bytes it takes.
     fn pass_head(&mut self, place: HeadPlace, bytes: &mut [u8]) -> usize {
+        if let (HeadPlace::LineStart, false) = (place, b"\r\n".contains(&bytes[0])) {
+            self.fields += 1;
+            if self.is_too_wide() {
+                return 0;
+            }
+        }
         let (within, last, behind) = match (place, bytes[0]) {
             (HeadPlace::Start, b'\r' | b'\n') => return 1,
             (HeadPlace::LineStart, b'\r') => {

@@ -116,6 +116,16 @@ impl Progress {
         if self.is_flushed.get() { self.upgrade.take() } else { None }
     }
 
+    /// hyper waits for the rest of a head that has more fields than it takes, and for nothing else.
+    pub(super) fn is_head_too_wide(&self) -> bool {
+        !self.in_hand.get() && self.is_flushed.get() && self.messages.borrow().is_too_wide()
+    }
+
+    /// hyper takes as many fields as are allowed.
+    pub(super) fn widen(&self) {
+        self.messages.borrow_mut().widen();
+    }
+
     /// Something is to come from the client, or to be taken by it.
     pub(super) fn is_clients_turn(&self) -> bool {
         !self.in_hand.get() || self.blocked.since().is_some() || self.answer_until.get().is_some()

@@ -12,8 +12,8 @@ use super::Stream;
 
 /// Who follows what goes over a connection.
 pub(super) trait Watch {
-    /// How many of these bytes, which have arrived, hyper may read now: at least one. They may be
-    /// changed; the others come again as they were.
+    /// How many of these bytes, which have arrived, hyper may read now; none: it must not go on. They
+    /// may be changed; the others come again as they were.
     fn pass(&self, bytes: &mut [u8]) -> io::Result<usize> {
         Ok(bytes.len())
     }
@@ -36,12 +36,19 @@ pub(super) struct Replay<W> {
     stream: Stream,
     read: Vec<u8>,
     replayed: usize,
+    /// Of those, how many are not to be passed again.
+    passed: usize,
     watch: Rc<W>,
 }
 
 impl<W: Watch> Replay<W> {
     pub(super) fn new(stream: Stream, read: Vec<u8>, watch: Rc<W>) -> Self {
-        Self { stream, read, replayed: 0, watch }
+        Self::resume(stream, read, 0, watch)
+    }
+
+    /// The same, where hyper has had the first `passed` bytes before.
+    pub(super) fn resume(stream: Stream, read: Vec<u8>, passed: usize, watch: Rc<W>) -> Self {
+        Self { stream, read, replayed: 0, passed, watch }
     }
 
     /// The socket, and the bytes that were not read again.
@@ -53,6 +60,14 @@ impl<W: Watch> Replay<W> {
 
     pub(super) fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// Of what waits, hyper has `count` bytes more.
+    fn replay(&mut self, count: usize) {
+        self.replayed += count;
+        if self.replayed == self.read.len() {
+            (self.read, self.replayed, self.passed) = (Vec::new(), 0, 0);
+        }
     }
 
     fn noting<T>(&self, written: Poll<T>) -> Poll<T> {
@@ -70,7 +85,8 @@ impl<W: Watch> AsyncRead for Replay<W> {
         let before = into.filled().len();
         let is_replayed = self.replayed < self.read.len();
         if is_replayed {
-            let waiting = &self.read[self.replayed..];
+            let until = if self.replayed < self.passed { self.passed } else { self.read.len() };
+            let waiting = &self.read[self.replayed..until];
             into.put_slice(&waiting[..waiting.len().min(into.remaining())]);
         } else {
             ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
@@ -79,18 +95,21 @@ impl<W: Watch> AsyncRead for Replay<W> {
         if arrived.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let passed = self.watch.pass(arrived)?;
-        self.watch.read(&arrived[..passed]);
+        let count = if self.replayed < self.passed {
+            arrived.len()
+        } else {
+            let count = self.watch.pass(arrived)?;
+            self.watch.read(&arrived[..count]);
+            count
+        };
+        if !is_replayed && count < arrived.len() {
+            self.read = arrived[count..].to_vec();
+        }
+        into.set_filled(before + count);
         if is_replayed {
-            self.replayed += passed;
-        } else if passed < arrived.len() {
-            self.read = arrived[passed..].to_vec();
+            self.replay(count);
         }
-        if self.replayed == self.read.len() {
-            (self.read, self.replayed) = (Vec::new(), 0);
-        }
-        into.set_filled(before + passed);
-        Poll::Ready(Ok(()))
+        if count == 0 { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 }
 
