@@ -274,13 +274,12 @@ mod tests {
         [&body[..], b"0\r\nA: \"\r\n\r\n"].concat()
     }
 
+    /// The bytes that hyper got, and each request's target if it is unusual.
+    type Passed = (Vec<u8>, Vec<Option<Vec<u8>>>);
+
     /// What passes of bytes that arrive in pieces of these sizes, and each request's target if it has
     /// one that is unusual.
-    fn pass(
-        bytes: &[u8],
-        sizes: &[usize],
-        ends: &[BodyEnd],
-    ) -> io::Result<(Vec<u8>, Vec<Option<Vec<u8>>>)> {
+    fn pass(bytes: &[u8], sizes: &[usize], ends: &[BodyEnd]) -> io::Result<Passed> {
         let (mut messages, mut passed, mut targets) = (Messages::default(), Vec::new(), Vec::new());
         let mut sizes = sizes.iter().cycle();
         while passed.len() < bytes.len() {
