@@ -7,7 +7,6 @@
 
 mod answer;
 mod by_hand;
-mod chunked;
 mod connection;
 mod exchange;
 mod framing;

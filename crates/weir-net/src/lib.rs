@@ -1,6 +1,7 @@
 //! Below every service: where it listens, TLS, and the runtimes that serve connections.
 //!
 //! - [`address`]: a listening address, parsed once.
+//! - [`chunks`]: the chunked transfer coding.
 //! - [`client`]: who a client is, and what each has open.
 //! - [`listener`]: binding it, with errors that say what to do; taking over one that was inherited.
 //! - [`metrics`]: what the server side counts.
@@ -12,6 +13,7 @@
 //! - [`tls`]: certificates from files, by name, replaced while running.
 
 pub mod address;
+pub mod chunks;
 pub mod client;
 pub mod listener;
 pub mod metrics;

@@ -1,4 +1,5 @@
-//! A client's head, whatever it is: either refused, or what a worker gets has one meaning only.
+//! A client's head, whatever it is: either refused, or what a worker gets has one meaning only, and the
+//! target that was sent.
 
 #![no_main]
 
@@ -7,6 +8,15 @@ use weir_front::measure::head_for_worker;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some(head) = head_for_worker(bytes) else { return };
+    let (sent, got) = (target(bytes), target(&head));
+    assert!(got.starts_with(b"/") || got == b"*", "{}", got.escape_ascii());
+    assert!(!got.iter().any(|byte| matches!(byte, 0..=b' ' | 0x7f)), "{}", got.escape_ascii());
+    // Of `http://host/path` it is the end.
+    let is_kept = if sent.starts_with(b"/") { sent == got } else { sent.ends_with(&got[1..]) };
+    assert!(is_kept, "{} of {}", got.escape_ascii(), sent.escape_ascii());
+    // httparse takes UTF-8 alone.
+    let start = head.windows(got.len()).position(|part| part == got).expect("a target");
+    let head = [&head[..start], b"/", &head[start + got.len()..]].concat();
     let text = str::from_utf8(&head).unwrap_or_default();
     let mut fields = [httparse::EMPTY_HEADER; 128];
     let mut request = httparse::Request::new(&mut fields);
@@ -22,3 +32,8 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(request.headers.iter().all(|field| !field.name.contains('_')), "{text}");
     assert!(count("connection") == 0 && count("upgrade") == 0 && count("te") == 0, "{text}");
 });
+
+fn target(head: &[u8]) -> &[u8] {
+    let start = head.iter().position(|byte| !b"\r\n".contains(byte)).unwrap_or_default();
+    head[start..].split(|byte| *byte == b' ').nth(1).unwrap_or_default()
+}

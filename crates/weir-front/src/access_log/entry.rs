@@ -9,9 +9,10 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::{HOST, HeaderMap, HeaderName, REFERER, USER_AGENT};
 use hyper::http::request::Parts;
+use hyper::http::uri::PathAndQuery;
 use hyper::{Response, StatusCode, Version};
 use weir_base::clock::{Clock, Timestamp};
-use weir_net::server::{Body, BoxError};
+use weir_net::server::{Body, BoxError, RawTarget};
 
 use super::AccessLog;
 use super::line::Record;
@@ -49,7 +50,7 @@ impl Entry {
             time: jiff::Timestamp::from_microsecond(micros).unwrap_or_default(),
             method: cut(request.method.as_str()),
             host: field(headers, &HOST).or_else(authority).unwrap_or_default(),
-            target: uri.path_and_query().map_or_else(|| cut("/"), |target| cut(target.as_str())),
+            target: target(request),
             protocol: protocol(request.version),
             referer: field(headers, &REFERER),
             user_agent: field(headers, &USER_AGENT),
@@ -122,6 +123,14 @@ impl Drop for Entry {
 impl fmt::Debug for Entry {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Entry").finish_non_exhaustive()
+    }
+}
+
+/// As it was sent.
+fn target(request: &Parts) -> String {
+    match request.extensions.get::<RawTarget>() {
+        Some(raw) => cut(&raw.to_string()),
+        None => cut(request.uri.path_and_query().map_or("/", PathAndQuery::as_str)),
     }
 }
 

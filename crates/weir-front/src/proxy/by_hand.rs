@@ -11,18 +11,7 @@ use crate::forwarded_headers::{ForwardedHeader, ForwardedHeaders};
 /// The head that a worker gets of a client's. None: the client's is refused.
 #[must_use]
 pub fn head_for_worker(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut fields = [httparse::EMPTY_HEADER; 64];
-    let mut request = httparse::Request::new(&mut fields);
-    if !request.parse(bytes).ok()?.is_complete() {
-        return None;
-    }
-    let head = Head {
-        method: request.method?,
-        target: request.path?,
-        version: request.version?,
-        headers: request.headers,
-    };
-    let parts = socket::parts_of(&head)?;
+    let parts = Head::read(bytes, socket::parts_of).flatten()?;
     let target = Target::of(&parts).ok()?;
     let peer = Peer { address: Some([127, 0, 0, 1].into()), is_tls: false, listener: 0 };
     let origin = TrustedProxies::default().origin(peer, &parts.headers);

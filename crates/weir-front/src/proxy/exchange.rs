@@ -203,7 +203,9 @@ impl Proxy {
                 tracing::warn!(app = app.name, error = %bad, "a worker's answer can't be passed on");
                 Err(match bad {
                     BadAnswer::TooLong | BadAnswer::TooManyFields => Failed::AnswerHead,
-                    BadAnswer::Syntax | BadAnswer::Length => Failed::Malformed,
+                    BadAnswer::Syntax | BadAnswer::Length | BadAnswer::Chunks(_) => {
+                        Failed::Malformed
+                    }
                 })
             }
         }

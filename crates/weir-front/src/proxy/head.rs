@@ -12,6 +12,7 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, StatusCode, Version};
+use weir_net::server::RawTarget;
 
 use self::forwarded::X_REQUEST_ID;
 pub(super) use self::forwarded::{Forwarded, RequestId, RequestStart};
@@ -195,10 +196,9 @@ pub(super) fn write(
 /// All of it but what it says of the body.
 pub(super) fn write_start(parts: &Parts, target: &Target, forwarded: &Forwarded) -> Vec<u8> {
     let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
-    let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     head.extend_from_slice(parts.method.as_str().as_bytes());
     head.push(b' ');
-    head.extend_from_slice(path.as_bytes());
+    write_target(&mut head, parts);
     head.extend_from_slice(b" HTTP/1.1");
     write_known(&mut head, "\r\nhost: ", target.host());
     for (name, value) in &parts.headers {
@@ -211,6 +211,18 @@ pub(super) fn write_start(parts: &Parts, target: &Target, forwarded: &Forwarded)
     }
     forwarded.write(&mut head, target);
     head
+}
+
+/// Path and query as they were sent.
+fn write_target(head: &mut Vec<u8>, parts: &Parts) {
+    let raw = parts.extensions.get().map(RawTarget::as_bytes);
+    let parsed = || parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).as_bytes();
+    let target = raw.unwrap_or_else(parsed);
+    if target.starts_with(b"?") {
+        // An empty path is the same as `/` (RFC 9110, section 4.2.3).
+        head.push(b'/');
+    }
+    head.extend_from_slice(target);
 }
 
 /// What it says of the body, and its end.

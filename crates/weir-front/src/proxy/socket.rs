@@ -87,6 +87,9 @@ pub(super) fn parts_of(head: &Head<'_>) -> Option<request::Parts> {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = Method::from_bytes(head.method.as_bytes()).ok()?;
     parts.uri = head.target.parse::<Uri>().ok()?;
+    if let Some(raw) = head.raw_target {
+        parts.extensions.insert(raw.clone());
+    }
     parts.version = if head.version == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
     for header in head.headers {
         let name = HeaderName::from_bytes(header.name.as_bytes()).ok()?;

@@ -10,6 +10,7 @@ use hyper::header::{
     HeaderName, HeaderValue, LAST_MODIFIED, LOCATION, SERVER, SET_COOKIE, VARY,
 };
 use hyper::{Method, StatusCode};
+use weir_net::chunks::{BadChunk, Chunks};
 
 use super::framing::Framing;
 
@@ -43,6 +44,16 @@ pub(crate) struct Answer {
     pub(super) may_keep: bool,
 }
 
+impl Answer {
+    /// Whether what has come of the body is one: while the client can still be told.
+    pub(super) fn check_body(&self) -> Result<(), BadAnswer> {
+        if let Framing::Chunked(mut chunks) = self.framing {
+            chunks.skip(&self.rest)?;
+        }
+        Ok(())
+    }
+}
+
 /// What is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadAnswer {
@@ -54,6 +65,8 @@ pub(crate) enum BadAnswer {
     TooManyFields,
     #[error("its Content-Length is malformed or contradicts itself")]
     Length,
+    #[error(transparent)]
+    Chunks(#[from] BadChunk),
 }
 
 /// Reads the head of the answer to a request with `method` at the start of `bytes`. None: there is
@@ -240,7 +253,7 @@ impl Fields {
             *method == Method::HEAD || status == StatusCode::NOT_MODIFIED || has_no_length(status);
         match (self.is_chunked, self.length) {
             _ if has_none => Framing::EMPTY,
-            (Some(true), _) => Framing::chunked(),
+            (Some(true), _) => Framing::Chunked(Chunks::default()),
             (None, Some(length)) => Framing::Length(length),
             (Some(false), _) | (None, None) => Framing::UntilClose,
         }

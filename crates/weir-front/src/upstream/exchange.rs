@@ -108,7 +108,7 @@ impl Exchange {
             answer::read(unread, method, *limits, fields)
         });
         Poll::Ready(match ready!(read) {
-            Ok(Some(answer)) => answer.map_err(Trouble::Bad),
+            Ok(Some(answer)) => answer.and_then(checked).map_err(Trouble::Bad),
             Ok(None) | Err(_) if self.connection.sending.total() > 0 => Err(Trouble::Ended),
             Ok(None) | Err(_) => Err(Trouble::Unsent),
         })
@@ -138,4 +138,9 @@ impl Exchange {
         // Whatever it is, it is over.
         poll_fn(|context| self.poll_answer(context)).await.ok()
     }
+}
+
+fn checked(answer: Option<Box<Answer>>) -> Result<Option<Box<Answer>>, BadAnswer> {
+    answer.iter().try_for_each(|answer| answer.check_body())?;
+    Ok(answer)
 }

@@ -1,15 +1,14 @@
 //! Where an answer's body ends (RFC 9112, section 6.3).
 
-use bytes::Bytes;
-
-use super::chunked::{BadChunk, ChunkedReader};
+use bytes::{Buf, Bytes};
+use weir_net::chunks::{BadChunk, Chunks};
 
 /// Where a body ends, and how far it is.
 #[derive(Debug)]
 pub(super) enum Framing {
     /// So many bytes are left.
     Length(u64),
-    Chunked(ChunkedReader),
+    Chunked(Chunks),
     /// Where the connection does.
     UntilClose,
 }
@@ -17,15 +16,11 @@ pub(super) enum Framing {
 impl Framing {
     pub(super) const EMPTY: Self = Self::Length(0);
 
-    pub(super) const fn chunked() -> Self {
-        Self::Chunked(ChunkedReader::new())
-    }
-
     /// Whether the whole body was read.
     pub(super) fn is_at_end(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
-            Self::Chunked(reader) => reader.is_at_end(),
+            Self::Chunked(chunks) => chunks.is_at_end(),
             Self::UntilClose => false,
         }
     }
@@ -40,7 +35,11 @@ impl Framing {
                 *left -= taken as u64;
                 Ok(Some(bytes.split_to(taken)))
             }
-            Self::Chunked(reader) => reader.next(bytes),
+            Self::Chunked(chunks) => {
+                let piece = chunks.next(bytes)?;
+                bytes.advance(piece.framing);
+                Ok((piece.data > 0).then(|| bytes.split_to(piece.data)))
+            }
             Self::UntilClose => Ok(Some(std::mem::take(bytes))),
         }
     }

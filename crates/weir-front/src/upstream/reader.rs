@@ -7,8 +7,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
+use weir_net::chunks::BadChunk;
 
-use super::chunked::BadChunk;
 use super::connection::Connection;
 use super::framing::Framing;
 

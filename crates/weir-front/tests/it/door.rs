@@ -110,6 +110,10 @@ impl Door {
         Self { address, registry, apps, graceful, _stop: at_once.drop_guard() }
     }
 
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.address
+    }
+
     pub(crate) async fn connect(&self) -> Peers {
         Peers::of(self.dial().await)
     }

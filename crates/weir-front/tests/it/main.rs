@@ -8,4 +8,5 @@ mod http2;
 mod queueing;
 mod rules;
 mod sockets;
+mod targets;
 mod workers;

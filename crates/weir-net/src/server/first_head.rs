@@ -25,9 +25,9 @@ pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream, peer: P
     let reading = timeout(head_timeout, poll_fn(|context| first.poll(&core, context)));
     match core.while_serving(reading).await {
         Some(Ok(Routed::Upgraded | Routed::Gone)) | None => {}
-        Some(Ok(Routed::Http { stream, read, fields })) => {
+        Some(Ok(Routed::Http(stream, read))) => {
             // Boxed: connections that are upgraded or wait for their head need no room for it.
-            Box::pin(http::serve(core, stream, read, fields, peer)).await;
+            Box::pin(http::serve(core, stream, read, peer)).await;
         }
         Some(Ok(Routed::Http2(stream, read))) => {
             Box::pin(http2::serve(core, stream, read, peer)).await;
@@ -45,12 +45,8 @@ pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream, peer: P
 enum Routed {
     /// The service has it.
     Upgraded,
-    /// With the bytes that were read, and how many fields the first head has.
-    Http {
-        stream: Stream,
-        read: Vec<u8>,
-        fields: usize,
-    },
+    /// With the bytes that were read.
+    Http(Stream, Vec<u8>),
     Http2(Stream, Vec<u8>),
     Refused(Stream, Answer),
     /// The client hung up.
@@ -97,9 +93,7 @@ impl FirstHead {
                         Some((stream, answer)) => Routed::Refused(stream, answer),
                     }
                 }
-                Parsed::Complete(head, _) => {
-                    Routed::Http { stream, read: read.to_vec(), fields: head.headers.len() }
-                }
+                Parsed::Complete(..) => Routed::Http(stream, read.to_vec()),
                 Parsed::Http2 => Routed::Http2(stream, read.to_vec()),
                 Parsed::Refused(reason) => Routed::Refused(stream, refuse(core.metrics(), reason)),
             }

@@ -5,6 +5,9 @@ mod received;
 
 use httparse::Header;
 
+use super::RawTarget;
+use super::limits::HEADERS_USUAL;
+
 pub(super) use arriving::{Arriving, Parsed};
 pub(super) use received::Received;
 
@@ -12,14 +15,26 @@ pub(super) use received::Received;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Head<'a> {
     pub method: &'a str,
-    /// As it was sent: usually a path with its query.
+    /// Usually a path with its query: as it was sent, unless there is a `raw_target`.
     pub target: &'a str,
+    /// The target as it was sent, if `target` is its URI.
+    pub raw_target: Option<&'a RawTarget>,
     /// The digit behind `HTTP/1.`.
     pub version: u8,
     pub headers: &'a [Header<'a>],
 }
 
 impl<'a> Head<'a> {
+    /// Calls `then` with the head that `bytes` begin with, without a connection: for fuzzers. None: it
+    /// is refused, or not complete.
+    pub fn read<T>(bytes: &[u8], then: impl FnOnce(&Head<'_>) -> T) -> Option<T> {
+        let judge = |parsed: Parsed<'_>, _: &[u8]| match parsed {
+            Parsed::Complete(head, _) => Some(then(&head)),
+            Parsed::Refused(_) | Parsed::Http2 => None,
+        };
+        Arriving::default().arrive(bytes, usize::MAX, HEADERS_USUAL, judge).flatten()
+    }
+
     /// The values of all fields of this name, in the order in which they came. Names are compared
     /// without regard to case.
     pub fn values<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
@@ -91,7 +106,7 @@ mod tests {
     use super::*;
 
     fn head(target: &str) -> Head<'_> {
-        Head { method: "GET", target, version: 1, headers: &[] }
+        Head { method: "GET", target, raw_target: None, version: 1, headers: &[] }
     }
 
     #[test]

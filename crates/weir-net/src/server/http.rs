@@ -15,7 +15,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use hyper::server::conn::http1::{Builder, Connection};
-use hyper::{Request, Response, Version};
+use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -26,6 +26,7 @@ use super::head::{Received, is_upgrade, names_upgrade};
 use super::limits::HEADERS_USUAL;
 use super::patience::Patience;
 use super::progress::Progress;
+use super::raw_target::RawTarget;
 use super::replay::Replay;
 use super::runtime::Core;
 use super::{Body, BoxError, Peer, Service, Stream};
@@ -35,33 +36,28 @@ use crate::metrics::{HeadRefusal, Limit};
 /// hyper takes no smaller buffer.
 const HYPER_BUFFER_MIN: usize = 8 << 10;
 
-/// The rest of a connection's life; `read` is where its first request begins, which has so many
-/// `fields`.
+/// The rest of a connection's life; `read` is where its first request begins.
 pub(super) async fn serve<S: Service>(
     core: Rc<Core<S>>,
     stream: Stream,
     read: Vec<u8>,
-    fields: usize,
     peer: Peer,
 ) {
     let progress = Rc::new(Progress::new());
     let replay = Replay::new(stream, read, Rc::clone(&progress));
-    let routing = Routing { core: Rc::clone(&core), peer, progress: Rc::clone(&progress) };
-    let mut builder = Builder::new();
-    let headers_max = core.limits().headers_max;
-    if fields > HEADERS_USUAL || headers_max < HEADERS_USUAL {
-        builder.max_headers(headers_max);
-    }
-    let connection = builder
-        // Deadline is more exact: it tells a slow head from an idle connection.
-        .header_read_timeout(None)
-        .half_close(core.service().answers_half_closed(peer.listener))
-        .max_buf_size(core.limits().head_bytes_max.max(HYPER_BUFFER_MIN))
-        .serve_connection(TokioIo::new(replay), routing);
+    let headers_max = core.limits().headers_max.min(HEADERS_USUAL);
+    let connection = connect(&core, peer, &progress, replay, headers_max);
     let shutdown = Shutdown::Serving(Box::pin(core.draining().clone().cancelled_owned()));
     let patience = Patience::default();
     let mut driven = Driven { connection, progress, shutdown, listens_for_drain: false, patience };
-    match poll_fn(|context| driven.poll(&core, context)).await {
+    let event = loop {
+        match poll_fn(|context| driven.poll(&core, context)).await {
+            Event::HeadTooWide => driven = driven.widen(&core, peer),
+            event => break event,
+        }
+    };
+    match event {
+        Event::HeadTooWide => {}
         Event::Ended(result) => {
             let is_answered = result.is_ok();
             note_error(&core, result);
@@ -89,6 +85,29 @@ pub(super) async fn serve<S: Service>(
     }
 }
 
+type Http1<S> = Connection<TokioIo<Replay<Progress>>, Routing<S>>;
+
+fn connect<S: Service>(
+    core: &Rc<Core<S>>,
+    peer: Peer,
+    progress: &Rc<Progress>,
+    replay: Replay<Progress>,
+    headers_max: usize,
+) -> Http1<S> {
+    let routing = Routing { core: Rc::clone(core), peer, progress: Rc::clone(progress) };
+    let mut builder = Builder::new();
+    if headers_max != HEADERS_USUAL {
+        // hyper has room for as many as are usual; any other number it asks the allocator for.
+        builder.max_headers(headers_max);
+    }
+    builder
+        // Deadline is more exact: it tells a slow head from an idle connection.
+        .header_read_timeout(None)
+        .half_close(core.service().answers_half_closed(peer.listener))
+        .max_buf_size(core.limits().head_bytes_max.max(HYPER_BUFFER_MIN))
+        .serve_connection(TokioIo::new(replay), routing)
+}
+
 /// Closes a connection whose patience with a client ended, or the client's with it.
 fn close(mut stream: Stream, limit: Limit) {
     // Both are a courtesy: the socket is closed either way.
@@ -114,12 +133,14 @@ fn note_error<S: Service>(core: &Core<S>, result: hyper::Result<()>) {
 enum Event {
     Ended(hyper::Result<()>),
     Upgrade(Box<Request<()>>),
+    /// The next head has more fields than hyper takes.
+    HeadTooWide,
     TooLate(Limit),
 }
 
 /// A connection, its shutdown, and its deadline.
 struct Driven<S: Service> {
-    connection: Connection<TokioIo<Replay<Progress>>, Routing<S>>,
+    connection: Http1<S>,
     progress: Rc<Progress>,
     shutdown: Shutdown,
     /// The drain has a waker of this task.
@@ -150,6 +171,9 @@ impl<S: Service> Driven<S> {
             }
             if let Some(request) = self.progress.take_upgrade() {
                 return Poll::Ready(Event::Upgrade(request));
+            }
+            if self.progress.is_head_too_wide() {
+                return Poll::Ready(Event::HeadTooWide);
             }
             if !self.advance_shutdown(core, context) {
                 break;
@@ -200,6 +224,19 @@ impl<S: Service> Driven<S> {
         true
     }
 
+    /// Begins anew with the present head, and takes as many fields as are allowed from now on. Room for
+    /// them costs each request something, so most connections have none.
+    fn widen(self, core: &Rc<Core<S>>, peer: Peer) -> Self {
+        let Self { connection, progress, .. } = self;
+        let parts = connection.into_parts();
+        let (stream, unread) = parts.io.into_inner().into_parts();
+        let (read, passed) = ([&parts.read_buf[..], &unread].concat(), parts.read_buf.len());
+        progress.widen();
+        let replay = Replay::resume(stream, read, passed, Rc::clone(&progress));
+        let connection = connect(core, peer, &progress, replay, core.limits().headers_max);
+        Self { connection, progress, ..self }
+    }
+
     /// The socket, and what was read from it beyond the requests that were routed.
     fn into_stream(self) -> (Stream, Vec<u8>) {
         let parts = self.connection.into_parts();
@@ -217,9 +254,11 @@ struct Routing<S> {
     progress: Rc<Progress>,
 }
 
+type AnswerFuture = Pin<Box<dyn Future<Output = Response<Body>>>>;
+
 /// A request that the service answers.
 struct Answering<S> {
-    answer: Pin<Box<dyn Future<Output = Response<Body>>>>,
+    answer: AnswerFuture,
     core: Rc<Core<S>>,
     progress: Rc<Progress>,
     /// It counts for one until its answer has ended.
@@ -249,36 +288,48 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
     type Future = Answering<S>;
 
     fn call(&self, mut request: Request<Incoming>) -> Answering<S> {
-        self.progress.begin_request(!request.body().is_end_stream());
+        let target = self.progress.begin_request(request.body().into());
+        if let Some(target) = target {
+            let Some((uri, raw)) = RawTarget::parse(&target) else {
+                return self.refuse(refuse(self.core.metrics(), HeadRefusal::Malformed));
+            };
+            *request.uri_mut() = uri;
+            request.extensions_mut().insert(raw);
+        }
         if self.is_upgrade(&request) {
             self.progress.ask_for_upgrade(Box::new(request.map(drop)));
-            let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));
-            return Answering { answer: Box::pin(pending()), core, progress, client: None };
+            return self.answering(Box::pin(pending()), None);
         }
         self.core.metrics().request();
-        let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));
         let client = match self.core.clients().request(self.peer, request.headers()) {
             Ok(client) => client,
-            Err(ClientFull(used)) => {
-                let refused = Answer::overloaded(used.reason()).into_response();
-                return Answering {
-                    answer: Box::pin(ready(refused)),
-                    core,
-                    progress,
-                    client: None,
-                };
-            }
+            Err(ClientFull(used)) => return self.refuse(Answer::overloaded(used.reason())),
         };
         if let Some(client) = &client {
             request.extensions_mut().insert(client.clone());
         }
         // Boxed as it is: another future around it would hold it twice.
         let answer = Box::pin(Rc::clone(self.core.service()).http(request, self.peer));
-        Answering { answer, core, progress, client }
+        self.answering(answer, client)
     }
 }
 
 impl<S: Service> Routing<S> {
+    fn answering(&self, answer: AnswerFuture, client: Option<ClientRequest>) -> Answering<S> {
+        let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));
+        Answering { answer, core, progress, client }
+    }
+
+    /// Answers without the service.
+    fn refuse(&self, answer: Answer) -> Answering<S> {
+        let mut response = answer.into_response();
+        if response.status() == StatusCode::BAD_REQUEST {
+            // As after a head that hyper refuses.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        self.answering(Box::pin(ready(response)), None)
+    }
+
     fn is_upgrade(&self, request: &Request<Incoming>) -> bool {
         let values = |name| request.headers().get_all(name).iter().map(HeaderValue::as_bytes);
         request.version() == Version::HTTP_11

@@ -77,9 +77,9 @@ pub struct Limits {
     /// Bytes of a request's head. A longer one gets 431. Not below 8 KiB for later requests of a
     /// connection (hyper's smallest buffer).
     pub head_bytes_max: usize,
-    /// Header fields of a request. One more: 431. A later request of an HTTP/1 connection may have more
-    /// than a hundred only if the first had: hyper asks for room for all of them with each head, which
-    /// takes as long as all else that it does with one.
+    /// Header fields of a request. One more: 431. hyper has room for a hundred; an HTTP/1 connection
+    /// gets room for all of them with the first request that has more, because to ask for it with each
+    /// head takes as long as all else that hyper does with one.
     pub headers_max: usize,
     /// From a connection's start, or a later request's first byte, to the end of the head. 408.
     pub head_timeout: Duration,

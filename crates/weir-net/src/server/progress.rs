@@ -1,10 +1,12 @@
 //! What an HTTP/1 connection is waiting for, and until when.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 
 use hyper::Request;
 use tokio::time::Instant;
 
+use super::messages::{BodyEnd, Messages};
 use super::replay::Watch;
 use super::{AnswerWithin, Limits};
 use crate::metrics::Limit;
@@ -27,6 +29,7 @@ pub(super) struct Progress {
     answer_until: Cell<Option<Instant>>,
     /// The kernel has everything that hyper has written.
     is_flushed: Cell<bool>,
+    messages: RefCell<Messages>,
     /// A request that makes the connection something else than HTTP.
     upgrade: RefCell<Option<Box<Request<()>>>>,
 }
@@ -67,15 +70,18 @@ impl Progress {
             blocked: Blocked::default(),
             answer_until: Cell::new(None),
             is_flushed: Cell::new(true),
+            messages: RefCell::default(),
             upgrade: RefCell::new(None),
         }
     }
 
-    pub(super) fn begin_request(&self, has_body: bool) {
+    /// hyper has read a head. Its target as it was sent, if hyper got another one.
+    pub(super) fn begin_request(&self, body: BodyEnd) -> Option<Vec<u8>> {
         self.in_hand.set(true);
-        self.has_body.set(has_body);
+        self.has_body.set(body != BodyEnd::Length(0));
         self.has_head_begun.set(false);
         self.head_since.set(None);
+        self.messages.borrow_mut().begin_body(body)
     }
 
     pub(super) fn begin_answer(&self, within: Option<AnswerWithin>) {
@@ -101,12 +107,23 @@ impl Progress {
     }
 
     pub(super) fn ask_for_upgrade(&self, request: Box<Request<()>>) {
+        self.messages.borrow_mut().upgrade();
         self.upgrade.replace(Some(request));
     }
 
     /// A request for an upgrade, once all earlier answers are out.
     pub(super) fn take_upgrade(&self) -> Option<Box<Request<()>>> {
         if self.is_flushed.get() { self.upgrade.take() } else { None }
+    }
+
+    /// hyper waits for the rest of a head that has more fields than it takes, and for nothing else.
+    pub(super) fn is_head_too_wide(&self) -> bool {
+        !self.in_hand.get() && self.is_flushed.get() && self.messages.borrow().is_too_wide()
+    }
+
+    /// hyper takes as many fields as are allowed.
+    pub(super) fn widen(&self) {
+        self.messages.borrow_mut().widen();
     }
 
     /// Something is to come from the client, or to be taken by it.
@@ -147,6 +164,10 @@ impl Progress {
 }
 
 impl Watch for Progress {
+    fn pass(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.messages.borrow_mut().pass(bytes)
+    }
+
     fn read(&self, _bytes: &[u8]) {
         if !self.in_hand.get() {
             self.has_head_begun.set(true);
@@ -174,6 +195,7 @@ mod tests {
 
     use super::*;
 
+    const NO_BODY: BodyEnd = BodyEnd::Length(0);
     const STEP: Duration = Duration::from_secs(1);
 
     fn limits() -> Limits {
@@ -201,7 +223,7 @@ mod tests {
         advance(STEP).await;
         progress.read(b"G");
         assert_eq!(waits(&progress), Some((Limit::HeadTimeout, 9 * STEP)), "from its first byte");
-        progress.begin_request(false);
+        progress.begin_request(NO_BODY);
         progress.read(b"G");
         assert_eq!(waits(&progress), None, "the service takes its time");
         advance(100 * STEP).await;
@@ -212,7 +234,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_waited_for_from_its_last_byte() {
         let progress = Progress::new();
-        progress.begin_request(false);
+        progress.begin_request(NO_BODY);
         progress.wrote(false);
         advance(STEP).await;
         progress.wrote(false);
@@ -227,7 +249,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_with_an_end_has_it_however_steadily_it_is_read() {
         let progress = Progress::new();
-        progress.begin_request(false);
+        progress.begin_request(NO_BODY);
         progress.begin_answer(Some(AnswerWithin(40 * STEP)));
         for waiting in [
             (Limit::WriteTimeout, 30 * STEP),
@@ -245,7 +267,7 @@ mod tests {
         assert_eq!(waits(&progress), Some((Limit::AnswerTimeout, 10 * STEP)), "hyper has some");
         progress.flushed();
         assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 20 * STEP)));
-        progress.begin_request(false);
+        progress.begin_request(NO_BODY);
         progress.begin_answer(None);
         assert_eq!(waits(&progress), None);
     }

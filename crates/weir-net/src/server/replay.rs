@@ -1,16 +1,23 @@
-//! A connection as hyper sees it: first the bytes that were read already, then the socket. It notes
-//! for the connection's deadlines what hyper does.
+//! A connection as hyper sees it: first the bytes that were read already, then the socket. A [`Watch`]
+//! notes for the connection's deadlines what hyper does, and says how much hyper may read.
 
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Stream;
+
 /// Who follows what goes over a connection.
 pub(super) trait Watch {
+    /// How many of these bytes, which have arrived, hyper may read now; none: it must not go on. They
+    /// may be changed; the others come again as they were.
+    fn pass(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
     /// These bytes were read.
     fn read(&self, bytes: &[u8]);
 
@@ -29,12 +36,19 @@ pub(super) struct Replay<W> {
     stream: Stream,
     read: Vec<u8>,
     replayed: usize,
+    /// Of those, how many are not to be passed again.
+    passed: usize,
     watch: Rc<W>,
 }
 
 impl<W: Watch> Replay<W> {
     pub(super) fn new(stream: Stream, read: Vec<u8>, watch: Rc<W>) -> Self {
-        Self { stream, read, replayed: 0, watch }
+        Self::resume(stream, read, 0, watch)
+    }
+
+    /// The same, where hyper has had the first `passed` bytes before.
+    pub(super) fn resume(stream: Stream, read: Vec<u8>, passed: usize, watch: Rc<W>) -> Self {
+        Self { stream, read, replayed: 0, passed, watch }
     }
 
     /// The socket, and the bytes that were not read again.
@@ -46,6 +60,14 @@ impl<W: Watch> Replay<W> {
 
     pub(super) fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// Of what waits, hyper has `count` bytes more.
+    fn replay(&mut self, count: usize) {
+        self.replayed += count;
+        if self.replayed == self.read.len() {
+            (self.read, self.replayed, self.passed) = (Vec::new(), 0, 0);
+        }
     }
 
     fn noting<T>(&self, written: Poll<T>) -> Poll<T> {
@@ -61,22 +83,33 @@ impl<W: Watch> AsyncRead for Replay<W> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        let waiting = &self.read[self.replayed..];
-        let result = if waiting.is_empty() {
-            Pin::new(&mut self.stream).poll_read(context, into)
+        let is_replayed = self.replayed < self.read.len();
+        if is_replayed {
+            let until = if self.replayed < self.passed { self.passed } else { self.read.len() };
+            let waiting = &self.read[self.replayed..until];
+            into.put_slice(&waiting[..waiting.len().min(into.remaining())]);
         } else {
-            let count = waiting.len().min(into.remaining());
-            into.put_slice(&waiting[..count]);
-            self.replayed += count;
-            if self.replayed == self.read.len() {
-                (self.read, self.replayed) = (Vec::new(), 0);
-            }
-            Poll::Ready(Ok(()))
-        };
-        if into.filled().len() > before {
-            self.watch.read(&into.filled()[before..]);
+            ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
         }
-        result
+        let arrived = &mut into.filled_mut()[before..];
+        if arrived.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let count = if self.replayed < self.passed {
+            arrived.len()
+        } else {
+            let count = self.watch.pass(arrived)?;
+            self.watch.read(&arrived[..count]);
+            count
+        };
+        if !is_replayed && count < arrived.len() {
+            self.read = arrived[count..].to_vec();
+        }
+        into.set_filled(before + count);
+        if is_replayed {
+            self.replay(count);
+        }
+        if count == 0 { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 }
 

@@ -168,7 +168,7 @@ const HEADERS_MAX: u64 = 10_000;
 
 fn read_counts(keys: &mut Keys<'_>, limits: &mut Limits) {
     keys.number(
-        Key::live("headers_max", "Header fields of a request; one with more gets 431. A later request of an HTTP/1 connection may have more than 100 only if the first one had."),
+        Key::live("headers_max", "Header fields of a request; one with more gets 431."),
         1..=HEADERS_MAX,
         &mut limits.headers_max,
     );

@@ -8,6 +8,7 @@ use super::Head;
 use crate::metrics::HeadRefusal;
 use crate::server::http2::PREFACE;
 use crate::server::limits::HEADERS_USUAL;
+use crate::server::{RawTarget, messages};
 
 /// What bytes at the start of a connection are.
 #[derive(Debug)]
@@ -43,15 +44,26 @@ impl Arriving {
         };
         // Parsing starts anew each time, so a slow head is parsed only when it may have ended.
         let is_worth_parsing = is_first || read.len() >= bytes_max || may_end(read, arrived.len());
+        let unusual = if is_worth_parsing { unusual_target(read) } else { None };
+        let parseable = unusual.as_ref().map_or(read, |unusual| &unusual.read);
         let mut places = [const { MaybeUninit::uninit() }; HEADERS_USUAL];
         let places = &mut places[..headers_max.min(HEADERS_USUAL)];
         let mut more_places = Vec::new();
-        let mut parsed = if is_worth_parsing { parse(read, places, bytes_max) } else { None };
+        let mut parsed = if is_worth_parsing { parse(parseable, places, bytes_max) } else { None };
         if is_too_many(parsed.as_ref()) && headers_max > HEADERS_USUAL {
             more_places.resize_with(headers_max, MaybeUninit::uninit);
-            parsed = parse(read, &mut more_places, bytes_max);
+            parsed = parse(parseable, &mut more_places, bytes_max);
         }
         match parsed {
+            Some(Parsed::Complete(mut head, length)) => {
+                if let Some(unusual) = &unusual {
+                    let Some(target) = &unusual.target else {
+                        return Some(then(Parsed::Refused(HeadRefusal::Malformed), read));
+                    };
+                    (head.target, head.raw_target) = (&target.0, Some(&target.1));
+                }
+                Some(then(Parsed::Complete(head, length), read))
+            }
             Some(parsed) => Some(then(parsed, read)),
             None => {
                 if is_first {
@@ -61,6 +73,21 @@ impl Arriving {
             }
         }
     }
+}
+
+/// A head with a target that has unusual bytes.
+struct Unusual {
+    /// What has arrived, with the target as httparse takes it.
+    read: Vec<u8>,
+    /// None: it is malformed.
+    target: Option<(String, RawTarget)>,
+}
+
+/// None: no byte is unusual.
+fn unusual_target(read: &[u8]) -> Option<Unusual> {
+    let (read, target) = messages::unusual_target(read)?;
+    let target = RawTarget::parse(&target).map(|(uri, raw)| (uri.to_string(), raw));
+    Some(Unusual { read, target })
 }
 
 fn is_too_many(parsed: Option<&Parsed<'_>>) -> bool {
@@ -81,7 +108,10 @@ fn parse<'a>(
             let method = request.method.unwrap_or_default();
             let target = request.path.unwrap_or_default();
             let version = request.version.unwrap_or_default();
-            Parsed::Complete(Head { method, target, version, headers: request.headers }, length)
+            Parsed::Complete(
+                Head { method, target, raw_target: None, version, headers: request.headers },
+                length,
+            )
         }
         Ok(Status::Partial) if read.len() < bytes_max => return None,
         Ok(Status::Partial) => Parsed::Refused(HeadRefusal::TooManyBytes),
@@ -140,8 +170,24 @@ mod tests {
     fn a_head_is_complete_with_its_empty_line() {
         assert_eq!(outcome(&[b"GET / HTTP/1.1\r\nA: b\r\n"]), None);
         let (head, rest) = outcome(&[b"GET / HTTP/1.1\r\nA: b\r\n\r\nrest"]).expect("complete");
-        assert!(head.starts_with("Head { method: \"GET\", target: \"/\", version: 1"), "{head}");
+        assert!(head.starts_with("Head { method: \"GET\", target: \"/\", "), "{head}");
         assert_eq!(rest, b"rest");
+    }
+
+    #[test]
+    fn a_target_with_unusual_bytes_is_kept_as_it_was_sent() {
+        let judge = |parsed: Parsed<'_>, _: &[u8]| match parsed {
+            Parsed::Complete(head, length) => {
+                let raw = head.raw_target.expect("kept").as_bytes().to_vec();
+                (head.target.to_owned(), raw, length)
+            }
+            other => panic!("{other:?}"),
+        };
+        let bytes = b"GET /\xff?\"a HTTP/1.1\r\nA: \"\r\n\r\nrest";
+        let judged = Arriving::default().arrive(bytes, BYTES_MAX, HEADERS_USUAL, judge);
+        let (target, raw, length) = judged.expect("complete");
+        assert_eq!((target.as_str(), &raw[..]), ("/%FF?%22a", &b"/\xff?\"a"[..]));
+        assert_eq!(&bytes[length..], b"rest");
     }
 
     #[test]
@@ -152,6 +198,8 @@ mod tests {
             ("PRI * HTTP/2.1\r\n\r\n".to_owned(), HeadRefusal::Version),
             ("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n".to_owned(), HeadRefusal::Version),
             (format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(BYTES_MAX)), HeadRefusal::TooManyBytes),
+            ("GET http://a\"b/ HTTP/1.1\r\n\r\n".to_owned(), HeadRefusal::Malformed),
+            ("GET /\"\u{1} HTTP/1.1\r\n\r\n".to_owned(), HeadRefusal::Malformed),
         ] {
             let (what, _) = outcome(&[bytes.as_bytes()]).expect("refused");
             assert_eq!(what, format!("{refusal:?}"), "{bytes}");
@@ -184,8 +232,9 @@ mod tests {
     fn heads() -> impl Strategy<Value = Vec<u8>> {
         let line = prop_oneof![
             8 => "(GET|POST) /[a-z?=]{0,20} HTTP/1\\.[01]",
+            4 => "GET /[!-~\u{80}-\u{ff}]{0,20} HTTP/1\\.1",
             1 => "[ -~]{0,30}",
-            1 => "GET / HTTP/2.0",
+            1 => "GET / HTTP/2\\.0",
         ];
         let field = prop_oneof![
             8 => "[A-Za-z-]{1,10}: ?[ -~]{0,20}",
@@ -199,7 +248,9 @@ mod tests {
                 head.push_str(&field);
                 head.push_str(end);
             }
-            (head + end + &rest + "\r\n\r\n").into_bytes()
+            let head = head + end + &rest + "\r\n\r\n";
+            // Each character is one byte, so targets are not always UTF-8.
+            head.chars().map(|character| u8::try_from(character).expect("a byte")).collect()
         })
     }
 

@@ -26,6 +26,7 @@ impl Received {
         then(&Head {
             method: self.request.method().as_str(),
             target: &self.target,
+            raw_target: self.request.extensions().get(),
             version: u8::from(self.request.version() != Version::HTTP_10),
             headers: &headers,
         })

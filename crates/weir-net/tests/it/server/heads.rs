@@ -105,14 +105,33 @@ fn a_head_may_have_so_many_fields_and_no_more() {
     for headers_max in [5, 100, 101, 1_000] {
         let limits = Limits { headers_max, ..Limits::default() };
         let server = Setup { limits, ..Setup::default() }.start();
-        // The first request is parsed by weir-net, the second by hyper.
+        // The first request is parsed by weir-net, the others by hyper.
         let mut client = server.connect();
-        for _ in 0..2 {
-            assert_eq!(client.send(head(headers_max)).answer().0, "HTTP/1.1 200 OK");
+        for fields in [1, headers_max, 1, headers_max] {
+            assert_eq!(client.send(head(fields)).answer().0, "HTTP/1.1 200 OK");
         }
+        let (status, _) = client.send(head(headers_max + 1)).answer();
+        assert_eq!(status, "HTTP/1.1 431 Request Header Fields Too Large");
         let (status, text) = server.connect().send(head(headers_max + 1)).answer();
         assert_eq!(status, "HTTP/1.1 431 Request Header Fields Too Large");
         assert!(text.contains("front.limits.headers_max"), "{text}");
         assert_eq!(server.metrics.limit_hits(Limit::HeadersMax), 1);
+    }
+}
+
+#[test]
+fn a_later_head_with_many_fields_may_come_in_pieces_and_behind_another() {
+    let server = Setup::default().start();
+    let wide = format!("GET /wide HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(300));
+    let next = "GET /next HTTP/1.1\r\n\r\n";
+    for (first, rest) in [(0, 1), (20, 700), (618, 1), (619, 1), (624, 6), (625, 1_000)] {
+        let mut client = server.connect();
+        client.send(format!("{GET}{}", &wide[..first]));
+        assert_eq!(client.answer().1, "GET /hello core=0");
+        for piece in format!("{}{next}", &wide[first..]).as_bytes().chunks(rest) {
+            client.send(piece);
+        }
+        assert_eq!(client.answer().1, "GET /wide core=0", "{first} {rest}");
+        assert_eq!(client.answer().1, "GET /next core=0");
     }
 }

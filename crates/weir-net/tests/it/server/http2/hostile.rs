@@ -15,6 +15,7 @@ pub(super) const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const PING: u8 = 6;
+const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -29,13 +30,13 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 
 /// `GET path`.
 pub(super) fn head(stream: u32, path: &str) -> Vec<u8> {
-    frame(HEADERS, END_STREAM | END_HEADERS, stream, &fields(path))
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &fields(path.as_bytes()))
 }
 
-fn fields(path: &str) -> Vec<u8> {
+fn fields(path: &[u8]) -> Vec<u8> {
     // HPACK: GET, http and the names of path and authority stand in its static table.
     let mut fields = vec![0x82, 0x86, 0x44, u8::try_from(path.len()).expect("short")];
-    fields.extend(path.as_bytes());
+    fields.extend(path);
     fields.extend([0x41, 1, b'x']);
     fields
 }
@@ -117,7 +118,7 @@ fn a_head_without_an_end_ends_the_connection() {
     for piece in [0, 1, 1_000] {
         let server = Setup::default().start();
         let mut client = server.connect();
-        client.send(HELLO).send(frame(HEADERS, END_STREAM, 1, &fields("/")));
+        client.send(HELLO).send(frame(HEADERS, END_STREAM, 1, &fields(b"/")));
         // A field without indexing whose name has 1,000 bytes and more each time.
         let said = send_until_closed(&mut client, |_| frame(CONTINUATION, 0, 1, &vec![0; piece]));
         let is_counted = || server.metrics.heads_refused(HeadRefusal::TooManyBytes) == 1;
@@ -132,7 +133,7 @@ fn a_head_that_is_small_only_on_the_wire_reaches_nobody() {
     let server = Setup::default().start();
     let mut client = server.connect();
     client.send(HELLO);
-    let mut block = fields("/");
+    let mut block = fields(b"/");
     // A field of 4,000 bytes that the table keeps, and 10,000 times the same.
     block.extend([0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
     block.extend([b'x'; 4_000]);
@@ -157,5 +158,38 @@ fn what_is_no_http2_is_refused() {
         assert!(said.windows(4).any(|bytes| bytes[..] == [0, 8, 7, 0]), "a GOAWAY: {said:?}");
         let is_counted = || server.metrics.heads_refused(HeadRefusal::Malformed) == 1;
         wait_until(&format!("{wrong:?} is counted"), is_counted);
+    }
+}
+
+/// The list in docs/front.md.
+#[test]
+fn a_path_with_bytes_that_the_library_does_not_carry_is_refused() {
+    let server = Setup::default().start();
+    for (path, answer) in [
+        (&b"/<"[..], RST_STREAM),
+        (b"/>", RST_STREAM),
+        (b"/`", RST_STREAM),
+        (b"/?\"", RST_STREAM),
+        (b"/?<", RST_STREAM),
+        (b"/?>", RST_STREAM),
+        (b"/\xff", GOAWAY),
+        (b"/?\xff", GOAWAY),
+        (b"/\"?`", HEADERS),
+        (b"/\xc3\xa9?\xc3\xa9", HEADERS),
+        (b"/#fragment", HEADERS),
+    ] {
+        let mut client = server.connect();
+        client.send(HELLO).send(frame(HEADERS, END_STREAM | END_HEADERS, 1, &fields(path)));
+        let mut kind = 0;
+        while ![HEADERS, RST_STREAM, GOAWAY].contains(&kind) {
+            let mut start = [0; 9];
+            client.0.read_exact(&mut start).expect("a frame");
+            let mut payload = vec![0; usize::from(start[2])];
+            client.0.read_exact(&mut payload).expect("its payload");
+            kind = start[3];
+            let is_refused = kind == RST_STREAM || kind == GOAWAY;
+            assert!(!is_refused || payload.ends_with(&[0, 0, 0, 1]), "PROTOCOL_ERROR");
+        }
+        assert_eq!(kind, answer, "{}", path.escape_ascii());
     }
 }

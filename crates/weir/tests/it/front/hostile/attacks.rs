@@ -19,6 +19,8 @@ pub(super) struct Attack {
     pub(super) how: How,
 }
 
+/// The end of a body with bytes that are changed in targets.
+pub(super) const KEPT: &str = "/\"<>`# end";
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// Ways to say `Transfer-Encoding` that somebody might understand otherwise.
@@ -58,8 +60,37 @@ const LENGTHS: [&str; 12] = [
 ];
 
 /// Chunk sizes that are none.
-const SIZES: [&str; 10] =
-    ["0x5", "-5", "+5", "5 5", " 5", "5\n", "FFFFFFFFFFFFFFFFF", "", "g", "5\u{0}"];
+const SIZES: [&str; 13] = [
+    "0x5",
+    "-5",
+    "+5",
+    "5 5",
+    " 5",
+    "5\n",
+    "FFFFFFFFFFFFFFFFF",
+    "ffffffffffffffff",
+    "8000000000000000",
+    "7fffffffffffffff",
+    "",
+    "g",
+    "5\u{0}",
+];
+
+/// Pieces of targets: bytes that are passed on as they are, and some that would end a line if they were.
+const TARGETS: [&[u8]; 12] = [
+    b"\"",
+    b"<",
+    b">",
+    b"`",
+    b"#",
+    b"\xff\xfe",
+    b"\xc3\xa9",
+    b"?{\"a\":1}",
+    b"\xe5\x98\x8a\xe5\x98\x8d",
+    b"%0d%0a",
+    b"/../",
+    b"\\",
+];
 
 /// First lines that are none, or mean somebody else.
 const LINES: [&str; 14] = [
@@ -113,7 +144,8 @@ fn one<'a>(random: &mut fastrand::Rng, choices: &[&'a str]) -> &'a str {
 
 fn message(random: &mut fastrand::Rng) -> Vec<u8> {
     let hidden = format!("0\r\n\r\n{SMUGGLED}");
-    let text = match random.u8(0..9) {
+    let text = match random.u8(0..10) {
+        9 => return unusual(random),
         // All of it is the body, if it is anything.
         0 => {
             let (coding, length) = (one(random, &CODINGS), hidden.len());
@@ -162,6 +194,27 @@ fn message(random: &mut fastrand::Rng) -> Vec<u8> {
     text.into_bytes()
 }
 
+/// Requests with unusual targets, behind one another. What looks like one more is the body of each,
+/// which the worker must get as it is.
+fn unusual(random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..random.usize(1..4) {
+        bytes.extend_from_slice(b"POST /probe");
+        for _ in 0..random.usize(1..6) {
+            bytes.extend_from_slice(TARGETS[random.usize(..TARGETS.len())]);
+        }
+        let body = format!("GET /smuggled\"<# HTTP/1.1\r\nHost: a\r\n\r\n{KEPT}");
+        let framed = match random.bool() {
+            true => format!("Content-Length: {}\r\n\r\n{body}", body.len()),
+            false => {
+                format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
+            }
+        };
+        bytes.extend_from_slice(format!(" HTTP/1.1\r\nHost: a\r\n{framed}").as_bytes());
+    }
+    bytes
+}
+
 /// More than anybody keeps.
 fn long(random: &mut fastrand::Rng) -> String {
     let many = random.usize(1..200_000);
@@ -179,7 +232,7 @@ fn long(random: &mut fastrand::Rng) -> String {
 /// A sound message with a few bytes changed: whatever it is now, it may be refused or served.
 fn mutated(random: &mut fastrand::Rng) -> Vec<u8> {
     let mut bytes = message(random);
-    let marker = SMUGGLED.as_bytes();
+    let marker = b"GET /smuggled";
     while let Some(at) = bytes.windows(marker.len()).position(|part| part == marker) {
         // A changed length may make a request of it, which is none of the front's mistakes then.
         bytes[at..at + b"GET /smuggled".len()].copy_from_slice(b"GET /mutated!");

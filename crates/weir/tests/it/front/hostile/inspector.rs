@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use super::attacks::KEPT;
+
 pub(super) struct Inspector {
     pub(super) address: SocketAddr,
     notes: Arc<Notes>,
@@ -68,13 +70,21 @@ impl Notes {
                 drop(answered);
                 // One request for each connection: nothing may follow.
                 let _ = stream.read_to_end(&mut bytes);
-                let rest = &bytes[head_length + length..];
+                let (body, rest) = bytes[head_length..].split_at(length);
+                if body.starts_with(b"GET /smuggled\"") && !body.ends_with(KEPT.as_bytes()) {
+                    let body = String::from_utf8_lossy(body);
+                    return self.complain(format!("the body {body:?} is changed in {head:?}"));
+                }
                 (!rest.is_empty()).then(|| format!("{:?} follows", String::from_utf8_lossy(rest)))
             }
         };
         if let Some(complaint) = complaint {
-            self.complaints.lock().expect("no panic").push(format!("{complaint} in {head:?}"));
+            self.complain(format!("{complaint} in {head:?}"));
         }
+    }
+
+    fn complain(&self, complaint: String) {
+        self.complaints.lock().expect("no panic").push(complaint);
     }
 }
 

@@ -1,0 +1,216 @@
+//! The chunked transfer coding (RFC 9112, section 7.1), as it arrives: where its data is and where it
+//! ends. A body that could be read in two ways is refused.
+
+/// Bytes of chunk extensions and trailers of one body. Nothing reads them.
+const TRIMMINGS_BYTES_MAX: u32 = 16 << 10;
+/// Of one chunk. nginx counts in signed 64-bit offsets and refuses longer ones, too.
+const CHUNK_BYTES_MAX: u64 = (1 << 63) - 2;
+
+/// Where in a chunked body we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// `has_digit`: a size has at least one.
+    Size {
+        has_digit: bool,
+    },
+    Extension,
+    SizeEnd,
+    Data,
+    DataEnd,
+    DataEndLine,
+    /// At the start of a line behind the last chunk.
+    Trailer,
+    TrailerText,
+    TrailerEnd,
+    LastEnd,
+    End,
+}
+
+/// The body is not chunked as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the body's chunks are malformed")]
+pub struct BadChunk;
+
+/// What some bytes of a chunked body begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Bytes of the coding itself.
+    pub framing: usize,
+    /// Bytes of data behind them.
+    pub data: usize,
+}
+
+/// Reads a chunked body in the pieces in which it arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunks {
+    place: Place,
+    /// Of the present chunk.
+    left: u64,
+    trimmings: u32,
+}
+
+impl Default for Chunks {
+    fn default() -> Self {
+        Self { place: Place::Size { has_digit: false }, left: 0, trimmings: 0 }
+    }
+}
+
+impl Chunks {
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.place == Place::End
+    }
+
+    /// What `bytes` begin with, up to the end of the first data; the next call goes on behind that.
+    ///
+    /// # Errors
+    /// The bytes are no chunks; it must not be called again.
+    pub fn next(&mut self, bytes: &[u8]) -> Result<Piece, BadChunk> {
+        let mut framing = 0;
+        while !matches!(self.place, Place::Data | Place::End) {
+            let Some(byte) = bytes.get(framing) else { break };
+            self.step(*byte)?;
+            framing += 1;
+        }
+        let mut data = 0;
+        if self.place == Place::Data {
+            let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+            data = left.min(bytes.len() - framing);
+            self.left -= data as u64;
+            if self.left == 0 {
+                self.place = Place::DataEnd;
+            }
+        }
+        Ok(Piece { framing, data })
+    }
+
+    /// How many of `bytes` are of the body: fewer than all only at its end.
+    ///
+    /// # Errors
+    /// The bytes are no chunks; it must not be called again.
+    pub fn skip(&mut self, bytes: &[u8]) -> Result<usize, BadChunk> {
+        let mut skipped = 0;
+        while skipped < bytes.len() && !self.is_at_end() {
+            let Piece { framing, data } = self.next(&bytes[skipped..])?;
+            skipped += framing + data;
+        }
+        Ok(skipped)
+    }
+
+    fn step(&mut self, byte: u8) -> Result<(), BadChunk> {
+        self.place = match (self.place, byte) {
+            (Place::Size { .. }, digit) if digit.is_ascii_hexdigit() => {
+                self.add_digit(digit)?;
+                Place::Size { has_digit: true }
+            }
+            (Place::Size { has_digit: true }, b';' | b' ' | b'\t') => Place::Extension,
+            (Place::Size { has_digit: true } | Place::Extension, b'\r') => Place::SizeEnd,
+            (Place::SizeEnd, b'\n') if self.left == 0 => Place::Trailer,
+            (Place::SizeEnd, b'\n') => Place::Data,
+            (Place::DataEnd, b'\r') => Place::DataEndLine,
+            (Place::DataEndLine, b'\n') => Place::Size { has_digit: false },
+            (Place::Trailer, b'\r') => Place::LastEnd,
+            (Place::TrailerText, b'\r') => Place::TrailerEnd,
+            (Place::TrailerEnd, b'\n') => Place::Trailer,
+            (Place::LastEnd, b'\n') => Place::End,
+            (Place::Extension, other) if other != b'\n' => self.trimming(Place::Extension)?,
+            (Place::Trailer | Place::TrailerText, other) if other != b'\n' => {
+                self.trimming(Place::TrailerText)?
+            }
+            _ => return Err(BadChunk),
+        };
+        Ok(())
+    }
+
+    fn add_digit(&mut self, digit: u8) -> Result<(), BadChunk> {
+        let value = char::from(digit).to_digit(16).ok_or(BadChunk)?;
+        // A size that does not fit is malformed, not smaller.
+        self.left = self.left.checked_mul(16).ok_or(BadChunk)? + u64::from(value);
+        if self.left > CHUNK_BYTES_MAX { Err(BadChunk) } else { Ok(()) }
+    }
+
+    fn trimming(&mut self, place: Place) -> Result<Place, BadChunk> {
+        self.trimmings += 1;
+        if self.trimmings > TRIMMINGS_BYTES_MAX { Err(BadChunk) } else { Ok(place) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a body says, read in pieces of these sizes, and how many bytes it took if it has ended.
+    fn read(text: &[u8], sizes: &[usize]) -> Result<(Vec<u8>, Option<usize>), BadChunk> {
+        let (mut chunks, mut data, mut at) = (Chunks::default(), Vec::new(), 0);
+        let mut sizes = sizes.iter().copied().cycle();
+        while at < text.len() && !chunks.is_at_end() {
+            let size = sizes.next().unwrap_or(usize::MAX).clamp(1, text.len() - at);
+            let piece = chunks.next(&text[at..at + size])?;
+            at += piece.framing;
+            data.extend_from_slice(&text[at..at + piece.data]);
+            at += piece.data;
+        }
+        Ok((data, chunks.is_at_end().then_some(at)))
+    }
+
+    #[test]
+    fn data_extensions_and_trailers() {
+        let whole: &[u8] = b"5;a=\"b\"\r\nhello\r\n00A\r\n0123456789\r\n0\r\nX-Sum: 1\r\n\r\n";
+        assert_eq!(read(whole, &[]), Ok((b"hello0123456789".to_vec(), Some(whole.len()))));
+        assert_eq!(read(b"0\r\n\r\nGET", &[]), Ok((Vec::new(), Some(5))));
+        assert_eq!(read(b"3\r\nab", &[]), Ok((b"ab".to_vec(), None)));
+        assert_eq!(read(b"00000000000000000001\r\na", &[]), Ok((b"a".to_vec(), None)));
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        let bad: [&[u8]; 13] = [
+            b"\r\n",
+            b";x\r\n",
+            b"5\nhello",
+            b"5\r\nhello0\r\n\r\n",
+            b"5\r\nhello\n0\r\n\r\n",
+            b"-1\r\n",
+            b"0x5\r\nhello\r\n",
+            b"10000000000000000\r\n",
+            b"ffffffffffffffff\r\n",
+            b"8000000000000000\r\n",
+            b"7fffffffffffffff\r\n",
+            b"0\r\nX: 1\n\r\n",
+            b"5;a\nb\r\nhello\r\n",
+        ];
+        for text in bad {
+            assert_eq!(read(text, &[]), Err(BadChunk), "{:?}", String::from_utf8_lossy(text));
+        }
+        let endless = [&b"0\r\nX: "[..], &[b'a'; TRIMMINGS_BYTES_MAX as usize]].concat();
+        assert_eq!(read(&endless, &[]), Err(BadChunk));
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_do_not_matter(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..6),
+            behind in prop::collection::vec(any::<u8>(), 0..9),
+            sizes in prop::collection::vec(1_usize..20, 1..6),
+        ) {
+            let mut text = Vec::new();
+            for chunk in &chunks {
+                text.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+                text.extend_from_slice(chunk);
+                text.extend_from_slice(b"\r\n");
+            }
+            text.extend_from_slice(b"0\r\n\r\n");
+            let length = text.len();
+            text.extend_from_slice(&behind);
+            prop_assert_eq!(read(&text, &sizes), Ok((chunks.concat(), Some(length))));
+            prop_assert_eq!(Chunks::default().skip(&text), Ok(length));
+        }
+
+        #[test]
+        fn nothing_panics(text in prop::collection::vec(any::<u8>(), 0..200), size in 1_usize..9) {
+            prop_assert_eq!(read(&text, &[size]).is_err(), read(&text, &[]).is_err());
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Follows the messages of an HTTP/1 connection on their way to hyper: where each head begins and
+//! ends, and where its body does.
+//!
+//! Two things are done on the way. In the target of each head, bytes that hyper would refuse are
+//! replaced, one by one, so that no length changes, and the target as it was sent is kept for its
+//! request. And a chunked body is checked ([`Chunks`]), which hyper does less strictly.
+//!
+//! hyper must not see anything else than we do, or one request's target could become another's and
+//! bytes of a body be changed. Hence the heads end by the same rule as httparse's; behind each of them
+//! hyper gets nothing until it has said what body there is; and where it asks for more before that,
+//! the connection ends.
+
+use std::io;
+
+use hyper::body::{Body as _, Incoming};
+use memchr::memchr;
+
+use super::limits::HEADERS_USUAL;
+use super::raw_target::{has_unusual, is_unusual};
+use crate::chunks::Chunks;
+
+/// What hyper sees in a target instead of an unusual byte. Any byte would do that it takes everywhere.
+const STAND_IN: u8 = b'_';
+
+/// How far a connection's messages have come.
+#[derive(Debug)]
+pub(super) struct Messages {
+    place: Place,
+    /// What has arrived of the present head's target, if that is not all, or some of it unusual.
+    target: Vec<u8>,
+    is_target_unusual: bool,
+    /// Of the present head.
+    fields: usize,
+    /// None: hyper takes as many as are allowed.
+    fields_max: Option<usize>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Head(HeadPlace),
+    /// Behind a head of which hyper has not said what body it has.
+    HeadEnd,
+    /// In a body of which so many bytes are left.
+    Length(u64),
+    Chunked(Chunks),
+    /// The connection becomes something else than HTTP.
+    Upgraded,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum HeadPlace {
+    /// Empty lines may come before the first one that counts.
+    Start,
+    Method,
+    Target,
+    /// In the first line behind the target, or in a field.
+    Line,
+    LineStart,
+    /// Behind a carriage return at the start of a line.
+    LineStartEnd,
+}
+
+/// Where the body of a request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyEnd {
+    Length(u64),
+    Chunked,
+}
+
+impl From<&Incoming> for BodyEnd {
+    fn from(body: &Incoming) -> Self {
+        let length = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
+        length.map_or(Self::Chunked, Self::Length)
+    }
+}
+
+impl Default for Messages {
+    fn default() -> Self {
+        let place = Place::Head(HeadPlace::Start);
+        Self {
+            place,
+            target: Vec::new(),
+            is_target_unusual: false,
+            fields: 0,
+            fields_max: Some(HEADERS_USUAL),
+        }
+    }
+}
+
+impl Messages {
+    /// How many of `bytes`, which have arrived, hyper may have now: at least one, unless the head has
+    /// more fields than hyper takes. They are changed where it would refuse them.
+    pub(super) fn pass(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut passed = 0;
+        while passed < bytes.len() && !self.is_too_wide() {
+            let rest = &mut bytes[passed..];
+            passed += match &mut self.place {
+                Place::Head(place) => {
+                    let place = *place;
+                    self.pass_head(place, rest)
+                }
+                Place::HeadEnd if passed > 0 => break,
+                Place::HeadEnd => {
+                    return Err(io::Error::other("hyper goes on behind a head's end"));
+                }
+                Place::Length(left) => {
+                    let length = rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    *left -= length as u64;
+                    if *left == 0 {
+                        self.place = Place::Head(HeadPlace::Start);
+                    }
+                    length
+                }
+                Place::Chunked(chunks) => {
+                    let length = chunks
+                        .skip(rest)
+                        .map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))?;
+                    if chunks.is_at_end() {
+                        self.place = Place::Head(HeadPlace::Start);
+                    }
+                    length
+                }
+                Place::Upgraded => rest.len(),
+            };
+        }
+        Ok(passed)
+    }
+
+    /// hyper has read a head, which has this body. Its target, if some of it is unusual.
+    pub(super) fn begin_body(&mut self, end: BodyEnd) -> Option<Vec<u8>> {
+        self.fields = 0;
+        self.place = match end {
+            BodyEnd::Length(0) => Place::Head(HeadPlace::Start),
+            BodyEnd::Length(length) => Place::Length(length),
+            BodyEnd::Chunked => Place::Chunked(Chunks::default()),
+        };
+        let target = std::mem::take(&mut self.target);
+        std::mem::take(&mut self.is_target_unusual).then_some(target)
+    }
+
+    /// hyper gets nothing more, because the head has more fields than it takes.
+    pub(super) fn is_too_wide(&self) -> bool {
+        self.fields_max.is_some_and(|max| self.fields > max)
+    }
+
+    /// From now on hyper takes as many fields as are allowed.
+    pub(super) fn widen(&mut self) {
+        self.fields_max = None;
+    }
+
+    /// Nothing that follows is HTTP.
+    pub(super) fn upgrade(&mut self) {
+        self.place = Place::Upgraded;
+    }
+
+    /// The next step within a head: how many bytes it takes.
+    fn pass_head(&mut self, place: HeadPlace, bytes: &mut [u8]) -> usize {
+        if let (HeadPlace::LineStart, false) = (place, b"\r\n".contains(&bytes[0])) {
+            self.fields += 1;
+            if self.is_too_wide() {
+                return 0;
+            }
+        }
+        let (within, last, behind) = match (place, bytes[0]) {
+            (HeadPlace::Start, b'\r' | b'\n') => return 1,
+            (HeadPlace::LineStart, b'\r') => {
+                self.place = Place::Head(HeadPlace::LineStartEnd);
+                return 1;
+            }
+            (HeadPlace::LineStart | HeadPlace::LineStartEnd, b'\n') => {
+                self.place = Place::HeadEnd;
+                return 1;
+            }
+            (HeadPlace::Start | HeadPlace::Method, _) => {
+                (HeadPlace::Method, b' ', HeadPlace::Target)
+            }
+            (HeadPlace::Target, _) => (HeadPlace::Target, b' ', HeadPlace::Line),
+            (HeadPlace::Line | HeadPlace::LineStart | HeadPlace::LineStartEnd, _) => {
+                (HeadPlace::Line, b'\n', HeadPlace::LineStart)
+            }
+        };
+        let end = memchr(last, bytes);
+        let length = end.unwrap_or(bytes.len());
+        if matches!(within, HeadPlace::Target) {
+            self.pass_target(&mut bytes[..length], end.is_some());
+        }
+        self.place = Place::Head(if end.is_some() { behind } else { within });
+        length + usize::from(end.is_some())
+    }
+
+    /// A piece of a target, which may be the last.
+    fn pass_target(&mut self, piece: &mut [u8], is_last: bool) {
+        let has_unusual = has_unusual(piece);
+        if has_unusual || !is_last || !self.target.is_empty() {
+            self.target.extend_from_slice(piece);
+        }
+        if has_unusual {
+            self.is_target_unusual = true;
+            for byte in piece.iter_mut().filter(|byte| is_unusual(**byte)) {
+                *byte = STAND_IN;
+            }
+        }
+    }
+}
+
+/// What has arrived of a connection's first head as hyper would get it, and its target as far as it has
+/// arrived. None: no byte of the target is unusual.
+pub(super) fn unusual_target(read: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let line = read.trim_ascii_start();
+    let line = &line[..memchr(b'\n', line).unwrap_or(line.len())];
+    if !has_unusual(line) {
+        return None;
+    }
+    let (mut messages, mut changed) = (Messages::default(), read.to_vec());
+    messages.pass(&mut changed).ok()?;
+    messages.is_target_unusual.then_some((changed, messages.target))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A request's head, the body that it says, and that body as it is sent.
+    #[derive(Clone, Debug)]
+    struct Sent {
+        before: &'static str,
+        target: Vec<u8>,
+        rest: String,
+        end: BodyEnd,
+        body: Vec<u8>,
+    }
+
+    impl Sent {
+        fn bytes(&self, target: &[u8]) -> Vec<u8> {
+            [self.before.as_bytes(), target, self.rest.as_bytes(), &self.body].concat()
+        }
+
+        /// What hyper is to get.
+        fn passed(&self) -> Vec<u8> {
+            let stand_in = |byte: &u8| if is_unusual(*byte) { STAND_IN } else { *byte };
+            self.bytes(&self.target.iter().map(stand_in).collect::<Vec<_>>())
+        }
+    }
+
+    fn sent() -> impl Strategy<Value = Sent> {
+        let before = prop_oneof![Just("GET "), Just("\r\n\nPOST ")];
+        let target =
+            prop::collection::vec((0x21_u8..).prop_filter("refused", |byte| *byte != 0x7f), 1..20);
+        let rest = prop_oneof![
+            Just(" HTTP/1.1\r\nA: \"#\"\r\n\r\n"),
+            Just(" HTTP/1.0\n\n"),
+            Just(" HTTP/1.1\r\nA:\nB: \u{e9}\r\n\n"),
+        ];
+        let data = prop::collection::vec(prop_oneof![any::<u8>(), Just(b'"'), Just(b'\n')], 0..30);
+        (before, target, rest, data, 0..3).prop_map(|(before, target, rest, data, kind)| {
+            let (end, body) = match kind {
+                0 => (BodyEnd::Length(0), Vec::new()),
+                1 => (BodyEnd::Length(data.len() as u64), data),
+                _ => (BodyEnd::Chunked, chunked(&data)),
+            };
+            Sent { before, target, rest: rest.to_owned(), end, body }
+        })
+    }
+
+    fn chunked(data: &[u8]) -> Vec<u8> {
+        let mut body = Vec::new();
+        for chunk in data.chunks(7) {
+            body.extend_from_slice(format!("{:x};\"\"\r\n", chunk.len()).as_bytes());
+            body.extend_from_slice(chunk);
+            body.extend_from_slice(b"\r\n");
+        }
+        [&body[..], b"0\r\nA: \"\r\n\r\n"].concat()
+    }
+
+    /// The bytes that hyper got, and each request's target if it is unusual.
+    type Passed = (Vec<u8>, Vec<Option<Vec<u8>>>);
+
+    /// What passes of bytes that arrive in pieces of these sizes, and each request's target if it has
+    /// one that is unusual.
+    fn pass(bytes: &[u8], sizes: &[usize], ends: &[BodyEnd]) -> io::Result<Passed> {
+        let (mut messages, mut passed, mut targets) = (Messages::default(), Vec::new(), Vec::new());
+        let mut sizes = sizes.iter().cycle();
+        while passed.len() < bytes.len() {
+            let size = sizes.next().copied().unwrap_or(usize::MAX);
+            let end = bytes.len().min(passed.len().saturating_add(size));
+            let mut piece = bytes[passed.len()..end].to_vec();
+            let length = messages.pass(&mut piece)?;
+            assert!(length > 0, "hyper is given something");
+            passed.extend_from_slice(&piece[..length]);
+            assert_eq!(piece[length..], bytes[passed.len()..end], "the rest is as it was");
+            if matches!(messages.place, Place::HeadEnd) {
+                targets.push(messages.begin_body(ends[targets.len()]));
+            }
+        }
+        Ok((passed, targets))
+    }
+
+    /// What heads are made of, sound ones and others.
+    const PARTS: &[&str] =
+        &["GET / HTTP/1.1\r\n", "GET ", "/\" ", "HTTP/1.1", "A: b", "A:", " ", "\r\n", "\n", "\r"];
+
+    proptest! {
+        #[test]
+        fn only_targets_are_changed_however_requests_arrive(
+            requests in prop::collection::vec(sent(), 1..5),
+            sizes in prop::collection::vec(1_usize..40, 1..6),
+        ) {
+            let bytes: Vec<u8> = requests.iter().flat_map(|one| one.bytes(&one.target)).collect();
+            let ends: Vec<_> = requests.iter().map(|one| one.end).collect();
+            let (passed, targets) = pass(&bytes, &sizes, &ends).expect("sound requests");
+            let expected: Vec<u8> = requests.iter().flat_map(Sent::passed).collect();
+            prop_assert_eq!(passed, expected);
+            let unusual = requests.iter().map(|one| {
+                has_unusual(&one.target).then(|| one.target.clone())
+            });
+            prop_assert_eq!(targets, unusual.collect::<Vec<_>>());
+        }
+
+        /// Or a body would begin elsewhere for hyper.
+        #[test]
+        fn a_head_ends_where_httparse_says(
+            start in prop::sample::select(&["", "\r\n\n", "GET /\" HTTP/1.1\r\n"][..]),
+            parts in prop::collection::vec(prop::sample::select(PARTS), 0..10),
+        ) {
+            let bytes = [start, &parts.concat(), "\r\n\r\n"].concat().into_bytes();
+            let mut fields = [httparse::EMPTY_HEADER; 16];
+            let mut request = httparse::Request::new(&mut fields);
+            if let Ok(httparse::Status::Complete(length)) = request.parse(&bytes) {
+                let (mut messages, mut passed) = (Messages::default(), bytes.clone());
+                prop_assert_eq!(messages.pass(&mut passed).expect("a head"), length);
+                prop_assert!(matches!(messages.place, Place::HeadEnd));
+            }
+        }
+    }
+
+    #[test]
+    fn hyper_gets_nothing_behind_a_head_of_which_it_has_not_said_what_body_it_has() {
+        let mut messages = Messages::default();
+        let mut bytes = *b"POST /\" HTTP/1.1\r\n\r\nGET /\" HTTP/1.1\r\n\r\n";
+        assert_eq!(messages.pass(&mut bytes).expect("a head"), 20);
+        assert!(messages.pass(&mut bytes[20..]).is_err());
+        assert_eq!(bytes[20..25], *b"GET /", "untouched");
+    }
+
+    #[test]
+    fn a_body_that_is_not_chunked_as_it_should_be_ends_the_connection() {
+        let head = b"POST / HTTP/1.1\r\n\r\n";
+        for body in ["ffffffffffffffff\r\nhello", "g\r\n", "0\r\nA: b\n\r\n"] {
+            let bytes = [&head[..], body.as_bytes()].concat();
+            let error = pass(&bytes, &[100], &[BodyEnd::Chunked]).expect_err(body);
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        }
+    }
+
+    #[test]
+    fn what_follows_an_upgrade_is_left_as_it_is() {
+        let mut messages = Messages::default();
+        let mut head = *b"GET /\" HTTP/1.1\r\n\r\n";
+        assert_eq!(messages.pass(&mut head).expect("a head"), head.len());
+        assert!(messages.begin_body(BodyEnd::Length(0)).is_some());
+        messages.upgrade();
+        let mut frame = *b"\x81\x05 /\"\" \r\n\r\n";
+        assert_eq!(messages.pass(&mut frame).expect("bytes"), frame.len());
+        assert_eq!(&frame, b"\x81\x05 /\"\" \r\n\r\n");
+    }
+}
