@@ -141,3 +141,44 @@ start_pitchfork() {
     wait_for "$name" is_open "$port"
     peer "Pitchfork ${1}x$2" "$pid"
 }
+
+# start_weir_sockets NAME SETTINGS COMMAND..: workers of that command, each a server of its own, on Weir's sockets.
+start_weir_sockets() {
+    local name=$1 settings=$2 conf command
+    shift 2
+    take_port
+    conf=weir$port
+    command=$(printf '"%s", ' "$@")
+    cat >"$folder/$conf.toml" <<TOML
+data_dir = "$folder/$conf"
+[console]
+listen = "127.0.0.1:0"
+[front]
+listen = "127.0.0.1:0"
+[[front.apps]]
+name = "bench"
+workers = $workers
+mode = "sockets"
+listen = "127.0.0.1:$port"
+command = [$command]
+$settings
+TOML
+    start "$conf" "$binaries/weir" up --only front --config "$folder/$conf.toml"
+    wait_for "$conf" all_serve "$folder/$conf.toml"
+    peer "$name" "$pid"
+}
+
+all_serve() {
+    [ "$("$binaries/weir" workers list --json --config "$1" | grep -o '"state": *"serving"' | wc -l)" = "$workers" ]
+}
+
+# start_weir_selections SERVER SETTINGS COMMAND..: the ways to share connections among the workers of that command.
+start_weir_selections() {
+    local server=$1 settings=$2 word='environment = { BENCH_BUSY_WORD = "1" }'
+    shift 2
+    start_weir_sockets "$server, Weir kernel" "$settings" "$@"
+    start_weir_sockets "$server, Weir kernel, busy word" "$settings"$'\n'"$word" "$@"
+    start_weir_sockets "$server, Weir join-idle" "$settings"$'\n'"$word"$'\nselection = "join-idle"' "$@"
+    start_weir_sockets "$server, Weir $((workers / 2)) queues, 2 each" \
+        "$settings"$'\n'"queues = $((workers / 2))"$'\n'"queues_per_worker = 2" "$@"
+}

@@ -27,27 +27,28 @@ class BusyWord:
         self._words = memoryview(mmap.mmap(descriptor, (index + 1) * RECORD_BYTES)).cast("Q")
         self._state = index * RECORD_BYTES // 8
         self._lock = threading.Lock()
+        # When each began; a dict keeps its order, so the first is the oldest.
         self._running = {}
         # What a process left behind that had this record before.
         self._words[self._state] = IDLE
 
     def begin(self):
         """A request begins. Answers what `end` is to be told."""
-        token, now = object(), time.monotonic_ns() // 1_000_000
+        token = object()
         with self._lock:
+            now = time.monotonic_ns() // 1_000_000
+            if not self._running:
+                self._words[self._state] = now
             self._running[token] = now
-            self._say()
         return token
 
     def end(self, token):
         """It has ended. Of a second time nothing comes."""
         with self._lock:
-            if self._running.pop(token, None) is not None:
-                self._words[self._state + 1] += 1
-                self._say()
-
-    def _say(self):
-        self._words[self._state] = min(self._running.values(), default=IDLE)
+            if self._running.pop(token, None) is None:
+                return
+            self._words[self._state + 1] += 1
+            self._words[self._state] = next(iter(self._running.values())) if self._running else IDLE
 
 
 class Middleware:
@@ -70,6 +71,8 @@ class Middleware:
 
 class _Body:
     """An answer's body; a server closes it when all was sent, or the client has gone (PEP 3333)."""
+
+    __slots__ = ("_body", "_word", "_token")
 
     def __init__(self, body, word, token):
         self._body, self._word, self._token = body, word, token

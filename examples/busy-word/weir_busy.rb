@@ -22,7 +22,8 @@ module WeirBusy
     def initialize(descriptor, index)
       @record = map(descriptor, (index + 1) * RECORD_BYTES) + (index * RECORD_BYTES)
       @mutex = Mutex.new
-      @running = {}
+      # When each began; a Hash keeps its order, so the first is the oldest.
+      @running = {}.compare_by_identity
       # What a process left behind that had this record before.
       store(0, IDLE)
     end
@@ -31,8 +32,9 @@ module WeirBusy
     def begin
       token = Object.new
       @mutex.synchronize do
-        @running[token] = Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
-        say
+        now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
+        store(0, now) if @running.empty?
+        @running[token] = now
       end
       token
     end
@@ -42,7 +44,7 @@ module WeirBusy
       @mutex.synchronize do
         if @running.delete(token)
           store(8, @record[8, 8].unpack1("Q") + 1)
-          say
+          store(0, @running.empty? ? IDLE : @running.each_value.first)
         end
       end
     end
@@ -62,13 +64,16 @@ module WeirBusy
       memory
     end
 
-    def say
-      store(0, @running.values.min || IDLE)
-    end
-
     # Eight bytes are stored at once.
     def store(offset, value)
       @record[offset, 8] = [value].pack("Q")
+    end
+  end
+
+  # Rack's proxy finds a method of the body by method_missing; each is called for every response.
+  class Body < Rack::BodyProxy
+    def each(&block)
+      @body.each(&block)
     end
   end
 
@@ -89,7 +94,9 @@ module WeirBusy
         @word.end(token)
         raise
       end
-      [status, headers, Rack::BodyProxy.new(body) { @word.end(token) }]
+      # A body that is called, not iterated over (Rack 3), must not seem to have each.
+      proxy = body.respond_to?(:each) ? Body : Rack::BodyProxy
+      [status, headers, proxy.new(body) { @word.end(token) }]
     end
   end
 end

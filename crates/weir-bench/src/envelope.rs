@@ -63,7 +63,9 @@ impl Envelope {
 /// Nested objects take a line each.
 fn append_extra(key: &str, value: &Value, text: &mut String) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| append_extra(key, item, text)),
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            items.iter().for_each(|item| append_extra(key, item, text))
+        }
         Value::Object(fields) => {
             let fields: Vec<_> =
                 fields.iter().map(|(name, v)| format!("{name} {}", plain(v))).collect();

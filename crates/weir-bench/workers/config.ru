@@ -4,4 +4,8 @@ app = lambda do |env|
   sleep(asked / 1e6) if asked.positive?
   [200, { "x-worker" => Process.pid.to_s, "content-type" => "text/plain", "content-length" => "2" }, ["ok"]]
 end
+if ENV["BENCH_BUSY_WORD"]
+  require_relative "../../../examples/busy-word/weir_busy"
+  use WeirBusy::Middleware
+end
 run app

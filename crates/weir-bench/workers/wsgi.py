@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import time
 
 
@@ -12,3 +13,10 @@ def app(environ, start_response):
     headers = [("X-Worker", str(os.getpid())), ("Content-Type", "text/plain"), ("Content-Length", "2")]
     start_response("200 OK", headers)
     return [b"ok"]
+
+
+if "BENCH_BUSY_WORD" in os.environ:
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../examples/busy-word"))
+    import weir_busy
+
+    app = weir_busy.Middleware(app)

@@ -1,16 +1,19 @@
 //! The same load on several servers.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use serde_json::Value;
 
 use super::hosted::Hosted;
 use super::hosting::Hosting;
 use super::settings::{LoadFlags, LoadSettings};
 use super::{report, scenario};
 use crate::checks::ROUNDS_MAX;
+use crate::envelope::Envelope;
 use crate::http::{Round, Target, run_rounds, table_of};
 use crate::output::Output;
 
@@ -30,6 +33,9 @@ pub(crate) struct CompareFlags {
     /// Weir's program for peers that are self-hosted.
     #[arg(long)]
     weir: Option<PathBuf>,
+    /// Print under each table how many requests each worker had in the last round.
+    #[arg(long)]
+    by_worker: bool,
     /// Print one JSON object per run instead of the tables.
     #[arg(long)]
     json: bool,
@@ -111,10 +117,25 @@ pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
         if !flags.json {
             let scenario = settings.scenario.name();
             output.print(&table_of(scenario, &settings.extent(), &names, &runs))?;
+            if flags.by_worker {
+                output.print(&counts_by_worker(&names, &runs))?;
+            }
         }
         errors += runs.iter().flatten().map(|envelope| envelope.errors).sum::<u64>();
     }
     Ok(errors == 0)
+}
+
+/// Of the last round, the most first.
+fn counts_by_worker(names: &[&str], runs: &[Vec<Envelope>]) -> String {
+    let mut text = "| requests of each worker, last round | |\n| --- | --- |\n".to_owned();
+    for (name, runs) in names.iter().zip(runs) {
+        let counts = runs.last().and_then(|run| run.extra["requests_by_worker"].as_array());
+        let counts: Vec<String> = counts.into_iter().flatten().map(Value::to_string).collect();
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "| {name} | {} |", counts.join(" "));
+    }
+    text + "\n"
 }
 
 fn loads(flags: &CompareFlags) -> Result<Vec<LoadSettings>> {

@@ -36,6 +36,7 @@ fn extra(run: &Run, settings: &LoadSettings) -> Map<String, Value> {
     add("max", fairness.map(|fairness| fairness.max).into());
     add("idle_workers", fairness.and_then(|fairness| fairness.idle_workers).into());
     add("workers_seen", fairness.map_or(0, |fairness| fairness.workers_seen).into());
+    add("requests_by_worker", seen.shares.counts().into());
     add("mean_service_us", each_us(seen.service_asked, requests).into());
     match (settings.requests_per_second, settings.workers) {
         (None, _) => add_ceiling(run, settings, &mut add),

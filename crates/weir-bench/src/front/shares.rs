@@ -1,5 +1,6 @@
 //! How the requests were shared among the workers.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Worker names told apart: with more, a server makes up names as it goes.
@@ -29,6 +30,13 @@ impl Shares {
         } else if self.requests.len() < NAMES_MAX {
             self.requests.insert(worker.to_vec(), 1);
         }
+    }
+
+    /// The most first; workers that got nothing are not among them.
+    pub(crate) fn counts(&self) -> Vec<u64> {
+        let mut counts: Vec<u64> = self.requests.values().copied().collect();
+        counts.sort_unstable_by_key(|count| Reverse(*count));
+        counts
     }
 
     /// `None` if no answer named its worker. `workers` that were replaced meanwhile make more names than workers.
@@ -81,6 +89,7 @@ mod tests {
         let uneven = shares(&[1, 2, 3]).fairness(None).expect("named");
         assert!((uneven.jain - 36.0 / 42.0).abs() < 1e-12, "{uneven:?}");
         assert_eq!((uneven.min, uneven.idle_workers, uneven.workers_seen), (1, None, 3));
+        assert_eq!(shares(&[1, 2, 3]).counts(), [3, 2, 1]);
     }
 
     #[test]

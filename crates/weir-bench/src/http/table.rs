@@ -26,7 +26,7 @@ const fn column(
 }
 
 /// Besides names and rates; those that no run has are left out.
-const COLUMNS: [Column; 19] = [
+const COLUMNS: [Column; 21] = [
     column("of the ceiling", "of_ceiling", 1.0, 3),
     column("offered load", "offered_load", 1.0, 2),
     column("p50 us", "p50_us", 1.0, 0),
@@ -41,6 +41,8 @@ const COLUMNS: [Column; 19] = [
     column("idle", "idle_workers", 1.0, 0),
     column("timeouts", "timeouts", 1.0, 0),
     column("waited here", "waited_for_connection", 1.0, 0),
+    column("client CPU s", "client_cpu_seconds", 1.0, 2),
+    column("server CPU s", "server_cpu_seconds", 1.0, 2),
     column("server CPU us/request", "server_cpu_us_per_operation", 1.0, 1),
     column("user", "server_user_cpu_us_per_operation", 1.0, 1),
     column("system", "server_system_cpu_us_per_operation", 1.0, 1),
@@ -162,10 +164,10 @@ mod tests {
         };
         let table = of("noop", &extent, &["a", "b"], &[one, other]);
         let expected = "\
-| noop, 4 connections | requests/s (lowest - highest) | a is | p50 us | p95 us | p99 us | Jain | errors |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
-| a | 200 (100 - 300) | 1.00x | 1 | 2 | 3 | 0.500 | 0 |
-| b | 100 (100 - 100) | 2.00x | 1 | 2 | 3 | - | 0 |
+| noop, 4 connections | requests/s (lowest - highest) | a is | p50 us | p95 us | p99 us | Jain | client CPU s | errors |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| a | 200 (100 - 300) | 1.00x | 1 | 2 | 3 | 0.500 | 0.20 | 0 |
+| b | 100 (100 - 100) | 2.00x | 1 | 2 | 3 | - | 0.20 | 0 |
 
 ";
         assert_eq!(table, expected);

@@ -215,9 +215,18 @@ fn a_comparison_runs_every_peer_in_every_round_and_prints_a_table() {
     let peers = [format!("one=http://{}", one.address), format!("other=http://{}", other.address)];
     let mut arguments = vec!["compare", "--peer", &peers[0], "--peer", &peers[1], "--rounds", "2"];
     arguments.extend(["--connections", "1,2", "--scenario", "mixed", "--seconds", "0.1"]);
+    arguments.push("--by-worker");
     let output = bench(&arguments);
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!((output.status.code(), table.lines().count()), (CLEAN, 2 * 5), "{table}");
+    assert_eq!((output.status.code(), table.lines().count()), (CLEAN, 2 * (5 + 5)), "{table}");
+    // The fake app names each connection a worker, of which there are 1 and 2.
+    let counts = table.split("| requests of each worker, last round |").skip(1);
+    let workers_of = |counts: &str| {
+        let line = counts.lines().find_map(|line| line.strip_prefix("| other | ")).expect("a line");
+        line.trim_end_matches(" |").split(' ').count()
+    };
+    let workers: Vec<usize> = counts.map(workers_of).collect();
+    assert_eq!(workers, [1, 2], "{table}");
     assert!(table.contains("| mixed, 1 connection |") && table.contains("\n| other | "), "{table}");
     // A connection for each probe, and 1 or 2 for each run.
     assert_eq!((one.connections(), other.connections()), (4 + 6 - 1, 4 + 6 - 1));

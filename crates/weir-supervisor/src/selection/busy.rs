@@ -46,6 +46,8 @@ pub(super) const TURN: usize = 0;
 /// Whose connections get to `TARGET`; 0: nobody's.
 pub(super) const PROBE: usize = 1;
 pub(super) const TARGET: usize = 2;
+/// When `TURN` was written last, in nanoseconds of `CLOCK_MONOTONIC`.
+pub(super) const TURN_SINCE: usize = 3;
 /// Words of a record.
 pub(super) const STATE: usize = 0;
 const SERVED: usize = 1;

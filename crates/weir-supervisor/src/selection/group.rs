@@ -9,6 +9,11 @@ use super::program::{Classic, NextWorker, classic};
 use super::{Plan, Selection};
 use crate::system;
 
+/// How long join-idle prefers the same workers, whose code is in the processor's caches: long
+/// enough for some ten requests, short enough that counts are even within seconds. Figures:
+/// docs/benchmarks.md.
+const STAY_NS: u32 = 5_000_000;
+
 /// The kernel does not take a program.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -43,10 +48,15 @@ pub struct SocketGroup {
 impl Prepared {
     /// What `plan` takes before there are sockets, for connections of IPv6 or of IPv4.
     pub fn new(plan: Plan, is_ipv6: bool) -> Result<Self, Refused> {
-        Self::try_new(plan, is_ipv6).map_err(|error| Refused { selection: plan.effective(), error })
+        Self::staying(plan, is_ipv6, STAY_NS)
     }
 
-    fn try_new(plan: Plan, is_ipv6: bool) -> io::Result<Self> {
+    pub(super) fn staying(plan: Plan, is_ipv6: bool, stay_ns: u32) -> Result<Self, Refused> {
+        Self::try_new(plan, is_ipv6, stay_ns)
+            .map_err(|error| Refused { selection: plan.effective(), error })
+    }
+
+    fn try_new(plan: Plan, is_ipv6: bool, stay_ns: u32) -> io::Result<Self> {
         if !plan.effective().is_privileged() {
             return Ok(Self { plan, records: Records::in_memory()?, program: None });
         }
@@ -60,6 +70,7 @@ impl Prepared {
             is_ipv6,
             must_be_idle,
             otherwise: must_be_idle.then_some(all),
+            stay_ns: if must_be_idle { stay_ns } else { 0 },
         };
         let program = Some(system::load_program(&program.program())?);
         Ok(Self { plan, records, program })

@@ -5,7 +5,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
-use super::busy::{CLAIMED, DOOR, HEADER, PROBE, RECORD_BYTES, STATE, TARGET, TURN, last_bytes};
+use super::busy::{
+    CLAIMED, DOOR, HEADER, PROBE, RECORD_BYTES, STATE, TARGET, TURN, TURN_SINCE, last_bytes,
+};
 use crate::system::{ClassicInstruction, Instruction};
 
 /// No socket's number.
@@ -73,7 +75,7 @@ fn step(code: u16, operand: u32) -> ClassicInstruction {
     ClassicInstruction { code, if_true: 0, if_false: 0, operand }
 }
 
-/// An extended program: the next worker with a door, after the one that was chosen last.
+/// An extended program: the next worker with a door, from where the search begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextWorker {
     /// The map of the [records](super::busy).
@@ -85,6 +87,9 @@ pub(crate) struct NextWorker {
     pub(crate) must_be_idle: bool,
     /// The answer if there is none.
     pub(crate) otherwise: Option<u32>,
+    /// How long the search begins at the same record, so that the workers after it get connections
+    /// again as soon as they are idle. 0: each search begins behind the worker that was chosen last.
+    pub(crate) stay_ns: u32,
 }
 
 // Registers: the answer and arguments of calls, then those that calls leave alone.
@@ -104,6 +109,7 @@ const STACK: u8 = 10;
 const MOVE: u8 = 0xb7;
 const ADD: u8 = 0x07;
 const AND: u8 = 0x57;
+const SUBTRACT: u8 = 0x17;
 const OR: u8 = 0x47;
 const SHIFT_LEFT: u8 = 0x67;
 /// The other operand is a register, not a number.
@@ -118,6 +124,7 @@ const JUMP: u8 = 0x05;
 const JUMP_IF_EQUAL: u8 = 0x15;
 const JUMP_IF_DIFFERENT: u8 = 0x55;
 const JUMP_IF_AT_LEAST: u8 = 0x35;
+const JUMP_IF_LESS: u8 = 0xa5;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 const LOAD_ADDRESS: u8 = 0x18;
@@ -126,6 +133,8 @@ const OF_MAP_VALUE: u8 = 2;
 /// `bpf_skb_load_bytes_relative`, and its flag for the network layer.
 const READ_PACKET: i32 = 68;
 const FROM_NETWORK_LAYER: i32 = 1;
+/// `bpf_ktime_get_ns`.
+const MONOTONIC_NS: i32 = 5;
 
 /// Where the start of the packet is read to, below the top of the stack.
 const HEAD_AT: i16 = -32;
@@ -191,7 +200,7 @@ impl NextWorker {
         let begin =
             vec![load(LOAD_WORD, POSITION, MAP, offset(0, TURN)), number(MOVE, LOOKED_AT, 0)];
         let back = -jump_over(&look) - 2;
-        let turn = vec![jump_if_at_least(LOOKED_AT, self.records, jump_over(&look) + 1)];
+        let turn = vec![jump_if(JUMP_IF_AT_LEAST, LOOKED_AT, self.records, jump_over(&look) + 1)];
         let end = vec![
             jump(JUMP, 0, 0, back),
             // As a number of 64 bits, whose lower half is the answer.
@@ -203,15 +212,7 @@ impl NextWorker {
 
     /// Answers with the worker of this record, or goes on with the next one.
     fn look(&self) -> Vec<Instruction> {
-        let answer = vec![
-            // The next connection begins behind it.
-            registers(MOVE, R1, POSITION),
-            number(ADD, R1, 1),
-            store(MAP, R1, offset(0, TURN)),
-            registers(MOVE, R0, R4),
-            number(ADD, R0, -1),
-            exit(),
-        ];
+        let answer = self.answer();
         let claim = if self.must_be_idle {
             let idle_to_claimed = vec![
                 number(MOVE, R0, 0),
@@ -240,6 +241,28 @@ impl NextWorker {
         ];
         let next = vec![number(ADD, POSITION, 1), number(ADD, LOOKED_AT, 1)];
         [find, claim, next].concat()
+    }
+
+    /// Answers with the worker that was found. Once `stay_ns` are over, the next search begins behind it.
+    fn answer(&self) -> Vec<Instruction> {
+        let move_on = vec![number(ADD, POSITION, 1), store(MAP, POSITION, offset(0, TURN))];
+        let move_on = if self.stay_ns == 0 {
+            move_on
+        } else {
+            let move_on = [vec![store(MAP, R0, offset(0, TURN_SINCE))], move_on].concat();
+            let is_over = vec![
+                // The call forgets R4.
+                registers(MOVE, LOOKED_AT, R4),
+                instruction(CALL, 0, 0, MONOTONIC_NS),
+                load(LOAD_WORD, R2, MAP, offset(0, TURN_SINCE)),
+                registers(MOVE, R1, R0),
+                registers(SUBTRACT, R1, R2),
+                jump_if(JUMP_IF_LESS, R1, self.stay_ns, jump_over(&move_on)),
+            ];
+            [is_over, move_on, vec![registers(MOVE, R4, LOOKED_AT)]].concat()
+        };
+        let answer = vec![registers(MOVE, R0, R4), number(ADD, R0, -1), exit()];
+        [move_on, answer].concat()
     }
 }
 
@@ -279,8 +302,9 @@ fn jump(code: u8, register: u8, with: u8, over: i16) -> Instruction {
     instruction(code, register | (with << 4), over, 0)
 }
 
-fn jump_if_at_least(register: u8, number: u32, over: i16) -> Instruction {
-    instruction(JUMP_IF_AT_LEAST, register, over, number.cast_signed())
+/// Compares with a number.
+fn jump_if(code: u8, register: u8, number: u32, over: i16) -> Instruction {
+    instruction(code, register, over, number.cast_signed())
 }
 
 fn exit() -> Instruction {

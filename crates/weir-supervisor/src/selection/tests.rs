@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use super::busy::{State, record};
-use super::{Plan, Prepared, Selection, SocketGroup};
+use super::{Plan, Prepared, Refused, Selection, SocketGroup};
 use crate::workers::PROCESSES_MAX;
 
 /// Sockets, where they listen, and connections that nobody accepts.
@@ -22,7 +22,11 @@ impl Rig {
     /// None: the kernel refuses.
     fn new(selection: Selection, workers: usize, queues: usize, host: SocketAddr) -> Option<Self> {
         let plan = Plan::new(selection, workers, queues, 1);
-        let prepared = match Prepared::new(plan, host.is_ipv6()) {
+        Self::of(Prepared::new(plan, host.is_ipv6()), host)
+    }
+
+    fn of(prepared: Result<Prepared, Refused>, host: SocketAddr) -> Option<Self> {
+        let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(refused) if !has_privileges() => {
                 eprintln!("SKIPPED: {refused}");
@@ -30,6 +34,7 @@ impl Rig {
             }
             Err(refused) => panic!("{refused}"),
         };
+        let plan = prepared.plan();
         let mut address = host;
         let mut sockets = Vec::new();
         for _ in 0..plan.sockets() {
@@ -42,6 +47,22 @@ impl Rig {
         }
         let group = prepared.join("shop", sockets).expect("joined");
         Some(Self { group, address, clients: Vec::new() })
+    }
+
+    /// Workers of join-idle that are ready.
+    fn staying(workers: usize, stay_ns: u32) -> Option<Self> {
+        let plan = Plan::new(Selection::JoinIdle, workers, 1, 1);
+        let host = (Ipv4Addr::LOCALHOST, 0).into();
+        let rig = Self::of(Prepared::staying(plan, false, stay_ns), host)?;
+        (0..workers).for_each(|slot| rig.open(slot));
+        Some(rig)
+    }
+
+    /// Connects, and the worker that gets it answers at once.
+    fn serve(&mut self) -> usize {
+        let socket = self.connect();
+        assert!(self.group.records().repair(record(socket, 0)), "it was chosen");
+        socket
     }
 
     fn on_ipv4(selection: Selection, workers: usize, queues: usize) -> Option<Self> {
@@ -124,6 +145,17 @@ fn one_after_the_other_gets_a_connection_and_when_all_are_busy_the_socket_of_all
     assert_eq!(rig.state(1), State::Claimed);
     assert!(rig.group.records().repair(record(1, 0)));
     assert_eq!([rig.connect(), rig.connect()], [1, overflow]);
+}
+
+#[test]
+fn a_worker_that_is_idle_again_gets_the_next_connection_until_the_stay_is_over() {
+    // A program extends the sign, so this is longer than any clock counts.
+    let Some(mut rig) = Rig::staying(3, u32::MAX) else { return };
+    assert_eq!([rig.serve(), rig.serve(), rig.serve()], [0, 0, 0]);
+    assert_eq!([rig.connect(), rig.serve(), rig.serve()], [0, 1, 1], "the first is busy now");
+    let Some(mut rig) = Rig::staying(3, 1) else { return };
+    let got: Vec<usize> = (0..5).map(|_| rig.serve()).collect();
+    assert_eq!(got, [0, 1, 2, 0, 1]);
 }
 
 #[test]

@@ -52,23 +52,18 @@ fn after_an_upgrade_join_idle_still_selects_and_repairs_and_starts_workers() {
     let Some(weir) = start_join_idle("claim_timeout = \"50ms\"\n") else { return };
     let address = weir.app("shop");
     weir.site.ok(&["upgrade"]);
-    let turns = |weir: &Weir| {
-        let served: Vec<i32> = (0..6).map(|_| ask(address, "/")).collect();
-        assert_eq!(served[..3].iter().copied().collect::<BTreeSet<_>>(), pids(weir));
-        assert_eq!(served[..3], served[3..]);
-    };
-    turns(&weir);
+    ask_all(&weir);
     // Chosen for three connections, they begin nothing.
     drop([(); 3].map(|()| TcpStream::connect(address).expect("connected")));
     let repaired = "weir_front_worker_words_repaired_total{app=\"shop\"} 3";
     until(|| get(weir.console(), "/metrics", "").1.contains(repaired));
-    turns(&weir);
+    ask_all(&weir);
     // The present parent closes the door of one that dies, and opens that of its successor.
     let killed = *pids(&weir).first().expect("a worker");
     kill(killed);
     // In this order: what was seen of the states before may be older than its end.
     until(|| !pids(&weir).contains(&killed) && states(&weir) == vec!["serving"; 3]);
-    turns(&weir);
+    ask_all(&weir);
     // One that is to end gets nothing more, one that was added helps where all are busy.
     write(&weir.site, 4, "keeps", "selection = \"join-idle\"\nclaim_timeout = \"50ms\"\n");
     weir.site.ok(&["upgrade"]);
@@ -111,8 +106,7 @@ fn a_rolling_restart_goes_on_through_an_upgrade() {
         clients.stop();
         until(|| states(&weir) == ["serving"; 3]);
         if listed(&weir)["selection"] == "join-idle" {
-            let served: BTreeSet<i32> = (0..3).map(|_| ask(weir.app("shop"), "/")).collect();
-            assert_eq!(served, pids(&weir));
+            ask_all(&weir);
         }
         assert!(weir.stop().success());
     }
