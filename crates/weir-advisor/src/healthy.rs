@@ -164,6 +164,7 @@ fn postgres() -> Postgres {
         }),
         pending_restart: Vec::new(),
         origins: Vec::new(),
+        read_only: None,
         exceptions: Fact::Known(Exceptions::default()),
         connections: Fact::Known(Connections {
             sessions: vec![

@@ -26,8 +26,8 @@ pub(crate) use self::jobs::{SET_ASIDE_SUFFIX, is_set_aside};
 pub use self::machine::{Machine, POOL_VARIABLE, Pooler, Service, is_sidekiq};
 pub use self::pgbouncer::{ConnectionPool, PgBouncer, PgBouncerSettings, PooledDatabase};
 pub use self::postgres::{
-    ClientProcess, Connections, DatabaseHost, LockWait, Postgres, PostgresSettings, SessionState,
-    SessionWait, Sessions, SettingOrigin, StatementTimes, is_nearly_full,
+    ClientProcess, Connections, DatabaseHost, LockWait, Postgres, PostgresSettings, ReadOnly,
+    SessionState, SessionWait, Sessions, SettingOrigin, StatementTimes, is_nearly_full,
 };
 pub use self::postgres_access::PostgresAccess;
 pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, Presence, WeightedQueue};

@@ -13,6 +13,7 @@ mod connection_limit;
 mod connection_slots;
 mod dead_flood;
 mod duplicate_scheduler;
+mod failing_jobs;
 mod ghost_process;
 mod host_clock;
 mod idle_connections;
@@ -27,6 +28,7 @@ mod overdue_jobs;
 mod own_queue;
 mod pending_restart;
 mod quiet_process;
+mod read_only_database;
 mod redis_eviction;
 mod redis_fork;
 mod redis_memory;
@@ -107,7 +109,7 @@ fn check_one(rule: &Rule, sidekiq: &Sidekiq<'_>, guard: &mut Guard) -> Vec<Findi
 
 /// All of them, causes before what they cause: of two findings that are equally bad, the verdict
 /// names the one that stands first here.
-pub const RULES: [Rule; 43] = [
+pub const RULES: [Rule; 45] = [
     // Of what is not seen nothing else can be said.
     rule(unreachable::NAME, unreachable::check),
     rule(slots_exhausted::NAME, slots_exhausted::check),
@@ -120,9 +122,11 @@ pub const RULES: [Rule; 43] = [
     rule(redis_memory::NAME, redis_memory::check),
     // A full disk ends the database, whatever else is wrong with it.
     rule(replication_slot::NAME, replication_slot::check),
+    rule(read_only_database::NAME, read_only_database::check),
     rule(lock_waits::NAME, lock_waits::check),
     of_sidekiq(unserved_queue::NAME, unserved_queue::check),
     of_sidekiq(duplicate_scheduler::NAME, duplicate_scheduler::check),
+    of_sidekiq(failing_jobs::NAME, failing_jobs::check),
     // Where it reads what it could keep, neither threads nor processes help.
     rule(untuned_database::NAME, untuned_database::check),
     of_sidekiq(overdue_jobs::NAME, overdue_jobs::check),

@@ -72,6 +72,7 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
             processes,
             has_more_processes: described.has_more_processes(),
             ghosts: described.ghosts.clone(),
+            running_ghosts: Vec::new(),
             scheduled,
             retries,
             dead,

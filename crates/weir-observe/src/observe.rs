@@ -273,8 +273,12 @@ pub(crate) fn cores_used(
 pub(crate) fn job_processes(
     observation: &mut Observation,
 ) -> impl Iterator<Item = &mut JobProcess> {
+    all_jobs(observation).flat_map(|jobs| &mut jobs.processes)
+}
+
+/// Of each shard, and of all together.
+pub(crate) fn all_jobs(observation: &mut Observation) -> impl Iterator<Item = &mut Jobs> {
     let shards = observation.shards.iter_mut().map(|shard| &mut shard.jobs);
     let all = shards.chain([&mut observation.jobs]);
-    let jobs = all.filter_map(|jobs| if let Fact::Known(jobs) = jobs { Some(jobs) } else { None });
-    jobs.flat_map(|jobs| &mut jobs.processes)
+    all.filter_map(|jobs| if let Fact::Known(jobs) = jobs { Some(jobs) } else { None })
 }

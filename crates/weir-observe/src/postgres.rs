@@ -132,7 +132,8 @@ impl Database {
             backends
         });
         let statements = statements::statements(session).await;
-        let Settings { settings, pending_restart, origins } = settings::settings(session).await;
+        let Settings { settings, pending_restart, origins, read_only } =
+            settings::settings(session).await;
         let exceptions = exceptions::exceptions(session).await;
         let blocks = cache::blocks(session).await;
         let cache_hit_ratio = cache::hit_ratio(before, blocks.clone());
@@ -148,6 +149,7 @@ impl Database {
         Fact::Known(Postgres {
             settings,
             pending_restart,
+            read_only,
             origins,
             exceptions,
             connections: connections(backends),

@@ -8,9 +8,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use weir_advisor::observation::{Observation, Presence};
+use weir_advisor::observation::{Jobs, Observation, Presence};
 
-use crate::observe::job_processes;
+use crate::machine;
+use crate::observe::{all_jobs, job_processes};
 
 /// What every machine runs, and what cannot be seen where other users' processes are hidden.
 const INIT: &str = "1";
@@ -39,6 +40,22 @@ pub(crate) fn see(observation: &mut Observation, local: &BTreeMap<String, u32>, 
             (presence, _) => presence,
         };
     }
+    for jobs in all_jobs(observation) {
+        jobs.running_ghosts = running_ghosts(jobs, proc);
+    }
+}
+
+/// Processes of this machine that run without a heartbeat. The number of one that beats is not another's.
+fn running_ghosts(jobs: &Jobs, proc: &Path) -> Vec<String> {
+    let Some(hostname) = machine::hostname(proc) else { return Vec::new() };
+    let beats = |pid: u32| jobs.processes.iter().any(|it| it.hostname == hostname && it.pid == pid);
+    let runs = |identity: &&String| {
+        let mut parts = identity.rsplitn(3, ':').skip(1);
+        let (pid, host) = (parts.next().and_then(|it| it.parse().ok()), parts.next());
+        let is_here = host == Some(hostname.as_str());
+        pid.is_some_and(|pid| is_here && !beats(pid) && seen(proc, pid) == Seen::Sidekiq)
+    };
+    jobs.ghosts.iter().filter(runs).cloned().collect()
 }
 
 fn seen(proc: &Path, pid: u32) -> Seen {
@@ -63,7 +80,7 @@ fn is_zombie(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use weir_advisor::observation::{Fact, JobProcess, Jobs};
+    use weir_advisor::observation::{Fact, JobProcess};
 
     use super::*;
 
@@ -96,5 +113,23 @@ mod tests {
         assert_eq!(after(Presence::Presumed, proc.path()), Presence::Gone, "it has ended");
         fs::write(process.join("stat"), "7 (kworker) S 1 7 7").unwrap();
         assert_eq!(after(Presence::Presumed, proc.path()), Presence::Presumed);
+    }
+
+    #[test]
+    fn a_process_that_runs_here_and_beats_no_more_is_told_from_one_that_has_ended() {
+        let proc = tempfile::tempdir().unwrap();
+        for folder in [INIT, "7", "8", "sys/kernel"] {
+            fs::create_dir_all(proc.path().join(folder)).unwrap();
+        }
+        for pid in ["7", "8"] {
+            fs::write(proc.path().join(pid).join("cmdline"), "sidekiq 6.4.1 shop\0").unwrap();
+        }
+        fs::write(proc.path().join("sys/kernel/hostname"), "web\n").unwrap();
+        let beats = JobProcess { hostname: "web".to_owned(), pid: 8, ..JobProcess::default() };
+        let ghosts = ["web:7:x", "web:8:x", "web:9:x", "other:7:x", "odd"].map(str::to_owned);
+        let jobs = Jobs { processes: vec![beats], ghosts: ghosts.to_vec(), ..Jobs::default() };
+        let mut observation = Observation { jobs: Fact::Known(jobs), ..Observation::default() };
+        see(&mut observation, &BTreeMap::new(), proc.path());
+        assert_eq!(observation.jobs.known().unwrap().running_ghosts, ["web:7:x"]);
     }
 }

@@ -31,6 +31,7 @@ pub(crate) fn server(name: &str, database: i64, snapshot: &Snapshot) -> Fact<Red
             .replica_of
             .as_ref()
             .map(|it| Master { address: it.address.clone(), is_linked: it.is_linked }),
+        lacks_replicas: look.lacks_replicas,
         used_memory_bytes: look.used_memory_bytes,
         system_memory_bytes: look.system_memory_bytes,
         maxmemory_bytes: look.maxmemory_bytes,

@@ -45,6 +45,8 @@ pub struct ServerLook {
     pub keyspaces: Vec<Keyspace>,
     /// Whose copy it is; none: it is a master.
     pub replica_of: Option<Master>,
+    /// `min-replicas-to-write` is set (only then INFO counts good replicas) and there is none.
+    pub lacks_replicas: bool,
 }
 
 /// One of the numbered databases of a server.
@@ -152,6 +154,8 @@ impl ServerLook {
             snapshots: Ok(false),
             slow_commands: Ok(Vec::new()),
             keyspaces: info.lines().filter_map(Keyspace::parse).collect(),
+            lacks_replicas: field("role") == Some("master")
+                && field("min_slaves_good_slaves") == Some("0"),
             replica_of: (field("role") == Some("slave")).then(|| Master {
                 address: format!("{}:{}", text("master_host"), text("master_port")),
                 is_linked: field("master_link_status") == Some("up"),
@@ -187,6 +191,12 @@ mod tests {
         let keyspaces: Vec<_> = server.keyspaces.iter().map(|it| (it.database, it.keys)).collect();
         assert_eq!(keyspaces, [(0, 14), (11, 2)]);
         assert_eq!(ServerLook::parse("role:master\r\n").replica_of, None);
+        for (good, expected) in
+            [("", false), ("min_slaves_good_slaves:1", false), ("min_slaves_good_slaves:0", true)]
+        {
+            let info = format!("role:master\r\n{good}\r\n");
+            assert_eq!(ServerLook::parse(&info).lacks_replicas, expected, "{good}");
+        }
     }
 
     #[test]

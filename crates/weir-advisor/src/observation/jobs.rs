@@ -21,6 +21,8 @@ pub struct Jobs {
     pub has_more_processes: bool,
     /// Identities in the list of processes without a heartbeat.
     pub ghosts: Vec<String>,
+    /// Of these, the ones that still run on this machine: their heartbeats do not reach this Redis.
+    pub running_ghosts: Vec<String>,
     /// Jobs that wait for their time.
     pub scheduled: JobSet,
     /// Failed jobs that will be tried again.

@@ -19,6 +19,8 @@ pub struct Postgres {
     pub pending_restart: Vec<String>,
     /// Where settings come from that are not as Postgres ships.
     pub origins: Vec<SettingOrigin>,
+    /// Why nothing can be written; none: it can.
+    pub read_only: Option<ReadOnly>,
     /// What roles and databases have instead.
     pub exceptions: Fact<Exceptions>,
     /// Its sessions.
@@ -50,6 +52,16 @@ impl Postgres {
         };
         self.pending_restart.iter().map(String::as_str).filter(move |name| !fixed(name))
     }
+}
+
+/// Why a database takes no writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadOnly {
+    /// It replays what a primary writes (`in_hot_standby`, since version 14).
+    Standby,
+    /// `default_transaction_read_only`, for more than one role.
+    Setting,
 }
 
 /// Where the value of a setting comes from.

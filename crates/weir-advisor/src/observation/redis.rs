@@ -19,6 +19,8 @@ pub struct RedisServer {
     pub namespaces: Vec<String>,
     /// Whose copy it is; none: it is a master.
     pub replica_of: Option<Master>,
+    /// `min-replicas-to-write` is set and no replica is connected: every write is refused.
+    pub lacks_replicas: bool,
     /// `used_memory`.
     pub used_memory_bytes: u64,
     /// `total_system_memory`.
@@ -137,9 +139,36 @@ impl RedisServer {
             Some("its memory is full (OOM)")
         } else if self.replica_of.is_some() {
             Some("it is a replica (READONLY)")
+        } else if self.lacks_replicas {
+            Some("min-replicas-to-write is set and no replica is connected (NOREPLICAS)")
         } else {
             None
         }
+    }
+
+    /// Whether it evicts keys to make room; a heartbeat expires, and is among the first to go.
+    #[must_use]
+    pub fn evicts(&self) -> bool {
+        let has_evicted = self.evicted_keys > 0 && self.maxmemory_policy != "noeviction";
+        has_evicted && self.is_nearly_full()
+    }
+
+    /// Most of `maxmemory` is in use: a backlog that grows fills the last tenth in minutes.
+    #[must_use]
+    pub fn is_nearly_full(&self) -> bool {
+        let (used, ceiling) = (self.used_memory_bytes, self.maxmemory_bytes);
+        ceiling > 0 && used.saturating_mul(10) >= ceiling.saturating_mul(9)
+    }
+
+    /// Why heartbeats of processes that run may be missing here.
+    #[must_use]
+    pub fn loses_heartbeats(&self) -> Option<String> {
+        if let Some(why) = self.refuses_writes() {
+            return Some(format!("Redis takes no writes: {why}"));
+        }
+        let policy = &self.maxmemory_policy;
+        self.evicts()
+            .then(|| format!("Redis evicts keys, heartbeats too (maxmemory-policy {policy})"))
     }
 
     pub(super) fn missing(&self) -> [Option<&Missing>; 2] {

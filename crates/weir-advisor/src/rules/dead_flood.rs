@@ -32,7 +32,8 @@ fn found(set: &JobSet, is_flood: bool) -> Finding {
         true => String::new(),
         false => format!(", {} fit", wording::count(CAPACITY)),
     };
-    let sample = set.sample.known().and_then(most_common).unwrap_or_default();
+    let sample = set.sample.known().and_then(most_common);
+    let sample = sample.map(|sample| format!("; {sample}")).unwrap_or_default();
     let evidence = format!("{} jobs are dead{fit}; {lately}{sample}", wording::count(set.size));
     let is_full = set.size >= NEARLY_FULL;
     let severity = if is_flood && is_full { Severity::Warning } else { Severity::Notice };

@@ -18,32 +18,31 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     let missing = jobs.processes.iter().filter(|process| !process.is_alive()).map(missing);
     let redis = observation.redis.first().and_then(Fact::known);
-    let refusal = redis.and_then(RedisServer::refuses_writes);
-    missing.chain(ghosts(jobs)).map(|finding| unless_refused(finding, refusal)).collect()
+    let loss = redis.and_then(RedisServer::loses_heartbeats);
+    let ended = missing.chain(ghosts(jobs)).map(|it| unless_lost(it, loss.as_deref()));
+    ended.chain(running(jobs)).collect()
 }
 
-/// Of a Redis that takes no writes heartbeats end, whatever their processes do.
-fn unless_refused(finding: Finding, refusal: Option<&str>) -> Finding {
-    let Some(why) = refusal else { return finding };
+/// Of a Redis that keeps no heartbeats they end, whatever their processes do.
+fn unless_lost(finding: Finding, loss: Option<&str>) -> Finding {
+    let Some(why) = loss else { return finding };
     let finding = Finding { severity: Severity::Notice, next: None, ..finding };
-    finding.leads_to(format!(
-        "Redis takes no writes, heartbeats neither: {why}. Whether they still run can't be told until it does."
-    ))
+    finding.leads_to(format!("{why}. Whether they still run can't be told until that ends."))
 }
 
 /// One whose heartbeat has not expired yet, and that beats no more: for this minute it tells what it had in
 /// hand.
 fn missing(process: &JobProcess) -> Finding {
     let in_hand = match process.busy {
-        0 => "it had no job in hand".to_owned(),
-        busy => format!("it had {} in hand", wording::number(busy, "job", "jobs")),
+        0 => "it had no job in hand then".to_owned(),
+        busy => format!("it had {} in hand then", wording::number(busy, "job", "jobs")),
     };
     let evidence = format!("it {}; {in_hand}", process.why_it_takes_none());
     let subject = format!("process {}", process.identity);
     let finding = Finding::new(NAME, Severity::Warning, subject, evidence);
     if process.presence == Presence::Gone {
         return finding
-            .leads_to("It ended without a word: killed, or out of memory; what is next may say so. What it had in hand is lost, unless its fetcher keeps it (Sidekiq Pro).")
+            .leads_to("It ended without a word: killed, or out of memory; what is next may say so. What it had in hand at its end is lost, unless its fetcher keeps it (Sidekiq Pro).")
             .next(KILLED);
     }
     // No signal is sent to it: its number may be another process' by now.
@@ -55,23 +54,40 @@ fn missing(process: &JobProcess) -> Finding {
 }
 
 fn ghosts(jobs: &Jobs) -> Option<Finding> {
-    if jobs.ghosts.is_empty() {
+    let ended = jobs.ghosts.iter().filter(|it| !jobs.running_ghosts.contains(it));
+    let evidence = listed(
+        &ended.map(String::as_str).collect::<Vec<_>>(),
+        "process in the list has no heartbeat",
+        "processes in the list have no heartbeat",
+    )?;
+    let finding = Finding::new(NAME, Severity::Warning, "Sidekiq processes", evidence);
+    Some(finding.leads_to(CONSEQUENCE).next(KILLED))
+}
+
+/// Neither killed nor hung for all that is known: started once more, they would have the same error.
+fn running(jobs: &Jobs) -> Option<Finding> {
+    let evidence = listed(
+        &jobs.running_ghosts.iter().map(String::as_str).collect::<Vec<_>>(),
+        "process runs on this machine without a heartbeat in this Redis",
+        "processes run on this machine without a heartbeat in this Redis",
+    )?;
+    Some(Finding::new(NAME, Severity::Warning, "Sidekiq processes", evidence).leads_to(
+        "They hang, or Redis refuses them (a password that was changed), or they use another Redis now. \
+         Sidekiq's log has the error.",
+    ))
+}
+
+/// How many, and which, up to a limit; none of nobody.
+fn listed(identities: &[&str], one: &str, many: &str) -> Option<String> {
+    if identities.is_empty() {
         return None;
     }
-    let named = wording::list(jobs.ghosts.iter().take(NAMED_MAX).map(String::as_str));
-    let more = match jobs.ghosts.len().saturating_sub(NAMED_MAX) {
+    let named = wording::list(identities.iter().take(NAMED_MAX).copied());
+    let more = match identities.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let ghosts = wording::number(
-        jobs.ghosts.len() as u64,
-        "process in the list has no heartbeat",
-        "processes in the list have no heartbeat",
-    );
-    let evidence = format!("{ghosts}: {named}{more}");
-    let finding =
-        Finding::new(NAME, Severity::Warning, "Sidekiq processes", evidence).leads_to(CONSEQUENCE);
-    Some(finding.next(KILLED))
+    Some(format!("{}: {named}{more}", wording::number(identities.len() as u64, one, many)))
 }
 
 #[cfg(test)]
@@ -108,7 +124,7 @@ mod tests {
         assert_eq!(found(Presence::Seen), None);
         assert_eq!(found(Presence::Presumed), None);
         let gone = found(Presence::Gone).unwrap();
-        let expected = "it is gone: shop has no process 2, whose last heartbeat was 24 s ago; it had 3 jobs in hand";
+        let expected = "it is gone: shop has no process 2, whose last heartbeat was 24 s ago; it had 3 jobs in hand then";
         assert_eq!(gone.evidence, expected);
         let silent = found(Presence::Silent).unwrap();
         assert!(silent.evidence.starts_with("it has missed its heartbeats, the last was 24 s ago"));
@@ -122,6 +138,31 @@ mod tests {
         observation.redis[0].known_mut().persistence.last_append_ok = false;
         let finding = check(&observation).remove(0);
         assert_eq!((finding.severity, finding.next), (Severity::Notice, None));
-        assert!(finding.consequence.starts_with("Redis takes no writes, heartbeats neither"));
+        assert!(finding.consequence.starts_with("Redis takes no writes: the last write"));
+    }
+
+    #[test]
+    fn a_process_that_runs_here_without_a_heartbeat_is_not_said_to_have_ended() {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        jobs.ghosts = ["a:1:x", "a:2:x"].map(str::to_owned).to_vec();
+        jobs.running_ghosts = vec!["a:2:x".to_owned()];
+        let findings = check(&observation);
+        assert_eq!(findings[0].evidence, "1 process in the list has no heartbeat: a:1:x");
+        let expected = "1 process runs on this machine without a heartbeat in this Redis: a:2:x";
+        assert_eq!((findings[1].evidence.as_str(), &findings[1].next), (expected, &None));
+        assert!(!findings[1].consequence.contains("ended"));
+    }
+
+    #[test]
+    fn where_redis_evicts_keys_a_missing_heartbeat_is_no_death() {
+        let mut observation = healthy::observation();
+        observation.jobs.known_mut().ghosts = vec!["a:1:x".to_owned()];
+        let redis = observation.redis[0].known_mut();
+        "allkeys-lru".clone_into(&mut redis.maxmemory_policy);
+        (redis.maxmemory_bytes, redis.evicted_keys) = (redis.used_memory_bytes, 7);
+        let finding = check(&observation).remove(0);
+        assert!(finding.consequence.starts_with("Redis evicts keys, heartbeats too"));
+        assert_eq!(finding.severity, Severity::Notice);
     }
 }

@@ -34,8 +34,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 fn found(observation: &Observation, service: &str, idle: u32, usable: f64) -> Finding {
     let share = percent(f64::from(idle) / usable);
-    let idle = wording::number(idle, "idle connection", "idle connections");
-    let evidence = format!("{idle}, {share} of all usable slots");
+    let number = wording::number(idle, "idle connection", "idle connections");
+    let evidence = format!("{number}, {share} of all usable slots");
     let finding = Finding::new(NAME, Severity::Warning, service, evidence)
         .leads_to("They are missing where jobs wait for a connection.");
     let pooler = observation.pooler.as_ref();
@@ -45,6 +45,12 @@ fn found(observation: &Observation, service: &str, idle: u32, usable: f64) -> Fi
     }
     let services = observation.services.known().map(Vec::as_slice).unwrap_or_default();
     match services.iter().find(|known| known.name == service) {
+        // Smaller pools would change nothing.
+        Some(known) if idle > known.connections() => finding.leads_to(format!(
+            "They are missing where jobs wait for a connection. Its pools hold {} at most: it opens others \
+             beside them, or does not close those of threads that have ended.",
+            known.connections()
+        )),
         Some(known) => {
             let line = known.pool_line((known.pool / 2).max(1));
             finding.change_and_restart(known.place(), line)
@@ -61,6 +67,7 @@ mod tests {
 
     fn with(idle: u32, active: u32) -> Vec<Finding> {
         let mut observation = healthy::observation();
+        observation.services.known_mut()[0].pool = 60;
         observation.postgres.known_mut().connections.known_mut().sessions = vec![
             sessions("web", SessionState::Idle, idle),
             sessions("sidekiq", SessionState::Active, active),
@@ -72,7 +79,17 @@ mod tests {
     fn who_hoards_is_named_with_the_line() {
         let finding = with(110, 60).remove(0);
         assert_eq!(finding.subject, "web");
-        assert_eq!(finding.change.unwrap().line, "MAX_THREADS=2");
+        assert_eq!(finding.change.unwrap().line, "MAX_THREADS=30");
+    }
+
+    #[test]
+    fn one_that_holds_more_than_its_pools_is_not_told_to_shrink_them() {
+        let mut observation = healthy::observation();
+        let leaked = sessions("sidekiq scheduler", SessionState::Idle, 150);
+        observation.postgres.known_mut().connections.known_mut().sessions = vec![leaked];
+        let finding = check(&observation).remove(0);
+        assert_eq!((finding.change, finding.next), (None, None));
+        assert!(finding.consequence.contains("Its pools hold 5 at most"));
     }
 
     #[test]

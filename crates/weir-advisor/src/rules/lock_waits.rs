@@ -11,6 +11,8 @@ pub(crate) const NAME: &str = "lock-waits";
 
 /// What a session waits for whose commit no standby has confirmed (`wait_event`).
 const SYNC_REP: &str = "SyncRep";
+/// `pg_monitor`, which suffices to look, does not.
+const RIGHT: &str = "To end a session takes pg_signal_backend or a superuser: name one behind -U.";
 /// A wait of this length is no longer two transactions in each other's way.
 const WAIT_MIN: Duration = Duration::from_secs(10);
 
@@ -83,14 +85,14 @@ fn found(
         Some((SessionState::Active, _)) => finding
             .leads_to(format!(
                 "Threads that wait work nothing off, and hold their connections. If it may be lost, \
-                 pg_terminate_backend({blocker}) ends it and undoes what it has done."
+                 pg_terminate_backend({blocker}) ends it and undoes what it has done. {RIGHT}"
             ))
             .next(observation.psql(&format!(
                 "SELECT application_name, usename, xact_start, query FROM pg_stat_activity \
                  WHERE pid = {blocker}"
             ))),
         _ => finding
-            .leads_to("Threads that wait work nothing off, and hold their connections.")
+            .leads_to(format!("Threads that wait work nothing off, and hold their connections. {RIGHT}"))
             .next(observation.psql(&format!("SELECT pg_terminate_backend({blocker})"))),
     }
 }

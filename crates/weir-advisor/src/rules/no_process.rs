@@ -14,9 +14,9 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let jobs = observation.jobs.known();
     let nobody = |jobs: &&Jobs| !jobs.has_more_processes && jobs.serving().next().is_none();
     let redis = observation.redis.first().and_then(Fact::known);
-    let refusal = redis.and_then(RedisServer::refuses_writes);
+    let loss = redis.and_then(RedisServer::loses_heartbeats);
     let found = jobs.filter(nobody).and_then(found);
-    let found = found.map(|finding| unless_refused(finding, jobs, refusal));
+    let found = found.map(|finding| unless_lost(unless_running(finding, jobs), jobs, loss));
     found.map(|finding| or_elsewhere(finding, jobs, redis)).into_iter().collect()
 }
 
@@ -38,15 +38,24 @@ fn or_elsewhere(finding: Finding, jobs: Option<&Jobs>, redis: Option<&RedisServe
     finding.leads_to(consequence)
 }
 
-/// A Redis that takes no writes takes no heartbeats: processes may run, and are not to be started again.
-fn unless_refused(finding: Finding, jobs: Option<&Jobs>, refusal: Option<&str>) -> Finding {
+/// One that runs on this machine is not to be started again: a second one would have the same error.
+fn unless_running(finding: Finding, jobs: Option<&Jobs>) -> Finding {
+    let Some(first) = jobs.and_then(|it| it.running_ghosts.first()) else { return finding };
+    let evidence = format!("{}; {first} runs on this machine all the same", finding.evidence);
+    Finding { evidence, next: None, ..finding }.leads_to(
+        "It hangs, or Redis refuses it (a password that was changed), or it uses another Redis now: \
+         Sidekiq's log has the error.",
+    )
+}
+
+/// A Redis that keeps no heartbeats: processes may run, and are not to be started again.
+fn unless_lost(finding: Finding, jobs: Option<&Jobs>, loss: Option<String>) -> Finding {
     let is_silent = |jobs: &Jobs| jobs.processes.iter().all(|it| !it.is_alive());
-    let Some(why) = refusal.filter(|_| jobs.is_some_and(is_silent)) else { return finding };
-    let evidence = format!("{}; Redis takes no writes: {why}", finding.evidence);
+    let Some(why) = loss.filter(|_| jobs.is_some_and(is_silent)) else { return finding };
+    let evidence = format!("{}; {why}", finding.evidence);
     let finding = Finding { evidence, severity: Severity::Warning, next: None, ..finding };
     finding.leads_to(
-        "Sidekiq's processes may well run: their heartbeats are refused, as are their jobs. First see to \
-         Redis.",
+        "Sidekiq's processes may well run: Redis does not keep their heartbeats. First see to Redis.",
     )
 }
 
@@ -152,5 +161,29 @@ mod tests {
             process.quiet = true;
         }
         assert!(check(&observation)[0].evidence.contains("all 2 processes were quieted"));
+    }
+
+    #[test]
+    fn what_runs_on_this_machine_is_not_to_be_started_again() {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        jobs.processes.clear();
+        jobs.ghosts = vec!["shop:7:x".to_owned()];
+        jobs.running_ghosts = jobs.ghosts.clone();
+        let finding = check(&observation).remove(0);
+        assert!(finding.evidence.ends_with("; shop:7:x runs on this machine all the same"));
+        assert_eq!((finding.severity, finding.next), (Severity::Critical, None));
+        assert!(!finding.consequence.contains("start"));
+    }
+
+    #[test]
+    fn where_redis_evicts_keys_it_leads() {
+        let mut observation = healthy::observation();
+        observation.jobs.known_mut().processes.clear();
+        let redis = observation.redis[0].known_mut();
+        "allkeys-lru".clone_into(&mut redis.maxmemory_policy);
+        (redis.maxmemory_bytes, redis.evicted_keys) = (redis.used_memory_bytes, 7);
+        assert_eq!(check(&observation)[0].severity, Severity::Warning);
+        assert_eq!(crate::advise(&observation).findings[0].rule, "redis-eviction");
     }
 }

@@ -38,6 +38,10 @@ fn found(observation: &Observation, redis: &RedisServer) -> Finding {
     }
     match others.first() {
         Some(likely) => elsewhere(evidence(&databases(&others)), redis, *likely),
+        // Its keys were here, perhaps: jobs, queues and heartbeats.
+        None if redis.evicts() => evidence("Redis evicts keys").leads_to(
+            "Either Sidekiq uses another Redis, or this one has evicted all that it had here.",
+        ),
         None => nothing(evidence("no other database has any key")),
     }
 }
@@ -176,5 +180,17 @@ mod tests {
         let mut observation = nowhere(0, &[(0, 1)]);
         observation.jobs = Fact::NotAsked;
         assert_eq!(check(&observation), []);
+    }
+
+    #[test]
+    fn where_redis_evicts_keys_sidekiq_s_may_have_been_among_them() {
+        let mut observation = healthy::observation();
+        *observation.jobs.known_mut() = Jobs::default();
+        let redis = observation.redis[0].known_mut();
+        "allkeys-lru".clone_into(&mut redis.maxmemory_policy);
+        (redis.maxmemory_bytes, redis.evicted_keys) = (redis.used_memory_bytes, 7);
+        let finding = check(&observation).remove(0);
+        assert!(finding.consequence.contains("has evicted all"), "{finding:?}");
+        assert_eq!(finding.next, None);
     }
 }

@@ -3,6 +3,7 @@
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer};
 use crate::redis_settings;
+use crate::rules::redis_memory;
 use crate::wording;
 
 pub(crate) const NAME: &str = "redis-eviction";
@@ -28,12 +29,21 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let evidence = format!("maxmemory-policy is {policy}, {evicted} evicted since its start");
     let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence)
         .leads_to("When memory is short, whole queues vanish without an error.");
-    Some(match policy == KEEPS_ALL {
-        true => finding,
-        false => finding.next(observation.redis_command(&redis.name, |cli| {
-            redis_settings::set(cli, "maxmemory-policy", KEEPS_ALL)
-        })),
-    })
+    if policy == KEEPS_ALL {
+        return Some(finding);
+    }
+    let keep = |cli: &str| redis_settings::set(cli, "maxmemory-policy", KEEPS_ALL);
+    if !redis.is_nearly_full() {
+        return Some(finding.next(observation.redis_command(&redis.name, keep)));
+    }
+    // What is full and evicts nothing refuses every push.
+    let room = redis_memory::raised(redis);
+    let command = |cli: &str| format!("{cli} CONFIG SET maxmemory {room} && {}", keep(cli));
+    let consequence = format!(
+        "{} It is nearly full: the command gives it room first, without which every push would fail.",
+        finding.consequence
+    );
+    Some(finding.leads_to(consequence).next(observation.redis_command(&redis.name, command)))
 }
 
 #[cfg(test)]
@@ -64,5 +74,17 @@ mod tests {
             );
             assert_eq!(next.as_deref(), expected);
         }
+    }
+
+    #[test]
+    fn one_that_is_full_gets_room_before_it_evicts_no_more() {
+        let mut observation = healthy::observation();
+        let redis = observation.redis[0].known_mut();
+        "allkeys-lru".clone_into(&mut redis.maxmemory_policy);
+        (redis.maxmemory_bytes, redis.used_memory_bytes) = (100 << 20, 98 << 20);
+        redis.evicted_keys = 7;
+        let next = check(&observation).remove(0).next.unwrap();
+        let room = next.find("CONFIG SET maxmemory 150mb && ").unwrap();
+        assert!(room < next.find("maxmemory-policy noeviction").unwrap(), "{next}");
     }
 }

@@ -7,8 +7,6 @@ use crate::wording::{bytes, percent};
 
 pub(crate) const NAME: &str = "redis-memory";
 
-/// Of `maxmemory`: a backlog that grows fills the last tenth in minutes.
-const CEILING_SHARE: f64 = 0.9;
 /// Of the machine's memory, without a ceiling: a snapshot forks, and a busy Redis can then need
 /// nearly twice its memory.
 const MACHINE_SHARE: f64 = 0.5;
@@ -20,18 +18,23 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let used = redis.used_memory_bytes as f64;
-    let (limit, share_max, severity, what) = match redis.maxmemory_bytes {
-        0 => (redis.system_memory_bytes, MACHINE_SHARE, Severity::Warning, "the machine's memory"),
-        ceiling => (ceiling, CEILING_SHARE, Severity::Critical, "maxmemory"),
+    let machine = redis.system_memory_bytes;
+    let (limit, is_much, severity, what) = match redis.maxmemory_bytes {
+        0 => (
+            machine,
+            used >= MACHINE_SHARE * machine as f64,
+            Severity::Warning,
+            "the machine's memory",
+        ),
+        ceiling => (ceiling, redis.is_nearly_full(), Severity::Critical, "maxmemory"),
     };
-    let share = if limit == 0 { return None } else { used / limit as f64 };
-    if share < share_max {
+    if limit == 0 || !is_much {
         return None;
     }
     let evidence = format!(
         "{} in use, {} of {what} ({})",
         bytes(redis.used_memory_bytes),
-        percent(share),
+        percent(used / limit as f64),
         bytes(limit)
     );
     let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence);
@@ -40,15 +43,18 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
             .leads_to("A snapshot forks and may need as much again; then the kernel kills Redis.")
             .change("/etc/sysctl.d/90-redis.conf", "vm.overcommit_memory = 1")
             .next("sysctl --system"),
-        ceiling => finding
-            .leads_to("At the ceiling every push fails (OOM command not allowed).")
-            .next(observation.redis_command(&redis.name, |cli| {
-                // Somebody may have set the ceiling below what is in use.
-                let least = ceiling.max(redis.used_memory_bytes);
-                let more = format!("{}mb", (least / 2 * 3).div_ceil(1 << 20));
-                redis_settings::set(cli, "maxmemory", &more)
-            })),
+        _ => finding.leads_to("At the ceiling every push fails (OOM command not allowed).").next(
+            observation.redis_command(&redis.name, |cli| {
+                redis_settings::set(cli, "maxmemory", &raised(redis))
+            }),
+        ),
     })
+}
+
+/// A ceiling with room above what is in use: somebody may have set it below that.
+pub(super) fn raised(redis: &RedisServer) -> String {
+    let least = redis.maxmemory_bytes.max(redis.used_memory_bytes);
+    format!("{}mb", (least / 2 * 3).div_ceil(1 << 20))
 }
 
 #[cfg(test)]

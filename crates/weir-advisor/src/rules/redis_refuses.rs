@@ -1,7 +1,7 @@
 //! A Redis that answers nobody: no connection is left, a script runs, it loads, its master is lost.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, Missing, Observation, Obstacle};
+use crate::observation::{Fact, Missing, Observation, Obstacle, RedisServer};
 use crate::redis_settings;
 
 pub(crate) const NAME: &str = "redis-refuses";
@@ -11,7 +11,22 @@ const MORE_CLIENTS: &str = "20000";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let missing = observation.redis.iter().filter_map(Fact::missing);
-    missing.filter_map(|missing| found(observation, missing)).collect()
+    let refusing = missing.filter_map(|missing| found(observation, missing));
+    let servers = observation.redis.iter().filter_map(Fact::known).filter(|it| it.lacks_replicas);
+    refusing.chain(servers.map(|redis| lacks_replicas(observation, redis))).collect()
+}
+
+/// It may be the half of a split that others have left: to lift the limit there loses what is written.
+fn lacks_replicas(observation: &Observation, redis: &RedisServer) -> Finding {
+    let evidence = "it refuses every write (NOREPLICAS): min-replicas-to-write is set and no replica is \
+                    connected";
+    let subject = format!("Redis {}", redis.name);
+    Finding::new(NAME, Severity::Critical, subject, evidence)
+        .leads_to(
+            "Sidekiq neither pushes nor fetches. Start the replica again. Only if this is still the master \
+             and the replica is gone for good: CONFIG SET min-replicas-to-write 0.",
+        )
+        .next(observation.redis_command(&redis.name, |cli| format!("{cli} INFO replication")))
 }
 
 /// Whether this rule says it.
@@ -74,6 +89,18 @@ fn kind_of_script(reason: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_master_without_the_replicas_that_it_wants_is_found_and_its_limit_stays() {
+        let mut observation = crate::healthy::observation();
+        observation.redis[0].known_mut().lacks_replicas = true;
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.severity, Severity::Critical);
+        let expected = "redis-cli -h 127.0.0.1 -p 6379 INFO replication";
+        assert_eq!(finding.next.as_deref(), Some(expected));
+        let why = observation.redis[0].known_mut().loses_heartbeats().unwrap();
+        assert!(why.ends_with("(NOREPLICAS)"), "{why}");
+    }
     use crate::advise;
     use crate::healthy;
 

@@ -11,6 +11,9 @@ pub(crate) const NAME: &str = "retry-flood";
 const SIZE_MIN: u64 = 10_000;
 /// From here on, if it grows.
 const GROWING_SIZE_MIN: u64 = 1_000;
+/// From here on, if nearly all have the same error.
+const ONE_CAUSE_SIZE_MIN: u64 = 100;
+const ONE_CAUSE_SHARE: f64 = 0.9;
 /// Between two looks: jobs that are tried and fail leave and come back all the time.
 const GROWTH_SHARE: f64 = 0.01;
 
@@ -19,7 +22,19 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let set = &jobs.retries;
     let grows = set.flow.known().is_some_and(grows);
     let flood = set.size >= SIZE_MIN || (grows && set.size >= GROWING_SIZE_MIN);
-    if flood { vec![found(set, grows)] } else { Vec::new() }
+    if flood {
+        return vec![found(set, grows)];
+    }
+    let has_one_cause = set.size >= ONE_CAUSE_SIZE_MIN && set.sample.known().is_some_and(one_cause);
+    let notice = |finding: Finding| Finding { severity: Severity::Notice, ..finding };
+    let cause = "Nearly all fail with the same error.";
+    has_one_cause.then(|| notice(found(set, grows)).leads_to(cause)).into_iter().collect()
+}
+
+/// Remote servers that are down fail in several ways; what the application or its database does, in one.
+fn one_cause(sample: &Sample) -> bool {
+    let most = sample.errors.iter().map(|share| share.count).max().unwrap_or_default();
+    most as f64 >= ONE_CAUSE_SHARE * sample.size as f64
 }
 
 fn grows(flow: &Flow) -> bool {
@@ -29,7 +44,8 @@ fn grows(flow: &Flow) -> bool {
 
 fn found(set: &JobSet, grows: bool) -> Finding {
     let growth = if grows { " and it grows" } else { "" };
-    let sample = set.sample.known().and_then(most_common).unwrap_or_default();
+    let sample = set.sample.known().and_then(most_common);
+    let sample = sample.map(|sample| format!("; {sample}")).unwrap_or_default();
     let evidence =
         format!("{} failed jobs wait for another try{growth}{sample}", wording::count(set.size));
     Finding::new(NAME, Severity::Warning, "the retry set", evidence)
@@ -42,7 +58,7 @@ pub(super) fn most_common(sample: &Sample) -> Option<String> {
     let share = percent(error.count as f64 / sample.size.max(1) as f64);
     let class = sample.classes.iter().max_by_key(|share| share.count);
     let class = class.map(|class| format!(", most often {}", class.name)).unwrap_or_default();
-    Some(format!("; {share} of a sample with {}{class}", error.name))
+    Some(format!("{share} of a sample with {}{class}", error.name))
 }
 
 #[cfg(test)]
@@ -89,5 +105,23 @@ mod tests {
         assert_eq!(with(500, 1_500).len(), 1);
         assert_eq!(with(5_000, 5_040), []);
         assert_eq!(with(5_000, 5_060).len(), 1);
+    }
+
+    #[test]
+    fn a_hundred_with_one_error_are_worth_a_notice() {
+        let of = |size: u64, same: u64| {
+            let mut observation = healthy::observation();
+            let set = &mut observation.jobs.known_mut().retries;
+            set.size = size;
+            let share = |name: &str, count| Share { name: name.to_owned(), count };
+            let errors = vec![share("NameError", same), share("IOError", 100 - same)];
+            set.sample = Fact::Known(Sample { size: 100, errors, ..Sample::default() });
+            check(&observation).pop()
+        };
+        let finding = of(240, 95).unwrap();
+        let expected = "240 failed jobs wait for another try; 95 % of a sample with NameError";
+        assert_eq!((finding.severity, finding.evidence.as_str()), (Severity::Notice, expected));
+        assert_eq!(of(240, 80), None);
+        assert_eq!(of(99, 95), None);
     }
 }

@@ -1,7 +1,7 @@
 //! The database has no slot left, not even to look at it.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, Obstacle};
+use crate::observation::{Observation, Obstacle, Service};
 
 pub(crate) const NAME: &str = "slots-exhausted";
 
@@ -23,7 +23,10 @@ fn found(observation: &Observation, reason: &str) -> Finding {
     let services = observation.services.known().filter(|_| observation.pooler.is_none());
     let services = services.map(Vec::as_slice).unwrap_or_default();
     let largest = services.iter().max_by_key(|service| service.connections());
-    match largest.filter(|service| may_hold_most(&service.name, reason)) {
+    let is_to_shrink = |service: &&Service| {
+        may_hold_most(&service.name, reason) && !holds_more_than_pools(services, service, reason)
+    };
+    match largest.filter(is_to_shrink) {
         // It could not ask the database for its ceiling either.
         None => finding
             .leads_to(format!(
@@ -48,6 +51,17 @@ fn may_hold_most(service: &str, reason: &str) -> bool {
     };
     // Sidekiq's services are named after a queue, and a title tells less.
     holds(service) || service.split_once(' ').is_some_and(|(family, _)| holds(family))
+}
+
+/// Whether who holds most holds more than all pools of its kind: it opens connections beside them, or leaves
+/// them open, and smaller pools would free none.
+fn holds_more_than_pools(services: &[Service], largest: &Service, reason: &str) -> bool {
+    let family = |service: &Service| service.name.split(' ').next().map(str::to_owned);
+    let same = services.iter().filter(|it| family(it) == family(largest));
+    let pools = same.map(Service::connections).fold(0, u32::saturating_add);
+    let ledger = reason.split_once(HELD_BY).map_or("", |(_, ledger)| ledger);
+    let held = ledger.split(' ').find_map(|word| word.trim_end_matches(',').parse::<u32>().ok());
+    held.is_some_and(|held| held > pools)
 }
 
 #[cfg(test)]
@@ -93,7 +107,8 @@ mod tests {
         };
         let command = Some(CEILING.to_owned());
         assert_eq!(next("import.rb 192 (146 idle), sidekiq 5"), (None, command.clone()));
-        assert_eq!(next("sidekiqs 192"), (None, command));
-        assert_eq!(next("sidekiq 150 (20 idle), web 10"), (Some("-c 12".to_owned()), None));
+        assert_eq!(next("sidekiqs 192"), (None, command.clone()));
+        assert_eq!(next("sidekiq 30 (20 idle), web 10"), (Some("-c 12".to_owned()), None));
+        assert_eq!(next("sidekiq 31 (20 idle), web 10"), (None, command), "its pools hold 30");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{JobInHand, JobProcess, Observation};
+use crate::observation::{JobInHand, JobProcess, Jobs, Observation};
 use crate::wording;
 
 pub(crate) const NAME: &str = "stuck-threads";
@@ -15,10 +15,14 @@ const AGE_MIN: Duration = Duration::from_secs(3_600);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
-    jobs.processes.iter().filter(|process| process.is_alive()).filter_map(found).collect()
+    jobs.processes
+        .iter()
+        .filter(|process| process.is_alive())
+        .filter_map(|it| found(jobs, it))
+        .collect()
 }
 
-fn found(process: &JobProcess) -> Option<Finding> {
+fn found(jobs: &Jobs, process: &JobProcess) -> Option<Finding> {
     let all_for = |age| process.all_have_had_their_job_for(age);
     let is_younger = all_for(ALL_AGE_MIN) && !all_for(AGE_MIN);
     let age_min = if is_younger { ALL_AGE_MIN } else { AGE_MIN };
@@ -27,7 +31,11 @@ fn found(process: &JobProcess) -> Option<Finding> {
     let threads = process.concurrency();
     let is_all = stuck.len() as u64 >= u64::from(threads);
     let is_long = stuck.iter().all(|it| it.age >= AGE_MIN);
+    let is_missed = jobs.queues.iter().any(|it| it.length > 0 && process.serves(&it.name));
     let (severity, consequence) = match (is_all, stuck.len()) {
+        (true, _) if !is_missed => {
+            (Severity::Warning, "No thread of it is left for other jobs; none waits for one yet.")
+        }
         // They may be long jobs.
         (true, _) if !is_long => (Severity::Warning, "No thread of it is left for other jobs."),
         (true, _) => (Severity::Critical, "No thread of it is left for other jobs."),
@@ -99,5 +107,16 @@ mod tests {
             check(&observation)[0].evidence,
             "2 of its 5 threads have had their job for more than 1 h, the oldest (Import) for 4 h"
         );
+    }
+
+    #[test]
+    fn while_no_job_waits_for_it_a_long_job_is_no_emergency() {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        jobs.processes[1].in_hand = vec![JobInHand { class: "Video".to_owned(), age: AGE_MIN }; 5];
+        jobs.queue_mut("scheduler").length = 0;
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.severity, Severity::Warning);
+        assert!(finding.consequence.contains("none waits for one yet"));
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use tokio_postgres::SimpleQueryRow;
-use weir_advisor::observation::{Fact, Missing, Obstacle, PostgresSettings, SettingOrigin};
+use weir_advisor::observation::{
+    Fact, Missing, Obstacle, PostgresSettings, ReadOnly, SettingOrigin,
+};
 
 use super::session::Session;
 
@@ -12,7 +14,7 @@ const WHAT: &str = "Postgres' settings";
 const QUESTION: &str = "SELECT name, setting, unit, source, sourcefile, pending_restart FROM pg_settings \
     WHERE pending_restart OR source NOT IN ('default', 'override', 'client', 'session') OR name IN ('max_connections', 'superuser_reserved_connections', \
     'reserved_connections', 'shared_buffers', 'effective_cache_size', 'work_mem', \
-    'random_page_cost') ORDER BY name LIMIT 500";
+    'random_page_cost', 'in_hot_standby') ORDER BY name LIMIT 500";
 
 /// What it says of them.
 #[derive(Debug)]
@@ -21,6 +23,7 @@ pub(super) struct Settings {
     /// Names of those that wait for a restart.
     pub(super) pending_restart: Vec<String>,
     pub(super) origins: Vec<SettingOrigin>,
+    pub(super) read_only: Option<ReadOnly>,
 }
 
 pub(super) async fn settings(session: &mut Session) -> Settings {
@@ -34,12 +37,14 @@ pub(super) async fn settings(session: &mut Session) -> Settings {
                     .map(str::to_owned)
                     .collect(),
                 origins: rows.iter().filter_map(origin).collect(),
+                read_only: read_only(&rows),
             }
         }
         Err(error) => Settings {
             settings: Fact::Unknown(session.missing(WHAT, &error)),
             pending_restart: Vec::new(),
             origins: Vec::new(),
+            read_only: None,
         },
     }
 }
@@ -49,6 +54,19 @@ fn origin(row: &SimpleQueryRow) -> Option<SettingOrigin> {
     let source = row.get("source").filter(|source| *source != "default")?.to_owned();
     let file = row.get("sourcefile").filter(|file| !file.is_empty()).map(str::to_owned);
     Some(SettingOrigin { name: row.get("name")?.to_owned(), source, file })
+}
+
+/// What one role has for itself, doctor's own perhaps, says nothing of the others.
+fn read_only(rows: &[SimpleQueryRow]) -> Option<ReadOnly> {
+    let is_on = |row: &&SimpleQueryRow| row.get("setting") == Some("on");
+    let is_of_all = |row: &SimpleQueryRow| {
+        !matches!(row.get("source"), Some("user" | "database user" | "client" | "session"))
+    };
+    let on = |name: &str| rows.iter().filter(is_on).find(|row| row.get("name") == Some(name));
+    if on("in_hot_standby").is_some() {
+        return Some(ReadOnly::Standby);
+    }
+    on("default_transaction_read_only").is_some_and(is_of_all).then_some(ReadOnly::Setting)
 }
 
 /// Numbers by name, sizes in bytes.

@@ -42,7 +42,7 @@ fn of(observation: &Observation, pgbouncer: &PgBouncer, pool: &ConnectionPool) -
     };
     let finding =
         Finding::new(NAME, severity, subject, evidence).leads_to(consequence(pool, deadline));
-    remedied(finding, observation, pgbouncer, &why)
+    remedied(finding, observation, pgbouncer, pool, &why)
 }
 
 fn name(observation: &Observation) -> &str {
@@ -114,6 +114,7 @@ fn remedied(
     finding: Finding,
     observation: &Observation,
     pgbouncer: &PgBouncer,
+    pool: &ConnectionPool,
     why: &Why<'_>,
 ) -> Finding {
     let name = name(observation);
@@ -130,7 +131,7 @@ fn remedied(
         Why::PoolFull(database) => (database, database.pool_size, sharing(pgbouncer, database)),
     };
     // What the database has left is for all pools that the line is about.
-    let more = allowed.min(free(observation) / sharing.max(1));
+    let more = wanted(pool, allowed).min(free(observation) / sharing.max(1));
     if more == 0 {
         return finding.next("weir plan");
     }
@@ -147,6 +148,14 @@ fn remedied(
         false => "RELOAD in its own database".to_owned(),
     };
     finding.change(format!("{name}'s settings"), line).next(next)
+}
+
+/// Twice as many are mostly enough; in session mode each client needs one of its own.
+fn wanted(pool: &ConnectionPool, allowed: u32) -> u32 {
+    match pool.mode.as_str() {
+        "session" => allowed.max(pool.clients_waiting),
+        _ => allowed,
+    }
 }
 
 /// Connections that the database would still open; none, if nobody has seen it.
@@ -247,6 +256,13 @@ mod tests {
         one.pools[0].connections_active = 1;
         let why = "its one connection is in use, and it may have 1";
         assert!(only(one).evidence.ends_with(why));
+    }
+
+    #[test]
+    fn in_session_mode_the_line_has_a_connection_for_each_client() {
+        let mut session = pgbouncer(50, 12);
+        "session".clone_into(&mut session.pools[0].mode);
+        assert_eq!(line(only(session)), "default_pool_size = 70");
     }
 
     #[test]

@@ -89,6 +89,10 @@ pub(super) fn provoked() -> Option<Vec<Row>> {
     all.push(row_in_time(&slow, "lock-waits", how, LOOKS_MAX).expect("it was found"));
     let how = "that other session, a minute later";
     all.push(row_in_time(&slow, "idle-in-transaction", how, LOOKS_MAX).expect("it was found"));
+    server.run("ALTER SYSTEM SET default_transaction_read_only = on");
+    server.run("SELECT pg_reload_conf()");
+    let how = "`ALTER SYSTEM SET default_transaction_read_only = on`";
+    all.push(row_in_time(&slow, "read-only-database", how, LOOKS_MAX).expect("it was found"));
     Some(all)
 }
 

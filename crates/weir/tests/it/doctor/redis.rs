@@ -23,6 +23,7 @@ const FORK_MICROS: u32 = 600_000;
 pub(super) fn provoked() -> Option<Vec<Row>> {
     let mut rows = without_sidekiq()?;
     rows.extend(with_sidekiq()?);
+    rows.extend(failing()?);
     Some(rows)
 }
 
@@ -118,6 +119,18 @@ fn refusing() -> Option<Vec<Row>> {
     let how = "`CONFIG SET maxclients 1`, and that one connected";
     all.extend(rows(&json(&arguments), &[("redis-refuses", how)]));
     Some(all)
+}
+
+/// Jobs of a class that the application does not have: of a newer release, or of another application.
+fn failing() -> Option<Vec<Row>> {
+    let redis = RedisServer::start()?;
+    redis.run(&[&["CONFIG", "SET", "appendonly", "yes"]]);
+    let _sidekiq = Sidekiq::start(&redis, &["-c", "2", "-q", "default"])?;
+    push(&redis, "default", "OfTomorrow", 60, 0.0);
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let how = "60 jobs of a class that Sidekiq's release does not have";
+    // Sidekiq counts with its heartbeats.
+    Some(rows(&json(&["--redis", &url, "--window", "12s"]), &[("failing-jobs", how)]))
 }
 
 fn with_sidekiq() -> Option<Vec<Row>> {

@@ -1,0 +1,91 @@
+//! Most jobs fail, whatever becomes of them: those without a retry leave no other trace.
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{Jobs, Observation};
+use crate::rules::retry_flood;
+use crate::wording::{self, percent};
+
+pub(crate) const NAME: &str = "failing-jobs";
+
+/// With remote servers that are down a part fails always; half of all is no remote server's doing.
+const SHARE_MIN: f64 = 0.5;
+/// Fewer may be one job that is tried again and again.
+const JOBS_MIN: f64 = 20.0;
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    let found = observation.jobs.known().and_then(found);
+    found.into_iter().collect()
+}
+
+fn found(jobs: &Jobs) -> Option<Finding> {
+    let share = *jobs.failed_share.known()?;
+    let window = jobs.retries.flow.known()?.window;
+    let finished = jobs.processed_per_second.known()? * window.as_secs_f64();
+    if share < SHARE_MIN || finished < JOBS_MIN {
+        return None;
+    }
+    let sample = jobs.retries.sample.known().and_then(retry_flood::most_common);
+    let (sample, fate) = match jobs.retries.size + jobs.dead.size {
+        0 => (String::new(), "None of them waits for another try: they are lost."),
+        _ => (
+            sample.map(|it| format!(", of the retry set {it}")).unwrap_or_default(),
+            "Those with a retry are tried again later, the others are lost.",
+        ),
+    };
+    let evidence = format!(
+        "{} of the jobs of the last {} failed{sample}",
+        percent(share),
+        wording::duration(window)
+    );
+    let fate = format!("{fate} Sidekiq's log has each error with the line that raised it.");
+    Some(Finding::new(NAME, Severity::Warning, "Sidekiq", evidence).leads_to(fate))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::flow::Flow;
+    use crate::healthy;
+    use crate::observation::{Fact, Sample, Share};
+
+    fn with(share: f64, per_second: f64, retries: u64) -> Option<Finding> {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        jobs.failed_share = Fact::Known(share);
+        jobs.processed_per_second = Fact::Known(per_second);
+        jobs.retries.size = retries;
+        let window = Duration::from_secs(10);
+        jobs.retries.flow = Fact::Known(Flow {
+            window,
+            before: retries,
+            after: retries,
+            arrivals_per_second: 0.0,
+            deviation: None,
+        });
+        let of = |name: &str| vec![Share { name: name.to_owned(), count: 10 }];
+        let (classes, errors) = (of("Import"), of("PG::DiskFull"));
+        jobs.retries.sample =
+            Fact::Known(Sample { size: 10, classes, errors, ..Sample::default() });
+        check(&observation).pop()
+    }
+
+    #[test]
+    fn most_jobs_that_fail_are_found_however_few_wait_for_a_retry() {
+        let finding = with(0.97, 30.0, 40).unwrap();
+        let expected = "97 % of the jobs of the last 10 s failed, of the retry set 100 % of a sample with \
+                        PG::DiskFull, most often Import";
+        assert_eq!(finding.evidence, expected);
+        assert!(finding.consequence.starts_with("Those with a retry"));
+        let lost = with(1.0, 30.0, 0).unwrap();
+        assert_eq!(lost.evidence, "100 % of the jobs of the last 10 s failed");
+        assert!(lost.consequence.starts_with("None of them waits for another try: they are lost"));
+    }
+
+    #[test]
+    fn a_part_that_fails_or_a_job_that_fails_again_and_again_is_no_finding() {
+        assert_eq!(with(0.4, 30.0, 40), None);
+        assert_eq!(with(1.0, 1.0, 40), None);
+    }
+}

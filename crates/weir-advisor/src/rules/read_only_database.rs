@@ -1,0 +1,57 @@
+//! A database that takes no writes: a standby, or a switch that somebody has left on.
+
+use crate::database_settings;
+use crate::finding::{Finding, Severity};
+use crate::observation::{Observation, ReadOnly};
+
+pub(crate) const NAME: &str = "read-only-database";
+
+const SETTING: &str = "default_transaction_read_only";
+/// Who writes what it replays; any role with `pg_monitor` sees that.
+const PRIMARY: &str = "SELECT sender_host, sender_port, status FROM pg_stat_wal_receiver";
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    let Some(postgres) = observation.postgres.known() else { return Vec::new() };
+    let finding = match postgres.read_only {
+        None => return Vec::new(),
+        // An application may read from it by intent.
+        Some(ReadOnly::Standby) => found(Severity::Warning, "it is a standby and takes no writes")
+            .leads_to(
+                "Reading from it is fine. If the application writes here, each write fails \
+                 (PG::ReadOnlySqlTransaction): then DATABASE_URL or DB_HOST is to name the primary.",
+            )
+            .next(observation.psql(PRIMARY)),
+        Some(ReadOnly::Setting) => {
+            let finding = found(Severity::Critical, &format!("{SETTING} is on: it takes no writes"))
+                .leads_to("Each job and request that writes fails (PG::ReadOnlySqlTransaction).");
+            database_settings::change(finding, postgres, (SETTING, "off"), false)
+        }
+    };
+    vec![finding]
+}
+
+fn found(severity: Severity, evidence: &str) -> Finding {
+    Finding::new(NAME, severity, "Postgres", evidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy;
+
+    fn of(read_only: ReadOnly) -> Finding {
+        let mut observation = healthy::observation();
+        observation.postgres.known_mut().read_only = Some(read_only);
+        check(&observation).remove(0)
+    }
+
+    #[test]
+    fn a_standby_names_its_primary_and_a_switch_the_line() {
+        let standby = of(ReadOnly::Standby);
+        assert_eq!((standby.severity, standby.change), (Severity::Warning, None));
+        assert!(standby.next.unwrap().contains("pg_stat_wal_receiver"));
+        let switched = of(ReadOnly::Setting);
+        assert_eq!(switched.severity, Severity::Critical);
+        assert!(switched.change.unwrap().line.contains(SETTING));
+    }
+}
