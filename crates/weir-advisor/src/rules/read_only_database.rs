@@ -14,8 +14,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(postgres) = observation.postgres.known() else { return Vec::new() };
     let finding = match postgres.read_only {
         None => return Vec::new(),
-        // An application may read from it by intent.
-        Some(ReadOnly::Standby) => found(Severity::Warning, "it is a standby and takes no writes")
+        // Applications read from standbys, and those are observed for good.
+        Some(ReadOnly::Standby) => found(Severity::Notice, "it is a standby and takes no writes")
             .leads_to(
                 "Reading from it is fine. If the application writes here, each write fails \
                  (PG::ReadOnlySqlTransaction): then DATABASE_URL or DB_HOST is to name the primary.",
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_standby_names_its_primary_and_a_switch_the_line() {
         let standby = of(ReadOnly::Standby);
-        assert_eq!((standby.severity, standby.change), (Severity::Warning, None));
+        assert_eq!((standby.severity, standby.change), (Severity::Notice, None));
         assert!(standby.next.unwrap().contains("pg_stat_wal_receiver"));
         let switched = of(ReadOnly::Setting);
         assert_eq!(switched.severity, Severity::Critical);
