@@ -27,7 +27,8 @@ pub(super) fn run(path: &Path, arguments: &PlanArguments) -> anyhow::Result<Exit
         return match foreign::read(path, given(arguments))? {
             Some(deployment) => judge_deployment(&deployment, arguments.json),
             None => bail!(
-                "{shown} has no unit (*.service), compose file or Procfile that starts Sidekiq, Puma or streaming"
+                "{shown} has no unit (*.service), compose file or Procfile that starts Sidekiq, Puma or streaming{}",
+                not_said(path)
             ),
         };
     }
@@ -43,6 +44,10 @@ pub(super) fn run(path: &Path, arguments: &PlanArguments) -> anyhow::Result<Exit
                 "{shown} is Sidekiq's own settings, and starts nothing: name the unit, compose file or Procfile \
                  that starts it, or their folder"
             ),
+            None if foreign::is_known(path, &text) => bail!(
+                "{shown} starts no Sidekiq, Puma or streaming{}",
+                not_said(path)
+            ),
             None => Err(error.context(format!(
                 "{shown} is no layout, and no unit, compose file or Procfile that starts Sidekiq, Puma or \
                  streaming"
@@ -51,11 +56,24 @@ pub(super) fn run(path: &Path, arguments: &PlanArguments) -> anyhow::Result<Exit
     }
 }
 
+/// What else it may be: an image may say what it starts, and of several files in a folder one runs.
+fn not_said(path: &Path) -> String {
+    let image = "what a container's image starts without a `command` is not known";
+    match foreign::candidates(path) {
+        names if names.is_empty() && is_yaml(path) => format!(" ({image})"),
+        names if names.is_empty() => String::new(),
+        names => format!(": name the file that runs ({}); {image}", names.join(", ")),
+    }
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|it| it == "yml" || it == "yaml")
+}
+
 /// A sidekiq.yml.
 fn is_settings(path: &Path, text: &str) -> bool {
-    let is_yaml = path.extension().is_some_and(|it| it == "yml" || it == "yaml");
     let key = |line: &str| line.trim_start_matches(':').starts_with(['q', 'c']);
-    is_yaml
+    is_yaml(path)
         && text
             .lines()
             .any(|line| key(line) && (line.contains("queues:") || line.contains("concurrency:")))

@@ -22,6 +22,7 @@ use std::path::Path;
 use weir_advisor::plan::{Layout, RESERVED_CONNECTIONS};
 
 use self::database::Limits;
+pub(super) use self::files::candidates;
 use self::files::{Folder, Kind};
 use self::process::{Judged, Started};
 
@@ -41,6 +42,11 @@ pub(super) struct Deployment {
 pub(super) struct Given {
     pub(super) max_connections: Option<u32>,
     pub(super) reserve: u32,
+}
+
+/// Whether it is a file of these kinds, whatever it starts.
+pub(super) fn is_known(path: &Path, text: &str) -> bool {
+    Kind::of(path, text).is_some()
 }
 
 /// Of a folder, or of one file; none: it is no such file, or nothing in it starts anything that uses a
@@ -69,12 +75,23 @@ fn deployment(
         reserved_connections: limits.reserved.unwrap_or(RESERVED_CONNECTIONS),
         ..Layout::default()
     };
+    let mut images = Vec::new();
     for process in started {
         match process::judge(folder, process, &mut assumed) {
             Judged::Worker(worker) => layout.workers.push(worker),
             Judged::Service(service) => layout.services.push(service),
-            Judged::Nothing => {}
+            Judged::Nothing => continue,
         }
+        images.push(process.image.as_str());
+    }
+    let silent = started.iter().filter(|it| it.words.is_empty() && !it.image.is_empty());
+    // One of the application's image that others connect to is its web.
+    let (webs, others): (Vec<_>, Vec<_>) =
+        silent.partition(|it| it.has_ports && images.contains(&it.image.as_str()));
+    layout.services.extend(webs.into_iter().map(process::of_image));
+    if !others.is_empty() {
+        let names: Vec<_> = others.iter().map(|it| it.name.as_str()).collect();
+        assumed.push(format!("{}: no command is here, and nothing is counted", names.join(", ")));
     }
     if layout.workers.is_empty() && layout.services.is_empty() {
         return None;

@@ -50,6 +50,7 @@ fn one(folder: &Folder, outer: &Environment, name: &str, service: &Yaml) -> Star
         environment: environment(folder, outer, service),
         image: text("image").unwrap_or_default(),
         is_template: false,
+        has_ports: service.get("ports").or_else(|| service.get("expose")).is_some(),
     }
 }
 

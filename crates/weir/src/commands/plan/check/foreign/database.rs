@@ -58,11 +58,11 @@ fn number_of(text: &str, name: &str) -> Option<u32> {
     (key.trim() == name).then(|| number.parse().ok()).flatten()
 }
 
-/// The pool of a process with so many threads; none: it is filled in elsewhere.
+/// The pool of a process with so many threads; none: it is filled in elsewhere, or as large as threads that are.
 pub(super) fn pool(
     folder: &Folder,
     environment: &Environment,
-    threads: u32,
+    threads: Option<u32>,
     is_sidekiq: bool,
     notes: &mut Notes<'_>,
 ) -> Option<u32> {
@@ -74,14 +74,14 @@ pub(super) fn pool(
         (Some(expression), said) if said.is_none() || !expression.contains(POOL_VARIABLE) => {
             if expression.contains("Sidekiq") {
                 // "As many as Sidekiq has threads", and otherwise what stands behind that.
-                return if is_sidekiq { Some(threads) } else { of_web(expression, environment) };
+                return if is_sidekiq { threads } else { of_web(expression, environment) };
             }
             value(expression, environment).number()
         }
         (_, Some(said)) => said.parse().ok(),
         (_, None) => {
             notes.add(format!("a pool as large as its threads ({POOL_VARIABLE} is not set)"));
-            Some(threads)
+            threads
         }
     }
 }

@@ -36,6 +36,9 @@ pub(super) fn value(expression: &str, environment: &Environment) -> Value {
     if plain.parse::<u32>().is_ok() {
         return Value::Said(plain.to_owned());
     }
+    if plain.contains(" + ") {
+        return sum(plain.split(" + ").map(|part| value(part, environment)));
+    }
     let mut parts = plain.split("ENV");
     parts.next();
     let mut default = None;
@@ -52,6 +55,17 @@ pub(super) fn value(expression: &str, environment: &Environment) -> Value {
         Some(number) if is_read => Value::Default(number),
         _ => Value::Unknown,
     }
+}
+
+/// A default, if one part of it is; unknown, as well.
+fn sum(parts: impl Iterator<Item = Value>) -> Value {
+    let (mut total, mut is_said) = (0_u32, true);
+    for part in parts {
+        let Some(number) = part.number() else { return Value::Unknown };
+        total = total.saturating_add(number);
+        is_said &= matches!(part, Value::Said(_));
+    }
+    if is_said { Value::Said(total.to_string()) } else { Value::Default(total.to_string()) }
 }
 
 /// The same where an expression may be a name that is assigned to elsewhere in `script`.
@@ -134,6 +148,9 @@ mod tests {
             ("ENV['DB_POOL'] || ENV['MAX_THREADS'] || 5", said("16")),
             ("Integer(ENV.fetch('A', '7'))", default("7")),
             ("ENV['DB_POOL'] || 5", default("5")),
+            ("ENV.fetch('A', 15).to_i + ENV.fetch('B', 5).to_i", default("20")),
+            ("ENV['MAX_THREADS'].to_i + 2", said("18")),
+            ("ENV['MAX_THREADS'].to_i + spare", Value::Unknown),
             ("ENV['DB_POOL']", Value::Unknown),
             ("Etc.nprocessors", Value::Unknown),
         ] {

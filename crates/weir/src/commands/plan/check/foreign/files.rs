@@ -27,7 +27,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    fn of(path: &Path, text: &str) -> Option<Self> {
+    pub(super) fn of(path: &Path, text: &str) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let any = |is: fn(&str) -> bool| text.lines().map(str::trim_end).any(is);
         if name.ends_with(".service") || any(|line| line == "[Service]") {
@@ -133,6 +133,18 @@ impl Folder {
         files.sort();
         files.iter().take(FILES_MAX).filter_map(|file| read_text(file).ok()).collect()
     }
+}
+
+/// Files of a folder that may start something: somebody has to say which of them runs.
+pub(in super::super) fn candidates(path: &Path) -> Vec<String> {
+    let entries = fs::read_dir(path).into_iter().flatten();
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let is_yaml = |name: &str| name.ends_with(".yml") || name.ends_with(".yaml");
+    let is_one =
+        |name: &String| name.starts_with("Procfile") || (name.contains("compose") && is_yaml(name));
+    let mut names: Vec<_> = names.take(FILES_MAX).filter(is_one).collect();
+    names.sort();
+    names
 }
 
 pub(super) fn name(file: &Path) -> String {

@@ -20,6 +20,8 @@ pub(super) struct Started {
     pub(super) image: String,
     /// Of which nobody knows how many instances run.
     pub(super) is_template: bool,
+    /// A container that others connect to.
+    pub(super) has_ports: bool,
 }
 
 /// What it is.
@@ -89,7 +91,7 @@ fn worker(
 ) -> WorkerLayout {
     let settings = sidekiq::settings(folder, invocation, environment, notes);
     let threads = settings.concurrency;
-    let pool = database::pool(folder, environment, threads.unwrap_or(0), true, notes);
+    let pool = database::pool(folder, environment, threads, true, notes);
     let mut gaps = Vec::new();
     gaps.extend(threads.is_none().then_some(Gap::Threads));
     gaps.extend(pool.is_none().then_some(Gap::Pool));
@@ -105,6 +107,18 @@ fn worker(
         queues: settings.queues.unwrap_or_default(),
         memory_bytes: memory(concurrency),
         gaps,
+    }
+}
+
+/// What it starts stands in its image: it has connections, and nobody knows how many.
+pub(super) fn of_image(started: &Started) -> ServiceLayout {
+    ServiceLayout {
+        name: started.name.clone(),
+        processes: started.processes,
+        threads: 0,
+        pool: 0,
+        memory_bytes: memory(0),
+        gaps: vec![Gap::Threads, Gap::Pool],
     }
 }
 

@@ -32,5 +32,6 @@ fn process(line: &str, environment: &Environment) -> Option<Started> {
         environment: environment.clone(),
         image: String::new(),
         is_template: false,
+        has_ports: false,
     })
 }

@@ -99,6 +99,30 @@ fn an_override_is_taken_as_compose_takes_it() {
 }
 
 #[test]
+fn a_container_that_starts_what_its_image_says_is_not_taken_for_nothing() {
+    let text = "services:\n  base: &base\n    image: shop:1\n  web:\n    image: shop:1\n    ports: [80:80]\n  \
+        db:\n    image: postgres:16\n    ports: [5432:5432]\n  jobs:\n    <<: *base\n    command: sidekiq -c 3\n";
+    let deployment = read_all(&[("compose.yml", text)]);
+    assert_eq!(rows(&deployment), [("web", 1, 0, 0), ("jobs", 1, 3, 3)]);
+    assert_eq!(deployment.layout.services[0].gaps, [Gap::Threads, Gap::Pool]);
+    let proofs = judge(&deployment.layout, &[]);
+    assert_eq!(proofs[0].outcome, weir_advisor::plan::Outcome::Unknown, "{proofs:?}");
+    let assumed = deployment.assumed.join("\n");
+    assert!(assumed.contains("base, db: no command is here"), "{assumed}");
+}
+
+#[test]
+fn files_of_a_folder_that_are_not_looked_at_are_named() {
+    let folder = folder(&[
+        ("docker-compose.production.yaml", "services:\n"),
+        ("Procfile.production", "web: puma\n"),
+        ("README.md", ""),
+    ]);
+    let names = ["Procfile.production", "docker-compose.production.yaml"];
+    assert_eq!(candidates(folder.path()), names);
+}
+
+#[test]
 fn units_are_read_with_their_files_shells_and_drop_ins() {
     let worker = "[Service]\nWorkingDirectory=/srv/app\nEnvironment=\"RAILS_ENV=production\" DB_POOL=25\n\
         ExecStart=/opt/rbenv/shims/bundle exec sidekiq -c 25 \\\n  -q default -qpush\n";
@@ -145,7 +169,7 @@ fn a_procfile_is_read_with_pumas_settings_and_those_of_rails() {
 #[test]
 fn what_is_filled_in_elsewhere_is_unknown() {
     for (line, gap) in [
-        ("bundle exec sidekiq -c $THREADS -q a", Gap::Threads),
+        ("DB_POOL=9 bundle exec sidekiq -c $THREADS -q a", Gap::Threads),
         ("bundle exec sidekiq -c 5 -q $QUEUE", Gap::Queues),
         ("bundle exec sidekiq -c 5 -C config/none.yml", Gap::Queues),
         ("DB_POOL=$POOL bundle exec sidekiq -c 5 -q a", Gap::Pool),
@@ -154,6 +178,15 @@ fn what_is_filled_in_elsewhere_is_unknown() {
         let deployment = read_all(&[("Procfile", &format!("worker: {line}\n"))]);
         assert_eq!(deployment.layout.workers[0].gaps, [gap], "{line}");
     }
+    // A pool as large as threads that nobody knows is not one of 0.
+    let deployment =
+        read_all(&[("Procfile", "worker: sidekiq -c $THREADS -q a\nweb: puma -t $T\n")]);
+    assert_eq!(deployment.layout.workers[0].gaps, [Gap::Threads, Gap::Pool]);
+    assert_eq!(deployment.layout.services[0].gaps, [Gap::Threads, Gap::Pool]);
+    let puma = ("config/puma.rb", "workers ENV.fetch('N') {\n  Etc.nprocessors\n}\nthreads 2, 2\n");
+    let deployment = read_all(&[("Procfile", "web: puma\n"), puma]);
+    assert_eq!(deployment.layout.services[0].gaps, [Gap::Pool]);
+    assert!(deployment.assumed[0].contains("decides by code"), "{:?}", deployment.assumed);
     let decided = "production:\n  :concurrency: 5\n<% if ENV['X'] %>\n:queues: [a]\n<% end %>\n";
     let deployment =
         read_all(&[("Procfile", "worker: sidekiq\n"), ("config/sidekiq.yml", decided)]);

@@ -46,6 +46,7 @@ fn of_lines(folder: &Folder, unit: &str, lines: &[(String, String)]) -> Option<S
         environment,
         image: String::new(),
         is_template: name.ends_with('@'),
+        has_ports: false,
     })
 }
 

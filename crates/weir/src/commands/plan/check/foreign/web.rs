@@ -24,14 +24,15 @@ pub(super) fn service(
     let script = folder.find(SETTINGS).unwrap_or_default();
     let workers = workers(&script, invocation, environment, notes);
     let threads = threads(&script, invocation, environment, notes);
-    let pool = database::pool(folder, environment, threads.unwrap_or(0), false, notes);
+    let pool = database::pool(folder, environment, threads, false, notes);
     let mut gaps = Vec::new();
     gaps.extend(threads.is_none().then_some(Gap::Threads));
-    gaps.extend(pool.is_none().then_some(Gap::Pool));
+    // Without the number of processes, the sum of their pools is not known either.
+    gaps.extend((pool.is_none() || workers.is_none()).then_some(Gap::Pool));
     let count = threads.unwrap_or(0);
     ServiceLayout {
         name: started.name.clone(),
-        processes: started.processes.saturating_mul(workers),
+        processes: started.processes.saturating_mul(workers.unwrap_or(1)),
         threads: count,
         pool: pool.unwrap_or(count),
         memory_bytes: memory(count),
@@ -45,16 +46,23 @@ fn workers(
     invocation: &Invocation,
     environment: &Environment,
     notes: &mut Notes<'_>,
-) -> u32 {
+) -> Option<u32> {
     let said =
         values(&invocation.arguments, "-w", "--workers").last().and_then(|it| it.parse().ok());
     let of_script = || argument(script, "workers", 0, environment);
     let of_environment = || environment.get("WEB_CONCURRENCY")?.parse().ok();
-    let known: Option<u32> = said.or_else(|| of_script()?.number()).or_else(of_environment);
+    let known: Option<u32> = match said.is_none().then(of_script).flatten() {
+        Some(Value::Unknown) => {
+            notes.add(format!("{SETTINGS} decides by code how many processes there are"));
+            return None;
+        }
+        Some(value) => value.number(),
+        None => said.or_else(of_environment),
+    };
     if known.is_none() {
         notes.add("1 process (neither -w, config/puma.rb nor WEB_CONCURRENCY is here)".to_owned());
     }
-    known.unwrap_or(1).max(1)
+    Some(known.unwrap_or(1).max(1))
 }
 
 /// The most, where the least is said as well: `-t 1:5`.
