@@ -192,16 +192,20 @@ impl From<PackageError> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt;
+
     use super::*;
 
-    #[test]
-    fn what_is_quoted_can_not_steer_a_terminal() {
+    #[tokio::test]
+    async fn what_is_quoted_can_not_steer_a_terminal() {
         for (text, expected) in [
             ("a \"path\" isn't C:\\x", "a \"path\" isn't C:\\x"),
             ("a\x1b[31m\r\n\x07\0b", "a\\u{1b}[31m\\r\\n\\u{7}\\0b"),
             ("\u{e4}\u{202e}\u{9b}", "\u{e4}\\u{202e}\\u{9b}"),
         ] {
-            assert_eq!(printable(text), expected, "{text:?}");
+            let body = Failure::not_found(text).into_response().into_body();
+            let told = body.collect().await.unwrap().to_bytes();
+            assert_eq!(told, format!("{expected}\n"), "{text:?}");
         }
     }
 }

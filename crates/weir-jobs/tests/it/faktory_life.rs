@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::faktory_server::{PATIENCE, STORES, Server, until};
+use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::handle::WorkerSignal;
 use weir_jobs::server::Ended;
 use weir_jobs::settings::{Settings, StoreKind};
@@ -99,22 +100,28 @@ fn a_reservation_stays_when_its_connection_closes() {
 #[test]
 fn what_time_brings_is_in_the_tasks_of_info() {
     for store in STORES {
-        let server = Server::start(store, |settings| {
-            settings.limits.heartbeat_timeout = Duration::from_millis(300);
-        });
+        let clock = Clock::manual(Timestamp::from_millis(1_700_000_000_000));
+        let server = Server::start_with(store, None, clock.clone(), |_| {});
         let _dead = server.worker("dead");
         let mut client = server.producer();
-        let due = jiff::Timestamp::now() + Duration::from_millis(50);
-        client.talk(&format!(
-            "> PUSH {{\"jid\":\"12345678\",\"jobtype\":\"T\",\"args\":[],\"at\":\"{due}\"}}\n< +OK"
-        ));
-        until("the job is due and the worker is gone", || {
+        // Due in 50 ms: until the clock is moved, the store looks at it that often.
+        client.talk(
+            r#"> PUSH {"jid":"12345678","jobtype":"T","args":[],"at":"2023-11-14T22:13:20.05Z"}
+               < +OK
+               > PUSH {"jid":"lapses-01","jobtype":"T","args":[],"queue":"q","reserve_for":60}
+               < +OK
+               > FETCH q
+               < $*lapses-01*"#,
+        );
+        clock.advance(Duration::from_secs(60));
+        until("the job is due, the reservation lapsed and the worker is gone", || {
             client.send(b"INFO\r\n");
             let info = client.reply();
             let json: serde_json::Value = serde_json::from_str(&info[1..]).expect("JSON");
             let tasks = &json["faktory"]["tasks"];
             let scheduled = &tasks["Scheduled"];
-            tasks["Workers"] == serde_json::json!({"reaped": 1, "size": 0})
+            let gone = serde_json::json!({"reaped": 1, "size": 0});
+            (&tasks["Workers"], &tasks["Busy"]) == (&gone, &gone)
                 && (&scheduled["enqueued"], &scheduled["size"]) == (&1.into(), &0.into())
                 && scheduled["cycles"].as_u64() > Some(0)
         });

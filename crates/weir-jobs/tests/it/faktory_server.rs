@@ -31,12 +31,13 @@ pub(crate) struct Server {
 impl Server {
     /// Over `store`, with settings changed by `change`.
     pub(crate) fn start(store: StoreKind, change: impl FnOnce(&mut Settings)) -> Self {
-        Self::start_tls(store, None, change)
+        Self::start_with(store, None, Clock::system(), change)
     }
 
-    pub(crate) fn start_tls(
+    pub(crate) fn start_with(
         store: StoreKind,
         tls: Option<std::sync::Arc<weir_net::Tls>>,
+        clock: Clock,
         change: impl FnOnce(&mut Settings),
     ) -> Self {
         let directory = tempfile::tempdir().expect("a folder");
@@ -56,7 +57,7 @@ impl Server {
         let running = start(Start {
             listeners: vec![listener],
             settings,
-            clock: Clock::system(),
+            clock,
             metrics,
             tls,
             stop: stop.clone(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use weir_base::clock::Clock;
 use weir_jobs::settings::{Settings, StoreKind};
 use weir_net::metrics::TlsMetrics;
 use weir_net::tls::Agreed;
@@ -33,7 +34,12 @@ impl OverTls {
         std::fs::write(&files.cert, made.cert.pem()).unwrap();
         std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
         let tls = Tls::load(TlsSettings::one(files), Agreed::Nothing, TlsMetrics::detached());
-        let server = Server::start_tls(StoreKind::Memory, Some(Arc::new(tls.unwrap())), change);
+        let server = Server::start_with(
+            StoreKind::Memory,
+            Some(Arc::new(tls.unwrap())),
+            Clock::system(),
+            change,
+        );
         let mut roots = RootCertStore::empty();
         roots.add(made.cert.der().clone()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

@@ -225,6 +225,28 @@ fn a_tail_that_is_cut_at_a_segment_looks_like_an_older_log() {
     assert_eq!((numbers(&log).len(), log.damages().summary().places), (left, 0));
 }
 
+/// The power went while the files of a cut tail were deleted: one of them is still there.
+#[test]
+fn a_gap_behind_the_highest_mark_is_a_torn_tail() {
+    let (disk, positions) = closed(21);
+    let newest = positions[RECORDS as usize - 1].segment;
+    let mut header = disk.file_bytes(&file(newest)).expect("there");
+    header.truncate(32);
+    header[12..16].copy_from_slice(&(newest + 1).to_le_bytes());
+    let checksum = crc32c::crc32c(&header[..28]);
+    header[28..].copy_from_slice(&checksum.to_le_bytes());
+    for segment in [newest, newest + 1] {
+        disk.take_file(&file(segment));
+    }
+    disk.put_file(&file(newest + 1), header);
+    let (log, report) = Log::open(disk.clone(), options()).expect("opens");
+    assert_eq!((report.damages, log.damages().summary().places), (0, 0));
+    let left = positions.iter().filter(|position| position.segment < newest).count();
+    assert_eq!(numbers(&log).len(), left);
+    drop(log);
+    assert!(verify(&disk.kill()).expect("readable").is_sound());
+}
+
 #[test]
 fn a_damaged_header_costs_no_record() {
     let newest = closed(6).1[RECORDS as usize - 1].segment;

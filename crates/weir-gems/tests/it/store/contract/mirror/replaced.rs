@@ -101,12 +101,14 @@ pub(crate) async fn a_version_that_goes_and_comes_has_the_file_that_it_had(
     // .. or it is given to it after it was taken away.
     store.disown(vec![name("shop")]).await.unwrap();
     assert_eq!(store.replaced("two", 9).await.unwrap(), []);
-    mirror(&store, "one", shop(6, &[("1.0", 9), ("2.0", 1)])).await;
+    mirror(&store, "one", shop(6, &[("1.0", 9), ("2.0", 9)])).await;
+    assert_eq!(served(&store).await, []);
+    mirror(&store, "one", shop(7, &[("1.0", 9), ("2.0", 1)])).await;
     assert_eq!(served(&store).await, told(&[("2.0", 1)]));
     assert_consistent(&store).await;
     let accepted = store.accept(&name("shop"), &identity("1.0")).await.unwrap();
     assert!(accepted.is_some());
-    mirror(&store, "one", shop(6, &[("1.0", 9), ("2.0", 1)])).await;
+    mirror(&store, "one", shop(7, &[("1.0", 9), ("2.0", 1)])).await;
     assert_eq!(served(&store).await, told(&[("1.0", 9), ("2.0", 1)]));
     assert_consistent(&store).await;
 }
