@@ -258,3 +258,26 @@ fn a_line_about_queues_whose_effect_nobody_has_said_is_not_given_out() {
     assert_eq!(Guard::of(&healthy::observation()).pass(finding.clone()).change, None);
     assert_eq!(without_queues(finding).change, None);
 }
+
+#[test]
+fn a_line_that_does_harm_alone_or_after_another_is_not_given_out() {
+    let observation = killed(Presence::Seen);
+    let processes = &observation.jobs.known().unwrap().processes;
+    let stop = |at: usize| {
+        let process = processes[at].identity.clone();
+        let finding = Finding::new("rule", crate::Severity::Warning, "a", "b");
+        let assigns = vec![Assignment::Stop { process }];
+        Finding { assigns, ..finding.change("somewhere", "stop it") }
+    };
+    assert_eq!(Guard::of(&observation).pass(stop(0)).change, None, "nobody serves the others");
+    let mut guard = Guard::of(&observation);
+    let capsule = &processes[0].capsules[0];
+    let names = capsule.queues.iter().map(|queue| queue.name.clone());
+    let queues = names.filter(|name| name != SCHEDULER).collect();
+    let (process, capsule) = (processes[0].identity.clone(), capsule.name.clone());
+    let leave = Assignment::Queues { process, capsule, queues, misspelt: Vec::new() };
+    assert!(guard.pass(stop(1)).change.is_some(), "the other one serves the scheduler");
+    let leave = Finding { assigns: vec![leave], ..stop(0) };
+    assert!(Guard::of(&observation).pass(leave.clone()).change.is_some());
+    assert_eq!(guard.pass(leave).change, None, "nobody is left for the scheduler");
+}
