@@ -23,14 +23,15 @@ use crate::output;
 use crate::requests::{Request, Requests};
 use crate::restarts::Verdict;
 use crate::spec::ChildSpec;
-use crate::workers::{Asker, Fleet};
+use crate::workers::{Asker, FailedGroup, Fleet};
 
 pub use self::replacement::REPLACE_DEADLINE;
 
 /// Who takes part in the lifecycle.
 pub trait Events {
-    /// All children are ready, for the first time.
-    fn ready(&mut self);
+    /// All children are ready, for the first time. Workers may still be starting; `failed`: groups of
+    /// which none could be started.
+    fn ready(&mut self, failed: &[FailedGroup]);
 
     /// The settings are to be read again. True: they are sound. The children are told in any case:
     /// the same signal means that their logs were moved away.
@@ -297,7 +298,8 @@ impl Supervisor {
             self.notify.ready("serving");
             self.note_proven(true, events);
             if !std::mem::replace(&mut self.announced, true) {
-                events.ready();
+                let failed = self.workers.as_ref().map(Fleet::failed).unwrap_or_default();
+                events.ready(&failed);
             }
         }
     }

@@ -25,7 +25,7 @@ mod template;
 
 pub use check::{Mistake, mistakes};
 pub(crate) use fleet::{Asker, Wish};
-pub use fleet::{Fleet, FleetError};
+pub use fleet::{FailedGroup, Fleet, FleetError};
 pub(crate) use rolling::Rolling;
 pub use signals::{UnknownSignal, WorkerSignal};
 pub(crate) use slot::CarriedSlot;

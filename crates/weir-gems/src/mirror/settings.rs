@@ -44,8 +44,8 @@ pub struct UpstreamSettings {
     /// Hosts that it may send us on to though they are nearer than itself: in a private network, or
     /// on this machine.
     pub redirect_hosts: Vec<RedirectHost>,
-    /// What its webhooks prove themselves with: the API key of rubygems.org's, the token of the
-    /// Bundler API's. None: it sends none.
+    /// What its webhooks are signed with: the API key of rubygems.org's, or its SHA-256 as hexadecimal
+    /// digits; the token of the Bundler API's. None: it sends none.
     pub hook_secret: Option<Secret>,
 }
 

@@ -132,7 +132,8 @@ impl Queues {
 
     /// All queues with their numbers, hidden ones too.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Queue)> {
-        let numbered = self.by_number.iter().zip(0_u16..);
+        // Closed: behind the last number an open range would overflow.
+        let numbered = self.by_number.iter().zip(0..=u16::MAX);
         numbered.filter_map(|(queue, number)| Some((number, queue.as_ref()?)))
     }
 
@@ -152,6 +153,17 @@ impl Queues {
 mod tests {
     use super::*;
     use crate::settings::Limits;
+
+    #[test]
+    fn as_many_queues_as_there_are_numbers_are_listed() {
+        let mut queues = Queues::new(JobsMetrics::detached());
+        for number in 0..=u16::MAX {
+            let name = QueueName::parse(&format!("q{number}"), &Limits::default()).unwrap();
+            queues.define(number, name);
+        }
+        assert_eq!((queues.iter().count(), queues.len()), (65_536, 65_536));
+        assert_eq!(queues.iter().last().map(|(number, _)| number), Some(u16::MAX));
+    }
 
     #[test]
     fn the_lowest_free_number_is_found_without_a_look_at_the_others() {

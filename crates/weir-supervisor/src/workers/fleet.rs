@@ -64,6 +64,14 @@ struct Crew {
     is_stopped: bool,
 }
 
+/// A group that has no worker, since none could be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedGroup {
+    pub name: GroupName,
+    /// With the worker's name; may have several lines.
+    pub reason: String,
+}
+
 /// Why groups can't be run.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
@@ -264,6 +272,15 @@ impl Fleet {
     /// Whether some worker had to be killed while everything was asked to end.
     pub(crate) fn was_killed(&self) -> bool {
         self.was_killed
+    }
+
+    /// Those of which no worker runs and one was given up.
+    pub(crate) fn failed(&self) -> Vec<FailedGroup> {
+        let failed = self.groups.iter().filter_map(|crew| {
+            let reason = crew.rules.failure()?.to_owned();
+            Some(FailedGroup { name: crew.blueprint.spec.name.clone(), reason })
+        });
+        failed.collect()
     }
 
     /// Whether `pid` is one of the workers.

@@ -48,6 +48,12 @@ impl Group {
         self.slots.iter().all(|slot| slot.is_empty() && !slot.is_wanted())
     }
 
+    /// Why nothing runs, if a worker was given up.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        let is_empty = self.slots.iter().all(Slot::is_empty);
+        self.slots.iter().find_map(Slot::failure).filter(|_| is_empty)
+    }
+
     pub(crate) fn wakes_at(&self, moment: Moment) -> Option<Duration> {
         let starts = self.slots.iter().filter_map(Slot::starts_at).filter(|_| !self.is_paused);
         let turns = self.slots.iter().filter_map(|slot| slot.wakes_at(moment));

@@ -126,6 +126,14 @@ impl Slot {
         self.is_wanted
     }
 
+    /// Why it was given up.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        match &self.vacancy {
+            Vacancy::Failed { reason, .. } => Some(reason),
+            Vacancy::Stopped | Vacancy::Waiting { .. } => None,
+        }
+    }
+
     /// The present one is on its way out.
     pub(crate) fn is_ending(&self) -> bool {
         self.current.as_ref().is_some_and(Generation::is_ending)

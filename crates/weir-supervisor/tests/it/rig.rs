@@ -13,7 +13,7 @@ use weir_supervisor::control::{
 };
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::{self, Requests, Sender};
-use weir_supervisor::workers::{Fleet, GroupSpec, Readiness};
+use weir_supervisor::workers::{FailedGroup, Fleet, GroupSpec, Readiness};
 use weir_supervisor::{Events, Outcome, RestartPolicy, Supervisor};
 
 /// Long enough for any machine: it is reached only by a test that fails.
@@ -31,7 +31,7 @@ pub(crate) struct Rig {
 pub(crate) struct Nobody;
 
 impl Events for Nobody {
-    fn ready(&mut self) {}
+    fn ready(&mut self, _: &[FailedGroup]) {}
 
     fn reload(&mut self) -> bool {
         true

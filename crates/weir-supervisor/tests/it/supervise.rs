@@ -8,6 +8,7 @@ use std::time::Duration;
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::{Request, Requests, Sender};
 use weir_supervisor::supervise::{Events, Outcome, Supervisor};
+use weir_supervisor::workers::FailedGroup;
 use weir_supervisor::{ChildSpec, RestartPolicy};
 
 /// What a script may use: its descriptors are those of the spec, then `status`, then `life`.
@@ -33,7 +34,7 @@ fn child(script: &str, descriptors: Vec<(String, OwnedFd)>) -> ChildSpec {
 struct Tell(mpsc::Sender<&'static str>);
 
 impl Events for Tell {
-    fn ready(&mut self) {
+    fn ready(&mut self, _: &[FailedGroup]) {
         let _ = self.0.send("ready");
     }
 

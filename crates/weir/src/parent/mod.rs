@@ -19,6 +19,7 @@ use anyhow::{Context, bail};
 use weir_supervisor::carried::{Carrier, State};
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::Requests;
+use weir_supervisor::workers::FailedGroup;
 use weir_supervisor::{ChildSpec, Events, Outcome, Supervisor};
 
 pub(crate) use self::handover::{DESCRIPTOR, Flags, Handover};
@@ -154,11 +155,12 @@ struct Parent {
 }
 
 impl Events for Parent {
-    fn ready(&mut self) {
+    fn ready(&mut self, failed: &[FailedGroup]) {
         for address in &self.addresses {
             tracing::info!("{address}");
         }
-        output::line(&self.ready_line);
+        // At once: who reads one line alone may have closed the pipe before a second one is written.
+        output::raw(&ready_text(&self.ready_line, failed));
     }
 
     /// Only settings without a mistake reach the service; it finds them when it is started again,
@@ -225,6 +227,15 @@ impl Parent {
         self.log.set_level(loaded.settings.log.level);
         Ok(())
     }
+}
+
+/// The line that scripts read, and below it what does not run.
+fn ready_text(ready_line: &str, failed: &[FailedGroup]) -> String {
+    let names: Vec<&str> = failed.iter().map(|group| group.name.as_str()).collect();
+    let field =
+        if names.is_empty() { String::new() } else { format!(" failed={}", names.join(",")) };
+    let why = failed.iter().map(|group| format!("{} does not run: {}\n", group.name, group.reason));
+    format!("{ready_line}{field}\n{}", why.collect::<String>())
 }
 
 /// The folder in which the other commands find the running Weir. Nothing else of the settings file

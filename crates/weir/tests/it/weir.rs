@@ -98,6 +98,7 @@ pub(crate) struct Weir {
     pub(crate) site: Site,
     parent: Child,
     pub(crate) ready_line: String,
+    output: mpsc::Receiver<String>,
     log: mpsc::Receiver<String>,
     seen: Vec<String>,
 }
@@ -113,9 +114,10 @@ impl Weir {
         change(&mut command);
         let mut parent = command.spawn().expect("the program starts");
         let log = lines_of(parent.stderr.take().expect("piped"));
-        let ready_line = lines_of(parent.stdout.take().expect("piped")).recv_timeout(PATIENCE);
-        let mut weir = Self { site, parent, ready_line: String::new(), log, seen: Vec::new() };
-        match ready_line {
+        let output = lines_of(parent.stdout.take().expect("piped"));
+        let (ready_line, seen) = (String::new(), Vec::new());
+        let mut weir = Self { site, parent, ready_line, output, log, seen };
+        match weir.output.recv_timeout(PATIENCE) {
             Ok(line) if line.starts_with("weir ready ") => weir.ready_line = line,
             said => {
                 let _ = weir.parent.kill();
@@ -128,7 +130,12 @@ impl Weir {
         weir
     }
 
-    fn field(&self, name: &str) -> Option<&str> {
+    /// The next line of its standard output behind the ready line.
+    pub(crate) fn next_line(&self) -> String {
+        self.output.recv_timeout(PATIENCE).expect("a line")
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let prefix = format!("{name}=");
         self.ready_line.split(' ').find_map(|field| field.strip_prefix(&prefix))
     }

@@ -1,7 +1,8 @@
 //! The shapes of webhooks, and how they prove where they come from. Pure.
 //!
-//! Source: rubygems.org's `NotifyWebHookJob` (`Authorization` is the SHA-256, in hex, of name, number
-//! and API key one after another) and the Bundler API's `add_spec.json` and `remove_spec.json`
+//! Source: rubygems.org's `NotifyWebHookJob` and `WebHook#api_key` (`Authorization` is the SHA-256, in
+//! hex, of name, number and key one after another; the key is itself hashed, unless the account has one
+//! from before API keys had scopes) and the Bundler API's `add_spec.json` and `remove_spec.json`
 //! (`rubygems_token` in the body).
 
 use serde::Deserialize;
@@ -72,8 +73,12 @@ impl Shape {
         match self.route {
             HookRoute::Rubygems => {
                 let digest = Sha256::new().chain_update(name).chain_update(version);
-                let expected = hex::encode(digest.chain_update(secret).finalize());
-                authorization.is_some_and(|given| is_same(given, &expected))
+                let signed_with = |key: &str| {
+                    let expected = hex::encode(digest.clone().chain_update(key).finalize());
+                    authorization.is_some_and(|given| is_same(given, &expected))
+                };
+                // rubygems.org keeps an API key as its SHA-256 and signs with that text.
+                signed_with(secret) | signed_with(&hex::encode(Sha256::digest(secret)))
             }
             HookRoute::AddSpec | HookRoute::RemoveSpec => {
                 rubygems_token.as_ref().is_some_and(|given| is_same(&given.0, secret))
@@ -167,6 +172,10 @@ mod tests {
         assert_eq!(of(None), None);
         let other = body.replace("1.0", "1.1");
         assert_eq!(sender(HookRoute::Rubygems, Some(&signature), &other), None);
+        // From sha256sum of "second", appended to "rack1.0": what its server has of a key.
+        let hashed = hex::encode(Sha256::digest("second"));
+        let signature = hex::encode(Sha256::digest(format!("rack1.0{hashed}")));
+        assert_eq!(of(Some(&signature)).as_deref(), Some("two"));
         let shape = Shape::parse(HookRoute::Rubygems, body.as_bytes()).unwrap();
         let hook = shape.hook(&"one".parse().unwrap(), NOW).unwrap();
         assert_eq!((hook.kind, hook.identity.to_string().as_str()), (HookKind::Added, "1.0"));

@@ -112,7 +112,7 @@ fn read_upstream(keys: &mut Keys<'_>) -> Option<UpstreamSettings> {
         &mut credentials,
     );
     keys.secret(
-        Key::fixed("hook_secret", "What its webhooks prove themselves with: the api_key of a Weir's or rubygems.org's, the token of the Bundler API's. None: it sends none."),
+        Key::fixed("hook_secret", "What its webhooks are signed with: the api_key of a Weir's, the API key of an account at rubygems.org (or the SHA-256 of it, as hexadecimal digits), the token of the Bundler API's. None: it sends none."),
         &mut hook_secret,
     );
     let mut redirect_hosts = Vec::new();

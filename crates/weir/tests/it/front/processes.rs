@@ -364,6 +364,10 @@ fn an_app_without_a_program_is_told_at_once_and_served_once_it_is_there() {
         program.display()
     ));
     let mut weir = site.start();
+    assert_eq!(weir.field("failed"), Some("shop"), "{}", weir.ready_line);
+    let (why, program) = (weir.next_line(), program.as_path());
+    let expected = format!("shop does not run: shop-0 {} can't be started in ", program.display());
+    assert!(why.starts_with(&expected) && why.contains("No such file"), "{why}");
     weir.wait_for_log("given up for now: shop-");
     until(|| get(weir.front(), "/", "").1.contains("no worker of this app can be started"));
     let (status, _) = get(weir.front(), "/", "");
@@ -375,8 +379,8 @@ fn an_app_without_a_program_is_told_at_once_and_served_once_it_is_there() {
     );
     std::fs::write(weir.site.path().join("app.py"), APP).expect("written");
     let script = format!("#!/bin/sh\nexec python3 {}/app.py \"$1\"\n", weir.site.path().display());
-    std::fs::write(&program, script).expect("written");
-    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("set");
+    std::fs::write(program, script).expect("written");
+    std::fs::set_permissions(program, Permissions::from_mode(0o755)).expect("set");
     // Otherwise it is tried again a minute later.
     weir.site.ok(&["workers", "restart", "shop"]);
     assert_eq!(serving(&weir).len(), 2);
