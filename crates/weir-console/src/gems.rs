@@ -7,7 +7,6 @@ use std::pin::Pin;
 use weir_gems::Gems;
 use weir_gems::mirror::Scope;
 use weir_gems::store::StoreError;
-use weir_gems::store::webhooks::WebhookStore;
 use weir_gems::view::{
     ChangeView, Dependents, EndpointView, GemView, KeyView, MirrorView, NamePage, Overview,
 };
@@ -42,7 +41,7 @@ pub trait Index: fmt::Debug + Send + Sync {
     fn keys(&self) -> Answer<'_, Vec<KeyView>>;
 }
 
-impl<S: WebhookStore> Index for Gems<S> {
+impl Index for Gems {
     fn overview(&self) -> Answer<'_, Overview> {
         Box::pin(self.overview())
     }

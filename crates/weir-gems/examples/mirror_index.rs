@@ -21,7 +21,7 @@ use weir_gems::mirror::{Mirror, MirrorParts, Scope};
 use weir_gems::package::PackageLimits;
 use weir_gems::release::{Checksum, Identity, Release};
 use weir_gems::store::{
-    EitherStore, NewRelease, PostgresMetrics, PostgresSettings, PostgresStore, SqliteSettings,
+    GemStore, NewRelease, PostgresMetrics, PostgresSettings, PostgresStore, SqliteSettings,
     SqliteStore, Store,
 };
 use weir_gems::{Files, MirrorMetrics};
@@ -49,13 +49,13 @@ async fn mirror(place: &[&str], scope: Scope, clock: Clock) {
     let (store, url, folder) = match place {
         [url, folder] => {
             let settings = SqliteSettings::new(Path::new(folder).join("gems.db"));
-            (EitherStore::Sqlite(SqliteStore::open(&settings, clock.now()).unwrap()), url, folder)
+            (GemStore::Sqlite(SqliteStore::open(&settings, clock.now()).unwrap()), url, folder)
         }
         [url, folder, database] => {
             let settings = PostgresSettings::new(database.parse().unwrap());
             let metrics = PostgresMetrics::default();
             let store = PostgresStore::open(&settings, clock.clone(), metrics).unwrap();
-            (EitherStore::Postgres(store), url, folder)
+            (GemStore::Postgres(store), url, folder)
         }
         _ => return println!("{USAGE}"),
     };

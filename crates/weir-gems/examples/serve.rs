@@ -18,8 +18,8 @@ use weir_base::clock::Clock;
 use weir_base::switch::Switches;
 use weir_gems::settings::GemsSettings;
 use weir_gems::store::{
-    KeySettings, PostgresMetrics, PostgresSettings, PostgresStore, Scope, SqliteSettings,
-    SqliteStore, Store,
+    GemStore, KeySettings, PostgresMetrics, PostgresSettings, PostgresStore, Scope, SqliteSettings,
+    SqliteStore,
 };
 use weir_gems::{Files, Gems, GemsMetrics, GemsParts, keys};
 use weir_net::server::{
@@ -27,9 +27,9 @@ use weir_net::server::{
 };
 use weir_net::{BindOptions, Listener, NetMetrics};
 
-struct Door<S>(Arc<Gems<S>>);
+struct Door(Arc<Gems>);
 
-impl<S: Store> Service for Door<S> {
+impl Service for Door {
     fn claims_upgrade(&self, _path: &str) -> bool {
         false
     }
@@ -53,17 +53,17 @@ async fn main() {
             let settings = PostgresSettings::new(url.parse().expect("an address of Postgres"));
             let metrics = PostgresMetrics::default();
             let store = PostgresStore::open(&settings, clock.clone(), metrics).expect("a store");
-            serve(store, &arguments, folder, clock).await;
+            serve(store.into(), &arguments, folder, clock).await;
         }
         None => {
             let settings = SqliteSettings::new(folder.join("gems.db"));
             let store = SqliteStore::open(&settings, clock.now()).expect("a store");
-            serve(store, &arguments, folder, clock).await;
+            serve(store.into(), &arguments, folder, clock).await;
         }
     }
 }
 
-async fn serve(store: impl Store, arguments: &[String], folder: &Path, clock: Clock) {
+async fn serve(store: GemStore, arguments: &[String], folder: &Path, clock: Clock) {
     let address = arguments[0].parse().expect("an address");
     let cores: usize = arguments[1].parse().expect("a number of cores");
     let mut registry = Registry::default();

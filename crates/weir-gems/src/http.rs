@@ -49,12 +49,12 @@ use crate::metrics::GemsMetrics;
 use crate::mirror::MirrorDoor;
 use crate::operations::DependentsIndex;
 use crate::settings::{GemsSettings, Readers};
-use crate::store::Store;
+use crate::store::GemStore;
 
 /// What a service is made of.
 #[derive(Debug)]
-pub struct GemsParts<S> {
-    pub store: S,
+pub struct GemsParts {
+    pub store: GemStore,
     pub files: Files,
     pub settings: Arc<ArcSwap<GemsSettings>>,
     pub clock: Clock,
@@ -64,8 +64,8 @@ pub struct GemsParts<S> {
 }
 
 /// The service. All cores share it.
-pub struct Gems<S> {
-    store: Arc<S>,
+pub struct Gems {
+    store: Arc<GemStore>,
     files: Files,
     settings: Arc<ArcSwap<GemsSettings>>,
     clock: Clock,
@@ -84,7 +84,7 @@ pub struct Gems<S> {
     downloads: Arc<Downloads>,
 }
 
-impl<S> fmt::Debug for Gems<S> {
+impl fmt::Debug for Gems {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Gems").field("settings", &self.settings).finish_non_exhaustive()
     }
@@ -98,10 +98,10 @@ struct Call<'a> {
 
 type Answer = Result<Response<Body>, Failure>;
 
-impl<S: Store> Gems<S> {
+impl Gems {
     /// Puts a service together.
     #[must_use]
-    pub fn new(parts: GemsParts<S>) -> Arc<Self> {
+    pub fn new(parts: GemsParts) -> Arc<Self> {
         let pushes_max = parts.settings.load().limits.pushes_max;
         let GemsParts { store, files, settings, clock, metrics, switches } = parts;
         let waiting_keys_max = settings.load().limits.waiting_keys_max;
@@ -128,7 +128,7 @@ impl<S: Store> Gems<S> {
 
     /// The store, for commands and views.
     #[must_use]
-    pub fn store(&self) -> &S {
+    pub fn store(&self) -> &GemStore {
         &self.store
     }
 
@@ -142,7 +142,7 @@ impl<S: Store> Gems<S> {
 
     /// The store, for a mirror.
     #[must_use]
-    pub fn shared_store(&self) -> Arc<S> {
+    pub fn shared_store(&self) -> Arc<GemStore> {
         Arc::clone(&self.store)
     }
 

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 use weir_base::clock::Timestamp;
 use weir_base::secret::Secret;
 
-use crate::store::{Key, KeySettings, NewKey, Store, StoreError};
+use crate::store::{GemStore, Key, KeySettings, NewKey, Store, StoreError};
 
 /// What every key begins with, so that it is recognised where it should not be.
 pub(crate) const PREFIX: &str = "weir_";
@@ -16,7 +16,7 @@ const RANDOM_BYTES: usize = 24;
 /// # Errors
 /// The store's, or the system has no random bytes.
 pub async fn create(
-    store: &impl Store,
+    store: &GemStore,
     settings: KeySettings,
     now: Timestamp,
 ) -> Result<(Secret, Key), StoreError> {

@@ -64,15 +64,15 @@ use crate::metrics::MirrorMetrics;
 use crate::name::GemName;
 use crate::package::PackageLimits;
 use crate::release::Identity;
-use crate::store::StoreError;
 use crate::store::mirror::{MirrorStore, ReplacedRelease};
+use crate::store::{GemStore, StoreError};
 use crate::view::MirrorView;
 
 /// What a mirror is made of.
 #[derive(Debug)]
-pub struct MirrorParts<S> {
+pub struct MirrorParts {
     /// The one that the gems are served from ([`crate::Gems::shared_store`]).
-    pub store: Arc<S>,
+    pub store: Arc<GemStore>,
     pub files: Files,
     pub settings: MirrorSettings,
     pub policy: Policy,
@@ -95,8 +95,8 @@ pub enum MirrorSetupError {
 }
 
 /// A mirror. Share it in an [`Arc`].
-pub struct Mirror<S> {
-    store: Arc<S>,
+pub struct Mirror {
+    store: Arc<GemStore>,
     files: Files,
     package: ArcSwap<PackageLimits>,
     policy: ArcSwap<Policy>,
@@ -122,19 +122,19 @@ enum Enforced {
     Yes,
 }
 
-impl<S> fmt::Debug for Mirror<S> {
+impl fmt::Debug for Mirror {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Mirror").field("upstreams", &self.upstreams).finish_non_exhaustive()
     }
 }
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     /// Puts a mirror together. It does nothing until it is asked, or [`Mirror::run`]. The policy may
     /// name upstreams that are not its own: their names come from none of its own.
     ///
     /// # Errors
     /// The settings contradict each other.
-    pub fn new(parts: MirrorParts<S>) -> Result<Arc<Self>, MirrorSetupError> {
+    pub fn new(parts: MirrorParts) -> Result<Arc<Self>, MirrorSetupError> {
         let MirrorParts { store, files, settings, policy, package, clock, metrics } = parts;
         settings.check_upstreams()?;
         let upstreams = upstreams(&settings, &metrics);

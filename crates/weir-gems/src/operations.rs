@@ -41,7 +41,7 @@ pub struct KeyWanted {
     pub expires_after: Option<Duration>,
 }
 
-impl<S: Store> Gems<S> {
+impl Gems {
     /// The index as a whole.
     ///
     /// # Errors
@@ -198,7 +198,7 @@ impl<S: Store> Gems<S> {
     }
 }
 
-impl<S: WebhookStore> Gems<S> {
+impl Gems {
     /// Who is told of changes, and how far each is.
     ///
     /// # Errors

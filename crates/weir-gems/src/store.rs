@@ -10,8 +10,8 @@
 mod column;
 pub(crate) mod cuts;
 mod derived;
-mod either;
 mod error;
+mod gem_store;
 mod keys;
 pub mod mirror;
 mod pieces;
@@ -26,8 +26,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use weir_base::clock::{Clock, Timestamp};
 
-pub use self::either::EitherStore;
 pub use self::error::{Conflict, PushError, StoreError, YankError};
+pub use self::gem_store::GemStore;
 pub use self::keys::{Key, KeySettings, NewKey, Scope, UnknownScope};
 pub use self::postgres::{
     PostgresLimits, PostgresMetrics, PostgresSettings, PostgresStore, PostgresUrl,

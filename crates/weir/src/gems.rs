@@ -4,25 +4,18 @@ use std::sync::Arc;
 
 use weir_base::switchboard::Switchboard;
 use weir_gems::Gems;
-use weir_gems::mirror;
-use weir_gems::store::EitherStore;
-
-/// The index on its store.
-pub(crate) type Index = Gems<EitherStore>;
-/// The mirror on the same store.
-pub(crate) type Mirror = mirror::Mirror<EitherStore>;
 
 /// The index, for operators.
 #[derive(Clone, Debug)]
 pub(crate) struct Operated {
-    pub(crate) index: Arc<Index>,
+    pub(crate) index: Arc<Gems>,
     pub(crate) switches: Switchboard,
 }
 
 /// Where the index of gems is.
 #[derive(Clone, Debug)]
 pub(crate) struct GemsPlaces {
-    pub(crate) index: Arc<Index>,
+    pub(crate) index: Arc<Gems>,
     /// The listener at which nothing else is.
     pub(crate) own: Option<usize>,
     /// Another listener, and what the paths of gems begin with there.
@@ -44,7 +37,7 @@ impl GemsPlaces {
 #[cfg(test)]
 mod tests {
     use weir_base::clock::Clock;
-    use weir_gems::store::{SqliteSettings, SqliteStore};
+    use weir_gems::store::{GemStore, SqliteSettings, SqliteStore};
     use weir_gems::{Files, GemsMetrics, GemsParts};
 
     use super::*;
@@ -54,7 +47,7 @@ mod tests {
         let settings = SqliteSettings::new(folder.join("index.db"));
         let store = SqliteStore::open(&settings, clock.now()).expect("a store");
         let index = Gems::new(GemsParts {
-            store: EitherStore::Sqlite(store),
+            store: GemStore::Sqlite(store),
             files: Files::open(folder.join("files")).expect("a folder"),
             settings: Arc::default(),
             clock,

@@ -40,7 +40,8 @@ use weir_gems::view;
 
 pub(crate) use self::mirror::{Accept, Asked, Look};
 pub(crate) use self::problem::not_served;
-use crate::gems::{Index, Operated};
+use crate::gems::Operated;
+use weir_gems::Gems;
 
 /// Names or releases in one answer, unless asked for another number ..
 const LIMIT: usize = 100;
@@ -116,7 +117,7 @@ pub(crate) fn router(gems: Option<Operated>) -> Router {
 
 type Answer<T> = Result<Json<T>, Problem>;
 
-async fn overview(State(index): State<Arc<Index>>) -> Answer<view::Overview> {
+async fn overview(State(index): State<Arc<Gems>>) -> Answer<view::Overview> {
     index.overview().await.map(Json).map_err(problem::of_store)
 }
 
@@ -129,7 +130,7 @@ struct NamesQuery {
 }
 
 async fn names(
-    State(index): State<Arc<Index>>,
+    State(index): State<Arc<Gems>>,
     Params(query): Params<NamesQuery>,
 ) -> Answer<view::NamePage> {
     let page = index.names(&query.search, query.after.as_deref(), bounded(query.limit)).await;
@@ -143,7 +144,7 @@ struct GemQuery {
 }
 
 async fn gem(
-    State(index): State<Arc<Index>>,
+    State(index): State<Arc<Gems>>,
     Params(query): Params<GemQuery>,
 ) -> Answer<view::GemView> {
     let gem = index.gem(&query.name, bounded(query.limit)).await.map_err(problem::of_store)?;
@@ -151,7 +152,7 @@ async fn gem(
 }
 
 async fn dependents(
-    State(index): State<Arc<Index>>,
+    State(index): State<Arc<Gems>>,
     Params(query): Params<GemQuery>,
 ) -> Answer<view::Dependents> {
     let dependents = index.dependents(&query.name, bounded(query.limit)).await;
@@ -164,17 +165,17 @@ struct LatestQuery {
 }
 
 async fn latest(
-    State(index): State<Arc<Index>>,
+    State(index): State<Arc<Gems>>,
     Params(query): Params<LatestQuery>,
 ) -> Answer<Vec<view::ChangeView>> {
     index.latest(bounded(query.limit)).await.map(Json).map_err(problem::of_store)
 }
 
-async fn webhooks(State(index): State<Arc<Index>>) -> Answer<Vec<view::EndpointView>> {
+async fn webhooks(State(index): State<Arc<Gems>>) -> Answer<Vec<view::EndpointView>> {
     index.webhooks().await.map(Json).map_err(problem::of_store)
 }
 
-async fn yank(State(index): State<Arc<Index>>, Input(yank): Input<Yank>) -> Answer<Done> {
+async fn yank(State(index): State<Arc<Gems>>, Input(yank): Input<Yank>) -> Answer<Done> {
     let name = yank.name.parse().map_err(problem::of_word)?;
     let identity = identity(&yank.number, yank.platform.as_deref())?;
     index.yank_by_operator(&name, &identity).await.map_err(problem::of_yank)?;
@@ -190,17 +191,17 @@ fn identity(number: &str, platform: Option<&str>) -> Result<Identity, Problem> {
     })
 }
 
-async fn rebaseline(State(index): State<Arc<Index>>) -> Answer<Done> {
+async fn rebaseline(State(index): State<Arc<Gems>>) -> Answer<Done> {
     index.rebaseline().await.map_err(problem::of_store)?;
     Ok(Json(Done::new()))
 }
 
-async fn keys(State(index): State<Arc<Index>>) -> Answer<Vec<view::KeyView>> {
+async fn keys(State(index): State<Arc<Gems>>) -> Answer<Vec<view::KeyView>> {
     index.keys().await.map(Json).map_err(problem::of_store)
 }
 
 async fn create_key(
-    State(index): State<Arc<Index>>,
+    State(index): State<Arc<Gems>>,
     Input(new): Input<NewKey>,
 ) -> Answer<CreatedKey> {
     check_key(&new)?;
@@ -237,7 +238,7 @@ fn check_key(new: &NewKey) -> Result<(), Problem> {
 }
 
 async fn revoke_key(
-    State(index): State<Arc<Index>>,
+    State(index): State<Arc<Gems>>,
     Input(Revoke { id }): Input<Revoke>,
 ) -> Answer<Done> {
     match index.revoke_key(id).await.map_err(problem::of_store)? {

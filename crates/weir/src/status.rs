@@ -20,13 +20,14 @@ use weir_realtime::hub::Hub;
 use crate::compose::Addresses;
 use crate::config::Settings;
 use crate::exposition::Format;
-use crate::gems::{Index, Operated};
+use crate::gems::Operated;
 use crate::gems_admin;
 use crate::part::Part;
 use crate::realtime_admin::{self, Realtime};
 use crate::restart_admin::{self, Restart};
 use crate::switches_admin::{self, Switches};
 use crate::workers_admin::{self, AppRow};
+use weir_gems::Gems;
 
 /// What `/v1/status` answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -118,7 +119,7 @@ pub(crate) fn api(
 
 /// `/health`: the process answers. `/ready`: everything serves, the job server takes jobs, and the
 /// index of gems can be read, as far as they are served; 503 and why otherwise.
-pub(crate) fn open_routes(jobs: Option<Handle>, gems: Option<Arc<Index>>) -> Router {
+pub(crate) fn open_routes(jobs: Option<Handle>, gems: Option<Arc<Gems>>) -> Router {
     Router::new()
         .route("/health", get(async || "ok\n"))
         .route("/ready", get(ready))
@@ -130,7 +131,7 @@ pub(crate) fn metrics_route(registry: Arc<Registry>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(registry)
 }
 
-type Whole = (Option<Handle>, Option<Arc<Hub>>, Option<Arc<Index>>, workers_admin::Front, Facts);
+type Whole = (Option<Handle>, Option<Arc<Hub>>, Option<Arc<Gems>>, workers_admin::Front, Facts);
 
 async fn status(State((handle, hub, index, front, facts)): State<Whole>) -> Response {
     let (mut jobs, mut problem) = (None, None);
@@ -169,7 +170,7 @@ async fn status(State((handle, hub, index, front, facts)): State<Whole>) -> Resp
     .into_response()
 }
 
-async fn ready(State((jobs, gems)): State<(Option<Handle>, Option<Arc<Index>>)>) -> Response {
+async fn ready(State((jobs, gems)): State<(Option<Handle>, Option<Arc<Gems>>)>) -> Response {
     if let Some(jobs) = jobs
         && let Err(error) = jobs.ready().await
     {

@@ -33,7 +33,7 @@ fn release(number: &str, dependencies: &str) -> Release {
 }
 
 /// An index with these gems, a key, and something that is off.
-async fn index(folder: &std::path::Path, names: Vec<String>) -> Arc<Gems<SqliteStore>> {
+async fn index(folder: &std::path::Path, names: Vec<String>) -> Arc<Gems> {
     let clock = Clock::system();
     let now = clock.now();
     let store = SqliteStore::open(&SqliteSettings::new(folder.join("index.db")), now);
@@ -41,7 +41,7 @@ async fn index(folder: &std::path::Path, names: Vec<String>) -> Arc<Gems<SqliteS
     let off = Off { pattern: "speci*".parse().expect("a pattern"), since_us: 0, until_us: None };
     switches.turn_off(off, now).expect("off");
     let index = Gems::new(GemsParts {
-        store: store.expect("a store"),
+        store: store.expect("a store").into(),
         files: Files::open(folder.join("files")).expect("a folder"),
         settings: Arc::default(),
         clock,
@@ -109,7 +109,7 @@ async fn without_gems_there_are_no_pages_of_them() {
 }
 
 /// A mirror of an upstream that is away, where somebody has published a name of ours.
-async fn mirror(folder: &std::path::Path, index: &Gems<SqliteStore>) -> Arc<Mirror<SqliteStore>> {
+async fn mirror(folder: &std::path::Path, index: &Gems) -> Arc<Mirror> {
     let clock = Clock::system();
     let upstream = UpstreamSettings {
         name: "one".parse().expect("a name"),

@@ -14,7 +14,7 @@ use crate::metrics::Limit;
 use crate::name::GemName;
 use crate::store::{Key, Scope, Store};
 
-impl<S: Store> Gems<S> {
+impl Gems {
     /// The key, if it allows `scope`. For which gem is asked once that is known.
     pub(super) async fn authorize(
         &self,

@@ -4,7 +4,7 @@ use super::representation::{Described, TEXT, bytes};
 use super::{Answer, Call, Failure, Gems, body};
 use crate::store::{Store, TextKind};
 
-impl<S: Store> Gems<S> {
+impl Gems {
     /// Digests, length and bytes are those of one snapshot.
     pub(super) async fn text(&self, call: &Call<'_>, kind: TextKind) -> Answer {
         let text = self.store.text(kind).await?;

@@ -21,7 +21,7 @@ use crate::store::{Store, StoreError};
 /// What is written of an answer before others have their turn: well under a millisecond's work.
 const SLICE_BYTES: usize = 64 << 10;
 
-impl<S: Store> Gems<S> {
+impl Gems {
     pub(super) async fn dependencies(&self, call: &Call<'_>, format: Format) -> Answer {
         let limits = &call.settings.limits;
         let gems = names(call.request.uri.query().unwrap_or_default());

@@ -22,7 +22,7 @@ use crate::store::{Store, StoredFile};
 /// What stays as it is in the path that a client is sent to.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
-impl<S: Store> Gems<S> {
+impl Gems {
     pub(super) async fn file(&self, call: &Call<'_>, full_name: &str) -> Answer {
         if let Some(base) = &call.settings.files_url {
             return redirect(base, full_name);
@@ -51,7 +51,7 @@ impl<S: Store> Gems<S> {
     }
 
     /// What is to be done when all of a file is sent. A client that breaks off tries again.
-    fn when_fetched(&self, full_name: &str, waiting_max: usize) -> impl FnOnce() + use<S> {
+    fn when_fetched(&self, full_name: &str, waiting_max: usize) -> impl FnOnce() + use<> {
         let (downloads, metrics) = (Arc::clone(&self.downloads), self.metrics.clone());
         let full_name = full_name.to_owned();
         move || {

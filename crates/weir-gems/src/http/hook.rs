@@ -9,9 +9,8 @@ use weir_net::server::{Body, BoxError};
 use super::representation::TEXT;
 use super::{Answer, Call, Failure, Gems};
 use crate::mirror::{HookAnswer, HookRoute};
-use crate::store::Store;
 
-impl<S: Store> Gems<S> {
+impl Gems {
     pub(super) async fn hook<B>(&self, call: &Call<'_>, route: HookRoute, body: B) -> Answer
     where
         B: HttpBody<Data = Bytes> + Unpin,

@@ -47,7 +47,7 @@ impl Account {
     }
 }
 
-impl<S> Gems<S> {
+impl Gems {
     /// Room for so many bytes.
     pub(super) fn room(
         &self,

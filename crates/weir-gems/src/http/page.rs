@@ -7,7 +7,6 @@ use hyper::header::{self, HeaderValue};
 use super::representation::Described;
 use super::{Answer, Call, Failure, Gems};
 use crate::index::digest::Digests;
-use crate::store::Store;
 use crate::view::{DependencyView, GemView, ReleaseView};
 
 /// Releases of one page; the newest.
@@ -23,7 +22,7 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;mar
                      vertical-align:top;padding:.3rem .6rem .3rem 0;border-bottom:1px solid #8886;\
                      overflow-wrap:anywhere}pre{overflow-x:auto}";
 
-impl<S: Store> Gems<S> {
+impl Gems {
     pub(super) async fn page(&self, call: &Call<'_>, name: &str) -> Answer {
         if !call.settings.public_pages {
             return Err(Failure::not_found("there is nothing at this path"));

@@ -20,7 +20,7 @@ use crate::package::{Package, PackageError, Specification, read};
 use crate::release::{Checksum, Dependencies, Identity, Release, RequirementLine};
 use crate::store::{Conflict, NewRelease, PushError, Pushed, Scope, Store};
 
-impl<S: Store> Gems<S> {
+impl Gems {
     pub(super) async fn push<B>(&self, call: &Call<'_>, body: B) -> Answer
     where
         B: HttpBody<Data = Bytes> + Unpin + Send + 'static,

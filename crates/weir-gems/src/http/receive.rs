@@ -13,7 +13,7 @@ use super::patient::{BodyError, Patient};
 use super::{Failure, Gems};
 use crate::files::Arriving;
 use crate::metrics::Limit;
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
 /// Bytes that are gathered before they are written, on a thread that may wait.
 const WRITE_BYTES: usize = 1 << 20;
@@ -35,7 +35,7 @@ struct Writing {
     bytes: u64,
 }
 
-impl<S: Store> Gems<S> {
+impl Gems {
     /// A pushed gem: the body itself, or a field of a form.
     pub(super) async fn receive_gem<B>(
         &self,

@@ -4,12 +4,11 @@
 use super::representation::{Described, TEXT, bytes};
 use super::{Answer, Call, Endpoint, Failure, Gems};
 use crate::index::digest::Digests;
-use crate::store::Store;
 
 const WORDS: &str = "An index of gems. In a Gemfile: source \"URL\", with the URL of this page; \
                      gem push --host URL FILE adds one.\n";
 
-impl<S: Store> Gems<S> {
+impl Gems {
     /// Where `/info/` is switched off, who would read it next is better off elsewhere.
     pub(super) fn root(&self, call: &Call<'_>) -> Answer {
         if self.switches.is_off(Endpoint::Info.name(), self.clock.now()) {

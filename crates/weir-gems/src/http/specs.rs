@@ -15,7 +15,7 @@ use super::{Answer, Call, Failure, Gems};
 use crate::dependency_api::Fragment;
 use crate::index::digest::Digests;
 use crate::marshal::{SpecList, SpecListError, write_specs};
-use crate::store::{Store, StoreError, TextKind};
+use crate::store::{GemStore, Store, StoreError, TextKind};
 
 /// Gems that are read at once.
 const PAGE_GEMS: usize = 500;
@@ -43,7 +43,7 @@ enum BuildError {
     List(#[from] SpecListError),
 }
 
-impl<S: Store> Gems<S> {
+impl Gems {
     pub(super) async fn spec_list(&self, call: &Call<'_>, list: SpecList) -> Answer {
         let built = self.built(list).await?;
         let described = Described::by(&built.digests, built.content.len() as u64, BINARY);
@@ -80,7 +80,8 @@ impl<S: Store> Gems<S> {
 
     /// Runs where it holds up nobody.
     async fn build(&self, list: SpecList) -> Result<Bytes, BuildError> {
-        let gems = |store: &Arc<S>| GemsOfList::all(Arc::clone(store), Handle::current(), list);
+        let gems =
+            |store: &Arc<GemStore>| GemsOfList::all(Arc::clone(store), Handle::current(), list);
         let (first, second) = (gems(&self.store), gems(&self.store));
         let building = tokio::task::spawn_blocking(move || {
             let mut count = 0;
@@ -99,16 +100,16 @@ impl<S: Store> Gems<S> {
 type Listed = (String, Vec<(String, String)>);
 
 /// All gems of a store, read page by page from a thread that may wait.
-struct GemsOfList<S> {
-    store: Arc<S>,
+struct GemsOfList {
+    store: Arc<GemStore>,
     runtime: Handle,
     list: SpecList,
     page: std::vec::IntoIter<(String, Vec<u8>)>,
     next: Option<u64>,
 }
 
-impl<S: Store> GemsOfList<S> {
-    fn all(store: Arc<S>, runtime: Handle, list: SpecList) -> Self {
+impl GemsOfList {
+    fn all(store: Arc<GemStore>, runtime: Handle, list: SpecList) -> Self {
         Self { store, runtime, list, page: Vec::new().into_iter(), next: Some(0) }
     }
 
@@ -127,7 +128,7 @@ impl<S: Store> GemsOfList<S> {
     }
 }
 
-impl<S: Store> Iterator for GemsOfList<S> {
+impl Iterator for GemsOfList {
     type Item = Result<Listed, BuildError>;
 
     fn next(&mut self) -> Option<Self::Item> {

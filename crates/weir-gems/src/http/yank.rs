@@ -13,7 +13,7 @@ use crate::platform::Platform;
 use crate::release::Identity;
 use crate::store::{Scope, Store};
 
-impl<S: Store> Gems<S> {
+impl Gems {
     pub(super) async fn yank<B>(&self, call: &Call<'_>, body: B) -> Answer
     where
         B: HttpBody<Data = Bytes> + Unpin,

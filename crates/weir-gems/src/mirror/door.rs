@@ -9,7 +9,7 @@ use super::files::FileError;
 use super::{Mirror, Scope, hooks};
 use crate::name::GemName;
 use crate::release::Identity;
-use crate::store::mirror::{MirrorStore, ReplacedRelease};
+use crate::store::mirror::ReplacedRelease;
 use crate::store::{StoreError, StoredFile};
 use crate::view::MirrorView;
 
@@ -69,7 +69,7 @@ pub trait MirrorDoor: Send + Sync {
     fn ask(&self, scope: Scope) -> u64;
 }
 
-impl<S: MirrorStore> MirrorDoor for Mirror<S> {
+impl MirrorDoor for Mirror {
     fn file<'a>(&'a self, full_name: &'a str) -> Fetched<'a> {
         Box::pin(self.fetch_file(full_name))
     }

@@ -24,7 +24,7 @@ pub enum PolicyChangeError {
     Store(#[from] StoreError),
 }
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     /// Takes away what an earlier policy let in and this one does not, has decided anew what it
     /// refused, and recalls how far earlier processes came. Before anything is served; each look does it, too.
     ///

@@ -22,7 +22,7 @@ use crate::metrics::{FetchFailure, Outcome};
 use crate::package::{PackageLimits, read};
 use crate::release::Checksum;
 use crate::store::mirror::{MirrorStore, MirroredFile, MirroredRelease};
-use crate::store::{StoreError, StoredFile};
+use crate::store::{GemStore, StoreError, StoredFile};
 
 /// Bytes that are gathered before they are written, on a thread that may wait.
 const WRITE_BYTES: usize = 1 << 20;
@@ -55,7 +55,7 @@ impl From<StoreError> for FileError {
     }
 }
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     /// None: there is no such release, or it may not come from there.
     pub(super) async fn fetch_file(
         &self,
@@ -190,7 +190,7 @@ impl<S: MirrorStore> Mirror<S> {
 /// # Errors
 /// The store's, or the folder's.
 pub async fn forget_file(
-    store: &impl MirrorStore,
+    store: &GemStore,
     files: &Files,
     full_name: &str,
 ) -> Result<bool, StoreError> {

@@ -7,7 +7,7 @@ use super::{Mirror, Upstream};
 use crate::store::StoreError;
 use crate::store::mirror::{Gone, MirrorStore};
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     /// Whether so many names with versions may be gone from a list that has so many names now.
     pub(super) async fn check_gone_from_list(
         &self,

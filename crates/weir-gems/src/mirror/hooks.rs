@@ -13,10 +13,10 @@ use super::Mirror;
 use super::door::{HookAnswer, HookRoute};
 use crate::metrics::Outcome;
 use crate::store::StoreError;
-use crate::store::mirror::{self as kept, MirrorStore};
+use crate::store::mirror as kept;
 
-pub(super) async fn receive<S: MirrorStore>(
-    mirror: &Mirror<S>,
+pub(super) async fn receive(
+    mirror: &Mirror,
     route: HookRoute,
     authorization: Option<&str>,
     body: &[u8],
@@ -32,8 +32,8 @@ pub(super) async fn receive<S: MirrorStore>(
     answer
 }
 
-async fn judge_and_keep<S: MirrorStore>(
-    mirror: &Mirror<S>,
+async fn judge_and_keep(
+    mirror: &Mirror,
     route: HookRoute,
     authorization: Option<&str>,
     body: &[u8],

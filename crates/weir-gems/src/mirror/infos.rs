@@ -39,7 +39,7 @@ pub struct Work {
     pub denied: u64,
 }
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     pub(super) async fn work_off(
         &self,
         upstream: &Upstream,

@@ -50,7 +50,7 @@ impl Looked {
     }
 }
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     pub(super) async fn look(
         &self,
         upstream: &Upstream,

@@ -33,7 +33,7 @@ enum Found {
     Less,
 }
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     /// Keeps everything up to date until it is time to end. What is in hand then is left as it is:
     /// the next start goes on from there.
     pub async fn run(&self, shutdown: &Shutdown) {

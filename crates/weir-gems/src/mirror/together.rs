@@ -10,7 +10,6 @@ use super::progress::Progress;
 use super::settings::FilesWhen;
 use super::versions::Look;
 use super::{Mirror, Upstream};
-use crate::store::mirror::MirrorStore;
 
 /// What keeps a name from being decided before upstreams that come earlier have been heard.
 #[derive(Debug)]
@@ -42,7 +41,7 @@ impl Gate {
     }
 }
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     /// Looks at each upstream once.
     ///
     /// # Errors

@@ -64,7 +64,7 @@ enum Tail {
     Other(&'static str),
 }
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     pub(super) async fn read_versions(
         &self,
         upstream: &Upstream,

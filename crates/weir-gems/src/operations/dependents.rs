@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 
 use crate::dependency_api::Fragment;
 use crate::index::text::Text;
-use crate::store::{Store, StoreError, TextKind};
+use crate::store::{GemStore, Store, StoreError, TextKind};
 use crate::view::Dependents;
 
 /// Gems that are read from the store at once.
@@ -41,9 +41,9 @@ struct Graph {
 
 impl DependentsIndex {
     /// The gems of which some release needs this one, in order, at most so many.
-    pub(super) async fn of<S: Store>(
+    pub(super) async fn of(
         &self,
-        store: &S,
+        store: &GemStore,
         name: &str,
         names_max: usize,
     ) -> Result<Dependents, StoreError> {
@@ -63,7 +63,7 @@ impl DependentsIndex {
 
 impl Known {
     /// What has been appended since, read again.
-    async fn follow<S: Store>(self, store: &S, text: &Text) -> Result<Graph, StoreError> {
+    async fn follow(self, store: &GemStore, text: &Text) -> Result<Graph, StoreError> {
         let mut gems = self.gems;
         let tail: Vec<u8> = text.range(self.length..text.length()).flatten().collect();
         let tail = String::from_utf8_lossy(&tail);
@@ -87,7 +87,7 @@ impl Known {
 }
 
 impl Graph {
-    async fn read<S: Store>(store: &S) -> Result<Self, StoreError> {
+    async fn read(store: &GemStore) -> Result<Self, StoreError> {
         let (mut gems, mut next) = (Self::default(), Some(0));
         while let Some(from) = next {
             let page = store.fragment_page(from, PAGE_GEMS).await?;

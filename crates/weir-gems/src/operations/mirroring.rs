@@ -4,7 +4,7 @@ use crate::Gems;
 use crate::mirror::Scope;
 use crate::name::GemName;
 use crate::release::Identity;
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 use crate::view::{MirrorView, ReplacedView};
 
 /// Why a replaced file is not accepted.
@@ -19,7 +19,7 @@ pub enum AcceptError {
     Store(#[from] StoreError),
 }
 
-impl<S: Store> Gems<S> {
+impl Gems {
     /// How the mirror is; None: there is none.
     ///
     /// # Errors

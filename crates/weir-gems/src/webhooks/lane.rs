@@ -18,8 +18,8 @@ use crate::store::StoreError;
 use crate::store::webhooks::{Claim, Claimed, Settled, WebhookEvent, WebhookStore};
 
 /// An endpoint's sender.
-pub(super) struct Lane<S> {
-    parts: Arc<Parts<S>>,
+pub(super) struct Lane {
+    parts: Arc<Parts>,
     endpoint: WebhookEndpoint,
     poster: Poster,
     backoff: Backoff,
@@ -37,8 +37,8 @@ enum Next {
     Wait(Duration),
 }
 
-impl<S: WebhookStore> Lane<S> {
-    pub(super) fn new(parts: Arc<Parts<S>>, endpoint: WebhookEndpoint) -> Self {
+impl Lane {
+    pub(super) fn new(parts: Arc<Parts>, endpoint: WebhookEndpoint) -> Self {
         let settings = &parts.settings;
         let poster = Poster::new(endpoint.url.clone(), Arc::new(settings.post_settings()));
         let (min, max) = (settings.retry_delay_min, settings.retry_delay_max);

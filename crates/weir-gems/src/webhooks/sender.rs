@@ -10,12 +10,13 @@ use weir_base::shutdown::Shutdown;
 use super::lane::Lane;
 use super::metrics::WebhookMetrics;
 use super::settings::{WebhookSettings, WebhookSettingsError};
+use crate::store::GemStore;
 use crate::store::webhooks::WebhookStore;
 
 /// What a sender is made of.
 #[derive(Debug)]
-pub struct WebhookParts<S> {
-    pub store: Arc<S>,
+pub struct WebhookParts {
+    pub store: Arc<GemStore>,
     pub settings: WebhookSettings,
     pub clock: Clock,
     pub metrics: WebhookMetrics,
@@ -25,14 +26,14 @@ pub struct WebhookParts<S> {
 
 /// Sends events until it is told to end. For other settings, end it and start another one.
 #[derive(Debug)]
-pub struct WebhookSender<S> {
-    parts: Arc<Parts<S>>,
+pub struct WebhookSender {
+    parts: Arc<Parts>,
 }
 
 /// What endpoints have in common.
 #[derive(Debug)]
-pub(super) struct Parts<S> {
-    pub(super) store: Arc<S>,
+pub(super) struct Parts {
+    pub(super) store: Arc<GemStore>,
     pub(super) settings: WebhookSettings,
     pub(super) clock: Clock,
     pub(super) metrics: WebhookMetrics,
@@ -41,12 +42,12 @@ pub(super) struct Parts<S> {
     pub(super) holder: String,
 }
 
-impl<S: WebhookStore> WebhookSender<S> {
+impl WebhookSender {
     /// A sender; nothing is sent until it [`run`](WebhookSender::run)s.
     ///
     /// # Errors
     /// The settings can't be used together.
-    pub fn new(parts: WebhookParts<S>) -> Result<Self, WebhookSettingsError> {
+    pub fn new(parts: WebhookParts) -> Result<Self, WebhookSettingsError> {
         let WebhookParts { store, settings, clock, metrics, shutdown } = parts;
         settings.check()?;
         let settings = settings.within_reason();

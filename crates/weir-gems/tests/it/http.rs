@@ -23,15 +23,15 @@ use weir_base::clock::Clock;
 use weir_base::switch::{Off, Switches};
 use weir_gems::package::sample::Sample;
 use weir_gems::settings::GemsSettings;
-use weir_gems::store::{KeySettings, Scope, SqliteSettings, SqliteStore, Store};
+use weir_gems::store::{GemStore, KeySettings, Scope, SqliteSettings, SqliteStore};
 use weir_gems::{Files, Gems, GemsMetrics, GemsParts, keys};
 use weir_net::server::Body;
 
 use crate::store::NOW;
 
 /// An index of its own.
-pub(crate) struct Index<S = SqliteStore> {
-    pub(crate) gems: Arc<Gems<S>>,
+pub(crate) struct Index {
+    pub(crate) gems: Arc<Gems>,
     pub(crate) settings: Arc<ArcSwap<GemsSettings>>,
     pub(crate) clock: Clock,
     switches: Arc<Switches>,
@@ -85,11 +85,9 @@ impl Index {
         let store = SqliteStore::open(&SqliteSettings::new(folder.join("gems.db")), NOW).unwrap();
         Self::with(store, folder, guard, clock)
     }
-}
 
-impl<S: Store> Index<S> {
     /// On another store.
-    pub(crate) async fn on(store: S) -> Self {
+    pub(crate) async fn on(store: impl Into<GemStore>) -> Self {
         let guard = tempfile::tempdir().unwrap();
         let folder = guard.path().to_owned();
         let mut index = Self::with(store, folder, Some(guard), Clock::manual(NOW));
@@ -97,12 +95,17 @@ impl<S: Store> Index<S> {
         index
     }
 
-    fn with(store: S, folder: PathBuf, guard: Option<tempfile::TempDir>, clock: Clock) -> Self {
+    fn with(
+        store: impl Into<GemStore>,
+        folder: PathBuf,
+        guard: Option<tempfile::TempDir>,
+        clock: Clock,
+    ) -> Self {
         let mut registry = Registry::default();
         let settings = Arc::new(ArcSwap::from_pointee(GemsSettings::default()));
         let switches = Arc::new(Switches::default());
         let gems = Gems::new(GemsParts {
-            store,
+            store: store.into(),
             files: Files::open(folder.join("files")).unwrap(),
             settings: Arc::clone(&settings),
             clock: clock.clone(),

@@ -34,8 +34,7 @@ use weir_gems::mirror::settings::{MirrorLimits, MirrorSettings, UpstreamSettings
 use weir_gems::mirror::state::MirrorState;
 use weir_gems::mirror::{Looked, Mirror, MirrorDoor, MirrorError, MirrorParts, Scope};
 use weir_gems::package::PackageLimits;
-use weir_gems::store::mirror::MirrorStore;
-use weir_gems::store::{SqliteStore, Store, TextKind};
+use weir_gems::store::{GemStore, Store, TextKind};
 use weir_gems::{Files, MirrorMetrics};
 
 use crate::client::{read_names, read_versions};
@@ -44,9 +43,9 @@ use crate::http::{Answer, Index};
 pub(crate) const SECRET: &str = "hook secret";
 
 /// An index that is a mirror.
-pub(crate) struct Replica<S = SqliteStore> {
-    pub(crate) index: Index<S>,
-    pub(crate) mirror: Arc<Mirror<S>>,
+pub(crate) struct Replica {
+    pub(crate) index: Index,
+    pub(crate) mirror: Arc<Mirror>,
     registry: Registry,
 }
 
@@ -91,7 +90,7 @@ impl Setup {
         self.start_on(Index::new().await)
     }
 
-    pub(crate) fn start_on<S: MirrorStore>(self, index: Index<S>) -> Replica<S> {
+    pub(crate) fn start_on(self, index: Index) -> Replica {
         let mut registry = Registry::default();
         let mirror = Mirror::new(MirrorParts {
             store: index.gems.shared_store(),
@@ -109,8 +108,8 @@ impl Setup {
     }
 }
 
-impl<S: MirrorStore> Replica<S> {
-    pub(crate) fn store(&self) -> &S {
+impl Replica {
+    pub(crate) fn store(&self) -> &GemStore {
         self.index.gems.store()
     }
 
@@ -159,7 +158,7 @@ async fn text(store: &impl Store, kind: TextKind) -> Vec<u8> {
 }
 
 /// Whether everything fits together in the mirror, and it says what its upstream says.
-pub(crate) async fn assert_same(replica: &Replica<impl MirrorStore>, upstream: &SqliteStore) {
+pub(crate) async fn assert_same(replica: &Replica, upstream: &GemStore) {
     crate::store::assert_consistent(replica.store()).await;
     let seen = |text: Vec<u8>| {
         let mut gems = read_versions(&text);

@@ -67,7 +67,7 @@ macro_rules! suite {
 }
 
 mod contract;
-mod either;
+mod gem_store;
 mod killed;
 mod model;
 mod postgres;

@@ -12,7 +12,7 @@ use weir_base::clock::Clock;
 use weir_base::secret::Secret;
 use weir_base::shutdown::Shutdown;
 use weir_gems::store::webhooks::{Change, WebhookStore};
-use weir_gems::store::{SqliteStore, Store};
+use weir_gems::store::{GemStore, SqliteStore, Store};
 use weir_gems::webhooks::{
     WebhookEndpoint, WebhookMetrics, WebhookParts, WebhookSender, WebhookSettings,
 };
@@ -29,7 +29,7 @@ struct Running {
 }
 
 impl Running {
-    fn start<S: WebhookStore>(store: &Arc<S>, settings: WebhookSettings, clock: &Clock) -> Self {
+    fn start(store: &Arc<GemStore>, settings: WebhookSettings, clock: &Clock) -> Self {
         let (shutdown, mut registry) = (Shutdown::new(), Registry::default());
         let parts = WebhookParts {
             store: Arc::clone(store),
@@ -104,7 +104,7 @@ fn versions(got: &[Got]) -> Vec<String> {
         .collect()
 }
 
-async fn pushes_and_yanks_arrive_signed(store: Arc<impl WebhookStore>) {
+async fn pushes_and_yanks_arrive_signed(store: Arc<GemStore>) {
     let receiver = Receiver::start().await;
     let clock = Clock::manual(NOW);
     let running = Running::start(&store, to(&[("ci", &receiver)]), &clock);
@@ -134,24 +134,24 @@ async fn waiting(store: &impl WebhookStore) -> u64 {
 #[tokio::test]
 async fn sqlite_tells_of_pushes_and_yanks() {
     let (_folder, store) = sqlite();
-    pushes_and_yanks_arrive_signed(Arc::new(store)).await;
+    pushes_and_yanks_arrive_signed(Arc::new(store.into())).await;
 }
 
 #[tokio::test]
 async fn postgres_tells_of_pushes_and_yanks() {
     let Some(place) = postgres_place() else { return };
-    pushes_and_yanks_arrive_signed(Arc::new(place.store())).await;
+    pushes_and_yanks_arrive_signed(Arc::new(place.store().into())).await;
 }
 
 #[tokio::test]
 async fn what_another_process_pushed_is_sent_too() {
     let Some(place) = postgres_place() else { return };
     let (receiver, clock) = (Receiver::start().await, Clock::manual(NOW));
-    let store = Arc::new(place.store());
+    let store = Arc::new(GemStore::from(place.store()));
     // Two processes that send, and one that only pushes: nothing arrives twice.
     let settings = to(&[("ci", &receiver)]);
     let running =
-        [(); 2].map(|()| Running::start(&Arc::new(place.store()), settings.clone(), &clock));
+        [(); 2].map(|()| Running::start(&Arc::new(place.store().into()), settings.clone(), &clock));
     listening(&*store, 1).await;
     for number in 0..20 {
         store.push(new("shop", &number.to_string()), NOW).await.unwrap();
@@ -167,9 +167,9 @@ async fn what_another_process_pushed_is_sent_too() {
     }
 }
 
-fn store() -> (tempfile::TempDir, Arc<SqliteStore>) {
+fn store() -> (tempfile::TempDir, Arc<GemStore>) {
     let (folder, store) = sqlite();
-    (folder, Arc::new(store))
+    (folder, Arc::new(store.into()))
 }
 
 #[tokio::test]
@@ -235,7 +235,8 @@ async fn what_was_not_sent_when_a_process_was_killed_is_sent_by_the_next() {
     running.kill().await;
     drop(store);
     receiver.go_on();
-    let store = Arc::new(SqliteStore::open(&settings(&folder), NOW).unwrap());
+    let sqlite = SqliteStore::open(&settings(&folder), NOW).unwrap();
+    let store = Arc::new(GemStore::from(sqlite));
     store.push(new("shop", "4"), NOW).await.unwrap();
     let running = Running::start(&store, to(&[("ci", &receiver)]), &clock);
     running.until(Duration::from_secs(1), async || waiting(&*store).await == 0).await;

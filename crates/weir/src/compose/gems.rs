@@ -15,7 +15,7 @@ use weir_base::clock::Clock;
 use weir_base::switch::Switches;
 use weir_base::switchboard::Switchboard;
 use weir_gems::settings::GemsSettings;
-use weir_gems::store::{EitherStore, PostgresMetrics, PostgresStore, SqliteStore};
+use weir_gems::store::{GemStore, PostgresMetrics, PostgresStore, SqliteStore};
 use weir_gems::webhooks::WebhookMetrics;
 use weir_gems::{Files, GemsMetrics, GemsParts};
 
@@ -23,12 +23,12 @@ use self::downloads::Downloads;
 use self::mirror::Mirroring;
 use self::webhooks::Webhooks;
 use crate::config::{self, Settings, StoreKind};
-use crate::gems::{GemsPlaces, Index, Operated};
+use crate::gems::{GemsPlaces, Operated};
 
 /// The index, for cores to serve.
 #[derive(Debug)]
 pub(super) struct Gems {
-    index: Arc<Index>,
+    index: Arc<weir_gems::Gems>,
     settings: Arc<ArcSwap<GemsSettings>>,
     switches: Switchboard,
     mount: Option<Arc<str>>,
@@ -47,7 +47,7 @@ impl Gems {
     ) -> anyhow::Result<Self> {
         let config::Gems { settings: in_force, webhooks, .. } = &settings.gems;
         let (store, files) = open(&settings.gems, clock, registry).await?;
-        if let EitherStore::Sqlite(store) = &store {
+        if let GemStore::Sqlite(store) = &store {
             store.register_metrics(registry);
         }
         let webhooks = Webhooks::new(
@@ -60,7 +60,7 @@ impl Gems {
         let switches_file = settings.gems.switches_file();
         let switches = Switchboard::open(Arc::clone(&off), clock.clone(), switches_file);
         let in_force = Arc::new(ArcSwap::from_pointee(in_force.clone()));
-        let index = Index::new(GemsParts {
+        let index = weir_gems::Gems::new(GemsParts {
             store,
             files: files.clone(),
             settings: Arc::clone(&in_force),
@@ -131,7 +131,7 @@ async fn open(
     gems: &config::Gems,
     clock: &Clock,
     registry: &mut Registry,
-) -> anyhow::Result<(EitherStore, Files)> {
+) -> anyhow::Result<(GemStore, Files)> {
     let (gems, clock) = (gems.clone(), clock.clone());
     let metrics = match gems.store {
         StoreKind::Sqlite => None,
@@ -139,12 +139,12 @@ async fn open(
     };
     let opening = tokio::task::spawn_blocking(move || {
         let store = match metrics {
-            None => EitherStore::Sqlite(SqliteStore::open(&gems.sqlite, clock.now())?),
+            None => GemStore::Sqlite(SqliteStore::open(&gems.sqlite, clock.now())?),
             Some(metrics) => {
                 // Switches are kept there, too.
                 make_folder(&gems.folder)?;
                 let settings = &gems.postgres.settings;
-                EitherStore::Postgres(PostgresStore::open(settings, clock, metrics)?)
+                GemStore::Postgres(PostgresStore::open(settings, clock, metrics)?)
             }
         };
         Ok((store, open_files(&gems.files_dir())?))

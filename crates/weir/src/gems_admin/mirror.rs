@@ -10,7 +10,7 @@ use weir_gems::mirror::Scope;
 use weir_gems::view::{MirrorView, ReplacedView};
 
 use super::{Answer, identity, problem};
-use crate::gems::Index;
+use weir_gems::Gems;
 
 /// The body of `POST gems/mirror/sync`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -37,13 +37,13 @@ pub(crate) struct Asked {
     pub(crate) round: u64,
 }
 
-pub(super) async fn state(State(index): State<Arc<Index>>) -> Answer<MirrorView> {
+pub(super) async fn state(State(index): State<Arc<Gems>>) -> Answer<MirrorView> {
     let mirror = index.mirrored().await.map_err(problem::of_store)?;
     mirror.map(Json).ok_or_else(problem::no_mirror)
 }
 
 pub(super) async fn sync(
-    State(index): State<Arc<Index>>,
+    State(index): State<Arc<Gems>>,
     Input(look): Input<Look>,
 ) -> Answer<Asked> {
     let scope = if look.everything { Scope::Everything } else { Scope::Changes };
@@ -53,7 +53,7 @@ pub(super) async fn sync(
 
 /// Takes the file that an upstream has now of a release, which was kept out.
 pub(super) async fn accept(
-    State(index): State<Arc<Index>>,
+    State(index): State<Arc<Gems>>,
     Input(accept): Input<Accept>,
 ) -> Answer<ReplacedView> {
     let name = accept.name.parse().map_err(problem::of_word)?;

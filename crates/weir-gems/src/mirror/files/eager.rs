@@ -18,7 +18,7 @@ pub struct EagerFiles {
     pub failed: u64,
 }
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     pub(in crate::mirror) async fn fetch_missing(
         &self,
         upstream: &Upstream,

@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::{oneshot, watch};
 
-use crate::store::StoreError;
 use crate::store::mirror::{Inbox as Taken, MirrorStore, NewHook};
+use crate::store::{GemStore, StoreError};
 
 /// Hooks of one transaction.
 const BATCH_MAX: usize = 500;
@@ -24,9 +24,9 @@ pub(in crate::mirror) struct Inbox {
 
 impl Inbox {
     /// Returns when the hook is on disk, or is not taken.
-    pub(super) async fn take<S: MirrorStore>(
+    pub(super) async fn take(
         &self,
-        store: &S,
+        store: &GemStore,
         hook: NewHook,
         waiting_max: u64,
     ) -> Result<Taken, StoreError> {
@@ -58,7 +58,7 @@ impl Inbox {
         waiting.drain(..count).collect()
     }
 
-    async fn write<S: MirrorStore>(&self, store: &S, batch: Vec<Waiting>, waiting_max: u64) {
+    async fn write(&self, store: &GemStore, batch: Vec<Waiting>, waiting_max: u64) {
         let (hooks, senders): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         let taken = store.take_hooks(hooks, waiting_max).await.map_err(|error| error.to_string());
         self.arrived.send_replace(());

@@ -35,7 +35,7 @@ impl HooksDone {
     }
 }
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     /// Works off the hooks that are due: of each upstream in their order, and all upstreams at the
     /// same time.
     ///

@@ -26,7 +26,7 @@ impl Gathered {
     }
 }
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     pub(super) async fn apply(
         &self,
         upstream: &Upstream,

@@ -15,7 +15,6 @@ use crate::mirror::error::Problem;
 use crate::mirror::state::DENIED_NAMES_MAX;
 use crate::mirror::{Mirror, Upstream};
 use crate::name::GemName;
-use crate::store::mirror::MirrorStore;
 
 /// Batches of names that are asked for in one look though each is denied and nothing comes: then the
 /// credentials are wrong rather than the names. The next look goes on behind them.
@@ -84,7 +83,7 @@ impl Worked {
     }
 }
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     /// Those that were not denied a while ago.
     pub(super) fn not_denied(
         &self,

@@ -10,7 +10,7 @@ use super::fetch::Wanted;
 use crate::mirror::error::Problem;
 use crate::mirror::{Mirror, Upstream};
 use crate::release::Release;
-use crate::store::mirror::{MirrorStore, MirroredGem, Noted};
+use crate::store::mirror::{MirroredGem, Noted};
 
 /// What was done, and what is left to be done at the end of a look.
 #[derive(Default)]
@@ -42,7 +42,7 @@ fn gem(noted: Noted, releases: Vec<Release>) -> MirroredGem {
     MirroredGem { noted, releases, is_invited: false, earlier: Arc::default() }
 }
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     /// What would take a name's last version away waits for the end of the look.
     pub(super) fn gather(
         &self,

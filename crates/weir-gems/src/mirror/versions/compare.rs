@@ -13,7 +13,7 @@ use crate::mirror::{Mirror, Upstream};
 use crate::name::GemName;
 use crate::store::mirror::{MirrorStore, Noted};
 
-impl<S: MirrorStore> Mirror<S> {
+impl Mirror {
     /// What is to be noted so that all is.
     pub(super) async fn compare(
         &self,

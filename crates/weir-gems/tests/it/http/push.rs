@@ -302,7 +302,7 @@ async fn nor_do_they_in_postgres() {
     leaves_no_half_written_state(Index::on(place.store()).await).await;
 }
 
-async fn leaves_no_half_written_state(index: Index<impl Store>) {
+async fn leaves_no_half_written_state(index: Index) {
     let mut taken = 0;
     for seed in 0..MUTANTS {
         let answer = index.push(mutant(seed)).await;

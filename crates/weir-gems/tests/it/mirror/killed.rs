@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Notify;
 use weir_gems::mirror::progress::Progress;
 use weir_gems::mirror::{Mirror, Read, Scope};
+use weir_gems::store::Store;
 use weir_gems::store::mirror::MirrorStore;
-use weir_gems::store::{SqliteStore, Store};
 
 use super::origin::Origin;
 use super::scripted::Scripted;
@@ -19,7 +19,7 @@ use crate::http::Index;
 use crate::store::{NOW, identity, new, postgres_at, postgres_place};
 
 /// Drops a look when it has reported so often, or lets it end; answers whether it was dropped.
-async fn cut_after(mirror: &Mirror<SqliteStore>, scope: Scope, reports: u32) -> bool {
+async fn cut_after(mirror: &Mirror, scope: Scope, reports: u32) -> bool {
     let (count, cut) = (AtomicU32::new(0), Arc::new(Notify::new()));
     let ring = Arc::clone(&cut);
     let report = move |_| {
@@ -111,7 +111,7 @@ async fn child() {
 }
 
 /// Says how far it is.
-async fn work(replica: Replica<impl MirrorStore>) {
+async fn work(replica: Replica) {
     let report = |progress| println!("at {progress:?}");
     for _ in 0..100 {
         for scope in [Scope::Changes, Scope::Everything] {
@@ -154,10 +154,7 @@ async fn nor_does_it_in_postgres() {
     survives_kills((DATABASE, &store), async || Index::on(place.store()).await).await;
 }
 
-async fn survives_kills<S: MirrorStore>(
-    (variable, store): (&'static str, &str),
-    open: impl AsyncFn() -> Index<S>,
-) {
+async fn survives_kills((variable, store): (&'static str, &str), open: impl AsyncFn() -> Index) {
     let origin = Origin::start().await;
     let mut random = fastrand::Rng::with_seed(11);
     for kill in 0..KILLS {

@@ -3,8 +3,7 @@
 use weir_gems::mirror::Scope;
 use weir_gems::mirror::progress::Progress;
 use weir_gems::mirror::read::{VersionsLine, VersionsReader, read_info};
-use weir_gems::store::TextKind;
-use weir_gems::store::mirror::MirrorStore;
+use weir_gems::store::{Store, TextKind};
 
 use super::scripted::{Reply, Scripted};
 use super::{Replica, Setup};
@@ -104,7 +103,7 @@ fn serve(upstream: &Scripted, random: &mut fastrand::Rng, good: &Good, kind: u64
     upstream.on("/versions", Reply::Raw(answer));
 }
 
-async fn assert_whole(replica: &Replica<impl MirrorStore>, seed: u64) {
+async fn assert_whole(replica: &Replica, seed: u64) {
     // What is here is readable by a client, and by ourselves.
     let text = replica.store().text(TextKind::Versions).await.unwrap().to_vec();
     let (mut reader, mut names) = (VersionsReader::new(1 << 20), Vec::new());
@@ -131,7 +130,7 @@ async fn nor_do_they_in_postgres() {
     leave_nothing_half_done(Index::on(place.store()).await).await;
 }
 
-async fn leave_nothing_half_done(index: Index<impl MirrorStore>) {
+async fn leave_nothing_half_done(index: Index) {
     let upstream = Scripted::start();
     let setup = Setup::new(&[("one", &upstream.url())]).change(|settings| {
         // A cut answer is told by the closed connection.

@@ -11,7 +11,7 @@ use hyper::{Request, Response, StatusCode};
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_gems::Gems;
-use weir_gems::store::SqliteStore;
+use weir_gems::store::GemStore;
 use weir_net::server::{
     Body, CoreIndex, CoreListener, Limits, Peer, Refused, Running, Service, Start, Stop, Upgrade,
 };
@@ -26,7 +26,7 @@ pub(crate) struct Origin {
     running: Option<Running>,
 }
 
-struct Door(Arc<Gems<SqliteStore>>);
+struct Door(Arc<Gems>);
 
 impl Service for Door {
     fn claims_upgrade(&self, _path: &str) -> bool {
@@ -71,7 +71,7 @@ impl Origin {
         format!("http://{}", self.address)
     }
 
-    pub(crate) fn store(&self) -> &SqliteStore {
+    pub(crate) fn store(&self) -> &GemStore {
         self.index.gems.store()
     }
 

@@ -4,8 +4,7 @@ use hyper::StatusCode;
 use weir_gems::mirror::Read;
 use weir_gems::mirror::policy::Policy;
 use weir_gems::package::sample::Sample;
-use weir_gems::store::mirror::MirrorStore;
-use weir_gems::store::{EitherStore, Store};
+use weir_gems::store::{GemStore, Store};
 
 use super::hooks::{ADD, spec, token};
 use super::origin::Origin;
@@ -16,24 +15,24 @@ use crate::store::{NOW, new, postgres_place};
 #[tokio::test]
 async fn sqlite_as_either() {
     let (_folder, store) = crate::store::sqlite();
-    is_a_mirror(EitherStore::Sqlite(store.clone()), || EitherStore::Sqlite(store.clone())).await;
+    is_a_mirror(GemStore::Sqlite(store.clone()), || GemStore::Sqlite(store.clone())).await;
 }
 
 #[tokio::test]
 async fn postgres() {
     let Some(place) = postgres_place() else { return };
-    is_a_mirror(place.store(), || place.store()).await;
+    is_a_mirror(place.store().into(), || place.store().into()).await;
 }
 
 #[tokio::test]
 async fn postgres_as_either() {
     let Some(place) = postgres_place() else { return };
-    let open = || EitherStore::Postgres(place.store());
+    let open = || GemStore::Postgres(place.store());
     is_a_mirror(open(), open).await;
 }
 
 /// `again` opens what `store` is, anew.
-async fn is_a_mirror<S: MirrorStore>(store: S, again: impl FnOnce() -> S) {
+async fn is_a_mirror(store: GemStore, again: impl FnOnce() -> GemStore) {
     let origin = Origin::start().await;
     for (name, version) in [("acme-web", "99.0"), ("billing", "99.0"), ("shop", "1.0")] {
         origin.index.push_sample(&Sample::new(name, version)).await;
@@ -77,14 +76,14 @@ async fn is_a_mirror<S: MirrorStore>(store: S, again: impl FnOnce() -> S) {
     assert_same(&replica, origin.store()).await;
 }
 
-async fn assert_a_name_has_one_source(replica: &Replica<impl MirrorStore>) {
+async fn assert_a_name_has_one_source(replica: &Replica) {
     let refused = replica.index.push(Sample::new("shop", "3.0").build()).await;
     assert_eq!(refused.status, StatusCode::CONFLICT, "{}", refused.text());
     assert!(refused.text().contains("shop comes from the upstream one"), "{}", refused.text());
     assert_eq!(replica.listed("shop").await, ["1.0"]);
 }
 
-async fn assert_files_come(replica: &Replica<impl MirrorStore>, origin: &Origin) {
+async fn assert_files_come(replica: &Replica, origin: &Origin) {
     let theirs = origin.index.get("/gems/shop-1.0.gem").await;
     let ours = replica.file("shop-1.0").await;
     assert_eq!((ours.status, &ours.body), (StatusCode::OK, &theirs.body));

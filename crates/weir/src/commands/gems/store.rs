@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use anyhow::{Context, bail};
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
-use weir_gems::store::{EitherStore, PostgresMetrics, PostgresStore, SqliteSettings, SqliteStore};
+use weir_gems::store::{GemStore, PostgresMetrics, PostgresStore, SqliteSettings, SqliteStore};
 
 use crate::cli::SettingsArguments;
 use crate::config::{Settings, StoreKind};
@@ -25,10 +25,7 @@ pub(super) fn settings(arguments: &SettingsArguments) -> anyhow::Result<Settings
 }
 
 /// Opens it; it must be there.
-pub(super) async fn open_existing(
-    settings: &Settings,
-    clock: &Clock,
-) -> anyhow::Result<EitherStore> {
+pub(super) async fn open_existing(settings: &Settings, clock: &Clock) -> anyhow::Result<GemStore> {
     let path = &settings.gems.sqlite.path;
     if settings.gems.store == StoreKind::Sqlite {
         match std::fs::metadata(path) {
@@ -47,16 +44,16 @@ pub(super) async fn open_existing(
 }
 
 /// Opens it, or makes it, where whoever runs Weir can use it.
-pub(super) async fn open(settings: &Settings, clock: &Clock) -> anyhow::Result<EitherStore> {
+pub(super) async fn open(settings: &Settings, clock: &Clock) -> anyhow::Result<GemStore> {
     match settings.gems.store {
-        StoreKind::Sqlite => open_file(settings, clock).map(EitherStore::Sqlite),
+        StoreKind::Sqlite => open_file(settings, clock).map(GemStore::Sqlite),
         StoreKind::Postgres => {
             let postgres = &settings.gems.postgres.settings;
             // Nobody reads them: a command ends before anybody could.
             let metrics = PostgresMetrics::register(&mut Registry::default());
             let store = PostgresStore::open(postgres, clock.clone(), metrics)?;
             store.prepare().await.context("cannot use the database at gems.postgres.url")?;
-            Ok(EitherStore::Postgres(store))
+            Ok(GemStore::Postgres(store))
         }
     }
 }

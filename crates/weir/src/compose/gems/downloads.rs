@@ -7,19 +7,19 @@ use arc_swap::ArcSwap;
 use weir_base::shutdown::Shutdown;
 use weir_gems::settings::GemsSettings;
 
-use crate::gems::Index;
+use weir_gems::Gems;
 
 /// Counts of downloads.
 #[derive(Debug)]
 pub(super) struct Downloads {
-    index: Arc<Index>,
+    index: Arc<Gems>,
     settings: Arc<ArcSwap<GemsSettings>>,
     ending: Shutdown,
 }
 
 impl Downloads {
     /// They are counted, and not kept until it starts.
-    pub(super) fn new(index: Arc<Index>, settings: Arc<ArcSwap<GemsSettings>>) -> Self {
+    pub(super) fn new(index: Arc<Gems>, settings: Arc<ArcSwap<GemsSettings>>) -> Self {
         Self { index, settings, ending: Shutdown::new() }
     }
 
@@ -49,7 +49,7 @@ impl Downloads {
     }
 }
 
-async fn keep(index: &Index) {
+async fn keep(index: &Gems) {
     if let Err(error) = index.keep_downloads().await {
         tracing::warn!(%error, "downloads were not kept; they are the next time");
     }

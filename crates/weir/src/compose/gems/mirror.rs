@@ -18,8 +18,9 @@ use weir_gems::mirror::{MirrorParts, PolicyChangeError};
 use weir_gems::{Files, MirrorMetrics};
 
 use crate::config::{self, Settings};
-use crate::gems::{Index, Mirror};
 use crate::turn::{Of, Place};
+use weir_gems::Gems;
+use weir_gems::mirror::Mirror;
 
 const THREAD: &str = "weir-mirror";
 
@@ -40,7 +41,7 @@ impl Mirroring {
     /// takes webhooks from now on, and looks at nothing before it is started.
     pub(super) async fn open(
         settings: &Settings,
-        index: &Index,
+        index: &Gems,
         files: Files,
         clock: &Clock,
         registry: &mut Registry,

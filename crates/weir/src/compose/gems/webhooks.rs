@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use weir_base::clock::Clock;
 use weir_base::shutdown::{Drained, Shutdown};
-use weir_gems::store::EitherStore;
+use weir_gems::store::GemStore;
 use weir_gems::webhooks::{WebhookMetrics, WebhookParts, WebhookSender, WebhookSettings};
 
 /// Webhooks of gems.
@@ -19,7 +19,7 @@ pub(super) struct Webhooks {
 /// What sends them.
 #[derive(Clone, Debug)]
 struct Sending {
-    store: Arc<EitherStore>,
+    store: Arc<GemStore>,
     clock: Clock,
     metrics: WebhookMetrics,
     /// All of it, not one sender.
@@ -29,7 +29,7 @@ struct Sending {
 impl Webhooks {
     /// Nothing is sent until it starts.
     pub(super) fn new(
-        store: EitherStore,
+        store: GemStore,
         settings: WebhookSettings,
         clock: Clock,
         metrics: WebhookMetrics,
@@ -80,7 +80,7 @@ impl Sending {
         }
     }
 
-    fn sender(&self, settings: WebhookSettings, shutdown: Shutdown) -> WebhookSender<EitherStore> {
+    fn sender(&self, settings: WebhookSettings, shutdown: Shutdown) -> WebhookSender {
         let parts = WebhookParts {
             store: Arc::clone(&self.store),
             settings,

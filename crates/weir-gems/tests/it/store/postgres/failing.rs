@@ -228,7 +228,7 @@ async fn clients_are_told_to_come_back() {
     let Some(behind) = Behind::with(PostgresLimits::default()).await else { return };
     let folder = tempfile::tempdir().unwrap();
     let gems = Gems::new(GemsParts {
-        store: behind.store.clone(),
+        store: behind.store.clone().into(),
         files: Files::open(folder.path().join("files")).unwrap(),
         settings: Arc::new(arc_swap::ArcSwap::from_pointee(GemsSettings::default())),
         clock: Clock::manual(NOW),

@@ -14,8 +14,8 @@ use super::bar::Bars;
 use super::{Known, LookArguments, advise, policy, report, store};
 use crate::config::Settings;
 use crate::exit::Exit;
-use crate::gems::Mirror;
 use crate::output;
+use weir_gems::mirror::Mirror;
 
 pub(super) async fn look(
     arguments: &LookArguments,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use weir_gems::mirror::policy::Policy;
-use weir_gems::store::EitherStore;
+use weir_gems::store::GemStore;
 use weir_gems::store::mirror::MirrorStore;
 
 use super::{Known, LookArguments, store};
@@ -46,7 +46,7 @@ pub(super) async fn choose(
     arguments: &LookArguments,
     settings: &Settings,
     is_known: Known,
-    store: &EitherStore,
+    store: &GemStore,
 ) -> anyhow::Result<Policy> {
     if is_known == Known::Yes {
         return Ok(settings.gems.mirror.policy.clone());

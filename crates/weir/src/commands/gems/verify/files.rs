@@ -6,7 +6,7 @@ use weir_gems::Files;
 use weir_gems::dependency_api::Fragment;
 use weir_gems::mirror::forget_file;
 use weir_gems::store::mirror::MirrorStore;
-use weir_gems::store::{EitherStore, PROBLEMS_MAX, Repair, Store, StoreError};
+use weir_gems::store::{GemStore, PROBLEMS_MAX, Repair, Store, StoreError};
 
 use crate::config::Settings;
 
@@ -37,7 +37,7 @@ const ABSENT_TOLD: usize = 3;
 /// Reads the files of all releases that are not yanked; there are so many releases.
 pub(super) async fn check(
     settings: &Settings,
-    store: &EitherStore,
+    store: &GemStore,
     releases: u64,
     repair: Repair,
 ) -> anyhow::Result<FilesReport> {
@@ -68,7 +68,7 @@ impl FilesReport {
     async fn look_at(
         &mut self,
         full_name: &str,
-        store: &EitherStore,
+        store: &GemStore,
         files: &Files,
         repair: Repair,
     ) -> Result<(), StoreError> {

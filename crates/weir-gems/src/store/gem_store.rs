@@ -1,4 +1,5 @@
-//! One of the two stores, as the settings say: so that who serves gems has one type.
+//! The store that the settings choose. The index, the mirror and the webhook sender use this type, not
+//! the trait, so that their code is compiled once, in this crate.
 
 mod mirror;
 
@@ -14,12 +15,24 @@ use crate::index::text::Text;
 use crate::name::GemName;
 use crate::release::Identity;
 
-/// The store that was chosen. Clones share it.
+/// The store that the settings choose. Clones share it.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum EitherStore {
+pub enum GemStore {
     Sqlite(SqliteStore),
     Postgres(PostgresStore),
+}
+
+impl From<SqliteStore> for GemStore {
+    fn from(store: SqliteStore) -> Self {
+        Self::Sqlite(store)
+    }
+}
+
+impl From<PostgresStore> for GemStore {
+    fn from(store: PostgresStore) -> Self {
+        Self::Postgres(store)
+    }
 }
 
 /// Asks the one that it is.
@@ -33,7 +46,7 @@ macro_rules! ask {
 }
 use ask;
 
-impl Store for EitherStore {
+impl Store for GemStore {
     async fn text(&self, kind: TextKind) -> Result<Text, StoreError> {
         ask!(self, text, kind)
     }
@@ -111,7 +124,7 @@ impl Store for EitherStore {
     }
 }
 
-impl WebhookStore for EitherStore {
+impl WebhookStore for GemStore {
     async fn set_webhook_endpoints(
         &self,
         names: Vec<String>,

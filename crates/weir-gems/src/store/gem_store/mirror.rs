@@ -2,7 +2,7 @@
 
 use weir_base::clock::Timestamp;
 
-use super::{EitherStore, ask};
+use super::{GemStore, ask};
 use crate::mirror::prefix::{Prefix, PrefixDigest};
 use crate::name::GemName;
 use crate::release::Identity;
@@ -13,7 +13,7 @@ use crate::store::mirror::{
     ReplacedRelease, Standing,
 };
 
-impl MirrorStore for EitherStore {
+impl MirrorStore for GemStore {
     async fn position(&self, upstream: &str) -> Result<Option<Position>, StoreError> {
         ask!(self, position, upstream)
     }
