@@ -43,7 +43,7 @@ check: ## format, lints, dependency edges, licences, docs, dashboards, alert rul
 	@if promtool --version >/dev/null 2>&1; then promtool test rules e2e/prometheus/*.test.yml; fi
 
 bench: ## measure jobs, realtime and the front (BENCH_CENTRIFUGO=PATH, BENCH_PITCHFORK=FOLDER: those beside it)
-	cargo build --release --locked -p weir -p weir-bench
+	cargo build --profile dist --locked -p weir -p weir-bench
 	scripts/bench
 	scripts/bench-realtime
 	scripts/bench-front
@@ -67,9 +67,11 @@ docs: ## write the pages of docs/reference and the dashboard that come from the 
 
 dist: needed web ## an archive to install from
 	@scripts/prerequisites web
-	cargo build --release --locked -p weir
+	cargo build --profile dist --locked -p weir
 	rm -rf $(DIST) && mkdir -p $(DIST)/completions
-	cp -r target/release/weir README.md ARCHITECTURE.md CHANGELOG.md LICENSE docs deploy examples $(DIST)/
+	objcopy --only-keep-debug target/dist/weir $(DIST).debug
+	objcopy --strip-all --add-gnu-debuglink=$(DIST).debug target/dist/weir $(DIST)/weir
+	cp -r README.md ARCHITECTURE.md CHANGELOG.md LICENSE docs deploy examples $(DIST)/
 	for shell in bash zsh fish; do $(DIST)/weir completions $$shell > $(DIST)/completions/weir.$$shell; done
 	tar -C dist -czf $(DIST).tar.gz $(notdir $(DIST))
 	cd dist && sha256sum $(notdir $(DIST)).tar.gz > $(notdir $(DIST)).tar.gz.sha256
