@@ -18,8 +18,8 @@ use weir_base::secret::Secret;
 use weir_net::unix_path::ShortPath;
 
 use crate::cli::Target;
-use crate::config::{Settings, environment};
 use crate::parent;
+use weir_config::{Settings, environment};
 
 /// Bytes of one whole answer; streams are not held.
 const ANSWER_BYTES_MAX: usize = 256 << 20;

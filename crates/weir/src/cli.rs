@@ -11,8 +11,8 @@ use crate::commands::{
     DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand, SidekiqCommand,
     SwitchCommand, WorkersCommand,
 };
-use crate::config::{LogFormat, LogLevel};
-use crate::part::Part;
+use weir_config::part::Part;
+use weir_config::{LogFormat, LogLevel};
 
 /// Keeps a web application standing when its traffic multiplies.
 #[derive(Debug, Parser)]

@@ -50,11 +50,9 @@ use self::realtime::Realtime;
 pub(crate) use self::watch::Joined;
 use self::watch::ended;
 use self::workers::{RecyclingMetrics, Served, Workers};
-use crate::config::{App, Settings};
 use crate::front::{Front, Publishers};
 use crate::holds::Holds;
 use crate::measured::Measured;
-use crate::part::Part;
 use crate::process_metrics::ProcessMetrics;
 use crate::restart_admin::Restart;
 use crate::sockets::SocketApps;
@@ -62,6 +60,8 @@ use crate::status::Facts;
 use crate::turn::{Of, Place, Turn};
 use crate::workers_admin::{self, Groups, Orders, Reported};
 use crate::workers_metrics::WorkersMetrics;
+use weir_config::part::Part;
+use weir_config::{App, Settings};
 
 /// All parts, running.
 pub(crate) struct Weir {

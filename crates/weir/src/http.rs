@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 use weir_base::shutdown::Shutdown;
 use weir_net::Listener;
 
-use crate::config::Admin;
+use weir_config::Admin;
 
 /// After an error of `accept` (no descriptors left) the next try waits this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -9,7 +9,7 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
 
-use crate::config::{Log, LogFormat, LogLevel};
+use weir_config::{Log, LogFormat, LogLevel};
 
 /// The way to change the level.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Logging {
 
 /// Whether standard error is a terminal that likes colour.
 pub(crate) fn stderr_is_coloured() -> bool {
-    std::io::stderr().is_terminal() && !crate::config::environment::no_color()
+    std::io::stderr().is_terminal() && !weir_config::environment::no_color()
 }
 
 fn filter(level: LogLevel) -> LevelFilter {

@@ -3,7 +3,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use crate::config::environment;
+use weir_config::environment;
 
 /// Prints a line of the answer. A reader that has hung up (`weir .. | head`) is no error.
 pub(crate) fn line(text: &str) {

@@ -6,9 +6,9 @@ use std::fs::File;
 use tokio::signal::unix::Signal;
 
 use crate::compose::Weir;
-use crate::config::{Change, Loaded, environment};
 use crate::logging::Logging;
 use crate::parent::Handover;
+use weir_config::{Change, Loaded, environment};
 
 /// What a reload needs.
 #[derive(Debug)]

@@ -22,8 +22,8 @@ use weir_supervisor::selection::{Selection, SocketGroup};
 use self::metrics::AppMetrics;
 pub(crate) use self::metrics::SocketMetrics;
 use self::owner::Owner;
-use crate::config::{App, Settings};
 use crate::parent;
+use weir_config::{App, Settings};
 
 /// Between two looks at who accepted a connection, at first and at last.
 const LOOK: Duration = Duration::from_millis(1);

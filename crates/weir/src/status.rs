@@ -18,15 +18,15 @@ use weir_jobs::view::Overview;
 use weir_realtime::hub::Hub;
 
 use crate::compose::Addresses;
-use crate::config::Settings;
 use crate::exposition::Format;
 use crate::gems::Operated;
 use crate::gems_admin;
-use crate::part::Part;
 use crate::realtime_admin::{self, Realtime};
 use crate::restart_admin::{self, Restart};
 use crate::switches_admin::{self, Switches};
 use crate::workers_admin::{self, AppRow};
+use weir_config::Settings;
+use weir_config::part::Part;
 use weir_gems::Gems;
 
 /// What `/v1/status` answers.

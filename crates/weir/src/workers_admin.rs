@@ -33,9 +33,9 @@ use weir_supervisor::control::Command;
 pub(crate) use self::orders::{Asked, Order, Orders};
 pub(crate) use self::reported::Reported;
 pub(crate) use self::rows::{AppRow, JOBS, SOCKETS, WorkerRow};
-use crate::config::Settings;
 use crate::holds::Holds;
 use crate::sockets::SocketApps;
+use weir_config::Settings;
 
 /// How long the parent may take to say whether it follows an order.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

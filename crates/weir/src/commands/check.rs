@@ -4,15 +4,15 @@ use serde_json::{Map, Value, json};
 use weir_advisor::wording;
 
 use crate::cli::CheckArguments;
-use crate::config::mistakes::Mistakes;
-use crate::config::{self, Loaded, Source, environment};
 use crate::exit::Exit;
 use crate::output;
+use weir_config::mistakes::Mistakes;
+use weir_config::{Loaded, Source, environment};
 
 pub(super) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
     let settings = &arguments.settings;
     let source = Source::find(settings.config.as_deref(), settings.data_dir.as_deref())?;
-    match config::parse(&source, &environment::variable) {
+    match weir_config::parse(&source, &environment::variable) {
         Ok(loaded) if arguments.json => print_json(&loaded).map(|()| Exit::Fine),
         Ok(loaded) => {
             print(&source, &loaded, arguments.all);

@@ -10,9 +10,9 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 use crate::cli::{AppServer, InitArguments, Template};
-use crate::config::reference;
 use crate::exit::Exit;
 use crate::output;
+use weir_config::reference;
 
 const OBSERVE: &str = include_str!("init/observe.toml");
 const PRODUCTION: &str = include_str!("init/production.toml");
@@ -57,8 +57,8 @@ pub(super) fn text(template: Template, server: AppServer) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{self, Source};
     use clap::ValueEnum;
+    use weir_config::Source;
 
     #[test]
     fn every_template_is_a_sound_settings_file() {
@@ -73,7 +73,7 @@ mod tests {
         let fronts = AppServer::value_variants().iter().map(|it| text(Template::Front, *it));
         for text in others.chain(fronts) {
             let source = Source::of(&folder.path().join("weir.toml"), &text, None);
-            let loaded = config::parse(&source, &|_| None);
+            let loaded = weir_config::parse(&source, &|_| None);
             let loaded = loaded.unwrap_or_else(|mistakes| panic!("{mistakes}"));
             // What this machine has, its limits and its programs, is none of the template's business.
             let of_the_file = |warning: &&String| {

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use clap::{Arg, Command, CommandFactory};
 
 use crate::cli::{Cli, ReferencePage};
-use crate::config::reference;
 use crate::exit::Exit;
 use crate::output;
+use weir_config::reference;
 
 pub(super) fn run(page: ReferencePage) -> Exit {
     output::raw(&match page {

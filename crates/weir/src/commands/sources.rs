@@ -11,8 +11,8 @@ use weir_observe::{PostgresEndpoint, PostgresLimits, PostgresSource};
 use weir_sidekiq::{Address, Endpoint, TlsFiles};
 
 pub(crate) use self::pgbouncer::PgBouncerArguments;
-use crate::config::{environment, secrets};
 use crate::exit::WrongUsage;
+use weir_config::{environment, secrets};
 
 /// How to get at one Redis or each of several.
 #[derive(Clone, Debug, Args)]

@@ -9,10 +9,10 @@ use weir_base::switch::Pattern;
 use super::status::seconds;
 use crate::admin_client::{self, AdminClient};
 use crate::cli::Target;
-use crate::config::units;
 use crate::exit::Exit;
 use crate::output;
 use crate::switches_admin::{Flip, Listed, Of, Position};
+use weir_config::units;
 
 /// The verbs of `weir switch`.
 #[derive(Debug, Subcommand)]

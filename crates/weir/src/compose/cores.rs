@@ -19,9 +19,9 @@ use weir_net::{ListenAddress, Listener, NetMetrics, Successor, Tls, TlsSettings}
 use weir_supervisor::inherited::Inherited;
 
 use super::end::End;
-use crate::config::Settings;
 use crate::front::Front;
 use crate::parent::{FRONT, GEMS, REALTIME, of_core};
+use weir_config::Settings;
 
 /// The sockets that the cores are to serve.
 #[derive(Debug)]

@@ -22,8 +22,8 @@ use weir_gems::{Files, GemsMetrics, GemsParts};
 use self::downloads::Downloads;
 use self::mirror::Mirroring;
 use self::webhooks::Webhooks;
-use crate::config::{self, Settings, StoreKind};
 use crate::gems::{GemsPlaces, Operated};
+use weir_config::{Settings, StoreKind};
 
 /// The index, for cores to serve.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Gems {
         clock: &Clock,
         registry: &mut Registry,
     ) -> anyhow::Result<Self> {
-        let config::Gems { settings: in_force, webhooks, .. } = &settings.gems;
+        let weir_config::Gems { settings: in_force, webhooks, .. } = &settings.gems;
         let (store, files) = open(&settings.gems, clock, registry).await?;
         if let GemStore::Sqlite(store) = &store {
             store.register_metrics(registry);
@@ -128,7 +128,7 @@ impl Gems {
 
 /// Waits for the disk where it holds up nobody. Postgres is not waited for: it may come later.
 async fn open(
-    gems: &config::Gems,
+    gems: &weir_config::Gems,
     clock: &Clock,
     registry: &mut Registry,
 ) -> anyhow::Result<(GemStore, Files)> {

@@ -18,8 +18,8 @@ use weir_supervisor::inherited::Inherited;
 
 use super::adopt;
 use super::end::End;
-use crate::config::Settings;
-use crate::part::Part;
+use weir_config::Settings;
+use weir_config::part::Part;
 
 /// What the job server needs besides its store.
 #[derive(Debug)]

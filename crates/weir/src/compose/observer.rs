@@ -14,10 +14,10 @@ use weir_advisor::observation::SourceState;
 use weir_base::clock::Clock;
 use weir_observe::{Round, Watcher};
 
-use crate::config::{Observe, Settings};
 use crate::measured::Measured;
 use crate::observed::Observed;
 use crate::observed::metrics::ObservedMetrics;
+use weir_config::{Observe, Settings};
 
 /// What Postgres gets at most to be told good-bye.
 const GOODBYE: Duration = Duration::from_secs(1);

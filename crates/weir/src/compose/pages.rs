@@ -15,17 +15,17 @@ use weir_net::Listener;
 use weir_supervisor::inherited::Inherited;
 
 use super::tcp_listener;
-use crate::config::Settings;
 use crate::gems::Operated;
 use crate::http::{self, Endpoint};
 use crate::measured::{self, Measured};
 use crate::observed::{self, Observed};
 use crate::parent::ADMIN;
-use crate::part::Part;
 use crate::realtime_admin;
 use crate::restart_admin::Restart;
 use crate::status::{self, Facts};
 use crate::workers_admin;
+use weir_config::Settings;
+use weir_config::part::Part;
 
 mod front;
 

@@ -17,8 +17,8 @@ use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::shard::Shard;
 use weir_realtime::webhooks::{WebhookMetrics, Webhooks};
 
-use crate::config::Settings;
 use crate::realtime_admin;
+use weir_config::Settings;
 
 /// Realtime, for cores to serve.
 #[derive(Debug)]

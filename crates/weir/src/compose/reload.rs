@@ -3,8 +3,8 @@
 use weir_front::AppSettings;
 
 use super::{Weir, gems_are_wanted};
-use crate::config::{App, Settings};
-use crate::part::Part;
+use weir_config::part::Part;
+use weir_config::{App, Settings};
 
 impl Weir {
     /// Opens the files of logs anew, which may have been moved away.

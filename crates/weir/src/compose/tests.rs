@@ -14,9 +14,9 @@ use weir_net::{BindOptions, ListenAddress, Listener};
 use weir_supervisor::inherited::Inherited;
 
 use super::Weir;
-use crate::config::{self, Settings, Source};
 use crate::parent::{ADMIN, FRONT, of_core};
-use crate::part::Part;
+use weir_config::part::Part;
+use weir_config::{Settings, Source};
 
 /// Longer than anything takes on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ const SETTINGS: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\n[[realtime.apps]]\nid 
 pub(super) fn settings(folder: &Path) -> Settings {
     let source = Source::of(&folder.join("weir.toml"), SETTINGS, None);
     let environment = |_: &str| Some("a secret of enough characters".to_owned());
-    let settings = config::parse(&source, &environment).expect("sound settings").settings;
+    let settings = weir_config::parse(&source, &environment).expect("sound settings").settings;
     // As the parent does.
     std::fs::create_dir_all(&settings.data_dir).expect("a folder");
     settings

@@ -37,9 +37,9 @@ use weir_supervisor::control::{
 
 pub(super) use self::metrics::RecyclingMetrics;
 use self::probe::Probe;
-use crate::config::{Processes, Recycling};
 use crate::sockets::{Seat, SocketApps};
 use crate::workers_admin::{Asked, Reported};
+use weir_config::{Processes, Recycling};
 
 /// How often it is looked whether a worker that is to leave has finished, or one is stuck.
 const LOOK: Duration = Duration::from_millis(20);

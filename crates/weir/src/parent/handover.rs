@@ -11,9 +11,9 @@ use anyhow::{Context, bail};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::config::source::FILE_BYTES_MAX;
-use crate::config::{self, Loaded, LogFormat, LogLevel, Settings, Source};
-use crate::part::Part;
+use weir_config::part::Part;
+use weir_config::source::FILE_BYTES_MAX;
+use weir_config::{Loaded, LogFormat, LogLevel, Settings, Source};
 
 /// The name of its descriptor.
 pub(crate) const DESCRIPTOR: &str = "settings";
@@ -58,7 +58,7 @@ impl Handover {
         &self,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> anyhow::Result<Loaded> {
-        let mut loaded = config::parse(&self.source, environment)?;
+        let mut loaded = weir_config::parse(&self.source, environment)?;
         let log = &mut loaded.settings.log;
         log.format = self.flags.log_format.unwrap_or(log.format);
         log.level = self.flags.log_level.unwrap_or(log.level);

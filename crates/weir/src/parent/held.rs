@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::listeners;
-use crate::config::{JobWorkers, Processes, Settings, SharedSockets};
+use weir_config::{JobWorkers, Processes, Settings, SharedSockets};
 
 /// It.
 #[derive(Clone, Debug, PartialEq, Eq)]

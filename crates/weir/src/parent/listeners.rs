@@ -10,8 +10,8 @@ use anyhow::Context;
 use weir_net::{BindOptions, ListenAddress, Listener};
 
 use super::port;
-use crate::config::Settings;
-use crate::part::Part;
+use weir_config::Settings;
+use weir_config::part::Part;
 
 /// The name of the admin socket's descriptor.
 pub(crate) const ADMIN: &str = "admin";

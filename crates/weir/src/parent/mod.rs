@@ -32,10 +32,10 @@ pub(crate) use self::shared_sockets::{address, adopt};
 pub(crate) use self::takeover::{check, resume};
 use self::upgrade::{Carried, Program};
 use crate::cli::SettingsArguments;
-use crate::config::{self, Loaded, Settings, Source, environment};
 use crate::exit::Exit;
-use crate::part::Part;
 use crate::{logging, output};
+use weir_config::part::Part;
+use weir_config::{Loaded, Settings, Source, environment};
 
 /// The service is this very program, also when the file was replaced meanwhile.
 const PROGRAM: &str = "/proc/self/exe";
@@ -245,7 +245,7 @@ pub(crate) fn data_dir(flags: &SettingsArguments) -> anyhow::Result<PathBuf> {
         return Ok(data_dir.clone());
     }
     let source = Source::find(flags.config.as_deref(), None)?;
-    config::data_dir(&source).context("data_dir can't be read; name it with --data-dir")
+    weir_config::data_dir(&source).context("data_dir can't be read; name it with --data-dir")
 }
 
 /// The settings by which commands find a store that they open themselves. With `--data-dir` the
@@ -262,7 +262,7 @@ pub(crate) fn settings_of_both(flags: &SettingsArguments) -> anyhow::Result<Sett
     let source = Source::find(flags.config.as_deref(), flags.data_dir.as_deref())?;
     // They need no secret, and whoever runs them rarely has those of the service in the environment.
     let variable = |name: &str| environment::variable(name).or_else(|| Some(UNKNOWN.to_owned()));
-    Ok(config::parse(&source, &variable)?.settings)
+    Ok(weir_config::parse(&source, &variable)?.settings)
 }
 
 /// Stands for a secret that is in the environment of the service alone. Long enough for any.

@@ -12,8 +12,8 @@ use weir_net::{BindOptions, ListenAddress, Listener};
 use weir_supervisor::selection::{Plan, Prepared, SocketGroup};
 
 use super::port;
-use crate::config::{App, Settings, SharedSockets};
-use crate::part::Part;
+use weir_config::part::Part;
+use weir_config::{App, Settings, SharedSockets};
 
 /// The name of a descriptor of an app's group, for the service.
 fn of_app(name: &str) -> String {

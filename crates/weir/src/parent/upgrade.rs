@@ -26,7 +26,7 @@ use weir_supervisor::system;
 
 use super::Handover;
 use super::held::Held;
-use crate::config::{SharedSockets, environment};
+use weir_config::{SharedSockets, environment};
 
 /// What the flags of `weir up` begin with that hand over to another program.
 const FLAG: &str = "--takeover";

@@ -9,8 +9,8 @@ use anyhow::Context;
 use weir_supervisor::workers::{Fleet, GroupSpec};
 
 use super::shared_sockets::Groups;
-use crate::config::{Settings, run_folder};
-use crate::part::Part;
+use weir_config::part::Part;
+use weir_config::{Settings, run_folder};
 
 /// The workers of all apps that have a command, and those of jobs, as far as they are wanted here.
 /// Without any, it is still the way for the service to ask something of the parent.

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::routing::any;
 use weir_base::admin_api::Problem;
 
-use crate::part::Part;
+use weir_config::part::Part;
 
 /// Says which parts there are instead.
 pub(super) fn router(only: &[Part]) -> Router {

@@ -10,8 +10,8 @@ use weir_sidekiq::Limits;
 use super::again::Given;
 use super::weir::{WeirArguments, WeirSource};
 use crate::commands::sources::{PgBouncerArguments, PostgresArguments, RedisArguments};
-use crate::config::units::{format_size, parse_duration, parse_size};
-use crate::config::{format_pool, pool};
+use weir_config::units::{format_size, parse_duration, parse_size};
+use weir_config::{format_pool, pool};
 
 /// Otherwise it would be the heading of what stands before.
 const LOOKING: &str = "Looking";

@@ -6,9 +6,9 @@ use weir_gems::view::{GemView, ReleaseView};
 use super::count;
 use crate::admin_client::AdminClient;
 use crate::cli::Target;
-use crate::config::units;
 use crate::exit::Exit;
 use crate::output;
+use weir_config::units;
 
 /// `weir gems info`.
 #[derive(Debug, Args)]

@@ -12,10 +12,10 @@ use weir_gems::view::KeyView;
 use crate::admin_client::AdminClient;
 use crate::cli::Target;
 use crate::commands::status::seconds;
-use crate::config::units;
 use crate::exit::Exit;
 use crate::gems_admin::{CreatedKey, Done, NewKey, Revoke};
 use crate::output;
+use weir_config::units;
 
 /// The verbs of `weir gems key`.
 #[derive(Debug, Subcommand)]

@@ -21,10 +21,10 @@ use weir_gems::mirror::settings::{
 use super::store;
 use crate::admin_client::AdminClient;
 use crate::cli::Target;
-use crate::config::{Mirror, Settings};
 use crate::exit::Exit;
 use crate::turn::{Of, Place, Turn};
 use crate::{output, parent};
+use weir_config::{Mirror, Settings};
 
 /// `weir gems mirror`.
 #[derive(Debug, Args)]

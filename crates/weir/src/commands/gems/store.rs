@@ -9,8 +9,8 @@ use weir_base::clock::Clock;
 use weir_gems::store::{GemStore, PostgresMetrics, PostgresStore, SqliteSettings, SqliteStore};
 
 use crate::cli::SettingsArguments;
-use crate::config::{Settings, StoreKind};
 use crate::parent;
+use weir_config::{Settings, StoreKind};
 
 /// The settings, where they are for gems.
 pub(super) fn settings(arguments: &SettingsArguments) -> anyhow::Result<Settings> {

@@ -9,9 +9,9 @@ use weir_jobs::view::Queue;
 
 use crate::admin_client::AdminClient;
 use crate::cli::Target;
-use crate::config::did_you_mean;
 use crate::exit::Exit;
 use crate::output;
+use weir_config::did_you_mean;
 
 /// `weir jobs pause|resume`.
 #[derive(Debug, Args)]

@@ -12,9 +12,9 @@ use weir_jobs::view::Pushed;
 
 use crate::admin_client::AdminClient;
 use crate::cli::Target;
-use crate::config::units;
 use crate::exit::Exit;
 use crate::output;
+use weir_config::units;
 
 /// `weir jobs push`.
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use weir_jobs::handle::Query;
 use weir_jobs::view::Queue;
 
 use crate::admin_client::AdminClient;
-use crate::config::did_you_mean;
+use weir_config::did_you_mean;
 
 const SETS: [&str; 3] = ["scheduled", "retries", "dead"];
 

@@ -7,10 +7,10 @@ use weir_jobs::salvage::{Salvaged, jobs_in};
 use weir_log::{Acknowledged, RealDisk};
 
 use crate::cli::SettingsArguments;
-use crate::config::Settings;
 use crate::exit::Exit;
 use crate::output;
 use crate::parent;
+use weir_config::Settings;
 
 /// `weir jobs salvage`.
 #[derive(Debug, Args)]

@@ -9,10 +9,10 @@ use serde_json::json;
 use weir_log::{Damage, RealDisk, SegmentCheck, Verification};
 
 use crate::cli::SettingsArguments;
-use crate::config::Settings;
 use crate::exit::Exit;
 use crate::output;
 use crate::parent::{self, Lock};
+use weir_config::Settings;
 
 /// `weir jobs verify`.
 #[derive(Debug, Args)]

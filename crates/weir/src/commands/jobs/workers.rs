@@ -11,9 +11,9 @@ use weir_jobs::view::Worker;
 use crate::admin_client::AdminClient;
 use crate::cli::Target;
 use crate::commands::status::seconds;
-use crate::config::did_you_mean;
 use crate::exit::Exit;
 use crate::output;
+use weir_config::did_you_mean;
 
 /// Queues of a worker that a row shows.
 const QUEUES_SHOWN: usize = 4;

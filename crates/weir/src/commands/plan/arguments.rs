@@ -11,9 +11,9 @@ use weir_observe::Sources;
 use weir_sidekiq::Limits;
 
 use crate::commands::sources::{PgBouncerArguments, PostgresArguments, RedisArguments};
-use crate::config::pool;
-use crate::config::units::{parse_duration, parse_size};
 use crate::exit::WrongUsage;
+use weir_config::pool;
+use weir_config::units::{parse_duration, parse_size};
 
 /// The most that Postgres starts with.
 const MAX_CONNECTIONS_MAX: i64 = 262_143;

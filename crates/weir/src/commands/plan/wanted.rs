@@ -12,7 +12,7 @@ use weir_advisor::plan::{
 use weir_base::hint;
 
 use super::arguments::PlanArguments;
-use crate::config::units::format_size;
+use weir_config::units::format_size;
 
 /// What Mastodon's guides set.
 const MAX_CONNECTIONS: u32 = 200;

@@ -4,7 +4,7 @@
 use crate::compose::tests::{PATIENCE, inherit, run, settings, tcp_socket};
 use crate::compose::{Weir, ended};
 use crate::parent::{FRONT, of_core};
-use crate::part::Part;
+use weir_config::part::Part;
 
 #[test]
 fn a_core_that_does_not_answer_is_named() {

@@ -17,8 +17,8 @@ use weir_gems::mirror::settings::{RedirectHost, UpstreamName};
 use weir_gems::mirror::{MirrorParts, PolicyChangeError};
 use weir_gems::{Files, MirrorMetrics};
 
-use crate::config::{self, Settings};
 use crate::turn::{Of, Place};
+use weir_config::Settings;
 use weir_gems::Gems;
 use weir_gems::mirror::Mirror;
 
@@ -29,7 +29,7 @@ const THREAD: &str = "weir-mirror";
 pub(super) struct Mirroring {
     mirror: Arc<Mirror>,
     /// As of the start.
-    settings: config::Mirror,
+    settings: weir_config::Mirror,
     policy: watch::Sender<Policy>,
     shutdown: Shutdown,
     /// Of the thread; None: it was not started.
@@ -136,7 +136,7 @@ impl Mirroring {
 }
 
 /// What tells upstreams apart, with their secrets, which show no difference elsewhere.
-fn upstreams(mirror: &config::Mirror) -> Vec<Telling<'_>> {
+fn upstreams(mirror: &weir_config::Mirror) -> Vec<Telling<'_>> {
     let upstreams = mirror.settings.upstreams.iter();
     let telling = upstreams.map(|it| {
         let secrets = [&it.credentials, &it.hook_secret];

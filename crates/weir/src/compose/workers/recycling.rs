@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::Recycling;
+use weir_config::Recycling;
 
 /// A limit that a worker has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

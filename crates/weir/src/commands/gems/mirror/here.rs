@@ -12,9 +12,9 @@ use weir_gems::{Files, MirrorMetrics};
 
 use super::bar::Bars;
 use super::{Known, LookArguments, advise, policy, report, store};
-use crate::config::Settings;
 use crate::exit::Exit;
 use crate::output;
+use weir_config::Settings;
 use weir_gems::mirror::Mirror;
 
 pub(super) async fn look(

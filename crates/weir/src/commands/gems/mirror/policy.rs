@@ -10,8 +10,8 @@ use weir_gems::store::mirror::MirrorStore;
 
 use super::{Known, LookArguments, store};
 use crate::cli::SettingsArguments;
-use crate::config::{Settings, read_policy_file};
 use crate::{output, parent};
+use weir_config::{Settings, read_policy_file};
 
 /// Names that a refusal tells.
 const NAMES_TOLD: usize = 3;

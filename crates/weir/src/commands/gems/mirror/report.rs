@@ -3,9 +3,9 @@
 use weir_gems::view::{LookView, MirrorView, ReadView, UpstreamView};
 
 use super::super::count;
-use crate::config::units;
 use crate::exit::Exit;
 use crate::output;
+use weir_config::units;
 
 /// Says what was done for each upstream; what was not, and what to do, on standard error.
 pub(super) fn print(view: &MirrorView, is_json: bool) -> anyhow::Result<Exit> {

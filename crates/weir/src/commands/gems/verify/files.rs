@@ -8,7 +8,7 @@ use weir_gems::mirror::forget_file;
 use weir_gems::store::mirror::MirrorStore;
 use weir_gems::store::{GemStore, PROBLEMS_MAX, Repair, Store, StoreError};
 
-use crate::config::Settings;
+use weir_config::Settings;
 
 /// Gems that are read from the store at once.
 const PAGE_GEMS: usize = 500;

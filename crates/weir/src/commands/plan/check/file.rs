@@ -11,8 +11,8 @@ use weir_advisor::plan::{
 use weir_advisor::wording::list;
 
 use super::queue_word::{Order, ordering, weighted};
-use crate::config::mistakes::Mistake;
-use crate::config::units::parse_size;
+use weir_config::mistakes::Mistake;
+use weir_config::units::parse_size;
 
 const STREAMING: &str = "streaming";
 

@@ -1,0 +1,126 @@
+//! A TOML value as a Rust value, or what is wrong with it.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::de::DeValue;
+use weir_base::hint;
+use weir_net::ListenAddress;
+
+use super::units;
+
+/// `; did you mean "listen"?`, or nothing.
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    hint::closest(word, known).map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default()
+}
+
+pub(super) fn quoted(text: &str) -> String {
+    format!("{text:?}")
+}
+
+pub(super) fn none() -> String {
+    "none".to_owned()
+}
+
+pub(super) fn expected(what: &str, value: &DeValue<'_>) -> String {
+    format!("expected {what}, not {}", article(value.type_str()))
+}
+
+fn article(kind: &str) -> String {
+    let article = if kind.starts_with(['a', 'i', 'o']) { "an" } else { "a" };
+    format!("{article} {kind}")
+}
+
+/// A whole number within `range`.
+pub(super) fn to_number<T: TryFrom<u64>>(
+    value: &DeValue<'_>,
+    range: &RangeInclusive<u64>,
+) -> Result<T, String> {
+    if value.as_integer().is_none() {
+        return Err(expected("a number", value));
+    }
+    let fitting = to_integer(value).and_then(|number| fit(number, range));
+    fitting.ok_or_else(|| format!("must be from {} to {}", range.start(), range.end()))
+}
+
+/// None: no integer, or one below 0 or above what any setting takes.
+fn to_integer(value: &DeValue<'_>) -> Option<u64> {
+    let integer = value.as_integer()?;
+    u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+fn fit<T: TryFrom<u64>>(number: u64, range: &RangeInclusive<u64>) -> Option<T> {
+    range.contains(&number).then_some(number).and_then(|number| T::try_from(number).ok())
+}
+
+pub(super) fn to_duration(
+    value: &DeValue<'_>,
+    range: &RangeInclusive<Duration>,
+) -> Result<Duration, String> {
+    let text = match value {
+        DeValue::String(text) => text,
+        other => return Err(expected("a duration like \"10s\"", other)),
+    };
+    let duration = units::parse_duration(text)?;
+    if range.contains(&duration) {
+        return Ok(duration);
+    }
+    let (low, high) =
+        (units::format_duration(*range.start()), units::format_duration(*range.end()));
+    Err(format!("must be from {low} to {high}"))
+}
+
+pub(super) fn to_path(value: &DeValue<'_>) -> Result<PathBuf, String> {
+    match value.as_str() {
+        Some("") => Err("the path is empty".to_owned()),
+        Some(path) => Ok(PathBuf::from(path)),
+        None => Err(expected("a path", value)),
+    }
+}
+
+pub(super) fn to_size<T: TryFrom<u64>>(
+    value: &DeValue<'_>,
+    range: &RangeInclusive<u64>,
+) -> Result<T, String> {
+    let bytes = match value {
+        DeValue::String(text) => Some(units::parse_size(text)?),
+        DeValue::Integer(_) => to_integer(value),
+        other => return Err(expected("a size like \"64MiB\"", other)),
+    };
+    bytes.and_then(|bytes| fit(bytes, range)).ok_or_else(|| {
+        let (low, high) = (units::format_size(*range.start()), units::format_size(*range.end()));
+        format!("must be from {low} to {high}")
+    })
+}
+
+/// `"10%"`, within so many percent.
+pub(super) fn to_thousandths(
+    value: &DeValue<'_>,
+    range: &RangeInclusive<u64>,
+) -> Result<u32, String> {
+    let text = value.as_str().ok_or_else(|| expected("a percentage like \"10%\"", value))?;
+    let percent = text.strip_suffix('%').and_then(|number| number.parse().ok());
+    let percent = percent.ok_or_else(|| {
+        format!("{text:?} is not a percentage; write a whole number and %, for example \"10%\"")
+    })?;
+    fit::<u32>(percent, range)
+        .map(|percent| percent * 10)
+        .ok_or_else(|| format!("must be from {}% to {}%", range.start(), range.end()))
+}
+
+/// What switches a listener off.
+pub(super) const OFF: &str = "off";
+
+/// `IP:port`; what Weir's TCP services listen on.
+/// `example`: what the setting could be.
+pub(super) fn to_tcp_address(value: &DeValue<'_>, example: &str) -> Result<SocketAddr, String> {
+    let text = value.as_str().ok_or_else(|| expected("an address", value))?;
+    match text.parse::<ListenAddress>().map_err(|error| error.to_string())? {
+        ListenAddress::Tcp(address) => Ok(address),
+        ListenAddress::Unix(_) => {
+            Err(format!("a unix socket is not supported here; write for example {example:?}"))
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! docs/reference/settings.md and the commented file of `weir init`, both from the definitions of
+//! the keys.
+
+use std::fmt::Write;
+
+use super::report::Value;
+use super::{Source, read};
+
+/// Every setting with its default, sorted by section as the file reads.
+pub fn values() -> Vec<Value> {
+    let (_, report) = read(&Source::default(), &|_| None, true);
+    report.values
+}
+
+/// The page of the reference.
+pub fn markdown() -> String {
+    let mut page = String::from(INTRODUCTION);
+    for (section, values) in by_section(values()) {
+        let title = if section.is_empty() {
+            "Top level".into()
+        } else {
+            format!("`{}`", heading(&section))
+        };
+        let _ = write!(
+            page,
+            "\n## {title}\n\n| setting | type | default | change | what it does |\n| --- | --- | --- | --- | --- |\n"
+        );
+        for value in values {
+            let change = value.change().word();
+            let Value { kind, default, doc, .. } = &value;
+            let name = last(&value.path);
+            let doc = doc.replace('|', "\\|");
+            let _ = writeln!(page, "| `{name}` | {kind} | `{default}` | {change} | {doc} |");
+        }
+    }
+    page
+}
+
+/// A settings file in which every setting stands with its default, commented out.
+pub fn commented_file() -> String {
+    let mut file = String::from(HEADER);
+    for (section, values) in by_section(values()) {
+        if !section.is_empty() {
+            // One that is there must be complete, or switches something on.
+            let is_whole =
+                section.contains("NAME") || section.contains("[]") || section.ends_with(".tls");
+            let is_switch = ["gems", "observe"].iter().any(|switch| {
+                section.strip_prefix(switch).is_some_and(|it| it.is_empty() || it.starts_with('.'))
+            });
+            let commented = if is_whole || is_switch { "# " } else { "" };
+            let _ = write!(file, "\n{commented}{}\n", heading(&section));
+        }
+        for value in values {
+            for line in wrap(value.doc, 96) {
+                let _ = writeln!(file, "# {line}");
+            }
+            let sample = sample(&value);
+            let _ = writeln!(file, "# {} = {sample}", last(&value.path));
+        }
+    }
+    file
+}
+
+/// What a value of the setting looks like: its default, or for a setting without one a placeholder.
+pub(super) fn sample(value: &Value) -> &str {
+    match (value.default.as_str(), value.kind) {
+        ("none", "secret") => "{ file = \"PATH\" }",
+        ("none", "duration") => "\"5s\"",
+        ("none", "number") => "10",
+        ("none", "address") => "\"127.0.0.1:8081\"",
+        ("none", "text") => "\"TEXT\"",
+        ("none", "size") => "\"4GiB\"",
+        ("none", "list of texts") => "[\"TEXT\"]",
+        ("none", _) => "\"PATH\"",
+        (default, _) => default,
+    }
+}
+
+const HEADER: &str = "\
+# Weir's settings. Everything is commented out and shows its default: Weir runs without this file.
+# `weir check` reports all mistakes with their lines. docs/reference/settings.md explains more.
+
+";
+
+const INTRODUCTION: &str = "\
+# Settings
+
+Weir reads `weir.toml` in the current folder, or the file given with `--config`. Without a file the
+defaults below apply. `weir check` reports every mistake at once, each with its line, and prints
+what the file sets (`--all`: every setting, as it is in effect); `weir init` writes a commented file.
+A key that Weir doesn't know is a mistake, never ignored.
+
+- A **duration** is a whole number with a unit: `\"10ms\"`, `\"2s\"`, `\"5m\"`, `\"3h\"`, `\"180d\"`.
+- A **size** is a number of bytes or a number with a unit: `65536`, `\"64MiB\"`, `\"16MB\"`.
+- A **secret** never stands in the file: `{ env = \"NAME\" }` or `{ file = \"PATH\" }`.
+- A relative **path** starts at the folder of the file.
+- **change**: what a changed value takes. `reload`: `SIGHUP`; `restart`: `weir restart`; `upgrade`: `weir upgrade`;
+  `stop`: a stop and a start ([more](../restarts.md)). A reload says what needs more. The content of secret and
+  TLS files is read again by a reload.
+
+This page is generated from the code (`make docs`); a test fails when it is out of date.
+";
+
+fn by_section(values: Vec<Value>) -> Vec<(String, Vec<Value>)> {
+    let mut sections: Vec<(String, Vec<Value>)> = Vec::new();
+    for value in values {
+        let section = value.path.rsplit_once('.').map_or("", |(section, _)| section).to_owned();
+        match sections.iter_mut().find(|(known, _)| *known == section) {
+            Some((_, values)) => values.push(value),
+            None => sections.push((section, vec![value])),
+        }
+    }
+    sections
+}
+
+/// How a section is opened in the file: `[jobs]`, `[[realtime.apps]]`.
+pub(super) fn heading(section: &str) -> String {
+    let name = section.replace("[]", "");
+    if section.ends_with("[]") { format!("[[{name}]]") } else { format!("[{name}]") }
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.len() + 1 + word.len() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
