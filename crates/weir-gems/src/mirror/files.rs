@@ -97,7 +97,7 @@ impl Mirror {
         &self,
         full_name: &str,
     ) -> Result<Option<StoredFile>, FileError> {
-        match forget_file(&*self.store, &self.files, full_name).await? {
+        match forget_file(&self.store, &self.files, full_name).await? {
             true => self.fetch_file(full_name).await,
             false => Ok(None),
         }

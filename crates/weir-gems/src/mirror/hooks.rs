@@ -54,7 +54,7 @@ async fn judge_and_keep(
         Ok(hook) => hook,
         Err(problem) => return Ok(HookAnswer::Malformed(problem)),
     };
-    Ok(match mirror.inbox.take(&*mirror.store, hook, mirror.limits.hooks_waiting_max).await? {
+    Ok(match mirror.inbox.take(&mirror.store, hook, mirror.limits.hooks_waiting_max).await? {
         kept::Inbox::Taken => HookAnswer::Taken,
         kept::Inbox::Full => HookAnswer::Full,
     })
