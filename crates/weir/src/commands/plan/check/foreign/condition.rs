@@ -134,8 +134,8 @@ impl Script {
             if plain.contains(word) {
                 let parts = plain.split(word).map(|part| self.truth(part, environment));
                 return match is_or {
-                    true => not(parts.fold(Some(true), |all, part| both(all, not(part)))),
-                    false => parts.fold(Some(true), both),
+                    true => not(every(parts.map(not))),
+                    false => every(parts),
                 };
             }
         }
@@ -209,8 +209,17 @@ const fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
     }
 }
 
+/// One that is false decides, whatever is not known beside it.
+fn every(parts: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    let mut every = Some(true);
+    for part in parts {
+        every = both(every, part);
+    }
+    every
+}
+
 fn all(blocks: &[Block]) -> Option<bool> {
-    blocks.iter().fold(Some(true), |runs, block| both(runs, block.runs))
+    every(blocks.iter().map(|block| block.runs))
 }
 
 /// Without `then` and what follows.
@@ -286,6 +295,7 @@ mod tests {
             ("unless ENV['X']\nworkers 2\nend", None),
             ("workers 2 if ENV['RAILS_ENV'] == 'production'", Some(2)),
             ("workers 2 if ENV['X']", None),
+            ("workers 2 if ENV['X'] && ENV['N'] == '4'", Some(0)),
             ("workers 2 unless ENV['N']", Some(0)),
             ("workers 2 if ENV['N'] && !ENV.key?('X')", None),
             ("workers 2 if ENV['N'].to_i > 3", Some(0)),
