@@ -49,28 +49,59 @@ fn connections(layout: &Layout) -> Proof {
     } else {
         format!("{reserved_connections} that Postgres keeps for superusers")
     };
-    let mut figures = format!("{sum} of {budget} connections ({max_connections} less {less})");
+    // Of these more may be open than are counted.
+    let is_least =
+        [Gap::Processes, Gap::Command].iter().any(|gap| !lacking(layout, gap).is_empty());
+    let least = if is_least && layout.pooler_connections.is_none() { "at least " } else { "" };
+    let mut figures =
+        format!("{least}{sum} of {budget} connections ({max_connections} less {less})");
     if layout.pooler_connections.is_some() {
         let pools = layout.pools();
         figures.push_str(&format!(", which the pooler opens; pools of {pools} wait at it"));
         return proof(Claim::ConnectionsFit, Outcome::of(sum <= budget), figures);
     }
-    // A pool that is not said is as large as its threads at least, or they wait for each other.
-    let gaps: Vec<_> = lacking(layout, &Gap::Pool);
+    let gaps = unknown_connections(layout);
     let outcome = Outcome::told(sum > budget, !gaps.is_empty());
     match outcome {
-        Outcome::Unknown => {
-            let names = list(gaps);
-            figures.push_str(&format!(
-                " if pools are as large as their threads; unknown, because `pool` (DB_POOL) of {names} is not said"
-            ));
-        }
+        Outcome::Unknown => figures.push_str(&gaps),
         Outcome::Holds if is_full(layout) => {
             figures.push_str("; with all of them open doctor warns: a deploy may be refused");
         }
         Outcome::Holds | Outcome::Broken => {}
     }
     proof(Claim::ConnectionsFit, outcome, figures)
+}
+
+/// What of the sum is not known; empty where everything is.
+fn unknown_connections(layout: &Layout) -> String {
+    let of = |gap: &Gap, what: &str| {
+        let names = lacking(layout, gap);
+        (!names.is_empty()).then(|| what.replace("{}", &list(names)))
+    };
+    let reasons: Vec<String> = [
+        of(&Gap::Pool, "`pool` (DB_POOL) of {} is not said"),
+        of(&Gap::Processes, "the number of processes of {} is not known"),
+        unknown_commands(layout),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if reasons.is_empty() {
+        return String::new();
+    }
+    // A pool that is not said is as large as its threads at least, or they wait for each other.
+    let is_reckoned = !lacking(layout, &Gap::Pool).is_empty();
+    let reckoned = if is_reckoned { " if pools are as large as their threads" } else { "" };
+    format!("{reckoned}; unknown, because {}", list(reasons.iter().map(String::as_str)))
+}
+
+/// None: all are known.
+fn unknown_commands(layout: &Layout) -> Option<String> {
+    match lacking(layout, &Gap::Command).as_slice() {
+        [] => None,
+        [name] => Some(format!("the command of {name} is not known")),
+        names => Some(format!("the commands of {} are not known", list(names.iter().copied()))),
+    }
 }
 
 fn is_full(layout: &Layout) -> bool {
@@ -215,6 +246,7 @@ fn pools(layout: &Layout) -> Proof {
         (!names.is_empty())
             .then(|| format!("unknown, because {what} of {} is not said", list(names)))
     });
+    let unsaid = unsaid.chain(unknown_commands(layout).map(|it| format!("unknown, because {it}")));
     figures.extend(unsaid);
     let outcome = Outcome::told(is_broken, !figures.is_empty());
     if figures.is_empty() {

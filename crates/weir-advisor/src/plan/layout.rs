@@ -28,6 +28,10 @@ pub struct Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gap {
+    /// What it starts: it may hold connections, and nothing of it is counted.
+    Command,
+    /// How many processes there are: one is counted.
+    Processes,
     /// How many threads each has.
     Threads,
     /// How large the pool of each is: reckoned to be as large as its threads.

@@ -143,6 +143,24 @@ fn a_pool_that_is_not_said_proves_nothing() {
 }
 
 #[test]
+fn a_reason_names_what_is_missing() {
+    for (gap, expected) in [
+        (Gap::Processes, "unknown, because the number of processes of web is not known"),
+        (Gap::Command, "unknown, because the command of web is not known"),
+    ] {
+        let mut layout = sound();
+        layout.services[0].gaps = vec![gap];
+        let unknown = told(&layout, &QUEUES, Outcome::Unknown);
+        let (claim, figures) = &unknown[0];
+        assert_eq!(*claim, Claim::ConnectionsFit);
+        assert!(figures.contains(expected) && !figures.contains("pool"), "{figures}");
+        assert!(figures.starts_with("at least "), "{figures}");
+        let pools = unknown.iter().any(|(claim, _)| *claim == Claim::PoolsCoverThreads);
+        assert_eq!(pools, gap == Gap::Command, "{unknown:?}");
+    }
+}
+
+#[test]
 fn threads_that_are_not_said_or_not_there_prove_nothing() {
     let mut layout = sound();
     (layout.workers[4].concurrency, layout.workers[4].gaps) = (0, vec![Gap::Threads]);

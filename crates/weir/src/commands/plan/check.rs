@@ -110,7 +110,7 @@ fn judge_layout(said: &Said, as_json: bool) -> anyhow::Result<Exit> {
 /// What decides is whether the sums fit: that each queue stands first somewhere is a rule of plans, which others
 /// have not made theirs. It is printed all the same.
 fn judge_deployment(deployment: &Deployment, as_json: bool) -> anyhow::Result<Exit> {
-    let Deployment { files, layout, queues, assumed } = deployment;
+    let Deployment { files, layout, queues, assumed, not_judged, not_counted } = deployment;
     let names: Vec<&str> = queues.iter().map(String::as_str).collect();
     let all = judge(layout, &names);
     let (deciding, advice): (Vec<Proof>, Vec<Proof>) =
@@ -124,6 +124,8 @@ fn judge_deployment(deployment: &Deployment, as_json: bool) -> anyhow::Result<Ex
             "proofs": deciding,
             "advice": advice,
             "assumed": assumed,
+            "not_judged": not_judged,
+            "not_counted": not_counted,
         }))?;
         return Ok(exit(&deciding));
     }
@@ -134,8 +136,10 @@ fn judge_deployment(deployment: &Deployment, as_json: bool) -> anyhow::Result<Ex
     for Proof { claim, figures, .. } in advice.iter().filter(|proof| !proof.holds()) {
         output::line(&output::printable(&format!("advice  {}: {figures}", claim.words())));
     }
-    for line in assumed {
-        output::line(&output::printable(&format!("assumed  {line}")));
+    for (label, lines) in
+        [("not judged", not_judged), ("not counted", not_counted), ("assumed", assumed)]
+    {
+        lines.iter().for_each(|it| output::line(&output::printable(&format!("{label}  {it}"))));
     }
     Ok(exit(&deciding))
 }

@@ -2,7 +2,7 @@
 
 use weir_advisor::observation::Ordering;
 use weir_advisor::plan::{
-    Known, Layout, Outcome, Plan, Proof, QueueDemand, Setting, Wanted, WebDemand,
+    Gap, Known, Layout, Outcome, Plan, Proof, QueueDemand, Setting, Wanted, WebDemand,
 };
 use weir_advisor::wording;
 
@@ -94,23 +94,31 @@ fn demands(wanted: &Wanted) -> Vec<String> {
     output::columns(&["QUEUE", "COME", "EACH TAKES", "THREADS BUSY"], &rows)
 }
 
+/// What is not known is a question mark.
 pub(super) fn processes(layout: &Layout) -> Vec<String> {
-    let services = layout.services.iter().map(|it| {
-        let threads = it.threads.to_string();
-        [it.name.clone(), it.processes.to_string(), threads, it.pool.to_string(), String::new()]
-    });
-    let workers = layout.workers.iter().map(|it| {
-        let queues = output::printable(&it.queues.join(", ")) + order(it.ordering);
-        let threads = it.concurrency.to_string();
-        [
-            output::printable(&it.name),
-            it.processes.to_string(),
-            threads,
-            it.pool.to_string(),
+    let figure = |value: u32, gap: &Gap, gaps: &[Gap]| match gaps {
+        gaps if gaps.contains(gap) || gaps.contains(&Gap::Command) => "?".to_owned(),
+        _ => value.to_string(),
+    };
+    let row = |name: &str, figures: [u32; 3], gaps: &[Gap], queues: String| {
+        let [processes, threads, pool] = figures;
+        vec![
+            output::printable(name),
+            figure(processes, &Gap::Processes, gaps),
+            figure(threads, &Gap::Threads, gaps),
+            figure(pool, &Gap::Pool, gaps),
             queues,
         ]
+    };
+    let services = layout
+        .services
+        .iter()
+        .map(|it| row(&it.name, [it.processes, it.threads, it.pool], &it.gaps, String::new()));
+    let workers = layout.workers.iter().map(|it| {
+        let queues = output::printable(&it.queues.join(", ")) + order(it.ordering);
+        row(&it.name, [it.processes, it.concurrency, it.pool], &it.gaps, queues)
     });
-    let rows: Vec<Vec<String>> = services.chain(workers).map(Vec::from).collect();
+    let rows: Vec<Vec<String>> = services.chain(workers).collect();
     output::columns(&["SERVICE", "PROCESSES", "THREADS", "POOL", "QUEUES, IN ORDER"], &rows)
 }
 

@@ -6,10 +6,13 @@
 
 mod command;
 mod compose;
+mod condition;
 mod database;
 mod environment;
 mod evaluate;
 mod files;
+mod idle;
+mod package;
 mod process;
 mod procfile;
 mod sidekiq;
@@ -35,6 +38,10 @@ pub(super) struct Deployment {
     pub(super) queues: Vec<String>,
     /// What no file says and is taken to be as it ships.
     pub(super) assumed: Vec<String>,
+    /// Processes that may hold connections and are not recognised: the sum is unknown.
+    pub(super) not_judged: Vec<String>,
+    /// What does not run by default, is not the application's, or stands in a file that is not read.
+    pub(super) not_counted: Vec<String>,
 }
 
 /// What is given beside the files.
@@ -49,58 +56,45 @@ pub(super) fn is_known(path: &Path, text: &str) -> bool {
     Kind::of(path, text).is_some()
 }
 
-/// Of a folder, or of one file; none: it is no such file, or nothing in it starts anything that uses a
+/// Of a folder, or of one file; none: it is no such file, or nothing in it starts anything that may use a
 /// database.
 pub(super) fn read(path: &Path, given: Given) -> anyhow::Result<Option<Deployment>> {
     let Some((folder, kind)) = Folder::open(path)? else { return Ok(None) };
-    let (started, mut assumed) = match kind {
-        Kind::Units => (unit::started(&folder)?, Vec::new()),
-        Kind::Compose => compose::started(&folder)?,
-        Kind::Procfile => (procfile::started(&folder)?, Vec::new()),
+    let mut judged = Judged::default();
+    let started = match kind {
+        Kind::Units => unit::started(&folder)?,
+        Kind::Compose => compose::started(&folder, &mut judged.not_counted)?,
+        Kind::Procfile => procfile::started(&folder)?,
     };
-    assumed.extend(folder.left_out());
-    Ok(deployment(&folder, &started, assumed, given))
+    judged.not_counted.extend(folder.left_out());
+    started.iter().for_each(|process| judged.add(&folder, process));
+    Ok(deployment(&folder, &started, judged, given))
 }
 
 fn deployment(
     folder: &Folder,
     started: &[Started],
-    mut assumed: Vec<String>,
+    judged: Judged,
     given: Given,
 ) -> Option<Deployment> {
+    let Judged { workers, services, mut assumed, not_judged, not_counted } = judged;
+    if workers.is_empty() && services.is_empty() {
+        return None;
+    }
     let limits = Limits::of(folder, started, given.max_connections);
-    let mut layout = Layout {
+    assumed.extend(limits.assumed);
+    let mut queues: Vec<_> = workers.iter().flat_map(|it| it.queues.clone()).collect();
+    queues.sort();
+    queues.dedup();
+    let layout = Layout {
+        services,
+        workers,
         max_connections: limits.max_connections,
         reserve: given.reserve,
         reserved_connections: limits.reserved.unwrap_or(RESERVED_CONNECTIONS),
         ..Layout::default()
     };
-    let mut images = Vec::new();
-    for process in started {
-        match process::judge(folder, process, &mut assumed) {
-            Judged::Worker(worker) => layout.workers.push(worker),
-            Judged::Service(service) => layout.services.push(service),
-            Judged::Nothing => continue,
-        }
-        images.push(process.image.as_str());
-    }
-    let silent = started.iter().filter(|it| it.words.is_empty() && !it.image.is_empty());
-    // One of the application's image that others connect to is its web.
-    let (webs, others): (Vec<_>, Vec<_>) =
-        silent.partition(|it| it.has_ports && images.contains(&it.image.as_str()));
-    layout.services.extend(webs.into_iter().map(process::of_image));
-    if !others.is_empty() {
-        let names: Vec<_> = others.iter().map(|it| it.name.as_str()).collect();
-        assumed.push(format!("{}: no command is here, and nothing is counted", names.join(", ")));
-    }
-    if layout.workers.is_empty() && layout.services.is_empty() {
-        return None;
-    }
-    assumed.extend(limits.assumed);
-    let mut queues: Vec<_> = layout.workers.iter().flat_map(|it| it.queues.clone()).collect();
-    queues.sort();
-    queues.dedup();
-    Some(Deployment { files: folder.names(), layout, queues, assumed })
+    Some(Deployment { files: folder.names(), layout, queues, assumed, not_judged, not_counted })
 }
 
 #[cfg(test)]

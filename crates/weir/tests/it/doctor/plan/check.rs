@@ -245,6 +245,16 @@ fn files_of_others_are_judged_by_their_sums() {
     let unknown = check("", &[]);
     assert_eq!(code(&unknown), 2, "what is filled in elsewhere can't be judged: {unknown:?}");
 
+    let jobs = "web: bundle exec puma -w 3 -t 5\njobs: bin/jobs -c 2\n";
+    write("Procfile.other", jobs);
+    let unknown = check("Procfile.other", &[]);
+    assert_eq!(code(&unknown), 2);
+    let said = text(&unknown);
+    assert!(said.contains("not judged  jobs: `bin/jobs -c 2` is not recognised\n"), "{said}");
+    let sum = "unknown pools fit the database: at least 15 of 85 connections (100 less 15 in reserve); unknown, \
+        because the command of jobs is not known\n";
+    assert!(said.contains(sum), "{said}");
+
     write("sidekiq.yml", ":queues:\n  - [default, 8]\n");
     let settings = check("sidekiq.yml", &[]);
     assert_eq!(code(&settings), 2);

@@ -1,15 +1,20 @@
 //! Command lines: their words, what a shell in them starts, and which program of an application that is.
 
 use super::environment::{Environment, assignment};
+use super::files::Folder;
+use super::idle::holds_nothing;
+use super::package::{self, Resolved};
 
 /// Programs that start others as they stand behind them, with words that are no program.
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ash"];
 
-/// What is started.
+/// A program whose connections are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Program {
     Sidekiq,
-    Web,
+    Puma,
+    /// Unicorn, or its fork Pitchfork: one thread in each process.
+    Unicorn,
     Streaming,
     Postgres,
 }
@@ -23,30 +28,78 @@ pub(super) struct Invocation {
     pub(super) has_dotenv: bool,
 }
 
-/// The invocations of a line: a shell may start several. Variables that are set in the line itself are added.
-pub(super) fn invocations(words: &[String], environment: &mut Environment) -> Vec<Invocation> {
-    commands(words).iter().filter_map(|command| invocation(command, environment)).collect()
+/// One command of a line.
+#[derive(Clone, Debug)]
+pub(super) enum Started {
+    Known(Invocation),
+    /// It holds no connection: `rm`, `nginx`, a build of assets, a migration that ends.
+    Idle,
+    /// It may hold connections.
+    Unrecognised,
 }
 
-/// The simple commands of a line: parted by operators, and what is behind `bash -lc` in the place of that.
-fn commands(words: &[String]) -> Vec<Vec<String>> {
-    let is_operator = |word: &String| matches!(word.as_str(), "&&" | "||" | ";" | "|" | "&");
+/// The processes that a line starts: a shell may start several. Variables that are set in the line itself are added.
+///
+/// A shell runs what stands before `&&` and `;` to its end. Beside a program that is known, only a command in the
+/// background is one more process.
+pub(super) fn processes(
+    words: &[String],
+    environment: &mut Environment,
+    folder: &Folder,
+) -> Vec<Started> {
     let mut all = Vec::new();
-    for command in words.split(is_operator) {
+    for (command, is_background) in commands(words) {
+        all.push((one(&command, environment, folder), is_background));
+    }
+    let is_known = |it: &Started| matches!(it, Started::Known(_));
+    let any_known = all.iter().any(|(it, _)| is_known(it));
+    let runs = |(it, is_background): &(Started, bool)| is_known(it) || !any_known || *is_background;
+    all.into_iter().filter(runs).map(|(it, _)| it).collect()
+}
+
+fn one(words: &[String], environment: &mut Environment, folder: &Folder) -> Started {
+    if holds_nothing(words) {
+        return Started::Idle;
+    }
+    if let Some(invocation) = invocation(words, environment) {
+        return Started::Known(invocation);
+    }
+    match package::resolve(words, environment, folder) {
+        Resolved::Streaming => Started::Known(Invocation {
+            program: Program::Streaming,
+            arguments: Vec::new(),
+            has_dotenv: false,
+        }),
+        Resolved::Idle => Started::Idle,
+        Resolved::Unknown => Started::Unrecognised,
+    }
+}
+
+/// The simple commands of a line, and whether each runs in the background: parted by operators, and what is behind
+/// `bash -lc` in the place of that.
+fn commands(words: &[String]) -> Vec<(Vec<String>, bool)> {
+    let mut all = Vec::new();
+    for (command, is_background) in parts(words) {
         let shell = command.iter().position(|word| SHELLS.contains(&base(word)));
         let script = shell.and_then(|at| {
             let flag = command[at + 1..].iter().position(|it| is_command_flag(it))?;
             command.get(at + 1 + flag + 1)
         });
         match script.and_then(|script| split(script)) {
-            Some(inner) => {
-                let operator = |word: &String| is_operator(word);
-                all.extend(inner.split(operator).map(<[String]>::to_vec));
-            }
-            None => all.push(command.to_vec()),
+            Some(inner) => all.extend(parts(&inner)),
+            None => all.push((command, is_background)),
         }
     }
     all
+}
+
+fn parts(words: &[String]) -> Vec<(Vec<String>, bool)> {
+    let is_operator = |word: &String| matches!(word.as_str(), "&&" | "||" | ";" | "|" | "&");
+    let parts = words.split_inclusive(is_operator).map(|part| match part.split_last() {
+        Some((last, command)) if is_operator(last) => (command.to_vec(), last == "&"),
+        _ => (part.to_vec(), false),
+    });
+    parts.filter(|(command, _)| !command.is_empty()).collect()
 }
 
 /// `-c`, `-lc`.
@@ -55,7 +108,7 @@ fn is_command_flag(word: &str) -> bool {
         .is_some_and(|letters| !letters.starts_with('-') && letters.ends_with('c'))
 }
 
-fn base(word: &str) -> &str {
+pub(super) fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
@@ -74,8 +127,8 @@ fn invocation(words: &[String], environment: &mut Environment) -> Option<Invocat
 fn program(name: &str, next: Option<&str>) -> Option<Program> {
     match (name, next) {
         ("sidekiq" | "sidekiqswarm", _) => Some(Program::Sidekiq),
-        ("puma" | "unicorn" | "pitchfork", _) => Some(Program::Web),
-        ("rails", Some("s" | "server")) => Some(Program::Web),
+        ("puma", _) | ("rails", Some("s" | "server")) => Some(Program::Puma),
+        ("unicorn" | "unicorn_rails" | "pitchfork", _) => Some(Program::Unicorn),
         ("node", Some(script)) if script.contains("streaming") => Some(Program::Streaming),
         ("postgres", _) => Some(Program::Postgres),
         _ => None,
@@ -137,10 +190,19 @@ mod tests {
     use super::*;
 
     fn of(line: &str) -> Vec<(Program, String)> {
+        let found = started(line).into_iter();
+        found
+            .filter_map(|it| match it {
+                Started::Known(it) => Some((it.program, it.arguments.join(" "))),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn started(line: &str) -> Vec<Started> {
         let mut environment = Environment::default();
         environment.set("N", "7");
-        let found = invocations(&split(line).expect("words"), &mut environment);
-        found.into_iter().map(|it| (it.program, it.arguments.join(" "))).collect()
+        processes(&split(line).expect("words"), &mut environment, &Folder::default())
     }
 
     #[test]
@@ -154,18 +216,63 @@ mod tests {
             ),
             ("sh -c \"rm -f tmp/pid && exec bundle exec sidekiq -c $N\"", sidekiq("-c 7")),
             ("RAILS_ENV=production bin/sidekiq -q push,6", sidekiq("-q push,6")),
-            ("bundle exec rails s -p 3000", vec![(Program::Web, "s -p 3000".to_owned())]),
+            ("bundle exec rails s -p 3000", vec![(Program::Puma, "s -p 3000".to_owned())]),
+            ("unicorn -c x.rb", vec![(Program::Unicorn, "-c x.rb".to_owned())]),
             ("/usr/bin/node ./streaming", vec![(Program::Streaming, "./streaming".to_owned())]),
+            ("npm run start --prefix streaming", vec![(Program::Streaming, String::new())]),
             ("bundle exec rails db:migrate", Vec::new()),
-            ("bundle exec foreman start", Vec::new()),
             (
                 "sidekiq -c 1 & puma",
-                vec![(Program::Sidekiq, "-c 1".to_owned()), (Program::Web, String::new())],
+                vec![(Program::Sidekiq, "-c 1".to_owned()), (Program::Puma, String::new())],
             ),
         ] {
             assert_eq!(of(line), expected, "{line}");
         }
         assert_eq!(split("sidekiq 'open"), None);
+    }
+
+    #[test]
+    fn a_command_is_known_or_holds_nothing_or_is_not_recognised() {
+        for line in [
+            "bin/dev",
+            "bundle exec foreman start",
+            "bundle exec rake jobs:work",
+            "bin/jobs",
+            "npm run start",
+            "bin/heroku-web",
+            "docker compose up",
+            "bundle exec rails runner x.rb",
+            "bundle exec",
+            "sudo -u app worker",
+            "puma & bin/jobs & rm x",
+            "bash -c '. env; bin/worker'",
+            "node server.js",
+        ] {
+            let found = started(line);
+            assert!(
+                found.iter().any(|it| matches!(it, Started::Unrecognised)),
+                "{line}: {found:?}"
+            );
+        }
+        for line in [
+            "nginx -g 'daemon off;'",
+            "/bin/true",
+            "echo sidekiq",
+            "redis-server --port 7",
+            "sleep infinity",
+            "bundle exec rails db:migrate",
+            "rake assets:precompile",
+            "bin/rails tailwindcss:watch 2>/dev/null",
+            "STATEMENT_TIMEOUT=9 bundle exec rails db:prepare db:seed",
+            "env A=1 yarn build --watch",
+            "npm run watch:css",
+            "./bin/webpack-dev-server",
+            "pgbouncer /etc/x",
+            "sh -c 'redis-server --requirepass \"$P\"'",
+        ] {
+            let found = started(line);
+            assert!(found.iter().all(|it| matches!(it, Started::Idle)), "{line}: {found:?}");
+        }
     }
 
     #[test]
@@ -181,7 +288,7 @@ mod tests {
         #[test]
         fn no_line_panics(line in "\\PC{0,80}") {
             let words = split(&line).unwrap_or_default();
-            let _ = invocations(&words, &mut Environment::default());
+            let _ = processes(&words, &mut Environment::default(), &Folder::default());
             let _ = values(&words, "-c", "--concurrency");
         }
     }

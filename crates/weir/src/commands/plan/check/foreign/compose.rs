@@ -1,56 +1,85 @@
 //! Services of docker compose.
 
-use super::super::read_text;
+mod project;
+
+use std::path::Path;
+
+use self::project::{Project, Service};
 use super::command::split;
 use super::environment::Environment;
 use super::files::Folder;
+use super::idle::is_other_image;
 use super::process::Started;
 use super::yaml::Yaml;
-use anyhow::bail;
 
 /// What compose itself reads variables of its files from.
 const DOTENV: &str = ".env";
+const PROFILES: &str = "COMPOSE_PROFILES";
 
-/// All services, and what is assumed of them.
-pub(super) fn started(folder: &Folder) -> anyhow::Result<(Vec<Started>, Vec<String>)> {
-    let mut whole: Option<Yaml> = None;
-    for file in &folder.files {
-        let Some(yaml) = Yaml::parse(&read_text(file)?) else {
-            bail!("{} is no YAML that can be read", file.display());
-        };
-        whole = Some(match whole {
-            Some(before) => before.merged(yaml),
-            None => yaml,
-        });
-    }
+/// All services that `docker compose up` starts; those that it does not are added to `not_counted`.
+pub(super) fn started(
+    folder: &Folder,
+    not_counted: &mut Vec<String>,
+) -> anyhow::Result<Vec<Started>> {
     let mut outer = Environment::default();
     if let Some(text) = folder.find(DOTENV) {
         outer.read_lines(&text);
     }
-    let services = whole.as_ref().and_then(|it| it.get("services"));
-    let services = services.map(Yaml::pairs).unwrap_or_default();
-    let of = |(name, service): &(String, Yaml)| one(folder, &outer, name, service);
-    Ok((services.iter().map(of).collect(), Vec::new()))
+    let project = Project::read(&folder.files, &outer)?;
+    let mut all = Vec::new();
+    for (name, service) in &project.services {
+        match inactive_profiles(&outer, &service.yaml) {
+            None => all.push(one(folder, &outer, name, service)),
+            Some(profiles) if !is_other_image(&image(&outer, &service.yaml)) => {
+                not_counted.push(format!("{name}: runs only with the profile {profiles}"));
+            }
+            Some(_) => {}
+        }
+    }
+    all.extend(project.missing.into_iter().map(|file| Started {
+        name: format!("include {file}"),
+        unread: Some("this file is not here, or can't be read".to_owned()),
+        ..Started::default()
+    }));
+    Ok(all)
 }
 
-fn one(folder: &Folder, outer: &Environment, name: &str, service: &Yaml) -> Started {
-    let text = |key: &str| Some(outer.fill_in(service.get(key)?.text()?));
-    let replicas = service.get("deploy").and_then(|it| it.get("replicas")?.text());
-    let processes = replicas.or_else(|| service.get("scale")?.text());
-    let words = words(outer, service.get("command"));
-    let words =
-        if words.is_empty() { self::words(outer, service.get("entrypoint")) } else { words };
+/// None: the service runs by default, or a profile of it is switched on.
+fn inactive_profiles(outer: &Environment, service: &Yaml) -> Option<String> {
+    let active: Vec<&str> =
+        outer.get(PROFILES).unwrap_or_default().split(',').map(str::trim).collect();
+    let own: Vec<&str> = service.get("profiles")?.items().iter().filter_map(Yaml::text).collect();
+    let is_active = own.iter().any(|it| active.contains(it)) || active.contains(&"*");
+    (!own.is_empty() && !is_active).then(|| own.join(" or "))
+}
+
+fn image(outer: &Environment, service: &Yaml) -> String {
+    service.get("image").and_then(Yaml::text).map(|it| outer.fill_in(it)).unwrap_or_default()
+}
+
+fn one(folder: &Folder, outer: &Environment, name: &str, service: &Service) -> Started {
+    let Service { yaml, unread } = service;
+    let replicas = yaml.get("deploy").and_then(|it| it.get("replicas")?.text());
+    let processes = match replicas.or_else(|| yaml.get("scale")?.text()) {
+        Some(said) => outer.fill_in(said).parse().ok(),
+        None => Some(1),
+    };
+    // What the entry point starts may be the command itself, with its arguments.
+    let mut words = words(outer, yaml.get("entrypoint"));
+    words.extend(self::words(outer, yaml.get("command")));
+    // A path in the container: only its last part is a folder here as well.
+    let directory = yaml.get("working_dir").and_then(Yaml::text).map(|it| outer.fill_in(it));
+    let directory = directory.and_then(|it| Some(Path::new(&it).file_name()?.to_str()?.to_owned()));
     Started {
         name: name.to_owned(),
-        processes: processes
-            .map(|it| outer.fill_in(it))
-            .and_then(|it| it.parse().ok())
-            .unwrap_or(1),
+        processes,
         words,
-        environment: environment(folder, outer, service),
-        image: text("image").unwrap_or_default(),
-        is_template: false,
-        has_ports: service.get("ports").or_else(|| service.get("expose")).is_some(),
+        environment: environment(folder, outer, yaml),
+        image: image(outer, yaml),
+        is_container: true,
+        directory,
+        unread: unread.clone(),
+        is_unit: false,
     }
 }
 
@@ -75,33 +104,18 @@ fn outer_filled(outer: &Environment, text: &str) -> String {
 /// `env_file` in its order, then `environment`, which wins.
 fn environment(folder: &Folder, outer: &Environment, service: &Yaml) -> Environment {
     let mut environment = Environment::default();
-    let files: Vec<&Yaml> = match service.get("env_file") {
-        Some(Yaml::List(files)) => files.iter().collect(),
-        Some(file) => vec![file],
-        None => Vec::new(),
-    };
-    for file in files {
+    for file in service.get("env_file").map(Yaml::items).unwrap_or_default() {
         // "FILE", or `path: FILE`.
-        let path = file.text().or_else(|| file.get("path")?.text());
-        if let Some(path) = path {
-            environment.read(folder, &outer.fill_in(path));
+        let Some(path) = file.text().or_else(|| file.get("path")?.text()) else { continue };
+        let is_optional = file.get("required").and_then(Yaml::text) == Some("false");
+        let path = outer.fill_in(path);
+        if !is_optional || folder.find(&path).is_some() {
+            environment.read(folder, &path);
         }
     }
-    let said = service.get("environment");
-    for (name, value) in said.map(Yaml::pairs).unwrap_or_default() {
+    for (name, value) in service.get("environment").map(Yaml::pairs).unwrap_or_default() {
         if let Some(value) = value.text() {
             environment.set(name, &outer_filled(outer, value));
-        }
-    }
-    for word in said.map(Yaml::items).unwrap_or_default().iter().filter_map(Yaml::text) {
-        match word.contains('=') {
-            true => environment.set_word(&outer_filled(outer, word)),
-            // A name alone is that of the shell in which compose runs.
-            false => {
-                if let Some(value) = outer.get(word) {
-                    environment.set(word, value);
-                }
-            }
         }
     }
     environment

@@ -1,14 +1,18 @@
 //! How large a pool is, and how many connections Postgres allows.
 
-use super::command::{Program, invocations};
+use super::command::{self, Program, processes};
 use super::environment::Environment;
-use super::evaluate::{Value, value};
+use super::evaluate::value;
 use super::files::Folder;
+use super::idle::is_other_image;
 use super::process::{Notes, Started};
 
 /// As Postgres ships.
 const MAX_CONNECTIONS: u32 = 100;
+/// As Rails ships.
+const RAILS_POOL: u32 = 5;
 const POOL_VARIABLE: &str = "DB_POOL";
+const URL_VARIABLE: &str = "DATABASE_URL";
 const RAILS_SETTINGS: &str = "config/database.yml";
 const SERVER_SETTINGS: &str = "postgresql.conf";
 
@@ -23,7 +27,7 @@ pub(super) struct Limits {
 impl Limits {
     pub(super) fn of(folder: &Folder, started: &[Started], given: Option<u32>) -> Self {
         let script = folder.find(SERVER_SETTINGS).unwrap_or_default();
-        let words: Vec<String> = started.iter().flat_map(of_server).collect();
+        let words: Vec<String> = started.iter().flat_map(|it| of_server(folder, it)).collect();
         let setting = |name: &str| {
             let on_line = words.iter().rev().find_map(|word| number_of(word, name));
             on_line.or_else(|| script.lines().rev().find_map(|line| number_of(line, name)))
@@ -38,14 +42,17 @@ impl Limits {
 }
 
 /// Words of a command line that starts Postgres.
-fn of_server(started: &Started) -> Vec<String> {
+fn of_server(folder: &Folder, started: &Started) -> Vec<String> {
     let mut environment = started.environment.clone();
-    let all = invocations(&started.words, &mut environment);
-    let is_image = started.image.contains("postgres") || started.image.contains("pgvector");
-    match all.into_iter().find(|it| it.program == Program::Postgres) {
-        Some(server) => server.arguments,
+    let all = processes(&started.words, &mut environment, folder);
+    let server = all.into_iter().find_map(|it| match it {
+        command::Started::Known(it) if it.program == Program::Postgres => Some(it.arguments),
+        _ => None,
+    });
+    match server {
+        Some(arguments) => arguments,
         // The image's own entry starts it with these.
-        None if is_image => started.words.clone(),
+        None if is_other_image(&started.image) => started.words.clone(),
         None => Vec::new(),
     }
 }
@@ -64,38 +71,70 @@ pub(super) fn pool(
     environment: &Environment,
     threads: Option<u32>,
     is_sidekiq: bool,
-    notes: &mut Notes<'_>,
+    notes: &mut Notes,
 ) -> Option<u32> {
+    if let Some(said) = environment.get(URL_VARIABLE).and_then(of_url) {
+        return said.parse().ok();
+    }
     let said = environment.get(POOL_VARIABLE);
     let rails = folder.find(RAILS_SETTINGS);
-    let expression = rails.as_deref().and_then(expression);
-    match (expression, said) {
+    match (rails.as_deref().map(expression), said) {
         // Where its settings do not ask for the variable, it says nothing.
-        (Some(expression), said) if said.is_none() || !expression.contains(POOL_VARIABLE) => {
-            if expression.contains("Sidekiq") {
-                // "As many as Sidekiq has threads", and otherwise what stands behind that.
-                return if is_sidekiq { threads } else { of_web(expression, environment) };
-            }
-            value(expression, environment).number()
+        (Some(Some(expression)), Some(said)) if expression.contains(POOL_VARIABLE) => {
+            said.parse().ok()
         }
-        (_, Some(said)) => said.parse().ok(),
-        (_, None) => {
+        (Some(Some(expression)), _) => of_expression(expression, environment, threads, is_sidekiq),
+        (Some(None), _) => {
+            notes.add(format!(
+                "a pool of {RAILS_POOL}, as Rails ships ({RAILS_SETTINGS} has no `pool`)"
+            ));
+            Some(RAILS_POOL)
+        }
+        (None, Some(said)) => said.parse().ok(),
+        (None, None) => {
             notes.add(format!("a pool as large as its threads ({POOL_VARIABLE} is not set)"));
             threads
         }
     }
 }
 
-fn of_web(expression: &str, environment: &Environment) -> Option<u32> {
-    match value(expression, environment) {
-        Value::Unknown => None,
-        known => known.number(),
-    }
+/// "20" of "postgres://host/shop?pool=20".
+fn of_url(url: &str) -> Option<&str> {
+    let query = url.split_once('?')?.1;
+    query.split('&').find_map(|pair| pair.strip_prefix("pool="))
 }
 
-/// What stands behind the first `pool:`.
+/// What stands behind `pool:` may ask whether the process is Sidekiq.
+fn of_expression(
+    expression: &str,
+    environment: &Environment,
+    threads: Option<u32>,
+    is_sidekiq: bool,
+) -> Option<u32> {
+    let branches =
+        expression.split_once("Sidekiq.server? ?").and_then(|(_, both)| both.split_once(" : "));
+    if let Some((sidekiq, web)) = branches {
+        return value(if is_sidekiq { sidekiq } else { web }, environment).number();
+    }
+    if let Some((before, rest)) = expression.split_once("(if Sidekiq.server? then ") {
+        // "As many as Sidekiq has threads", and otherwise what stands behind that.
+        let (_, web) = rest.split_once(" else ")?;
+        let of_web =
+            || value(&format!("{before}{}", web.replace(" end)", "")), environment).number();
+        return if is_sidekiq { threads } else { of_web() };
+    }
+    value(expression, environment).number()
+}
+
+/// What stands behind the first `pool:`, or `max_connections:` since Rails 8.1.
 fn expression(text: &str) -> Option<&str> {
-    let line = text.lines().map(str::trim).find_map(|line| line.strip_prefix("pool:"))?;
+    let of = |line: &'_ str| -> Option<usize> {
+        ["pool:", "max_connections:"]
+            .iter()
+            .find(|key| line.starts_with(**key))
+            .map(|key| key.len())
+    };
+    let line = text.lines().map(str::trim).find_map(|line| Some(&line[of(line)?..]))?;
     let line = line.trim().trim_matches('"');
     Some(line.strip_prefix("<%=").and_then(|it| it.split("%>").next()).map_or(line, str::trim))
 }

@@ -68,10 +68,14 @@ impl Environment {
     fn value_of(&self, variable: &str) -> Option<String> {
         let inner = variable.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
         let inner = inner.unwrap_or(variable);
-        let (name, default) = match inner.split_once('-') {
-            Some((name, default)) => (name.trim_end_matches(':'), Some(default)),
-            None => (inner, None),
-        };
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let (name, rest) = inner.split_at(inner.find(|it| !plain(it)).unwrap_or(inner.len()));
+        // `:-5`, `-5`, `:=5`: a default. `:+5`: instead of a value. `:?no`: an error without one.
+        let rest = rest.strip_prefix(':').unwrap_or(rest);
+        if let Some(instead) = rest.strip_prefix('+') {
+            return Some(self.get(name).map(|_| instead.to_owned()).unwrap_or_default());
+        }
+        let default = rest.strip_prefix(['-', '=']);
         self.get(name).or(default).map(str::to_owned)
     }
 }
@@ -117,6 +121,12 @@ mod tests {
             ("${THREADS:-5}", "25"),
             ("${NONE:-5}", "5"),
             ("${EMPTY:-7}", "7"),
+            ("${NONE:=6}", "6"),
+            ("${NONE-}", ""),
+            ("${THREADS:?a-b}", "25"),
+            ("${NONE:?a-b}", "${NONE:?a-b}"),
+            ("${NONE:+debug -x}", ""),
+            ("${THREADS:+debug -x}", "debug -x"),
             ("$NONE", "$NONE"),
             ("${NONE}", "${NONE}"),
             ("a$", "a$"),

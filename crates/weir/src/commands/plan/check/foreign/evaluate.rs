@@ -2,8 +2,11 @@
 
 use super::environment::Environment;
 
-/// Assignments that lead to one another.
-const DEPTH_MAX: usize = 4;
+/// What changes a value: it is not reckoned here.
+const OPERATORS: [&str; 9] = [" * ", " / ", " - ", " % ", " ? ", ".max", ".min", ".clamp", "if "];
+
+/// Where variables are read.
+const MARK: &str = "\0";
 
 /// What an expression comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +42,12 @@ pub(super) fn value(expression: &str, environment: &Environment) -> Value {
     if plain.contains(" + ") {
         return sum(plain.split(" + ").map(|part| value(part, environment)));
     }
-    let mut parts = plain.split("ENV");
+    if OPERATORS.iter().any(|operator| plain.contains(operator)) {
+        return Value::Unknown;
+    }
+    // "RAILS_ENV" is a name, no hash of variables.
+    let marked = plain.replace("ENV[", MARK).replace("ENV.", MARK);
+    let mut parts = marked.split(MARK);
     parts.next();
     let mut default = None;
     let mut is_read = false;
@@ -66,33 +74,6 @@ fn sum(parts: impl Iterator<Item = Value>) -> Value {
         is_said &= matches!(part, Value::Said(_));
     }
     if is_said { Value::Said(total.to_string()) } else { Value::Default(total.to_string()) }
-}
-
-/// The same where an expression may be a name that is assigned to elsewhere in `script`.
-pub(super) fn value_in(script: &str, expression: &str, environment: &Environment) -> Value {
-    let mut expression = expression.trim().to_owned();
-    for _ in 0..DEPTH_MAX {
-        match value(&expression, environment) {
-            Value::Unknown => {}
-            known => return known,
-        }
-        let assigned = statements(script).find_map(|line| {
-            let (name, rest) = line.split_once('=')?;
-            (name.trim() == expression && !rest.starts_with('=')).then(|| rest.trim().to_owned())
-        });
-        match assigned {
-            Some(assigned) => expression = assigned,
-            None => return Value::Unknown,
-        }
-    }
-    Value::Unknown
-}
-
-/// Lines without comments.
-pub(super) fn statements(script: &str) -> impl Iterator<Item = &str> {
-    let code = |line: &'_ str| -> Option<usize> { line.find(" #") };
-    let lines = script.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-    lines.map(move |line| code(line).map_or(line, |at| line[..at].trim_end()))
 }
 
 /// A text with each `<%= .. %>` filled in; none: it has code that decides what else it has.
@@ -152,13 +133,14 @@ mod tests {
             ("ENV['MAX_THREADS'].to_i + 2", said("18")),
             ("ENV['MAX_THREADS'].to_i + spare", Value::Unknown),
             ("ENV['DB_POOL']", Value::Unknown),
+            ("ENV['MAX_THREADS'].to_i * 2", Value::Unknown),
+            ("[ENV['MAX_THREADS'].to_i, 4].max", Value::Unknown),
+            ("x ? ENV['MAX_THREADS'] : 4", Value::Unknown),
+            ("ENV.fetch('RAILS_ENV_THREADS') { 3 }", default("3")),
             ("Etc.nprocessors", Value::Unknown),
         ] {
             assert_eq!(value(expression, &environment), expected, "{expression}");
         }
-        let script = "# threads 1, 2\nmax = ENV.fetch('MAX') { 5 }.to_i  # so many\nmin = max\n";
-        assert_eq!(value_in(script, "min", &environment), default("5"));
-        assert_eq!(value_in("a = b\nb = a\n", "a", &environment), Value::Unknown);
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Kind {
         let any = |is: fn(&str) -> bool| text.lines().map(str::trim_end).any(is);
         if name.ends_with(".service") || any(|line| line == "[Service]") {
             Some(Self::Units)
-        } else if any(|line| line == "services:") {
+        } else if any(|line| ["services:", "include:"].iter().any(|key| line.starts_with(key))) {
             Some(Self::Compose)
         } else if name.starts_with("Procfile") || text.lines().any(is_procfile_line) {
             Some(Self::Procfile)
@@ -51,9 +51,11 @@ fn is_procfile_line(line: &str) -> bool {
 }
 
 /// A folder, with the files of it that are read.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Folder {
     path: PathBuf,
+    /// Where a process starts (`WorkingDirectory=`), if that is said.
+    directory: Option<PathBuf>,
     pub(super) files: Vec<PathBuf>,
     /// They say the same in another way: counted as well, everything would be there twice.
     others: Vec<PathBuf>,
@@ -70,7 +72,7 @@ impl Folder {
         let folder = folder.unwrap_or(Path::new(".")).to_owned();
         let one = |kind| {
             let files = vec![path.to_owned()];
-            (Self { path: folder, files, others: Vec::new() }, kind)
+            (Self { path: folder, files, ..Self::default() }, kind)
         };
         Ok(Kind::of(path, &text).map(one))
     }
@@ -97,7 +99,7 @@ impl Folder {
             .filter(|(_, files)| !files.is_empty());
         let Some((kind, files)) = all.next() else { return Ok(None) };
         let others = all.flat_map(|(_, files)| files).collect();
-        Ok(Some((Self { path: path.to_owned(), files, others }, kind)))
+        Ok(Some((Self { path: path.to_owned(), files, others, directory: None }, kind)))
     }
 
     /// Of what was read.
@@ -108,11 +110,21 @@ impl Folder {
     pub(super) fn left_out(&self) -> Option<String> {
         let others: Vec<_> = self.others.iter().map(|file| name(file)).collect();
         (!others.is_empty())
-            .then(|| format!("{}: the same in another way, and not counted", others.join(", ")))
+            .then(|| format!("{}: describes the same processes in another way", others.join(", ")))
     }
 
-    /// A file that another one names: here, or in the folder above, for units lie in one of the application's.
-    /// Its text; none: it is not here.
+    /// The same for a process that starts in `directory`.
+    pub(super) fn at(&self, directory: &str) -> Self {
+        Self { directory: Some(self.path.join(directory)), ..self.clone() }
+    }
+
+    /// Whether the process starts in a directory of this name.
+    pub(super) fn is_in(&self, name: &str) -> bool {
+        self.directory.as_ref().and_then(|it| it.file_name()).is_some_and(|it| it == name)
+    }
+
+    /// A file that another one names: where the process starts, here, or in the folder above, because units are
+    /// often in a folder of the application. Its text; none: it is not here.
     pub(super) fn find(&self, name: &str) -> Option<String> {
         let path = Path::new(name);
         let last = path.file_name().map(PathBuf::from).unwrap_or_default();
@@ -121,7 +133,22 @@ impl Folder {
             true => vec![path.to_owned(), self.path.join(&last), above.join(&last)],
             false => vec![self.path.join(path), above.join(path)],
         };
-        candidates.iter().find_map(|file| read_text(file).ok())
+        let own = self.directory.iter().map(|directory| directory.join(name));
+        own.chain(candidates).find_map(|file| read_text(&file).ok())
+    }
+
+    /// Instances of a template that a folder like `multi-user.target.wants` starts: "4000" of "app@4000.service".
+    pub(super) fn wanted_instances(&self, template: &str) -> Vec<String> {
+        let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().take(FILES_MAX);
+        let folders = entries(&self.path).filter_map(|entry| Some(entry.ok()?.path()));
+        let wanted =
+            |it: &PathBuf| it.extension().is_some_and(|it| it == "wants" || it == "requires");
+        let names = folders.filter(wanted).flat_map(|folder| {
+            entries(&folder)
+                .filter_map(|it| it.ok()?.file_name().into_string().ok())
+                .collect::<Vec<_>>()
+        });
+        names.filter_map(|name| Some(instance(&name, template)?.to_owned())).collect()
     }
 
     /// Lines that change a unit: `NAME.service.d/*.conf`.
@@ -145,6 +172,12 @@ pub(in super::super) fn candidates(path: &Path) -> Vec<String> {
     let mut names: Vec<_> = names.take(FILES_MAX).filter(is_one).collect();
     names.sort();
     names
+}
+
+/// "4000" of "app@4000.service"; none: it is no instance of `template` ("app@").
+pub(super) fn instance<'a>(unit: &'a str, template: &str) -> Option<&'a str> {
+    let name = unit.strip_prefix(template)?.strip_suffix(".service")?;
+    (!name.is_empty()).then_some(name)
 }
 
 pub(super) fn name(file: &Path) -> String {

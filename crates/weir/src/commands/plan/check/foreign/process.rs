@@ -2,77 +2,150 @@
 
 use weir_advisor::plan::{Gap, ProcessMemory, ServiceLayout, WorkerLayout};
 
-use super::command::{Invocation, Program, invocations};
+use super::command::{self, Invocation, Program, processes};
 use super::environment::Environment;
 use super::files::Folder;
+use super::idle::{is_other_image, is_system_program};
 use super::{database, sidekiq, web};
 
 /// As Mastodon ships; the pool of each process of it.
 const STREAMING_POOL: u32 = 10;
+/// Where its program is, seen from the application or from its own folder.
+const STREAMING_SCRIPTS: [&str; 2] = ["streaming/index.js", "index.js"];
+const POOL_VARIABLE: &str = "DB_POOL";
+const CLUSTER_VARIABLE: &str = "STREAMING_CLUSTER_NUM";
 
 /// As a file has it.
 #[derive(Debug, Default)]
 pub(super) struct Started {
     pub(super) name: String,
-    pub(super) processes: u32,
+    /// None: it is filled in elsewhere, or a template of systemd whose instances are not here.
+    pub(super) processes: Option<u32>,
     pub(super) words: Vec<String>,
     pub(super) environment: Environment,
     pub(super) image: String,
-    /// Of which nobody knows how many instances run.
-    pub(super) is_template: bool,
-    /// A container that others connect to.
-    pub(super) has_ports: bool,
+    /// Whether the application's files may be in an image instead of here.
+    pub(super) is_container: bool,
+    /// Where it starts.
+    pub(super) directory: Option<String>,
+    /// Why its command can't be read.
+    pub(super) unread: Option<String>,
+    /// A unit of systemd; those of the distribution's own programs hold no connections.
+    pub(super) is_unit: bool,
 }
 
-/// What it is.
-pub(super) enum Judged {
-    Worker(WorkerLayout),
-    Service(ServiceLayout),
-    /// It opens no connection that is known here.
-    Nothing,
+/// What the lines of a deployment come to.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    pub(super) workers: Vec<WorkerLayout>,
+    pub(super) services: Vec<ServiceLayout>,
+    /// What no file says and is taken as it ships.
+    pub(super) assumed: Vec<String>,
+    /// Processes that may hold connections and are not recognised.
+    pub(super) not_judged: Vec<String>,
+    /// Processes that do not run by default, or that belong to the system.
+    pub(super) not_counted: Vec<String>,
 }
 
-pub(super) fn judge(folder: &Folder, started: &Started, assumed: &mut Vec<String>) -> Judged {
-    let mut environment = started.environment.clone();
-    let found = invocations(&started.words, &mut environment);
-    let Some(invocation) = found.iter().find(|it| it.program != Program::Postgres) else {
-        return Judged::Nothing;
-    };
-    if invocation.has_dotenv {
-        environment.read(folder, ".env");
-    }
-    let mut notes = Notes { name: &started.name, said: Vec::new() };
-    if !environment.unread.is_empty() {
-        notes.add(format!(
-            "{} is not here, and nothing of it is known",
-            environment.unread.join(", ")
-        ));
-    }
-    if started.is_template {
-        notes.add("1 instance of the template".to_owned());
-    }
-    let judged = match invocation.program {
-        Program::Sidekiq => {
-            Judged::Worker(worker(folder, started, invocation, &environment, &mut notes))
+impl Judged {
+    pub(super) fn add(&mut self, folder: &Folder, started: &Started) {
+        let folder = &started.directory.as_ref().map_or_else(|| folder.clone(), |it| folder.at(it));
+        if let Some(reason) = &started.unread {
+            return self.not_recognised(started, reason);
         }
-        Program::Web => {
-            Judged::Service(web::service(folder, started, invocation, &environment, &mut notes))
+        if started.words.is_empty() {
+            if started.is_container && !is_other_image(&started.image) {
+                self.not_recognised(started, "its image decides what it starts (no `command`)");
+            }
+            return;
         }
-        Program::Streaming | Program::Postgres => {
-            Judged::Service(streaming(started, &environment, &mut notes))
+        let mut environment = started.environment.clone();
+        let found = processes(&started.words, &mut environment, folder);
+        let is_one = found.len() == 1;
+        for process in found {
+            match process {
+                command::Started::Known(invocation) => {
+                    self.known(folder, started, &invocation, &environment, is_one);
+                }
+                command::Started::Idle => {}
+                command::Started::Unrecognised if is_other_image(&started.image) => {}
+                command::Started::Unrecognised
+                    if started.is_unit && is_system_program(&started.words) =>
+                {
+                    self.not_counted.push(format!("{}: a program of the system", started.name));
+                }
+                command::Started::Unrecognised => {
+                    let command = started.words.join(" ");
+                    self.not_recognised(started, &format!("`{command}` is not recognised"));
+                }
+            }
         }
-    };
-    assumed.extend(notes.lines());
-    judged
+    }
+
+    fn not_recognised(&mut self, started: &Started, reason: &str) {
+        self.not_judged.push(format!("{}: {reason}", started.name));
+        self.services.push(ServiceLayout {
+            name: started.name.clone(),
+            processes: started.processes.unwrap_or(1),
+            threads: 0,
+            pool: 0,
+            memory_bytes: memory(0),
+            gaps: vec![Gap::Command],
+        });
+    }
+
+    fn known(
+        &mut self,
+        folder: &Folder,
+        started: &Started,
+        invocation: &Invocation,
+        environment: &Environment,
+        is_one: bool,
+    ) {
+        let mut environment = environment.clone();
+        if invocation.has_dotenv {
+            environment.read(folder, ".env");
+        }
+        let kind = match invocation.program {
+            Program::Sidekiq => "sidekiq",
+            Program::Puma | Program::Unicorn => "web",
+            Program::Streaming => "streaming",
+            Program::Postgres => return,
+        };
+        let name = if is_one { started.name.clone() } else { format!("{} ({kind})", started.name) };
+        let mut notes = Notes { name: name.clone(), said: Vec::new() };
+        if !environment.unread.is_empty() {
+            notes.add(format!(
+                "{} is not here, and nothing of it is known",
+                environment.unread.join(", ")
+            ));
+        }
+        let process = Process { folder, started, invocation, environment: &environment, name };
+        match invocation.program {
+            Program::Sidekiq => self.workers.push(process.worker(&mut notes)),
+            Program::Streaming => self.services.push(process.streaming(&mut notes)),
+            _ => self.services.push(web::service(&process, &mut notes)),
+        }
+        self.assumed.extend(notes.lines());
+    }
+}
+
+/// A process whose program is known.
+pub(super) struct Process<'a> {
+    pub(super) folder: &'a Folder,
+    pub(super) started: &'a Started,
+    pub(super) invocation: &'a Invocation,
+    pub(super) environment: &'a Environment,
+    pub(super) name: String,
 }
 
 /// What of a process no file says.
-pub(super) struct Notes<'a> {
-    name: &'a str,
+pub(super) struct Notes {
+    name: String,
     said: Vec<String>,
 }
 
-impl Notes<'_> {
+impl Notes {
     pub(super) fn add(&mut self, what: String) {
         self.said.push(what);
     }
@@ -82,59 +155,67 @@ impl Notes<'_> {
     }
 }
 
-fn worker(
-    folder: &Folder,
-    started: &Started,
-    invocation: &Invocation,
-    environment: &Environment,
-    notes: &mut Notes<'_>,
-) -> WorkerLayout {
-    let settings = sidekiq::settings(folder, invocation, environment, notes);
-    let threads = settings.concurrency;
-    let pool = database::pool(folder, environment, threads, true, notes);
-    let mut gaps = Vec::new();
-    gaps.extend(threads.is_none().then_some(Gap::Threads));
-    gaps.extend(pool.is_none().then_some(Gap::Pool));
-    gaps.extend(settings.queues.is_none().then_some(Gap::Queues));
-    gaps.extend((!settings.is_order_clear).then_some(Gap::Order));
-    let concurrency = threads.unwrap_or(0);
-    WorkerLayout {
-        name: started.name.clone(),
-        processes: started.processes,
-        concurrency,
-        pool: pool.unwrap_or(concurrency),
-        ordering: settings.ordering,
-        queues: settings.queues.unwrap_or_default(),
-        memory_bytes: memory(concurrency),
-        gaps,
+impl Process<'_> {
+    fn worker(&self, notes: &mut Notes) -> WorkerLayout {
+        let settings = sidekiq::settings(self, notes);
+        let threads = settings.concurrency;
+        let pool = database::pool(self.folder, self.environment, threads, true, notes);
+        let mut gaps = Vec::new();
+        gaps.extend(threads.is_none().then_some(Gap::Threads));
+        gaps.extend(pool.is_none().then_some(Gap::Pool));
+        gaps.extend(self.started.processes.is_none().then_some(Gap::Processes));
+        gaps.extend(settings.queues.is_none().then_some(Gap::Queues));
+        gaps.extend((!settings.is_order_clear).then_some(Gap::Order));
+        let concurrency = threads.unwrap_or(0);
+        WorkerLayout {
+            name: self.name.clone(),
+            processes: self.started.processes.unwrap_or(1),
+            concurrency,
+            pool: pool.unwrap_or(concurrency),
+            ordering: settings.ordering,
+            queues: settings.queues.unwrap_or_default(),
+            memory_bytes: memory(concurrency),
+            gaps,
+        }
     }
-}
 
-/// What it starts stands in its image: it has connections, and nobody knows how many.
-pub(super) fn of_image(started: &Started) -> ServiceLayout {
-    ServiceLayout {
-        name: started.name.clone(),
-        processes: started.processes,
-        threads: 0,
-        pool: 0,
-        memory_bytes: memory(0),
-        gaps: vec![Gap::Threads, Gap::Pool],
+    fn streaming(&self, notes: &mut Notes) -> ServiceLayout {
+        let script = STREAMING_SCRIPTS.iter().find_map(|name| self.folder.find(name));
+        let mentions = |name: &str| script.as_deref().is_none_or(|it| it.contains(name));
+        let said = self.environment.get(POOL_VARIABLE).filter(|_| mentions(POOL_VARIABLE));
+        if said.is_none() {
+            notes.add(format!("a pool of {STREAMING_POOL} ({POOL_VARIABLE} is not set)"));
+        }
+        let pool = said.map_or(Some(STREAMING_POOL), |it| it.parse().ok());
+        let cluster = self.cluster(script.as_deref(), notes);
+        let processes =
+            self.started.processes.zip(cluster).map(|(all, each)| all.saturating_mul(each));
+        let mut gaps = Vec::new();
+        gaps.extend(pool.is_none().then_some(Gap::Pool));
+        gaps.extend(processes.is_none().then_some(Gap::Processes));
+        ServiceLayout {
+            name: self.name.clone(),
+            processes: processes.unwrap_or(1),
+            // It answers many clients with few statements.
+            threads: 1,
+            pool: pool.unwrap_or(STREAMING_POOL),
+            memory_bytes: ProcessMemory::default().streaming_bytes,
+            gaps,
+        }
     }
-}
 
-fn streaming(started: &Started, environment: &Environment, notes: &mut Notes<'_>) -> ServiceLayout {
-    let pool = environment.get("DB_POOL").and_then(|it| it.parse().ok());
-    if pool.is_none() {
-        notes.add(format!("a pool of {STREAMING_POOL} (DB_POOL is not set)"));
-    }
-    ServiceLayout {
-        name: started.name.clone(),
-        processes: started.processes,
-        // It answers many clients with few statements.
-        threads: 1,
-        pool: pool.unwrap_or(STREAMING_POOL),
-        memory_bytes: ProcessMemory::default().streaming_bytes,
-        gaps: Vec::new(),
+    /// Processes that one streaming server forks: until Mastodon 4.2 one for each core but one, unless a variable
+    /// says how many. None: nobody has set it.
+    fn cluster(&self, script: Option<&str>, notes: &mut Notes) -> Option<u32> {
+        let forks = script.map(|it| it.contains(CLUSTER_VARIABLE));
+        match (forks, self.environment.get(CLUSTER_VARIABLE)) {
+            (Some(false), _) | (None, None) => Some(1),
+            (_, Some(said)) => said.parse().ok(),
+            (Some(true), None) => {
+                notes.add(format!("how many processes is unknown ({CLUSTER_VARIABLE} is not set)"));
+                None
+            }
+        }
     }
 }
 

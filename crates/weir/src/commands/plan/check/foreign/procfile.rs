@@ -8,6 +8,7 @@ use super::process::Started;
 
 /// What foreman and its like read first.
 const DOTENV: &str = ".env";
+const RELEASE: &str = "release";
 
 pub(super) fn started(folder: &Folder) -> anyhow::Result<Vec<Started>> {
     let mut environment = Environment::default();
@@ -25,13 +26,19 @@ pub(super) fn started(folder: &Folder) -> anyhow::Result<Vec<Started>> {
 
 fn process(line: &str, environment: &Environment) -> Option<Started> {
     let (name, command) = line.split_once(':')?;
+    let name = name.trim();
+    // It runs to its end before a deploy.
+    if name == RELEASE {
+        return None;
+    }
+    let words = split(command);
+    let unread = words.is_none().then(|| "a quote in its command is not closed".to_owned());
     Some(Started {
-        name: name.trim().to_owned(),
-        processes: 1,
-        words: split(command)?,
+        name: name.to_owned(),
+        processes: Some(1),
+        words: words.unwrap_or_default(),
         environment: environment.clone(),
-        image: String::new(),
-        is_template: false,
-        has_ports: false,
+        unread,
+        ..Started::default()
     })
 }

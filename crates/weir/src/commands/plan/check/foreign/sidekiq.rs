@@ -3,11 +3,10 @@
 use weir_advisor::observation::Ordering;
 
 use super::super::queue_word::{ordering, weighted};
-use super::command::{Invocation, values};
+use super::command::values;
 use super::environment::Environment;
 use super::evaluate::fill_in;
-use super::files::Folder;
-use super::process::Notes;
+use super::process::{Notes, Process};
 use super::yaml::Yaml;
 
 /// Where Sidekiq looks if no `-C` says otherwise.
@@ -33,13 +32,9 @@ struct File {
     queues: Vec<String>,
 }
 
-pub(super) fn settings(
-    folder: &Folder,
-    invocation: &Invocation,
-    environment: &Environment,
-    notes: &mut Notes<'_>,
-) -> Settings {
-    let arguments = &invocation.arguments;
+pub(super) fn settings(process: &Process<'_>, notes: &mut Notes) -> Settings {
+    let Process { folder, environment, .. } = *process;
+    let arguments = &process.invocation.arguments;
     let named = values(arguments, "-C", "--config").last().copied();
     let text = match named {
         Some(name) => folder.find(name),
@@ -56,14 +51,15 @@ pub(super) fn settings(
         let name = named.unwrap_or(USUAL[0]);
         notes.add(format!("{name} is not here, or decides by code"));
     }
+    // A container may have settings in its image.
+    let is_unread = is_unread || (text.is_none() && process.started.is_container);
     let concurrency = concurrency(arguments, &file, is_unread, environment, notes);
     let words: Vec<String> = match values(arguments, "-q", "--queue").as_slice() {
         [] => file.queues,
         several => several.iter().map(ToString::to_string).collect(),
     };
     let words = match words.as_slice() {
-        // A container may have settings in its image.
-        [] if is_unread || (text.is_none() && notes_image(invocation)) => None,
+        [] if is_unread || text.is_none() => None,
         [] => Some(vec!["default".to_owned()]),
         _ => Some(words),
     };
@@ -74,17 +70,12 @@ pub(super) fn settings(
     Settings { concurrency, queues, ordering, is_order_clear }
 }
 
-/// Without any `-q` its queues stand in a file.
-fn notes_image(invocation: &Invocation) -> bool {
-    values(&invocation.arguments, "-q", "--queue").is_empty()
-}
-
 fn concurrency(
     arguments: &[String],
     file: &File,
     is_unread: bool,
     environment: &Environment,
-    notes: &mut Notes<'_>,
+    notes: &mut Notes,
 ) -> Option<u32> {
     if let Some(said) = values(arguments, "-c", "--concurrency").last() {
         return said.parse().ok();
@@ -92,12 +83,17 @@ fn concurrency(
     if let Some(said) = &file.concurrency {
         return said.parse().ok();
     }
-    let said = environment.get("RAILS_MAX_THREADS");
-    if said.is_none() {
-        let what = if is_unread { "that file" } else { "-c, :concurrency: or RAILS_MAX_THREADS" };
-        notes.add(format!("{CONCURRENCY} threads, unless {what} says otherwise"));
+    match environment.get("RAILS_MAX_THREADS") {
+        Some(said) => said.parse().ok(),
+        None if is_unread => {
+            notes.add("the file that says how many threads is not here".to_owned());
+            None
+        }
+        None => {
+            notes.add(format!("{CONCURRENCY} threads (nothing here says how many)"));
+            Some(CONCURRENCY)
+        }
     }
-    said.map_or(Some(CONCURRENCY), |said| said.parse().ok())
 }
 
 /// None: code decides what it says, or it is no settings.

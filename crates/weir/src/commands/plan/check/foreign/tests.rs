@@ -1,7 +1,7 @@
 use std::fs;
 
 use tempfile::TempDir;
-use weir_advisor::plan::{Gap, judge};
+use weir_advisor::plan::{Gap, Outcome, judge};
 
 use super::*;
 
@@ -65,6 +65,15 @@ fn rows(deployment: &Deployment) -> Vec<(&str, u32, u32, u32)> {
     services.chain(workers).collect()
 }
 
+/// Of the sum of all pools.
+fn outcome(deployment: &Deployment) -> Outcome {
+    judge(&deployment.layout, &[])[0].outcome
+}
+
+fn figures(deployment: &Deployment) -> String {
+    judge(&deployment.layout, &[])[0].figures.clone()
+}
+
 #[test]
 fn a_compose_file_is_summed_with_what_it_names() {
     let deployment = read_all(&[
@@ -78,8 +87,8 @@ fn a_compose_file_is_summed_with_what_it_names() {
     assert_eq!(deployment.layout.max_connections, 60);
     assert_eq!(deployment.layout.connections(), 2 * 8 + 2 * 12 + 3);
     assert_eq!(deployment.queues, ["default", "mailers", "push"]);
-    let assumed = deployment.assumed.join("\n");
-    assert!(assumed.contains("Procfile: the same in another way"), "{assumed}");
+    assert_eq!(deployment.not_counted, ["Procfile: describes the same processes in another way"]);
+    assert!(deployment.not_judged.is_empty(), "{:?}", deployment.not_judged);
     let proofs = judge(&deployment.layout, &[]);
     assert!(proofs[0].figures.starts_with("43 of 45 connections"), "{proofs:?}");
 }
@@ -103,12 +112,15 @@ fn a_container_that_starts_what_its_image_says_is_not_taken_for_nothing() {
     let text = "services:\n  base: &base\n    image: shop:1\n  web:\n    image: shop:1\n    ports: [80:80]\n  \
         db:\n    image: postgres:16\n    ports: [5432:5432]\n  jobs:\n    <<: *base\n    command: sidekiq -c 3\n";
     let deployment = read_all(&[("compose.yml", text)]);
-    assert_eq!(rows(&deployment), [("web", 1, 0, 0), ("jobs", 1, 3, 3)]);
-    assert_eq!(deployment.layout.services[0].gaps, [Gap::Threads, Gap::Pool]);
-    let proofs = judge(&deployment.layout, &[]);
-    assert_eq!(proofs[0].outcome, weir_advisor::plan::Outcome::Unknown, "{proofs:?}");
-    let assumed = deployment.assumed.join("\n");
-    assert!(assumed.contains("base, db: no command is here"), "{assumed}");
+    let expected = [("base", 1, 0, 0), ("web", 1, 0, 0), ("jobs", 1, 3, 3)];
+    assert_eq!(rows(&deployment), expected);
+    assert_eq!(deployment.layout.services[1].gaps, [Gap::Command]);
+    let proof = &judge(&deployment.layout, &[])[0];
+    assert_eq!(proof.outcome, Outcome::Unknown, "{proof:?}");
+    assert!(proof.figures.contains("the commands of base and web are not known"), "{proof:?}");
+    let not_judged = deployment.not_judged.join("\n");
+    assert!(not_judged.contains("web: its image decides what it starts"), "{not_judged}");
+    assert!(!not_judged.contains("db"), "{not_judged}");
 }
 
 #[test]
@@ -132,17 +144,21 @@ fn units_are_read_with_their_files_shells_and_drop_ins() {
         ("app-web.service", web),
         ("app-web.service.d/weir.conf", "[Service]\nEnvironment=WEB_CONCURRENCY=3\n"),
         ("app-streaming@.service", "[Service]\nExecStart=/usr/bin/node ./streaming\n"),
-        ("app-noop.service", "[Service]\nExecStart=/bin/true\n"),
+        (
+            "app-noop.service",
+            "[Unit]\nWants=app-streaming@4000.service other@1.service\n[Service]\nExecStart=/bin/true\n",
+        ),
+        ("multi-user.target.wants/app-streaming@4001.service", ""),
         (".env", "RAILS_MAX_THREADS=7\n"),
         ("postgresql.conf", "max_connections = 200 # many\nsuperuser_reserved_connections = 5\n"),
     ]);
-    let expected = [("app-streaming", 1, 1, 10), ("app-web", 3, 7, 7), ("app-sidekiq", 1, 25, 25)];
+    let expected = [("app-streaming", 2, 1, 10), ("app-web", 3, 7, 7), ("app-sidekiq", 1, 25, 25)];
     assert_eq!(rows(&deployment), expected);
     assert_eq!(deployment.layout.workers[0].queues, ["default", "push"]);
     let limits = (deployment.layout.max_connections, deployment.layout.reserved_connections);
     assert_eq!(limits, (200, 5));
-    let assumed = deployment.assumed.join("\n");
-    assert!(assumed.contains("app-streaming: 1 instance of the template"), "{assumed}");
+    assert!(deployment.not_judged.is_empty(), "{:?}", deployment.not_judged);
+    assert_eq!(outcome(&deployment), Outcome::Holds);
 }
 
 #[test]
@@ -185,8 +201,11 @@ fn what_is_filled_in_elsewhere_is_unknown() {
     assert_eq!(deployment.layout.services[0].gaps, [Gap::Threads, Gap::Pool]);
     let puma = ("config/puma.rb", "workers ENV.fetch('N') {\n  Etc.nprocessors\n}\nthreads 2, 2\n");
     let deployment = read_all(&[("Procfile", "web: puma\n"), puma]);
-    assert_eq!(deployment.layout.services[0].gaps, [Gap::Pool]);
+    assert_eq!(deployment.layout.services[0].gaps, [Gap::Processes]);
     assert!(deployment.assumed[0].contains("decides by code"), "{:?}", deployment.assumed);
+    let figures = figures(&deployment);
+    assert!(figures.contains("the number of processes of web is not known"), "{figures}");
+    assert!(!figures.contains("`pool`"), "{figures}");
     let decided = "production:\n  :concurrency: 5\n<% if ENV['X'] %>\n:queues: [a]\n<% end %>\n";
     let deployment =
         read_all(&[("Procfile", "worker: sidekiq\n"), ("config/sidekiq.yml", decided)]);
@@ -213,4 +232,228 @@ fn a_folder_that_starts_nothing_is_none() {
     assert!(read(other.path(), given()).expect("it can be read").is_none());
     let broken = folder(&[("compose.yml", "services:\n  a: [1\n")]);
     assert!(read(broken.path(), given()).is_err());
+}
+
+#[test]
+fn a_command_that_is_not_recognised_makes_the_sum_unknown() {
+    for (file, text, name) in [
+        ("Procfile", "web: bin/dev\nworker: sidekiq -c 3\n", "web"),
+        ("Procfile", "jobs: bundle exec rake jobs:work\nworker: sidekiq -c 3\n", "jobs"),
+        ("Procfile", "web: puma 'open\nworker: sidekiq -c 3\n", "web"),
+        ("Procfile", "worker: sidekiq -c 3\nall: bundle exec foreman start\n", "all"),
+        (
+            "a.service",
+            "[Service]\nExecStart=/srv/app/bin/worker\nExecStart=sidekiq -c 3\nType=oneshot\nRemainAfterExit=yes\n",
+            "",
+        ),
+        (
+            "compose.yml",
+            "services:\n  a:\n    image: shop\n    command: bin/web\n  b:\n    build: .\n    command: sidekiq -c 3\n",
+            "a",
+        ),
+        (
+            "compose.yml",
+            "services:\n  a:\n    build: .\n  b:\n    build: .\n    command: sidekiq -c 3\n",
+            "a",
+        ),
+    ] {
+        let deployment = read_all(&[(file, text), ("config/sidekiq.yml", ":concurrency: 3\n")]);
+        if name.is_empty() {
+            // The first of two commands of a unit runs to its end before the second.
+            assert_eq!(rows(&deployment), [("a", 1, 3, 3)], "{text}");
+            continue;
+        }
+        assert_eq!(outcome(&deployment), Outcome::Unknown, "{text}");
+        let expected = format!("unknown, because the command of {name} is not known");
+        let figures = figures(&deployment);
+        assert!(figures.contains("3 of 85") && figures.contains(&expected), "{text}: {figures}");
+        assert!(
+            deployment.not_judged[0].starts_with(&format!("{name}: ")),
+            "{:?}",
+            deployment.not_judged
+        );
+    }
+}
+
+#[test]
+fn what_holds_no_connection_makes_no_noise() {
+    let compose = "services:\n  db:\n    image: postgres\n  cache:\n    image: redis:7\n    command: --loglevel warning\n  \
+        proxy:\n    image: nginx:1\n  search:\n    image: elasticsearch:9\n  pool:\n    image: edoburu/pgbouncer\n  \
+        idle:\n    build: .\n    command: sleep infinity\n  jobs:\n    build: .\n    command: sidekiq -c 3\n";
+    let procfile = "release: bin/release\nweb: puma -t 3 -w 1\ncss: yarn build:css --watch\nassets: bin/webpack-dev-server\n";
+    let unit = |line: &str| format!("[Service]\n{line}\n");
+    let (echo, once) =
+        (unit("ExecStart=/bin/echo sidekiq"), unit("Type=oneshot\nExecStart=/srv/app/bin/clean"));
+    let (sshd, jobs) = (unit("ExecStart=/usr/sbin/sshd -D"), unit("ExecStart=sidekiq -c 3"));
+    let timer = [
+        ("a.service", &*echo),
+        ("b.service", &*once),
+        ("c.service", &*sshd),
+        ("d.service", &*jobs),
+    ];
+    for files in [&[("compose.yml", compose)][..], &[("Procfile", procfile)], &timer] {
+        let settings = ("config/sidekiq.yml", ":concurrency: 3\n");
+        let deployment = read_all(&[files, &[settings]].concat());
+        assert_eq!(outcome(&deployment), Outcome::Holds, "{:?}", deployment.not_judged);
+        assert!(figures(&deployment).starts_with("3 of 85"), "{:?}", rows(&deployment));
+        let is_system = |it: &String| it == "c: a program of the system";
+        assert!(deployment.not_counted.iter().all(is_system), "{:?}", deployment.not_counted);
+        assert!(deployment.not_judged.is_empty(), "{:?}", deployment.not_judged);
+    }
+}
+
+#[test]
+fn streaming_is_found_behind_npm_and_yarn_and_its_processes_are_not_guessed() {
+    let package = ("package.json", "{\"scripts\": {\"start\": \"node ./streaming/index.js\"}}");
+    let unit =
+        "[Service]\nWorkingDirectory=/srv/none/streaming\nExecStart=/usr/bin/npm run start\n";
+    let compose =
+        "services:\n  a:\n    build: .\n    working_dir: /app/streaming\n    command: yarn start\n";
+    let root = "stream: env PORT=4000 yarn run start\n";
+    for files in
+        [&[("a.service", unit)][..], &[("compose.yml", compose)], &[("Procfile", root), package]]
+    {
+        let deployment = read_all(files);
+        assert_eq!(deployment.layout.connections(), 10, "{files:?}");
+        assert_eq!(outcome(&deployment), Outcome::Holds, "{files:?}");
+    }
+    // Older ones fork a process for each core but one.
+    let old =
+        ("streaming/index.js", "const n = +process.env.STREAMING_CLUSTER_NUM || cpus() - 1\n");
+    let deployment = read_all(&[("Procfile", root), package, old]);
+    assert_eq!(deployment.layout.services[0].gaps, [Gap::Processes]);
+    let said = (".env", "STREAMING_CLUSTER_NUM=3\nDB_POOL=7\n");
+    let deployment = read_all(&[("Procfile", root), package, old, said]);
+    assert_eq!(rows(&deployment), [("stream", 3, 1, 10)], "its program asks for no DB_POOL");
+    let new = ("streaming/index.js", "const pool = process.env.DB_POOL\n");
+    let deployment = read_all(&[("Procfile", root), package, new, said]);
+    assert_eq!(rows(&deployment), [("stream", 1, 1, 7)]);
+}
+
+#[test]
+fn instances_of_a_template_and_replicas_that_are_not_here_are_unknown() {
+    let template = ("jobs@.service", "[Service]\nExecStart=sidekiq -c 3\n");
+    let deployment = read_all(&[template, ("config/sidekiq.yml", ":concurrency: 3\n")]);
+    assert_eq!(deployment.layout.workers[0].gaps, [Gap::Processes]);
+    let compose =
+        "services:\n  jobs:\n    build: .\n    command: sidekiq -c 3 -q a\n    scale: ${SCALE}\n";
+    let deployment = read_all(&[("compose.yml", compose)]);
+    assert_eq!(deployment.layout.workers[0].gaps, [Gap::Processes]);
+    let deployment = read_all(&[("compose.yml", compose), (".env", "SCALE=4\n")]);
+    assert_eq!(rows(&deployment), [("jobs", 4, 3, 3)]);
+}
+
+#[test]
+fn a_line_that_starts_several_counts_each() {
+    let line = "all: bash -c 'cd /app && sidekiq -c 3 -q a & exec puma -t 2 -w 2'\n";
+    let deployment = read_all(&[("Procfile", line)]);
+    assert_eq!(rows(&deployment), [("all (web)", 2, 2, 2), ("all (sidekiq)", 1, 3, 3)]);
+    let deployment = read_all(&[("Procfile", "all: bin/jobs & exec puma -t 2 -w 2\n")]);
+    assert_eq!(outcome(&deployment), Outcome::Unknown);
+}
+
+#[test]
+fn includes_and_what_is_extended_are_followed_and_profiles_are_not_counted() {
+    let base = "services:\n  base:\n    image: redis\n    environment: [A=1, RAILS_MAX_THREADS=4]\n    env_file: base.env\n";
+    let main = "include:\n  - more/jobs.yml\nservices:\n  web:\n    extends: {service: base, file: common.yml}\n    \
+        image: shop\n    command: puma\n    environment:\n      WEB_CONCURRENCY: 2\n    env_file: [web.env]\n  \
+        console:\n    image: shop\n    command: bin/console\n    profiles: [debug]\n";
+    let jobs = "services:\n  jobs:\n    build: .\n    command: sidekiq -c 6 -q a\n  more:\n    extends: jobs\n    scale: 2\n";
+    let files = [
+        ("compose.yml", main),
+        ("common.yml", base),
+        ("more/jobs.yml", jobs),
+        ("base.env", "DB_POOL=9\n"),
+        ("web.env", "B=1\n"),
+    ];
+    let deployment = read_all(&files);
+    let expected = [("web", 2, 4, 9), ("jobs", 1, 6, 6), ("more", 2, 6, 6)];
+    assert_eq!(rows(&deployment), expected);
+    assert_eq!(outcome(&deployment), Outcome::Holds, "{:?}", deployment.not_judged);
+    assert_eq!(deployment.not_counted, ["console: runs only with the profile debug"]);
+    let active = [&files[..], &[(".env", "COMPOSE_PROFILES=x,debug\n")]].concat();
+    assert_eq!(outcome(&read_all(&active)), Outcome::Unknown);
+    for missing in ["common.yml", "more/jobs.yml"] {
+        let rest: Vec<_> = files.iter().copied().filter(|(name, _)| *name != missing).collect();
+        let deployment = read_all(&rest);
+        assert_eq!(outcome(&deployment), Outcome::Unknown, "{missing}");
+        assert!(deployment.not_judged[0].contains(missing), "{:?}", deployment.not_judged);
+    }
+    let own = "services:\n  a:\n    extends: b\n  b:\n    extends: a\n    command: sidekiq -c 1\n";
+    assert_eq!(outcome(&read_all(&[("compose.yml", own)])), Outcome::Unknown);
+}
+
+#[test]
+fn an_override_adds_to_a_list_of_variables() {
+    let main = "services:\n  web:\n    build: .\n    command: puma\n    environment: [WEB_CONCURRENCY=2, MAX_THREADS=4]\n";
+    let over = "services:\n  web:\n    environment: [MAX_THREADS=6]\n";
+    let deployment = read_all(&[("compose.yml", main), ("compose.override.yml", over)]);
+    assert_eq!(rows(&deployment), [("web", 2, 6, 6)]);
+}
+
+#[test]
+fn an_entry_point_and_a_command_are_one_line() {
+    let text = "services:\n  a:\n    image: shop\n    entrypoint: [bundle, exec]\n    command: sidekiq -c 4 -q a\n  \
+        b:\n    image: shop\n    entrypoint: sidekiq\n    command: [-c, '5', -q, a]\n";
+    assert_eq!(rows(&read_all(&[("compose.yml", text)])), [("a", 1, 4, 4), ("b", 1, 5, 5)]);
+}
+
+#[test]
+fn settings_that_are_named_and_not_here_are_not_guessed() {
+    let deployment = read_all(&[("Procfile", "web: puma -C config/other.rb\n")]);
+    assert_eq!(deployment.layout.services[0].gaps, [Gap::Threads, Gap::Pool, Gap::Processes]);
+    let deployment = read_all(&[
+        ("Procfile", "web: puma -C config/other.rb\n"),
+        ("config/other.rb", "workers 3\n"),
+    ]);
+    assert_eq!(rows(&deployment), [("web", 3, 5, 5)]);
+    // Those of an image are not here either.
+    let compose = "services:\n  a:\n    image: shop\n    command: sidekiq -q a\n  b:\n    image: shop\n    command: puma\n";
+    let deployment = read_all(&[("compose.yml", compose)]);
+    assert_eq!(deployment.layout.workers[0].gaps, [Gap::Threads, Gap::Pool]);
+    assert_eq!(deployment.layout.services[0].gaps, [Gap::Threads, Gap::Pool, Gap::Processes]);
+    let deployment =
+        read_all(&[("Procfile", "web: puma -t 2\n"), (".env", "WEB_CONCURRENCY=auto\n")]);
+    assert_eq!(deployment.layout.services[0].gaps, [Gap::Processes]);
+}
+
+#[test]
+fn unicorn_has_its_own_settings_and_one_thread() {
+    let files = [
+        ("Procfile", "web: bundle exec unicorn -c config/u.rb\n"),
+        ("config/u.rb", "worker_processes Integer(ENV['UNICORN'] || 3)\n"),
+        ("config/puma.rb", "workers 9\nthreads 9, 9\n"),
+    ];
+    assert_eq!(rows(&read_all(&files)), [("web", 3, 1, 1)]);
+}
+
+#[test]
+fn a_unit_is_read_with_the_folder_in_which_it_starts() {
+    let application = folder(&[("config/puma.rb", "workers 3\nthreads 4, 4\n")]);
+    let unit =
+        format!("[Service]\nWorkingDirectory={}\nExecStart=puma\n", application.path().display());
+    assert_eq!(rows(&read_all(&[("web.service", &unit)])), [("web", 3, 4, 4)]);
+}
+
+#[test]
+fn a_pool_may_stand_in_the_url_or_depend_on_sidekiq_or_be_that_of_rails() {
+    let procfile = ("Procfile", "web: puma -t 4 -w 1\nworker: sidekiq -c 9 -q a\n");
+    let chosen =
+        "p:\n  pool: <%= Sidekiq.server? ? ENV.fetch('JOBS', 8) : ENV.fetch('WEBS', 4) %>\n";
+    let asked = "p:\n  pool: <%= ENV['DB_POOL'] || (if Sidekiq.server? then x[:concurrency] else ENV['WEBS'] end) || 6 %>\n";
+    for (rails, env, expected) in [
+        (chosen, "", [4, 8]),
+        (chosen, "JOBS=20\n", [4, 20]),
+        (chosen, "WEBS=7\nDB_POOL=99\n", [7, 8]),
+        (asked, "", [6, 9]),
+        (asked, "WEBS=7\n", [7, 9]),
+        (asked, "DB_POOL=30\n", [30, 30]),
+        ("p:\n  max_connections: 12\n", "", [12, 12]),
+        ("p:\n  adapter: postgresql\n", "DB_POOL=30\n", [5, 5]),
+        ("p:\n  pool: 3\n", "DATABASE_URL=postgres://h/d?a=b&pool=50\n", [50, 50]),
+    ] {
+        let deployment = read_all(&[procfile, ("config/database.yml", rails), (".env", env)]);
+        let pools: Vec<u32> = rows(&deployment).iter().map(|row| row.3).collect();
+        assert_eq!(pools, expected, "{rails}{env}");
+    }
 }

@@ -1,53 +1,101 @@
 //! Units of systemd.
 
+use std::collections::BTreeSet;
+
 use super::super::read_text;
 use super::command::split;
 use super::environment::Environment;
-use super::files::{Folder, name};
+use super::files::{Folder, instance, name};
 use super::process::Started;
 
 pub(super) fn started(folder: &Folder) -> anyhow::Result<Vec<Started>> {
-    let mut all = Vec::new();
+    let mut units = Vec::new();
     for file in &folder.files {
         let unit = name(file);
         let mut lines = lines(&read_text(file)?);
         for drop_in in folder.drop_ins(&unit) {
             lines.extend(self::lines(&drop_in));
         }
-        all.extend(of_lines(folder, &unit, &lines));
+        units.push((unit, Unit { lines }));
     }
-    Ok(all)
+    let of = |(name, unit): &(String, Unit)| {
+        let processes = match name.strip_suffix("@.service") {
+            Some(_) => instances(folder, name.trim_end_matches(".service"), &units),
+            None => Some(1),
+        };
+        unit.started(folder, name, processes)
+    };
+    Ok(units.iter().filter_map(of).collect())
 }
 
-/// None: it starts nothing.
-fn of_lines(folder: &Folder, unit: &str, lines: &[(String, String)]) -> Option<Started> {
-    let of = |key: &'_ str| {
-        let key = key.to_owned();
-        lines.iter().filter(move |(name, _)| *name == key).map(|(_, value)| value.as_str())
-    };
-    let mut environment = Environment::default();
-    for line in of("Environment") {
-        split(line).unwrap_or_default().iter().for_each(|word| environment.set_word(word));
+/// How many instances of a template other units or links start; none: neither is here.
+fn instances(folder: &Folder, template: &str, units: &[(String, Unit)]) -> Option<u32> {
+    let mut all: BTreeSet<String> = folder.wanted_instances(template).into_iter().collect();
+    for (_, unit) in units {
+        for key in ["Wants", "Requires", "BindsTo", "Upholds"] {
+            let names = unit.of(key).flat_map(str::split_whitespace);
+            all.extend(names.filter_map(|it| instance(it, template).map(str::to_owned)));
+        }
     }
-    // Files win over lines, whatever stands first.
-    for file in of("EnvironmentFile") {
-        environment.read(folder, file.trim_start_matches('-'));
+    // A file of its own is counted as a unit of its own.
+    all.retain(|one| !units.iter().any(|(name, _)| instance(name, template) == Some(one)));
+    u32::try_from(all.len()).ok().filter(|count| *count > 0)
+}
+
+/// A unit with its drop-ins: keys with their values.
+struct Unit {
+    lines: Vec<(String, String)>,
+}
+
+impl Unit {
+    fn of<'a>(&'a self, key: &'a str) -> impl DoubleEndedIterator<Item = &'a str> {
+        self.lines.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
     }
-    // An empty one takes back those before it.
-    let commands: Vec<&str> = of("ExecStart").collect();
-    let since = commands.iter().rposition(|it| it.is_empty()).map_or(0, |at| at + 1);
-    let command = commands[since..].first()?;
-    let words = split(command.trim_start_matches(['-', '@', ':', '+', '!']))?;
-    let name = unit.trim_end_matches(".service");
-    Some(Started {
-        name: name.trim_end_matches('@').to_owned(),
-        processes: 1,
-        words,
-        environment,
-        image: String::new(),
-        is_template: name.ends_with('@'),
-        has_ports: false,
-    })
+
+    /// None: it starts nothing that stays.
+    fn started(&self, folder: &Folder, unit: &str, processes: Option<u32>) -> Option<Started> {
+        let last = |key| self.of(key).next_back();
+        if last("Type") == Some("oneshot") && !last("RemainAfterExit").is_some_and(is_yes) {
+            return None;
+        }
+        // An empty one takes back those before it.
+        let commands: Vec<&str> = self.of("ExecStart").collect();
+        let since = commands.iter().rposition(|it| it.is_empty()).map_or(0, |at| at + 1);
+        let lines =
+            commands[since..].iter().map(|it| it.trim_start_matches(['-', '@', ':', '+', '!']));
+        let words = split(&lines.collect::<Vec<_>>().join(" ; "));
+        if words.as_ref().is_some_and(Vec::is_empty) {
+            return None;
+        }
+        let unread = words.is_none().then(|| "a quote in its command is not closed".to_owned());
+        let name = unit.trim_end_matches(".service");
+        Some(Started {
+            name: name.trim_end_matches('@').to_owned(),
+            processes,
+            words: words.unwrap_or_default(),
+            environment: self.environment(folder),
+            directory: last("WorkingDirectory").map(|it| it.trim_start_matches('-').to_owned()),
+            unread,
+            is_unit: true,
+            ..Started::default()
+        })
+    }
+
+    fn environment(&self, folder: &Folder) -> Environment {
+        let mut environment = Environment::default();
+        for line in self.of("Environment") {
+            split(line).unwrap_or_default().iter().for_each(|word| environment.set_word(word));
+        }
+        // Files win over lines, whatever stands first.
+        for file in self.of("EnvironmentFile") {
+            environment.read(folder, file.trim_start_matches('-'));
+        }
+        environment
+    }
+}
+
+fn is_yes(value: &str) -> bool {
+    matches!(value, "yes" | "true" | "on" | "1")
 }
 
 /// Keys with their values; lines that a backslash goes on with are one.

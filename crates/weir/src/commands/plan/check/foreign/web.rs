@@ -2,37 +2,31 @@
 
 use weir_advisor::plan::{Gap, ServiceLayout};
 
-use super::command::{Invocation, values};
+use super::command::{Program, values};
+use super::condition::{Script, Undecided};
 use super::database;
-use super::environment::Environment;
-use super::evaluate::{Value, statements, value_in};
-use super::files::Folder;
-use super::process::{Notes, Started, memory};
+use super::process::{Notes, Process, memory};
 
-const SETTINGS: &str = "config/puma.rb";
 /// Puma's own.
 const THREADS: u32 = 5;
 const THREAD_VARIABLES: [&str; 3] = ["MAX_THREADS", "RAILS_MAX_THREADS", "PUMA_MAX_THREADS"];
+const PROCESS_VARIABLES: [&str; 1] = ["WEB_CONCURRENCY"];
 
-pub(super) fn service(
-    folder: &Folder,
-    started: &Started,
-    invocation: &Invocation,
-    environment: &Environment,
-    notes: &mut Notes<'_>,
-) -> ServiceLayout {
-    let script = folder.find(SETTINGS).unwrap_or_default();
-    let workers = workers(&script, invocation, environment, notes);
-    let threads = threads(&script, invocation, environment, notes);
-    let pool = database::pool(folder, environment, threads, false, notes);
+pub(super) fn service(process: &Process<'_>, notes: &mut Notes) -> ServiceLayout {
+    let server = Server::of(process);
+    let workers = server.workers(notes);
+    let threads = server.threads(notes);
+    let pool = database::pool(process.folder, process.environment, threads, false, notes);
+    let processes =
+        process.started.processes.zip(workers).map(|(all, each)| all.saturating_mul(each));
     let mut gaps = Vec::new();
     gaps.extend(threads.is_none().then_some(Gap::Threads));
-    // Without the number of processes, the sum of their pools is not known either.
-    gaps.extend((pool.is_none() || workers.is_none()).then_some(Gap::Pool));
+    gaps.extend(pool.is_none().then_some(Gap::Pool));
+    gaps.extend(processes.is_none().then_some(Gap::Processes));
     let count = threads.unwrap_or(0);
     ServiceLayout {
-        name: started.name.clone(),
-        processes: started.processes.saturating_mul(workers.unwrap_or(1)),
+        name: process.name.clone(),
+        processes: processes.unwrap_or(1),
         threads: count,
         pool: pool.unwrap_or(count),
         memory_bytes: memory(count),
@@ -40,63 +34,127 @@ pub(super) fn service(
     }
 }
 
-/// `workers 0` is one process that forks none.
-fn workers(
-    script: &str,
-    invocation: &Invocation,
-    environment: &Environment,
-    notes: &mut Notes<'_>,
-) -> Option<u32> {
-    let said =
-        values(&invocation.arguments, "-w", "--workers").last().and_then(|it| it.parse().ok());
-    let of_script = || argument(script, "workers", 0, environment);
-    let of_environment = || environment.get("WEB_CONCURRENCY")?.parse().ok();
-    let known: Option<u32> = match said.is_none().then(of_script).flatten() {
-        Some(Value::Unknown) => {
-            notes.add(format!("{SETTINGS} decides by code how many processes there are"));
-            return None;
+/// A server with its file of settings.
+struct Server<'a> {
+    process: &'a Process<'a>,
+    is_unicorn: bool,
+    /// Where the settings are.
+    file: &'a str,
+    script: Script,
+    /// Whether settings are named that are not here.
+    is_missing: bool,
+}
+
+impl<'a> Server<'a> {
+    fn of(process: &'a Process<'a>) -> Self {
+        let is_unicorn = process.invocation.program == Program::Unicorn;
+        let (usual, short, long) = match is_unicorn {
+            true => ("config/unicorn.rb", "-c", "--config-file"),
+            false => ("config/puma.rb", "-C", "--config"),
+        };
+        let named = values(&process.invocation.arguments, short, long).last().copied();
+        let text = process.folder.find(named.unwrap_or(usual));
+        let script = Script::read(text.as_deref().unwrap_or_default(), process.environment);
+        // `-C -` is no file. An image may have one that is not here.
+        let is_missing = text.is_none()
+            && named != Some("-")
+            && (named.is_some() || process.started.is_container);
+        Self { process, is_unicorn, file: named.unwrap_or(usual), script, is_missing }
+    }
+
+    /// `workers 0` is one process that forks none.
+    fn workers(&self, notes: &mut Notes) -> Option<u32> {
+        let count = if self.is_unicorn {
+            self.figure(None, ("worker_processes", 0), &[], 1, "processes", notes)
+        } else {
+            self.figure(
+                Some(("-w", "--workers")),
+                ("workers", 0),
+                &PROCESS_VARIABLES,
+                1,
+                "processes",
+                notes,
+            )
+        };
+        count.map(|it| it.max(1))
+    }
+
+    /// The most, where the least is said as well: `-t 1:5`.
+    fn threads(&self, notes: &mut Notes) -> Option<u32> {
+        if self.is_unicorn {
+            return Some(1);
         }
-        Some(value) => value.number(),
-        None => said.or_else(of_environment),
-    };
-    if known.is_none() {
-        notes.add("1 process (neither -w, config/puma.rb nor WEB_CONCURRENCY is here)".to_owned());
+        self.figure(
+            Some(("-t", "--threads")),
+            ("threads", 1),
+            &THREAD_VARIABLES,
+            THREADS,
+            "threads",
+            notes,
+        )
     }
-    Some(known.unwrap_or(1).max(1))
+
+    /// None: it is filled in elsewhere.
+    fn figure(
+        &self,
+        option: Option<(&str, &str)>,
+        (call, at): (&str, usize),
+        variables: &[&str],
+        usual: u32,
+        what: &str,
+        notes: &mut Notes,
+    ) -> Option<u32> {
+        let Self { process, file, script, .. } = self;
+        let arguments = &process.invocation.arguments;
+        let said = option.and_then(|(short, long)| values(arguments, short, long).last().copied());
+        if let Some(said) = said {
+            return said.rsplit(':').next()?.parse().ok();
+        }
+        match script.call(call) {
+            Some(Ok(call)) => {
+                let known = script.value(&argument(call, at), process.environment).number();
+                if known.is_none() {
+                    notes.add(format!("{file} decides by code how many {what} there are"));
+                }
+                known
+            }
+            Some(Err(Undecided)) => {
+                notes.add(format!(
+                    "{file} says how many {what} only under a condition that nothing here decides"
+                ));
+                None
+            }
+            None => self.by_variable(variables, usual, what, notes),
+        }
+    }
+
+    fn by_variable(
+        &self,
+        variables: &[&str],
+        usual: u32,
+        what: &str,
+        notes: &mut Notes,
+    ) -> Option<u32> {
+        match variables.iter().find_map(|name| self.process.environment.get(name)) {
+            // "auto" is as many as there are cores.
+            Some(said) => said.parse().ok(),
+            None if self.is_missing => {
+                notes.add(format!(
+                    "{} is not here: how many {what} there are is unknown",
+                    self.file
+                ));
+                None
+            }
+            None => {
+                notes.add(format!("{what}: {usual} (nothing here says how many)"));
+                Some(usual)
+            }
+        }
+    }
 }
 
-/// The most, where the least is said as well: `-t 1:5`.
-fn threads(
-    script: &str,
-    invocation: &Invocation,
-    environment: &Environment,
-    notes: &mut Notes<'_>,
-) -> Option<u32> {
-    let said = values(&invocation.arguments, "-t", "--threads").last().copied();
-    if let Some(said) = said {
-        return said.rsplit(':').next()?.parse().ok();
-    }
-    match argument(script, "threads", 1, environment) {
-        Some(Value::Unknown) => return None,
-        Some(known) => return known.number(),
-        None => {}
-    }
-    let of_environment = THREAD_VARIABLES.iter().find_map(|name| environment.get(name));
-    if let Some(said) = of_environment {
-        return said.parse().ok();
-    }
-    notes.add(format!("{THREADS} threads (neither -t, config/puma.rb nor MAX_THREADS is here)"));
-    Some(THREADS)
-}
-
-/// An argument of a call in Puma's settings: `threads min, max`.
-fn argument(script: &str, call: &str, at: usize, environment: &Environment) -> Option<Value> {
-    let line = statements(script).filter_map(|line| {
-        let rest = line.strip_prefix(call)?;
-        rest.starts_with([' ', '(']).then(|| rest.trim_matches([' ', '(', ')']))
-    });
-    let arguments = line.last()?;
-    // One expression may have a comma of its own.
+/// One of the arguments of a call, or the last if there are fewer: one may have a comma of its own.
+fn argument(arguments: &str, at: usize) -> String {
     let mut parts = vec![String::new()];
     let mut depth = 0_i32;
     for letter in arguments.chars() {
@@ -111,6 +169,5 @@ fn argument(script: &str, call: &str, at: usize, environment: &Environment) -> O
             None => {}
         }
     }
-    let expression = parts.get(at).or(parts.last())?;
-    Some(value_in(script, expression, environment))
+    parts.get(at).or(parts.last()).cloned().unwrap_or_default()
 }

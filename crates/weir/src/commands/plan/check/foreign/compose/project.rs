@@ -1,0 +1,147 @@
+//! The services of compose files with their overrides, `include` and `extends`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+use super::super::super::read_text;
+use super::super::environment::Environment;
+use super::super::yaml::Yaml;
+
+/// Files that include one another, or services that extend one another.
+const DEPTH_MAX: usize = 8;
+const SERVICES: &str = "services";
+
+/// A service as all files together say it.
+#[derive(Clone, Debug)]
+pub(super) struct Service {
+    pub(super) yaml: Yaml,
+    /// Why a part of it is not known.
+    pub(super) unread: Option<String>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Project {
+    pub(super) services: Vec<(String, Service)>,
+    /// Files that are included and not here.
+    pub(super) missing: Vec<String>,
+}
+
+impl Project {
+    /// # Errors
+    /// When one of `files` is no YAML that can be read.
+    pub(super) fn read(files: &[PathBuf], outer: &Environment) -> anyhow::Result<Self> {
+        let mut project = Self::default();
+        for file in files {
+            let Some(yaml) = Yaml::parse(&read_text(file)?) else {
+                bail!("{} is no YAML that can be read", file.display());
+            };
+            project.add(file, &yaml, outer, 0);
+        }
+        Ok(project)
+    }
+
+    fn add(&mut self, file: &Path, yaml: &Yaml, outer: &Environment, depth: usize) {
+        for name in included(yaml) {
+            let path = beside(file, &outer.fill_in(&name));
+            let text = read_text(&path).ok().filter(|_| depth < DEPTH_MAX);
+            match text.and_then(|text| Yaml::parse(&text)) {
+                Some(yaml) => self.add(&path, &yaml, outer, depth + 1),
+                None => self.missing.push(name),
+            }
+        }
+        for (name, service) in yaml.get(SERVICES).map(Yaml::pairs).unwrap_or_default() {
+            let service = extended(file, yaml, service, 0);
+            match self.services.iter_mut().find(|(known, _)| known == name) {
+                Some((_, known)) => {
+                    known.yaml = merged(&known.yaml, &service.yaml);
+                    known.unread = known.unread.take().or(service.unread);
+                }
+                None => self.services.push((name.clone(), service)),
+            }
+        }
+    }
+}
+
+/// `include: [a.yml, {path: b.yml}, {path: [c.yml, d.yml]}]`.
+fn included(yaml: &Yaml) -> Vec<String> {
+    let texts = |it: &Yaml| {
+        let one = it.text().map(str::to_owned);
+        one.into_iter()
+            .chain(it.items().iter().filter_map(Yaml::text).map(str::to_owned))
+            .collect::<Vec<_>>()
+    };
+    let entries = yaml.get("include").map(Yaml::items).unwrap_or_default();
+    entries.iter().flat_map(|entry| texts(entry.get("path").unwrap_or(entry))).collect()
+}
+
+fn beside(file: &Path, name: &str) -> PathBuf {
+    file.parent().unwrap_or(Path::new("")).join(name)
+}
+
+/// A service with what it extends: `extends: base`, or `extends: {service: base, file: other.yml}`.
+fn extended(file: &Path, yaml: &Yaml, service: &Yaml, depth: usize) -> Service {
+    let own = normal(service);
+    let Some(extends) = service.get("extends") else {
+        return Service { yaml: own, unread: None };
+    };
+    let name = extends.text().or_else(|| extends.get("service")?.text()).unwrap_or_default();
+    let from = extends.get("file").and_then(Yaml::text);
+    let path = from.map_or_else(|| file.to_owned(), |from| beside(file, from));
+    let other = from.and_then(|_| Yaml::parse(&read_text(&path).ok()?));
+    let other = if from.is_some() { other.as_ref() } else { Some(yaml) };
+    match other.and_then(|other| Some((other, other.get(SERVICES)?.get(name)?))) {
+        Some((other, base)) if depth < DEPTH_MAX => {
+            let base = extended(&path, other, base, depth + 1);
+            Service { yaml: merged(&base.yaml, &own), unread: base.unread }
+        }
+        _ => {
+            let from = from.unwrap_or("this file");
+            let reason =
+                format!("it extends {name} of {from}, which is not here or extends itself");
+            Service { yaml: own, unread: Some(reason) }
+        }
+    }
+}
+
+/// `environment` as a mapping and `env_file` as a list, however they are written.
+fn normal(service: &Yaml) -> Yaml {
+    let pairs = service.pairs().iter().filter(|(key, _)| key != "extends").map(|(key, value)| {
+        let value = match (key.as_str(), value) {
+            ("environment", Yaml::List(words)) => {
+                Yaml::Map(words.iter().filter_map(Yaml::text).map(variable).collect())
+            }
+            ("env_file", file) if file.items().is_empty() => Yaml::List(vec![file.clone()]),
+            (_, value) => value.clone(),
+        };
+        (key.clone(), value)
+    });
+    Yaml::Map(pairs.collect())
+}
+
+/// A name alone has the value that it has in the shell in which compose runs.
+fn variable(word: &str) -> (String, Yaml) {
+    match word.split_once('=') {
+        Some((name, value)) => (name.to_owned(), Yaml::Scalar(value.to_owned())),
+        None => (word.to_owned(), Yaml::Scalar(format!("${{{word}-}}"))),
+    }
+}
+
+/// As compose merges two of a service: mappings by key, files of environment one after the other, and of everything
+/// else the later.
+fn merged(base: &Yaml, own: &Yaml) -> Yaml {
+    let mut pairs = base.pairs().to_vec();
+    for (key, value) in own.pairs() {
+        match pairs.iter_mut().find(|(known, _)| known == key) {
+            Some((_, known)) if key == "env_file" => {
+                *known = Yaml::List([known.items(), value.items()].concat());
+            }
+            Some((_, known)) => {
+                let before = std::mem::replace(known, Yaml::List(Vec::new()));
+                *known = before.merged(value.clone());
+            }
+            None => pairs.push((key.clone(), value.clone())),
+        }
+    }
+    Yaml::Map(pairs)
+}
