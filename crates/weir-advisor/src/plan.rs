@@ -9,6 +9,7 @@ mod cores;
 mod demand;
 mod difference;
 mod held_up;
+mod importance;
 mod judge;
 mod kept;
 mod known;

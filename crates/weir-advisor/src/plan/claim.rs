@@ -52,7 +52,7 @@ impl Claim {
             Self::NamesDiffer => "each kind of process has a name of its own",
             Self::QueuesRead => "queues are written as behind -q",
             Self::MemoryFits => "memory is enough",
-            Self::CoresEnough => "cores are enough",
+            Self::CoresEnough => "threads fit the cores",
             Self::KeepsUp => "each queue keeps up with what comes",
             Self::TargetsKept => "19 of 20 jobs wait no longer than they may",
         }

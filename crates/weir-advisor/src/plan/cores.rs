@@ -25,8 +25,8 @@ fn threads(layout: &Layout) -> u64 {
 pub(super) fn enough(wanted: &Wanted, layout: &Layout) -> Proof {
     let (threads, most) = (threads(layout), threads_max(wanted));
     let figures = format!(
-        "{} on {}, which keep {most} busy at most",
-        number(threads, "thread", "threads"),
+        "{threads} of {} that {} can keep busy",
+        number(most, "thread", "threads"),
         number(wanted.cores, "core", "cores")
     );
     Proof { claim: Claim::CoresEnough, outcome: Outcome::of(threads <= u64::from(most)), figures }

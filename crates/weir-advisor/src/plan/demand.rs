@@ -5,9 +5,9 @@
 use serde::Serialize;
 use weir_base::hint;
 
-use crate::observation::{Capsule, InHandLately, Jobs, Queue};
+use crate::observation::{InHandLately, Jobs, Queue};
 
-use super::{Known, QueueDemand, kept};
+use super::{Known, QueueDemand, importance, kept};
 
 /// Seconds of a job where nobody has seen one end: half of what a delivery over the net takes.
 const SERVICE_SECONDS: f64 = 0.2;
@@ -104,6 +104,7 @@ fn demands_of(jobs: &Jobs, pushes: &[String], is_held_up: bool) -> Demands {
     let mut demands = Demands::default();
     for queue in &jobs.queues {
         match why_not(jobs, pushes, queue) {
+            None if is_held_up => demands.queues.push(demand_held_up(queue)),
             None => demands.queues.push(demand(queue)),
             Some(why) => demands.left_out.push(LeftOut { name: queue.name.clone(), why }),
         }
@@ -113,36 +114,26 @@ fn demands_of(jobs: &Jobs, pushes: &[String], is_held_up: bool) -> Demands {
             demands.queues.push(QueueDemand::unseen(name));
         }
     }
-    if is_held_up {
-        demands.queues.iter_mut().for_each(without_seconds);
-    }
     kept::keep(&mut demands.queues, jobs);
+    let ranks = importance::ranks(jobs);
     for queue in &mut demands.queues {
-        queue.importance = importance(jobs, &queue.name);
+        queue.importance = ranks.get(queue.name.as_str()).copied().unwrap_or(u32::MAX);
     }
     let need = |queue: &QueueDemand| queue.arrivals_per_second * queue.service_seconds;
     demands.queues.sort_by(|one, other| need(other).total_cmp(&need(one)));
     demands
 }
 
-/// Its time was that of whatever holds it up.
-fn without_seconds(queue: &mut QueueDemand) {
-    if queue.known.tells_load() {
-        (queue.known, queue.service_seconds) = (Known::HeldUp, SERVICE_SECONDS);
-    }
-}
-
-/// By weight, or by place, in the capsule that serves most queues and this one; what nobody serves is last.
-fn importance(jobs: &Jobs, name: &str) -> u32 {
-    let capsules = jobs.processes.iter().flat_map(|process| &process.capsules);
-    let serves = |it: &&Capsule| it.queues.iter().any(|queue| queue.name == name);
-    let Some(capsule) = capsules.filter(serves).max_by_key(|it| it.queues.len()) else {
-        return u32::MAX;
+/// Its time was that of whatever holds it up, and so is a rate that rests on it.
+fn demand_held_up(queue: &Queue) -> QueueDemand {
+    let seen = demand(queue);
+    let arrivals_per_second = match seen.known {
+        Known::Nothing => return seen,
+        Known::Busy => queue.flow.known().map_or(0.0, |flow| flow.arrivals_per_second),
+        _ => seen.arrivals_per_second,
     };
-    let mut queues: Vec<_> = capsule.queues.iter().collect();
-    queues.sort_by_key(|queue| std::cmp::Reverse(queue.weight));
-    let at = queues.iter().position(|queue| queue.name == name).unwrap_or(queues.len());
-    u32::try_from(at).unwrap_or(u32::MAX)
+    let said = QueueDemand::said(seen.name, arrivals_per_second, SERVICE_SECONDS);
+    QueueDemand { known: Known::HeldUp, ..said }
 }
 
 impl QueueDemand {
@@ -164,6 +155,12 @@ impl QueueDemand {
             threads_now: 0,
             importance: 0,
         }
+    }
+
+    /// Whether somebody has said or seen what comes.
+    #[must_use]
+    pub fn tells_rate(&self) -> bool {
+        self.known.tells_rate() && (self.known != Known::HeldUp || self.arrivals_per_second > 0.0)
     }
 }
 

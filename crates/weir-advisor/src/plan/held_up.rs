@@ -10,8 +10,9 @@ use crate::wording;
 const WAITING_SHARE: f64 = 0.5;
 /// Fewer say nothing.
 const BUSY_MIN: u32 = 4;
-/// Kinds of waits that another session or the disk is the cause of (`wait_event_type`).
-const HELD_UP_BY: [&str; 5] = ["Lock", "LWLock", "IO", "BufferPin", "IPC"];
+/// Kinds of waits in which a session does no work for its client (`wait_event_type`): another session or the
+/// disk is the cause, or it sleeps (`SpinDelay`, `PgSleep`).
+const HELD_UP_BY: [&str; 6] = ["Lock", "LWLock", "IO", "BufferPin", "IPC", "Timeout"];
 const LOCK_WAIT_MIN: Duration = Duration::from_secs(10);
 const HITS_MIN: f64 = 0.95;
 /// Cores that nobody uses, below which jobs wait for one.
@@ -81,6 +82,9 @@ mod tests {
         postgres.waits = Fact::Known(vec![wait("Client", 12), wait("IO", 5)]);
         assert_eq!(held_up(&observation), [""; 0], "5 of 12");
         let postgres = observation.postgres.known_mut();
+        postgres.waits = Fact::Known(vec![wait("Timeout", 6)]);
+        assert_eq!(held_up(&observation).len(), 1, "sessions that sleep");
+        let postgres = observation.postgres.known_mut();
         postgres.waits = Fact::Known(vec![wait("IO", 6)]);
         let waited = Duration::from_secs(10);
         *postgres.lock_waits.known_mut() = vec![LockWait { waited, ..LockWait::default() }];
@@ -112,5 +116,20 @@ mod tests {
         let held_up = of(demands_held_up(jobs, &[]));
         assert_eq!((held_up.known, held_up.service_seconds), (Known::HeldUp, 0.2));
         assert_eq!(held_up.threads_now, 5, "of 25 for 5 queues beside mail");
+    }
+
+    #[test]
+    fn a_rate_that_rests_on_the_time_of_jobs_held_up_is_none() {
+        let mut observation = healthy::observation();
+        let queue = observation.jobs.known_mut().queue_mut("push");
+        // Always empty, with four jobs in hand: with 0.2 s each that would be 20 a second.
+        queue.in_hand = 4;
+        let flow = queue.flow.known_mut();
+        (flow.before, flow.after, flow.arrivals_per_second) = (0, 0, 0.0);
+        let jobs = observation.jobs.known().unwrap();
+        let queues = demands_held_up(jobs, &[]).queues;
+        let push = queues.iter().find(|it| it.name == "push").unwrap();
+        assert_eq!((push.known, push.arrivals_per_second), (Known::HeldUp, 0.0));
+        assert!(!push.tells_rate());
     }
 }

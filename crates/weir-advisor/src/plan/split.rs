@@ -18,7 +18,7 @@ use super::cores;
 use super::layout::{Layout, ServiceLayout, WorkerLayout};
 use super::targets;
 use super::web::threads_enough;
-use super::{QueueDemand, Wanted, ceiling};
+use super::{Known, QueueDemand, Wanted, ceiling};
 
 /// Over what a queue needs on average: what comes in bursts.
 const GUARANTEE: f64 = 1.3;
@@ -109,8 +109,12 @@ fn services(wanted: &Wanted) -> Vec<ServiceLayout> {
     vec![web, streaming]
 }
 
-/// Threads that a queue needs on average.
+/// Threads that a queue needs on average. One that is held up keeps those that it has, whatever comes: of how
+/// long its jobs take nothing is known, and more threads would only wait as well.
 pub(super) fn need(queue: &QueueDemand) -> f64 {
+    if queue.known == Known::HeldUp && queue.threads_now > 0 {
+        return 0.0;
+    }
     busy(queue.arrivals_per_second, queue.service_seconds)
 }
 

@@ -150,21 +150,23 @@ fn unknown(wanted: &Wanted, layout: &Layout) -> Option<String> {
     }
     if !held_up.is_empty() {
         ways.push(format!(
-            "what jobs of {} take was seen while they were held up",
+            "jobs of {} are held up, so what each takes is not known",
             names(&held_up)
         ));
     }
     let mut why = format!(
-        "{}, or give what comes and what each takes (weir plan --queue {}=RATE,SECONDS)",
+        "{}; or give what comes and what each takes (weir plan --queue {}=RATE,SECONDS)",
         ways.join("; "),
         first.name
     );
     let now = queues.iter().map(|queue| queue.threads_now).fold(0, u32::saturating_add);
+    let is = if now == 1 { "is" } else { "are" };
     if now > 0 {
         let serves = |worker: &&WorkerLayout| queues.iter().any(|it| worker.is_first(&it.name));
         let then = layout.workers.iter().filter(serves).map(WorkerLayout::threads);
         let then = then.fold(0, u32::saturating_add);
-        let _ = write!(why, "; of the threads that run now {now} are for {it}, of these {then}");
+        let now = wording::number(now, "thread", "threads");
+        let _ = write!(why, "; {now} {is} for {it} now, {then} in this plan");
     }
     Some(why)
 }

@@ -90,11 +90,30 @@ fn threads_are_capped_by_cores() {
     wanted.queues = vec![queue("default", 160.0, 0.5)];
     let Impossible { broken, ways_out } = plan(&wanted).unwrap_err();
     assert_eq!(broken[0].claim, Claim::CoresEnough);
-    assert!(broken[0].figures.ends_with("on 1 core, which keep 25 busy at most"), "{broken:?}");
+    assert!(broken[0].figures.ends_with("of 25 threads that 1 core can keep busy"), "{broken:?}");
     assert!(ways_out[0].starts_with("5 cores (--cores 5)"), "{ways_out:?}");
     wanted.queues = vec![queue("default", 20.0, 0.5)];
     let sidekiq = &plan(&wanted).unwrap().layout.workers[0];
     assert_eq!(sidekiq.concurrency, 14, "25 less those of web and streaming; 22 were enough");
+}
+
+#[test]
+fn queues_that_are_held_up_keep_the_threads_that_they_have() {
+    let mut wanted = mastodon();
+    let held_up = |name: &str| QueueDemand {
+        known: Known::HeldUp,
+        threads_now: 5,
+        // By the assumed time 40 threads.
+        ..queue(name, 200.0, 0.2)
+    };
+    wanted.queues = vec![held_up("default"), held_up("push"), queue("pull", 2.0, 1.0)];
+    let layout = plan(&wanted).unwrap().layout;
+    let threads = |name: &str| layout.workers.iter().find(|it| it.name == name).unwrap().threads();
+    assert_eq!((threads("sidekiq-default"), threads("sidekiq-push")), (5, 5));
+    // While no process runs there is nothing to keep.
+    wanted.queues = vec![QueueDemand { threads_now: 0, ..queue("default", 20.0, 0.2) }];
+    wanted.queues[0].known = Known::HeldUp;
+    assert!(plan(&wanted).unwrap().layout.workers[0].threads() > 4);
 }
 
 #[test]

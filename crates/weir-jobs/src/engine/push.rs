@@ -91,20 +91,27 @@ impl<D: Disk> Engine<D> {
             self.state.queues.get_mut(number).hidden = false;
             return Ok(number);
         }
-        // The settings file allows no more; a server that is started without one may.
-        let max = self.settings.limits.queues_max.min(QUEUES_MAX);
-        if self.state.queues.len() >= max {
-            self.metrics.limit_hit(Limit::QueuesMax);
-            let text = format!("too many queues: at most {max} (jobs.limits.queues_max)");
-            return Err(StoreError::Limit(text).into());
-        }
+        let number = self.number_for_new_queue()?;
         let unlimited = Limits { queue_name_bytes_max: usize::MAX, ..Limits::default() };
         let name = QueueName::parse(name, &unlimited)
             .map_err(|error| StoreError::Limit(error.to_string()))?;
-        let number = self.state.queues.free_number();
         let head = Head::QueueDefined { queue: number, name: name.as_str() };
         self.journal.note(&head, &self.state)?;
         self.state.queues.define(number, name);
         Ok(number)
+    }
+
+    /// The settings file allows no more queues than there are numbers; a server that is started without one
+    /// may.
+    fn number_for_new_queue(&mut self) -> Result<u16, EngineError> {
+        let max = self.settings.limits.queues_max;
+        let is_allowed = self.state.queues.len() < max;
+        if let Some(number) = self.state.queues.free_number().filter(|_| is_allowed) {
+            return Ok(number);
+        }
+        self.metrics.limit_hit(Limit::QueuesMax);
+        let max = max.min(QUEUES_MAX);
+        let text = format!("too many queues: at most {max} (jobs.limits.queues_max)");
+        Err(StoreError::Limit(text).into())
     }
 }

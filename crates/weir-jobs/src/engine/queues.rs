@@ -61,12 +61,12 @@ impl Queues {
         self.by_name.get(name).copied()
     }
 
-    /// The lowest number that no queue has. Looks at each given number once, not once for each new
-    /// queue.
-    pub(crate) fn free_number(&mut self) -> u16 {
+    /// The lowest number that no queue has; none: each of them is given. Looks at each given number once,
+    /// not once for each new queue.
+    pub(crate) fn free_number(&mut self) -> Option<u16> {
         let is_given = |number: &usize| self.by_number.get(*number).is_some_and(Option::is_some);
         self.vacant_from = (self.vacant_from..).find(|number| !is_given(number)).unwrap_or(0);
-        u16::try_from(self.vacant_from).expect("queues_max keeps numbers below 2^16")
+        u16::try_from(self.vacant_from).ok()
     }
 
     /// Makes the queue `name` with this `number`.
@@ -163,6 +163,9 @@ mod tests {
         }
         assert_eq!((queues.iter().count(), queues.len()), (65_536, 65_536));
         assert_eq!(queues.iter().last().map(|(number, _)| number), Some(u16::MAX));
+        assert_eq!(queues.free_number(), None, "a queue more is refused");
+        queues.forget(u16::MAX);
+        assert_eq!(queues.free_number(), Some(u16::MAX));
     }
 
     #[test]
@@ -170,18 +173,18 @@ mod tests {
         let name = |number: u16| QueueName::parse(&format!("q{number}"), &Limits::default());
         let mut queues = Queues::new(JobsMetrics::detached());
         for expected in 0..1_000 {
-            assert_eq!(queues.free_number(), expected);
+            assert_eq!(queues.free_number(), Some(expected));
             queues.define(expected, name(expected).unwrap());
         }
         for gone in [700, 3, 500] {
             queues.forget(gone);
         }
         for expected in [3, 500, 700, 1_000] {
-            assert_eq!(queues.free_number(), expected);
+            assert_eq!(queues.free_number(), Some(expected));
             queues.define(expected, name(expected).unwrap());
         }
         // Nobody gave it back, so whoever finds it has looked at those below.
         queues.by_number[0] = None;
-        assert_eq!(queues.free_number(), 1_001);
+        assert_eq!(queues.free_number(), Some(1_001));
     }
 }

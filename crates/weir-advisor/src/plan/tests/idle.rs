@@ -30,8 +30,8 @@ fn what_runs_is_kept_where_nothing_was_seen_and_nobody_says_that_it_keeps_up() {
     assert_eq!(proof.outcome, Outcome::Unknown);
     assert_eq!(
         proof.figures,
-        "default was not seen at work; look while there is work, or give what comes and what each takes \
-         (weir plan --queue default=RATE,SECONDS); of the threads that run now 8 are for it, of these 8"
+        "default was not seen at work; look while there is work; or give what comes and what each takes \
+         (weir plan --queue default=RATE,SECONDS); 8 threads are for it now, 8 in this plan"
     );
 }
 
@@ -49,10 +49,7 @@ fn the_threads_of_a_process_are_there_when_its_queues_have_their_own() {
     assert_eq!(threads(&wanted), 7);
     let plan = plan(&wanted).unwrap();
     let figures = &proof(&plan, Claim::KeepsUp).figures;
-    assert!(
-        figures.ends_with("of the threads that run now 25 are for them, of these 7"),
-        "{figures}"
-    );
+    assert!(figures.ends_with("; 25 threads are for them now, 7 in this plan"), "{figures}");
 }
 
 #[test]
@@ -83,7 +80,7 @@ fn jobs_that_came_and_were_too_quick_to_be_met_are_told_from_a_queue_at_rest() {
     let plan = plan(&wanted).unwrap();
     let figures = &proof(&plan, Claim::KeepsUp).figures;
     let expected = "default was not seen at work; look while there is work; jobs of push came and none was met in \
-                    hand; look more often (weir plan --window 2m looks ten times), or give what comes and what each \
+                    hand; look more often (weir plan --window 2m looks ten times); or give what comes and what each \
                     takes (weir plan --queue ";
     assert!(figures.starts_with(expected), "{figures}");
 }

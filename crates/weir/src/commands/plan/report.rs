@@ -10,6 +10,8 @@ use crate::output;
 
 /// Behind a figure that nobody has said or seen.
 const ASSUMED: &str = ", assumed";
+/// In place of a figure that tells how long jobs wait, and not what they need.
+const HELD_UP: &str = "held up";
 /// Before a figure that may be less.
 const AT_MOST: &str = "at most ";
 
@@ -78,16 +80,22 @@ fn demands(wanted: &Wanted) -> Vec<String> {
         let QueueDemand { known, arrivals_per_second: rate, service_seconds: seconds, .. } = *queue;
         let figure = |is_known: bool, figure: String| match known {
             _ if is_known => figure,
-            Known::Nothing => "not seen".to_owned(),
+            Known::Nothing | Known::HeldUp => "not seen".to_owned(),
             _ => figure + ASSUMED,
         };
-        let assumed = if known.tells_seconds() { "" } else { ASSUMED };
         let most = if known.is_most() { AT_MOST } else { "" };
+        let (takes, busy) = if known == Known::HeldUp {
+            (HELD_UP.to_owned(), HELD_UP.to_owned())
+        } else {
+            let assumed = if known.tells_seconds() { "" } else { ASSUMED };
+            let busy = figure(known.tells_load(), format!("{most}{:.1}", rate * seconds));
+            (format!("{most}{seconds:.2} s{assumed}"), busy)
+        };
         vec![
             output::printable(&queue.name),
-            figure(known.tells_rate(), wording::rate(rate)),
-            format!("{most}{seconds:.2} s{assumed}"),
-            figure(known.tells_load(), format!("{most}{:.1}", rate * seconds)),
+            figure(queue.tells_rate(), wording::rate(rate)),
+            takes,
+            busy,
         ]
     };
     let rows: Vec<_> = wanted.queues.iter().map(row).collect();

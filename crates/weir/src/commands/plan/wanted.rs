@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use weir_advisor::observation::{Jobs, Missing, Observation};
 use weir_advisor::plan::{
-    Demands, LeftOut, ProcessMemory, QueueDemand, RESERVED_CONNECTIONS, Wanted, WebDemand, demands,
-    demands_held_up, held_up, postgres_share,
+    Demands, Known, LeftOut, ProcessMemory, QueueDemand, RESERVED_CONNECTIONS, Wanted, WebDemand,
+    demands, demands_held_up, held_up, postgres_share,
 };
 use weir_base::hint;
 
@@ -101,7 +101,9 @@ pub(super) fn assumed(
         (arguments.redis_memory.is_none(), size("redis-memory", wanted.redis_memory_bytes)),
     ];
     let options = options.into_iter().filter_map(|(is_assumed, it)| is_assumed.then_some(it));
-    let queues = wanted.queues.iter().filter(|queue| !queue.known.tells_seconds()).map(|queue| {
+    // One that is held up keeps its threads: nothing is assumed.
+    let is_assumed = |it: &&QueueDemand| !it.known.tells_seconds() && it.known != Known::HeldUp;
+    let queues = wanted.queues.iter().filter(is_assumed).map(|queue| {
         let rate = (queue.arrivals_per_second * 1_000.0).round() / 1_000.0;
         format!("--queue {}={rate},{}", queue.name, queue.service_seconds)
     });
