@@ -1,4 +1,4 @@
-//! Developer automation: `cargo run -p xtask -- edges|licences|docs|dashboards|test`.
+//! Developer automation. Checks and tests, `cargo xtask edges|licences|docs|dashboards|test`:
 //!
 //! - [`edges`]: crates depend only on what ARCHITECTURE.md allows.
 //! - [`licences`]: every dependency has a licence that deny.toml allows.
@@ -6,16 +6,29 @@
 //! - [`dashboards`]: deploy/grafana is what the metrics' definitions make of it, alert rules name metrics
 //!   that there are; `dashboards write` writes.
 //! - [`suites`]: every test there is (`test rust|clients|browser`: those), with one line of counts at the end.
+//!
+//! Measures, `cargo xtask lines|names|settings|dependencies`, print and never fail:
+//!
+//! - [`lines`]: lines of source and of tests by crate.
+//! - [`names`]: share of type names that are declared three times or more (`--list`: which, and where).
+//! - [`settings`]: settings by section.
+//! - [`dependencies`]: packages that the binary links, and those in several versions.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
 mod dashboards;
+mod dependencies;
 mod docs;
 mod edges;
 mod expression;
 mod licences;
+mod lines;
 mod metadata;
+mod names;
 mod server;
+mod settings;
+mod sources;
 mod suites;
+mod test_items;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,16 +50,11 @@ fn main() -> ExitCode {
             }
         };
     }
-    let outcome = root().and_then(|root| match arguments.as_slice() {
-        ["edges"] => edges::check(&root),
-        ["licences"] => licences::check(&root),
-        ["docs"] => docs::check(&root),
-        ["dashboards"] => dashboards::check(&root),
-        ["dashboards", "write"] => dashboards::write(&root),
-        _ => anyhow::bail!(
-            "usage: cargo run -p xtask -- edges|licences|docs|dashboards [write]|test"
-        ),
-    });
+    if name.is_empty() {
+        eprintln!("{USAGE}");
+        return ExitCode::FAILURE;
+    }
+    let outcome = root().and_then(|root| run(&root, &arguments));
     match outcome {
         Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,
         Ok(problems) => {
@@ -61,6 +69,29 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+checks:   edges, licences, docs, dashboards [write]
+tests:    test [rust|clients|browser]
+measures: lines, names [--list], settings, dependencies";
+
+/// The problems that a check found; a measure only prints.
+fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
+    let measured = match arguments {
+        ["edges"] => return edges::check(root),
+        ["licences"] => return licences::check(root),
+        ["docs"] => return docs::check(root),
+        ["dashboards"] => return dashboards::check(root),
+        ["dashboards", "write"] => return dashboards::write(root),
+        ["lines"] => lines::report(root),
+        ["names"] => names::report(root, false),
+        ["names", "--list"] => names::report(root, true),
+        ["settings"] => settings::report(root),
+        ["dependencies"] => dependencies::report(root),
+        _ => anyhow::bail!(USAGE),
+    };
+    measured.map(|()| Vec::new())
 }
 
 /// The repository.
