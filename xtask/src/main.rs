@@ -1,20 +1,22 @@
 //! Developer automation. Checks and tests, `cargo xtask edges|licences|docs|dashboards|test`:
 //!
-//! - [`edges`]: crates depend only on what ARCHITECTURE.md allows.
+//! - [`edges`]: crates depend only on what ARCHITECTURE.md allows; circles of files don't grow.
 //! - [`licences`]: every dependency has a licence that deny.toml allows.
 //! - [`docs`]: links resolve, the admin API is described, nothing names a developer's machine.
 //! - [`dashboards`]: deploy/grafana is what the metrics' definitions make of it, alert rules name metrics
 //!   that there are; `dashboards write` writes.
 //! - [`suites`]: every test there is (`test rust|clients|browser`: those), with one line of counts at the end.
 //!
-//! Measures, `cargo xtask lines|names|settings|dependencies`, print and never fail:
+//! Measures, `cargo xtask lines|names|circles|settings|dependencies`, print and never fail:
 //!
 //! - [`lines`]: lines of source and of tests by crate.
 //! - [`names`]: share of type names that are declared three times or more (`--list`: which, and where).
+//! - [`circles`]: files of one crate that use each other in a loop (of a crate that is named: why).
 //! - [`settings`]: settings by section.
 //! - [`dependencies`]: packages that the binary links, and those in several versions.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
+mod circles;
 mod dashboards;
 mod dependencies;
 mod docs;
@@ -74,12 +76,12 @@ fn main() -> ExitCode {
 const USAGE: &str = "usage: cargo xtask COMMAND
 checks:   edges, licences, docs, dashboards [write]
 tests:    test [rust|clients|browser]
-measures: lines, names [--list], settings, dependencies";
+measures: lines, names [--list], circles [CRATE], settings, dependencies";
 
 /// The problems that a check found; a measure only prints.
 fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
     let measured = match arguments {
-        ["edges"] => return edges::check(root),
+        ["edges"] => return Ok([edges::check(root)?, circles::check(root)?].concat()),
         ["licences"] => return licences::check(root),
         ["docs"] => return docs::check(root),
         ["dashboards"] => return dashboards::check(root),
@@ -87,6 +89,8 @@ fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
         ["lines"] => lines::report(root),
         ["names"] => names::report(root, false),
         ["names", "--list"] => names::report(root, true),
+        ["circles"] => circles::report(root, None),
+        ["circles", name] => circles::report(root, Some(name)),
         ["settings"] => settings::report(root),
         ["dependencies"] => dependencies::report(root),
         _ => anyhow::bail!(USAGE),
