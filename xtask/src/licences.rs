@@ -1,12 +1,10 @@
 //! Every dependency's licence against the list in deny.toml, and the crates that must not be in the
 //! tree: what `cargo deny` would say, on machines that don't have it.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde::Deserialize;
 
 use crate::expression;
@@ -39,7 +37,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let deny = fs::read_to_string(root.join("deny.toml")).context("deny.toml")?;
     let deny: Deny = toml::from_str(&deny).context("deny.toml")?;
     let metadata = metadata::read(root)?;
-    let used = used(root)?;
+    let used = metadata::tree(root, &["--workspace", "--target", "all", "--edges", "all"])?;
     let foreign = || {
         let packages = metadata.packages.iter();
         packages.filter(|package| {
@@ -65,29 +63,4 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         println!("licences: {} dependencies, all allowed", foreign().count());
     }
     Ok(problems)
-}
-
-/// Name and version of what is in the tree. `cargo metadata` would also list optional crates that a
-/// feature only mentions.
-fn used(root: &Path) -> anyhow::Result<BTreeSet<(String, String)>> {
-    let arguments = [
-        "tree",
-        "--workspace",
-        "--locked",
-        "--target",
-        "all",
-        "--edges",
-        "all",
-        "--prefix",
-        "none",
-    ];
-    let output = Command::new("cargo").args(arguments).current_dir(root).output()?;
-    ensure!(output.status.success(), "cargo: {}", String::from_utf8_lossy(&output.stderr));
-    let lines = String::from_utf8(output.stdout)?;
-    let packages = lines.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let (name, version) = (words.next()?, words.next()?.strip_prefix('v')?);
-        Some((name.to_owned(), version.to_owned()))
-    });
-    Ok(packages.collect())
 }

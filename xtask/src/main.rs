@@ -1,21 +1,36 @@
-//! Developer automation: `cargo run -p xtask -- edges|licences|docs|dashboards|test`.
+//! Developer automation. Checks and tests, `cargo xtask edges|licences|docs|dashboards|test`:
 //!
-//! - [`edges`]: crates depend only on what ARCHITECTURE.md allows.
+//! - [`edges`]: crates depend only on what ARCHITECTURE.md allows; circles of files don't grow.
 //! - [`licences`]: every dependency has a licence that deny.toml allows.
 //! - [`docs`]: links resolve, the admin API is described, nothing names a developer's machine.
 //! - [`dashboards`]: deploy/grafana is what the metrics' definitions make of it, alert rules name metrics
 //!   that there are; `dashboards write` writes.
 //! - [`suites`]: every test there is (`test rust|clients|browser`: those), with one line of counts at the end.
+//!
+//! Measures, `cargo xtask lines|names|circles|settings|dependencies`, print and never fail:
+//!
+//! - [`lines`]: lines of source and of tests by crate.
+//! - [`names`]: share of type names that are declared three times or more (`--list`: which, and where).
+//! - [`circles`]: files of one crate that use each other in a loop (of a crate that is named: why).
+//! - [`settings`]: settings by section.
+//! - [`dependencies`]: packages that the binary links, and those in several versions.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
+mod circles;
 mod dashboards;
+mod dependencies;
 mod docs;
 mod edges;
 mod expression;
 mod licences;
+mod lines;
 mod metadata;
+mod names;
 mod server;
+mod settings;
+mod sources;
 mod suites;
+mod test_items;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,16 +52,11 @@ fn main() -> ExitCode {
             }
         };
     }
-    let outcome = root().and_then(|root| match arguments.as_slice() {
-        ["edges"] => edges::check(&root),
-        ["licences"] => licences::check(&root),
-        ["docs"] => docs::check(&root),
-        ["dashboards"] => dashboards::check(&root),
-        ["dashboards", "write"] => dashboards::write(&root),
-        _ => anyhow::bail!(
-            "usage: cargo run -p xtask -- edges|licences|docs|dashboards [write]|test"
-        ),
-    });
+    if name.is_empty() {
+        eprintln!("{USAGE}");
+        return ExitCode::FAILURE;
+    }
+    let outcome = root().and_then(|root| run(&root, &arguments));
     match outcome {
         Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,
         Ok(problems) => {
@@ -61,6 +71,31 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+checks:   edges, licences, docs, dashboards [write]
+tests:    test [rust|clients|browser]
+measures: lines, names [--list], circles [CRATE], settings, dependencies";
+
+/// The problems that a check found; a measure only prints.
+fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
+    let measured = match arguments {
+        ["edges"] => return Ok([edges::check(root)?, circles::check(root)?].concat()),
+        ["licences"] => return licences::check(root),
+        ["docs"] => return docs::check(root),
+        ["dashboards"] => return dashboards::check(root),
+        ["dashboards", "write"] => return dashboards::write(root),
+        ["lines"] => lines::report(root),
+        ["names"] => names::report(root, false),
+        ["names", "--list"] => names::report(root, true),
+        ["circles"] => circles::report(root, None),
+        ["circles", name] => circles::report(root, Some(name)),
+        ["settings"] => settings::report(root),
+        ["dependencies"] => dependencies::report(root),
+        _ => anyhow::bail!(USAGE),
+    };
+    measured.map(|()| Vec::new())
 }
 
 /// The repository.

@@ -1,6 +1,7 @@
 //! What `cargo metadata` tells.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
@@ -20,6 +21,8 @@ pub(crate) struct Package {
     pub(crate) license: Option<String>,
     /// None: part of this workspace.
     pub(crate) source: Option<String>,
+    #[serde(default)]
+    manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
@@ -35,6 +38,28 @@ pub(crate) fn read(root: &Path) -> anyhow::Result<Metadata> {
     let output = Command::new("cargo").args(arguments).current_dir(root).output()?;
     ensure!(output.status.success(), "cargo: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).context("cargo metadata")
+}
+
+/// Names and versions that `cargo tree` lists with these arguments.
+///
+/// Other than `cargo metadata` it leaves out optional packages that a feature only mentions.
+pub(crate) fn tree(root: &Path, arguments: &[&str]) -> anyhow::Result<BTreeSet<(String, String)>> {
+    let common = ["tree", "--locked", "--prefix", "none"];
+    let output = Command::new("cargo").args(common).args(arguments).current_dir(root).output()?;
+    ensure!(output.status.success(), "cargo: {}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout)?;
+    let packages = lines.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (name, version) = (words.next()?, words.next()?.strip_prefix('v')?);
+        Some((name.to_owned(), version.to_owned()))
+    });
+    Ok(packages.collect())
+}
+
+impl Package {
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.manifest_path.parent()
+    }
 }
 
 impl Metadata {
