@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::path::Path;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use axum::http::Uri;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -17,15 +17,12 @@ use tokio::net::{TcpStream, UnixStream};
 use weir_base::secret::Secret;
 use weir_net::unix_path::ShortPath;
 
-use crate::cli::Target;
 use crate::parent;
+use crate::target::{self, Target, UNIX};
 use weir_config::{Settings, environment};
 
 /// Bytes of one whole answer; streams are not held.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
-
-/// What the address of a socket begins with.
-const UNIX: &str = "unix:";
 
 /// Weir has answered that it won't.
 #[derive(Debug, thiserror::Error)]
@@ -76,29 +73,12 @@ impl AdminClient {
 
     async fn connect_to_url(url: &str, token_env: Option<&str>) -> anyhow::Result<Self> {
         let context = || format!("--url {url}");
-        Self::check(url).with_context(context)?;
+        target::address(url).with_context(context)?;
         let variable = token_env.unwrap_or_default();
         let token = environment::variable(variable).with_context(|| {
             format!("--token-env: the environment variable {variable} is not set")
         })?;
         Self::at(url, Some(Secret::new(token))).await
-    }
-
-    /// Whether that is an address at all: `http://HOST:PORT`, or `unix:PATH`.
-    pub(crate) fn check(url: &str) -> anyhow::Result<()> {
-        if url.strip_prefix(UNIX).is_some_and(|path| !path.is_empty()) {
-            return Ok(());
-        }
-        let uri: Uri = url.parse()?;
-        let Some(authority) = uri.authority() else { bail!("it names no host") };
-        // Lists of processes show it, and so would whatever names the address.
-        if authority.as_str().contains('@') || uri.query().is_some() {
-            bail!("it holds a user or a query; give a token by the environment or a file");
-        }
-        if uri.scheme_str() != Some("http") {
-            bail!("it takes http://HOST:PORT; for https use a tunnel or the proxy's inner side");
-        }
-        Ok(())
     }
 
     /// At an address that was checked.

@@ -38,6 +38,7 @@ mod run;
 mod sockets;
 mod status;
 mod switches_admin;
+mod target;
 mod turn;
 mod workers_admin;
 mod workers_metrics;
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
             return exit.into();
         }
     };
-    match commands::run(cli.command) {
+    match cli.run() {
         Ok(exit) => exit.into(),
         Err(error) => {
             output::error(&error);

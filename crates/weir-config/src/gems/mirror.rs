@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use weir_base::secret::Secret;
 use weir_gems::mirror::MirrorSetupError;
 use weir_gems::mirror::policy::{POLICY_BYTES_MAX, Policy, PolicyError};
-use weir_gems::mirror::settings::{
-    FilesWhen, MirrorSettings, UpstreamName, UpstreamSettings, UpstreamUrl,
-};
+use weir_gems::mirror::settings::{FilesWhen, MirrorSettings, UpstreamSettings, UpstreamUrl};
+use weir_gems::mirror::upstream_name::UpstreamName;
 
 use super::super::keys::{Key, Keys};
 use super::super::tls;

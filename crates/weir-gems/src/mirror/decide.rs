@@ -9,7 +9,7 @@
 //! first it stays: a push, whose author is warned, takes nothing away from others.
 
 use super::policy::{Policy, Rule};
-use super::settings::UpstreamName;
+use super::upstream_name::UpstreamName;
 use crate::name::GemName;
 use crate::store::mirror::{Owner, Refusal, Standing};
 

@@ -2,7 +2,7 @@
 
 use super::client::FetchError;
 use super::read::ReadError;
-use super::settings::UpstreamName;
+use super::upstream_name::UpstreamName;
 use crate::index::digest::StateError;
 use crate::metrics::FetchFailure;
 use crate::store::StoreError;

@@ -22,7 +22,7 @@ use std::str::FromStr;
 
 use weir_base::switch::Pattern;
 
-use super::settings::{UpstreamName, UpstreamNameError};
+use super::upstream_name::{UpstreamName, UpstreamNameError};
 use crate::name::folded;
 
 /// Bytes of a policy.

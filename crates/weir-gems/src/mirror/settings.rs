@@ -1,8 +1,6 @@
 //! `[gems.mirror]`: where gems of others come from, and the limits.
 
 use std::collections::HashSet;
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use weir_base::backoff::Backoff;
@@ -12,11 +10,10 @@ use weir_net::post::Trust;
 use super::MirrorSetupError;
 pub use super::client::{RedirectHost, RedirectHostError, UpstreamUrl, UpstreamUrlError};
 use super::policy::Policy;
+use super::upstream_name::UpstreamName;
 
 /// Upstreams of one mirror.
 pub const UPSTREAMS_MAX: usize = 8;
-/// Bytes of an upstream's name.
-pub const UPSTREAM_NAME_BYTES_MAX: usize = 40;
 
 /// Where gems of others come from.
 #[derive(Clone, Debug)]
@@ -111,18 +108,6 @@ pub struct MirrorLimits {
     pub hook_batch: usize,
 }
 
-/// The name of an upstream: letters, digits, `-`, `_`, `.`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct UpstreamName(Box<str>);
-
-/// The text is no name of an upstream.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is no name of an upstream: 1 to {UPSTREAM_NAME_BYTES_MAX} letters, digits, '-', '_' and \
-     '.', for example \"rubygems\""
-)]
-pub struct UpstreamNameError(pub String);
-
 impl MirrorSettings {
     /// Everything as it is by default, with these upstreams.
     #[must_use]
@@ -205,32 +190,5 @@ impl Default for MirrorLimits {
             hook_attempts_max: 10,
             hook_batch: 500,
         }
-    }
-}
-
-impl UpstreamName {
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for UpstreamName {
-    type Err = UpstreamNameError;
-
-    fn from_str(text: &str) -> Result<Self, UpstreamNameError> {
-        let is_name = (1..=UPSTREAM_NAME_BYTES_MAX).contains(&text.len())
-            && text.chars().all(crate::name::is_name_character);
-        match is_name {
-            true => Ok(Self(text.into())),
-            false => Err(UpstreamNameError(text.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for UpstreamName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }

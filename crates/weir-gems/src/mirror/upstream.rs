@@ -8,8 +8,9 @@ use weir_base::semaphore::Semaphore;
 
 use super::client::Client;
 use super::infos::Denied;
-use super::settings::{MirrorSettings, UpstreamName};
+use super::settings::MirrorSettings;
 use super::state::UpstreamState;
+use super::upstream_name::UpstreamName;
 use crate::metrics::{MirrorMetrics, UpstreamMetrics};
 
 /// An upstream at run time.

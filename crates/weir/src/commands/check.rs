@@ -1,15 +1,29 @@
 //! `weir check`: every mistake of the settings at once, what they set, and with `--all` everything that is in effect.
 
+use clap::Args;
 use serde_json::{Map, Value, json};
 use weir_advisor::wording;
 
-use crate::cli::CheckArguments;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::SettingsArguments;
 use weir_config::mistakes::Mistakes;
 use weir_config::{Loaded, Source, environment};
 
-pub(super) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
+/// `weir check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArguments,
+    /// Print every setting, also those that have their defaults, as --json always does
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
     let settings = &arguments.settings;
     let source = Source::find(settings.config.as_deref(), settings.data_dir.as_deref())?;
     match weir_config::parse(&source, &environment::variable) {

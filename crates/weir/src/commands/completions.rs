@@ -1,15 +1,15 @@
 //! `weir completions`.
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::Shell;
 
-use crate::cli::Cli;
 use crate::exit::Exit;
 use crate::output;
 
-pub(super) fn run(shell: Shell) -> Exit {
+/// Prints the script for a shell; `command_line` is the definition of the whole command line.
+pub(crate) fn run(shell: Shell, command_line: &Command) -> Exit {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut visible(&Cli::command()), "weir", &mut script);
+    clap_complete::generate(shell, &mut visible(command_line), "weir", &mut script);
     output::raw(&String::from_utf8_lossy(&script));
     Exit::Fine
 }

@@ -1,15 +1,17 @@
 //! `weir init`: a settings file to start from.
 
 mod front;
+mod server;
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
 
-use crate::cli::{AppServer, InitArguments, Template};
+use self::server::AppServer;
 use crate::exit::Exit;
 use crate::output;
 use weir_config::reference;
@@ -17,7 +19,38 @@ use weir_config::reference;
 const OBSERVE: &str = include_str!("init/observe.toml");
 const PRODUCTION: &str = include_str!("init/production.toml");
 
-pub(super) fn run(arguments: &InitArguments) -> anyhow::Result<Exit> {
+/// `weir init`.
+#[derive(Debug, Args)]
+pub(crate) struct InitArguments {
+    /// What to start from
+    #[arg(default_value = "default")]
+    pub(crate) template: Template,
+    /// The app server that `front` is for; it decides about the command and how many requests a
+    /// process is given at once
+    #[arg(long, value_name = "SERVER", default_value = "gunicorn")]
+    pub(crate) server: AppServer,
+    /// File to write; `-` for standard output
+    #[arg(long, value_name = "FILE", default_value = "weir.toml")]
+    pub(crate) output: PathBuf,
+    /// Replace a file that exists
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// A settings file to start from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Template {
+    /// Every setting, commented out, with its default
+    Default,
+    /// A web app whose processes Weir runs
+    Front,
+    /// A Sidekiq that stays as it is, to be looked at
+    Observe,
+    /// What a server that others reach should set
+    Production,
+}
+
+pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<Exit> {
     let text = text(arguments.template, arguments.server);
     let path = &arguments.output;
     if path == Path::new("-") {

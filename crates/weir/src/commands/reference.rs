@@ -2,17 +2,24 @@
 
 use std::fmt::Write;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command, ValueEnum};
 
-use crate::cli::{Cli, ReferencePage};
 use crate::exit::Exit;
 use crate::output;
 use weir_config::reference;
 
-pub(super) fn run(page: ReferencePage) -> Exit {
+/// Pages of docs/reference that come from the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReferencePage {
+    Settings,
+    Cli,
+}
+
+/// Prints a page; `command_line` is the definition of the whole command line.
+pub(crate) fn run(page: ReferencePage, command_line: Command) -> Exit {
     output::raw(&match page {
         ReferencePage::Settings => reference::markdown(),
-        ReferencePage::Cli => cli_markdown(),
+        ReferencePage::Cli => cli_markdown(command_line),
     });
     Exit::Fine
 }
@@ -37,9 +44,8 @@ to the console's port instead.
 This page is generated from the code (`make docs`); a test fails when it is out of date.
 ";
 
-fn cli_markdown() -> String {
+fn cli_markdown(mut root: Command) -> String {
     let mut page = INTRODUCTION.to_owned();
-    let mut root = Cli::command();
     root.build();
     describe(&mut page, &root, "weir");
     page

@@ -3,21 +3,32 @@
 use std::time::Duration;
 
 use anyhow::bail;
+use clap::Args;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 use weir_base::clock::Clock;
 
 use crate::admin_client::{self, AdminClient};
-use crate::cli::{RestartArguments, Target};
 use crate::exit::Exit;
 use crate::output;
 use crate::status::Status;
+use crate::target::Target;
 
 /// How often it is looked whether the new process serves everything.
 const LOOK: Duration = Duration::from_millis(50);
 /// The process before may finish requests for as long as shutdown_deadline allows (an hour at most),
 /// before the new one answers commands.
 const PATIENCE: Duration = Duration::from_secs(65 * 60);
+
+/// `weir restart`, `weir upgrade`.
+#[derive(Debug, Args)]
+pub(crate) struct RestartArguments {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// What happened.
 #[derive(Debug, Serialize)]
@@ -29,7 +40,7 @@ struct Replaced {
     seconds: f64,
 }
 
-pub(super) fn run(arguments: &RestartArguments, path: &str) -> anyhow::Result<Exit> {
+pub(crate) fn run(arguments: &RestartArguments, path: &str) -> anyhow::Result<Exit> {
     admin_client::block_on(async {
         let replaced = replace(&arguments.target, path).await?;
         if arguments.json {

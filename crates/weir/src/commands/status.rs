@@ -1,15 +1,26 @@
 //! `weir status`: how a running Weir is doing, on one screen.
 
+use clap::Args;
 use weir_jobs::view::Overview;
 
 use crate::admin_client::{self, AdminClient};
-use crate::cli::StatusArguments;
 use crate::exit::Exit;
 use crate::output;
 use crate::status::Status;
+use crate::target::Target;
 use crate::workers_admin::{AppRow, JOBS, WorkerRow};
 
-pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<Exit> {
+/// `weir status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Exit> {
     admin_client::block_on(async {
         let mut client = AdminClient::connect(&arguments.target).await?;
         if arguments.json {

@@ -8,10 +8,10 @@ use weir_base::switch::Pattern;
 
 use super::status::seconds;
 use crate::admin_client::{self, AdminClient};
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
 use crate::switches_admin::{Flip, Listed, Of, Position};
+use crate::target::Target;
 use weir_config::units;
 
 /// The verbs of `weir switch`.
@@ -72,7 +72,7 @@ pub(crate) struct OnArguments {
 
 const PATH: &str = "/v1/switches";
 
-pub(super) fn run(command: SwitchCommand) -> anyhow::Result<Exit> {
+pub(crate) fn run(command: SwitchCommand) -> anyhow::Result<Exit> {
     admin_client::block_on(async {
         match command {
             SwitchCommand::List(arguments) => list(&arguments).await,

@@ -7,9 +7,9 @@ use serde::de::IgnoredAny;
 
 use super::status::seconds;
 use crate::admin_client::{self, AdminClient};
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 use crate::workers_admin::{AppRow, JOBS, Order, WorkerRow};
 
 /// The verbs of `weir workers`.
@@ -110,7 +110,7 @@ pub(crate) struct DumpArguments {
 
 const PATH: &str = "/v1/workers";
 
-pub(super) fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
+pub(crate) fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
     admin_client::block_on(async {
         match command {
             WorkersCommand::List(arguments) => list(&arguments).await,

@@ -13,7 +13,7 @@ use weir_base::secret::Secret;
 
 use crate::mirror::door::HookRoute;
 use crate::mirror::read::is_usable;
-use crate::mirror::settings::UpstreamName;
+use crate::mirror::upstream_name::UpstreamName;
 use crate::name::GemName;
 use crate::platform::Platform;
 use crate::release::Identity;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_base::clock::Timestamp;
 
-use crate::mirror::settings::UpstreamName;
+use crate::mirror::upstream_name::UpstreamName;
 use crate::name::GemName;
 use crate::release::{Checksum, Identity, Release};
 

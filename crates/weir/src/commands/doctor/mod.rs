@@ -26,7 +26,7 @@ use crate::output;
 /// Steps of the bar that is shown between the two looks.
 const PROGRESS_STEP: Duration = Duration::from_millis(200);
 
-pub(super) fn run(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
+pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
     match examine(arguments) {
         Err(error) if arguments.nagios => {
             output::line(&nagios::failed(&error));

@@ -11,6 +11,7 @@ use crate::admin_client::{AdminClient, Refused};
 use crate::commands::sources;
 use crate::exit::WrongUsage;
 use crate::measured::Parts;
+use crate::target;
 
 /// How long it may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -41,7 +42,7 @@ pub(super) struct WeirSource {
 impl WeirArguments {
     pub(super) fn source(&self) -> anyhow::Result<Option<WeirSource>> {
         let Some(url) = self.weir.clone() else { return Ok(None) };
-        let checked = AdminClient::check(&url);
+        let checked = target::address(&url);
         checked.map_err(|error| WrongUsage::new(format!("--weir: {error:#}")))?;
         let (name, file) = (self.weir_token_env.as_deref(), self.weir_token_file.as_deref());
         Ok(Some(WeirSource { url, token: sources::password_of(name, file)? }))

@@ -15,9 +15,9 @@ use weir_gems::import_file::{ImportFile, ImportFileError};
 use weir_gems::store::{Imported, ImportedGem, Store};
 
 use super::{count, store};
-use crate::cli::SettingsArguments;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::SettingsArguments;
 
 /// Bytes that are read at once: lines of large gems have megabytes.
 const READ_BYTES: usize = 1 << 20;

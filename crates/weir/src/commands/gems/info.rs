@@ -5,9 +5,9 @@ use weir_gems::view::{GemView, ReleaseView};
 
 use super::count;
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 use weir_config::units;
 
 /// `weir gems info`.

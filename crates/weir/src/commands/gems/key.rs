@@ -10,11 +10,11 @@ use weir_gems::store::Scope;
 use weir_gems::view::KeyView;
 
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::commands::status::seconds;
 use crate::exit::Exit;
 use crate::gems_admin::{CreatedKey, Done, NewKey, Revoke};
 use crate::output;
+use crate::target::Target;
 use weir_config::units;
 
 /// The verbs of `weir gems key`.

@@ -4,9 +4,9 @@ use clap::Args;
 use weir_gems::view::NamePage;
 
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 
 /// Names that are asked for at once; the server gives no more.
 const PAGE_NAMES: usize = 10_000;

@@ -14,14 +14,13 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use weir_gems::index::digest::Digests;
-use weir_gems::mirror::settings::{
-    FilesWhen, UPSTREAM_NAME_BYTES_MAX, UpstreamName, UpstreamSettings, UpstreamUrl,
-};
+use weir_gems::mirror::settings::{FilesWhen, UpstreamSettings, UpstreamUrl};
+use weir_gems::mirror::upstream_name::{UPSTREAM_NAME_BYTES_MAX, UpstreamName};
 
 use super::store;
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
+use crate::target::Target;
 use crate::turn::{Of, Place, Turn};
 use crate::{output, parent};
 use weir_config::{Mirror, Settings};

@@ -43,7 +43,7 @@ pub(crate) enum GemsCommand {
     Rebaseline(rebaseline::Arguments),
 }
 
-pub(super) fn run(command: GemsCommand) -> anyhow::Result<Exit> {
+pub(crate) fn run(command: GemsCommand) -> anyhow::Result<Exit> {
     admin_client::block_on(async {
         match command {
             GemsCommand::List(arguments) => list::run(&arguments).await,

@@ -4,10 +4,10 @@ use clap::Args;
 use serde_json::json;
 
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::gems_admin::Done;
 use crate::output;
+use crate::target::Target;
 
 /// `weir gems rebaseline`.
 #[derive(Debug, Args)]

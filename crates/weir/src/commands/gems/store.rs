@@ -8,8 +8,8 @@ use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_gems::store::{GemStore, PostgresMetrics, PostgresStore, SqliteSettings, SqliteStore};
 
-use crate::cli::SettingsArguments;
 use crate::parent;
+use crate::target::SettingsArguments;
 use weir_config::{Settings, StoreKind};
 
 /// The settings, where they are for gems.

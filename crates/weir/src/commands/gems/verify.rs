@@ -12,9 +12,9 @@ use weir_gems::store::{Repair, Report, Store};
 
 use self::files::FilesReport;
 use super::{count, store};
-use crate::cli::SettingsArguments;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::SettingsArguments;
 
 /// How often the progress is drawn.
 const DRAW_INTERVAL: Duration = Duration::from_millis(100);

@@ -3,11 +3,11 @@
 use clap::Args;
 
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::commands::confirm::confirm;
 use crate::exit::Exit;
 use crate::gems_admin::{Done, Yank};
 use crate::output;
+use crate::target::Target;
 
 /// `weir gems yank`.
 #[derive(Debug, Args)]

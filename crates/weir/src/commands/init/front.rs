@@ -1,6 +1,6 @@
 //! Settings of an app, by the server that it runs on.
 
-use crate::cli::AppServer;
+use super::server::AppServer;
 
 const TEMPLATE: &str = include_str!("front.toml");
 

@@ -11,10 +11,10 @@ use weir_jobs::view::{Job, State};
 
 use super::{jobs, query};
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::commands::confirm::confirm;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 
 /// `weir jobs retry|kill|delete`.
 #[derive(Debug, Args)]

@@ -7,10 +7,10 @@ use weir_jobs::handle::{Query, Queues, Which};
 
 use super::{jobs, query};
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::commands::confirm::confirm;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 
 /// `weir jobs clear`.
 #[derive(Debug, Args)]

@@ -6,9 +6,9 @@ use weir_jobs::admin::Count;
 use weir_jobs::view::Damage;
 
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 
 /// `weir jobs damage`.
 #[derive(Debug, Args)]

@@ -12,9 +12,9 @@ use weir_jobs::view::{Page, Queue};
 
 use super::query;
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 
 /// `weir jobs export`.
 #[derive(Debug, Args)]

@@ -10,9 +10,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use weir_jobs::view::Pushed;
 
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 
 /// A batch is sent once it has this many lines or bytes.
 const BATCH_LINES: u64 = 1_000;

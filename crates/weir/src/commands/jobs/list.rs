@@ -7,10 +7,10 @@ use weir_jobs::view::{Job, Page, Queue};
 
 use super::query;
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::commands::status::seconds;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 
 /// `weir jobs list`.
 #[derive(Debug, Args)]

@@ -57,7 +57,7 @@ pub(crate) enum JobsCommand {
     Salvage(salvage::Arguments),
 }
 
-pub(super) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
+pub(crate) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
     use act::Verb;
     admin_client::block_on(async {
         match command {

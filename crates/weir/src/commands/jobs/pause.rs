@@ -8,9 +8,9 @@ use weir_jobs::handle::Queues;
 use weir_jobs::view::Queue;
 
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 use weir_config::did_you_mean;
 
 /// `weir jobs pause|resume`.

@@ -11,9 +11,9 @@ use weir_base::clock::Clock;
 use weir_jobs::view::Pushed;
 
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 use weir_config::units;
 
 /// `weir jobs push`.

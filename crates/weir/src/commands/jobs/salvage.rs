@@ -6,10 +6,10 @@ use clap::Args;
 use weir_jobs::salvage::{Salvaged, jobs_in};
 use weir_log::{Acknowledged, RealDisk};
 
-use crate::cli::SettingsArguments;
 use crate::exit::Exit;
 use crate::output;
 use crate::parent;
+use crate::target::SettingsArguments;
 use weir_config::Settings;
 
 /// `weir jobs salvage`.

@@ -5,9 +5,9 @@ use weir_jobs::view::{Job, State};
 
 use super::query;
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 
 /// `weir jobs show`.
 #[derive(Debug, Args)]

@@ -8,10 +8,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use weir_log::{Damage, RealDisk, SegmentCheck, Verification};
 
-use crate::cli::SettingsArguments;
 use crate::exit::Exit;
 use crate::output;
 use crate::parent::{self, Lock};
+use crate::target::SettingsArguments;
 use weir_config::Settings;
 
 /// `weir jobs verify`.

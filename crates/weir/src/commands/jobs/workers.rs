@@ -9,10 +9,10 @@ use weir_jobs::handle::WorkerSignal;
 use weir_jobs::view::Worker;
 
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::commands::status::seconds;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 use weir_config::did_you_mean;
 
 /// Queues of a worker that a row shows.

@@ -5,10 +5,10 @@ use weir_base::clock::Clock;
 use weir_jobs::view::Reservation;
 
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::commands::status::seconds;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 
 /// `weir jobs working`.
 #[derive(Debug, Args)]

@@ -3,22 +3,20 @@
 mod file;
 mod foreign;
 mod queue_word;
+mod text;
 
-use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use serde_json::json;
 use weir_advisor::plan::{Claim, Outcome, Proof, judge};
 
 use self::file::Said;
 use self::foreign::{Deployment, Given};
+use self::text::read_text;
 use super::{PlanArguments, report};
 use crate::exit::{Exit, WrongUsage};
 use crate::output;
-
-/// A layout is some lines for each process.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A layout, or what others' files say of one.
 pub(super) fn run(path: &Path, arguments: &PlanArguments) -> anyhow::Result<Exit> {
@@ -158,17 +156,4 @@ fn exit(proofs: &[Proof]) -> Exit {
     } else {
         Exit::Fine
     }
-}
-
-/// Not more of it than a layout has: a device or a pipe has no end, and tells no length.
-fn read_text(path: &Path) -> anyhow::Result<String> {
-    let shown = path.display();
-    let cannot = || format!("cannot read {shown}");
-    let file = std::fs::File::open(path).with_context(cannot)?;
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(cannot)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        bail!("{shown} is too long: a layout has at most {FILE_BYTES_MAX} bytes");
-    }
-    String::from_utf8(bytes).with_context(|| format!("{shown} is no text"))
 }

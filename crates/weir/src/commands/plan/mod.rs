@@ -18,7 +18,7 @@ use crate::admin_client::block_on;
 use crate::exit::Exit;
 use crate::output;
 
-pub(super) fn run(arguments: &PlanArguments) -> anyhow::Result<Exit> {
+pub(crate) fn run(arguments: &PlanArguments) -> anyhow::Result<Exit> {
     if let Some(file) = &arguments.check {
         return check::run(file, arguments);
     }

@@ -6,9 +6,9 @@ use weir_realtime::view::{ChannelPage, ChannelView, Overview};
 
 use super::path;
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 
 /// `weir realtime channels`.
 #[derive(Debug, Args)]

@@ -4,10 +4,10 @@ use clap::Args;
 
 use super::counted;
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
 use crate::realtime_admin::{Count, Disconnect};
+use crate::target::Target;
 
 /// `weir realtime disconnect`.
 #[derive(Debug, Args)]

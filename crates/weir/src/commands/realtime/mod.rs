@@ -23,7 +23,7 @@ pub(crate) enum RealtimeCommand {
     Disconnect(disconnect::Arguments),
 }
 
-pub(super) fn run(command: RealtimeCommand) -> anyhow::Result<Exit> {
+pub(crate) fn run(command: RealtimeCommand) -> anyhow::Result<Exit> {
     admin_client::block_on(async {
         match command {
             RealtimeCommand::Publish(arguments) => publish::run(&arguments).await,

@@ -9,9 +9,9 @@ use weir_realtime::operations::{EventPublished, PublishEvent};
 
 use super::counted;
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 
 /// `weir realtime publish`.
 #[derive(Debug, Args)]

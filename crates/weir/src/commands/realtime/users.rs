@@ -5,9 +5,9 @@ use weir_realtime::view::{MemberPage, MemberView};
 
 use super::path;
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 
 /// Users that one request asks for.
 const PAGE: &str = "1000";

@@ -14,7 +14,7 @@ pub(crate) enum SidekiqCommand {
     SetAside(Box<set_aside::Arguments>),
 }
 
-pub(super) fn run(command: SidekiqCommand) -> anyhow::Result<Exit> {
+pub(crate) fn run(command: SidekiqCommand) -> anyhow::Result<Exit> {
     match command {
         SidekiqCommand::SetAside(arguments) => {
             block_on(async { Box::pin(set_aside::run(&arguments)).await })

@@ -8,9 +8,9 @@ use weir_base::clock::Clock;
 
 use super::{PATH, RestartArguments};
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
+use crate::target::Target;
 use crate::workers_admin::{AppRow, Order, WorkerRow};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -13,7 +13,8 @@ use weir_base::clock::Clock;
 use weir_base::secret::Secret;
 use weir_base::shutdown::Shutdown;
 use weir_gems::mirror::policy::Policy;
-use weir_gems::mirror::settings::{RedirectHost, UpstreamName};
+use weir_gems::mirror::settings::RedirectHost;
+use weir_gems::mirror::upstream_name::UpstreamName;
 use weir_gems::mirror::{MirrorParts, PolicyChangeError};
 use weir_gems::{Files, MirrorMetrics};
 

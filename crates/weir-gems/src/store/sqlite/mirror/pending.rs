@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::lookalikes::resembles_ours;
 use super::upstreams::id;
-use crate::mirror::settings::UpstreamName;
+use crate::mirror::upstream_name::UpstreamName;
 use crate::name::GemName;
 use crate::store::StoreError;
 use crate::store::column::{name, signed, unsigned};

@@ -5,11 +5,11 @@ use weir_gems::view::{MirrorView, ReplacedView};
 
 use super::running::PATH;
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::commands::confirm::confirm;
 use crate::exit::Exit;
 use crate::gems_admin::Accept;
 use crate::output;
+use crate::target::Target;
 
 /// `weir gems mirror accept`.
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use weir_gems::store::GemStore;
 use weir_gems::store::mirror::MirrorStore;
 
 use super::{Known, LookArguments, store};
-use crate::cli::SettingsArguments;
+use crate::target::SettingsArguments;
 use crate::{output, parent};
 use weir_config::{Settings, read_policy_file};
 

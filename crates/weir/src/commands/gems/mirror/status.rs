@@ -7,10 +7,10 @@ use super::super::count;
 use super::report::denied;
 use super::running::PATH;
 use crate::admin_client::AdminClient;
-use crate::cli::Target;
 use crate::commands::status::seconds;
 use crate::exit::Exit;
 use crate::output::{self, printable};
+use crate::target::Target;
 
 /// `weir gems mirror status`.
 #[derive(Debug, Args)]

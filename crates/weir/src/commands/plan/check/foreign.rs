@@ -18,6 +18,7 @@ mod procfile;
 mod sidekiq;
 mod unit;
 mod web;
+mod words;
 mod yaml;
 
 use std::path::Path;

@@ -4,6 +4,7 @@ use super::environment::{Environment, assignment};
 use super::files::Folder;
 use super::idle::holds_nothing;
 use super::package::{self, Resolved};
+use super::words::{base, split};
 
 /// Programs that start others as they stand behind them, with words that are no program.
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ash"];
@@ -108,10 +109,6 @@ fn is_command_flag(word: &str) -> bool {
         .is_some_and(|letters| !letters.starts_with('-') && letters.ends_with('c'))
 }
 
-pub(super) fn base(word: &str) -> &str {
-    word.rsplit('/').next().unwrap_or(word)
-}
-
 fn invocation(words: &[String], environment: &mut Environment) -> Option<Invocation> {
     let (at, program) = words.iter().enumerate().find_map(|(at, word)| {
         Some((at, program(base(word), words.get(at + 1).map(String::as_str))?))
@@ -133,37 +130,6 @@ fn program(name: &str, next: Option<&str>) -> Option<Program> {
         ("postgres", _) => Some(Program::Postgres),
         _ => None,
     }
-}
-
-/// The words of a line, quotes taken away, with operators of a shell as words; none: a quote is not closed.
-pub(super) fn split(line: &str) -> Option<Vec<String>> {
-    let (mut words, mut word, mut is_word, mut quote) = (Vec::new(), String::new(), false, None);
-    let mut letters = line.trim().chars().peekable();
-    while let Some(letter) = letters.next() {
-        match (letter, quote) {
-            (_, Some(closing)) if letter == closing => quote = None,
-            ('\'' | '"', None) => (quote, is_word) = (Some(letter), true),
-            ('\\', Some('"') | None) => {
-                word.extend(letters.next());
-                is_word = true;
-            }
-            ('&' | '|' | ';' | '\n', None) => {
-                words.extend(std::mem::take(&mut is_word).then(|| std::mem::take(&mut word)));
-                let mut operator = if letter == '\n' { ';' } else { letter }.to_string();
-                operator.extend(letters.next_if(|next| *next == letter && letter != ';'));
-                words.push(operator);
-            }
-            (_, None) if letter.is_whitespace() => {
-                words.extend(std::mem::take(&mut is_word).then(|| std::mem::take(&mut word)));
-            }
-            _ => {
-                word.push(letter);
-                is_word = true;
-            }
-        }
-    }
-    words.extend(is_word.then_some(word));
-    quote.is_none().then_some(words)
 }
 
 /// The value behind an option, as `-c 25`, `-c25`, `--concurrency 25` or `--concurrency=25`; of several each.

@@ -5,11 +5,11 @@ mod project;
 use std::path::Path;
 
 use self::project::{Project, Service};
-use super::command::split;
 use super::environment::Environment;
 use super::files::Folder;
 use super::idle::is_other_image;
 use super::process::Started;
+use super::words::split;
 use super::yaml::Yaml;
 
 /// What compose itself reads variables of its files from.

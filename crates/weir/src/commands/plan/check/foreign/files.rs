@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::super::read_text;
+use super::super::text::read_text;
 
 /// Files of a folder that are looked at: a folder of units has some.
 const FILES_MAX: usize = 1_000;

@@ -1,7 +1,7 @@
 //! Commands and images that hold no connection of the application's, so that nothing of them is counted.
 
-use super::command::base;
 use super::environment::assignment;
+use super::words::base;
 
 /// Words that stand before a command.
 const WRAPPERS: [&str; 11] = [

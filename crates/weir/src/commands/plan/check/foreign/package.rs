@@ -1,9 +1,9 @@
 //! Scripts of a package.json that npm and yarn start. Nothing is run.
 
-use super::command::{base, split};
 use super::environment::Environment;
 use super::files::Folder;
 use super::idle::holds_nothing;
+use super::words::{base, split};
 
 /// Scripts that build assets, by the beginning of their names.
 const BUILDS: [&str; 5] = ["build", "watch", "css", "js", "lint"];

@@ -1,10 +1,10 @@
 //! Processes of a Procfile.
 
-use super::super::read_text;
-use super::command::split;
+use super::super::text::read_text;
 use super::environment::Environment;
 use super::files::Folder;
 use super::process::Started;
+use super::words::split;
 
 /// What foreman and its like read first.
 const DOTENV: &str = ".env";

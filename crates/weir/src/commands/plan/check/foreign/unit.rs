@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::super::read_text;
-use super::command::split;
+use super::super::text::read_text;
 use super::environment::Environment;
 use super::files::{Folder, instance, name};
 use super::process::Started;
+use super::words::split;
 
 pub(super) fn started(folder: &Folder) -> anyhow::Result<Vec<Started>> {
     let mut units = Vec::new();

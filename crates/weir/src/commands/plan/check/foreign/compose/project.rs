@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use super::super::super::read_text;
+use super::super::super::text::read_text;
 use super::super::environment::Environment;
 use super::super::yaml::Yaml;
 

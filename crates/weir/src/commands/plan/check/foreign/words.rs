@@ -1,0 +1,37 @@
+//! Lines of a shell as words.
+
+/// The words of a line, quotes taken away, with operators of a shell as words; none: a quote is not closed.
+pub(super) fn split(line: &str) -> Option<Vec<String>> {
+    let (mut words, mut word, mut is_word, mut quote) = (Vec::new(), String::new(), false, None);
+    let mut letters = line.trim().chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (letter, quote) {
+            (_, Some(closing)) if letter == closing => quote = None,
+            ('\'' | '"', None) => (quote, is_word) = (Some(letter), true),
+            ('\\', Some('"') | None) => {
+                word.extend(letters.next());
+                is_word = true;
+            }
+            ('&' | '|' | ';' | '\n', None) => {
+                words.extend(std::mem::take(&mut is_word).then(|| std::mem::take(&mut word)));
+                let mut operator = if letter == '\n' { ';' } else { letter }.to_string();
+                operator.extend(letters.next_if(|next| *next == letter && letter != ';'));
+                words.push(operator);
+            }
+            (_, None) if letter.is_whitespace() => {
+                words.extend(std::mem::take(&mut is_word).then(|| std::mem::take(&mut word)));
+            }
+            _ => {
+                word.push(letter);
+                is_word = true;
+            }
+        }
+    }
+    words.extend(is_word.then_some(word));
+    quote.is_none().then_some(words)
+}
+
+/// The last part of a path.
+pub(super) fn base(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
