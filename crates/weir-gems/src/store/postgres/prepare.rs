@@ -1,9 +1,9 @@
 //! The schema, and its tables in the newest format.
 
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use refinery::error::Kind;
-use refinery::{Migration, Runner};
+use siphasher::sip::SipHasher13;
 use weir_base::clock::Timestamp;
 
 use super::pool::Lease;
@@ -12,20 +12,40 @@ use super::{SchemaName, index};
 use crate::store::StoreError;
 use crate::store::column::signed;
 
-/// What makes format N out of format N - 1. A step that was released never changes.
-const STEPS: [(&str, &str); 9] = [
-    ("V1__gems", include_str!("migrations/V1__gems.sql")),
-    ("V2__webhooks", include_str!("migrations/V2__webhooks.sql")),
-    ("V3__mirror", include_str!("migrations/V3__mirror.sql")),
-    ("V4__downloads", include_str!("migrations/V4__downloads.sql")),
-    ("V5__last_looks", include_str!("migrations/V5__last_looks.sql")),
-    ("V6__hooks_by_upstream", include_str!("migrations/V6__hooks_by_upstream.sql")),
-    ("V7__gone", include_str!("migrations/V7__gone.sql")),
-    ("V8__mirror_policy", include_str!("migrations/V8__mirror_policy.sql")),
-    ("V9__replaced", include_str!("migrations/V9__replaced.sql")),
+/// What makes format `number` out of the one before it.
+struct Step {
+    number: i32,
+    name: &'static str,
+    sql: &'static str,
+}
+
+/// In their order. A step that was released never changes.
+const STEPS: [Step; 9] = [
+    Step { number: 1, name: "gems", sql: include_str!("migrations/V1__gems.sql") },
+    Step { number: 2, name: "webhooks", sql: include_str!("migrations/V2__webhooks.sql") },
+    Step { number: 3, name: "mirror", sql: include_str!("migrations/V3__mirror.sql") },
+    Step { number: 4, name: "downloads", sql: include_str!("migrations/V4__downloads.sql") },
+    Step { number: 5, name: "last_looks", sql: include_str!("migrations/V5__last_looks.sql") },
+    Step {
+        number: 6,
+        name: "hooks_by_upstream",
+        sql: include_str!("migrations/V6__hooks_by_upstream.sql"),
+    },
+    Step { number: 7, name: "gone", sql: include_str!("migrations/V7__gone.sql") },
+    Step {
+        number: 8,
+        name: "mirror_policy",
+        sql: include_str!("migrations/V8__mirror_policy.sql"),
+    },
+    Step { number: 9, name: "replaced", sql: include_str!("migrations/V9__replaced.sql") },
 ];
-/// Where is written which of them were taken.
-const TABLE: &str = "formats";
+/// Which of them were applied. Its columns, and the checksums in it, are those of refinery 0.10, by which earlier
+/// versions of Weir read and wrote it: they can still open a schema of a format that they know.
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS formats(
+    version int4 PRIMARY KEY, name varchar(255), applied_on varchar(255), checksum varchar(255))";
+const APPLIED: &str = "SELECT version, name, checksum FROM formats ORDER BY version";
+const RECORD: &str = "INSERT INTO formats (version, name, applied_on, checksum) VALUES
+    ($1, $2, to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'), $3)";
 /// "weir", with the number of what is locked. Beside it the schema is in the lock.
 const PREPARE_LOCK: i32 = 0x7765_6900;
 
@@ -44,8 +64,7 @@ pub(super) async fn prepare(
     );
     lease.batch_execute(&begin).await?;
     make_schema(lease, schema).await?;
-    let client: &mut tokio_postgres::Client = lease;
-    runner()?.run_async(client).await.map_err(|error| of_steps(&error, schema))?;
+    apply_missing(lease, schema).await?;
     let transaction = lease.transaction().await?;
     index::begin_if_missing(&transaction, now).await?;
     Ok(transaction.commit().await?)
@@ -71,32 +90,58 @@ async fn make_schema(lease: &Lease, schema: &SchemaName) -> Result<(), StoreErro
     Ok(())
 }
 
-fn runner() -> Result<Runner, StoreError> {
-    let mut steps = Vec::with_capacity(STEPS.len());
-    for (name, sql) in STEPS {
-        let step = Migration::unapplied(name, sql);
-        steps.push(step.map_err(|error| StoreError::Engine(Box::new(error)))?);
+/// Applies the steps that the schema does not have, each in a transaction with its record.
+async fn apply_missing(lease: &mut Lease, schema: &SchemaName) -> Result<(), StoreError> {
+    lease.batch_execute(TABLE).await?;
+    let mut applied = 0;
+    for row in lease.query(APPLIED, &[]).await? {
+        let (number, name) = (row.try_get(0)?, row.try_get(1)?);
+        let (name, checksum): (String, String) = (name, row.try_get(2)?);
+        check(schema, applied + 1, number, &name, &checksum)?;
+        applied = number;
     }
-    let mut runner = Runner::new(&steps);
-    runner.set_migration_table_name(TABLE);
-    Ok(runner)
+    for step in STEPS.iter().filter(|step| step.number > applied) {
+        let transaction = lease.transaction().await?;
+        transaction.batch_execute(step.sql).await?;
+        let checksum = step.checksum().to_string();
+        transaction.execute(RECORD, &[&step.number, &step.name, &checksum]).await?;
+        transaction.commit().await?;
+    }
+    Ok(())
 }
 
-fn of_steps(error: &refinery::Error, schema: &SchemaName) -> StoreError {
+/// Whether a step that was applied is the one that this Weir applies as number `expected`.
+fn check(
+    schema: &SchemaName,
+    expected: i32,
+    number: i32,
+    name: &str,
+    checksum: &str,
+) -> Result<(), StoreError> {
     let path = format!("in the schema {schema} of Postgres");
     let known = signed(STEPS.len());
-    match error.kind() {
-        Kind::MissingVersion(step) if i64::from(step.version()) > known => {
-            StoreError::TooNew { path, found: i64::from(step.version()), known }
-        }
-        Kind::MissingVersion(step) | Kind::DivergentVersion(step, _) => StoreError::Damaged(
-            format!("{path} the step {step} was taken, which is none of this Weir's"),
-        ),
-        Kind::Connection(_, error) => match error.downcast_ref::<tokio_postgres::Error>() {
-            Some(error) => super::failure::of(error),
-            None => StoreError::Engine(error.to_string().into()),
-        },
-        _ => StoreError::Engine(error.to_string().into()),
+    if i64::from(number) > known {
+        return Err(StoreError::TooNew { path, found: i64::from(number), known });
+    }
+    let is_known = |step: &Step| {
+        step.number == number && step.name == name && step.checksum().to_string() == checksum
+    };
+    if number == expected && STEPS.iter().any(is_known) {
+        return Ok(());
+    }
+    Err(StoreError::Damaged(format!(
+        "{path} the step V{number}__{name} was taken, which is none of this Weir's"
+    )))
+}
+
+impl Step {
+    /// As refinery 0.10 computes it: SipHash 1-3 of name, number and text, each as `Hash` writes it.
+    fn checksum(&self) -> u64 {
+        let mut hasher = SipHasher13::new();
+        self.name.hash(&mut hasher);
+        self.number.hash(&mut hasher);
+        self.sql.hash(&mut hasher);
+        hasher.finish()
     }
 }
 
@@ -106,9 +151,25 @@ mod tests {
 
     #[test]
     fn steps_count_from_one() {
-        let runner = runner().unwrap();
-        let versions: Vec<_> = runner.get_migrations().iter().map(Migration::version).collect();
+        let numbers: Vec<_> = STEPS.iter().map(|step| step.number).collect();
         let expected: Vec<i32> = (1..).take(STEPS.len()).collect();
-        assert_eq!(versions, expected);
+        assert_eq!(numbers, expected);
+    }
+
+    #[test]
+    fn checksums_are_those_that_earlier_versions_wrote() {
+        let computed: Vec<_> = STEPS.iter().map(Step::checksum).collect();
+        let written = [
+            7_951_649_543_906_471_700,
+            17_079_405_065_321_295_504,
+            7_390_577_943_923_763_082,
+            5_060_988_752_681_283_578,
+            4_973_470_618_444_355_990,
+            10_741_149_378_984_089_940,
+            5_045_280_479_116_996_216,
+            11_969_323_478_967_594_745,
+            3_727_647_261_668_473_797,
+        ];
+        assert_eq!(computed, written);
     }
 }
