@@ -1,6 +1,6 @@
 # Weir. `make up` starts it, `make test` tests it; the rest is for who works on it.
 
-.PHONY: needed up test check bench web dist docs long help
+.PHONY: needed up test check bench web dist docs long fuzz help
 .DEFAULT_GOAL := help
 
 WEB := crates/weir-console/web
@@ -58,6 +58,9 @@ long: ## the long runs: 100 kills under load, 10,000 simulated disks, 10 minutes
 	WEIR_BIN=target/release/weir python3 e2e/python/gems/storm.py 10000 5
 	WEIR_DRAIN=long cargo test --release --locked -p weir --test it -- --nocapture --test-threads 1 doctor::drain
 	WEIR_CHAOS_SECONDS=600 cargo test --release --locked -p weir-realtime --test it -- --nocapture chaos
+
+fuzz: ## list the fuzz targets, or run them (FUZZ=all or FUZZ=CRATE/TARGET, SECONDS=60)
+	@scripts/fuzz $(if $(FUZZ),$(FUZZ) $(or $(SECONDS),60))
 
 docs: ## write the pages of docs/reference and the dashboard that come from the code
 	cargo build --quiet --locked -p weir
