@@ -7,6 +7,7 @@
 //! - [`hint`]: "did you mean".
 //! - [`history`]: metrics with a memory, in ring files of fixed size.
 //! - [`kept`]: small files that a restart leaves.
+//! - [`listen_address`]: a listening address, parsed once.
 //! - [`ring`]: which node has a key, by consistent hashing.
 //! - [`secret`]: text that never shows itself in logs.
 //! - [`seldom`]: log lines that would repeat themselves.
@@ -23,6 +24,7 @@ pub mod failed_attempts;
 pub mod hint;
 pub mod history;
 pub mod kept;
+pub mod listen_address;
 pub mod ring;
 pub mod secret;
 pub mod seldom;

@@ -1,57 +1,34 @@
 //! What a changed setting takes to be in force.
 
+use weir_settings::{Change, SettingValue};
+
 use super::launch::Launch;
 
-/// What an operator does after a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    Reload,
-    Restart,
-    Upgrade,
-    StopAndStart,
+/// What a change of the setting takes.
+pub fn change_of(value: &SettingValue) -> Change {
+    let change = value.change();
+    if change == Change::Restart { without_reload(&value.path) } else { change }
 }
 
-impl Change {
-    /// For a setting, by its path, that a reload does not take.
-    pub fn without_reload(setting: &str) -> Self {
-        let key = setting.rsplit('.').next().unwrap_or(setting);
-        let is_of_app = setting.starts_with("front.apps[");
-        // The service recycles processes, the parent starts them.
-        let is_recycling = key.starts_with("recycle_");
-        let starts_processes =
-            OF_PROCESSES.contains(&key) || (Launch::KEYS.contains(&key) && !is_recycling);
-        if BOUND_AT_START.contains(&setting) || (is_of_app && SHARED_SOCKETS.contains(&key)) {
-            Self::StopAndStart
-        } else if (setting.starts_with("workers.") && !is_recycling)
-            || (is_of_app && starts_processes)
-            || setting.starts_with("supervisor.")
-            || matches!(setting, "shutdown_deadline" | "realtime.apps" | "gems")
-            || key == "listen"
-        {
-            Self::Upgrade
-        } else {
-            Self::Restart
-        }
-    }
-
-    /// As the reference says it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Reload => "reload",
-            Self::Restart => "restart",
-            Self::Upgrade => "upgrade",
-            Self::StopAndStart => "stop",
-        }
-    }
-
-    /// As a message says it.
-    pub const fn command(self) -> &'static str {
-        match self {
-            Self::Reload => "a reload (SIGHUP)",
-            Self::Restart => "`weir restart`",
-            Self::Upgrade => "`weir upgrade`",
-            Self::StopAndStart => "a stop and a start",
-        }
+/// For a setting, by its path, that a reload does not take.
+pub fn without_reload(setting: &str) -> Change {
+    let key = setting.rsplit('.').next().unwrap_or(setting);
+    let is_of_app = setting.starts_with("front.apps[");
+    // The service recycles processes, the parent starts them.
+    let is_recycling = key.starts_with("recycle_");
+    let starts_processes =
+        OF_PROCESSES.contains(&key) || (Launch::KEYS.contains(&key) && !is_recycling);
+    if BOUND_AT_START.contains(&setting) || (is_of_app && SHARED_SOCKETS.contains(&key)) {
+        Change::StopAndStart
+    } else if (setting.starts_with("workers.") && !is_recycling)
+        || (is_of_app && starts_processes)
+        || setting.starts_with("supervisor.")
+        || matches!(setting, "shutdown_deadline" | "realtime.apps" | "gems")
+        || key == "listen"
+    {
+        Change::Upgrade
+    } else {
+        Change::Restart
     }
 }
 
@@ -80,7 +57,7 @@ mod tests {
             (&["front.apps", "front.cores", "gems.limits.queue_max"], Change::Restart),
         ] {
             for setting in settings {
-                assert_eq!(Change::without_reload(setting), needs, "{setting}");
+                assert_eq!(without_reload(setting), needs, "{setting}");
             }
         }
     }

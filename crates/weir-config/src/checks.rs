@@ -12,10 +12,10 @@ mod workers;
 use std::net::SocketAddr;
 
 use super::launch::Launch;
-use super::report::Report;
 use super::{Settings, Supervisor, run_folder};
 use weir_jobs::model::QueueName;
 use weir_jobs::settings::{Fsync, QueueSettings, StoreKind};
+use weir_settings::Report;
 
 /// A segment holds the reserve and some records, or nothing could be pushed.
 const SEGMENT_ROOM_MIN: u32 = 1 << 20;
@@ -24,34 +24,34 @@ const SEGMENT_ROOM_MIN: u32 = 1 << 20;
 const SIGNS_OF_LIFE_MIN: u32 = 4;
 
 /// Adds the mistakes that only show in the whole.
-pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
+pub(super) fn check(settings: &Settings, report: &mut Report) {
     for problem in settings.console.problems() {
         let path = format!("console.{}", problem.setting);
-        report.mistake_at(&path, format!("{path}: {}", problem.message));
+        report.error_at(&path, format!("{path}: {}", problem.message));
     }
     let jobs = &settings.jobs;
     let limits = &jobs.settings.limits;
     reject_shared_addresses(settings, report);
-    realtime::mistakes(settings, report);
-    front::mistakes(settings, report);
-    gems::mistakes(settings, report);
-    observe::mistakes(settings, report);
-    workers::mistakes(settings, report);
+    realtime::check(settings, report);
+    front::check(settings, report);
+    gems::check(settings, report);
+    observe::check(settings, report);
+    workers::check(settings, report);
     if limits.buffered_bytes_max < limits.line_bytes_max {
         let message =
             "jobs.limits.buffered_bytes_max: must hold at least one line of line_bytes_max";
-        report.mistake_at("jobs.limits.buffered_bytes_max", message.to_owned());
+        report.error_at("jobs.limits.buffered_bytes_max", message.to_owned());
     }
     if limits.segment_bytes < limits.reserve_bytes.saturating_add(SEGMENT_ROOM_MIN) {
         let message = "jobs.limits.segment_bytes: must be at least 1MiB above reserve_bytes";
-        report.mistake_at("jobs.limits.segment_bytes", message.to_owned());
+        report.error_at("jobs.limits.segment_bytes", message.to_owned());
     }
-    tls::mistakes(settings, report);
+    tls::check(settings, report);
     reject_hasty_supervisor(&settings.supervisor, report);
     let restart = &settings.supervisor.restart;
     if restart.backoff_max < restart.backoff_min {
         let message = "supervisor.backoff_max: must not be below backoff_min";
-        report.mistake_at("supervisor.backoff_max", message.to_owned());
+        report.error_at("supervisor.backoff_max", message.to_owned());
     }
 }
 
@@ -62,7 +62,7 @@ fn reject_hasty_supervisor(supervisor: &Supervisor, report: &mut Report) {
     if supervisor.unresponsive_after().is_some_and(|after| after < least) {
         let path = "supervisor.unresponsive_after";
         let message = format!("{path}: must be at least {SIGNS_OF_LIFE_MIN} times alive_interval");
-        report.mistake_at(path, message);
+        report.error_at(path, message);
     }
 }
 
@@ -72,7 +72,7 @@ fn reject_shared_addresses(settings: &Settings, report: &mut Report) {
     for (path, address) in settings.addresses() {
         match taken.iter().find(|(_, other)| *other == address && address.port() != 0) {
             Some((other, _)) => {
-                report.mistake_at(&path, format!("{path}: {address} is {other} already"));
+                report.error_at(&path, format!("{path}: {address} is {other} already"));
             }
             None => taken.push((path, address)),
         }
@@ -84,7 +84,7 @@ fn reject_shared_addresses(settings: &Settings, report: &mut Report) {
 fn reject_unreachable_user(launch: &Launch, path: &str, report: &mut Report) {
     let is_asked = launch.user.is_some() && rustix::process::geteuid().is_root();
     if let Some(problem) = is_asked.then(run_folder::problem).flatten() {
-        report.mistake_at(&format!("{path}.user"), format!("{path}.user: {problem}"));
+        report.error_at(&format!("{path}.user"), format!("{path}.user: {problem}"));
     }
 }
 
@@ -101,10 +101,8 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
 
 fn jobs_warnings(settings: &Settings) -> Vec<String> {
     let jobs = &settings.jobs;
-    if jobs.is_off {
-        return Vec::new();
-    }
-    let is_local = jobs.listen.ip().to_canonical().is_loopback();
+    let Some(listen) = jobs.listen else { return Vec::new() };
+    let is_local = listen.ip().to_canonical().is_loopback();
     let has_password = jobs.settings.password.is_some();
     let mut warnings = Vec::new();
     let mut warn = |condition: bool, text: &str| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_console::settings::{Limits, Settings};
 
 use super::keys::{Key, Keys, WAIT};
-use super::units::{DAY, MILLISECOND};
+use weir_settings::{DAY, MILLISECOND};
 
 /// More of anything than a console needs.
 const COUNT: RangeInclusive<u64> = 1..=1_000_000;
@@ -25,7 +25,7 @@ pub(super) fn read(keys: &mut Keys<'_>, settings: &mut Settings) -> bool {
         session_age_max,
         limits,
     } = settings;
-    let is_on = keys.listener(
+    let is_on = super::keys::listener(keys, 
         Key::fixed("listen", "Where the pages, the admin API and /metrics are served. Anything but loopback needs a password. \"off\": nowhere; commands use the socket in data_dir."),
         listen,
     );

@@ -21,7 +21,7 @@ pub use self::processes::Processes;
 pub use self::sockets::SharedSockets;
 use super::keys::{Key, Keys, WAIT};
 use super::tls;
-use super::units::DAY;
+use weir_settings::DAY;
 
 /// More threads than any machine has use for.
 const CORES_MAX: u64 = 1_024;
@@ -82,7 +82,7 @@ impl Front {
     }
 
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
-        self.is_off = !keys.listener(
+        self.is_off = !super::keys::listener(keys, 
             Key::fixed("listen", "Where HTTP is served: realtime at /app/ and /apps/, and apps. Opened when it is set here or when there is an app under [[realtime.apps]] or [[front.apps]]; \"off\": never."),
             &mut self.listen,
         );
@@ -102,7 +102,7 @@ impl Front {
             &mut self.trusted_proxies,
         );
         if self.trusted_proxies.iter().any(|it| matches!(it, TrustedProxy::Unix)) {
-            keys.mistake_at(
+            keys.error_at(
                 "trusted_proxies",
                 "\"unix\" can't be: front.listen is no unix socket; write the proxy's address, \"127.0.0.1\" if it runs here",
             );
@@ -134,7 +134,7 @@ fn read_access_log(keys: &mut Keys<'_>) -> Option<AccessLogSettings> {
         ("combined", LogFormat::Combined),
         ("json", LogFormat::Json),
     ];
-    keys.choice(
+    keys.choice_of(
         Key::fixed("format", "Web servers' common format, the same with referrer and user agent, or JSON with all that is known: waits, worker, request id."),
         &formats,
         &mut format,

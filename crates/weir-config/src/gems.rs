@@ -17,7 +17,7 @@ pub use self::mirror::{Mirror, read_policy_file};
 pub(crate) use self::postgres::Postgres;
 use super::keys::{Key, Keys};
 use super::tls;
-use super::units::{DAY, SECOND};
+use weir_settings::{DAY, SECOND};
 
 /// Where gems are served, and where they are kept.
 #[derive(Clone, Debug)]
@@ -113,22 +113,22 @@ impl Gems {
     }
 
     fn read_places(&mut self, keys: &mut Keys<'_>) {
-        let is_on = keys.listener(
+        let is_on = super::keys::listener(keys, 
             Key::fixed("listen", "Where the index is served by itself, at /. Opened when it is set here or when there is no mount; \"off\": only at mount."),
             &mut self.listen,
         );
         self.is_listen_set = is_on && keys.is_set("listen");
         if !is_on && !keys.is_set("mount") {
-            keys.mistake_at("listen", "\"off\" needs a mount: the index would be nowhere");
+            keys.error_at("listen", "\"off\" needs a mount: the index would be nowhere");
         }
         keys.optional_text(
             Key::fixed("mount", "The index is served at front.listen, too, where every path begins with this: \"/gems-index\". No app gets such a request. None: only at listen."),
             &mut self.mount,
         );
         if let Some(problem) = self.mount.as_deref().and_then(mount_problem) {
-            keys.mistake_at("mount", &problem);
+            keys.error_at("mount", &problem);
         }
-        keys.choice(
+        keys.choice_of(
             Key::fixed("store", "Where the index is kept: in an SQLite file under data_dir, or in Postgres (gems.postgres.url), for several Weirs at once."),
             &[("sqlite", StoreKind::Sqlite), ("postgres", StoreKind::Postgres)],
             &mut self.store,
@@ -144,7 +144,7 @@ impl Gems {
             Key::live("files_url", "Where clients are sent for .gem files, such as \"https://files.example/gems\"; /NAME-VERSION.gem is appended. None: they are served here."),
             &mut self.settings.files_url,
         );
-        keys.choice(
+        keys.choice_of(
             Key::live("read", "Who may read and install: \"anyone\" who reaches the index, or who has an API key with the scope index_rubygems: \"key\". Pushing and yanking take a key in any case."),
             &[("anyone", Readers::Anyone), ("key", Readers::WithKey)],
             &mut self.settings.read,
@@ -162,7 +162,7 @@ impl Gems {
             &mut self.settings.downloads_interval,
         );
         if let Some(problem) = self.settings.files_url.as_deref().and_then(files_url_problem) {
-            keys.mistake_at("files_url", &problem);
+            keys.error_at("files_url", &problem);
         }
     }
 }

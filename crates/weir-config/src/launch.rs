@@ -11,7 +11,7 @@ use weir_supervisor::workers::{
 };
 
 use super::keys::{Key, Keys, WAIT};
-use super::units::{DAY, MILLISECOND};
+use weir_settings::{DAY, MILLISECOND};
 
 /// The command, and what each of its processes gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,7 +163,7 @@ impl Launch {
             [("dump_signal", self.dump_signal.as_ref()), ("stop_signal", Some(&self.stop_signal))];
         for (name, signal) in signals {
             if let Some(Err(error)) = signal.map(|signal| signal.parse::<WorkerSignal>()) {
-                keys.mistake_at(name, &error.to_string());
+                keys.error_at(name, &error.to_string());
             }
         }
     }

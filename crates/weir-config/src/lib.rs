@@ -1,4 +1,4 @@
-//! `weir.toml` -> typed [`Settings`], once; all mistakes together. The only place that reads the
+//! `weir.toml` -> typed [`Settings`], once; all errors together. The only place that reads the
 //! environment.
 //!
 //! - [`keys`]: how one key is defined and read; everything else follows from those definitions.
@@ -10,27 +10,21 @@
 mod change;
 mod checks;
 mod console;
-mod convert;
 pub mod environment;
 mod front;
 mod gems;
 mod jobs;
 mod keys;
 mod launch;
-mod limits;
-pub mod mistakes;
 mod observe;
 pub mod part;
 mod pools;
 mod process;
 mod realtime;
 pub mod reference;
-mod report;
 pub mod run_folder;
-pub mod secrets;
 pub mod source;
 mod tls;
-pub mod units;
 mod workers;
 
 #[cfg(test)]
@@ -43,23 +37,23 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 use weir_realtime::settings::{AppSettings, Settings as RealtimeSettings};
+use weir_settings::{Context, Report, Section, SettingValue};
+pub use weir_settings::{SettingError, SettingErrors, did_you_mean, secrets, units};
 
-pub use self::change::Change;
-pub use self::convert::did_you_mean;
+pub use self::change::{change_of, without_reload};
 pub use self::front::{App, Front, Processes, SharedSockets};
 pub use self::gems::{Gems, Mirror, StoreKind, read_policy_file};
 pub use self::jobs::Jobs;
-use self::keys::{Context, Key, Keys};
+use self::keys::{Key, Keys};
 pub use self::launch::Recycling;
-use self::mistakes::{Mistake, Mistakes};
 pub use self::observe::Observe;
 pub use self::pools::{format_pool, pool};
 pub use self::process::{Admin, Log, LogFormat, LogLevel, Supervisor};
 pub use self::realtime::Realtime;
-use self::report::{Report, Value};
 pub use self::source::Source;
 pub use self::workers::JobWorkers;
 use crate::part::Part;
+pub use weir_settings::Change;
 
 /// Everything that an operator can set.
 #[derive(Clone, Debug)]
@@ -109,7 +103,7 @@ impl Default for Settings {
 pub struct Loaded {
     pub settings: Settings,
     /// Every setting, as it is in effect.
-    pub values: Vec<Value>,
+    pub values: Vec<SettingValue>,
     /// Sound, but worth a thought.
     pub warnings: Vec<String>,
 }
@@ -153,7 +147,7 @@ impl Settings {
     pub fn addresses(&self) -> Vec<(String, SocketAddr)> {
         let front = self.has_front().then_some(("front.listen", self.front.listen));
         let realtime = self.realtime.listen.map(|address| ("realtime.listen", address));
-        let jobs = (!self.jobs.is_off).then_some(("jobs.listen", self.jobs.listen));
+        let jobs = self.jobs.listen.map(|address| ("jobs.listen", address));
         let console = self.has_console.then_some(("console.listen", self.console.listen));
         let gems = self.gems.address().map(|address| ("gems.listen", address));
         let parts = [jobs, front, realtime, gems, console].into_iter().flatten();
@@ -166,7 +160,7 @@ impl Settings {
 
     /// The parts that are off by their settings.
     pub fn parts_off(&self) -> Vec<Part> {
-        let jobs = self.jobs.is_off.then_some(Part::Jobs);
+        let jobs = self.jobs.listen.is_none().then_some(Part::Jobs);
         let console = (!self.has_console).then_some(Part::Console);
         [jobs, console].into_iter().flatten().collect()
     }
@@ -215,16 +209,19 @@ impl Settings {
 }
 
 /// Parses the text of `source`.
-pub fn parse(source: &Source, environment: secrets::Environment<'_>) -> Result<Loaded, Mistakes> {
+pub fn parse(
+    source: &Source,
+    environment: secrets::Environment<'_>,
+) -> Result<Loaded, SettingErrors> {
     let (settings, report) = read(source, environment, false);
-    if report.mistakes.is_empty() {
+    if report.errors.is_empty() {
         let warnings = checks::warnings(&settings);
         return Ok(Loaded { settings, values: report.values, warnings });
     }
-    let mut mistakes = report.mistakes;
-    mistakes.sort();
-    mistakes.dedup();
-    Err(Mistakes { file: source.name.clone(), mistakes })
+    let mut errors = report.errors;
+    errors.sort();
+    errors.dedup();
+    Err(SettingErrors { file: source.name.clone(), errors })
 }
 
 fn read(
@@ -232,46 +229,46 @@ fn read(
     environment: secrets::Environment<'_>,
     describe: bool,
 ) -> (Settings, Report) {
-    let mut report = Report::of(&source.text);
+    let mut report = Report::new(&source.text);
     let (table, errors) = DeTable::parse_recoverable(&source.text);
     for error in errors {
         let span = error.span().unwrap_or(0..0);
-        report.mistakes.push(Mistake::at(&source.text, &span, error.message().to_owned()));
+        report.errors.push(SettingError::at(&source.text, &span, error.message().to_owned()));
     }
     let mut settings = Settings::default();
     settings.data_dir = source.folder.join(settings.data_dir);
-    if report.mistakes.is_empty() {
+    if report.errors.is_empty() {
         let context = Context { folder: &source.folder, environment, describe };
         let mut keys = Keys::new(Some(table.get_ref()), &mut report, context);
         read_all(&mut keys, &mut settings);
         keys.reject_unknown();
         settings.settle(source.data_dir.as_deref());
         report.begin_checks();
-        checks::mistakes(&settings, &mut report);
+        checks::check(&settings, &mut report);
     }
     (settings, report)
 }
 
 /// That setting alone, for commands that need no other: what else is wrong is none of their business.
-pub fn data_dir(source: &Source) -> Result<PathBuf, Mistakes> {
-    let mut report = Report::of(&source.text);
+pub fn data_dir(source: &Source) -> Result<PathBuf, SettingErrors> {
+    let mut report = Report::new(&source.text);
     let (table, errors) = DeTable::parse_recoverable(&source.text);
     let mut data_dir = source.folder.join(Settings::default().data_dir);
     for error in errors {
         let span = error.span().unwrap_or(0..0);
-        report.mistakes.push(Mistake::at(&source.text, &span, error.message().to_owned()));
+        report.errors.push(SettingError::at(&source.text, &span, error.message().to_owned()));
     }
-    if report.mistakes.is_empty() {
+    if report.errors.is_empty() {
         let context = Context { folder: &source.folder, environment: &|_| None, describe: false };
         Keys::new(Some(table.get_ref()), &mut report, context).path(DATA_DIR, &mut data_dir);
     }
-    if report.mistakes.is_empty() {
+    if report.errors.is_empty() {
         return Ok(data_dir);
     }
-    Err(Mistakes { file: source.name.clone(), mistakes: report.mistakes })
+    Err(SettingErrors { file: source.name.clone(), errors: report.errors })
 }
 
-const DATA_DIR: Key = Key::fixed(
+const DATA_DIR: weir_settings::Setting = Key::fixed(
     "data_dir",
     "Folder for everything that Weir keeps; made when missing, for its user alone. Relative paths start at the folder of this file.",
 );

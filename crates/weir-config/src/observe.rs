@@ -19,7 +19,7 @@ use weir_sidekiq::Endpoint;
 use self::pgbouncer::PgBouncer;
 use self::postgres::Postgres;
 use super::keys::{Key, Keys};
-use super::units::{DAY, HOUR, SECOND};
+use weir_settings::{DAY, HOUR, SECOND};
 
 /// What is looked at, how often, and how long it is remembered.
 #[derive(Clone, Debug)]

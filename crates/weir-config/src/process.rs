@@ -7,7 +7,7 @@ use weir_supervisor::RestartPolicy;
 use weir_supervisor::workers::LINGERING_MAX;
 
 use super::keys::{Key, Keys};
-use super::units::{DAY, HOUR, MILLISECOND, SECOND};
+use weir_settings::{DAY, HOUR, MILLISECOND, SECOND};
 
 /// What goes to standard error, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Log {
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
         let levels =
             [LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
-        keys.choice(
+        keys.choice_of(
             Key::live(
                 "level",
                 "What is logged: this and everything worse. The flag --log-level wins.",
@@ -124,7 +124,7 @@ impl Log {
             &levels.map(|level| (level.as_str(), level)),
             &mut self.level,
         );
-        keys.choice(
+        keys.choice_of(
             Key::fixed(
                 "format",
                 "How a line looks: for people, or one JSON object. The flag --log wins.",

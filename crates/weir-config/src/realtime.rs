@@ -11,7 +11,7 @@ use weir_realtime::settings::{AppSettings, Settings};
 
 use self::webhooks::Webhooks;
 use super::keys::{Key, Keys};
-use super::units::HOUR;
+use weir_settings::HOUR;
 
 /// Clients count in whole seconds; less would make them ping all the time.
 const ACTIVITY_TIMEOUT_MIN: Duration = Duration::from_secs(5);

@@ -3,11 +3,12 @@
 
 use std::fmt::Write;
 
-use super::report::Value;
-use super::{Source, read};
+use weir_settings::SettingValue;
+
+use super::{Source, change_of, read};
 
 /// Every setting with its default, sorted by section as the file reads.
-pub fn values() -> Vec<Value> {
+pub fn values() -> Vec<SettingValue> {
     let (_, report) = read(&Source::default(), &|_| None, true);
     report.values
 }
@@ -26,10 +27,10 @@ pub fn markdown() -> String {
             "\n## {title}\n\n| setting | type | default | change | what it does |\n| --- | --- | --- | --- | --- |\n"
         );
         for value in values {
-            let change = value.change().word();
-            let Value { kind, default, doc, .. } = &value;
+            let change = change_of(&value).word();
+            let SettingValue { kind, default, setting, .. } = &value;
             let name = last(&value.path);
-            let doc = doc.replace('|', "\\|");
+            let doc = setting.doc.replace('|', "\\|");
             let _ = writeln!(page, "| `{name}` | {kind} | `{default}` | {change} | {doc} |");
         }
     }
@@ -51,7 +52,7 @@ pub fn commented_file() -> String {
             let _ = write!(file, "\n{commented}{}\n", heading(&section));
         }
         for value in values {
-            for line in wrap(value.doc, 96) {
+            for line in wrap(value.setting.doc, 96) {
                 let _ = writeln!(file, "# {line}");
             }
             let sample = sample(&value);
@@ -62,7 +63,7 @@ pub fn commented_file() -> String {
 }
 
 /// What a value of the setting looks like: its default, or for a setting without one a placeholder.
-pub(super) fn sample(value: &Value) -> &str {
+pub(super) fn sample(value: &SettingValue) -> &str {
     match (value.default.as_str(), value.kind) {
         ("none", "secret") => "{ file = \"PATH\" }",
         ("none", "duration") => "\"5s\"",
@@ -101,8 +102,8 @@ A key that Weir doesn't know is a mistake, never ignored.
 This page is generated from the code (`make docs`); a test fails when it is out of date.
 ";
 
-fn by_section(values: Vec<Value>) -> Vec<(String, Vec<Value>)> {
-    let mut sections: Vec<(String, Vec<Value>)> = Vec::new();
+fn by_section(values: Vec<SettingValue>) -> Vec<(String, Vec<SettingValue>)> {
+    let mut sections: Vec<(String, Vec<SettingValue>)> = Vec::new();
     for value in values {
         let section = value.path.rsplit_once('.').map_or("", |(section, _)| section).to_owned();
         match sections.iter_mut().find(|(known, _)| *known == section) {

@@ -14,7 +14,7 @@ use weir_front::ForwardedHeader;
 
 use super::*;
 
-fn load(text: &str) -> Result<Loaded, Mistakes> {
+fn load(text: &str) -> Result<Loaded, SettingErrors> {
     let source = Source::of(Path::new("weir.toml"), text, None);
     let environment = |name: &str| match name {
         "PASSWORD" => Some("correct horse"),
@@ -43,7 +43,7 @@ fn without_numbers(text: &str) -> String {
 fn an_empty_file_gives_the_defaults() {
     let settings = settings("");
     assert_eq!(settings.data_dir, Path::new("data"));
-    assert_eq!(settings.jobs.listen.to_string(), "127.0.0.1:7419");
+    assert_eq!(settings.jobs.listen, "127.0.0.1:7419".parse().ok());
     assert_eq!(settings.console.listen.to_string(), "127.0.0.1:7420");
     assert_eq!(settings.jobs.settings.directory, Path::new("data/jobs"));
     assert_eq!(settings.jobs.settings.limits, weir_jobs::settings::Limits::default());
@@ -77,7 +77,7 @@ hosts = ["weir.example"]
     let jobs = &settings.jobs.settings;
     assert_eq!(settings.data_dir, Path::new("kept"));
     assert_eq!(settings.log.level.as_str(), "debug");
-    assert_eq!(settings.jobs.listen.to_string(), "[::1]:17419");
+    assert_eq!(settings.jobs.listen, "[::1]:17419".parse().ok());
     assert_eq!(jobs.fsync, weir_jobs::settings::Fsync::EverySecond);
     assert!(jobs.fsync_acks);
     assert_eq!(jobs.gather_wait, Duration::from_millis(2));
@@ -323,7 +323,7 @@ fn hostile_files_are_refused_not_suffered() {
         "\"\" = 1",
         "[jobs.limits]\nfetch_wait = 0x10",
     ] {
-        let refused = load(text).expect_err("refused").mistakes;
+        let refused = load(text).expect_err("refused").errors;
         assert!(!refused.is_empty());
     }
 }

@@ -6,7 +6,13 @@ use weir_net::post::Trust;
 use weir_net::{TlsFiles, TlsSettings};
 
 use super::keys::{Key, Keys};
-use super::units::{DAY, SECOND};
+use weir_settings::Setting;
+use weir_settings::{DAY, SECOND};
+
+/// The table `tls` of a part.
+pub(super) fn read_section(tls: &mut Option<TlsSettings>, table: &mut Keys<'_>) {
+    table.section("tls", |table| *tls = read(table));
+}
 
 pub(super) fn read(keys: &mut Keys<'_>) -> Option<TlsSettings> {
     let mut certificates: Vec<_> = read_pair(keys).into_iter().collect();
@@ -31,7 +37,7 @@ fn read_named(keys: &mut Keys<'_>) -> Option<TlsFiles> {
         &mut hosts,
     );
     if hosts.iter().any(|host: &String| host.contains([':', '/'])) {
-        keys.mistake_at("hosts", "write names like \"shop.example\", without scheme, port or path");
+        keys.error_at("hosts", "write names like \"shop.example\", without scheme, port or path");
     }
     if let Some(files) = &mut files {
         files.hosts = hosts;
@@ -53,11 +59,11 @@ fn read_pair(keys: &mut Keys<'_>) -> Option<TlsFiles> {
         (Some(cert), Some(key)) => Some(TlsFiles { cert, key, hosts: Vec::new() }),
         (None, None) => None,
         (Some(_), None) => {
-            keys.mistake_at("cert", "it needs key beside it");
+            keys.error_at("cert", "it needs key beside it");
             None
         }
         (None, Some(_)) => {
-            keys.mistake_at("key", "it needs cert beside it");
+            keys.error_at("key", "it needs cert beside it");
             None
         }
     }
@@ -66,7 +72,7 @@ fn read_pair(keys: &mut Keys<'_>) -> Option<TlsFiles> {
 /// `ca`, whose whole name is `setting`: a mistake in the file names it by that.
 pub(super) fn read_trust(
     keys: &mut Keys<'_>,
-    key: impl FnOnce(&'static str, &'static str) -> Key,
+    key: impl FnOnce(&'static str, &'static str) -> Setting,
     setting: &'static str,
     trust: &mut Trust,
 ) {
@@ -77,6 +83,6 @@ pub(super) fn read_trust(
     match ca.as_deref().map(|path| Trust::with_ca(path, setting)) {
         None => {}
         Some(Ok(read)) => *trust = read,
-        Some(Err(error)) => keys.named_mistake_at("ca", error.to_string()),
+        Some(Err(error)) => keys.named_error_at("ca", error.to_string()),
     }
 }

@@ -37,10 +37,10 @@ pub(super) fn read(keys: &mut Keys<'_>, apps: &[String]) -> BTreeMap<String, Job
         if let Err(error) = name.parse::<GroupName>()
             && name != "NAME"
         {
-            keys.mistake(error.to_string());
+            keys.error(error.to_string());
         }
         if apps.iter().any(|app| app == name) {
-            keys.mistake(format!("{name:?} is an app's name already ([[front.apps]])"));
+            keys.error(format!("{name:?} is an app's name already ([[front.apps]])"));
         }
         all.insert(name.to_owned(), JobWorkers::read(keys));
     });
@@ -100,16 +100,16 @@ impl JobWorkers {
                 || environment.iter().any(|(_, value)| value.expose().contains(&placeholder));
             if is_set && !is_told {
                 let why = format!("nothing tells the command: write {placeholder} in it");
-                keys.mistake_at(name, &why);
+                keys.error_at(name, &why);
             }
             if !is_set && is_told {
                 let why = format!("{placeholder} stands in it, and {name} is not set");
-                keys.mistake_at("command", &why);
+                keys.error_at("command", &why);
             }
         }
         if self.queue_flag.is_some() && !self.launch.command.iter().any(|it| it == "{queues}") {
             let why = "only where \"{queues}\" is an argument of its own";
-            keys.mistake_at("queue_flag", why);
+            keys.error_at("queue_flag", why);
         }
     }
 
@@ -173,7 +173,7 @@ fn read_readiness(keys: &mut Keys<'_>) -> Readiness {
         &mut notifies,
     );
     if notifies && line.is_some() {
-        keys.mistake_at("ready_notify", "either this or ready_line: what shows that it is ready?");
+        keys.error_at("ready_notify", "either this or ready_line: what shows that it is ready?");
     }
     match line {
         _ if notifies => Readiness::Notify,

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use weir_base::secret::Secret;
+use weir_settings::{COUNT, Choice, DAY, HOUR, MILLISECOND, SECOND, Section, TableReader, WAIT};
 
 use crate::model::QueueName;
 
 /// Where jobs are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Choice)]
 pub enum StoreKind {
     /// The segment log under `data_dir`: acknowledged means durable.
     #[default]
@@ -19,187 +20,200 @@ pub enum StoreKind {
 }
 
 /// When an acknowledged record is on the disk itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Choice)]
 pub enum Fsync {
     /// Before the reply: survives a power cut.
     #[default]
     Always,
     /// Within a second; in the page cache before the reply: survives `kill -9`, not a power cut.
+    #[choice("everysec")]
     EverySecond,
     /// When the system likes; in the page cache before the reply.
     Never,
 }
 
-/// Settings of the job server. Field names are the names in `weir.toml` under `[jobs]`.
-#[derive(Clone, Debug)]
+/// Settings of the job server: `[jobs]`.
+#[derive(Clone, Debug, Section)]
+#[section(restart, check = Self::read_queues)]
 pub struct Settings {
+    /// Where jobs are kept: the segment log under data_dir, or memory (nothing survives; for tests
+    /// and development).
+    #[setting(choice, later = "redis")]
     pub store: StoreKind,
     /// Folder of the segment log; made when missing.
+    #[setting(skip, default = PathBuf::from("data/jobs"))]
     pub directory: PathBuf,
+    /// When an acknowledged job is on the disk itself: before the reply, within a second, or when
+    /// the system likes.
+    #[setting(choice)]
     pub fsync: Fsync,
-    /// ACK is on disk before its reply (with `fsync = "always"`); otherwise within `ack_sync_max`.
+    /// An ACK too is on disk before its reply (with fsync = "always"); otherwise within
+    /// ack_sync_max.
     pub fsync_acks: bool,
     /// An ACK that waits for nobody else's sync is synced after this long.
+    #[setting(range = MILLISECOND..=HOUR, default = Duration::from_millis(10))]
     pub ack_sync_max: Duration,
     /// How long a sync waits for more records to join it.
+    #[setting(range = Duration::ZERO..=SECOND)]
     pub gather_wait: Duration,
-    /// Any client may FLUSH: only for development.
+    /// Any client may FLUSH (forget everything): only for development.
+    #[setting(reload)]
     pub allow_flush: bool,
-    /// What clients prove in HELLO; none: everybody may connect.
+    /// What clients prove in HELLO. None: everybody who can connect may work.
+    #[setting(reload)]
     pub password: Option<Secret>,
+    #[setting(section)]
     pub limits: Limits,
     /// Per-queue settings; a queue without an entry gets the defaults.
+    #[setting(skip)]
     pub queues: BTreeMap<QueueName, QueueSettings>,
 }
 
-/// What a queue may ask for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+impl Settings {
+    /// Reads the tables of queues: their names are checked against the limits.
+    fn read_queues(&mut self, table: &mut TableReader<'_>) {
+        let Self { queues, limits, .. } = self;
+        table.named("queues", |name, table| {
+            let mut queue = QueueSettings::default();
+            queue.read(table);
+            match QueueName::parse(name, limits) {
+                Ok(name) => drop(queues.insert(name, queue)),
+                Err(error) => table.error(error.to_string()),
+            }
+        });
+        table.later(&["resources", "cron"]);
+    }
+}
+
+/// `[jobs.queues.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(reload)]
 pub struct QueueSettings {
-    /// A wait above this counts as late: for people, and for `fresh_lane`. None: no target.
+    /// A job that waits longer counts as late, on the console and for fresh_lane. By itself it
+    /// changes nothing about the order in which jobs are served.
+    #[setting(range = MILLISECOND..=DAY.saturating_mul(400))]
     pub target_latency: Option<Duration>,
-    /// At most this many jobs of the queue run at once, over all workers.
+    /// At most so many jobs of the queue run at once, over all workers.
+    #[setting(range = 1..=u64::from(u32::MAX))]
     pub concurrency: Option<u32>,
-    /// Past its target latency: newest first, and the oldest with every fifth fetch.
+    /// While the oldest job has waited longer than target_latency: the newest first, and the oldest
+    /// with every fifth fetch, however long those jobs take.
     pub fresh_lane: bool,
 }
 
-/// Every limit of the job server. Each has a metric `weir_jobs_limit_hits_total{limit="NAME"}`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// `[jobs.limits]`: every limit of the job server. Each has a metric `weir_jobs_limit_hits_total{limit="NAME"}`.
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(reload)]
 pub struct Limits {
     /// Connections at once; one more gets `-ERR too many connections`.
+    #[setting(range = COUNT, default = 10_000)]
     pub connections_max: usize,
     /// Bytes of one command line, job included.
+    #[setting(size, range = 1 << 10..=1 << 30, default = 16 << 20)]
     pub line_bytes_max: usize,
     /// Bytes of half-read lines and unread replies, over all connections.
+    #[setting(size, range = 1 << 20..=1 << 40, default = 256 << 20)]
     pub buffered_bytes_max: usize,
     /// Open files of the process that connections may not take: the log and the console need them.
+    #[setting(range = COUNT, default = 256)]
     pub descriptors_reserved: usize,
-    /// Connections over `connections_max` that are told so in the protocol's way (after HELLO);
-    /// more are told at once.
+    /// Connections over connections_max that are told so in the protocol's way (after HELLO); more
+    /// are told at once.
+    #[setting(range = COUNT, default = 100)]
     pub refusals_max: usize,
     /// Bytes of the HELLO line, which anybody may send.
+    #[setting(size, range = 256..=1 << 20, default = 16 << 10)]
     pub hello_bytes_max: usize,
     /// Wrong passwords a minute from one address that are answered at once; after that every
-    /// password from there, right or wrong, waits `wrong_password_delay`.
+    /// password from there waits wrong_password_delay.
+    #[setting(range = COUNT, default = 10)]
     pub wrong_passwords_max: u32,
-    /// How long a password from an address over `wrong_passwords_max` waits for its check.
+    /// How long a password from an address over wrong_passwords_max waits for its check.
+    #[setting(range = WAIT, default = SECOND)]
     pub wrong_password_delay: Duration,
-    /// Passwords that wait for their check at once, over all addresses; more are refused.
+    /// Passwords that wait for their check at once; more are refused.
+    #[setting(range = COUNT, default = 100)]
     pub password_checks_max: usize,
     /// Worker processes known at once.
+    #[setting(range = COUNT, default = 10_000)]
     pub workers_max: usize,
     /// Labels kept of one worker.
+    #[setting(range = COUNT, default = 64)]
     pub worker_labels_max: usize,
     /// Queues kept, of those that one worker asks for, to be shown.
+    #[setting(range = COUNT, default = 64)]
     pub worker_queues_max: usize,
     /// Jobs in one PUSHB.
+    #[setting(range = COUNT, default = 10_000)]
     pub pushb_jobs_max: usize,
     /// FETCHes that wait at once.
+    #[setting(range = COUNT, default = 10_000)]
     pub waiting_fetches_max: usize,
     /// Queues named in one FETCH.
+    #[setting(range = COUNT, default = 1_000)]
     pub fetch_queues_max: usize,
     /// Queues that exist at once.
+    #[setting(restart, range = 1..=65_536, default = 10_000)]
     pub queues_max: usize,
     /// Bytes of a queue's name.
+    #[setting(range = 1..=255, default = 255)]
     pub queue_name_bytes_max: usize,
     /// Bytes of a jid, a wid, a jobtype.
+    #[setting(range = 1..=4_096, default = 255)]
     pub id_bytes_max: usize,
     /// How deep the JSON of a job may nest.
+    #[setting(range = 1..=1_000, default = 128)]
     pub json_depth_max: usize,
     /// Jobs in the dead set; the oldest go first.
+    #[setting(restart, range = COUNT, default = 1_000_000)]
     pub dead_jobs_max: usize,
-    /// A dead job is forgotten after this long (the protocol's 180 days).
+    /// A dead job is forgotten after this long.
+    #[setting(restart, range = MILLISECOND..=DAY.saturating_mul(4_000), default = DAY.saturating_mul(180))]
     pub dead_age_max: Duration,
     /// HELLO must arrive within this long.
+    #[setting(range = WAIT, default = Duration::from_secs(2))]
     pub hello_timeout: Duration,
     /// A line that has begun must be complete within this long.
+    #[setting(range = WAIT, default = Duration::from_secs(60))]
     pub line_timeout: Duration,
     /// How long a connection that is closed with an error is still read, so that the error arrives.
+    #[setting(range = WAIT, default = SECOND)]
     pub linger_timeout: Duration,
     /// A FETCH waits this long for work before it answers null.
+    #[setting(range = WAIT, default = Duration::from_secs(2))]
     pub fetch_wait: Duration,
     /// A client that doesn't read its replies is cut off after this long.
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub write_timeout: Duration,
     /// A worker that doesn't BEAT for this long is gone.
+    #[setting(range = WAIT, default = Duration::from_secs(60))]
     pub heartbeat_timeout: Duration,
     /// A job handed back this often because its worker vanished counts as failed.
+    #[setting(restart, range = 1..=255, default = 3)]
     pub returns_max: u8,
     /// Bytes of one log segment.
+    #[setting(size, restart, range = 1 << 20..=1 << 28, default = 64 << 20)]
     pub segment_bytes: u32,
-    /// Room that pushes may not use, kept for ACK and FAIL on a full disk.
+    /// Room on the disk that pushes may not use, kept for ACK and FAIL.
+    #[setting(size, restart, range = 1 << 20..=1 << 28, default = 16 << 20)]
     pub reserve_bytes: u32,
     /// Bytes of damaged records that are set aside until an operator has acknowledged them, and as
     /// many that were acknowledged last.
+    #[setting(size, restart, range = 1 << 16..=1 << 27, default = 64 << 20)]
     pub set_aside_bytes_max: u32,
     /// Bytes of jobs in the store `memory`; the embedded store is limited by its disk.
+    #[setting(size, restart, range = 1 << 20..=1 << 40, default = 1 << 30)]
     pub memory_bytes_max: usize,
     /// Requests of the console, the admin API and the command line that run or wait at once.
+    #[setting(restart, range = COUNT, default = 256)]
     pub admin_requests_max: usize,
     /// Jobs in one page of a list.
+    #[setting(range = COUNT, default = 1_000)]
     pub page_jobs_max: usize,
     /// Jobs that a search or MUTATE looks at before it lets others run.
+    #[setting(range = COUNT, default = 10_000)]
     pub scan_jobs_max: usize,
     /// Queues with metrics of their own; the rest share `queue="other"`.
+    #[setting(restart, range = 0..=100_000_000, default = 200)]
     pub metrics_queues_max: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            store: StoreKind::Embedded,
-            directory: PathBuf::from("data/jobs"),
-            fsync: Fsync::Always,
-            fsync_acks: false,
-            ack_sync_max: Duration::from_millis(10),
-            gather_wait: Duration::ZERO,
-            allow_flush: false,
-            password: None,
-            limits: Limits::default(),
-            queues: BTreeMap::new(),
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        const DAY: u64 = 24 * 60 * 60;
-        Self {
-            connections_max: 10_000,
-            line_bytes_max: 16 << 20,
-            buffered_bytes_max: 256 << 20,
-            descriptors_reserved: 256,
-            refusals_max: 100,
-            hello_bytes_max: 16 << 10,
-            wrong_passwords_max: 10,
-            wrong_password_delay: Duration::from_secs(1),
-            password_checks_max: 100,
-            workers_max: 10_000,
-            worker_labels_max: 64,
-            worker_queues_max: 64,
-            pushb_jobs_max: 10_000,
-            waiting_fetches_max: 10_000,
-            fetch_queues_max: 1_000,
-            queues_max: 10_000,
-            queue_name_bytes_max: 255,
-            id_bytes_max: 255,
-            json_depth_max: 128,
-            dead_jobs_max: 1_000_000,
-            dead_age_max: Duration::from_secs(180 * DAY),
-            hello_timeout: Duration::from_secs(2),
-            line_timeout: Duration::from_secs(60),
-            linger_timeout: Duration::from_secs(1),
-            fetch_wait: Duration::from_secs(2),
-            write_timeout: Duration::from_secs(30),
-            heartbeat_timeout: Duration::from_secs(60),
-            returns_max: 3,
-            segment_bytes: 64 << 20,
-            reserve_bytes: 16 << 20,
-            set_aside_bytes_max: 64 << 20,
-            memory_bytes_max: 1 << 30,
-            admin_requests_max: 256,
-            page_jobs_max: 1_000,
-            scan_jobs_max: 10_000,
-            metrics_queues_max: 200,
-        }
-    }
 }

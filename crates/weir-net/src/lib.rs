@@ -1,6 +1,5 @@
 //! Below every service: where it listens, TLS, and the runtimes that serve connections.
 //!
-//! - [`address`]: a listening address, parsed once.
 //! - [`chunks`]: the chunked transfer coding.
 //! - [`client`]: who a client is, and what each has open.
 //! - [`listener`]: binding it, with errors that say what to do; taking over one that was inherited.
@@ -12,7 +11,6 @@
 //! - [`unix_path`]: unix sockets with paths longer than the kernel's 107 bytes.
 //! - [`tls`]: certificates from files, by name, replaced while running.
 
-pub mod address;
 pub mod chunks;
 pub mod client;
 pub mod listener;
@@ -24,8 +22,8 @@ mod successor;
 pub mod tls;
 pub mod unix_path;
 
-pub use address::ListenAddress;
 pub use listener::{BindOptions, Listener};
 pub use metrics::NetMetrics;
 pub use successor::{Successor, SuccessorError};
 pub use tls::{Tls, TlsFiles, TlsSettings};
+pub use weir_base::listen_address::ListenAddress;

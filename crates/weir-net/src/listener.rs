@@ -10,9 +10,9 @@ use rustix::fs::Mode;
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-use crate::address::ListenAddress;
 use crate::occupant;
 use crate::unix_path::{self, ShortPath};
+use weir_base::listen_address::ListenAddress;
 
 /// A bound, listening, close-on-exec, non-blocking socket.
 #[derive(Debug)]

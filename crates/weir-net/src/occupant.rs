@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::address::ListenAddress;
+use weir_base::listen_address::ListenAddress;
 
 /// `pid 123 (name)` of a process that listens on the port of `address`, as far as this user may
 /// see it.

@@ -8,7 +8,7 @@ use tokio::signal::unix::Signal;
 use crate::compose::Weir;
 use crate::logging::Logging;
 use crate::parent::Handover;
-use weir_config::{Change, Loaded, environment};
+use weir_config::{Change, Loaded, environment, without_reload};
 
 /// What a reload needs.
 #[derive(Debug)]
@@ -50,10 +50,7 @@ impl Reload {
         let reloaded = weir.reload(&fresh.settings, &only);
         kept.extend(tokio::time::timeout(patience, reloaded).await??);
         for setting in &kept {
-            tracing::warn!(
-                "{setting} changed: needs {}",
-                Change::without_reload(setting).command()
-            );
+            tracing::warn!("{setting} changed: needs {}", without_reload(setting).command());
         }
         let changed = changed(&self.loaded, &fresh).filter(|path| !kept.contains(*path)).count();
         tracing::info!(changed, needing_restart = kept.len(), "settings reloaded");
@@ -64,7 +61,7 @@ impl Reload {
     fn remember_live(&mut self, fresh: &Loaded) {
         let values = fresh.values.iter().map(|value| {
             let old = self.loaded.values.iter().find(|old| old.path == value.path);
-            old.filter(|_| !value.live).unwrap_or(value).clone()
+            old.filter(|_| value.change() != Change::Reload).unwrap_or(value).clone()
         });
         self.loaded.values = values.collect();
     }
@@ -93,7 +90,10 @@ fn changed_for_restart<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<It
     ];
     let secrets = secrets.into_iter().filter(|(_, differs)| *differs).map(|(path, _)| path);
     let fixed = move |path: &&str| {
-        new.values.iter().find(|value| value.path == *path).is_some_and(|value| !value.live)
+        new.values
+            .iter()
+            .find(|value| value.path == *path)
+            .is_some_and(|value| value.change() != Change::Reload)
     };
     changed(old, new).filter(fixed).chain(secrets).map(str::to_owned)
 }

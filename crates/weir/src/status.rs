@@ -83,7 +83,8 @@ impl Facts {
     /// What a Faktory client is told to connect to.
     pub(crate) fn jobs_url(&self, settings: &Settings) -> String {
         let scheme = if settings.jobs.tls.is_some() { "tcp+tls" } else { "tcp" };
-        format!("{scheme}://{}", self.jobs_listen.unwrap_or(settings.jobs.listen))
+        let address = self.jobs_listen.or(settings.jobs.listen);
+        address.map(|address| format!("{scheme}://{address}")).unwrap_or_default()
     }
 }
 

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use weir_supervisor::selection::{Prepared, SocketGroup};
 use weir_supervisor::workers::{Mistake, mistakes as of_group};
 
-use super::super::report::Report;
 use super::super::{App, Processes, Settings, SharedSockets};
 use super::{reject_unreachable_user, routes};
+use weir_settings::Report;
 
-pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
-    routes::mistakes(settings, report);
+pub(super) fn check(settings: &Settings, report: &mut Report) {
+    routes::check(settings, report);
     reject_unreachable(settings, report);
     let run = settings.run_folder();
     for (index, app) in settings.front.apps.iter().enumerate() {
         if let Err(why) = app.page() {
             let path = format!("front.apps[{index}].maintenance_page");
-            report.mistake_at(&path, format!("{path}: {why}"));
+            report.error_at(&path, format!("{path}: {why}"));
         }
         let Some(processes) = &app.processes else { continue };
         reject_unreachable_user(&processes.launch, &format!("front.apps[{index}]"), report);
@@ -29,7 +29,7 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
         };
         for Mistake { setting, text, .. } in of_group(&group, &run) {
             let path = format!("front.apps[{index}].{}", key(setting));
-            report.mistake_at(&path, format!("{path}: {text}"));
+            report.error_at(&path, format!("{path}: {text}"));
         }
     }
 }
@@ -48,7 +48,7 @@ fn reject_unreachable(settings: &Settings, report: &mut Report) {
     ];
     for setting in served.into_iter().flatten() {
         let message = format!("front.listen: \"off\", but {setting} is served there");
-        report.mistake_at("front.listen", message);
+        report.error_at("front.listen", message);
     }
 }
 

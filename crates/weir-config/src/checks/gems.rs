@@ -2,23 +2,23 @@
 
 use weir_gems::settings::Readers;
 
-use super::super::report::Report;
 use super::super::{Gems, Settings, StoreKind};
+use weir_settings::Report;
 
-pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
+pub(super) fn check(settings: &Settings, report: &mut Report) {
     let gems = &settings.gems;
     if gems.store == StoreKind::Postgres && gems.postgres.url.is_none() {
         let message = "gems.store: \"postgres\" needs gems.postgres.url, like \"postgres://weir@db.example/weir\"";
-        report.mistake_at("gems.store", message.to_owned());
+        report.error_at("gems.store", message.to_owned());
     }
     if gems.webhooks.retry_delay_max < gems.webhooks.retry_delay_min {
         let path = "gems.webhooks.retry_delay_max";
-        report.mistake_at(path, format!("{path}: must not be below retry_delay_min"));
+        report.error_at(path, format!("{path}: must not be below retry_delay_min"));
     }
     let limits = &gems.mirror.settings.limits;
     if limits.backoff_max < limits.backoff_min {
         let path = "gems.mirror.limits.backoff_max";
-        report.mistake_at(path, format!("{path}: must not be below backoff_min"));
+        report.error_at(path, format!("{path}: must not be below backoff_min"));
     }
 }
 

@@ -1,21 +1,21 @@
 //! The same for what is observed.
 
 use super::super::Settings;
-use super::super::report::Report;
+use weir_settings::Report;
 
-pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
+pub(super) fn check(settings: &Settings, report: &mut Report) {
     let observe = &settings.observe;
     if observe.is_enabled && !observe.names_a_source() {
         let message = "observe: names nothing to look at; add [[observe.redis]] with url = \"redis://127.0.0.1:6379/0\", or [observe.postgres]";
-        report.mistake_at("observe", message.to_owned());
+        report.error_at("observe", message.to_owned());
     }
     if let Some(twice) = observe.named_twice() {
         let message =
             format!("observe.redis: {twice} stands here twice; its jobs would count twice");
-        report.mistake_at("observe.redis", message);
+        report.error_at("observe.redis", message);
     }
     if observe.pace.retry_max < observe.pace.interval {
         let path = "observe.limits.retry_max";
-        report.mistake_at(path, format!("{path}: must not be below observe.interval"));
+        report.error_at(path, format!("{path}: must not be below observe.interval"));
     }
 }

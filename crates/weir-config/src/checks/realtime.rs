@@ -5,22 +5,22 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit};
 use weir_realtime::settings::AppSettings;
 
-use super::super::report::Report;
 use super::super::{Settings, units};
+use weir_settings::Report;
 
 /// The shortest secret that is not worth a warning: 16 characters of base64 hold 96 bits.
 const SECRET_CHARACTERS_MIN: usize = 16;
 
-pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
+pub(super) fn check(settings: &Settings, report: &mut Report) {
     let webhooks = &settings.realtime.webhooks.settings;
     if webhooks.retry_delay_max < webhooks.retry_delay_min {
         let path = "realtime.webhooks.retry_delay_max";
-        report.mistake_at(path, format!("{path}: must not be below retry_delay_min"));
+        report.error_at(path, format!("{path}: must not be below retry_delay_min"));
     }
     let limits = &settings.realtime.settings.pusher;
     if limits.api_body_bytes_max < limits.event_data_bytes_max {
         let path = "realtime.limits.api_body_bytes_max";
-        report.mistake_at(path, format!("{path}: must hold one event of event_data_bytes_max"));
+        report.error_at(path, format!("{path}: must hold one event of event_data_bytes_max"));
     }
 }
 

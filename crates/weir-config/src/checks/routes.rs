@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use weir_front::Address;
 
-use super::super::report::Report;
 use super::super::{App, Settings};
+use weir_settings::Report;
 
-pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
+pub(super) fn check(settings: &Settings, report: &mut Report) {
     let apps = settings.front.apps.iter().enumerate();
     let proxied: Vec<(usize, &App)> = apps.filter(|(_, app)| app.sockets.is_none()).collect();
     for (place, &(index, app)) in proxied.iter().enumerate() {
@@ -17,14 +17,14 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
             let message = format!(
                 "{path}: no request ever gets to {name}: {others}, further up, has the same hosts and paths; give one of them others"
             );
-            report.mistake_at(&format!("{path}.name"), message);
+            report.error_at(&format!("{path}.name"), message);
         }
         for upstream in own(app, settings.front.listen) {
             let path = format!("front.apps[{index}].upstreams");
             let message = format!(
                 "{path}: {upstream} is front.listen itself: each request would come back for ever"
             );
-            report.mistake_at(&path, message);
+            report.error_at(&path, message);
         }
     }
 }

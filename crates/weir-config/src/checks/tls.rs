@@ -6,15 +6,15 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_net::tls::{self, Certificate, TlsFiles, TlsSettings};
 
 use super::super::Settings;
-use super::super::report::Report;
+use weir_settings::Report;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
+pub(super) fn check(settings: &Settings, report: &mut Report) {
     for (section, tls) in sections(settings) {
         for files in &tls.certificates {
             if let Err(error) = Certificate::load(files) {
-                report.mistake_at(section, format!("{section}: {error}"));
+                report.error_at(section, format!("{section}: {error}"));
             }
         }
     }

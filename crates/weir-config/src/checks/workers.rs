@@ -3,10 +3,10 @@
 use weir_supervisor::workers::{Mistake, mistakes as of_group};
 
 use super::super::Settings;
-use super::super::report::Report;
 use super::reject_unreachable_user;
+use weir_settings::Report;
 
-pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
+pub(super) fn check(settings: &Settings, report: &mut Report) {
     let run = settings.run_folder();
     for (name, workers) in &settings.workers {
         reject_unreachable_user(&workers.launch, &format!("workers.{name}"), report);
@@ -23,7 +23,7 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
                 "readiness" => format!("workers.{name}.ready_line"),
                 same => format!("workers.{name}.{same}"),
             };
-            report.mistake_at(&path, format!("{path}: {text}"));
+            report.error_at(&path, format!("{path}: {text}"));
         }
     }
 }

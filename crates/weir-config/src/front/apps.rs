@@ -8,10 +8,10 @@ use weir_front::{AppLimits, AppSettings, Gzip};
 use weir_supervisor::workers::GroupName;
 
 use super::super::keys::{Key, Keys, WAIT};
-use super::super::units::{DAY, MILLISECOND};
 use super::processes::Processes;
 use super::rules;
 use super::sockets::SharedSockets;
+use weir_settings::{DAY, MILLISECOND};
 
 /// An app, and how its workers are started.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl Known {
         );
         let processes = Processes::read(keys);
         if keys.is_set("command") && keys.is_set("upstreams") {
-            keys.mistake_at("command", "either a command or upstreams: who starts the workers?");
+            keys.error_at("command", "either a command or upstreams: who starts the workers?");
         } else {
             keys.require_either(
                 "command",
@@ -99,10 +99,10 @@ impl Known {
         if let Err(error) = name.parse::<GroupName>()
             && !name.is_empty()
         {
-            keys.mistake_at("name", &error.to_string());
+            keys.error_at("name", &error.to_string());
         }
         if !name.is_empty() && !self.0.insert(name.to_owned()) {
-            keys.mistake_at("name", &format!("{name:?} is another app's name already"));
+            keys.error_at("name", &format!("{name:?} is another app's name already"));
         }
     }
 }
@@ -113,14 +113,14 @@ fn read_routes(keys: &mut Keys<'_>, app: &mut AppSettings) {
         &mut app.hosts,
     );
     if app.hosts.iter().any(|host| host.is_empty() || host.contains([':', '/', '*'])) {
-        keys.mistake_at("hosts", "write names like \"shop.example\", without scheme, port or path");
+        keys.error_at("hosts", "write names like \"shop.example\", without scheme, port or path");
     }
     keys.texts(
         Key::fixed("paths", "Paths that the app answers for, with all below them. Empty: all. Of two apps the one with a host goes first, then the one with the longer path; /app/ and /apps/ are realtime's where it has apps."),
         &mut app.paths,
     );
     if app.paths.iter().any(|path| !path.starts_with('/') || path.contains(['?', '#'])) {
-        keys.mistake_at("paths", "write paths like \"/shop\"");
+        keys.error_at("paths", "write paths like \"/shop\"");
     }
 }
 

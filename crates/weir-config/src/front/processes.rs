@@ -88,10 +88,10 @@ impl Processes {
             &mut self.warm_up,
         );
         if self.warm_up.iter().any(|path| !is_path(path)) {
-            keys.mistake_at("warm_up", "write paths like \"/products\"");
+            keys.error_at("warm_up", "write paths like \"/products\"");
         }
         if self.warm_up.len() > WARM_UP_MAX {
-            keys.mistake_at("warm_up", &format!("at most {WARM_UP_MAX} paths"));
+            keys.error_at("warm_up", &format!("at most {WARM_UP_MAX} paths"));
         }
         read_text(
             keys,
@@ -104,7 +104,7 @@ impl Processes {
             .as_ref()
             .is_some_and(|host| !host.bytes().all(|it| it.is_ascii_graphic()))
         {
-            keys.mistake_at("warm_up_host", "write a name like \"shop.example\"");
+            keys.error_at("warm_up_host", "write a name like \"shop.example\"");
         }
     }
 
@@ -126,11 +126,11 @@ impl Processes {
         let is_run_elsewhere = keys.is_set("upstreams") && !keys.is_set("command");
         for name in OWN_KEYS.into_iter().chain(Launch::KEYS) {
             if keys.is_set(name) && is_run_elsewhere {
-                keys.mistake_at(name, "only where Weir starts the workers: there is no command");
+                keys.error_at(name, "only where Weir starts the workers: there is no command");
             }
         }
         if self.ready_path.as_ref().is_some_and(|path| !is_path(path)) {
-            keys.mistake_at("ready_path", "write a path like \"/health\"");
+            keys.error_at("ready_path", "write a path like \"/health\"");
         }
     }
 
@@ -138,7 +138,7 @@ impl Processes {
     pub(super) fn check_reach(&self, keys: &mut Keys<'_>) {
         // A command that could not be read has been reported.
         if !self.launch.command.is_empty() && self.sockets().is_none() {
-            keys.mistake_at(
+            keys.error_at(
                 "command",
                 "nothing says where a worker is to listen; write {socket}, {port} or {fd} in it",
             );

@@ -7,7 +7,7 @@ use hyper::header::HeaderName;
 use weir_front::{AppSettings, Matcher, PriorityRule, ShedSettings};
 
 use super::super::keys::{Key, Keys, WAIT};
-use super::super::units::DAY;
+use weir_settings::DAY;
 
 pub(super) fn read(keys: &mut Keys<'_>, app: &mut AppSettings) {
     keys.each("priorities", |keys| app.priorities.extend(priority(keys)));
@@ -17,7 +17,7 @@ pub(super) fn read(keys: &mut Keys<'_>, app: &mut AppSettings) {
 fn priority(keys: &mut Keys<'_>) -> Option<PriorityRule> {
     let matcher = matcher(keys);
     let mut is_high = true;
-    keys.choice(
+    keys.choice_of(
         Key::fixed("priority", "Whether such requests wait before all others or behind them. The first rule that fits counts."),
         &[("high", true), ("low", false)],
         &mut is_high,
@@ -68,17 +68,17 @@ fn matcher(keys: &mut Keys<'_>) -> Option<Matcher> {
         &mut header,
     );
     if path.is_none() && header.is_none() {
-        keys.mistake("a rule needs a path or a header: which requests is it about?".to_owned());
+        keys.error("a rule needs a path or a header: which requests is it about?".to_owned());
         return None;
     }
     if path.as_ref().is_some_and(|path| !path.starts_with('/')) {
-        keys.mistake_at("path", "write a path like \"/inbox\"");
+        keys.error_at("path", "write a path like \"/inbox\"");
     }
     let path = path.map(|path| path.trim_end_matches('/').to_owned());
     let Some(text) = header else { return Some(Matcher { path, header: None }) };
     let header = parse_header(&text);
     if header.is_none() {
-        keys.mistake_at("header", "write \"NAME\" or \"NAME: VALUE\"");
+        keys.error_at("header", "write \"NAME\" or \"NAME: VALUE\"");
     }
     Some(Matcher { path, header })
 }

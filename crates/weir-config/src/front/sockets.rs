@@ -76,7 +76,7 @@ impl SharedSockets {
     /// None: requests get to the workers through the proxy.
     pub(super) fn read(keys: &mut Keys<'_>, processes: Option<&Processes>) -> Option<Self> {
         let mut mode = Mode::Proxy;
-        keys.choice(
+        keys.choice_of(
             Key::fixed("mode", "How requests get to the workers: \"proxy\", through Weir, each to a worker that has room; or \"sockets\", directly: they share listening sockets of their own (docs/front-sockets.md)."),
             &MODES,
             &mut mode,
@@ -108,7 +108,7 @@ impl SharedSockets {
     }
 
     fn read_choice(&mut self, keys: &mut Keys<'_>) {
-        keys.choice(
+        keys.choice_of(
             Key::fixed("selection", "Which socket a connection gets to: \"kernel\" (a hash), \"random\", \"round-robin\", or \"join-idle\": each worker has a socket of its own and gets a connection only while it says that it is idle; if none is, all share one more. The last two take Linux 5.12 and privileges, without which all workers share one socket."),
             &SELECTIONS.map(|selection| (selection.name(), selection)),
             &mut self.selection,
@@ -141,15 +141,15 @@ impl SharedSockets {
     fn check(&self, keys: &mut Keys<'_>, mode: Mode, processes: Option<&Processes>) {
         if mode == Mode::Proxy {
             for name in OWN_KEYS.into_iter().filter(|name| keys.is_set(name)).collect::<Vec<_>>() {
-                keys.mistake_at(name, "only with mode = \"sockets\"");
+                keys.error_at(name, "only with mode = \"sockets\"");
             }
             return;
         }
         for name in PROXY_KEYS.into_iter().filter(|name| keys.is_set(name)).collect::<Vec<_>>() {
-            keys.mistake_at(name, "only with mode = \"proxy\"");
+            keys.error_at(name, "only with mode = \"proxy\"");
         }
         let Some(processes) = processes else {
-            keys.mistake_at("mode", "\"sockets\" needs a command: Weir starts the workers");
+            keys.error_at("mode", "\"sockets\" needs a command: Weir starts the workers");
             return;
         };
         self.check_queues(keys, processes);
@@ -159,19 +159,19 @@ impl SharedSockets {
         if self.selection == Selection::JoinIdle {
             for name in ["queues", "queues_per_worker"] {
                 if keys.is_set(name) {
-                    keys.mistake_at(name, "with join-idle each worker has a queue of its own");
+                    keys.error_at(name, "with join-idle each worker has a queue of its own");
                 }
             }
             return;
         }
         if self.queues_per_worker > self.queues {
-            keys.mistake_at("queues_per_worker", "there are fewer queues");
+            keys.error_at("queues_per_worker", "there are fewer queues");
         } else if self.queues == 1 && self.selection != Selection::Kernel {
             let name = self.selection.name();
-            keys.mistake_at("selection", &format!("{name} needs more than one of queues"));
+            keys.error_at("selection", &format!("{name} needs more than one of queues"));
         } else if self.plan(processes).workers_min() > processes.launch.count as usize {
             let min = self.plan(processes).workers_min();
-            keys.mistake_at(
+            keys.error_at(
                 "queues",
                 &format!("nobody would listen on some of them; that takes {min} workers, or a larger queues_per_worker"),
             );

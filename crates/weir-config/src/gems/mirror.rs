@@ -14,7 +14,7 @@ use weir_gems::mirror::upstream_name::UpstreamName;
 
 use super::super::keys::{Key, Keys};
 use super::super::tls;
-use super::super::units::{DAY, SECOND};
+use weir_settings::{DAY, SECOND};
 
 /// The section.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl Default for Mirror {
 impl Mirror {
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
         let Self { is_enabled, settings, policy } = self;
-        keys.choice(
+        keys.choice_of(
             Key::fixed("files", "When .gem files are fetched: when somebody asks for one, and then kept; or all of them, after the index."),
             &[("on_demand", FilesWhen::OnDemand), ("eagerly", FilesWhen::Eagerly)],
             &mut settings.files,
@@ -66,7 +66,7 @@ impl Mirror {
                 MirrorSetupError::Policy(_) => "policy",
                 MirrorSetupError::Upstreams(_) | MirrorSetupError::Twice(_) => "upstreams",
             };
-            keys.named_mistake_at(key, error.to_string());
+            keys.named_error_at(key, error.to_string());
         }
     }
 }
@@ -80,7 +80,7 @@ fn read_policy(keys: &mut Keys<'_>, policy: &mut Policy) {
     let Some(path) = path else { return };
     match read_policy_file(&path) {
         Ok(read) => *policy = read,
-        Err(problem) => keys.mistake_at("policy", &format!("{}: {problem}", path.display())),
+        Err(problem) => keys.error_at("policy", &format!("{}: {problem}", path.display())),
     }
 }
 

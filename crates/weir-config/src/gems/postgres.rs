@@ -51,10 +51,10 @@ impl Postgres {
         if let Some(url) = &self.url {
             match url.text().parse::<PostgresUrl>() {
                 Ok(parsed) if parsed.has_password() && !url.is_secret() => {
-                    keys.mistake_at("url", "a password does not stand in this file; write password = { env = \"NAME\" } or { file = \"PATH\" } beside it");
+                    keys.error_at("url", "a password does not stand in this file; write password = { env = \"NAME\" } or { file = \"PATH\" } beside it");
                 }
                 Ok(parsed) => self.settings.url = parsed,
-                Err(error) => keys.mistake_at("url", &error.to_string()),
+                Err(error) => keys.error_at("url", &error.to_string()),
             }
         }
         let PostgresSettings { password, ca, .. } = &mut self.settings;
@@ -68,7 +68,7 @@ impl Postgres {
         );
         let problem = ca.as_deref().and_then(|path| Trust::with_ca(path, "gems.postgres.ca").err());
         if let Some(problem) = problem {
-            keys.named_mistake_at("ca", problem.to_string());
+            keys.named_error_at("ca", problem.to_string());
         }
     }
 }

@@ -8,7 +8,7 @@ use weir_net::post::EndpointUrl;
 
 use super::super::keys::{Key, Keys, WAIT};
 use super::super::tls;
-use super::super::units::DAY;
+use weir_settings::DAY;
 
 pub(super) fn read(keys: &mut Keys<'_>, settings: &mut WebhookSettings) {
     keys.optional_text(
@@ -17,7 +17,7 @@ pub(super) fn read(keys: &mut Keys<'_>, settings: &mut WebhookSettings) {
     );
     if let Some(url) = settings.public_url.as_deref().filter(|url| !super::is_base(url)) {
         let how = "write it like \"https://gems.example\"";
-        keys.mistake_at(
+        keys.error_at(
             "public_url",
             &format!("{url:?} is no URL to which paths can be appended; {how}"),
         );
@@ -28,7 +28,7 @@ pub(super) fn read(keys: &mut Keys<'_>, settings: &mut WebhookSettings) {
     keys.section("limits", |keys| read_limits(keys, &mut settings.limits));
     keys.each("endpoints", |keys| settings.endpoints.extend(read_endpoint(keys)));
     if let Err(error) = settings.check() {
-        keys.named_mistake_at("endpoints", error.to_string());
+        keys.named_error_at("endpoints", error.to_string());
     }
 }
 

@@ -6,7 +6,7 @@ use weir_advisor::figures::LabelLimits;
 use weir_observe::{Pace, PostgresLimits};
 
 use super::super::keys::{Key, Keys, WAIT};
-use super::super::units::{DAY, SECOND};
+use weir_settings::{DAY, SECOND};
 
 /// More of anything than a Sidekiq has.
 const COUNT: RangeInclusive<u64> = 1..=1_000_000;

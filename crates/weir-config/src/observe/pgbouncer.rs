@@ -40,17 +40,17 @@ impl PgBouncer {
         );
         let Some(url) = url else { return };
         if self.connections == Some(0) {
-            keys.mistake_at("pgbouncer_url", "pgbouncer = 0 says that nothing stands between");
+            keys.error_at("pgbouncer_url", "pgbouncer = 0 says that nothing stands between");
         }
         if !keys.is_set("postgres") {
-            keys.mistake_at(
+            keys.error_at(
                 "pgbouncer_url",
                 "it goes with [observe.postgres], the database behind it",
             );
         }
         match endpoint(&url, password, ca) {
             Ok(endpoint) => self.endpoint = Some(endpoint),
-            Err(error) => keys.mistake_at("pgbouncer_url", &error.to_string()),
+            Err(error) => keys.error_at("pgbouncer_url", &error.to_string()),
         }
     }
 

@@ -45,7 +45,7 @@ impl Postgres {
         let Some(url) = url else { return };
         if cert.is_some() != key.is_some() {
             let lacks = if cert.is_some() { "key" } else { "cert" };
-            keys.mistake_at(lacks, "cert and key go together");
+            keys.error_at(lacks, "cert and key go together");
         }
         let endpoint = PostgresEndpoint::parse(&url).and_then(|mut endpoint| {
             (endpoint.password, endpoint.authority) = (password, ca);
@@ -57,7 +57,7 @@ impl Postgres {
         });
         match endpoint {
             Ok(endpoint) => self.endpoint = Some(endpoint),
-            Err(error) => keys.mistake_at("url", &error.to_string()),
+            Err(error) => keys.error_at("url", &error.to_string()),
         }
     }
 }

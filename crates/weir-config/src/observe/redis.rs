@@ -70,13 +70,13 @@ impl Redis {
         let mut endpoint = match Endpoint::parse(&self.url) {
             Ok(endpoint) => endpoint,
             Err(error) => {
-                keys.mistake_at("url", &error.to_string());
+                keys.error_at("url", &error.to_string());
                 return None;
             }
         };
         if self.cert.is_some() != self.key.is_some() {
             let lacks = if self.cert.is_some() { "key" } else { "cert" };
-            keys.mistake_at(lacks, "cert and key go together");
+            keys.error_at(lacks, "cert and key go together");
         }
         endpoint.password = self.password;
         endpoint.tls = TlsFiles { authority: self.ca, client: self.cert.zip(self.key) };
@@ -90,7 +90,7 @@ impl Redis {
             }
         };
         if !has_tls && endpoint.tls != TlsFiles::default() {
-            keys.mistake_at("url", "there are certificates but no TLS; write rediss://");
+            keys.error_at("url", "there are certificates but no TLS; write rediss://");
         }
         Some(endpoint)
     }

@@ -10,7 +10,7 @@ use weir_realtime::settings::{AppSettings, HistoryLimits, PresenceLimits, SlowCl
 use weir_realtime::webhooks::AppHooks;
 
 use super::super::keys::{Key, Keys, WAIT};
-use super::super::units::{DAY, MILLISECOND};
+use weir_settings::{DAY, MILLISECOND};
 
 /// More of anything than a machine holds.
 const COUNT_MAX: u64 = 100_000_000;
@@ -54,10 +54,10 @@ impl Known {
 fn check(keys: &mut Keys<'_>, name: &str, value: &str, taken: &mut HashSet<String>) {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !value.bytes().all(is_plain) {
-        keys.mistake_at(name, "it stands in paths, so write letters, digits, - _ and . only");
+        keys.error_at(name, "it stands in paths, so write letters, digits, - _ and . only");
     }
     if !value.is_empty() && !taken.insert(value.to_owned()) {
-        keys.mistake_at(name, &format!("{value:?} is another app's {name} already"));
+        keys.error_at(name, &format!("{value:?} is another app's {name} already"));
     }
 }
 
@@ -130,7 +130,7 @@ fn read_rules(keys: &mut Keys<'_>, app: &mut AppSettings) {
 }
 
 fn read_slow_clients(keys: &mut Keys<'_>, policy: &mut SlowClients, bytes_max: &mut usize) {
-    keys.choice(
+    keys.choice_of(
         Key::live("slow_clients", "What happens to a client that reads slower than its channels speak: it is closed with 4100 and comes back to recover what it missed, or its oldest waiting events are dropped, or only the newest of those with the same name and channel is kept."),
         &[
             ("disconnect", SlowClients::Disconnect),

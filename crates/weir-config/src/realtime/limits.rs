@@ -7,7 +7,7 @@ use weir_realtime::settings::Limits;
 use weir_realtime::{pusher, websocket};
 
 use super::super::keys::{Key, Keys, WAIT};
-use super::super::units::{DAY, SECOND};
+use weir_settings::{DAY, SECOND};
 
 /// More of anything than a machine holds.
 const COUNT: RangeInclusive<u64> = 1..=100_000_000;

@@ -7,8 +7,8 @@ fn the_reference_covers_every_setting_and_its_file_parses() {
     let file = reference::commented_file();
     load(&file).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     for value in reference::values() {
-        assert!(!value.doc.is_empty(), "{} has no words", value.path);
-        assert!(file.contains(value.doc.split(' ').next().expect("a word")));
+        assert!(!value.setting.doc.is_empty(), "{} has no words", value.path);
+        assert!(file.contains(value.setting.doc.split(' ').next().expect("a word")));
     }
     // Defaults are written as they are read.
     for value in reference::values().iter().filter(|value| value.default != "none") {

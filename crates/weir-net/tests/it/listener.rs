@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use weir_net::address::ListenAddress;
+use weir_base::listen_address::ListenAddress;
 use weir_net::listener::{BindOptions, ListenError, Listener};
 use weir_net::unix_path;
 

@@ -1,4 +1,4 @@
-//! `weir check`: every mistake of the settings at once, what they set, and with `--all` everything that is in effect.
+//! `weir check`: every error in the settings at once, what they set, and with `--all` everything that is in effect.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -7,8 +7,8 @@ use weir_advisor::wording;
 use crate::exit::Exit;
 use crate::output;
 use crate::target::SettingsArguments;
-use weir_config::mistakes::Mistakes;
-use weir_config::{Loaded, Source, environment};
+use weir_config::SettingErrors;
+use weir_config::{Change, Loaded, Source, change_of, environment};
 
 /// `weir check`.
 #[derive(Debug, Args)]
@@ -32,14 +32,14 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
             print(&source, &loaded, arguments.all);
             Ok(Exit::Fine)
         }
-        Err(mistakes) => {
+        Err(errors) => {
             if arguments.json {
-                print_mistakes_json(&mistakes)?;
+                print_errors_json(&errors)?;
             } else {
-                output::line(&mistakes.to_string());
-                let count = mistakes.mistakes.len();
-                let plural = if count == 1 { "mistake" } else { "mistakes" };
-                output::note(&format!("{count} {plural} in {}", mistakes.file));
+                output::line(&errors.to_string());
+                let count = errors.errors.len();
+                let plural = if count == 1 { "error" } else { "errors" };
+                output::note(&format!("{count} {plural} in {}", errors.file));
             }
             Ok(Exit::FoundProblem)
         }
@@ -87,8 +87,8 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
             "value": value.shown,
             "default": value.default,
             "is_set": value.is_set,
-            "reload": value.live,
-            "change": value.change().word(),
+            "reload": change_of(value) == Change::Reload,
+            "change": change_of(value).word(),
         })
     });
     let settings = &loaded.settings;
@@ -98,6 +98,7 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
         .collect();
     listen.insert("admin".to_owned(), json!(settings.admin_socket()));
     output::json(&json!({
+        "errors": [],
         "mistakes": [],
         "warnings": loaded.warnings,
         "listen": listen,
@@ -105,9 +106,12 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
     }))
 }
 
-fn print_mistakes_json(mistakes: &Mistakes) -> anyhow::Result<()> {
-    let each = mistakes.mistakes.iter().map(|mistake| {
-        json!({"line": mistake.line, "column": mistake.column, "message": mistake.message})
-    });
-    output::json(&json!({"file": mistakes.file, "mistakes": each.collect::<Vec<_>>()}))
+/// `mistakes` is the name of `errors` before 0.2.
+fn print_errors_json(errors: &SettingErrors) -> anyhow::Result<()> {
+    let each = errors
+        .errors
+        .iter()
+        .map(|error| json!({"line": error.line, "column": error.column, "message": error.message}));
+    let each: Vec<_> = each.collect();
+    output::json(&json!({"file": errors.file, "errors": each, "mistakes": each}))
 }

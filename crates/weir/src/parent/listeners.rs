@@ -141,10 +141,11 @@ fn wanted(settings: &Settings) -> Vec<(&'static [Part], Wanted)> {
         also: String::new(),
     };
     let per_core = |name, address| Wanted { sockets: Some(front.sockets()), ..one(name, address) };
-    let mut wanted = vec![(
-        &[Part::Jobs][..],
-        Wanted { has_tls: jobs.tls.is_some(), ..one("jobs", jobs.listen) },
-    )];
+    let mut wanted: Vec<(&[Part], Wanted)> = Vec::new();
+    if let Some(address) = jobs.listen {
+        let jobs = Wanted { has_tls: jobs.tls.is_some(), ..one("jobs", address) };
+        wanted.push((&[Part::Jobs], jobs));
+    }
     if settings.has_front() {
         let has_tls = front.tls.is_some();
         let also = below_the_front(settings);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_gems::mirror::settings::MirrorLimits;
 
 use super::super::super::keys::{Key, Keys, WAIT};
-use super::super::super::units::{DAY, SECOND};
+use weir_settings::{DAY, SECOND};
 
 /// More of anything than a machine holds.
 const COUNT: RangeInclusive<u64> = 1..=100_000_000;

@@ -36,5 +36,5 @@ pub(super) fn read(keys: &mut Keys<'_>) -> Option<Arc<Endpoint>> {
 fn to_headers(keys: &mut Keys<'_>, headers: &[(String, Secret)]) -> Option<ExtraHeaders> {
     let headers = headers.iter().map(|(name, value)| (name.as_str(), value.expose()));
     let headers = ExtraHeaders::new(headers);
-    headers.inspect_err(|error| keys.mistake_at("headers", &error.to_string())).ok()
+    headers.inspect_err(|error| keys.error_at("headers", &error.to_string())).ok()
 }

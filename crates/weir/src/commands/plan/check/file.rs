@@ -11,7 +11,7 @@ use weir_advisor::plan::{
 use weir_advisor::wording::list;
 
 use super::queue_word::{Order, ordering, weighted};
-use weir_config::mistakes::Mistake;
+use weir_config::SettingError;
 use weir_config::units::parse_size;
 
 const STREAMING: &str = "streaming";
@@ -130,7 +130,7 @@ fn places(lines: &[usize]) -> String {
 
 /// Counted from 1.
 fn line_of(text: &str, word: &Spanned<String>) -> usize {
-    Mistake::at(text, &word.span(), String::new()).line
+    SettingError::at(text, &word.span(), String::new()).line
 }
 
 /// All that some process serves.

@@ -1,11 +1,11 @@
-//! What is wrong with a settings file: every mistake, each with its place.
+//! What is wrong with a settings file: every error, each with its place.
 
 use std::fmt;
 use std::ops::Range;
 
-/// One mistake.
+/// One error.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mistake {
+pub struct SettingError {
     /// Counted from 1.
     pub line: usize,
     /// In characters, counted from 1.
@@ -13,14 +13,14 @@ pub struct Mistake {
     pub message: String,
 }
 
-/// All mistakes of one file, in its order.
+/// All errors of one file, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistakes {
+pub struct SettingErrors {
     pub file: String,
-    pub mistakes: Vec<Mistake>,
+    pub errors: Vec<SettingError>,
 }
 
-impl Mistake {
+impl SettingError {
     /// At the start of `span`, bytes of `text`.
     pub fn at(text: &str, span: &Range<usize>, message: String) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
@@ -33,18 +33,18 @@ impl Mistake {
     }
 }
 
-impl fmt::Display for Mistakes {
+impl fmt::Display for SettingErrors {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, mistake) in self.mistakes.iter().enumerate() {
+        for (index, mistake) in self.errors.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            let Mistake { line, column, message } = mistake;
+            let SettingError { line, column, message } = mistake;
             write!(formatter, "{separator}{}:{line}:{column}: {message}", self.file)?;
         }
         Ok(())
     }
 }
 
-impl std::error::Error for Mistakes {}
+impl std::error::Error for SettingErrors {}
 
 #[cfg(test)]
 mod tests {
@@ -54,7 +54,7 @@ mod tests {
     fn places_count_lines_and_characters_from_one() {
         let text = "a = 1\nö = 2\n";
         for (byte, line, column) in [(0, 1, 1), (4, 1, 5), (6, 2, 1), (9, 2, 3), (99, 3, 1)] {
-            let mistake = Mistake::at(text, &(byte..byte), String::new());
+            let mistake = SettingError::at(text, &(byte..byte), String::new());
             assert_eq!((mistake.line, mistake.column), (line, column), "byte {byte}");
         }
     }

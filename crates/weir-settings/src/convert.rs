@@ -7,24 +7,24 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 use weir_base::hint;
-use weir_net::ListenAddress;
+use weir_base::listen_address::ListenAddress;
 
-use super::units;
+use crate::units;
 
 /// `; did you mean "listen"?`, or nothing.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     hint::closest(word, known).map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default()
 }
 
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("{text:?}")
 }
 
-pub(super) fn none() -> String {
+pub(crate) fn none() -> String {
     "none".to_owned()
 }
 
-pub(super) fn expected(what: &str, value: &DeValue<'_>) -> String {
+pub(crate) fn expected(what: &str, value: &DeValue<'_>) -> String {
     format!("expected {what}, not {}", article(value.type_str()))
 }
 
@@ -34,7 +34,7 @@ fn article(kind: &str) -> String {
 }
 
 /// A whole number within `range`.
-pub(super) fn to_number<T: TryFrom<u64>>(
+pub(crate) fn to_number<T: TryFrom<u64>>(
     value: &DeValue<'_>,
     range: &RangeInclusive<u64>,
 ) -> Result<T, String> {
@@ -55,7 +55,7 @@ fn fit<T: TryFrom<u64>>(number: u64, range: &RangeInclusive<u64>) -> Option<T> {
     range.contains(&number).then_some(number).and_then(|number| T::try_from(number).ok())
 }
 
-pub(super) fn to_duration(
+pub(crate) fn to_duration(
     value: &DeValue<'_>,
     range: &RangeInclusive<Duration>,
 ) -> Result<Duration, String> {
@@ -72,7 +72,7 @@ pub(super) fn to_duration(
     Err(format!("must be from {low} to {high}"))
 }
 
-pub(super) fn to_path(value: &DeValue<'_>) -> Result<PathBuf, String> {
+pub(crate) fn to_path(value: &DeValue<'_>) -> Result<PathBuf, String> {
     match value.as_str() {
         Some("") => Err("the path is empty".to_owned()),
         Some(path) => Ok(PathBuf::from(path)),
@@ -80,7 +80,7 @@ pub(super) fn to_path(value: &DeValue<'_>) -> Result<PathBuf, String> {
     }
 }
 
-pub(super) fn to_size<T: TryFrom<u64>>(
+pub(crate) fn to_size<T: TryFrom<u64>>(
     value: &DeValue<'_>,
     range: &RangeInclusive<u64>,
 ) -> Result<T, String> {
@@ -96,7 +96,7 @@ pub(super) fn to_size<T: TryFrom<u64>>(
 }
 
 /// `"10%"`, within so many percent.
-pub(super) fn to_thousandths(
+pub(crate) fn to_thousandths(
     value: &DeValue<'_>,
     range: &RangeInclusive<u64>,
 ) -> Result<u32, String> {
@@ -111,11 +111,11 @@ pub(super) fn to_thousandths(
 }
 
 /// What switches a listener off.
-pub(super) const OFF: &str = "off";
+pub(crate) const OFF: &str = "off";
 
 /// `IP:port`; what Weir's TCP services listen on.
 /// `example`: what the setting could be.
-pub(super) fn to_tcp_address(value: &DeValue<'_>, example: &str) -> Result<SocketAddr, String> {
+pub(crate) fn to_tcp_address(value: &DeValue<'_>, example: &str) -> Result<SocketAddr, String> {
     let text = value.as_str().ok_or_else(|| expected("an address", value))?;
     match text.parse::<ListenAddress>().map_err(|error| error.to_string())? {
         ListenAddress::Tcp(address) => Ok(address),

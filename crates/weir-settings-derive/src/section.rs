@@ -1,0 +1,81 @@
+//! `#[derive(Section)]`.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+use syn::{Data, DeriveInput, Error, Fields, Path, Result};
+
+use super::field::{SettingField, change_variant};
+
+/// What `#[section(..)]` says.
+#[derive(Default)]
+struct Options {
+    /// What a changed setting takes, unless its field says otherwise.
+    change: Option<Ident>,
+    /// The struct has a `Default` of its own, or none.
+    has_own_default: bool,
+    /// A method that checks what was read: `fn(&mut self, &mut TableReader<'_>)`.
+    check: Option<Path>,
+}
+
+impl Options {
+    fn parse(input: &DeriveInput) -> Result<Self> {
+        let mut options = Self::default();
+        for attribute in input.attrs.iter().filter(|it| it.path().is_ident("section")) {
+            attribute.parse_nested_meta(|meta| {
+                let word = meta.path.require_ident()?;
+                if let Some(variant) = change_variant(word) {
+                    options.change = Some(variant);
+                } else if word == "own_default" {
+                    options.has_own_default = true;
+                } else if word == "check" {
+                    options.check = Some(meta.value()?.parse()?);
+                } else {
+                    return Err(meta.error("not an option of a section"));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(options)
+    }
+}
+
+pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new_spanned(input, "Section is for structs"));
+    };
+    let Fields::Named(fields) = &data.fields else {
+        return Err(Error::new_spanned(input, "the fields of a Section have names"));
+    };
+    let options = Options::parse(input)?;
+    let fields = fields.named.iter().map(SettingField::parse).collect::<Result<Vec<_>>>()?;
+    let change = options.change.as_ref();
+    let constants =
+        fields.iter().map(|field| field.constants(change)).collect::<Result<Vec<_>>>()?;
+    let reads = fields.iter().map(SettingField::read).collect::<Result<Vec<_>>>()?;
+    let check = options.check.as_ref().map(|check| quote!(#check(self, table);));
+    let name = &input.ident;
+    let default = (!options.has_own_default).then(|| {
+        let defaults = fields.iter().map(SettingField::default);
+        quote! {
+            impl ::core::default::Default for #name {
+                fn default() -> Self {
+                    Self { #(#defaults)* }
+                }
+            }
+        }
+    });
+    Ok(quote! {
+        impl #name {
+            #(#constants)*
+        }
+
+        #default
+
+        impl ::weir_settings::Section for #name {
+            fn read(&mut self, table: &mut ::weir_settings::TableReader<'_>) {
+                #(#reads)*
+                #check
+            }
+        }
+    })
+}

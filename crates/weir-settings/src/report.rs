@@ -1,0 +1,93 @@
+//! What reading a settings file brings to light: every value in effect, every error.
+
+use std::ops::Range;
+
+use crate::change::Change;
+use crate::error::SettingError;
+use crate::setting::Setting;
+
+/// The value of one setting, as it is in effect.
+#[derive(Clone, Debug)]
+pub struct SettingValue {
+    /// `jobs.limits.fetch_wait`.
+    pub path: String,
+    /// As one writes it in the file; secrets are not shown.
+    pub shown: String,
+    pub default: String,
+    /// `duration`, `size`, `number` ..
+    pub kind: &'static str,
+    pub allowed: Allowed,
+    pub setting: Setting,
+    pub is_set: bool,
+}
+
+/// Which values of its kind a setting takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    Any,
+    /// From the first to the second, both as one writes them.
+    Range(String, String),
+    /// One of these words.
+    Words(Vec<&'static str>),
+}
+
+impl SettingValue {
+    /// What a change of it takes.
+    pub fn change(&self) -> Change {
+        self.setting.change
+    }
+}
+
+/// What reading a file brought to light.
+#[derive(Debug, Default)]
+pub struct Report {
+    text: String,
+    pub errors: Vec<SettingError>,
+    pub values: Vec<SettingValue>,
+    /// Where each key and table is in the file.
+    pub(crate) places: Vec<(String, Range<usize>)>,
+    /// Keys whose values could not be read: their fields hold defaults.
+    unread: Vec<String>,
+    /// All keys have been read.
+    is_read: bool,
+}
+
+impl Report {
+    /// Of a file with this text, before it is read.
+    pub fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), ..Self::default() }
+    }
+
+    /// All keys have been read; errors from now on are about their values together.
+    pub fn begin_checks(&mut self) {
+        self.is_read = true;
+    }
+
+    /// An error at `path`, or at the nearest table around it that is in the file. Nothing about a
+    /// value that could not be read: it would be about the default.
+    pub fn error_at(&mut self, path: &str, message: String) {
+        if self.is_read && self.unread.iter().any(|unread| unread == path) {
+            return;
+        }
+        let mut path = path;
+        let span = loop {
+            let place = self.places.iter().find(|(known, _)| known == path);
+            match (place, path.rsplit_once('.')) {
+                (Some((_, span)), _) => break span.clone(),
+                (None, Some((around, _))) => path = around,
+                (None, None) => break 0..0,
+            }
+        };
+        self.error(&span, message);
+    }
+
+    /// The value of the key at `path` can't be read.
+    pub(crate) fn unreadable(&mut self, path: String, span: &Range<usize>, message: &str) {
+        self.error(span, format!("{path}: {message}"));
+        self.unread.push(path);
+    }
+
+    pub fn error(&mut self, span: &Range<usize>, message: String) {
+        self.errors.push(SettingError::at(&self.text, span, message));
+    }
+}

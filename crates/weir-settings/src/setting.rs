@@ -1,0 +1,47 @@
+//! The definition of one setting.
+
+use toml::de::DeValue;
+
+use crate::change::Change;
+
+/// A setting, by its key in its table. Its type is that of the field it is read into.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    pub name: &'static str,
+    /// What it does, for the reference.
+    pub doc: &'static str,
+    /// What a changed value takes.
+    pub change: Change,
+    /// It is read from the table `advanced` of its table, and left out of `weir init`.
+    pub is_advanced: bool,
+    later: &'static [&'static str],
+}
+
+impl Setting {
+    pub const fn new(name: &'static str, doc: &'static str, change: Change) -> Self {
+        Self { name, doc, change, is_advanced: false, later: &[] }
+    }
+
+    #[must_use]
+    pub const fn advanced(self) -> Self {
+        Self { is_advanced: true, ..self }
+    }
+
+    /// Values of a later version: rejected by name.
+    #[must_use]
+    pub const fn with_later(self, later: &'static [&'static str]) -> Self {
+        Self { later, ..self }
+    }
+
+    /// Rejects such a value.
+    pub(crate) fn reject_later(self, value: &DeValue<'_>) -> Result<(), String> {
+        let is_named = |later: &str| {
+            value.as_str() == Some(later)
+                || value.as_table().is_some_and(|table| table.contains_key(later))
+        };
+        match self.later.iter().find(|later| is_named(later)) {
+            Some(later) => Err(format!("{later} is not in this version of Weir yet")),
+            None => Ok(()),
+        }
+    }
+}

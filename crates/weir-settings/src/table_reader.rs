@@ -1,0 +1,284 @@
+//! Reads one table of `weir.toml`; the file and the environment are read here and nowhere else.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::convert::did_you_mean;
+use crate::report::{Allowed, Report, SettingValue};
+use crate::secrets::Environment;
+use crate::setting::Setting;
+
+/// The table, in each table, of the settings that hardly anybody changes.
+const ADVANCED: &str = "advanced";
+
+/// What every setting may need.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// Relative paths start here: the folder of the file.
+    pub folder: &'a Path,
+    pub environment: Environment<'a>,
+    /// Adds a sample entry to tables of names and lists of tables, for the reference.
+    pub describe: bool,
+}
+
+/// The keys of one table.
+pub struct TableReader<'a> {
+    table: Option<&'a DeTable<'a>>,
+    path: String,
+    known: Vec<&'static str>,
+    known_advanced: Vec<&'static str>,
+    report: &'a mut Report,
+    pub(crate) context: Context<'a>,
+}
+
+pub(crate) type Found<'a> = &'a Spanned<DeValue<'a>>;
+
+impl std::fmt::Debug for Context<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Context").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for TableReader<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("TableReader").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl<'a> TableReader<'a> {
+    /// The keys of `table`; None: a table that isn't in the file, so defaults apply.
+    pub fn new(
+        table: Option<&'a DeTable<'a>>,
+        report: &'a mut Report,
+        context: Context<'a>,
+    ) -> Self {
+        Self {
+            table,
+            path: String::new(),
+            known: Vec::new(),
+            known_advanced: Vec::new(),
+            report,
+            context,
+        }
+    }
+
+    /// A table at `path` that isn't in the file: what is read stays as it is, and is reported.
+    pub(crate) fn without_file(path: &str, report: &'a mut Report) -> Self {
+        let context = Context { folder: Path::new(""), environment: &|_| None, describe: false };
+        Self { path: path.to_owned(), ..Self::new(None, report, context) }
+    }
+
+    /// A table of its own.
+    pub fn section(&mut self, name: &'static str, read: impl FnOnce(&mut TableReader<'_>)) {
+        let value = self.find(name);
+        let table = value.and_then(|value| value.get_ref().as_table());
+        let path = self.full(name);
+        if let Some(value) = value {
+            self.report.places.push((path.clone(), value.span()));
+            if table.is_none() {
+                self.report.error(&value.span(), format!("expected a table [{path}]"));
+            }
+        }
+        self.enter(path, table, read);
+    }
+
+    /// A table whose keys are names: `[jobs.queues.NAME]`.
+    pub fn named(&mut self, name: &'static str, mut read: impl FnMut(&str, &mut TableReader<'_>)) {
+        let value = self.find(name);
+        let path = self.full(name);
+        if self.context.describe {
+            self.enter(format!("{path}.NAME"), None, |table| read("NAME", table));
+        }
+        let Some(value) = value else { return };
+        let Some(entries) = value.get_ref().as_table() else {
+            return self.report.error(&value.span(), format!("expected tables [{path}.NAME]"));
+        };
+        for (entry, value) in entries {
+            let path = format!("{path}.{}", entry.get_ref());
+            self.report.places.push((path.clone(), entry.span()));
+            match value.get_ref().as_table() {
+                Some(table) => self.enter(path, Some(table), |table| read(entry.get_ref(), table)),
+                None => self.report.error(&value.span(), format!("expected a table [{path}]")),
+            }
+        }
+    }
+
+    /// A list of tables: `[[realtime.apps]]`, which are called `realtime.apps[0]` and so on.
+    /// A single one needs no list: `shed = { path = "/inbox", .. }`.
+    pub fn each(&mut self, name: &'static str, mut read: impl FnMut(&mut TableReader<'_>)) {
+        let value = self.find(name);
+        let path = self.full(name);
+        if self.context.describe {
+            self.enter(format!("{path}[]"), None, &mut read);
+        }
+        let Some(value) = value else { return };
+        if let Some(table) = value.get_ref().as_table() {
+            let path = format!("{path}[0]");
+            self.report.places.push((path.clone(), value.span()));
+            return self.enter(path, Some(table), &mut read);
+        }
+        let Some(entries) = value.get_ref().as_array() else {
+            return self.report.error(&value.span(), format!("expected tables [[{path}]]"));
+        };
+        for (index, entry) in entries.iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            self.report.places.push((path.clone(), entry.span()));
+            match entry.get_ref().as_table() {
+                Some(table) => self.enter(path, Some(table), &mut read),
+                None => self.report.error(&entry.span(), format!("{path}: expected a table")),
+            }
+        }
+    }
+
+    /// A path beside the file.
+    pub fn in_folder(&self, path: &str) -> PathBuf {
+        self.context.folder.join(path)
+    }
+
+    /// Whether the file has this key.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.table.is_some_and(|table| table.contains_key(name))
+    }
+
+    /// A key of a later version: rejected by name, never ignored.
+    pub fn later(&mut self, names: &[&'static str]) {
+        for name in names {
+            let Some(table) = self.table else { return };
+            if let Some((key, _)) = table.iter().find(|(key, _)| key.get_ref() == name) {
+                let path = self.full(name);
+                let message = format!("{path} is not in this version of Weir yet");
+                self.report.error(&key.span(), message);
+            }
+            self.known.push(name);
+        }
+    }
+
+    /// Reports that the file lacks this key.
+    pub fn require(&mut self, name: &str) {
+        if !self.is_set(name) && !self.context.describe {
+            self.error(format!("{} is missing", self.full(name)));
+        }
+    }
+
+    /// Reports that the file lacks both keys, and what the choice between them means.
+    pub fn require_either(&mut self, one: &str, other: &str, meaning: &str) {
+        if !self.is_set(one) && !self.is_set(other) && !self.context.describe {
+            let path = self.path.clone();
+            self.error(format!("{path}: write {one} or {other}: {meaning}"));
+        }
+    }
+
+    /// An error in one key of this table.
+    pub fn error_at(&mut self, name: &str, message: &str) {
+        let path = self.full(name);
+        self.named_error_at(name, format!("{path}: {message}"));
+    }
+
+    /// The same, with a message that names the setting itself.
+    pub fn named_error_at(&mut self, name: &str, message: String) {
+        let path = self.full(name);
+        self.report.error_at(&path, message);
+    }
+
+    /// An error in this table as a whole.
+    pub fn error(&mut self, message: String) {
+        let path = self.path.clone();
+        self.report.error_at(&path, message);
+    }
+
+    fn enter(
+        &mut self,
+        path: String,
+        table: Option<&'a DeTable<'a>>,
+        read: impl FnOnce(&mut TableReader<'_>),
+    ) {
+        let mut table =
+            TableReader { path, ..TableReader::new(table, &mut *self.report, self.context) };
+        read(&mut table);
+        table.reject_unknown();
+    }
+
+    /// Every key that no field has is an error.
+    pub fn reject_unknown(&mut self) {
+        let advanced = self.advanced().filter(|_| !self.known_advanced.is_empty());
+        for (key, _) in self.table.into_iter().flatten() {
+            let name = key.get_ref().as_ref();
+            if !self.known.contains(&name) && !(name == ADVANCED && advanced.is_some()) {
+                self.reject(name, &self.full(name), &key.span());
+            }
+        }
+        for (key, _) in advanced.into_iter().flatten() {
+            let name = key.get_ref().as_ref();
+            if !self.known_advanced.contains(&name) {
+                self.reject(name, &self.full_advanced(name), &key.span());
+            }
+        }
+    }
+
+    fn reject(&mut self, name: &str, path: &str, span: &Range<usize>) {
+        let known = self.known.iter().chain(&self.known_advanced).copied();
+        let hint = did_you_mean(name, known);
+        self.report.error(span, format!("{path} is not a setting{hint}"));
+    }
+
+    /// Reads `setting` into `field`, and reports what is in effect.
+    pub(crate) fn read<T>(
+        &mut self,
+        setting: Setting,
+        kind: &'static str,
+        allowed: Allowed,
+        field: &mut T,
+        show: impl Fn(&T) -> String,
+        read: impl FnOnce(&DeValue<'_>) -> Result<T, String>,
+    ) {
+        let default = show(field);
+        let (path, value) = self.find_setting(setting);
+        if let Some(value) = value {
+            self.report.places.push((path.clone(), value.span()));
+            let result = setting.reject_later(value.get_ref());
+            match result.and_then(|()| read(value.get_ref())) {
+                Ok(read) => *field = read,
+                Err(message) => self.report.unreadable(path.clone(), &value.span(), &message),
+            }
+        }
+        self.report.values.push(SettingValue {
+            path,
+            shown: show(field),
+            default,
+            kind,
+            allowed,
+            setting,
+            is_set: value.is_some(),
+        });
+    }
+
+    fn find(&mut self, name: &'static str) -> Option<Found<'a>> {
+        self.known.push(name);
+        self.table?.get(name)
+    }
+
+    fn find_setting(&mut self, setting: Setting) -> (String, Option<Found<'a>>) {
+        if setting.is_advanced {
+            self.known_advanced.push(setting.name);
+            let value = self.advanced().and_then(|table| table.get(setting.name));
+            (self.full_advanced(setting.name), value)
+        } else {
+            (self.full(setting.name), self.find(setting.name))
+        }
+    }
+
+    fn advanced(&self) -> Option<&'a DeTable<'a>> {
+        self.table?.get(ADVANCED)?.get_ref().as_table()
+    }
+
+    fn full(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    fn full_advanced(&self, name: &str) -> String {
+        self.full(&format!("{ADVANCED}.{name}"))
+    }
+}
