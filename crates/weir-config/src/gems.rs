@@ -74,6 +74,12 @@ impl Default for Gems {
     }
 }
 
+/// The table, which switches the part on.
+pub(crate) fn read_section(gems: &mut Gems, table: &mut Keys<'_>) {
+    gems.is_enabled = table.is_set("gems");
+    table.section("gems", |table| gems.read(table));
+}
+
 impl Gems {
     /// The address of its own; None: it has none.
     pub fn address(&self) -> Option<SocketAddr> {
@@ -113,8 +119,12 @@ impl Gems {
     }
 
     fn read_places(&mut self, keys: &mut Keys<'_>) {
-        let is_on = super::keys::listener(keys, 
-            Key::fixed("listen", "Where the index is served by itself, at /. Opened when it is set here or when there is no mount; \"off\": only at mount."),
+        let is_on = super::keys::listener(
+            keys,
+            Key::fixed(
+                "listen",
+                "Where the index is served by itself, at /. Opened when it is set here or when there is no mount; \"off\": only at mount.",
+            ),
             &mut self.listen,
         );
         self.is_listen_set = is_on && keys.is_set("listen");

@@ -16,7 +16,11 @@ impl Key {
 }
 
 /// Whether anything listens.
-pub(crate) fn listener(keys: &mut Keys<'_>, setting: Setting, field: &mut std::net::SocketAddr) -> bool {
+pub(crate) fn listener(
+    keys: &mut Keys<'_>,
+    setting: Setting,
+    field: &mut std::net::SocketAddr,
+) -> bool {
     let mut listener = Some(*field);
     keys.listener(setting, &mut listener);
     *field = listener.unwrap_or(*field);

@@ -9,7 +9,6 @@
 
 mod change;
 mod checks;
-mod console;
 pub mod environment;
 mod front;
 mod gems;
@@ -44,11 +43,11 @@ pub use self::change::{change_of, without_reload};
 pub use self::front::{App, Front, Processes, SharedSockets};
 pub use self::gems::{Gems, Mirror, StoreKind, read_policy_file};
 pub use self::jobs::Jobs;
-use self::keys::{Key, Keys};
+use self::keys::Keys;
 pub use self::launch::Recycling;
 pub use self::observe::Observe;
 pub use self::pools::{format_pool, pool};
-pub use self::process::{Admin, Log, LogFormat, LogLevel, Supervisor};
+pub use self::process::{Admin, History, Log, LogFormat, LogLevel, Supervisor};
 pub use self::realtime::Realtime;
 pub use self::source::Source;
 pub use self::workers::JobWorkers;
@@ -56,46 +55,40 @@ use crate::part::Part;
 pub use weir_settings::Change;
 
 /// Everything that an operator can set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Section)]
+#[section(upgrade, check = Self::read_workers)]
 pub struct Settings {
+    /// Folder for everything that Weir stores; made when missing, for its user alone. Relative paths
+    /// start at the folder of this file.
+    #[setting(stop, default = PathBuf::from("data"))]
     pub data_dir: PathBuf,
+    /// After SIGTERM, work in progress has this long to finish.
+    // systemd waits 90 s before it kills; a fetch that waits ends after 2.
+    #[setting(range = Duration::ZERO..=units::HOUR, default = Duration::from_secs(25))]
     pub shutdown_deadline: Duration,
+    #[setting(section)]
     pub log: Log,
-    pub supervisor: Supervisor,
-    pub admin: Admin,
+    #[setting(section)]
     pub jobs: Jobs,
+    #[setting(section)]
     pub front: Front,
+    #[setting(section)]
     pub realtime: Realtime,
+    #[setting(with = gems::read_section)]
     pub gems: Gems,
-    pub observe: Observe,
-    /// Processes that work off jobs, by the names of their groups.
-    pub workers: BTreeMap<String, JobWorkers>,
+    #[setting(section)]
     pub console: weir_console::settings::Settings,
-    /// `console.listen` is not `"off"`.
-    pub has_console: bool,
-    pub history: weir_base::history::Settings,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            data_dir: PathBuf::from("data"),
-            // systemd waits 90 s before it kills; a fetch that waits ends after 2.
-            shutdown_deadline: Duration::from_secs(25),
-            log: Log::default(),
-            supervisor: Supervisor::default(),
-            admin: Admin::default(),
-            jobs: Jobs::default(),
-            front: Front::default(),
-            realtime: Realtime::default(),
-            gems: Gems::default(),
-            observe: Observe::default(),
-            workers: BTreeMap::new(),
-            console: weir_console::settings::Settings::default(),
-            has_console: true,
-            history: weir_base::history::Settings::default(),
-        }
-    }
+    #[setting(section)]
+    pub history: History,
+    #[setting(section)]
+    pub admin: Admin,
+    #[setting(section)]
+    pub supervisor: Supervisor,
+    #[setting(with = observe::read_section)]
+    pub observe: Observe,
+    /// Processes that run jobs, by the names of their groups.
+    #[setting(skip)]
+    pub workers: BTreeMap<String, JobWorkers>,
 }
 
 /// A file that was read without a mistake.
@@ -121,7 +114,7 @@ impl Settings {
         let is_proxied = |app: &front::App| app.sockets.is_none();
         let has_apps = !self.realtime.apps.is_empty() || self.front.apps.iter().any(is_proxied);
         let is_needed = has_apps || self.gems.mount().is_some();
-        !self.front.is_off && (self.front.is_listen_set || is_needed)
+        self.front.listen.is_some() && (self.front.is_listen_set || is_needed)
     }
 
     /// How many connections realtime may have: what it shares with others leaves some to them.
@@ -129,7 +122,10 @@ impl Settings {
         let all = self.front.limits.connections_max;
         let is_shared = !self.front.apps.is_empty() || self.gems.is_enabled;
         let default = if is_shared { all - all / 4 } else { all };
-        self.realtime.connections_total_max.map_or(default, |max| max.min(all)) as usize
+        match self.realtime.settings.limits.connections_total_max {
+            usize::MAX => default as usize,
+            max => max.min(all as usize),
+        }
     }
 
     /// Realtime's settings and apps, with what the file leaves to the front's.
@@ -145,10 +141,11 @@ impl Settings {
 
     /// What is listened on over TCP, by the names of the settings.
     pub fn addresses(&self) -> Vec<(String, SocketAddr)> {
-        let front = self.has_front().then_some(("front.listen", self.front.listen));
+        let front =
+            self.front.listen.filter(|_| self.has_front()).map(|address| ("front.listen", address));
         let realtime = self.realtime.listen.map(|address| ("realtime.listen", address));
         let jobs = self.jobs.listen.map(|address| ("jobs.listen", address));
-        let console = self.has_console.then_some(("console.listen", self.console.listen));
+        let console = self.console.listen.map(|address| ("console.listen", address));
         let gems = self.gems.address().map(|address| ("gems.listen", address));
         let parts = [jobs, front, realtime, gems, console].into_iter().flatten();
         let apps = self.front.apps.iter().enumerate().filter_map(|(index, app)| {
@@ -161,8 +158,13 @@ impl Settings {
     /// The parts that are off by their settings.
     pub fn parts_off(&self) -> Vec<Part> {
         let jobs = self.jobs.listen.is_none().then_some(Part::Jobs);
-        let console = (!self.has_console).then_some(Part::Console);
+        let console = self.console.listen.is_none().then_some(Part::Console);
         [jobs, console].into_iter().flatten().collect()
+    }
+
+    /// The history of metrics, and where it is.
+    pub fn history(&self) -> weir_base::history::Settings {
+        self.history.within(self.data_dir.join("history"))
     }
 
     /// Where it is kept what is switched off.
@@ -240,7 +242,7 @@ fn read(
     if report.errors.is_empty() {
         let context = Context { folder: &source.folder, environment, describe };
         let mut keys = Keys::new(Some(table.get_ref()), &mut report, context);
-        read_all(&mut keys, &mut settings);
+        settings.read(&mut keys);
         keys.reject_unknown();
         settings.settle(source.data_dir.as_deref());
         report.begin_checks();
@@ -260,7 +262,8 @@ pub fn data_dir(source: &Source) -> Result<PathBuf, SettingErrors> {
     }
     if report.errors.is_empty() {
         let context = Context { folder: &source.folder, environment: &|_| None, describe: false };
-        Keys::new(Some(table.get_ref()), &mut report, context).path(DATA_DIR, &mut data_dir);
+        Keys::new(Some(table.get_ref()), &mut report, context)
+            .path(Settings::DATA_DIR, &mut data_dir);
     }
     if report.errors.is_empty() {
         return Ok(data_dir);
@@ -268,46 +271,20 @@ pub fn data_dir(source: &Source) -> Result<PathBuf, SettingErrors> {
     Err(SettingErrors { file: source.name.clone(), errors: report.errors })
 }
 
-const DATA_DIR: weir_settings::Setting = Key::fixed(
-    "data_dir",
-    "Folder for everything that Weir keeps; made when missing, for its user alone. Relative paths start at the folder of this file.",
-);
-
-fn read_all(keys: &mut Keys<'_>, settings: &mut Settings) {
-    keys.path(DATA_DIR, &mut settings.data_dir);
-    keys.duration(
-        Key::fixed("shutdown_deadline", "After SIGTERM, work in hand has this long to finish."),
-        Duration::ZERO..=units::HOUR,
-        &mut settings.shutdown_deadline,
-    );
-    keys.section("log", |keys| settings.log.read(keys));
-    keys.section("jobs", |keys| settings.jobs.read(keys));
-    keys.section("front", |keys| settings.front.read(keys));
-    keys.section("realtime", |keys| settings.realtime.read(keys));
-    settings.gems.is_enabled = keys.is_set("gems");
-    keys.section("gems", |keys| settings.gems.read(keys));
-    let apps: Vec<String> =
-        settings.front.apps.iter().map(|app| app.settings.name.clone()).collect();
-    settings.workers = workers::read(keys, &apps);
-    keys.section("console", |keys| {
-        settings.has_console = console::read(keys, &mut settings.console);
-    });
-    keys.section("history", |keys| process::read_history(keys, &mut settings.history));
-    keys.section("admin", |keys| settings.admin.read(keys));
-    keys.section("supervisor", |keys| settings.supervisor.read(keys));
-    settings.observe.is_enabled = keys.is_set("observe");
-    keys.section("observe", |keys| settings.observe.read(keys));
-    keys.later(&["budget"]);
-}
-
 impl Settings {
+    fn read_workers(&mut self, table: &mut Keys<'_>) {
+        let apps: Vec<String> =
+            self.front.apps.iter().map(|app| app.settings.name.clone()).collect();
+        self.workers = workers::read(table, &apps);
+        table.later(&["budget"]);
+    }
+
     /// Derives what depends on other settings. `data_dir`: the flag, which wins over the file.
     fn settle(&mut self, data_dir: Option<&Path>) {
         if let Some(data_dir) = data_dir {
             self.data_dir = data_dir.to_owned();
         }
         self.jobs.settings.directory = self.data_dir.join("jobs");
-        self.history.directory = self.data_dir.join("history");
         self.gems.settle(&self.data_dir);
     }
 }

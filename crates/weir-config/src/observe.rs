@@ -82,6 +82,12 @@ impl fmt::Display for Pool {
     }
 }
 
+/// The table, which switches the part on.
+pub(crate) fn read_section(observe: &mut Observe, table: &mut Keys<'_>) {
+    observe.is_enabled = table.is_set("observe");
+    table.section("observe", |table| observe.read(table));
+}
+
 impl Observe {
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
         keys.duration(

@@ -1,23 +1,28 @@
 //! `[log]`, `[history]`, `[admin]`, `[supervisor]`: the process and what is around its parts.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_supervisor::RestartPolicy;
 use weir_supervisor::workers::LINGERING_MAX;
 
-use super::keys::{Key, Keys};
-use weir_settings::{DAY, HOUR, MILLISECOND, SECOND};
+use weir_settings::{Choice, DAY, HOUR, MILLISECOND, SECOND, Section};
 
 /// What goes to standard error, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "log")]
 pub struct Log {
+    /// What is logged: this and everything worse. The flag --log-level wins.
+    #[setting(choice, default = LogLevel::Info)]
     pub level: LogLevel,
+    /// How a line looks: for people, or one JSON object. The flag --log wins.
+    #[setting(choice, restart, default = LogFormat::Text)]
     pub format: LogFormat,
 }
 
 /// How a line of the log looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, Choice)]
 pub enum LogFormat {
     /// For people.
     Text,
@@ -26,7 +31,7 @@ pub enum LogFormat {
 }
 
 /// What is worth a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, Choice)]
 pub enum LogLevel {
     Error,
     Warn,
@@ -36,66 +41,81 @@ pub enum LogLevel {
 }
 
 /// The parent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(upgrade, path = "supervisor")]
 pub struct Supervisor {
+    #[setting(flatten)]
     pub restart: RestartPolicy,
-    /// Beyond `shutdown_deadline`, before SIGKILL.
+    /// A service process that still runs this long after shutdown_deadline is killed.
+    #[setting(range = Duration::ZERO..=HOUR, default = Duration::from_secs(5))]
     pub kill_after: Duration,
-    /// How often the service tells the parent that it still answers.
+    /// How often the service process tells the parent that it still answers; systemd's watchdog is
+    /// fed from that.
+    #[setting(range = MILLISECOND..=HOUR, default = SECOND)]
     pub alive_interval: Duration,
-    /// How long it may say nothing before it is replaced; zero: for ever.
+    /// A service process that serves and then says nothing for this long (a part of it hangs) is
+    /// replaced: SIGABRT, and SIGKILL a quarter of this later. 0s: never, for work with a debugger.
+    // Far beyond the longest turn of a part, and below systemd's usual watchdog of a minute.
+    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(30))]
     unresponsive_after: Duration,
-    /// How long a new service process may take until it can take over.
+    /// A new service process that can't take over from the present one within this long is killed,
+    /// and the present one stays.
+    #[setting(range = MILLISECOND..=HOUR, default = weir_supervisor::supervise::REPLACE_DEADLINE)]
     pub replace_deadline: Duration,
-    /// Service processes that were replaced and keep streams.
+    /// Service processes that were replaced and keep the WebSockets and event streams of their
+    /// clients (front.stream_drain). Of more than these the oldest closes its streams.
+    #[setting(range = 0..=LINGERING_MAX as u64, default = 2)]
     pub old_processes_max: usize,
-    /// How long a service whose parent was killed is waited for.
+    /// When a parent was killed, the next one waits this long for its service process to let go of
+    /// data_dir, and for ports that no process is seen to hold.
+    #[setting(range = Duration::ZERO..=HOUR, default = Duration::from_secs(10))]
     pub orphan_wait: Duration,
-    /// Connections that wait in each listening socket.
+    /// Connections that wait in a listening socket to be accepted, also while the service process
+    /// is replaced (the kernel cuts it to net.core.somaxconn).
+    #[setting(stop, range = 1..=u64::from(u16::MAX), default = weir_net::BindOptions::default().backlog)]
     pub backlog: u16,
 }
 
 /// The admin API.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(restart, path = "admin")]
 pub struct Admin {
+    /// Connections to the admin socket, and to the console's port, at once.
+    #[setting(range = 1..=100_000, default = 256)]
     pub connections_max: usize,
+    /// Bytes of one request to the admin API.
+    // One request carries at most one batch of an import (1,000 jobs or 8 MiB), or one
+    // job of jobs.limits.line_bytes_max.
+    #[setting(size, range = 1 << 10..=1 << 30, default = 32 << 20)]
     pub body_bytes_max: usize,
+    /// The head of a request must arrive within this long.
+    #[setting(range = MILLISECOND..=HOUR, default = Duration::from_secs(10))]
     pub head_timeout: Duration,
+    /// A request to the admin API that isn't answered after this long is given up.
+    #[setting(range = SECOND..=HOUR, default = Duration::from_secs(300))]
     pub request_timeout: Duration,
 }
 
-impl Default for Log {
-    fn default() -> Self {
-        Self { level: LogLevel::Info, format: LogFormat::Text }
-    }
+/// The memory of the charts.
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(restart, path = "history")]
+pub struct History {
+    /// How long the charts know every second.
+    #[setting(range = Duration::from_secs(60)..=DAY.saturating_mul(7), default = HOUR.saturating_mul(6))]
+    pub seconds_kept: Duration,
+    /// How long the charts know every minute.
+    #[setting(range = HOUR..=DAY.saturating_mul(400), default = DAY.saturating_mul(30))]
+    pub minutes_kept: Duration,
+    /// Rows that are kept in memory while the disk takes none.
+    #[setting(range = 1..=1_000_000, default = 900)]
+    pub memory_rows_max: usize,
 }
 
-impl Default for Supervisor {
-    fn default() -> Self {
-        Self {
-            restart: RestartPolicy::default(),
-            kill_after: Duration::from_secs(5),
-            alive_interval: SECOND,
-            // Far beyond the longest turn of a part, and below systemd's usual watchdog of a minute.
-            unresponsive_after: Duration::from_secs(30),
-            replace_deadline: weir_supervisor::supervise::REPLACE_DEADLINE,
-            old_processes_max: 2,
-            orphan_wait: Duration::from_secs(10),
-            backlog: weir_net::BindOptions::default().backlog,
-        }
-    }
-}
-
-impl Default for Admin {
-    fn default() -> Self {
-        Self {
-            connections_max: 256,
-            // One request carries at most one batch of an import (1,000 jobs or 8 MiB), or one
-            // job of jobs.limits.line_bytes_max.
-            body_bytes_max: 32 << 20,
-            head_timeout: Duration::from_secs(10),
-            request_timeout: Duration::from_secs(300),
-        }
+impl History {
+    /// For ring files in `directory`.
+    pub fn within(&self, directory: PathBuf) -> weir_base::history::Settings {
+        let Self { seconds_kept, minutes_kept, memory_rows_max } = *self;
+        weir_base::history::Settings { directory, seconds_kept, minutes_kept, memory_rows_max }
     }
 }
 
@@ -112,170 +132,9 @@ impl LogLevel {
     }
 }
 
-impl Log {
-    pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
-        let levels =
-            [LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
-        keys.choice_of(
-            Key::live(
-                "level",
-                "What is logged: this and everything worse. The flag --log-level wins.",
-            ),
-            &levels.map(|level| (level.as_str(), level)),
-            &mut self.level,
-        );
-        keys.choice_of(
-            Key::fixed(
-                "format",
-                "How a line looks: for people, or one JSON object. The flag --log wins.",
-            ),
-            &[("text", LogFormat::Text), ("json", LogFormat::Json)],
-            &mut self.format,
-        );
-    }
-}
-
 impl Supervisor {
     /// None: it may be silent for ever.
     pub fn unresponsive_after(&self) -> Option<Duration> {
         Some(self.unresponsive_after).filter(|after| !after.is_zero())
     }
-
-    pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
-        read_restarts(keys, &mut self.restart);
-        keys.duration(
-            Key::fixed(
-                "kill_after",
-                "A service process that still runs this long after shutdown_deadline is killed.",
-            ),
-            Duration::ZERO..=HOUR,
-            &mut self.kill_after,
-        );
-        keys.duration(
-            Key::fixed(
-                "alive_interval",
-                "How often the service process tells the parent that it still answers; systemd's watchdog is fed from that.",
-            ),
-            MILLISECOND..=HOUR,
-            &mut self.alive_interval,
-        );
-        keys.duration(
-            Key::fixed(
-                "unresponsive_after",
-                "A service process that serves and then says nothing for this long (a part of it hangs) is replaced: SIGABRT, and SIGKILL a quarter of this later. 0s: never, for work with a debugger.",
-            ),
-            Duration::ZERO..=DAY,
-            &mut self.unresponsive_after,
-        );
-        keys.duration(
-            Key::fixed(
-                "replace_deadline",
-                "A new service process that can't take over from the present one within this long is killed, and the present one stays.",
-            ),
-            MILLISECOND..=HOUR,
-            &mut self.replace_deadline,
-        );
-        keys.number(
-            Key::fixed(
-                "old_processes_max",
-                "Service processes that were replaced and keep the WebSockets and event streams of their clients (front.stream_drain). Of more than these the oldest closes its streams.",
-            ),
-            0..=LINGERING_MAX as u64,
-            &mut self.old_processes_max,
-        );
-        keys.duration(
-            Key::fixed(
-                "orphan_wait",
-                "When a parent was killed, the next one waits this long for its service process to let go of data_dir, and for ports that no process is seen to hold.",
-            ),
-            Duration::ZERO..=HOUR,
-            &mut self.orphan_wait,
-        );
-        keys.number(
-            Key::fixed("backlog", "Connections that wait in a listening socket to be accepted, also while the service process is replaced (the kernel cuts it to net.core.somaxconn)."),
-            1..=u64::from(u16::MAX),
-            &mut self.backlog,
-        );
-    }
-}
-
-fn read_restarts(keys: &mut Keys<'_>, policy: &mut RestartPolicy) {
-    let RestartPolicy { backoff_min, backoff_max, restarts_max, healthy_after } = policy;
-    keys.duration(
-        Key::fixed("backoff_min", "The wait before a service process that died is started again; it doubles with every death in a row."),
-        MILLISECOND..=HOUR,
-        backoff_min,
-    );
-    keys.duration(
-        Key::fixed("backoff_max", "That wait never grows beyond this."),
-        MILLISECOND..=HOUR,
-        backoff_max,
-    );
-    keys.number(
-        Key::fixed(
-            "restarts_max",
-            "After so many deaths in a row Weir gives up and ends (crash loop).",
-        ),
-        0..=1_000_000,
-        restarts_max,
-    );
-    keys.duration(
-        Key::fixed(
-            "healthy_after",
-            "A service process that served this long is healthy: the count of deaths starts anew.",
-        ),
-        MILLISECOND..=DAY,
-        healthy_after,
-    );
-}
-
-impl Admin {
-    pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
-        keys.number(
-            Key::fixed(
-                "connections_max",
-                "Connections to the admin socket, and to the console's port, at once.",
-            ),
-            1..=100_000,
-            &mut self.connections_max,
-        );
-        keys.size(
-            Key::fixed("body_bytes_max", "Bytes of one request to the admin API."),
-            1 << 10..=1 << 30,
-            &mut self.body_bytes_max,
-        );
-        keys.duration(
-            Key::fixed("head_timeout", "The head of a request must arrive within this long."),
-            MILLISECOND..=HOUR,
-            &mut self.head_timeout,
-        );
-        keys.duration(
-            Key::fixed(
-                "request_timeout",
-                "A request to the admin API that isn't answered after this long is given up.",
-            ),
-            SECOND..=HOUR,
-            &mut self.request_timeout,
-        );
-    }
-}
-
-pub(super) fn read_history(keys: &mut Keys<'_>, settings: &mut weir_base::history::Settings) {
-    let weir_base::history::Settings { directory: _, seconds_kept, minutes_kept, memory_rows_max } =
-        settings;
-    keys.duration(
-        Key::fixed("seconds_kept", "How long the charts know every second."),
-        Duration::from_secs(60)..=DAY * 7,
-        seconds_kept,
-    );
-    keys.duration(
-        Key::fixed("minutes_kept", "How long the charts know every minute."),
-        HOUR..=DAY * 400,
-        minutes_kept,
-    );
-    keys.number(
-        Key::fixed("memory_rows_max", "Rows that are kept in memory while the disk takes none."),
-        1..=1_000_000,
-        memory_rows_max,
-    );
 }

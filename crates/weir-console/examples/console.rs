@@ -42,7 +42,7 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
     let settings = Settings::default();
     let live = Live::new(&settings.limits);
     let histories = Histories {
-        settings: &history,
+        settings: history.clone(),
         queues_max: settings.limits.chart_queues_max,
         metrics: live.metrics(),
     };

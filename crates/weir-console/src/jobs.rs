@@ -53,9 +53,9 @@ pub struct Jobs {
 }
 
 /// How its history is kept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Histories<'a> {
-    pub settings: &'a history::Settings,
+    pub settings: history::Settings,
     /// Queues with charts of their own.
     pub queues_max: usize,
     pub metrics: &'a ConsoleMetrics,
@@ -84,12 +84,12 @@ impl Jobs {
     #[must_use]
     pub fn new(handle: Handle, limits: Limits, url: &str, histories: Histories<'_>) -> Self {
         let Histories { settings, queues_max, metrics } = histories;
-        let queue_charts = QueueCharts::new(settings, queues_max, metrics.clone());
+        let queue_charts = QueueCharts::new(&settings, queues_max, metrics.clone());
         Self {
             handle,
             limits: Arc::new(limits),
             url: url.into(),
-            history: Arc::new(History::open(settings, &COLUMNS)),
+            history: Arc::new(History::open(&settings, &COLUMNS)),
             queue_charts: Arc::new(queue_charts),
         }
     }

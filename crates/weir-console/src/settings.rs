@@ -1,126 +1,108 @@
 //! What an operator can set about the console, with the defaults.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use weir_base::secret::Secret;
+use weir_settings::{DAY, HOUR, MILLISECOND, Section, WAIT};
 
 /// Settings of the console. Field names are the names in `weir.toml` under `[console]`; a
 /// `Duration` named `x` is written as `x = "10s"`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Section)]
+#[section(restart, path = "console")]
 pub struct Settings {
-    /// Where the pages, the admin API and `/metrics` are served. Anything but loopback needs a
-    /// `password`.
-    pub listen: SocketAddr,
-    /// What people type to get in. None: no login, allowed on loopback only.
+    /// Where the pages, the admin API and /metrics are served. Anything but loopback needs a
+    /// password. "off": nowhere; commands use the socket in data_dir.
+    #[setting(listener, upgrade, default = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 7420))))]
+    pub listen: Option<SocketAddr>,
+    /// What people type to get in. None: no login, on loopback only.
     pub password: Option<Secret>,
-    /// What programs send as `Authorization: Bearer ..` to `/v1` and `/metrics`.
+    /// What programs send as `Authorization: Bearer ..` to /v1 and /metrics.
     pub token: Option<Secret>,
-    /// Host names (without port) under which the console is reached, besides the loopback names
-    /// and plain IP addresses. Others are refused: a hostile page could point its name here.
+    /// Host names (without port) under which the console is reached, besides loopback names and
+    /// plain IP addresses; others are refused.
     pub hosts: Vec<String>,
-    /// `/metrics` answers without login or token.
+    /// /metrics answers without login or token.
     pub metrics_without_login: bool,
     /// Marks the session cookie `Secure`: for a console that is reached through TLS only.
     pub cookie_secure: bool,
     /// A session ends after this long without a request.
+    #[setting(range = MILLISECOND..=DAY.saturating_mul(400), default = HOUR.saturating_mul(12))]
     pub session_idle_max: Duration,
     /// A session ends this long after its login.
+    #[setting(range = MILLISECOND..=DAY.saturating_mul(400), default = DAY.saturating_mul(7))]
     pub session_age_max: Duration,
+    #[setting(section)]
     pub limits: Limits,
 }
 
 /// Every limit of the console.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(restart, path = "console.limits")]
 pub struct Limits {
     /// Sessions at once; one more ends the one that was idle longest.
+    #[setting(range = 1..=1_000_000, default = 1_000)]
     pub sessions_max: usize,
-    /// Logins that one address may try at once...
+    /// Logins that one address may try at once.
+    #[setting(range = 1..=1_000_000, default = 5)]
     pub login_burst: u32,
-    /// ...and one more after each of these.
+    /// After login_burst logins, an address may try once more after each of these.
+    #[setting(range = WAIT, default = Duration::from_secs(10))]
     pub login_interval: Duration,
-    /// Addresses whose tries are counted apart; the others share one count.
+    /// Addresses whose login tries are counted apart.
+    #[setting(range = 1..=1_000_000, default = 10_000)]
     pub login_addresses_max: usize,
-    /// Live streams (`/events`) at once; one more is asked to try again later.
+    /// Live streams at once; one more is asked to try again later.
+    #[setting(range = 1..=1_000_000, default = 64)]
     pub streams_max: usize,
-    /// Bytes of a form. The admin API has limits of its own.
+    /// Bytes of a form.
+    #[setting(size, range = 1..=1 << 30, default = 1 << 20)]
     pub body_bytes_max: usize,
     /// A page that isn't ready after this long is given up.
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub request_timeout: Duration,
-    /// A search that has not filled its page looks on for this long; then it shows what it has, with
-    /// the way onwards.
+    /// A search that has not filled its page continues for this long; then the page shows what was found.
+    #[setting(range = WAIT, default = Duration::from_secs(2))]
     pub search_time: Duration,
     /// An action on jobs that takes longer goes on in the background, and the page says so.
+    #[setting(range = WAIT, default = Duration::from_secs(10))]
     pub action_wait: Duration,
     /// How often the job server is read for charts and live pages, whatever the number of readers.
+    #[setting(range = WAIT, default = Duration::from_secs(1))]
     pub sample_interval: Duration,
     /// Jobs on one page of a list.
+    #[setting(range = 1..=1_000_000, default = 50)]
     pub page_jobs: usize,
     /// Queues on one page.
+    #[setting(range = 1..=1_000_000, default = 200)]
     pub page_queues: usize,
     /// Workers, and their jobs, on one page.
+    #[setting(range = 1..=1_000_000, default = 500)]
     pub page_workers: usize,
     /// Channels on one page.
+    #[setting(range = 1..=1_000_000, default = 200)]
     pub page_channels: usize,
-    /// Gems on one page.
+    /// Names of gems on one page.
+    #[setting(range = 1..=1_000_000, default = 200)]
     pub page_gems: usize,
     /// Releases on the page of a gem; the newest.
+    #[setting(range = 1..=1_000_000, default = 100)]
     pub page_releases: usize,
     /// Users of a presence channel on one page.
+    #[setting(range = 1..=1_000_000, default = 100)]
     pub page_members: usize,
     /// Events of a channel's history on its page.
+    #[setting(range = 1..=1_000_000, default = 50)]
     pub page_events: usize,
-    /// Bytes of a job's payload that its page shows; the rest is behind a download link.
+    /// Bytes of a job's payload that its page shows.
+    #[setting(size, range = 1..=1 << 30, default = 256 << 10)]
     pub payload_display_bytes_max: usize,
     /// Points of one chart.
+    #[setting(range = 1..=1_000_000, default = 600)]
     pub chart_points_max: usize,
     /// Queues with charts of their own; each takes two files and at most 700 KiB of disk.
+    #[setting(range = 1..=1_000_000, default = 50)]
     pub chart_queues_max: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        const HOUR: u64 = 60 * 60;
-        Self {
-            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420),
-            password: None,
-            token: None,
-            hosts: Vec::new(),
-            metrics_without_login: false,
-            cookie_secure: false,
-            session_idle_max: Duration::from_secs(12 * HOUR),
-            session_age_max: Duration::from_secs(7 * 24 * HOUR),
-            limits: Limits::default(),
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            sessions_max: 1_000,
-            login_burst: 5,
-            login_interval: Duration::from_secs(10),
-            login_addresses_max: 10_000,
-            streams_max: 64,
-            body_bytes_max: 1 << 20,
-            request_timeout: Duration::from_secs(30),
-            search_time: Duration::from_secs(2),
-            action_wait: Duration::from_secs(10),
-            sample_interval: Duration::from_secs(1),
-            page_jobs: 50,
-            page_queues: 200,
-            page_workers: 500,
-            page_channels: 200,
-            page_gems: 200,
-            page_releases: 100,
-            page_members: 100,
-            page_events: 50,
-            payload_display_bytes_max: 256 << 10,
-            chart_points_max: 600,
-            chart_queues_max: 50,
-        }
-    }
 }
 
 /// A setting that can't be, and what to do about it.
@@ -140,8 +122,10 @@ impl Settings {
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut report = |setting, message: String| problems.push(Problem { setting, message });
-        if self.password.is_none() && !self.listen.ip().is_loopback() {
-            let ip = self.listen.ip();
+        if let Some(ip) = self.listen.map(|listen| listen.ip())
+            && self.password.is_none()
+            && !ip.is_loopback()
+        {
             report(
                 "password",
                 format!(
@@ -220,7 +204,7 @@ mod tests {
     #[test]
     fn all_mistakes_are_reported_at_once() {
         let found = settings_with(|settings| {
-            settings.listen = "0.0.0.0:7420".parse().unwrap();
+            settings.listen = "0.0.0.0:7420".parse().ok();
             settings.token = Some(Secret::new("short"));
             settings.hosts = vec!["http://weir.example".into(), "weir.example".into()];
             settings.limits.streams_max = 0;
@@ -231,10 +215,10 @@ mod tests {
     #[test]
     fn any_loopback_address_needs_no_password() {
         for listen in ["127.0.0.1:1", "127.1.2.3:1", "[::1]:1"] {
-            assert!(settings_with(|s| s.listen = listen.parse().unwrap()).is_empty(), "{listen}");
+            assert!(settings_with(|s| s.listen = listen.parse().ok()).is_empty(), "{listen}");
         }
         for listen in ["192.168.1.1:1", "[::]:1", "0.0.0.0:1"] {
-            let found = settings_with(|s| s.listen = listen.parse().unwrap());
+            let found = settings_with(|s| s.listen = listen.parse().ok());
             assert_eq!(found, ["password"], "{listen}");
         }
     }

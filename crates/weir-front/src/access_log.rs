@@ -13,12 +13,13 @@ use std::thread::{self, JoinHandle};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
+use weir_settings::Choice;
 
 pub(crate) use self::entry::{Entry, Timing};
 use self::line::Record;
 
 /// How a line looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum LogFormat {
     /// The Common Log Format of web servers.
     Common,

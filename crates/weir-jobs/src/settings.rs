@@ -34,7 +34,7 @@ pub enum Fsync {
 
 /// Settings of the job server: `[jobs]`.
 #[derive(Clone, Debug, Section)]
-#[section(restart, check = Self::read_queues)]
+#[section(restart, path = "jobs", check = Self::read_queues)]
 pub struct Settings {
     /// Where jobs are kept: the segment log under data_dir, or memory (nothing survives; for tests
     /// and development).
@@ -87,7 +87,7 @@ impl Settings {
 
 /// `[jobs.queues.NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
-#[section(reload)]
+#[section(reload, path = "jobs.queues.NAME")]
 pub struct QueueSettings {
     /// A job that waits longer counts as late, on the console and for fresh_lane. By itself it
     /// changes nothing about the order in which jobs are served.
@@ -103,7 +103,7 @@ pub struct QueueSettings {
 
 /// `[jobs.limits]`: every limit of the job server. Each has a metric `weir_jobs_limit_hits_total{limit="NAME"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
-#[section(reload)]
+#[section(reload, path = "jobs.limits")]
 pub struct Limits {
     /// Connections at once; one more gets `-ERR too many connections`.
     #[setting(range = COUNT, default = 10_000)]

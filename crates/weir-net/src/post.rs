@@ -8,5 +8,5 @@ mod url;
 
 pub use connection::{Post, PostSettings, Poster};
 pub use error::PostError;
-pub use trust::{CaError, Trust};
+pub use trust::{CaError, ReadTrust, Trust};
 pub use url::{EndpointUrl, EndpointUrlError};

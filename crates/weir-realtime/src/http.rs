@@ -57,7 +57,7 @@ impl Shard {
         let (head, body) = request.into_parts();
         let path = head.uri.path();
         let route = Route::parse(&head.method, path)?;
-        let settings = self.hub.settings().pusher.clone();
+        let settings = self.hub.settings().limits.pusher.clone();
         let signed = SignedRequest {
             method: head.method.as_str(),
             path,

@@ -92,7 +92,7 @@ impl Hub {
         if !app.settings().is_enabled {
             return Err(OperationError::AppDisabled(wish.app.clone()));
         }
-        let limits = self.settings().pusher.clone();
+        let limits = self.settings().limits.pusher.clone();
         let channel = ChannelName::parse(&wish.channel, &limits)?;
         let name = EventName::parse(wish.event.as_str().into(), &limits)?;
         let data = Payload::from_json(&wish.data, limits.event_data_bytes_max)?;
@@ -168,7 +168,7 @@ impl Hub {
     }
 
     pub(crate) fn channel_name(&self, name: &str) -> Result<ChannelName, OperationError> {
-        Ok(ChannelName::parse(name, &self.settings().pusher)?)
+        Ok(ChannelName::parse(name, &self.settings().limits.pusher)?)
     }
 
     /// The channel, made if it is not there, with one watcher more.

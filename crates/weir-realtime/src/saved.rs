@@ -127,7 +127,7 @@ impl Hub {
     /// Whether there is still an app that wants it.
     fn restore_channel(&self, saved: &SavedChannel, kept: Kept) -> bool {
         let Some(app) = self.app_by_id(&saved.app) else { return false };
-        let Ok(name) = ChannelName::parse(&saved.name, &self.settings().pusher) else {
+        let Ok(name) = ChannelName::parse(&saved.name, &self.settings().limits.pusher) else {
             return false;
         };
         let Ok(channel) = self.channel(&app, &name) else { return false };

@@ -1,113 +1,180 @@
 //! What can be set: for the whole of realtime, and for each app. Plain data.
 
+mod endpoint;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::secret::Secret;
 use weir_base::token_bucket::Rate;
+use weir_settings::{COUNT, Choice, DAY, HOUR, MILLISECOND, Section, TableReader, WAIT};
 
 use crate::origin::OriginPattern;
 use crate::webhooks::AppHooks;
 use crate::{pusher, websocket};
 
 /// Realtime's settings. Field names are the names of the settings under `realtime`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Section)]
+#[section(reload, path = "realtime")]
 pub struct Settings {
-    /// `realtime.activity_timeout`: after that much silence a client pings. Each client is told a
-    /// little less or more (`activity_jitter`), so that those who came together don't ping together.
+    /// After this much silence a client pings, and Weir does if the client doesn't.
+    #[setting(range = Duration::from_secs(5)..=HOUR, default = Duration::from_secs(120))]
     pub activity_timeout: Duration,
-    /// `realtime.activity_jitter`: by how much, in thousandths.
+    /// By how much less or more each client is told, so that those who came together don't ping
+    /// together.
+    #[setting(percent, key = "activity_jitter", range = 0..=50, default = 100)]
     pub activity_jitter_thousandths: u32,
-    /// `realtime.drain_window`: over that much time connections are closed when Weir ends.
+    /// When Weir ends, or a reload removes or disables an app, connections are closed spread over
+    /// this long, so that they don't all come back at once. Keep it below shutdown_deadline.
+    #[setting(range = Duration::ZERO..=HOUR, default = Duration::from_secs(3))]
     pub drain_window: Duration,
     /// `realtime.limits`.
+    #[setting(section)]
     pub limits: Limits,
-    /// Also under `realtime.limits`: what one message may be.
-    pub websocket: websocket::Limits,
-    /// Also under `realtime.limits`: what clients and callers may send.
-    pub pusher: pusher::limits::Limits,
 }
 
 /// Bounds of sessions, channels and queues. Field names are the names under `realtime.limits`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "realtime.limits")]
 pub struct Limits {
-    /// Connections of all apps together. One more is closed with 4100.
+    /// Connections of all apps together; more are closed with 4100, and pusher-js comes back after
+    /// a second. None: three quarters of front.limits.connections_max where there is also something
+    /// under [[front.apps]] or [gems], and otherwise all.
+    #[setting(number_or_all, range = COUNT, default = usize::MAX)]
     pub connections_total_max: usize,
-    /// A connection that has neither subscribed nor signed in by then is closed with 4100.
+    /// A connection that has neither subscribed nor signed in within this long is closed with 4100,
+    /// and pusher-js comes back after a second.
+    // A page may connect at its start and subscribe when its user does something. One that is
+    // open for longer comes back a second later; whoever holds connections only to hold them
+    // has to make each anew.
+    #[setting(range = WAIT, default = Duration::from_secs(10 * 60))]
     pub subscribe_timeout: Duration,
     /// Channels of one connection.
+    #[setting(range = COUNT, default = 256)]
     pub channels_per_connection_max: usize,
     /// Channels of one app, those included that are kept for their history only.
+    #[setting(range = COUNT, default = 100_000)]
     pub channels_max: usize,
-    /// Events that wait for one core to deliver them; more are refused.
+    /// Events that wait for one core to deliver them; publishing one more is refused with 503.
+    #[setting(range = COUNT, default = 16_384)]
     pub core_queue_events_max: usize,
-    /// Their bytes.
+    /// Bytes of the events that wait for one core.
+    #[setting(size, range = 1 << 16..=1 << 40, default = 64 << 20)]
     pub core_queue_bytes_max: usize,
-    /// Sockets written to before others on the core have their turn. 64 writes take some 0.3 ms.
+    /// Sockets that a core writes to before others have their turn.
+    #[setting(range = COUNT, default = 64)]
     pub writes_per_turn_max: usize,
     /// Bytes of events of one channel that are joined into one write.
+    #[setting(size, range = 1 << 10..=1 << 24, default = 16 << 10)]
     pub write_bytes_max: usize,
     /// Bytes that the kernel takes for one client before it has sent them; beyond that they wait in
-    /// the client's queue, where the app's policy sees them.
+    /// the client's queue. Holds for new connections.
+    #[setting(size, range = 1 << 12..=1 << 30, default = 64 << 10)]
     pub unsent_bytes_max: u32,
     /// How long a client has to answer a ping.
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub pong_timeout: Duration,
     /// How long a client has to take what is left for it and to close.
+    #[setting(range = WAIT, default = Duration::from_secs(5))]
     pub close_timeout: Duration,
-    /// How long the body of a request to the HTTP API may take to arrive.
+    /// The body of a request to the HTTP API must arrive within this long, or it gets 408.
+    #[setting(range = WAIT, default = Duration::from_secs(10))]
     pub api_body_timeout: Duration,
     /// Bytes of all channels' histories together; beyond that a channel that is published to loses
     /// its own.
+    #[setting(size, range = 0..=1 << 40, default = 256 << 20)]
     pub history_bytes_max: usize,
-    /// Subscriptions on one core, per second and at once; more wait for their turn.
+    /// Subscriptions that each core takes in a second; more wait for their turn.
+    // A subscription costs some 20 us: half a core for those who come back, half for those
+    // who are there.
+    #[setting(key = "subscribes", burst = "Subscriptions that each core takes at once after a quiet time.", default = Rate::new(2_000, Duration::from_micros(40)))]
     pub subscribe_rate: Rate,
-    /// Live views of channels at a time, of all people and programs together.
+    /// Live views of channels that operators may have open.
+    #[setting(range = COUNT, default = 64)]
     pub watchers_max: usize,
-    /// Events that wait for one live view; beyond that the oldest are left out.
+    /// Events that wait for one live view; the view shows how many more it missed.
+    // A hundred events of 10 KiB are a megabyte; nobody reads more at once.
+    #[setting(range = COUNT, default = 100)]
     pub watch_events_max: usize,
+    /// Requests of webhooks in progress at once, over all endpoints; others wait
+    /// webhooks.permit_delay.
+    // Each holds a connection and one batch: 4 MiB in all.
+    #[setting(range = 1..=100_000, default = 64)]
+    pub webhooks_in_flight_max: u32,
+    #[setting(flatten)]
+    pub websocket: websocket::Limits,
+    #[setting(flatten)]
+    pub pusher: pusher::limits::Limits,
 }
 
 /// One app. Replaced as a whole when settings are reloaded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Section)]
+#[section(reload, path = "realtime.apps", own_default, check = Self::finish)]
 pub struct AppSettings {
-    /// In the paths of the HTTP API.
+    /// Required. Part of the paths of the HTTP API: /apps/ID/events.
+    #[setting(required_text)]
     pub id: Arc<str>,
-    /// In every client's settings.
+    /// Required. Names the app in every client: /app/KEY. Not a secret.
+    #[setting(required_text)]
     pub key: Arc<str>,
-    /// Signs.
+    /// Required. Signs what the application's server sends, and what Weir sends there.
+    #[setting(required_secret)]
     pub secret: Secret,
-    /// Switched off: connections are refused with 4003, the HTTP API answers 403.
+    /// false: connections are closed and refused with 4003, the HTTP API answers 403.
+    #[setting(key = "enabled")]
     pub is_enabled: bool,
     /// Connections without TLS are refused with 4000.
+    #[setting(key = "require_tls")]
     pub requires_tls: bool,
-    /// Pages from which browsers may connect; none: all.
+    /// Pages from which browsers may connect, like "https://example.org" or "*.example.org". Empty:
+    /// all.
+    #[setting(parsed_texts)]
     pub origins: Vec<OriginPattern>,
-    /// Connections at a time; more are refused with 4004.
+    /// Connections at a time; more are refused with 4004. None: as many as
+    /// realtime.limits.connections_total_max.
+    #[setting(number_or_all, range = 0..=100_000_000)]
     pub connections_max: usize,
-    /// A connection that has not shown by then that the application's server knows it, by signing in
-    /// or by subscribing to a channel that needs a signature, is closed with 4009. None: it need not.
+    /// A connection that has neither signed in nor subscribed to a channel that needs a signature
+    /// (private, presence, encrypted) within this long is closed with 4009, and pusher-js stays
+    /// away: Pusher's authorized connections, where it is 30s. None: public channels are for
+    /// everybody.
+    #[setting(range = WAIT)]
     pub authorization_timeout: Option<Duration>,
-    /// Whether clients may send `client-` events.
+    /// Clients may send `client-` events to private and presence channels.
+    #[setting(key = "client_events")]
     pub has_client_events: bool,
-    /// How many of them a connection may send.
+    /// Client events that a connection may send per second; more are answered with 4301.
+    #[setting(
+        key = "client_events",
+        burst = "Client events that a connection may send at once after a quiet time."
+    )]
     pub client_event_rate: Rate,
-    /// Whether channels tell their subscribers how many they are: at once up to
-    /// [`COUNTED_AT_ONCE_MAX`], and every [`COUNT_INTERVAL`] beyond that, as with the original.
+    /// Channels tell their subscribers how many they are.
+    #[setting(key = "subscription_counts")]
     pub has_subscription_counts: bool,
-    /// What happens to a client that reads slower than its channels speak.
+    /// What happens to a client that reads slower than its channels speak: it is closed with 4100
+    /// and comes back to recover what it missed, or its oldest waiting events are dropped, or only
+    /// the newest of those with the same name and channel is kept.
+    #[setting(choice)]
     pub slow_clients: SlowClients,
-    /// Bytes that wait for one client before that happens.
+    /// Bytes that wait for one client before slow_clients applies.
+    #[setting(size, range = 1 << 10..=1 << 30)]
     pub client_queue_bytes_max: usize,
     /// What is kept of each channel.
+    #[setting(section)]
     pub history: HistoryLimits,
     /// Of presence channels.
+    #[setting(section)]
     pub presence: PresenceLimits,
     /// How long a cache channel keeps its last event.
+    #[setting(range = WAIT)]
     pub cache_age_max: Duration,
-    /// Bytes of the last events of all cache channels, with what keeping costs; beyond that the
-    /// oldest is dropped.
+    /// Bytes of the last events of all cache channels together; beyond that the oldest is dropped,
+    /// and who subscribes there gets a cache_miss.
+    #[setting(size, range = 0..=1 << 40)]
     pub cache_bytes_max: usize,
     /// Who is told.
+    #[setting(skip)]
     pub hooks: Arc<AppHooks>,
 }
 
@@ -117,7 +184,7 @@ pub const COUNTED_AT_ONCE_MAX: usize = 100;
 pub const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// For whom the queue is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum SlowClients {
     /// Closed with 4100; it comes back and recovers what it missed.
     Disconnect,
@@ -129,41 +196,37 @@ pub enum SlowClients {
 }
 
 /// What one channel keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "realtime.apps.history")]
 pub struct HistoryLimits {
-    /// Events; 0: no history, no offsets, no recovery.
+    /// Events that a channel keeps, for clients that come back. 0: none, so nobody recovers.
+    #[setting(range = 0..=1_000_000, default = 200)]
     pub events_max: usize,
-    /// Bytes, with what keeping costs.
+    /// Bytes that a channel keeps.
+    #[setting(size, range = 0..=1 << 30, default = 256 << 10)]
     pub bytes_max: usize,
-    /// How old an event may become; also how long an empty channel is kept.
+    /// How old an event may become, and how long an empty channel is kept.
+    #[setting(range = Duration::ZERO..=DAY.saturating_mul(7), default = Duration::from_secs(120))]
     pub age_max: Duration,
 }
 
 /// What a presence channel may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "realtime.apps.presence")]
 pub struct PresenceLimits {
-    /// Users of one channel.
+    /// Users of one presence channel.
+    #[setting(range = COUNT, default = 100_000)]
     pub members_max: usize,
-    /// Above that, a subscriber gets no list of the members but their number, and changes come
+    /// Above so many users a subscriber gets their number instead of the list, and changes come
     /// together.
+    #[setting(range = 0..=100_000_000, default = 1_000)]
     pub list_max: usize,
-    /// How long changes are gathered above `list_max`; also how old a list may be there.
+    /// How long changes are gathered above list_max; also how old a list may be there.
+    #[setting(range = MILLISECOND..=Duration::from_secs(60), default = Duration::from_millis(500))]
     pub gather: Duration,
-    /// Members of one page of the list.
+    /// Members on one page of the list, for a client that asks for pages.
+    #[setting(range = 1..=1_000_000, default = 1_000)]
     pub page_max: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            activity_timeout: Duration::from_secs(120),
-            activity_jitter_thousandths: 100,
-            drain_window: Duration::from_secs(3),
-            limits: Limits::default(),
-            websocket: websocket::Limits::default(),
-            pusher: pusher::limits::Limits::default(),
-        }
-    }
 }
 
 impl Settings {
@@ -173,37 +236,21 @@ impl Settings {
     }
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            // As many as the server side has.
-            connections_total_max: 65_536,
-            // A page may connect at its start and subscribe when its user does something. One that is
-            // open for longer comes back a second later; whoever holds connections only to hold them
-            // has to make each anew.
-            subscribe_timeout: Duration::from_secs(10 * 60),
-            channels_per_connection_max: 256,
-            channels_max: 100_000,
-            core_queue_events_max: 16_384,
-            core_queue_bytes_max: 64 << 20,
-            writes_per_turn_max: 64,
-            write_bytes_max: 16 << 10,
-            unsent_bytes_max: 64 << 10,
-            pong_timeout: Duration::from_secs(30),
-            close_timeout: Duration::from_secs(5),
-            api_body_timeout: Duration::from_secs(10),
-            history_bytes_max: 256 << 20,
-            // A subscription costs some 20 us: half a core for those who come back, half for those
-            // who are there.
-            subscribe_rate: Rate::new(2_000, Duration::from_micros(40)),
-            watchers_max: 64,
-            // A hundred events of 10 KiB are a megabyte; nobody reads more at once.
-            watch_events_max: 100,
-        }
-    }
-}
-
 impl AppSettings {
+    /// Checks the names, and reads the endpoints of webhooks.
+    fn finish(&mut self, table: &mut TableReader<'_>) {
+        for (name, value) in [("id", &self.id), ("key", &self.key)] {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            if !value.bytes().all(is_plain) {
+                table.error_at(name, "it is part of paths: write letters, digits, - _ and . only");
+            }
+        }
+        let (id, key) = (Arc::clone(&self.id), Arc::clone(&self.key));
+        let mut hooks = AppHooks::none(id, key, self.secret.clone());
+        table.each("webhooks", |table| hooks.endpoints.extend(endpoint::read(table)));
+        self.hooks = Arc::new(hooks);
+    }
+
     /// An app with Pusher's limits and Weir's defaults.
     #[must_use]
     pub fn new(id: &str, key: &str, secret: Secret) -> Self {
@@ -217,7 +264,7 @@ impl AppSettings {
             is_enabled: true,
             requires_tls: false,
             origins: Vec::new(),
-            connections_max: Limits::default().connections_total_max,
+            connections_max: usize::MAX,
             authorization_timeout: None,
             has_client_events: false,
             client_event_rate: Rate::new(10, Duration::from_millis(100)),
@@ -233,26 +280,9 @@ impl AppSettings {
     }
 }
 
-impl Default for HistoryLimits {
-    fn default() -> Self {
-        Self { events_max: 200, bytes_max: 256 << 10, age_max: Duration::from_secs(120) }
-    }
-}
-
 impl PresenceLimits {
     /// How old a list of so many members may be: a large one is not made anew for each change.
     pub(crate) fn list_age_max(&self, members: usize) -> Duration {
         if members > self.list_max { self.gather } else { Duration::ZERO }
-    }
-}
-
-impl Default for PresenceLimits {
-    fn default() -> Self {
-        Self {
-            members_max: 100_000,
-            list_max: 1_000,
-            gather: Duration::from_millis(500),
-            page_max: 1_000,
-        }
     }
 }

@@ -32,8 +32,12 @@ pub(crate) struct SettingField<'a> {
     options: Options,
 }
 
-/// What a changed setting takes, unless the field says otherwise: of the struct.
-pub(crate) type DefaultChange<'a> = Option<&'a Ident>;
+/// What the struct says for all of its fields.
+pub(crate) struct Defaults<'a> {
+    /// What a changed setting takes, unless the field says otherwise.
+    pub(crate) change: Option<&'a Ident>,
+    pub(crate) path: Option<&'a LitStr>,
+}
 
 const CHANGES: [(&str, &str); 4] = [
     ("reload", "Reload"),
@@ -114,11 +118,11 @@ impl<'a> SettingField<'a> {
     }
 
     /// `pub const NAME: Setting = ..;` for each setting that the field is: none, one or two.
-    pub(crate) fn constants(&self, change: DefaultChange<'_>) -> Result<TokenStream> {
+    pub(crate) fn constants(&self, defaults: &Defaults<'_>) -> Result<TokenStream> {
         let mut constants = TokenStream::new();
         for (key, doc) in self.keys() {
             let name = self.constant_name(&key);
-            let setting = self.setting(&key, &doc, change)?;
+            let setting = self.setting(&key, &doc, defaults)?;
             let doc = format!("The setting `{key}`.");
             constants.extend(quote! {
                 #[doc = #doc]
@@ -151,14 +155,17 @@ impl<'a> SettingField<'a> {
         self.options.key.as_ref().map_or_else(|| self.name.to_string(), LitStr::value)
     }
 
-    fn setting(&self, key: &str, doc: &str, change: DefaultChange<'_>) -> Result<TokenStream> {
-        let Some(change) = self.options.change.as_ref().or(change) else {
+    fn setting(&self, key: &str, doc: &str, defaults: &Defaults<'_>) -> Result<TokenStream> {
+        let Some(change) = self.options.change.as_ref().or(defaults.change) else {
             let message = "what takes a changed value? write reload, restart, upgrade or stop";
             return Err(Error::new(self.name.span(), message));
         };
         let mut setting = quote! {
             ::weir_settings::Setting::new(#key, #doc, ::weir_settings::Change::#change)
         };
+        if let Some(path) = defaults.path {
+            setting.extend(quote!(.within(#path)));
+        }
         if self.options.is_advanced {
             setting.extend(quote!(.advanced()));
         }

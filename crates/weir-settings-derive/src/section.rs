@@ -2,9 +2,9 @@
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
-use syn::{Data, DeriveInput, Error, Fields, Path, Result};
+use syn::{Data, DeriveInput, Error, Fields, LitStr, Path, Result};
 
-use super::field::{SettingField, change_variant};
+use super::field::{Defaults, SettingField, change_variant};
 
 /// What `#[section(..)]` says.
 #[derive(Default)]
@@ -13,6 +13,8 @@ struct Options {
     change: Option<Ident>,
     /// The struct has a `Default` of its own, or none.
     has_own_default: bool,
+    /// Where the table is: `realtime.limits`; None: in several places.
+    path: Option<LitStr>,
     /// A method that checks what was read: `fn(&mut self, &mut TableReader<'_>)`.
     check: Option<Path>,
 }
@@ -27,6 +29,8 @@ impl Options {
                     options.change = Some(variant);
                 } else if word == "own_default" {
                     options.has_own_default = true;
+                } else if word == "path" {
+                    options.path = Some(meta.value()?.parse()?);
                 } else if word == "check" {
                     options.check = Some(meta.value()?.parse()?);
                 } else {
@@ -48,9 +52,9 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     };
     let options = Options::parse(input)?;
     let fields = fields.named.iter().map(SettingField::parse).collect::<Result<Vec<_>>>()?;
-    let change = options.change.as_ref();
+    let defaults = Defaults { change: options.change.as_ref(), path: options.path.as_ref() };
     let constants =
-        fields.iter().map(|field| field.constants(change)).collect::<Result<Vec<_>>>()?;
+        fields.iter().map(|field| field.constants(&defaults)).collect::<Result<Vec<_>>>()?;
     let reads = fields.iter().map(SettingField::read).collect::<Result<Vec<_>>>()?;
     let check = options.check.as_ref().map(|check| quote!(#check(self, table);));
     let name = &input.ident;

@@ -73,6 +73,18 @@ impl TableReader<'_> {
         self.read(setting, "number", numbers(&range), field, show, read);
     }
 
+    /// A number, or as many as there may be: `usize::MAX`.
+    pub fn number_or_all(
+        &mut self,
+        setting: Setting,
+        range: RangeInclusive<u64>,
+        field: &mut usize,
+    ) {
+        let mut number = Some(*field).filter(|number| *number != usize::MAX);
+        self.optional_number(setting, range, &mut number);
+        *field = number.unwrap_or(usize::MAX);
+    }
+
     pub fn size<T>(&mut self, setting: Setting, range: RangeInclusive<u64>, field: &mut T)
     where
         T: TryFrom<u64> + TryInto<u64> + Copy,
@@ -166,9 +178,16 @@ impl TableReader<'_> {
     }
 
     /// A text that must be there.
-    pub fn required_text(&mut self, setting: Setting, field: &mut String) {
-        let show = |field: &String| if field.is_empty() { none() } else { quoted(field) };
-        self.read(setting, "text", Allowed::Any, field, show, to_some_text);
+    pub fn required_text<T>(&mut self, setting: Setting, field: &mut T)
+    where
+        T: From<String> + AsRef<str>,
+    {
+        let show = |field: &T| match field.as_ref() {
+            "" => none(),
+            text => quoted(text),
+        };
+        let read = |value: &DeValue<'_>| to_some_text(value).map(T::from);
+        self.read(setting, "text", Allowed::Any, field, show, read);
         self.require(setting.name);
     }
 
@@ -278,8 +297,10 @@ impl TableReader<'_> {
     }
 
     /// A secret that must be there.
-    pub fn required_secret(&mut self, setting: Setting, field: &mut Option<Secret>) {
-        self.secret(setting, field);
+    pub fn required_secret(&mut self, setting: Setting, field: &mut Secret) {
+        let mut secret = Some(field.clone()).filter(|secret| !secret.expose().is_empty());
+        self.secret(setting, &mut secret);
+        *field = secret.unwrap_or_default();
         self.require(setting.name);
     }
 
@@ -314,7 +335,14 @@ impl TableReader<'_> {
             });
             entries.collect()
         };
-        self.read(setting, "table of texts or secrets", Allowed::Any, field, show_names, read);
+        self.read(
+            setting,
+            "table of texts or secrets",
+            Allowed::Any,
+            field,
+            |it| show_names(it),
+            read,
+        );
     }
 }
 
@@ -358,7 +386,7 @@ fn to_listener(value: &DeValue<'_>, example: &str) -> Result<Option<SocketAddr>,
     if is_off { Ok(None) } else { to_tcp_address(value, example).map(Some) }
 }
 
-fn show_names(secrets: &Vec<(String, Secret)>) -> String {
+fn show_names(secrets: &[(String, Secret)]) -> String {
     let entries: Vec<_> = secrets.iter().map(|(name, _)| format!("{name} = (set)")).collect();
     if entries.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", entries.join(", ")) }
 }

@@ -6,7 +6,7 @@
 //!
 //! /// Limits of the example.
 //! #[derive(Debug, Section)]
-//! #[section(reload)]
+//! #[section(reload, path = "example.limits")]
 //! pub struct Limits {
 //!     /// Connections at once; one more gets 503.
 //!     #[setting(range = 1..=100_000, default = 1_000)]
@@ -32,7 +32,8 @@
 //! - `advanced`: the key is under `[..advanced]`, and `weir init` leaves it out;
 //! - `with`: a function that reads the field from its table.
 //!
-//! Of a struct, `#[section(..)]` also says `check = METHOD`, run when all fields were read, and
+//! Of a struct, `#[section(..)]` also says `path = "realtime.limits"`, so that the constants show their whole
+//! names, `check = METHOD`, run when all fields were read, and
 //! `own_default` where `Default` is written by hand or makes no sense.
 
 pub mod change;

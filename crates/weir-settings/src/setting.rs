@@ -1,5 +1,7 @@
 //! The definition of one setting.
 
+use std::fmt;
+
 use toml::de::DeValue;
 
 use crate::change::Change;
@@ -8,6 +10,8 @@ use crate::change::Change;
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub name: &'static str,
+    /// Its table: `realtime.limits`. Empty for tables that are in several places.
+    pub section: &'static str,
     /// What it does, for the reference.
     pub doc: &'static str,
     /// What a changed value takes.
@@ -19,7 +23,12 @@ pub struct Setting {
 
 impl Setting {
     pub const fn new(name: &'static str, doc: &'static str, change: Change) -> Self {
-        Self { name, doc, change, is_advanced: false, later: &[] }
+        Self { name, section: "", doc, change, is_advanced: false, later: &[] }
+    }
+
+    #[must_use]
+    pub const fn within(self, section: &'static str) -> Self {
+        Self { section, ..self }
     }
 
     #[must_use]
@@ -33,6 +42,11 @@ impl Setting {
         Self { later, ..self }
     }
 
+    /// Whether `path` is its whole name.
+    pub fn is(&self, path: &str) -> bool {
+        path == self.to_string()
+    }
+
     /// Rejects such a value.
     pub(crate) fn reject_later(self, value: &DeValue<'_>) -> Result<(), String> {
         let is_named = |later: &str| {
@@ -43,5 +57,19 @@ impl Setting {
             Some(later) => Err(format!("{later} is not in this version of Weir yet")),
             None => Ok(()),
         }
+    }
+}
+
+/// The whole name, for messages and metrics.
+impl fmt::Display for Setting {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { section, name, .. } = self;
+        if !section.is_empty() {
+            write!(formatter, "{section}.")?;
+        }
+        if self.is_advanced {
+            formatter.write_str("advanced.")?;
+        }
+        formatter.write_str(name)
     }
 }

@@ -133,6 +133,11 @@ impl<'a> TableReader<'a> {
         }
     }
 
+    /// The whole name of a key of this table.
+    pub fn path_of(&self, name: &str) -> String {
+        self.full(name)
+    }
+
     /// A path beside the file.
     pub fn in_folder(&self, path: &str) -> PathBuf {
         self.context.folder.join(path)
@@ -206,7 +211,8 @@ impl<'a> TableReader<'a> {
         let advanced = self.advanced().filter(|_| !self.known_advanced.is_empty());
         for (key, _) in self.table.into_iter().flatten() {
             let name = key.get_ref().as_ref();
-            if !self.known.contains(&name) && !(name == ADVANCED && advanced.is_some()) {
+            let is_advanced = name == ADVANCED && advanced.is_some();
+            if !is_advanced && !self.known.contains(&name) {
                 self.reject(name, &self.full(name), &key.span());
             }
         }

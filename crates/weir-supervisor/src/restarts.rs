@@ -2,30 +2,27 @@
 
 use std::time::Duration;
 
-/// How a child is restarted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestartPolicy {
-    /// The wait before the first restart; it doubles with every death in a row.
-    pub backoff_min: Duration,
-    /// The wait never grows beyond this.
-    pub backoff_max: Duration,
-    /// Deaths in a row after which it is given up.
-    pub restarts_max: u32,
-    /// A child that was ready for this long is healthy: the count starts anew.
-    pub healthy_after: Duration,
-}
+use weir_settings::{HOUR, MILLISECOND, Section, WAIT};
 
-impl Default for RestartPolicy {
-    fn default() -> Self {
-        Self {
-            // The first restart is quick: most deaths are single, and clients wait in the backlog.
-            backoff_min: Duration::from_millis(100),
-            backoff_max: Duration::from_secs(10),
-            // 100 ms doubled up to 10 s: 20 restarts take about two and a half minutes.
-            restarts_max: 20,
-            healthy_after: Duration::from_secs(30),
-        }
-    }
+/// How a child is restarted.
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(upgrade, path = "supervisor")]
+pub struct RestartPolicy {
+    /// The wait before a service process that died is started again; it doubles with every death in
+    /// a row.
+    // The first restart is quick: most deaths are single, and clients wait in the backlog.
+    #[setting(range = MILLISECOND..=HOUR, default = Duration::from_millis(100))]
+    pub backoff_min: Duration,
+    /// That wait never grows beyond this.
+    #[setting(range = MILLISECOND..=HOUR, default = Duration::from_secs(10))]
+    pub backoff_max: Duration,
+    /// After so many deaths in a row Weir gives up and ends (crash loop).
+    // 100 ms doubled up to 10 s: 20 restarts take about two and a half minutes.
+    #[setting(range = 0..=1_000_000, default = 20)]
+    pub restarts_max: u32,
+    /// A service process that served this long is healthy: the count of deaths starts anew.
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
+    pub healthy_after: Duration,
 }
 
 /// What to do about a child that died.

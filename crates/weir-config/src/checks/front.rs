@@ -36,7 +36,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
 
 /// What is served at front.listen must not be there while that is off.
 fn reject_unreachable(settings: &Settings, report: &mut Report) {
-    if !settings.front.is_off {
+    if settings.front.listen.is_some() {
         return;
     }
     let proxied = settings.front.apps.iter().position(|app| app.sockets.is_none());

@@ -12,12 +12,12 @@ use weir_settings::Report;
 const SECRET_CHARACTERS_MIN: usize = 16;
 
 pub(super) fn check(settings: &Settings, report: &mut Report) {
-    let webhooks = &settings.realtime.webhooks.settings;
+    let webhooks = &settings.realtime.webhooks;
     if webhooks.retry_delay_max < webhooks.retry_delay_min {
         let path = "realtime.webhooks.retry_delay_max";
         report.error_at(path, format!("{path}: must not be below retry_delay_min"));
     }
-    let limits = &settings.realtime.settings.pusher;
+    let limits = &settings.realtime.settings.limits.pusher;
     if limits.api_body_bytes_max < limits.event_data_bytes_max {
         let path = "realtime.limits.api_body_bytes_max";
         report.error_at(path, format!("{path}: must hold one event of event_data_bytes_max"));
@@ -38,13 +38,13 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
         warn_of_app(settings, &format!("realtime.apps[{index}]"), app, warnings);
     }
     warn_of_total(settings, warnings);
-    let limits = &realtime.settings;
+    let limits = &realtime.settings.limits;
     if limits.pusher.client_message_bytes_max > limits.websocket.message_bytes_max {
         warnings.push("realtime.limits.client_message_bytes_max is above message_bytes_max: longer messages end the connection".to_owned());
     }
     for (path, wait) in [
-        ("realtime.drain_window", limits.drain_window),
-        ("realtime.webhooks.drain_timeout", realtime.webhooks.settings.drain_timeout),
+        ("realtime.drain_window", realtime.settings.drain_window),
+        ("realtime.webhooks.drain_timeout", realtime.webhooks.drain_timeout),
     ] {
         warn_of_late_end(settings.shutdown_deadline, path, wait, warnings);
     }
@@ -52,7 +52,8 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
 
 fn warn_of_front(settings: &Settings, warnings: &mut Vec<String>) {
     let front = &settings.front;
-    if !front.listen.ip().to_canonical().is_loopback() && front.tls.is_none() {
+    let is_open = front.listen.is_some_and(|listen| !listen.ip().to_canonical().is_loopback());
+    if is_open && front.tls.is_none() {
         let text = "front.listen is not loopback and there is no front.tls: requests and events travel in clear text";
         warnings.push(text.to_owned());
     }
@@ -74,7 +75,8 @@ fn open_files_max() -> Option<u64> {
 /// More connections than there can be.
 fn warn_of_total(settings: &Settings, warnings: &mut Vec<String>) {
     let front = settings.front.limits.connections_max;
-    if let Some(total) = settings.realtime.connections_total_max.filter(|total| *total > front) {
+    let total = settings.realtime.settings.limits.connections_total_max;
+    if total != usize::MAX && total > front as usize {
         warnings.push(format!(
             "realtime.limits.connections_total_max is {total}, but the front takes {front} connections (front.limits.connections_max)"
         ));

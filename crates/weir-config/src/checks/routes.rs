@@ -19,7 +19,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
             );
             report.error_at(&format!("{path}.name"), message);
         }
-        for upstream in own(app, settings.front.listen) {
+        for upstream in settings.front.listen.iter().flat_map(|listen| own(app, *listen)) {
             let path = format!("front.apps[{index}].upstreams");
             let message = format!(
                 "{path}: {upstream} is front.listen itself: each request would come back for ever"

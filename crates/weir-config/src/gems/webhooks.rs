@@ -106,7 +106,7 @@ fn read_limits(keys: &mut Keys<'_>, limits: &mut WebhookLimits) {
 
 /// One receiver; None: it lacks something, which is a mistake already.
 fn read_endpoint(keys: &mut Keys<'_>) -> Option<WebhookEndpoint> {
-    let (mut name, mut url, mut secret) = (String::new(), None::<EndpointUrl>, None::<Secret>);
+    let (mut name, mut url, mut secret) = (String::new(), None::<EndpointUrl>, Secret::default());
     keys.required_text(
         Key::live("name", "Required. What its place in the order of events is kept under: a new URL goes on there, a new name gets what happens from then on."),
         &mut name,
@@ -132,5 +132,6 @@ fn read_endpoint(keys: &mut Keys<'_>) -> Option<WebhookEndpoint> {
         Key::live("gems", "Of which gems; * stands for any text. Empty: of all."),
         &mut gems,
     );
-    Some(WebhookEndpoint { name, url: url?, secret: secret?, api_key, events, gems })
+    let is_signed = !secret.expose().is_empty();
+    is_signed.then_some(WebhookEndpoint { name, url: url?, secret, api_key, events, gems })
 }

@@ -131,12 +131,8 @@ fn upstream() -> weir_gems::mirror::settings::UpstreamSettings {
 #[test]
 fn no_field_of_a_part_is_without_its_key() {
     let console = weir_console::settings::Settings::default();
-    let jobs = weir_jobs::settings::Settings::default();
     let history = weir_base::history::Settings::default();
     let known: Vec<String> = reference::values().into_iter().map(|value| value.path).collect();
-    let realtime = weir_realtime::settings::Settings::default();
-    let webhooks = weir_realtime::webhooks::Settings::default();
-    let app = weir_realtime::settings::AppSettings::new("1", "key", Secret::default());
     let gems = weir_gems::settings::GemsSettings::default();
     let postgres = settings("").gems.postgres.settings;
     let told = weir_gems::webhooks::WebhookSettings::default();
@@ -147,18 +143,6 @@ fn no_field_of_a_part_is_without_its_key() {
         ("front.limits", format!("{:#?}", weir_net::server::Limits::default())),
         ("front.clients", format!("{:#?}", weir_net::client::ClientLimits::default())),
         ("front.limits.http2_", format!("{:#?}", weir_net::server::Http2Limits::default())),
-        ("realtime", format!("{realtime:#?}")),
-        ("realtime.limits", format!("{:#?}", realtime.limits)),
-        ("realtime.limits", format!("{:#?}", realtime.websocket)),
-        ("realtime.limits", format!("{:#?}", realtime.pusher)),
-        ("realtime.webhooks", format!("{webhooks:#?}")),
-        ("realtime.webhooks", format!("{:#?}", webhooks.limits)),
-        ("realtime.apps[]", format!("{app:#?}")),
-        ("realtime.apps[].history", format!("{:#?}", app.history)),
-        ("realtime.apps[].presence", format!("{:#?}", app.presence)),
-        ("jobs", format!("{jobs:#?}")),
-        ("jobs.limits", format!("{:#?}", jobs.limits)),
-        ("jobs.queues.NAME", format!("{:#?}", weir_jobs::settings::QueueSettings::default())),
         ("console", format!("{console:#?}")),
         ("console.limits", format!("{:#?}", console.limits)),
         ("gems", format!("{gems:#?}")),

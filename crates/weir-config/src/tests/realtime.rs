@@ -54,10 +54,10 @@ headers = { Authorization = { env = "PASSWORD" }, X-Kind = "weir" }
         (limits.subscribe_rate.tokens_per_second(), limits.subscribe_rate.burst()),
         (100, 2_000)
     );
-    assert_eq!(realtime.settings.websocket.message_bytes_max, 1 << 20);
-    assert_eq!(realtime.settings.pusher.batch_events_max, 25);
-    assert_eq!(realtime.webhooks.settings.limits.batch_events_max, 7);
-    assert_eq!(realtime.webhooks.in_flight_max, 5);
+    assert_eq!(realtime.settings.limits.websocket.message_bytes_max, 1 << 20);
+    assert_eq!(realtime.settings.limits.pusher.batch_events_max, 25);
+    assert_eq!(realtime.webhooks.limits.batch_events_max, 7);
+    assert_eq!(realtime.settings.limits.webhooks_in_flight_max, 5);
     let [one, two] = &realtime.apps[..] else { panic!("two apps: {:?}", realtime.apps) };
     assert_eq!((&*one.id, &*one.key, one.secret.expose()), ("1", "demo-key", "correct horse"));
     assert!(one.is_enabled && !two.is_enabled && one.hooks.endpoints.is_empty());
@@ -110,7 +110,7 @@ cores = 0
     weir.toml:10:1: realtime.apps[0].key is missing
     weir.toml:12:10: realtime.apps[0].secret: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:14:6: realtime.apps[1].id: "1" is another app's id already
-    weir.toml:15:7: realtime.apps[1].key: it stands in paths, so write letters, digits, - _ and . only
+    weir.toml:15:7: realtime.apps[1].key: it is part of paths: write letters, digits, - _ and . only
     weir.toml:17:11: realtime.apps[1].origins: "https://" is not an origin; write for example "https://example.org", "example.org", "*.example.org" or "*"
     weir.toml:18:16: realtime.apps[1].slow_clients: "wait" is none of "disconnect", "drop_oldest", "conflate"
     weir.toml:19:16: realtime.apps[1].histories is not a setting; did you mean "history"?

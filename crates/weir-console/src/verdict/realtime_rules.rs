@@ -1,6 +1,8 @@
 //! Rules about realtime.
 
+use weir_realtime::settings::{AppSettings, Limits};
 use weir_realtime::view::{AppView, LimitHit};
+use weir_settings::Setting;
 
 use super::{Finding, Level};
 use crate::figures::{as_float, count, counted, duration, percent};
@@ -12,15 +14,15 @@ const APPS: &str = "/apps";
 const SWITCHES: &str = "/switches";
 
 /// Limits that have rules of their own.
-const CORE_QUEUE: &str = "realtime.limits.core_queue_events_max";
-const APP_CONNECTIONS: &str = "realtime.apps.connections_max";
+const CORE_QUEUE: Setting = Limits::CORE_QUEUE_EVENTS_MAX;
+const APP_CONNECTIONS: Setting = AppSettings::CONNECTIONS_MAX;
 
 fn finding(level: Level, what: String, todo: impl Into<String>, link: &str) -> Finding {
     Finding { level, what, todo: todo.into(), link: link.to_owned(), jobs: 0 }
 }
 
-fn hits(realtime: &Reading, limit: &str) -> u64 {
-    let hit = realtime.trend.limits_hit.iter().find(|hit| hit.limit == limit);
+fn hits(realtime: &Reading, limit: Setting) -> u64 {
+    let hit = realtime.trend.limits_hit.iter().find(|hit| limit.is(&hit.limit));
     hit.map_or(0, |hit| hit.hits)
 }
 
@@ -133,29 +135,30 @@ pub(super) fn webhooks_fail(realtime: &Reading) -> Vec<Finding> {
 
 /// Limits that were met within the last ten minutes.
 pub(super) fn realtime_limits_are_met(realtime: &Reading) -> Vec<Finding> {
-    let has_own_rule = |hit: &&LimitHit| hit.limit != CORE_QUEUE && hit.limit != APP_CONNECTIONS;
+    let has_own_rule =
+        |hit: &&LimitHit| !CORE_QUEUE.is(&hit.limit) && !APP_CONNECTIONS.is(&hit.limit);
     realtime.trend.limits_hit.iter().filter(has_own_rule).map(limit_finding).collect()
 }
 
 fn limit_finding(hit: &LimitHit) -> Finding {
     let times = counted(hit.hits, "time");
     let known = match hit.limit.rsplit('.').next().unwrap_or_default() {
-        "subscribes_per_second" => Some((
+        name if name == Limits::SUBSCRIBES_PER_SECOND.name => Some((
             Level::Notice,
             "Subscriptions waited for their turn",
             "Many clients come back at once, and get in one after the other. Nothing is to be done.",
         )),
-        "client_events_per_second" => Some((
+        name if name == AppSettings::CLIENT_EVENTS_PER_SECOND.name => Some((
             Level::Notice,
             "Clients sent events faster than they may",
             "A client that loops, or one that needs more: client_events_per_second of the app.",
         )),
-        "history_bytes_max" => Some((
+        name if name == Limits::HISTORY_BYTES_MAX.name => Some((
             Level::Warning,
             "Channels lost their history for lack of room",
             "Clients that come back to them load anew. Raise realtime.limits.history_bytes_max, or keep less per channel (history of the app).",
         )),
-        "watchers_max" => Some((
+        name if name == Limits::WATCHERS_MAX.name => Some((
             Level::Notice,
             "Live views were refused",
             "Close some, or raise realtime.limits.watchers_max.",

@@ -122,7 +122,7 @@ impl Site {
         let history = history::Settings { directory, ..history::Settings::default() };
         let kept = Duration::from_secs(86_400);
         let histories = Histories {
-            settings: &history,
+            settings: history.clone(),
             queues_max: site.deps.settings.limits.chart_queues_max,
             metrics: site.deps.live.metrics(),
         };
@@ -214,7 +214,7 @@ fn deps(
         history::Settings { directory: directory.to_owned(), ..history::Settings::default() };
     let live = Live::new(&settings.limits);
     let histories = Histories {
-        settings: &history_settings,
+        settings: history_settings.clone(),
         queues_max: settings.limits.chart_queues_max,
         metrics: live.metrics(),
     };

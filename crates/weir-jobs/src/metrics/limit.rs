@@ -1,6 +1,8 @@
 //! The limits that can be met, each with the name of its setting.
 
-/// A limit of [`crate::settings::Limits`] that somebody ran into.
+use crate::settings::Limits;
+
+/// A limit of [`Limits`] that somebody ran into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is documented at the setting of the same name")]
 pub enum Limit {
@@ -74,32 +76,32 @@ impl Limit {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::ConnectionsMax => "connections_max",
+            Self::ConnectionsMax => Limits::CONNECTIONS_MAX.name,
             Self::OpenFiles => "open_files",
-            Self::LineBytesMax => "line_bytes_max",
-            Self::BufferedBytesMax => "buffered_bytes_max",
-            Self::RefusalsMax => "refusals_max",
-            Self::HelloBytesMax => "hello_bytes_max",
-            Self::WrongPasswordsMax => "wrong_passwords_max",
-            Self::PasswordChecksMax => "password_checks_max",
-            Self::WorkersMax => "workers_max",
-            Self::PushbJobsMax => "pushb_jobs_max",
-            Self::WaitingFetchesMax => "waiting_fetches_max",
-            Self::FetchQueuesMax => "fetch_queues_max",
-            Self::QueuesMax => "queues_max",
-            Self::QueueNameBytesMax => "queue_name_bytes_max",
-            Self::IdBytesMax => "id_bytes_max",
-            Self::JsonDepthMax => "json_depth_max",
-            Self::DeadJobsMax => "dead_jobs_max",
-            Self::HelloTimeout => "hello_timeout",
-            Self::LineTimeout => "line_timeout",
-            Self::WriteTimeout => "write_timeout",
-            Self::HeartbeatTimeout => "heartbeat_timeout",
-            Self::ReturnsMax => "returns_max",
-            Self::ReserveBytes => "reserve_bytes",
-            Self::SetAsideBytesMax => "set_aside_bytes_max",
-            Self::MemoryBytesMax => "memory_bytes_max",
-            Self::AdminRequestsMax => "admin_requests_max",
+            Self::LineBytesMax => Limits::LINE_BYTES_MAX.name,
+            Self::BufferedBytesMax => Limits::BUFFERED_BYTES_MAX.name,
+            Self::RefusalsMax => Limits::REFUSALS_MAX.name,
+            Self::HelloBytesMax => Limits::HELLO_BYTES_MAX.name,
+            Self::WrongPasswordsMax => Limits::WRONG_PASSWORDS_MAX.name,
+            Self::PasswordChecksMax => Limits::PASSWORD_CHECKS_MAX.name,
+            Self::WorkersMax => Limits::WORKERS_MAX.name,
+            Self::PushbJobsMax => Limits::PUSHB_JOBS_MAX.name,
+            Self::WaitingFetchesMax => Limits::WAITING_FETCHES_MAX.name,
+            Self::FetchQueuesMax => Limits::FETCH_QUEUES_MAX.name,
+            Self::QueuesMax => Limits::QUEUES_MAX.name,
+            Self::QueueNameBytesMax => Limits::QUEUE_NAME_BYTES_MAX.name,
+            Self::IdBytesMax => Limits::ID_BYTES_MAX.name,
+            Self::JsonDepthMax => Limits::JSON_DEPTH_MAX.name,
+            Self::DeadJobsMax => Limits::DEAD_JOBS_MAX.name,
+            Self::HelloTimeout => Limits::HELLO_TIMEOUT.name,
+            Self::LineTimeout => Limits::LINE_TIMEOUT.name,
+            Self::WriteTimeout => Limits::WRITE_TIMEOUT.name,
+            Self::HeartbeatTimeout => Limits::HEARTBEAT_TIMEOUT.name,
+            Self::ReturnsMax => Limits::RETURNS_MAX.name,
+            Self::ReserveBytes => Limits::RESERVE_BYTES.name,
+            Self::SetAsideBytesMax => Limits::SET_ASIDE_BYTES_MAX.name,
+            Self::MemoryBytesMax => Limits::MEMORY_BYTES_MAX.name,
+            Self::AdminRequestsMax => Limits::ADMIN_REQUESTS_MAX.name,
         }
     }
 }

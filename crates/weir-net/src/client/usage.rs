@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use hyper::header::HeaderMap;
 use weir_base::clock::Clock;
 use weir_base::seldom::Seldom;
+use weir_settings::{COUNT, Section};
 
 use super::{Client, TrustedProxies};
 use crate::NetMetrics;
@@ -21,23 +22,25 @@ use crate::server::{Head, Limits, Peer};
 const PARTS: usize = 16;
 
 /// `[front.clients]`: what one client may have at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "front.clients")]
 pub struct ClientLimits {
-    /// Connections that are open. One more gets 503.
+    /// Connections that one client may have open; one more gets 503. Those of front.trusted_proxies
+    /// are not counted. A client is an address, of IPv6 the /64 that it is in; behind trusted
+    /// proxies it is the address they forward; clients on this machine have no limit.
+    // A school or a mobile carrier has thousands of users behind one address: a browser has up to six
+    // connections, one with HTTP/2, and few requests in progress at a time. Four addresses that do harm
+    // would still be needed for all of `front.limits.connections_max`.
+    #[setting(range = COUNT, default = 16_384)]
     pub connections_max: u32,
-    /// Requests that are not answered yet, WebSockets and event streams aside. One more gets 503.
+    /// Requests of one client that wait for a worker or are being served, WebSockets and event
+    /// streams aside; one more gets 503.
+    #[setting(range = COUNT, default = 4_096)]
     pub requests_max: u32,
-    /// WebSockets and event streams. One more gets 503, from realtime a close code.
+    /// WebSockets and event streams that one client may have open, of apps and of realtime; one
+    /// more gets 503, from realtime the close code 4100.
+    #[setting(range = COUNT, default = 8_192)]
     pub streams_max: u32,
-}
-
-impl Default for ClientLimits {
-    /// A school or a mobile carrier has thousands of users behind one address: a browser has up to six
-    /// connections, one with HTTP/2, and few requests in progress at a time. Four addresses that do harm
-    /// would still be needed for all of `front.limits.connections_max`.
-    fn default() -> Self {
-        Self { connections_max: 16_384, requests_max: 4_096, streams_max: 8_192 }
-    }
 }
 
 /// What a client uses.

@@ -7,6 +7,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use tokio_rustls::TlsConnector;
+use weir_settings::{Setting, TableReader};
 
 /// Certificate authorities that endpoints with `https` are checked against. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -17,13 +18,32 @@ pub struct Trust(Arc<ClientConfig>);
 pub enum CaError {
     /// The file can't be read.
     #[error("cannot read {setting} {path}: {source}")]
-    Read { setting: &'static str, path: PathBuf, source: std::io::Error },
+    Read { setting: String, path: PathBuf, source: std::io::Error },
     /// No certificate in it.
     #[error("{setting} {path} holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)")]
-    Nothing { setting: &'static str, path: PathBuf },
+    Nothing { setting: String, path: PathBuf },
     /// PEM or certificate, but damaged.
     #[error("{setting} {path} holds a damaged certificate: {reason}")]
-    Damaged { setting: &'static str, path: PathBuf, reason: String },
+    Damaged { setting: String, path: PathBuf, reason: String },
+}
+
+/// Reads a [`Trust`] from a settings file: `#[setting(trust)]`.
+pub trait ReadTrust {
+    /// A PEM file; None: the public authorities.
+    fn trust(&mut self, setting: Setting, field: &mut Trust);
+}
+
+impl ReadTrust for TableReader<'_> {
+    fn trust(&mut self, setting: Setting, field: &mut Trust) {
+        let mut file: Option<PathBuf> = None;
+        self.optional_path(setting, &mut file);
+        let name = self.path_of(setting.name);
+        match file.map(|path| Trust::with_ca(&path, &name)) {
+            None => {}
+            Some(Ok(trust)) => *field = trust,
+            Some(Err(error)) => self.named_error_at(setting.name, error.to_string()),
+        }
+    }
 }
 
 impl Trust {
@@ -37,13 +57,17 @@ impl Trust {
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub fn with_ca(path: &Path, setting: &'static str) -> Result<Self, CaError> {
+    pub fn with_ca(path: &Path, setting: &str) -> Result<Self, CaError> {
         let text = std::fs::read(path).map_err(|source| CaError::Read {
-            setting,
+            setting: setting.to_owned(),
             path: path.to_owned(),
             source,
         })?;
-        let damaged = |reason: String| CaError::Damaged { setting, path: path.to_owned(), reason };
+        let damaged = |reason: String| CaError::Damaged {
+            setting: setting.to_owned(),
+            path: path.to_owned(),
+            reason,
+        };
         let mut roots = public_roots();
         let public = roots.len();
         for certificate in CertificateDer::pem_slice_iter(&text) {
@@ -51,7 +75,7 @@ impl Trust {
             roots.add(certificate).map_err(|error| damaged(error.to_string()))?;
         }
         if roots.len() == public {
-            return Err(CaError::Nothing { setting, path: path.to_owned() });
+            return Err(CaError::Nothing { setting: setting.to_owned(), path: path.to_owned() });
         }
         Ok(Self::of(roots))
     }

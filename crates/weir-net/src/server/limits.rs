@@ -4,125 +4,118 @@ use std::time::Duration;
 
 use weir_base::token_bucket::Rate;
 
+use weir_settings::{COUNT, Section, WAIT};
+
 use crate::client::ClientLimits;
 
 /// The section of its settings, for errors and answers.
 pub(super) const CONNECTIONS_MAX: &str = "front.limits.connections_max";
 
+/// The largest window of HTTP/2 (RFC 9113, section 6.9.1).
+const WINDOW_MAX: u64 = (1 << 31) - 1;
+
 /// Header fields for which there is room without asking for memory; it is hyper's number, too.
 pub(super) const HEADERS_USUAL: usize = 100;
 
 /// What an HTTP/2 connection may cost; each connection keeps those of its beginning.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "front.limits")]
 pub struct Http2Limits {
-    /// Streams open at once on a connection; a client is told, and one more is refused.
+    /// Requests that an HTTP/2 connection may have open at once; its client is told, and one more
+    /// is refused. All `http2_` limits hold for new connections.
+    // What RFC 9113 (section 5.1.2) and browsers take for a sensible least.
+    #[setting(key = "http2_streams_max", range = COUNT, default = 100)]
     pub streams_max: u32,
-    /// Bytes of a request's body that a client may send before they are asked for.
+    /// Bytes of a request's body that an HTTP/2 client may send before they are asked for.
+    #[setting(size, key = "http2_stream_window", range = 1..=WINDOW_MAX, default = 128 << 10)]
     pub stream_window_bytes: u32,
-    /// The same over all streams of a connection. Bodies that nobody reads yet hold up the others
-    /// when it is used up.
+    /// The same over all requests of a connection. Bodies that wait for a worker hold up the others
+    /// of their client when it is used up.
+    // Eight uploads may wait for a worker before a ninth of the same client stands still.
+    #[setting(size, key = "http2_connection_window", range = 65_535..=WINDOW_MAX, default = 1 << 20)]
     pub connection_window_bytes: u32,
-    /// Bytes of an answer that are kept for a client that does not take them.
+    /// Bytes of a response that are kept for an HTTP/2 client which does not take them.
+    #[setting(size, key = "http2_send_buffer", range = 1 << 10..=WINDOW_MAX, default = 64 << 10)]
     pub send_buffer_bytes: usize,
-    /// Streams that a client has reset before they were looked at, and streams that were reset
-    /// because of the client's mistakes; one more of either ends the connection.
+    /// Requests of an HTTP/2 connection that its client has reset before they were looked at, or
+    /// that were reset because of its mistakes. One more of either ends the connection.
+    #[setting(key = "http2_resets_max", range = COUNT, default = 200)]
     pub resets_max: u32,
-    /// Frames that carry no request or body, and change no window: PING, SETTINGS, `RST_STREAM` and
-    /// so on. One more ends the connection.
+    /// Frames that an HTTP/2 client may send each second beside requests, bodies and window
+    /// updates: PING, SETTINGS, RST_STREAM and so on. More end the connection.
+    // A browser that leaves a page resets what it has open at once.
+    #[setting(key = "http2_control_frames", burst = "The same at once, after a quiet time.", default = Rate::per_second(100, 1_000))]
     pub control_frames: Rate,
-    /// How often a client is asked for a sign of life.
+    /// How often an HTTP/2 client is asked for a sign of life.
+    #[setting(key = "http2_ping_interval", range = WAIT, default = Duration::from_secs(30))]
     pub ping_interval: Duration,
-    /// How long the client may take to give it.
+    /// How long it may take to give it; then the connection is closed, whatever it waits for.
+    #[setting(key = "http2_ping_timeout", range = WAIT, default = Duration::from_secs(20))]
     pub ping_timeout: Duration,
-}
-
-impl Default for Http2Limits {
-    fn default() -> Self {
-        Self {
-            // What RFC 9113 (section 5.1.2) and browsers take for a sensible least.
-            streams_max: 100,
-            stream_window_bytes: 128 << 10,
-            // Eight uploads may wait for a worker before a ninth of the same client stands still.
-            connection_window_bytes: 1 << 20,
-            send_buffer_bytes: 64 << 10,
-            resets_max: 200,
-            // A browser that leaves a page resets what it has open at once.
-            control_frames: Rate::per_second(100, 1_000),
-            ping_interval: Duration::from_secs(30),
-            ping_timeout: Duration::from_secs(20),
-        }
-    }
 }
 
 /// Replaced as a whole when the settings are reloaded; running connections see it at their next
 /// step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "front.limits")]
 pub struct Limits {
-    /// Connections open at once, over all cores, upgraded ones included. One more gets 503.
-    /// The default is what the ports of one client machine allow.
+    /// Connections open at once, over all cores, WebSockets included. One more gets 503.
+    #[setting(range = COUNT, default = 65_536)]
     pub connections_max: u32,
     /// Refused connections, on each core, that wait for their client to read why. One more is
-    /// closed without waiting.
+    /// closed at once.
+    #[setting(range = COUNT, default = 256)]
     pub refusals_max: u32,
     /// How long a refused client may take to read why and to hang up.
+    #[setting(range = WAIT, default = Duration::from_secs(1))]
     pub linger_timeout: Duration,
-    /// How long a client may go on with a body that nobody wants any more, so that it gets to read
-    /// the answer; `linger_timeout` after its last byte it is closed. Counts for `refusals_max`.
+    /// How long a client may go on with a body that is wanted no more (it was answered 413, for
+    /// example), so that it gets to read the answer; linger_timeout after its last byte it is
+    /// closed.
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub discard_timeout: Duration,
     /// Connections accepted per second, over all cores; 0: no limit. The others wait in the
     /// kernel's backlog.
+    #[setting(range = 0..=100_000_000)]
     pub accepts_per_second: u32,
-    /// Connections accepted at once after a quiet time, when `accepts_per_second` is set.
+    /// Connections accepted at once after a quiet time, when accepts_per_second is set.
+    #[setting(range = COUNT, default = 1_000)]
     pub accepts_burst: u32,
-    /// Bytes of a request's head. A longer one gets 431. Not below 8 KiB for later requests of a
-    /// connection (hyper's smallest buffer).
+    /// Bytes of a request's head; a longer one gets 431. Not below 8KiB for later requests of a
+    /// connection.
+    #[setting(size, range = 256..=1 << 20, default = 16 << 10)]
     pub head_bytes_max: usize,
-    /// Header fields of a request. One more: 431. hyper has room for a hundred; an HTTP/1 connection
-    /// gets room for all of them with the first request that has more, because to ask for it with each
-    /// head takes as long as all else that hyper does with one.
+    /// Header fields of a request; one with more gets 431.
+    #[setting(range = 1..=10_000, default = 1_000)]
     pub headers_max: usize,
-    /// From a connection's start, or a later request's first byte, to the end of the head. 408.
+    /// A request's head must arrive within this long, or it gets 408.
+    #[setting(range = WAIT, default = Duration::from_secs(10))]
     pub head_timeout: Duration,
     /// How long a connection may wait for its next request.
+    #[setting(range = WAIT, default = Duration::from_secs(75))]
     pub idle_timeout: Duration,
-    /// How long a connection without a request in hand is kept when the core is told to end: what its
-    /// client has sent meanwhile is answered, as the last request.
+    /// When Weir stops, an idle connection is kept open this long: a request that is on its way is
+    /// served, as the last one. When the service process is replaced, idle connections have
+    /// idle_timeout instead.
+    // Longer than a request is on its way between any two places.
+    #[setting(range = WAIT, default = Duration::from_millis(500))]
     pub last_request_timeout: Duration,
     /// How long a client may leave an answer unread before the connection is cut.
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub write_timeout: Duration,
-    /// TLS handshakes at once, on each core. The others wait their turn, within their timeout.
+    /// TLS handshakes at once, on each core; the others wait their turn.
+    // A handshake holds about 30 KiB: 8 MiB on each core.
+    #[setting(range = COUNT, default = 256)]
     pub tls_handshakes_max: u32,
-    /// From accepting a connection to the end of its TLS handshake.
+    /// A TLS handshake must be done within this long.
+    #[setting(range = WAIT, default = Duration::from_secs(10))]
     pub tls_handshake_timeout: Duration,
     /// What HTTP/2 adds.
+    #[setting(flatten)]
     pub http2: Http2Limits,
     /// What one client may have of all that.
+    #[setting(skip)]
     pub clients: ClientLimits,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections_max: 65_536,
-            refusals_max: 256,
-            linger_timeout: Duration::from_secs(1),
-            discard_timeout: Duration::from_secs(30),
-            accepts_per_second: 0,
-            accepts_burst: 1_000,
-            head_bytes_max: 16 << 10,
-            headers_max: 1_000,
-            head_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(75),
-            // Longer than a request is on its way between any two places.
-            last_request_timeout: Duration::from_millis(500),
-            write_timeout: Duration::from_secs(30),
-            // A handshake holds about 30 KiB: 8 MiB on each core.
-            tls_handshakes_max: 256,
-            tls_handshake_timeout: Duration::from_secs(10),
-            http2: Http2Limits::default(),
-            clients: ClientLimits::default(),
-        }
-    }
 }
 
 impl Limits {

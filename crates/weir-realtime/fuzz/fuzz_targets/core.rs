@@ -113,10 +113,10 @@ fn settings() -> Settings {
     limits.history_bytes_max = 4_000;
     limits.subscribe_rate = Rate::new(6, Duration::from_millis(50));
     limits.close_timeout = CLOSE_TIMEOUT;
-    settings.websocket.message_bytes_max = 1_000;
-    settings.websocket.frame_bytes_max = 800;
-    settings.websocket.message_fragments_max = 4;
-    settings.pusher.client_message_bytes_max = 900;
+    settings.limits.websocket.message_bytes_max = 1_000;
+    settings.limits.websocket.frame_bytes_max = 800;
+    settings.limits.websocket.message_fragments_max = 4;
+    settings.limits.pusher.client_message_bytes_max = 900;
     settings
 }
 

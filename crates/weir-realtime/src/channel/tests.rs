@@ -22,7 +22,7 @@ struct Scene {
 
 /// A presence channel that is large with a second user.
 fn scene() -> Scene {
-    let name = ChannelName::parse("presence-room", &Settings::default().pusher).unwrap();
+    let name = ChannelName::parse("presence-room", &Settings::default().limits.pusher).unwrap();
     let mut app = AppSettings::new("1", "key", Secret::new("secret"));
     app.presence.list_max = 1;
     app.presence.gather = SECOND;

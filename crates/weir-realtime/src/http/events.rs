@@ -60,7 +60,7 @@ impl Shard {
         if !is_origin_allowed(&app, origin) {
             return Err(Failure::new(StatusCode::FORBIDDEN, "this origin is not allowed"));
         }
-        let channel = ChannelName::parse(&name, &self.hub.settings().pusher)
+        let channel = ChannelName::parse(&name, &self.hub.settings().limits.pusher)
             .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))?;
         self.authorise_stream(&app, &channel, path, request.uri().query().unwrap_or_default())?;
         let after = last_event_id(request.headers())?;
@@ -82,7 +82,7 @@ impl Shard {
             Access::Public => Ok(()),
             Access::Private | Access::Encrypted => {
                 let signed = SignedRequest { method: "GET", path, query, body: &[] };
-                let limits = &self.hub.settings().pusher;
+                let limits = &self.hub.settings().limits.pusher;
                 let verified =
                     app.settings().token().verify_request(&signed, self.hub.clock.now(), limits);
                 verified.map(|_| ()).map_err(|error| Failure::new(StatusCode::UNAUTHORIZED, error))

@@ -1,8 +1,11 @@
 //! What was counted, read back: for who looks at it without a scraper.
 
+use weir_settings::Setting;
+
 use super::{
     Closed, ClosedLabel, Limit, LimitLabel, RealtimeMetrics, RecoveryLabel, RecoveryOutcome,
 };
+use crate::settings::{AppSettings, Limits, PresenceLimits};
 use crate::view::{ClosedView, LimitHit, Totals};
 
 impl Closed {
@@ -52,30 +55,28 @@ impl Limit {
         Self::Watchers,
     ];
 
-    /// The name of its setting.
-    pub(crate) const fn setting(self) -> &'static str {
+    pub(crate) const fn setting(self) -> Setting {
         match self {
-            Self::ApiBodyTimeout => "realtime.limits.api_body_timeout",
-            Self::CoreQueue => "realtime.limits.core_queue_events_max",
-            Self::HistoryBytes => "realtime.limits.history_bytes_max",
-            Self::CacheBytes => "realtime.apps.cache_bytes_max",
-            Self::Channels => "realtime.limits.channels_max",
-            Self::ChannelsPerConnection => "realtime.limits.channels_per_connection_max",
-            Self::Connections => "realtime.apps.connections_max",
-            Self::ConnectionsTotal => "realtime.limits.connections_total_max",
-            Self::SubscribeTimeout => "realtime.limits.subscribe_timeout",
-            Self::AuthorizationTimeout => "realtime.apps.authorization_timeout",
-            Self::ClientEventRate => "realtime.apps.client_events_per_second",
-            Self::SubscribeRate => "realtime.limits.subscribes_per_second",
-            Self::Members => "realtime.apps.presence.members_max",
-            Self::Watchers => "realtime.limits.watchers_max",
+            Self::ApiBodyTimeout => Limits::API_BODY_TIMEOUT,
+            Self::CoreQueue => Limits::CORE_QUEUE_EVENTS_MAX,
+            Self::HistoryBytes => Limits::HISTORY_BYTES_MAX,
+            Self::CacheBytes => AppSettings::CACHE_BYTES_MAX,
+            Self::Channels => Limits::CHANNELS_MAX,
+            Self::ChannelsPerConnection => Limits::CHANNELS_PER_CONNECTION_MAX,
+            Self::Connections => AppSettings::CONNECTIONS_MAX,
+            Self::ConnectionsTotal => Limits::CONNECTIONS_TOTAL_MAX,
+            Self::SubscribeTimeout => Limits::SUBSCRIBE_TIMEOUT,
+            Self::AuthorizationTimeout => AppSettings::AUTHORIZATION_TIMEOUT,
+            Self::ClientEventRate => AppSettings::CLIENT_EVENTS_PER_SECOND,
+            Self::SubscribeRate => Limits::SUBSCRIBES_PER_SECOND,
+            Self::Members => PresenceLimits::MEMBERS_MAX,
+            Self::Watchers => Limits::WATCHERS_MAX,
         }
     }
 
     /// The label's value: the setting without its section.
     pub(super) fn name(self) -> &'static str {
-        let setting = self.setting();
-        setting.rsplit('.').next().unwrap_or(setting)
+        self.setting().name
     }
 }
 
@@ -122,7 +123,7 @@ impl RealtimeMetrics {
     /// How often each limit was met.
     pub(crate) fn limits_hit(&self) -> Vec<LimitHit> {
         let hits = |limit: Limit| LimitHit {
-            limit: limit.setting().to_owned(),
+            limit: limit.setting().to_string(),
             hits: self.0.limits.get_or_create(&LimitLabel { limit: limit.name() }).get(),
         };
         Limit::ALL.map(hits).to_vec()

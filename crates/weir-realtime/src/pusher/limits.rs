@@ -2,54 +2,49 @@
 
 use std::time::Duration;
 
+use weir_settings::{DAY, SECOND, Section};
+
 /// What clients and callers of the HTTP API may send. Field names are the names of the settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "realtime.limits")]
 pub struct Limits {
     /// Bytes of a channel's name, prefixes included.
+    #[setting(size, range = 16..=1 << 12, default = 164)]
     pub channel_name_bytes_max: usize,
     /// Characters of an event's name.
+    #[setting(range = 1..=10_000, default = 200)]
     pub event_name_characters_max: usize,
-    /// Bytes of an event's data, as the text that subscribers get.
+    /// Bytes of an event's data.
+    #[setting(size, range = 256..=1 << 26, default = 10_240)]
     pub event_data_bytes_max: usize,
     /// Channels of one event published over HTTP.
+    #[setting(range = 1..=100_000, default = 100)]
     pub event_channels_max: usize,
     /// Events of one batch published over HTTP.
+    #[setting(range = 1..=100_000, default = 10)]
     pub batch_events_max: usize,
-    /// Bytes of a request's body. The default holds a full batch, data escaped to twice its size.
+    /// Bytes of the body of a request to the HTTP API.
+    #[setting(size, range = 1 << 10..=1 << 30, default = 262_144)]
     pub api_body_bytes_max: usize,
-    /// Parameters in a request's query.
+    /// Parameters in the query of a request to the HTTP API.
+    #[setting(range = 1..=10_000, default = 64)]
     pub api_query_parameters_max: usize,
-    /// How far a request's `auth_timestamp` may be from the server's time, either way.
+    /// How far the auth_timestamp of a request may be from the server's time, either way.
+    #[setting(range = SECOND..=DAY, default = Duration::from_secs(600))]
     pub api_timestamp_tolerance: Duration,
-    /// Bytes of one message of a client. The default holds a sign-in with a full watchlist.
+    /// Bytes of one message of a client; a longer one is answered with an error.
+    #[setting(size, range = 256..=1 << 26, default = 65_536)]
     pub client_message_bytes_max: usize,
-    /// How deep arrays and objects may be nested in what clients and callers send. Parsers of
-    /// subscribers recurse; 128 is where common ones give up.
+    /// How deep the JSON of clients and callers may nest.
+    #[setting(range = 1..=1_000, default = 64)]
     pub json_depth_max: usize,
     /// Characters of a user's id.
+    #[setting(range = 1..=10_000, default = 128)]
     pub user_id_characters_max: usize,
-    /// Bytes of `user_info`, as JSON.
+    /// Bytes of what a user tells the others (user_info).
+    #[setting(size, range = 16..=1 << 20, default = 1_024)]
     pub user_info_bytes_max: usize,
     /// Users on one watchlist; the ones after that are not watched.
+    #[setting(range = 1..=1_000_000, default = 100)]
     pub watchlist_users_max: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            channel_name_bytes_max: 164,
-            event_name_characters_max: 200,
-            event_data_bytes_max: 10_240,
-            event_channels_max: 100,
-            batch_events_max: 10,
-            api_body_bytes_max: 262_144,
-            api_query_parameters_max: 64,
-            api_timestamp_tolerance: Duration::from_secs(600),
-            client_message_bytes_max: 65_536,
-            json_depth_max: 64,
-            user_id_characters_max: 128,
-            user_info_bytes_max: 1_024,
-            watchlist_users_max: 100,
-        }
-    }
 }

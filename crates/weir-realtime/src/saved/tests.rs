@@ -11,7 +11,7 @@ use crate::pusher::server_message::Recovery;
 use crate::settings::Settings;
 
 fn name(name: &str) -> ChannelName {
-    ChannelName::parse(name, &Settings::default().pusher).unwrap()
+    ChannelName::parse(name, &Settings::default().limits.pusher).unwrap()
 }
 
 fn publish(hub: &Hub, channel: &str, data: &str) {

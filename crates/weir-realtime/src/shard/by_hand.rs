@@ -210,7 +210,7 @@ impl Core {
         let hub = self.hub();
         let app = hub.app_by_id(app_id).expect("the app is there");
         let channel =
-            ChannelName::parse(channel, &hub.settings().pusher).expect("a channel's name");
+            ChannelName::parse(channel, &hub.settings().limits.pusher).expect("a channel's name");
         let published = hub.publish(&app, &channel, Event { name, data, except });
         published.map(|published| published.position).map_err(|refused| refused.to_string())
     }
@@ -230,7 +230,7 @@ impl Core {
     ) -> Result<(), String> {
         let hub = self.hub();
         let app = hub.app_by_id(app_id).expect("the app is there");
-        let parse = |name: &&str| ChannelName::parse(name, &hub.settings().pusher);
+        let parse = |name: &&str| ChannelName::parse(name, &hub.settings().limits.pusher);
         let channels: Result<Vec<ChannelName>, _> = channels.iter().map(parse).collect();
         let channels = channels.expect("names of channels");
         let event = Event { name, data, except: None };

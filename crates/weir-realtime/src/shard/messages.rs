@@ -63,7 +63,7 @@ impl Shard {
         output: &mut Vec<u8>,
     ) -> Result<Vec<u8>, ProtocolError> {
         let settings = self.hub.settings();
-        let mut messages = decoder.messages(input, Role::Server, &settings.websocket);
+        let mut messages = decoder.messages(input, Role::Server, &settings.limits.websocket);
         while let Some(message) = messages.next()? {
             if self.take(state, key, &message, &settings, output) == Flow::Stop {
                 break;
@@ -142,7 +142,7 @@ impl Shard {
         settings: &Settings,
         output: &mut Vec<u8>,
     ) {
-        match ClientMessage::parse(text, &settings.pusher) {
+        match ClientMessage::parse(text, &settings.limits.pusher) {
             Ok(ClientMessage::Subscribe(wish)) => self.subscribe(state, key, wish, output),
             Ok(ClientMessage::Unsubscribe { channel }) => self.unsubscribe(state, key, &channel),
             Ok(ClientMessage::Ping) => append_text(output, server_message::pong),

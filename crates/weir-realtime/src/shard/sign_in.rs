@@ -38,7 +38,7 @@ impl Shard {
             return append_text(output, |out| server_message::error(out, code, &error.to_string()));
         }
         let settings = self.hub.settings();
-        let data = match UserData::parse(&wish.user_data, &settings.pusher) {
+        let data = match UserData::parse(&wish.user_data, &settings.limits.pusher) {
             Ok(data) => data,
             Err(error) => return complain(output, &error.to_string()),
         };

@@ -169,7 +169,8 @@ impl Shard {
         let settings = self.hub.settings();
         match (&wish.channel_data, &state.session(key).user) {
             (Some(data), _) => {
-                let data = PresenceData::parse(data, &settings.pusher).map_err(Refusal::invalid)?;
+                let data =
+                    PresenceData::parse(data, &settings.limits.pusher).map_err(Refusal::invalid)?;
                 let user_info = data.user_info.map(|info| Arc::<RawValue>::from(info.to_owned()));
                 Ok(Some(ListedMember { user_id: Arc::from(&*data.user_id), user_info }))
             }

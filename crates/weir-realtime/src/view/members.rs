@@ -78,7 +78,7 @@ mod tests {
 
     fn join(hub: &Hub, channel: &str, user_id: &str) {
         let app = hub.app_by_id("1").unwrap();
-        let name = ChannelName::parse(channel, &hub.settings().pusher).unwrap();
+        let name = ChannelName::parse(channel, &hub.settings().limits.pusher).unwrap();
         let member = Some(ListedMember { user_id: Arc::from(user_id), user_info: None });
         let now = hub.clock.now();
         let joining = Joining { core: 0, member, recover: None, wants_member_changes: false, now };

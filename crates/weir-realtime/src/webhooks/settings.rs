@@ -3,59 +3,49 @@
 
 use std::time::Duration;
 
-use weir_net::post::Trust;
+use weir_net::post::{ReadTrust, Trust};
+use weir_settings::{COUNT, DAY, Section, WAIT};
 
 /// Times, trust and limits, shared by all apps and endpoints.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Section)]
+#[section(restart, path = "realtime.webhooks")]
 pub struct Settings {
-    /// `batch_interval`: how long an event waits for others to join it in one request. Short of
-    /// what a person notices, long enough to gather a burst.
+    /// How long an event waits for others to join it in one request.
+    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_millis(50))]
     pub batch_interval: Duration,
-    /// `vacated_delay`: how long channel_vacated and member_removed wait for the opposite, after
-    /// which neither is sent (Pusher's 3 s), and the most that subscription_count waits for a
-    /// newer one of the same channel.
+    /// How long channel_vacated and member_removed wait for the opposite, after which neither is
+    /// sent; and the most that subscription_count waits for a newer one.
+    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(3))]
     pub vacated_delay: Duration,
-    /// `connect_timeout`: name look-up, TCP and TLS together.
+    /// Name look-up, TCP and TLS together.
+    #[setting(range = WAIT, default = Duration::from_secs(5))]
     pub connect_timeout: Duration,
-    /// `response_timeout`: from the request's first byte to the response's last.
+    /// From the request's first byte to the response's last.
+    #[setting(range = WAIT, default = Duration::from_secs(10))]
     pub response_timeout: Duration,
-    /// `keep_alive`: a connection that was idle for longer is not used again; an endpoint without
-    /// events for this long is forgotten until the next one.
+    /// A connection that was idle for longer is not used again.
+    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(60))]
     pub keep_alive: Duration,
-    /// `retry_for`: an event that could not be delivered for this long is dropped (Pusher's 5 min).
+    /// An event that could not be delivered for this long is dropped.
+    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(300))]
     pub retry_for: Duration,
-    /// `retry_delay_min`: after the first failure; doubled after each further one, less up to a
-    /// half at random.
+    /// The wait after the first failure; it doubles with every further one.
+    #[setting(range = WAIT, default = Duration::from_secs(1))]
     pub retry_delay_min: Duration,
-    /// `retry_delay_max`: where the doubling ends.
+    /// That wait never grows beyond this.
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub retry_delay_max: Duration,
-    /// `permit_delay`: how long an attempt that got no permit waits, less up to a half at random.
+    /// How long a request waits when realtime.limits.webhooks_in_flight_max is reached.
+    #[setting(range = WAIT, default = Duration::from_millis(20))]
     pub permit_delay: Duration,
-    /// `drain_timeout`: how long the end waits for what is queued. Keep it below the time that the
-    /// service has to end.
+    /// When Weir ends, how long what is queued may take. Keep it below shutdown_deadline.
+    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(5))]
     pub drain_timeout: Duration,
-    /// `ca`: whose certificates are believed.
+    /// PEM file with certificate authorities of your own, trusted besides the public ones.
+    #[setting(trust, key = "ca", default = Trust::public())]
     pub trust: Trust,
+    #[setting(flatten)]
     pub limits: Limits,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            batch_interval: Duration::from_millis(50),
-            vacated_delay: Duration::from_secs(3),
-            connect_timeout: Duration::from_secs(5),
-            response_timeout: Duration::from_secs(10),
-            keep_alive: Duration::from_secs(60),
-            retry_for: Duration::from_secs(300),
-            retry_delay_min: Duration::from_secs(1),
-            retry_delay_max: Duration::from_secs(30),
-            permit_delay: Duration::from_millis(20),
-            drain_timeout: Duration::from_secs(5),
-            trust: Trust::public(),
-            limits: Limits::default(),
-        }
-    }
 }
 
 /// No duration is longer: it must be possible to add it to the time.
@@ -87,44 +77,34 @@ impl Settings {
 }
 
 /// Every bound. A zero where that would mean "nothing ever" counts as one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(restart, path = "realtime.webhooks")]
 pub struct Limits {
-    /// `queue_events_max`: events that wait to be sorted by endpoint, over all apps; one more is
-    /// dropped.
+    /// Events that wait to be sorted by endpoint, over all apps; one more is dropped.
+    #[setting(range = COUNT, default = 16_384)]
     pub queue_events_max: usize,
-    /// `queue_bytes_max`: their bytes, as JSON.
+    /// Bytes of the events that wait to be sorted.
+    #[setting(size, range = 1 << 10..=1 << 40, default = 16 << 20)]
     pub queue_bytes_max: usize,
-    /// `held_events_max`: events that wait for `vacated_delay`, over all apps; for one more, the
-    /// oldest is sent early.
+    /// Events that wait for vacated_delay, over all apps; for one more, the oldest is sent early.
+    #[setting(range = COUNT, default = 65_536)]
     pub held_events_max: usize,
-    /// `held_bytes_max`: their bytes, as JSON.
+    /// Bytes of the events that wait for vacated_delay.
+    #[setting(size, range = 1 << 10..=1 << 40, default = 32 << 20)]
     pub held_bytes_max: usize,
-    /// `endpoint_events_max`: events that wait for one endpoint, beside the batch that is on its
-    /// way; for one more, the oldest is dropped.
+    /// Events that wait for one endpoint; for one more, the oldest is dropped.
+    #[setting(range = COUNT, default = 65_536)]
     pub endpoint_events_max: usize,
-    /// `endpoint_bytes_max`: their bytes, as JSON.
+    /// Bytes of the events that wait for one endpoint.
+    #[setting(size, range = 1 << 10..=1 << 40, default = 32 << 20)]
     pub endpoint_bytes_max: usize,
-    /// `batch_events_max`: events in one request.
+    /// Events in one request.
+    #[setting(range = COUNT, default = 100)]
     pub batch_events_max: usize,
-    /// `batch_bytes_max`: their bytes, as JSON; a single event may be larger. The default stays
-    /// below the 100 kB that common body parsers take.
+    /// Bytes of the events in one request; a single event may be larger.
+    #[setting(size, range = 1 << 10..=1 << 40, default = 64 << 10)]
     pub batch_bytes_max: usize,
-    /// `response_bytes_max`: bytes read of a response's body, and of its head (at least 8 KiB).
+    /// Bytes read of a response.
+    #[setting(size, range = 1 << 10..=1 << 40, default = 64 << 10)]
     pub response_bytes_max: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            queue_events_max: 16_384,
-            queue_bytes_max: 16 << 20,
-            held_events_max: 65_536,
-            held_bytes_max: 32 << 20,
-            endpoint_events_max: 65_536,
-            endpoint_bytes_max: 32 << 20,
-            batch_events_max: 100,
-            batch_bytes_max: 64 << 10,
-            response_bytes_max: 64 << 10,
-        }
-    }
 }

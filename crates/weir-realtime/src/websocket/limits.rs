@@ -1,5 +1,7 @@
 //! What an endpoint accepts.
 
+use weir_settings::Section;
+
 /// Which side of the connection reads. It decides whether frames have to be masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -10,25 +12,19 @@ pub enum Role {
 }
 
 /// How much one message may be. A message that passes a limit ends the connection with code 1009.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "realtime.limits")]
 pub struct Limits {
-    /// `realtime.limits.message_bytes_max`: payload of one message, all fragments together. It also
-    /// bounds what a [`Decoder`](super::Decoder) holds.
+    /// Bytes of one WebSocket message, all fragments together; a longer one ends the connection
+    /// with 1009.
+    // 64 KiB hold Pusher's largest event (10 KB of data) even if each of its bytes is an escape of six.
+    #[setting(size, range = 256..=64 << 20, default = 64 << 10)]
     pub message_bytes_max: usize,
-    /// `realtime.limits.frame_bytes_max`: payload of one frame of a text or binary message.
+    /// Bytes of one WebSocket frame; a longer one ends the connection with 1009.
+    #[setting(size, range = 256..=64 << 20, default = 64 << 10)]
     pub frame_bytes_max: usize,
-    /// `realtime.limits.message_fragments_max`: frames that one message may come in, empty ones too.
+    /// Frames that one message may come in; more end the connection with 1009.
+    // No client library sends fragments of less than 64 bytes.
+    #[setting(range = 1..=1_000_000, default = 1_024)]
     pub message_fragments_max: u32,
-}
-
-impl Default for Limits {
-    /// 64 KiB hold Pusher's largest event (10 KB of data) even if each of its bytes comes as an
-    /// escape of six; no client library sends fragments of less than 64 bytes.
-    fn default() -> Self {
-        Self {
-            message_bytes_max: 64 << 10,
-            frame_bytes_max: 64 << 10,
-            message_fragments_max: 1_024,
-        }
-    }
 }

@@ -84,7 +84,7 @@ impl Pages<'_> {
             settings: console_settings(&listener, settings)?,
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
             gems: gems.map(|gems| gems.index as _),
-            front: apps.map(|apps| weir_console::front::Front::new(apps, &settings.history)),
+            front: apps.map(|apps| weir_console::front::Front::new(apps, &settings.history())),
             routes: Routes { api, metrics, open },
         };
         http.spawn(Sampler::new(&deps).run(http.clone()));
@@ -111,7 +111,7 @@ fn console_realtime(
     settings: &Settings,
 ) -> weir_console::Realtime {
     let realtime_admin::Realtime { hub, switches } = operated;
-    weir_console::Realtime::new(hub, switches, &settings.history)
+    weir_console::Realtime::new(hub, switches, &settings.history())
 }
 
 /// What the console shows of what is observed, with charts beside those of the whole.
@@ -126,7 +126,7 @@ fn console_observed(
 
 fn histories<'a>(settings: &'a Settings, live: &'a Live) -> Histories<'a> {
     Histories {
-        settings: &settings.history,
+        settings: settings.history(),
         queues_max: settings.console.limits.chart_queues_max,
         metrics: live.metrics(),
     }
@@ -137,6 +137,6 @@ fn console_settings(
     listener: &TcpListener,
     settings: &Settings,
 ) -> std::io::Result<weir_console::settings::Settings> {
-    let listen = listener.local_addr()?;
+    let listen = Some(listener.local_addr()?);
     Ok(weir_console::settings::Settings { listen, ..settings.console.clone() })
 }

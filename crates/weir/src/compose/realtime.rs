@@ -68,7 +68,7 @@ impl Realtime {
     /// Puts new settings in force.
     pub(super) fn reload(&self, settings: &Settings) {
         let realtime = &settings.realtime;
-        self.in_flight.set_limit(realtime.webhooks.in_flight_max);
+        self.in_flight.set_limit(realtime.settings.limits.webhooks_in_flight_max);
         let (settings, apps) = settings.realtime_in_effect();
         self.hub.reload(settings, apps);
     }
@@ -119,7 +119,7 @@ async fn restore(hub: &Arc<Hub>, histories: &Path) {
 
 /// How many webhooks are on their way at once.
 fn in_flight(settings: &Settings, registry: &mut Registry) -> Arc<Semaphore> {
-    let limit = settings.realtime.webhooks.in_flight_max;
+    let limit = settings.realtime.settings.limits.webhooks_in_flight_max;
     let in_flight = Arc::new(Semaphore::new("webhooks", IN_FLIGHT_MAX, limit));
     let registry = registry.sub_registry_with_prefix("weir");
     semaphore::register(registry, vec![Arc::clone(&in_flight)]);
@@ -141,7 +141,7 @@ fn hub(
 ) -> Arc<Hub> {
     let realtime = &settings.realtime;
     let (handle, worker) = Webhooks::start(
-        realtime.webhooks.settings.clone(),
+        realtime.webhooks.clone(),
         clock.clone(),
         WebhookMetrics::register(registry),
         in_flight,

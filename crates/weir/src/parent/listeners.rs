@@ -146,10 +146,10 @@ fn wanted(settings: &Settings) -> Vec<(&'static [Part], Wanted)> {
         let jobs = Wanted { has_tls: jobs.tls.is_some(), ..one("jobs", address) };
         wanted.push((&[Part::Jobs], jobs));
     }
-    if settings.has_front() {
+    if let Some(address) = front.listen.filter(|_| settings.has_front()) {
         let has_tls = front.tls.is_some();
         let also = below_the_front(settings);
-        let front = Wanted { has_tls, also, ..per_core(FRONT, front.listen) };
+        let front = Wanted { has_tls, also, ..per_core(FRONT, address) };
         let parts: &[Part] = match settings.gems.mount() {
             Some(_) => &[Part::Front, Part::Realtime, Part::Gems],
             None => &[Part::Front, Part::Realtime],
@@ -163,7 +163,9 @@ fn wanted(settings: &Settings) -> Vec<(&'static [Part], Wanted)> {
         let has_tls = settings.gems.tls.is_some();
         wanted.push((&[Part::Gems], Wanted { has_tls, ..per_core(GEMS, address) }));
     }
-    wanted.push((&[Part::Console], one("console", settings.console.listen)));
+    if let Some(address) = settings.console.listen {
+        wanted.push((&[Part::Console], one("console", address)));
+    }
     wanted
 }
 
