@@ -1,48 +1,64 @@
 //! `[gems]`: the index of gems. The table switches it on.
 
-mod limits;
 mod mirror;
 mod postgres;
-mod webhooks;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use weir_gems::settings::{GemsSettings, Readers};
+use weir_gems::settings::GemsSettings;
 use weir_gems::store::SqliteSettings;
 use weir_gems::webhooks::WebhookSettings;
 use weir_net::TlsSettings;
+use weir_settings::{Choice, Section, TableReader};
 
 pub use self::mirror::{Mirror, read_policy_file};
 pub(crate) use self::postgres::Postgres;
-use super::keys::{Key, Keys};
 use super::tls;
-use weir_settings::{DAY, SECOND};
 
-/// Where gems are served, and where they are kept.
-#[derive(Clone, Debug)]
+/// Where gems are served, and where they are stored.
+#[derive(Clone, Debug, Section)]
+#[section(restart, path = "gems", check = Self::finish)]
 pub struct Gems {
     /// The table is in the file.
+    #[setting(skip)]
     pub is_enabled: bool,
-    listen: SocketAddr,
+    /// Where the index is served by itself, at /. Opened when it is set here or when there is no
+    /// mount; "off": only at mount.
+    #[setting(listener, upgrade, default = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 7422))))]
+    listen: Option<SocketAddr>,
+    #[setting(skip)]
     is_listen_set: bool,
-    /// What paths at the front begin with.
+    /// The index is served at front.listen, too, where every path begins with this: "/gems-index". No
+    /// app gets such a request. None: only at listen.
     mount: Option<String>,
+    /// Where the index is stored: in an SQLite file under data_dir, or in Postgres
+    /// (gems.postgres.url), for several Weirs at once.
+    #[setting(choice)]
+    pub store: StoreKind,
+    /// Folder of the .gem files; made when missing. None: gems/files in data_dir.
+    files_dir: Option<PathBuf>,
+    #[setting(flatten)]
+    pub settings: GemsSettings,
+    #[setting(with = tls::read_section)]
     pub tls: Option<TlsSettings>,
     /// The folder of everything but `.gem` files.
+    #[setting(skip)]
     pub folder: PathBuf,
-    files_dir: Option<PathBuf>,
-    pub settings: GemsSettings,
-    pub store: StoreKind,
+    #[setting(section, default = SqliteSettings::new(DATABASE))]
     pub sqlite: SqliteSettings,
+    #[setting(section)]
     pub postgres: Postgres,
+    #[setting(section)]
     pub webhooks: WebhookSettings,
+    #[setting(with = mirror::read_section)]
     pub mirror: Mirror,
 }
 
-/// What keeps the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What stores the index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Choice)]
 pub enum StoreKind {
+    #[default]
     Sqlite,
     Postgres,
 }
@@ -54,28 +70,8 @@ const FILES: &str = "files";
 /// What is switched off, in the folder of gems.
 const SWITCHES: &str = "switches.json";
 
-impl Default for Gems {
-    fn default() -> Self {
-        Self {
-            is_enabled: false,
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7422)),
-            is_listen_set: false,
-            mount: None,
-            tls: None,
-            folder: PathBuf::new(),
-            files_dir: None,
-            settings: GemsSettings::default(),
-            store: StoreKind::Sqlite,
-            sqlite: SqliteSettings::new(DATABASE),
-            postgres: Postgres::default(),
-            webhooks: WebhookSettings::default(),
-            mirror: Mirror::default(),
-        }
-    }
-}
-
 /// The table, which switches the part on.
-pub(crate) fn read_section(gems: &mut Gems, table: &mut Keys<'_>) {
+pub(crate) fn read_section(gems: &mut Gems, table: &mut TableReader<'_>) {
     gems.is_enabled = table.is_set("gems");
     table.section("gems", |table| gems.read(table));
 }
@@ -84,7 +80,7 @@ impl Gems {
     /// The address of its own; None: it has none.
     pub fn address(&self) -> Option<SocketAddr> {
         let is_opened = self.is_enabled && (self.is_listen_set || self.mount.is_none());
-        is_opened.then_some(self.listen)
+        self.listen.filter(|_| is_opened)
     }
 
     /// What paths at the front begin with; None: it is not there.
@@ -107,72 +103,14 @@ impl Gems {
         self.sqlite.path = self.folder.join(DATABASE);
     }
 
-    pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
-        self.read_places(keys);
-        keys.section("tls", |keys| self.tls = tls::read(keys));
-        keys.section("limits", |keys| limits::read(keys, &mut self.settings.limits));
-        keys.section("sqlite", |keys| read_sqlite(keys, &mut self.sqlite));
-        keys.section("postgres", |keys| self.postgres.read(keys));
-        keys.section("webhooks", |keys| webhooks::read(keys, &mut self.webhooks));
-        self.mirror.is_enabled = keys.is_set("mirror");
-        keys.section("mirror", |keys| self.mirror.read(keys));
-    }
-
-    fn read_places(&mut self, keys: &mut Keys<'_>) {
-        let is_on = super::keys::listener(
-            keys,
-            Key::fixed(
-                "listen",
-                "Where the index is served by itself, at /. Opened when it is set here or when there is no mount; \"off\": only at mount.",
-            ),
-            &mut self.listen,
-        );
-        self.is_listen_set = is_on && keys.is_set("listen");
-        if !is_on && !keys.is_set("mount") {
-            keys.error_at("listen", "\"off\" needs a mount: the index would be nowhere");
+    fn finish(&mut self, table: &mut TableReader<'_>) {
+        let is_on = self.listen.is_some();
+        self.is_listen_set = is_on && table.is_set("listen");
+        if !is_on && !table.is_set("mount") {
+            table.error_at("listen", "\"off\" needs a mount: the index would be nowhere");
         }
-        keys.optional_text(
-            Key::fixed("mount", "The index is served at front.listen, too, where every path begins with this: \"/gems-index\". No app gets such a request. None: only at listen."),
-            &mut self.mount,
-        );
         if let Some(problem) = self.mount.as_deref().and_then(mount_problem) {
-            keys.error_at("mount", &problem);
-        }
-        keys.choice_of(
-            Key::fixed("store", "Where the index is kept: in an SQLite file under data_dir, or in Postgres (gems.postgres.url), for several Weirs at once."),
-            &[("sqlite", StoreKind::Sqlite), ("postgres", StoreKind::Postgres)],
-            &mut self.store,
-        );
-        keys.optional_path(
-            Key::fixed(
-                "files_dir",
-                "Folder of the .gem files; made when missing. None: gems/files in data_dir.",
-            ),
-            &mut self.files_dir,
-        );
-        keys.optional_text(
-            Key::live("files_url", "Where clients are sent for .gem files, such as \"https://files.example/gems\"; /NAME-VERSION.gem is appended. None: they are served here."),
-            &mut self.settings.files_url,
-        );
-        keys.choice_of(
-            Key::live("read", "Who may read and install: \"anyone\" who reaches the index, or who has an API key with the scope index_rubygems: \"key\". Pushing and yanking take a key in any case."),
-            &[("anyone", Readers::Anyone), ("key", Readers::WithKey)],
-            &mut self.settings.read,
-        );
-        keys.flag(
-            Key::live(
-                "public_pages",
-                "Whether /gems/NAME is a page about the gem, for everybody who may read the index.",
-            ),
-            &mut self.settings.public_pages,
-        );
-        keys.duration(
-            Key::live("downloads_interval", "How often counts of downloads are written. A crash loses those since the last time; with files_url there are none."),
-            SECOND..=DAY,
-            &mut self.settings.downloads_interval,
-        );
-        if let Some(problem) = self.settings.files_url.as_deref().and_then(files_url_problem) {
-            keys.error_at("files_url", &problem);
+            table.error_at("mount", &problem);
         }
     }
 }
@@ -198,54 +136,6 @@ fn mount_problem(mount: &str) -> Option<String> {
     Some(format!("paths below /{taken} are realtime's; choose another, like \"/gems-index\""))
 }
 
-/// Why clients can't be sent there.
-fn files_url_problem(url: &str) -> Option<String> {
-    (!is_base(url)).then(|| {
-        format!("{url:?} is no URL to which a file's name can be appended; write it like \"https://files.example/gems\"")
-    })
-}
-
-/// Whether it is a whole URL to which paths can be appended.
-fn is_base(url: &str) -> bool {
-    let has_scheme = url.starts_with("https://") || url.starts_with("http://");
-    url.parse::<hyper::Uri>().is_ok_and(|uri| {
-        has_scheme
-            && uri.authority().is_some_and(|it| !it.host().is_empty())
-            && uri.query().is_none()
-    })
-}
-
-fn read_sqlite(keys: &mut Keys<'_>, sqlite: &mut SqliteSettings) {
-    keys.size(
-        Key::fixed("reader_cache_bytes", "Memory for pages of the database of each connection that reads; there is one for each core, and one for each list that is built."),
-        64 << 10..=1 << 40,
-        &mut sqlite.reader_cache_bytes,
-    );
-    keys.size(
-        Key::fixed("mapped_bytes", "So much of the file, from its beginning, is mapped by each connection that reads, which nearly doubles the rate of /info. It counts as resident memory, several times over with several cores, but is the kernel's page cache: it goes as soon as the memory is needed. A disk that fails to read ends the service process, which is started anew. 0: everything is read by calls."),
-        0..=SqliteSettings::MAPPED_BYTES_MAX,
-        &mut sqlite.mapped_bytes,
-    );
-    keys.size(
-        Key::fixed(
-            "writer_cache_bytes",
-            "Memory for pages of the database of the connection that writes.",
-        ),
-        64 << 10..=1 << 40,
-        &mut sqlite.writer_cache_bytes,
-    );
-    keys.size(
-        Key::fixed("info_cache_bytes", "Memory for answers to /info that were asked for lately, for all cores together. Each use is checked against the database, so nothing is out of date. 0: none is kept."),
-        0..=1 << 40,
-        &mut sqlite.info_cache_bytes,
-    );
-    keys.number(
-        Key::fixed("import_batch_gems", "Gems that an import adds in one transaction. More is quicker; pushes wait that much longer meanwhile."),
-        1..=1_000_000,
-        &mut sqlite.import_batch,
-    );
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,18 +154,6 @@ mod tests {
         for mount in ["/app", "/apps/gems", "/users/x"] {
             let problem = mount_problem(mount).expect(mount);
             assert!(problem.contains("realtime's"), "{problem}");
-        }
-    }
-
-    #[test]
-    fn clients_are_sent_to_a_whole_url() {
-        for url in ["https://files.example/gems", "http://127.0.0.1:9000", "https://a.example/"] {
-            assert_eq!(files_url_problem(url), None, "{url}");
-        }
-        for url in
-            ["", "files.example", "ftp://files.example", "https://", "https://a/b?c=", "/gems"]
-        {
-            assert!(files_url_problem(url).is_some(), "{url}");
         }
     }
 }

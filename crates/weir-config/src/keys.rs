@@ -1,7 +1,7 @@
 //! How sections that are not derived yet define their settings.
 
 use weir_settings::{Change, Setting};
-pub(crate) use weir_settings::{TableReader as Keys, TextOrSecret, WAIT};
+pub(crate) use weir_settings::{TableReader as Keys, WAIT};
 
 pub(crate) struct Key;
 
@@ -13,16 +13,4 @@ impl Key {
     pub(crate) const fn live(name: &'static str, doc: &'static str) -> Setting {
         Setting::new(name, doc, Change::Reload)
     }
-}
-
-/// Whether anything listens.
-pub(crate) fn listener(
-    keys: &mut Keys<'_>,
-    setting: Setting,
-    field: &mut std::net::SocketAddr,
-) -> bool {
-    let mut listener = Some(*field);
-    keys.listener(setting, &mut listener);
-    *field = listener.unwrap_or(*field);
-    listener.is_some()
 }

@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 
-use weir_net::post::Trust;
 use weir_net::{TlsFiles, TlsSettings};
 
 use super::keys::{Key, Keys};
-use weir_settings::Setting;
 use weir_settings::{DAY, SECOND};
 
 /// The table `tls` of a part.
@@ -66,23 +64,5 @@ fn read_pair(keys: &mut Keys<'_>) -> Option<TlsFiles> {
             keys.error_at("key", "it needs cert beside it");
             None
         }
-    }
-}
-
-/// `ca`, whose whole name is `setting`: a mistake in the file names it by that.
-pub(super) fn read_trust(
-    keys: &mut Keys<'_>,
-    key: impl FnOnce(&'static str, &'static str) -> Setting,
-    setting: &'static str,
-    trust: &mut Trust,
-) {
-    let mut ca: Option<PathBuf> = None;
-    let doc =
-        "PEM file with certificate authorities of your own, believed besides the public ones.";
-    keys.optional_path(key("ca", doc), &mut ca);
-    match ca.as_deref().map(|path| Trust::with_ca(path, setting)) {
-        None => {}
-        Some(Ok(read)) => *trust = read,
-        Some(Err(error)) => keys.named_error_at("ca", error.to_string()),
     }
 }

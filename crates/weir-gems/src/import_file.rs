@@ -11,6 +11,7 @@ use std::io::{self, BufRead, Read};
 
 use serde::Deserialize;
 use weir_base::clock::Timestamp;
+use weir_settings::Section;
 
 use crate::name::{GemName, NameError};
 use crate::platform::Platform;
@@ -20,16 +21,13 @@ use crate::store::ImportedGem;
 use crate::version::VersionError;
 
 /// `[gems.limits]`, as far as an import runs into it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "gems.limits")]
 pub struct ImportLimits {
-    /// Bytes of a line. The largest real gem has 4,000 releases, which are 1.5 MB.
+    /// Bytes of one line of an imported file, which is a gem with its versions. The largest gem of
+    /// rubygems.org takes 1.5MB.
+    #[setting(size, key = "import_line_bytes_max", range = 1 << 10..=1 << 32, default = 16 << 20)]
     pub line_bytes_max: u64,
-}
-
-impl Default for ImportLimits {
-    fn default() -> Self {
-        Self { line_bytes_max: 16 << 20 }
-    }
 }
 
 /// What is wrong with a line.

@@ -2,111 +2,151 @@
 
 use std::time::Duration;
 
+use weir_settings::{COUNT, Choice, DAY, SECOND, Section, TableReader, WAIT};
+
 use crate::import_file::ImportLimits;
 use crate::package::PackageLimits;
 
 /// How gems are served. Replaced as a whole when the settings are reloaded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "gems", check = Self::check_files_url)]
 pub struct GemsSettings {
     /// What every path begins with: `/gems-index`. Empty: nothing, it has an address of its own.
+    #[setting(skip)]
     pub mount: String,
-    /// Where clients are sent for `.gem` files; the file's name is appended. None: they are served
-    /// here.
+    /// Where clients are sent for .gem files, such as "https://files.example/gems";
+    /// /NAME-VERSION.gem is appended. None: they are served here.
     pub files_url: Option<String>,
+    /// Who may read and install: "anyone" who reaches the index, or who has an API key with the
+    /// scope index_rubygems: "key". Pushing and yanking take a key in any case.
+    #[setting(choice)]
     pub read: Readers,
-    /// Whether `/gems/NAME` is a page for people.
+    /// Whether /gems/NAME is a page about the gem, for everybody who may read the index.
     pub public_pages: bool,
-    /// How often counts of downloads are kept. A crash loses those since the last time.
+    /// How often counts of downloads are written. A crash loses those since the last time; with
+    /// files_url there are none.
+    #[setting(range = SECOND..=DAY, default = Duration::from_secs(10))]
     pub downloads_interval: Duration,
+    #[setting(section)]
     pub limits: GemsLimits,
 }
 
 /// Who may read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Choice)]
 pub enum Readers {
     /// Whoever reaches the index.
     #[default]
     Anyone,
     /// Who has a key with [`crate::store::Scope::IndexRubygems`].
+    #[choice("key")]
     WithKey,
 }
 
 /// `[gems.limits]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "gems.limits")]
 pub struct GemsLimits {
-    /// Names in one request to the dependency API: 422.
+    /// Names in one request to the dependency API; more get 422. Bundler asks for 50 at a time.
+    // As rubygems.org had it; Bundler asks for at most 50.
+    #[setting(range = COUNT, default = 200)]
     pub dependency_names_max: usize,
-    /// Bytes of one answer of the dependency API: 413, and clients ask the compact index.
+    /// Bytes of one answer of the dependency API. A longer one gets 413, and clients go on with the
+    /// compact index.
+    // 50 gems with 500 releases of 12 dependencies each.
+    #[setting(size, range = 1 << 10..=1 << 32, default = 16 << 20)]
     pub dependency_answer_bytes_max: usize,
-    /// Bytes of answers of the dependency API that their clients have not taken yet, all together;
+    /// Bytes of answers of the dependency API that their clients have not read yet, all together;
     /// one that finds no room gets 503.
+    // Eight of the largest, or thousands as they are usually.
+    #[setting(size, range = 1 << 10..=1 << 32, default = 128 << 20)]
     pub dependency_memory_bytes_max: u64,
-    /// The same of infos, specifications and pages that were read for one client alone.
+    /// The same of answers to /info that are not in memory anyway, of specifications and of pages.
+    // rubygems.org's largest is 1.5 MB.
+    #[setting(size, range = 1 << 10..=1 << 32, default = 128 << 20)]
     pub info_memory_bytes_max: u64,
-    /// Of a hundred bytes of those two, how many one client may hold: one address, or one network of
-    /// the newer kind. 100: all.
+    /// Of a hundred bytes of those two so many may be held by one client, and one answer in any
+    /// case; one more gets 503. A client is an address, of IPv6 the /64 that it is in; whom
+    /// front.trusted_proxies speak for count by their own; those of this machine are not counted.
+    /// 100: all.
+    // Two of the largest answers, or a whole office as it usually asks.
+    #[setting(range = 1..=100, default = 25)]
     pub client_memory_percent_max: u8,
-    /// How long a client may take for an answer that holds room of those two; then it is cut off.
+    /// How long a client may take for an answer that counts for those two, however steadily it
+    /// reads; then its connection is cut, or its stream reset.
+    // The largest at 140 KB/s.
+    #[setting(range = WAIT, default = Duration::from_secs(120))]
     pub answer_timeout: Duration,
-    /// Pushes at once, over all cores. One more gets 503.
+    /// Pushes at once, over all cores; one more gets 503.
+    // Each may hold a core with unpacking, and the disk with its file.
+    #[setting(range = 1..=10_000, default = 8)]
     pub pushes_max: u32,
-    /// How long a client may be silent in the middle of a body: 408.
+    /// How long a client may be silent in the middle of what it sends; then it gets 408.
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub body_timeout: Duration,
-    /// Bytes of a body that is no gem: 413.
+    /// Bytes of what is sent beside a gem, or of a yank; more get 413.
+    #[setting(size, range = 1 << 10..=1 << 32, default = 1 << 20)]
     pub form_bytes_max: usize,
     /// Wrong API keys a minute from one client that are answered at once; after that every key from
-    /// there that was not right before waits `wrong_key_delay`.
+    /// there that was not right before waits wrong_key_delay. A client is what it is for
+    /// client_memory_percent_max; those of this machine count as one.
+    // As for passwords of jobs.
+    #[setting(range = COUNT, default = 10)]
     pub wrong_keys_max: u32,
-    /// How long such a key waits for its check.
+    /// How long a key from a client over wrong_keys_max waits for its check.
+    #[setting(range = WAIT, default = Duration::from_secs(1))]
     pub wrong_key_delay: Duration,
-    /// Keys that wait so at once, of all clients; one more gets 429.
+    /// Keys that wait so at once, over all clients and cores; one more gets 429.
+    #[setting(range = 1..=10_000, default = 100)]
     pub waiting_keys_max: u32,
-    /// Releases whose downloads are counted in memory, until they are kept; others are not counted.
+    /// Releases whose downloads are counted in memory until they are written; others are not
+    /// counted.
+    // Some 10 MB.
+    #[setting(range = COUNT, default = 100_000)]
     pub downloads_waiting_max: usize,
+    #[setting(flatten)]
     pub package: PackageLimits,
+    #[setting(flatten)]
     pub import: ImportLimits,
 }
 
-impl Default for GemsSettings {
-    fn default() -> Self {
-        Self {
-            mount: String::new(),
-            files_url: None,
-            read: Readers::Anyone,
-            public_pages: false,
-            downloads_interval: Duration::from_secs(10),
-            limits: GemsLimits::default(),
+impl GemsSettings {
+    fn check_files_url(&mut self, table: &mut TableReader<'_>) {
+        if let Some(problem) = self.files_url.as_deref().and_then(files_url_problem) {
+            table.error_at("files_url", &problem);
         }
     }
 }
 
-impl Default for GemsLimits {
-    fn default() -> Self {
-        Self {
-            // As rubygems.org had it; Bundler asks for at most 50.
-            dependency_names_max: 200,
-            // 50 gems with 500 releases of 12 dependencies each.
-            dependency_answer_bytes_max: 16 << 20,
-            // Eight of the largest, or thousands as they are usually.
-            dependency_memory_bytes_max: 128 << 20,
-            // rubygems.org's largest is 1.5 MB.
-            info_memory_bytes_max: 128 << 20,
-            // Two of the largest answers, or a whole office as it usually asks.
-            client_memory_percent_max: 25,
-            // The largest at 140 KB/s.
-            answer_timeout: Duration::from_secs(120),
-            // Each may hold a core with unpacking, and the disk with its file.
-            pushes_max: 8,
-            body_timeout: Duration::from_secs(30),
-            form_bytes_max: 1 << 20,
-            // As for passwords of jobs.
-            wrong_keys_max: 10,
-            wrong_key_delay: Duration::from_secs(1),
-            waiting_keys_max: 100,
-            // Some 10 MB.
-            downloads_waiting_max: 100_000,
-            package: PackageLimits::default(),
-            import: ImportLimits::default(),
+/// Why clients can't be sent there.
+fn files_url_problem(url: &str) -> Option<String> {
+    (!is_base_url(url)).then(|| {
+        format!("{url:?} is no URL to which a file's name can be appended; write it like \"https://files.example/gems\"")
+    })
+}
+
+/// Whether it is a whole URL to which paths can be appended.
+pub(crate) fn is_base_url(url: &str) -> bool {
+    let has_scheme = url.starts_with("https://") || url.starts_with("http://");
+    url.parse::<hyper::Uri>().is_ok_and(|uri| {
+        has_scheme
+            && uri.authority().is_some_and(|it| !it.host().is_empty())
+            && uri.query().is_none()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_sent_to_a_whole_url() {
+        for url in ["https://files.example/gems", "http://127.0.0.1:9000", "https://a.example/"] {
+            assert_eq!(files_url_problem(url), None, "{url}");
+        }
+        for url in
+            ["", "files.example", "ftp://files.example", "https://", "https://a/b?c=", "/gems"]
+        {
+            assert!(files_url_problem(url).is_some(), "{url}");
         }
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use weir_base::backoff::Backoff;
 use weir_base::secret::Secret;
-use weir_net::post::Trust;
+use weir_net::post::{ReadTrust, Trust};
+use weir_settings::{COUNT, Choice, DAY, HOUR, SECOND, Section, TableReader, WAIT};
 
 use super::MirrorSetupError;
 pub use super::client::{RedirectHost, RedirectHostError, UpstreamUrl, UpstreamUrlError};
@@ -16,17 +17,28 @@ use super::upstream_name::UpstreamName;
 pub const UPSTREAMS_MAX: usize = 8;
 
 /// Where gems of others come from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Section)]
+#[section(restart, path = "gems.mirror")]
 pub struct MirrorSettings {
     /// At most [`UPSTREAMS_MAX`]. A name that several have comes from the first of them.
+    #[setting(skip)]
     pub upstreams: Vec<UpstreamSettings>,
+    /// When .gem files are fetched: when somebody asks for one, and then kept; or all of them,
+    /// after the index.
+    #[setting(choice)]
     pub files: FilesWhen,
-    /// How long after a look at `/versions` the next one comes. Webhooks don't wait for it.
+    /// How long after a look at what has changed the next one comes. Webhooks don't wait for it.
+    #[setting(range = SECOND..=DAY, default = Duration::from_secs(60))]
     pub interval: Duration,
-    /// How long after all of `/versions` was compared it is compared again.
+    /// How long after all of an upstream's /versions was compared that is done again: what was
+    /// never told is found then.
+    // All of rubygems.org's is 22 MB.
+    #[setting(range = SECOND..=DAY.saturating_mul(365), default = HOUR)]
     pub reconcile_interval: Duration,
-    /// Whose certificates upstreams may show.
+    /// PEM file with certificate authorities of your own, believed besides the public ones.
+    #[setting(trust, key = "ca", default = Trust::public())]
     pub trust: Trust,
+    #[setting(section)]
     pub limits: MirrorLimits,
 }
 
@@ -46,8 +58,43 @@ pub struct UpstreamSettings {
     pub hook_secret: Option<Secret>,
 }
 
+/// An upstream as the file has it.
+#[derive(Debug, Section)]
+#[section(restart, path = "gems.mirror.upstreams")]
+struct UpstreamTable {
+    /// Required. Gems from this upstream are stored under this name, so that its URL may change; also
+    /// for the policy and metrics.
+    #[setting(required_parsed)]
+    name: Option<UpstreamName>,
+    /// Required. Where its /versions is, such as "https://rubygems.org". A name that several
+    /// upstreams have comes from the first of them.
+    #[setting(required_parsed)]
+    url: Option<UpstreamUrl>,
+    /// USER:PASSWORD, if it asks for them; sent to its own host alone. None: it asks for none.
+    credentials: Option<Secret>,
+    /// What its webhooks are signed with: the api_key of a Weir's, the API key of an account at
+    /// rubygems.org (or the SHA-256 of it, as hexadecimal digits), the token of the Bundler API's.
+    /// None: it sends none.
+    hook_secret: Option<Secret>,
+    /// Hosts that it may send requests on to wherever they are. Others must be no nearer than the
+    /// upstream itself: one in the internet leads neither into a private network nor to this machine,
+    /// none to link-local addresses.
+    #[setting(parsed_texts)]
+    redirect_hosts: Vec<RedirectHost>,
+}
+
+impl UpstreamSettings {
+    /// Reads one; None: it lacks something, which is an error already.
+    pub fn read(table: &mut TableReader<'_>) -> Option<Self> {
+        let mut upstream = UpstreamTable::default();
+        upstream.read(table);
+        let UpstreamTable { name, url, credentials, hook_secret, redirect_hosts } = upstream;
+        Some(Self { name: name?, url: url?, credentials, redirect_hosts, hook_secret })
+    }
+}
+
 /// When `.gem` files are fetched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Choice)]
 pub enum FilesWhen {
     /// When somebody asks for one; then it is kept.
     #[default]
@@ -57,54 +104,90 @@ pub enum FilesWhen {
 }
 
 /// `[gems.mirror.limits]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(restart, path = "gems.mirror.limits")]
 pub struct MirrorLimits {
     /// Requests to one upstream at once while the index is read.
+    #[setting(range = 1..=10_000, default = 16)]
     pub requests_max: usize,
-    /// `.gem` files that are fetched at once from one upstream because somebody asks. One more gets
+    /// .gem files that are fetched at once from one upstream because somebody asks; one more gets
     /// 503.
+    #[setting(range = 1..=10_000, default = 32)]
     pub file_fetches_max: u32,
-    /// Bytes of all of `/versions`.
+    /// Bytes of an upstream's /versions. That of rubygems.org has 22MB.
+    // Ten times that of rubygems.org.
+    #[setting(size, range = 1 << 10..=1 << 40, default = 256 << 20)]
     pub versions_bytes_max: u64,
-    /// Names of one upstream.
+    /// Names of one upstream; each takes some 80 bytes while all are compared.
+    // Five times those of rubygems.org; each takes some 80 bytes while all are compared.
+    #[setting(range = COUNT, default = 1_000_000)]
     pub names_max: usize,
-    /// Names that may be taken away within [`MirrorLimits::names_gone_window`], since they are gone
-    /// from the upstream's list or have no version there any more. More look like an upstream that
-    /// has lost its own data, and nothing more is taken away.
+    /// Names that may be taken away within names_gone_window, since they are gone from the
+    /// upstream's list or have no version there any more. More look like an upstream that has lost
+    /// its data, and nothing more is taken away.
+    // On rubygems.org some names a day.
+    #[setting(range = COUNT, default = 1_000)]
     pub names_gone_max: usize,
-    /// The same for names that are gone from its list, of a hundred: also small indexes lose data.
+    /// Of a hundred names in an upstream's list so many may be gone from it within
+    /// names_gone_window, however few they are. 100: all of them.
+    #[setting(range = 1..=100, default = 50)]
     pub names_gone_percent_max: u8,
-    /// How long names that were taken away count, from the first of them.
+    /// How long names that were taken away count for those two limits, from the first of them on:
+    /// an upstream may lose its data bit by bit.
+    #[setting(range = SECOND..=DAY.saturating_mul(365), default = DAY)]
     pub names_gone_window: Duration,
-    /// Bytes of one line of `/versions`.
+    /// Bytes of one line of /versions.
+    // A gem of 4,000 releases has 60 KB in a baseline.
+    #[setting(size, range = 1 << 10..=1 << 32, default = 4 << 20)]
     pub line_bytes_max: usize,
-    /// Lines of `/versions` that can't be read, before it is taken for no index.
+    /// Lines of /versions that can't be read and are left out; with more it is taken for no index.
+    #[setting(range = 0..=100_000_000, default = 1_000)]
     pub malformed_lines_max: u64,
-    /// Bytes of one `/info`.
+    /// Bytes of one /info; requests_max of them are held at once.
+    // The largest real ones have 1.5 MB.
+    #[setting(size, range = 1 << 10..=1 << 32, default = 16 << 20)]
     pub info_bytes_max: usize,
-    /// Gems that are applied in one transaction.
+    /// Gems that are written in one transaction. More is quicker; pushes wait that much longer
+    /// meanwhile.
+    #[setting(range = 1..=1_000_000, default = 500)]
     pub batch_gems: usize,
     /// Bytes of infos that are gathered for one transaction.
+    #[setting(size, range = 1 << 10..=1 << 32, default = 4 << 20)]
     pub batch_bytes: usize,
-    /// Requests that fail one after another before a look is given up.
+    /// Requests that fail one after another before a look is given up until the next one.
+    #[setting(range = 1..=10_000, default = 8)]
     pub failures_max: u32,
-    /// Attempts of one request.
+    /// Attempts of one request, when what fails may pass.
+    #[setting(range = 1..=100, default = 3)]
     pub attempts_max: u32,
+    /// Name look-up, TCP and TLS together.
+    #[setting(range = WAIT, default = Duration::from_secs(10))]
     pub connect_timeout: Duration,
     /// How long an upstream may be silent, before an answer and in the middle of it.
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub silence_timeout: Duration,
-    /// How long an `/info` may take.
+    /// How long an /info may take.
+    #[setting(range = WAIT, default = Duration::from_secs(60))]
     pub info_timeout: Duration,
-    /// How long `/versions` or a `.gem` file may take.
+    /// How long /versions or a .gem file may take.
+    #[setting(range = WAIT, default = Duration::from_secs(900))]
     pub download_timeout: Duration,
-    /// The first wait after a failure; it doubles.
+    /// The wait after the first failure; it doubles with every further one, less up to a half at
+    /// random.
+    #[setting(range = WAIT, default = Duration::from_secs(1))]
     pub backoff_min: Duration,
+    /// That wait never grows beyond this.
+    #[setting(range = WAIT, default = Duration::from_secs(60))]
     pub backoff_max: Duration,
-    /// Hooks that wait. One more gets 503, and is sent again.
+    /// Webhooks in the inbox; one more gets 503, and is sent again.
+    #[setting(range = COUNT, default = 100_000)]
     pub hooks_waiting_max: u64,
-    /// Attempts of one hook; the next comparison finds what it told.
+    /// Attempts to find at the upstream what a webhook tells; then the next look at all of it finds
+    /// it.
+    #[setting(range = 1..=1_000_000, default = 10)]
     pub hook_attempts_max: u32,
-    /// Hooks that are worked off together.
+    /// Webhooks that are worked off together.
+    #[setting(range = 1..=1_000_000, default = 500)]
     pub hook_batch: usize,
 }
 
@@ -112,15 +195,7 @@ impl MirrorSettings {
     /// Everything as it is by default, with these upstreams.
     #[must_use]
     pub fn new(upstreams: Vec<UpstreamSettings>) -> Self {
-        Self {
-            upstreams,
-            files: FilesWhen::OnDemand,
-            interval: Duration::from_secs(60),
-            // All of rubygems.org's is 22 MB.
-            reconcile_interval: Duration::from_secs(3_600),
-            trust: Trust::public(),
-            limits: MirrorLimits::default(),
-        }
+        Self { upstreams, ..Self::default() }
     }
 
     /// Whether they fit each other, and the policy.
@@ -155,40 +230,5 @@ impl MirrorLimits {
     /// From `backoff_min` to `backoff_max`.
     pub(super) fn backoff(&self) -> Backoff {
         Backoff::new(self.backoff_min, self.backoff_max, fastrand::Rng::new())
-    }
-}
-
-impl Default for MirrorLimits {
-    fn default() -> Self {
-        Self {
-            requests_max: 16,
-            file_fetches_max: 32,
-            // Ten times that of rubygems.org.
-            versions_bytes_max: 256 << 20,
-            // Five times those of rubygems.org; each takes some 80 bytes while all are compared.
-            names_max: 1_000_000,
-            // On rubygems.org some names a day.
-            names_gone_max: 1_000,
-            names_gone_percent_max: 50,
-            names_gone_window: Duration::from_secs(24 * 3_600),
-            // A gem of 4,000 releases has 60 KB in a baseline.
-            line_bytes_max: 4 << 20,
-            malformed_lines_max: 1_000,
-            // The largest real ones have 1.5 MB.
-            info_bytes_max: 16 << 20,
-            batch_gems: 500,
-            batch_bytes: 4 << 20,
-            failures_max: 8,
-            attempts_max: 3,
-            connect_timeout: Duration::from_secs(10),
-            silence_timeout: Duration::from_secs(30),
-            info_timeout: Duration::from_secs(60),
-            download_timeout: Duration::from_secs(900),
-            backoff_min: Duration::from_secs(1),
-            backoff_max: Duration::from_secs(60),
-            hooks_waiting_max: 100_000,
-            hook_attempts_max: 10,
-            hook_batch: 500,
-        }
     }
 }

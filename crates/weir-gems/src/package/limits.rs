@@ -1,45 +1,40 @@
 //! `[gems.limits]`, as far as a `.gem` file runs into them.
 
+use weir_settings::{COUNT, Section};
+
 use super::yaml::YamlLimits;
 
 /// What a `.gem` file may have at most. The defaults hold for all of rubygems.org but a few.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "gems.limits")]
 pub struct PackageLimits {
-    /// Bytes of the file.
+    /// Bytes of a .gem file that is pushed.
+    #[setting(size, range = 1 << 10..=1 << 44, default = 500 << 20)]
     pub gem_bytes_max: u64,
-    /// Bytes of all its files, unpacked.
+    /// Bytes of all files in a gem, unpacked.
+    #[setting(size, range = 1 << 10..=1 << 44, default = 2 << 30)]
     pub unpacked_bytes_max: u64,
-    /// How many times as large a member may be unpacked, beyond the first 16 MiB. Deflate reaches
-    /// 1,032.
+    /// How many times as large as packed a part of a gem may be unpacked, beyond 16MiB.
+    #[setting(range = 1..=10_000, default = 200)]
     pub unpacked_ratio_max: u64,
-    /// Files, folders and links in it.
+    /// Files, folders and links in a gem.
+    #[setting(range = COUNT, default = 100_000)]
     pub entries_max: usize,
-    /// Bytes of one path in it.
+    /// Bytes of one path in a gem.
+    #[setting(range = 1..=65_536, default = 1_024)]
     pub path_bytes_max: usize,
-    /// Bytes of its specification, unpacked.
+    /// Bytes of a gem's specification, unpacked.
+    #[setting(size, range = 1 << 10..=1 << 32, default = 8 << 20)]
     pub metadata_bytes_max: u64,
-    /// Values in its specification.
+    /// Values in a gem's specification.
+    #[setting(range = COUNT, default = 200_000)]
     pub metadata_values_max: usize,
-    /// How deep values lie in each other.
+    /// How deep values of a gem's specification lie in each other.
+    #[setting(range = 1..=1_000, default = 20)]
     pub metadata_depth_max: usize,
-    /// Uses of a value that was written once.
+    /// Uses of values of a gem's specification that are written once (YAML's aliases).
+    #[setting(range = COUNT, default = 10_000)]
     pub metadata_aliases_max: usize,
-}
-
-impl Default for PackageLimits {
-    fn default() -> Self {
-        Self {
-            gem_bytes_max: 500 << 20,
-            unpacked_bytes_max: 2 << 30,
-            unpacked_ratio_max: 200,
-            entries_max: 100_000,
-            path_bytes_max: 1_024,
-            metadata_bytes_max: 8 << 20,
-            metadata_values_max: 200_000,
-            metadata_depth_max: 20,
-            metadata_aliases_max: 10_000,
-        }
-    }
 }
 
 /// A small file may grow so large whatever the ratio: text that repeats itself is common there.

@@ -31,6 +31,7 @@ use prometheus_client::registry::Registry;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::watch;
 use weir_base::clock::{Clock, Timestamp};
+use weir_settings::Section;
 
 use self::connections::Connections;
 use self::info_cache::InfoCache;
@@ -43,40 +44,46 @@ use crate::name::GemName;
 use crate::release::Identity;
 
 /// `[gems]`, as far as the embedded store is concerned.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Section)]
+#[section(restart, path = "gems.sqlite")]
 pub struct SqliteSettings {
+    #[setting(skip)]
     pub path: PathBuf,
-    /// Memory for pages, in bytes, of each connection that reads.
+    /// Memory for pages of the database of each connection that reads; there is one for each core,
+    /// and one for each list that is built.
+    // Holds the index of 190,000 names: a read of an info costs one page more.
+    #[setting(size, range = 64 << 10..=1 << 40, default = 16 << 20)]
     pub reader_cache_bytes: u64,
-    /// Of the file, in bytes from its beginning, what readers map instead of reading it piece by piece;
-    /// 0: nothing.
+    /// So much of the file, from its beginning, is mapped by each connection that reads, which
+    /// nearly doubles the rate of /info. It counts as resident memory, several times over with
+    /// several cores, but is the kernel's page cache: it goes as soon as the memory is needed. A
+    /// disk that fails to read ends the service process, which is started anew. 0: everything is
+    /// read by calls.
+    // All of 190,000 gems: 650 MB. Without it an info of the file costs 30 us instead of 17.
+    #[setting(size, range = 0..=Self::MAPPED_MAX, default = 1 << 30)]
     pub mapped_bytes: u64,
-    /// Memory for pages, in bytes, of the connection that writes.
+    /// Memory for pages of the database of the connection that writes.
+    #[setting(size, range = 64 << 10..=1 << 40, default = 32 << 20)]
     pub writer_cache_bytes: u64,
-    /// Memory for infos that were asked for lately, in bytes, over all that read; 0: none is kept.
+    /// Memory for answers to /info that were asked for lately, for all cores together. Each use is
+    /// checked against the database, so nothing is out of date. 0: none is kept.
+    // Those of some 40,000 gems.
+    #[setting(size, range = 0..=1 << 40, default = 64 << 20)]
     pub info_cache_bytes: u64,
-    /// Gems that an import adds in one transaction.
+    /// Gems that an import adds in one transaction. More is quicker; pushes wait that much longer
+    /// meanwhile.
+    #[setting(key = "import_batch_gems", range = 1..=1_000_000, default = 2_000)]
     pub import_batch: usize,
 }
 
 impl SqliteSettings {
     /// SQLite maps no more (`SQLITE_MAX_MMAP_SIZE`: 2 GiB less 64 KiB).
-    pub const MAPPED_BYTES_MAX: u64 = 0x7fff_0000;
+    pub const MAPPED_MAX: u64 = 0x7fff_0000;
 
     /// Everything as it is by default, in the file at `path`.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self {
-            path: path.into(),
-            // Holds the index of 190,000 names: a read of an info costs one page more.
-            reader_cache_bytes: 16 << 20,
-            // All of 190,000 gems: 650 MB. Without it an info of the file costs 30 us instead of 17.
-            mapped_bytes: 1 << 30,
-            writer_cache_bytes: 32 << 20,
-            // Those of some 40,000 gems.
-            info_cache_bytes: 64 << 20,
-            import_batch: 2_000,
-        }
+        Self { path: path.into(), ..Self::default() }
     }
 }
 

@@ -4,47 +4,68 @@ use std::time::Duration;
 
 use weir_base::secret::Secret;
 use weir_base::switch::Pattern;
-use weir_net::post::{EndpointUrl, PostSettings, Trust};
+use weir_net::post::{EndpointUrl, PostSettings, ReadTrust, Trust};
+use weir_settings::{COUNT, DAY, Section, TableReader, WAIT};
 
 use crate::index::versions::Change;
+use crate::settings::is_base_url;
 use crate::store::webhooks::WebhookEvent;
 
 /// Endpoints; each costs a task, and a connection while it gets something.
 pub const WEBHOOK_ENDPOINTS_MAX: usize = 32;
 
 /// Who is told, and how often it is tried.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Section)]
+#[section(reload, path = "gems.webhooks", check = Self::finish)]
 pub struct WebhookSettings {
+    #[setting(skip)]
     pub endpoints: Vec<WebhookEndpoint>,
-    /// Where this index is for others: what addresses in events begin with. None: they have none.
+    /// Where this index is for others, such as "https://gems.example": what addresses in events
+    /// begin with. None: events have none.
     pub public_url: Option<String>,
     /// Name look-up, TCP and TLS together.
+    #[setting(range = WAIT, default = Duration::from_secs(5))]
     pub connect_timeout: Duration,
     /// From a request's first byte to the answer's last.
+    #[setting(range = WAIT, default = Duration::from_secs(10))]
     pub response_timeout: Duration,
     /// A connection that was idle for longer is not used again.
+    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(60))]
     pub keep_alive: Duration,
-    /// How soon is seen what another process has pushed, or that an endpoint's sender was killed.
+    /// How soon is seen what another process has pushed.
+    #[setting(range = WAIT, default = Duration::from_secs(1))]
     pub poll_interval: Duration,
-    /// After the first failure; doubled after each further one, less up to a half at random.
+    /// The wait after the first failure; it doubles with every further one, less up to a half at
+    /// random.
+    #[setting(range = WAIT, default = Duration::from_secs(1))]
     pub retry_delay_min: Duration,
-    /// Where the doubling ends.
+    /// That wait never grows beyond this.
+    #[setting(range = WAIT, default = Duration::from_secs(300))]
     pub retry_delay_max: Duration,
     /// An event that is older when an attempt fails is given up.
+    // A receiver that broke on a Friday evening.
+    #[setting(range = Duration::ZERO..=DAY.saturating_mul(365), default = DAY.saturating_mul(3))]
     pub retry_for: Duration,
-    /// Whose certificates are believed (`ca`).
+    /// PEM file with certificate authorities of your own, believed besides the public ones.
+    #[setting(trust, key = "ca", default = Trust::public())]
     pub trust: Trust,
+    #[setting(section)]
     pub limits: WebhookLimits,
 }
 
 /// `[gems.webhooks.limits]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(reload, path = "gems.webhooks.limits")]
 pub struct WebhookLimits {
-    /// Events that are kept; for one more, the oldest is dropped, whoever has not got it.
+    /// Events that are kept; for one more, the oldest is dropped, whoever has not got it. Each has
+    /// 1 to 2KiB.
+    #[setting(range = COUNT, default = 100_000)]
     pub events_max: u64,
     /// Events that are read at once for one endpoint.
+    #[setting(range = 1..=100_000, default = 100)]
     pub batch_events_max: u32,
-    /// Bytes read of an answer's body, and of its head (at least 8 KiB).
+    /// Bytes read of an answer's body, and of its head.
+    #[setting(size, range = 1 << 13..=1 << 30, default = 64 << 10)]
     pub response_bytes_max: usize,
 }
 
@@ -78,38 +99,61 @@ pub enum WebhookSettingsError {
     Name(String),
 }
 
-impl Default for WebhookSettings {
-    fn default() -> Self {
-        Self {
-            endpoints: Vec::new(),
-            public_url: None,
-            connect_timeout: Duration::from_secs(5),
-            response_timeout: Duration::from_secs(10),
-            keep_alive: Duration::from_secs(60),
-            poll_interval: Duration::from_secs(1),
-            retry_delay_min: Duration::from_secs(1),
-            retry_delay_max: Duration::from_secs(300),
-            // A receiver that broke on a Friday evening.
-            retry_for: Duration::from_secs(3 * 24 * 3_600),
-            trust: Trust::public(),
-            limits: WebhookLimits::default(),
-        }
-    }
-}
-
-impl Default for WebhookLimits {
-    fn default() -> Self {
-        // An event has 1 to 2 KiB.
-        Self { events_max: 100_000, batch_events_max: 100, response_bytes_max: 64 << 10 }
-    }
-}
-
 /// What is done again and again is not done more often, whatever is set.
 const INTERVAL_LEAST: Duration = Duration::from_millis(1);
 /// A claim lasts so much longer than what may happen in it.
 const CLAIM_MARGIN: Duration = Duration::from_secs(5);
 
+/// An endpoint as the file has it.
+#[derive(Debug, Section)]
+#[section(reload, path = "gems.webhooks.endpoints")]
+struct EndpointTable {
+    /// Required. The endpoint's position in the sequence of events is stored under this name: with a
+    /// new URL it continues there, with a new name it starts with the next event.
+    #[setting(required_text)]
+    name: String,
+    /// Required. Where events are posted: http:// or https://.
+    #[setting(required_parsed)]
+    url: Option<EndpointUrl>,
+    /// Required. Signs each request: X-Weir-Signature.
+    #[setting(required_secret)]
+    secret: Secret,
+    /// For receivers of rubygems.org's webhooks: the key from which Authorization is computed. None:
+    /// no such header.
+    api_key: Option<Secret>,
+    /// Which changes are sent: push, yank. Empty: both.
+    #[setting(parsed_texts)]
+    events: Vec<Change>,
+    /// Of which gems; * matches any text. Empty: of all.
+    #[setting(parsed_texts)]
+    gems: Vec<Pattern>,
+}
+
+impl WebhookEndpoint {
+    /// Reads one; None: it lacks something, which is an error already.
+    fn read(table: &mut TableReader<'_>) -> Option<Self> {
+        let mut endpoint = EndpointTable::default();
+        endpoint.read(table);
+        let EndpointTable { name, url, secret, api_key, events, gems } = endpoint;
+        let is_signed = !secret.expose().is_empty();
+        is_signed.then_some(Self { name, url: url?, secret, api_key, events, gems })
+    }
+}
+
 impl WebhookSettings {
+    /// Reads the endpoints, and checks what the types do not.
+    fn finish(&mut self, table: &mut TableReader<'_>) {
+        if let Some(url) = self.public_url.as_deref().filter(|url| !is_base_url(url)) {
+            let how = "write it like \"https://gems.example\"";
+            let message = format!("{url:?} is no URL to which paths can be appended; {how}");
+            table.error_at("public_url", &message);
+        }
+        table.each("endpoints", |table| self.endpoints.extend(WebhookEndpoint::read(table)));
+        if let Err(error) = self.check() {
+            table.named_error_at("endpoints", error.to_string());
+        }
+    }
+
     /// Whether they can be used together.
     ///
     /// # Errors

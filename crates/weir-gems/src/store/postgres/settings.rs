@@ -6,75 +6,77 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use weir_base::secret::Secret;
+use weir_net::post::Trust;
+use weir_settings::{HOUR, Section, TableReader, WAIT};
 
 use super::url::PostgresUrl;
 
 /// Where Postgres is, and how much of it is used.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Section)]
+#[section(restart, path = "gems.postgres", check = Self::check_ca)]
 pub struct PostgresSettings {
+    #[setting(skip, default = PostgresUrl::nowhere())]
     pub url: PostgresUrl,
-    /// In place of one in the URL.
+    /// The password, in place of one in the URL. None: Postgres asks for none, or it is in the URL.
     pub password: Option<Secret>,
-    /// A PEM file of certificate authorities that are believed beside the public ones.
+    /// PEM file with certificate authorities of your own, believed besides the public ones.
     pub ca: Option<PathBuf>,
-    /// The schema with Weir's tables. It is made if it is missing.
+    /// The schema with Weir's tables; made when missing.
+    #[setting(parsed, default = SchemaName("weir_gems".to_owned()))]
     pub schema: SchemaName,
-    /// Gems that an import adds in one transaction.
+    /// Gems that an import adds in one transaction. More is quicker; pushes wait that much longer
+    /// meanwhile.
+    #[setting(key = "import_batch_gems", range = 1..=1_000_000, default = 2_000)]
     pub import_batch: usize,
+    #[setting(section)]
     pub limits: PostgresLimits,
 }
 
 /// `[gems.postgres.limits]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(restart, path = "gems.postgres.limits")]
 pub struct PostgresLimits {
     /// Connections of this process.
+    // A read takes a fraction of a millisecond; Postgres allows 100 for all its clients.
+    #[setting(range = 1..=10_000, default = 16)]
     pub connections_max: usize,
-    /// Requests that wait for a connection. One more gets 503 at once.
+    /// Requests that wait for a connection; one more gets 503 at once.
+    #[setting(range = 0..=1_000_000, default = 256)]
     pub waiting_max: usize,
-    /// How long a request waits for a connection: 503.
+    /// How long a request waits for a connection; then it gets 503.
+    #[setting(range = WAIT, default = Duration::from_secs(1))]
     pub acquire_timeout: Duration,
     /// Name look-up, TCP, TLS and sign-in together.
+    #[setting(range = WAIT, default = Duration::from_secs(3))]
     pub connect_timeout: Duration,
-    /// How long a read may take: 503, and its connection is closed.
+    /// How long a read may take; then its request gets 503, and its connection is closed.
+    #[setting(range = WAIT, default = Duration::from_secs(5))]
     pub query_timeout: Duration,
-    /// How long reading the whole of `/versions` may take, which a process does once, or all names
-    /// of an upstream.
+    /// How long reading the whole of /versions may take, which a process does once; also what a
+    /// mirror has noted of an upstream, which each reconciliation reads.
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub text_timeout: Duration,
-    /// How long a push or a yank may take, with its wait for others that write; also one batch of
-    /// an import or of what is mirrored.
+    /// How long a push or a yank may take with its wait for others that write; also one batch of an
+    /// import or of a mirror, and putting webhooks of upstreams into the inbox.
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub write_timeout: Duration,
-    /// How long a new baseline, a check of the whole store or a new format may take.
+    /// How long a new baseline, a check of the whole store or a new format of its tables may take.
+    #[setting(range = WAIT, default = HOUR)]
     pub maintenance_timeout: Duration,
 }
 
 impl PostgresSettings {
+    fn check_ca(&mut self, table: &mut TableReader<'_>) {
+        let check = |path: &PathBuf| Trust::with_ca(path, &Self::CA.to_string()).err();
+        if let Some(error) = self.ca.as_ref().and_then(check) {
+            table.named_error_at(Self::CA.name, error.to_string());
+        }
+    }
+
     /// Everything as it is by default, for the database at `url`.
     #[must_use]
     pub fn new(url: PostgresUrl) -> Self {
-        Self {
-            url,
-            password: None,
-            ca: None,
-            schema: SchemaName("weir_gems".to_owned()),
-            import_batch: 2_000,
-            limits: PostgresLimits::default(),
-        }
-    }
-}
-
-impl Default for PostgresLimits {
-    fn default() -> Self {
-        Self {
-            // A read takes a fraction of a millisecond; Postgres allows 100 for all its clients.
-            connections_max: 16,
-            waiting_max: 256,
-            acquire_timeout: Duration::from_secs(1),
-            connect_timeout: Duration::from_secs(3),
-            query_timeout: Duration::from_secs(5),
-            text_timeout: Duration::from_secs(30),
-            write_timeout: Duration::from_secs(30),
-            maintenance_timeout: Duration::from_secs(3_600),
-        }
+        Self { url, ..Self::default() }
     }
 }
 

@@ -38,6 +38,11 @@ pub enum PostgresUrlError {
 }
 
 impl PostgresUrl {
+    /// Where there is none in the settings: no store connects to it.
+    pub(super) fn nowhere() -> Self {
+        "postgres://weir@127.0.0.1/weir".parse().expect("a sound address")
+    }
+
     /// Whether it holds a password, which does not belong into a file of settings.
     #[must_use]
     pub fn has_password(&self) -> bool {

@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn readers_map_as_much_as_the_setting_says_and_the_writer_nothing() {
-        for mapped_bytes in [0, 1 << 20, SqliteSettings::MAPPED_BYTES_MAX] {
+        for mapped_bytes in [0, 1 << 20, SqliteSettings::MAPPED_MAX] {
             let (_folder, connections) = opened(mapped_bytes);
             let of = |connection: &Connection| -> i64 {
                 let value = connection.pragma_query_value(None, "mmap_size", |row| row.get(0));
