@@ -1,5 +1,4 @@
-//! `[observe]`: a Sidekiq, its Redis and its Postgres that Weir looks at all the time. The table switches
-//! it on.
+//! `[observe]`: a Sidekiq, its Redis and its Postgres that Weir observes. The table switches it on.
 
 mod limits;
 mod pgbouncer;
@@ -13,53 +12,45 @@ use std::time::Duration;
 
 use weir_advisor::figures::LabelLimits;
 use weir_advisor::observation::Service;
-use weir_observe::{Pace, PostgresLimits, PostgresSource, Sources};
+use weir_observe::{Pace, PostgresSource, Sources};
 use weir_sidekiq::Endpoint;
 
+use self::limits::ObserveLimits;
 use self::pgbouncer::PgBouncer;
 use self::postgres::Postgres;
-use super::keys::{Key, Keys};
-use weir_settings::{DAY, HOUR, SECOND};
+use weir_settings::{DAY, HOUR, SECOND, Section, TableReader};
 
-/// What is looked at, how often, and how long it is remembered.
-#[derive(Clone, Debug)]
+/// What is observed, how often, and how long it is remembered.
+#[derive(Clone, Debug, Section)]
+#[section(restart, path = "observe", check = Self::finish)]
 pub struct Observe {
     /// The table is in the file.
+    #[setting(skip)]
     pub is_enabled: bool,
-    pub pace: Pace,
-    /// How long charts remember every minute.
-    pub history_kept: Duration,
-    pub labels: LabelLimits,
-    redis: Vec<Endpoint>,
-    postgres: Option<Postgres>,
+    /// From one snapshot to the next. Each is compared with the one before it: a longer interval
+    /// tells slower changes from chance, a shorter one shows them sooner.
+    // A snapshot costs Redis some milliseconds; a queue of Mastodon's changes in seconds.
+    #[setting(range = SECOND..=HOUR, default = SECOND.saturating_mul(15))]
+    pub interval: Duration,
+    /// What opens connections to the database and is no Sidekiq, or has another pool than it has
+    /// threads: "web=2x5" are two processes with a pool of five each, "web=2x5/16" the same with 16
+    /// threads each. "sidekiq" are all of Sidekiq's processes.
+    #[setting(parsed_texts)]
     pools: Vec<Pool>,
+    #[setting(flatten)]
     pgbouncer: PgBouncer,
+    /// Queues that the application pushes to: those without a worker are found before their first
+    /// job.
     pushes: Vec<String>,
-    limits: weir_sidekiq::Limits,
-    postgres_limits: PostgresLimits,
-}
-
-impl Default for Observe {
-    fn default() -> Self {
-        Self {
-            is_enabled: false,
-            pace: Pace {
-                // A look costs Redis some milliseconds; a queue of Mastodon's changes in seconds.
-                interval: SECOND * 15,
-                look_timeout: SECOND * 10,
-                retry_max: SECOND * 300,
-            },
-            history_kept: DAY * 30,
-            labels: LabelLimits::default(),
-            redis: Vec::new(),
-            postgres: None,
-            pools: Vec::new(),
-            pgbouncer: PgBouncer::default(),
-            pushes: Vec::new(),
-            limits: weir_sidekiq::Limits::default(),
-            postgres_limits: PostgresLimits { statements_max: 20, ..PostgresLimits::default() },
-        }
-    }
+    /// How long the charts of what is observed reach back.
+    #[setting(range = HOUR..=DAY.saturating_mul(400), default = DAY.saturating_mul(30))]
+    pub history_kept: Duration,
+    #[setting(section)]
+    pub limits: ObserveLimits,
+    #[setting(skip)]
+    redis: Vec<Endpoint>,
+    #[setting(skip)]
+    postgres: Option<Postgres>,
 }
 
 /// What opens connections to the database, as `weir doctor --pool` takes it.
@@ -83,43 +74,34 @@ impl fmt::Display for Pool {
 }
 
 /// The table, which switches the part on.
-pub(crate) fn read_section(observe: &mut Observe, table: &mut Keys<'_>) {
+pub(crate) fn read_section(observe: &mut Observe, table: &mut TableReader<'_>) {
     observe.is_enabled = table.is_set("observe");
     table.section("observe", |table| observe.read(table));
 }
 
 impl Observe {
-    pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
-        keys.duration(
-            Key::fixed("interval", "From one look to the next. Each look is compared with the one before it: a longer interval tells slower changes from chance, a shorter one shows them sooner."),
-            SECOND..=HOUR,
-            &mut self.pace.interval,
-        );
-        keys.parsed_texts(
-            Key::fixed("pools", "What opens connections to the database and is no Sidekiq, or has another pool than it has threads: \"web=2x5\" are two processes with a pool of five each, \"web=2x5/16\" the same with 16 threads each. \"sidekiq\" are all of Sidekiq's processes."),
-            &mut self.pools,
-        );
-        self.pgbouncer.read(keys);
-        keys.texts(
-            Key::fixed("pushes", "Queues that the application pushes to: those that nobody serves are found before their first job."),
-            &mut self.pushes,
-        );
-        keys.duration(
-            Key::fixed("history_kept", "How long the charts of what is observed reach back."),
-            HOUR..=DAY * 400,
-            &mut self.history_kept,
-        );
-        let shards = &mut self.redis;
-        keys.each("redis", |keys| shards.extend(redis::read(keys)));
+    fn finish(&mut self, table: &mut TableReader<'_>) {
+        table.each("redis", |table| self.redis.extend(redis::read(table)));
         let mut postgres = Postgres::default();
-        let has_postgres = keys.is_set("postgres");
-        keys.section("postgres", |keys| postgres.read(keys, has_postgres));
-        self.postgres = has_postgres.then_some(postgres);
-        keys.section("limits", |keys| {
-            limits::read(keys, &mut self.pace, &mut self.labels);
-            limits::read_redis(keys, &mut self.limits);
-            limits::read_postgres(keys, &mut self.postgres_limits);
+        let has_postgres = table.is_set("postgres");
+        table.section("postgres", |table| {
+            postgres.read(table);
+            if has_postgres {
+                table.require(Postgres::URL.name);
+            }
         });
+        self.postgres = has_postgres.then_some(postgres);
+    }
+
+    /// How often, and how long at most.
+    pub fn pace(&self) -> Pace {
+        let ObserveLimits { look_timeout, retry_max, .. } = self.limits;
+        Pace { interval: self.interval, look_timeout, retry_max }
+    }
+
+    /// How many names have metrics of their own.
+    pub fn labels(&self) -> LabelLimits {
+        self.limits.labels()
     }
 
     /// Whether it says where anything is.
@@ -141,18 +123,18 @@ impl Observe {
     pub fn sources(&self) -> Sources {
         let postgres = self.postgres.as_ref().and_then(|postgres| {
             let endpoint = postgres.endpoint.clone()?;
-            let (limits, memory_bytes) = (self.postgres_limits, postgres.memory_bytes);
+            let (limits, memory_bytes) = (self.limits.postgres(), postgres.memory_bytes);
             Some(PostgresSource { endpoint, limits, memory_bytes })
         });
         Sources {
             redis: self.redis.clone(),
-            limits: self.limits,
+            limits: self.limits.redis(),
             postgres,
             services: self.pools.iter().map(|pool| pool.0.clone()).collect(),
             pooler: self.pgbouncer.connections,
-            pgbouncer: self.pgbouncer.source(self.postgres_limits),
+            pgbouncer: self.pgbouncer.source(self.limits.postgres()),
             pushed_queues: self.pushes.clone(),
-            window: self.pace.interval,
+            window: self.interval,
             proc: Some(PathBuf::from("/proc")),
         }
     }

@@ -14,7 +14,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
             format!("observe.redis: {twice} stands here twice; its jobs would count twice");
         report.error_at("observe.redis", message);
     }
-    if observe.pace.retry_max < observe.pace.interval {
+    if observe.limits.retry_max < observe.interval {
         let path = "observe.limits.retry_max";
         report.error_at(path, format!("{path}: must not be below observe.interval"));
     }

@@ -1,93 +1,91 @@
-//! `[observe.limits]`: what looking may cost, and how much of it is told.
+//! `[observe.limits]`: what observing may cost, and how much of it is reported.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use weir_advisor::figures::LabelLimits;
-use weir_observe::{Pace, PostgresLimits};
-
-use super::super::keys::{Key, Keys, WAIT};
-use weir_settings::{DAY, SECOND};
+use weir_observe::PostgresLimits;
+use weir_settings::{DAY, SECOND, Section, WAIT};
+use weir_sidekiq::Limits as RedisLimits;
 
 /// More of anything than a Sidekiq has.
 const COUNT: RangeInclusive<u64> = 1..=1_000_000;
 
-pub(super) fn read(keys: &mut Keys<'_>, pace: &mut Pace, labels: &mut LabelLimits) {
-    keys.duration(
-        Key::fixed("look_timeout", "What a look at one source may take; then its connection is closed, and what it knows is unknown."),
-        WAIT,
-        &mut pace.look_timeout,
-    );
-    keys.duration(
-        Key::fixed("retry_max", "A source that fails is left alone for the interval, then longer each time, at most for this long."),
-        SECOND..=DAY,
-        &mut pace.retry_max,
-    );
-    let LabelLimits { metrics_queues_max, metrics_services_max } = labels;
-    keys.number(
-        Key::fixed("metrics_queues_max", "Queues with metrics of their own; the rest share `queue=\"other\"`, and weir_observe_left_out counts them."),
-        0..=100_000,
-        metrics_queues_max,
-    );
-    keys.number(
-        Key::fixed("metrics_services_max", "Services (kinds of database clients) with metrics of their own; the rest share `service=\"other\"`."),
-        0..=100_000,
-        metrics_services_max,
-    );
+#[derive(Clone, Debug, Section)]
+#[section(restart, path = "observe.limits")]
+pub struct ObserveLimits {
+    /// What a snapshot of one source may take; then its connection is closed, and its values are
+    /// unknown.
+    #[setting(range = WAIT, default = SECOND.saturating_mul(10))]
+    pub look_timeout: Duration,
+    /// A source that fails is left alone for the interval, then longer each time, at most for this
+    /// long.
+    #[setting(range = SECOND..=DAY, default = SECOND.saturating_mul(300))]
+    pub retry_max: Duration,
+    /// Queues with metrics of their own; the rest share `queue="other"`, and weir_observe_left_out
+    /// counts them.
+    #[setting(range = 0..=100_000, default = LabelLimits::default().metrics_queues_max)]
+    metrics_queues_max: usize,
+    /// Services (kinds of database clients) with metrics of their own; the rest share
+    /// `service="other"`.
+    #[setting(range = 0..=100_000, default = LabelLimits::default().metrics_services_max)]
+    metrics_services_max: usize,
+    /// Queues in a snapshot. What is cut off by this limit or the next ones is a finding.
+    #[setting(range = COUNT, default = RedisLimits::default().queues_max)]
+    queues_max: usize,
+    /// Processes of Sidekiq in a snapshot.
+    #[setting(range = COUNT, default = RedisLimits::default().processes_max)]
+    processes_max: usize,
+    /// Commands that one snapshot sends to a Redis.
+    #[setting(range = COUNT, default = RedisLimits::default().commands_max)]
+    commands_max: usize,
+    /// Bytes of jobs that one snapshot reads from a Redis: samples of queues and sets, and jobs in
+    /// progress.
+    #[setting(size, range = 1 << 20..=1 << 30, default = RedisLimits::default().jobs_bytes_max)]
+    jobs_bytes_max: usize,
+    /// Commands of other clients whose counts and times are reported: those that take most time.
+    #[setting(range = 1..=1_000, default = RedisLimits::default().operations_max)]
+    operations_max: usize,
+    /// Sessions of Postgres in a snapshot.
+    #[setting(range = COUNT, default = PostgresLimits::default().sessions_max)]
+    sessions_max: u32,
+    /// Kinds of statements in a snapshot, where pg_stat_statements is there; 0: none are queried.
+    #[setting(range = 0..=1_000, default = 20)]
+    statements_max: u32,
+    /// How long Postgres may work on one query.
+    #[setting(range = WAIT, default = PostgresLimits::default().statement_timeout)]
+    statement_timeout: Duration,
+    /// How long a query may wait for a lock of the catalog.
+    #[setting(range = WAIT, default = PostgresLimits::default().lock_timeout)]
+    lock_timeout: Duration,
 }
 
-pub(super) fn read_redis(keys: &mut Keys<'_>, limits: &mut weir_sidekiq::Limits) {
-    keys.number(
-        Key::fixed("queues_max", "Queues that are looked at. What is cut off by this limit or the next ones is a finding."),
-        COUNT,
-        &mut limits.queues_max,
-    );
-    keys.number(
-        Key::fixed("processes_max", "Processes of Sidekiq that are looked at."),
-        COUNT,
-        &mut limits.processes_max,
-    );
-    keys.number(
-        Key::fixed("commands_max", "Commands that one look sends to a Redis."),
-        COUNT,
-        &mut limits.commands_max,
-    );
-    keys.size(
-        Key::fixed(
-            "jobs_bytes_max",
-            "Bytes of jobs that one look reads from a Redis: samples of queues and sets, and jobs in hand.",
-        ),
-        1 << 20..=1 << 30,
-        &mut limits.jobs_bytes_max,
-    );
-    keys.number(
-        Key::fixed(
-            "operations_max",
-            "Commands of others whose counts and times are kept: those that take most time.",
-        ),
-        1..=1_000,
-        &mut limits.operations_max,
-    );
-}
+impl ObserveLimits {
+    pub(super) fn redis(&self) -> RedisLimits {
+        RedisLimits {
+            queues_max: self.queues_max,
+            processes_max: self.processes_max,
+            commands_max: self.commands_max,
+            jobs_bytes_max: self.jobs_bytes_max,
+            operations_max: self.operations_max,
+            ..RedisLimits::default()
+        }
+    }
 
-pub(super) fn read_postgres(keys: &mut Keys<'_>, limits: &mut PostgresLimits) {
-    keys.number(
-        Key::fixed("sessions_max", "Sessions of Postgres that are looked at."),
-        COUNT,
-        &mut limits.sessions_max,
-    );
-    keys.number(
-        Key::fixed("statements_max", "Kinds of statements that are looked at, where pg_stat_statements is there; 0: nobody asks."),
-        0..=1_000,
-        &mut limits.statements_max,
-    );
-    keys.duration(
-        Key::fixed("statement_timeout", "How long Postgres may work on one question."),
-        WAIT,
-        &mut limits.statement_timeout,
-    );
-    keys.duration(
-        Key::fixed("lock_timeout", "How long a question may wait for a lock of the catalog."),
-        WAIT,
-        &mut limits.lock_timeout,
-    );
+    pub(super) fn postgres(&self) -> PostgresLimits {
+        PostgresLimits {
+            sessions_max: self.sessions_max,
+            statements_max: self.statements_max,
+            statement_timeout: self.statement_timeout,
+            lock_timeout: self.lock_timeout,
+            ..PostgresLimits::default()
+        }
+    }
+
+    pub(super) fn labels(&self) -> LabelLimits {
+        LabelLimits {
+            metrics_queues_max: self.metrics_queues_max,
+            metrics_services_max: self.metrics_services_max,
+        }
+    }
 }

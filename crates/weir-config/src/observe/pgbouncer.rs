@@ -7,50 +7,47 @@ use weir_observe::{
     PgBouncerSource, PostgresEndpoint, PostgresError, PostgresLimits, pgbouncer_endpoint,
 };
 
-use super::super::keys::{Key, Keys};
+use weir_settings::{Section, TableReader};
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Section)]
+#[section(restart, path = "observe", check = Self::finish)]
 pub(super) struct PgBouncer {
-    /// That it opens at most, as somebody says; 0: nothing stands between.
+    /// Connections to the database that a pooler in between opens at most (max_db_connections, or
+    /// default_pool_size for each user and database); 0: there is no pooler. None: pgbouncer_url is
+    /// queried; without that, one is searched for.
+    #[setting(key = "pgbouncer", range = 0..=100_000)]
     pub(super) connections: Option<u32>,
-    /// Where it speaks of itself; none: it is not asked, or there is a mistake, which is reported.
+    /// PgBouncer's own database, which shows waiting clients and open connections:
+    /// postgres://USER@HOST:6432/pgbouncer[?sslmode=verify-full], USER being one of its stats_users;
+    /// without a password.
+    #[setting(key = "pgbouncer_url")]
+    url: Option<String>,
+    /// Its password. None: it asks for none.
+    #[setting(key = "pgbouncer_password")]
+    password: Option<Secret>,
+    /// PEM file: certificate authorities for its certificate. None: those that the system trusts.
+    #[setting(key = "pgbouncer_ca")]
+    ca: Option<PathBuf>,
+    /// Of `url`; None: it is not queried, or there is an error, which is reported.
+    #[setting(skip)]
     endpoint: Option<PostgresEndpoint>,
 }
 
 impl PgBouncer {
-    pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
-        let (mut url, mut password, mut ca): (Option<String>, _, Option<PathBuf>) =
-            (None, None, None);
-        keys.optional_number(
-            Key::fixed("pgbouncer", "Connections to the database that a pooler in between opens at most (max_db_connections, or default_pool_size for each user and database); 0: nothing stands between. Without it pgbouncer_url tells; without that, one is looked for."),
-            0..=100_000,
-            &mut self.connections,
-        );
-        keys.optional_text(
-            Key::fixed("pgbouncer_url", "PgBouncer's own database, which tells who waits and how many connections it opens: postgres://USER@HOST:6432/pgbouncer[?sslmode=verify-full], USER being one of its stats_users; without a password."),
-            &mut url,
-        );
-        keys.secret(
-            Key::fixed("pgbouncer_password", "Its password. None: it asks for none."),
-            &mut password,
-        );
-        keys.optional_path(
-            Key::fixed("pgbouncer_ca", "PEM file: who may have signed its certificate. None: those that the system trusts."),
-            &mut ca,
-        );
-        let Some(url) = url else { return };
+    fn finish(&mut self, table: &mut TableReader<'_>) {
+        let Some(url) = &self.url else { return };
         if self.connections == Some(0) {
-            keys.error_at("pgbouncer_url", "pgbouncer = 0 says that nothing stands between");
+            table.error_at("pgbouncer_url", "pgbouncer = 0 says that there is no pooler");
         }
-        if !keys.is_set("postgres") {
-            keys.error_at(
+        if !table.is_set("postgres") {
+            table.error_at(
                 "pgbouncer_url",
                 "it goes with [observe.postgres], the database behind it",
             );
         }
-        match endpoint(&url, password, ca) {
+        match endpoint(url, self.password.clone(), self.ca.clone()) {
             Ok(endpoint) => self.endpoint = Some(endpoint),
-            Err(error) => keys.error_at("pgbouncer_url", &error.to_string()),
+            Err(error) => table.error_at("pgbouncer_url", &error.to_string()),
         }
     }
 

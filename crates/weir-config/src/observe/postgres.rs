@@ -2,62 +2,53 @@
 
 use std::path::PathBuf;
 
-use weir_observe::PostgresEndpoint;
+use weir_base::secret::Secret;
+use weir_observe::{PostgresEndpoint, PostgresError};
+use weir_settings::{Section, TableReader};
 
-use super::super::keys::{Key, Keys};
-
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Section)]
+#[section(restart, path = "observe.postgres", check = Self::finish)]
 pub(super) struct Postgres {
-    /// None: there is a mistake in it, which is reported.
-    pub(super) endpoint: Option<PostgresEndpoint>,
-    /// What it may use; none: what others leave of this machine, if it runs here.
+    /// The application's database: postgres://[USER@]HOST[:PORT]/DATABASE[?sslmode=verify-full], or
+    /// postgres:///DATABASE?host=/run/postgresql for a socket; without a password.
+    url: Option<String>,
+    /// Its password. None: it asks for none.
+    password: Option<Secret>,
+    /// PEM file: certificate authorities for its certificate. None: those that the system trusts.
+    ca: Option<PathBuf>,
+    /// PEM file: the certificate to present to it, with key.
+    cert: Option<PathBuf>,
+    /// PEM file: the key of cert.
+    key: Option<PathBuf>,
+    /// Memory that it may use, where it runs elsewhere or shares its machine. None: what others leave
+    /// of this machine, if it runs here.
+    #[setting(optional_size, key = "memory", range = 1 << 20..=1 << 50)]
     pub(super) memory_bytes: Option<u64>,
+    /// Of `url`; None: there is an error in it, which is reported.
+    #[setting(skip)]
+    pub(super) endpoint: Option<PostgresEndpoint>,
 }
 
 impl Postgres {
-    /// `is_set`: the section is in the file, and must be complete.
-    pub(super) fn read(&mut self, keys: &mut Keys<'_>, is_set: bool) {
-        let (mut url, mut password) = (None, None);
-        let (mut ca, mut cert, mut key): (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>) =
-            (None, None, None);
-        keys.optional_text(
-            Key::fixed("url", "The application's database: postgres://[USER@]HOST[:PORT]/DATABASE[?sslmode=verify-full], or postgres:///DATABASE?host=/run/postgresql for a socket; without a password."),
-            &mut url,
-        );
-        keys.secret(Key::fixed("password", "Its password. None: it asks for none."), &mut password);
-        keys.optional_path(
-            Key::fixed("ca", "PEM file: who may have signed its certificate. None: those that the system trusts."),
-            &mut ca,
-        );
-        keys.optional_path(
-            Key::fixed("cert", "PEM file: the certificate to show it, with key."),
-            &mut cert,
-        );
-        keys.optional_path(Key::fixed("key", "PEM file: the key of cert."), &mut key);
-        keys.optional_size(
-            Key::fixed("memory", "Memory that it may use, where it runs elsewhere or shares its machine. None: what others leave of this machine, if it runs here."),
-            1 << 20..=1 << 50,
-            &mut self.memory_bytes,
-        );
-        if is_set {
-            keys.require("url");
+    fn finish(&mut self, table: &mut TableReader<'_>) {
+        let Some(url) = &self.url else { return };
+        if self.cert.is_some() != self.key.is_some() {
+            let lacks = if self.cert.is_some() { "key" } else { "cert" };
+            table.error_at(lacks, "cert and key go together");
         }
-        let Some(url) = url else { return };
-        if cert.is_some() != key.is_some() {
-            let lacks = if cert.is_some() { "key" } else { "cert" };
-            keys.error_at(lacks, "cert and key go together");
-        }
-        let endpoint = PostgresEndpoint::parse(&url).and_then(|mut endpoint| {
-            (endpoint.password, endpoint.authority) = (password, ca);
-            endpoint.client = cert.zip(key);
-            if endpoint.authority.is_some() || endpoint.client.is_some() {
-                endpoint.require_tls()?;
-            }
-            Ok(endpoint)
-        });
-        match endpoint {
+        match self.parse(url) {
             Ok(endpoint) => self.endpoint = Some(endpoint),
-            Err(error) => keys.error_at("url", &error.to_string()),
+            Err(error) => table.error_at("url", &error.to_string()),
         }
+    }
+
+    fn parse(&self, url: &str) -> Result<PostgresEndpoint, PostgresError> {
+        let mut endpoint = PostgresEndpoint::parse(url)?;
+        (endpoint.password, endpoint.authority) = (self.password.clone(), self.ca.clone());
+        endpoint.client = self.cert.clone().zip(self.key.clone());
+        if endpoint.authority.is_some() || endpoint.client.is_some() {
+            endpoint.require_tls()?;
+        }
+        Ok(endpoint)
     }
 }

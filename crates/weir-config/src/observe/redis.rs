@@ -5,52 +5,35 @@ use std::path::PathBuf;
 use weir_base::secret::Secret;
 use weir_sidekiq::{Address, Endpoint, TlsFiles};
 
-use super::super::keys::{Key, Keys};
+use weir_settings::{Section, TableReader};
 
-/// As it stands in the file.
-#[derive(Debug, Default)]
+/// As it is in the file.
+#[derive(Debug, Section)]
+#[section(restart, path = "observe.redis")]
 struct Redis {
+    /// Sidekiq's Redis: redis://[USER@]HOST[:PORT][/DATABASE], rediss://.. (TLS), unix:///PATH,
+    /// redis+sentinel://HOST[,HOST]/SERVICE; without a password.
+    #[setting(required_text)]
     url: String,
+    /// Its password. None: it asks for none.
     password: Option<Secret>,
+    /// PEM file: certificate authorities for its certificate. None: those that the system trusts.
     ca: Option<PathBuf>,
+    /// PEM file: the certificate to present to it, with key.
     cert: Option<PathBuf>,
+    /// PEM file: the key of cert.
     key: Option<PathBuf>,
+    /// User of the Sentinels.
     sentinel_user: Option<String>,
+    /// Password of the Sentinels.
     sentinel_password: Option<Secret>,
 }
 
-/// None: there is a mistake in it, which is reported.
-pub(super) fn read(keys: &mut Keys<'_>) -> Option<Endpoint> {
+/// None: there is an error in it, which is reported.
+pub(super) fn read(table: &mut TableReader<'_>) -> Option<Endpoint> {
     let mut redis = Redis::default();
-    keys.required_text(
-        Key::fixed("url", "Sidekiq's Redis: redis://[USER@]HOST[:PORT][/DATABASE], rediss://.. (TLS), unix:///PATH, redis+sentinel://HOST[,HOST]/SERVICE; without a password."),
-        &mut redis.url,
-    );
-    keys.secret(
-        Key::fixed("password", "Its password. None: it asks for none."),
-        &mut redis.password,
-    );
-    keys.optional_path(
-        Key::fixed(
-            "ca",
-            "PEM file: who may have signed its certificate. None: those that the system trusts.",
-        ),
-        &mut redis.ca,
-    );
-    keys.optional_path(
-        Key::fixed("cert", "PEM file: the certificate to show it, with key."),
-        &mut redis.cert,
-    );
-    keys.optional_path(Key::fixed("key", "PEM file: the key of cert."), &mut redis.key);
-    keys.optional_text(
-        Key::fixed("sentinel_user", "User of the Sentinels."),
-        &mut redis.sentinel_user,
-    );
-    keys.secret(
-        Key::fixed("sentinel_password", "Password of the Sentinels."),
-        &mut redis.sentinel_password,
-    );
-    redis.endpoint(keys)
+    redis.read(table);
+    redis.endpoint(table)
 }
 
 /// What a comparison of settings has to look at.
@@ -63,20 +46,20 @@ pub(super) fn secrets(endpoint: &Endpoint) -> [Option<Secret>; 2] {
 }
 
 impl Redis {
-    fn endpoint(self, keys: &mut Keys<'_>) -> Option<Endpoint> {
+    fn endpoint(self, table: &mut TableReader<'_>) -> Option<Endpoint> {
         if self.url.is_empty() {
             return None;
         }
         let mut endpoint = match Endpoint::parse(&self.url) {
             Ok(endpoint) => endpoint,
             Err(error) => {
-                keys.error_at("url", &error.to_string());
+                table.error_at("url", &error.to_string());
                 return None;
             }
         };
         if self.cert.is_some() != self.key.is_some() {
             let lacks = if self.cert.is_some() { "key" } else { "cert" };
-            keys.error_at(lacks, "cert and key go together");
+            table.error_at(lacks, "cert and key go together");
         }
         endpoint.password = self.password;
         endpoint.tls = TlsFiles { authority: self.ca, client: self.cert.zip(self.key) };
@@ -90,7 +73,7 @@ impl Redis {
             }
         };
         if !has_tls && endpoint.tls != TlsFiles::default() {
-            keys.error_at("url", "there are certificates but no TLS; write rediss://");
+            table.error_at("url", "there are certificates but no TLS; write rediss://");
         }
         Some(endpoint)
     }

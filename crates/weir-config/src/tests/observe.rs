@@ -29,7 +29,7 @@ statements_max = 0
 "#;
     let observe = settings(text).observe;
     assert!(observe.is_enabled);
-    assert_eq!((observe.pace.interval, observe.labels.metrics_queues_max), (units::SECOND * 5, 7));
+    assert_eq!((observe.interval, observe.labels().metrics_queues_max), (units::SECOND * 5, 7));
     let sources = observe.sources();
     let names: Vec<_> = sources.redis.iter().map(ToString::to_string).collect();
     assert_eq!(names, ["10.0.0.1:7000/3", "mymaster (Sentinel)"]);
@@ -81,7 +81,7 @@ queues_max = 0
     insta::assert_snapshot!(told, @r#"
     weir.toml:4:9: observe.pools: write NAME=PROCESSESxPOOL, for example web=2x5, or with threads web=2x5/16
     weir.toml:6:17: observe.pgbouncer_url: Postgres address "db:6432/app": what PgBouncer says of itself is in its database pgbouncer: write /pgbouncer
-    weir.toml:6:17: observe.pgbouncer_url: pgbouncer = 0 says that nothing stands between
+    weir.toml:6:17: observe.pgbouncer_url: pgbouncer = 0 says that there is no pooler
     weir.toml:8:7: observe.redis[0].url: Redis address "redis://***@localhost": it holds a password; give it by the environment or a file
     weir.toml:9:1: observe.redis[1].key: cert and key go together
     weir.toml:11:12: observe.redis[1].password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }

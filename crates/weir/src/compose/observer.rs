@@ -43,11 +43,11 @@ impl Observer {
             return Ok(None);
         }
         let (observed, stop) = (Observed::default(), CancellationToken::new());
-        let metrics = ObservedMetrics::new(observed.clone(), settings.observe.labels);
+        let metrics = ObservedMetrics::new(observed.clone(), settings.observe.labels());
         registry.register_collector(Box::new(metrics));
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let watcher = watcher(&settings.observe, clock);
-        let interval = settings.observe.pace.interval;
+        let interval = settings.observe.interval;
         tracing::info!(?interval, "observing what [observe] names");
         let seen = Seen { observed: observed.clone(), measured: measured.clone() };
         let looking = look(watcher, interval, seen, stop.clone());
@@ -81,7 +81,7 @@ struct Seen {
 }
 
 fn watcher(observe: &Observe, clock: &Clock) -> Watcher {
-    Watcher::new(observe.sources(), observe.pace, clock.clone(), &mut fastrand::Rng::new())
+    Watcher::new(observe.sources(), observe.pace(), clock.clone(), &mut fastrand::Rng::new())
 }
 
 /// Looks until `stop`.
