@@ -1,19 +1,16 @@
 //! `weir.toml` -> typed [`Settings`], once; all errors together. The only place that reads the
 //! environment.
 //!
-//! - [`keys`]: how one key is defined and read; everything else follows from those definitions.
-//! - [`jobs`], [`console`], [`front`], [`realtime`], [`gems`], [`observe`], [`workers`], [`process`]: the
-//!   sections.
-//! - [`checks`]: what no single key can tell.
+//! - [`jobs`], [`front`], [`realtime`], [`gems`], [`observe`], [`workers`], [`process`]: the sections, as
+//!   far as no part has them.
+//! - [`checks`]: what involves several sections.
 //! - [`reference`]: docs/reference/settings.md and the commented file of `weir init`.
 
-mod change;
 mod checks;
 pub mod environment;
 mod front;
 mod gems;
 mod jobs;
-mod keys;
 mod launch;
 mod observe;
 pub mod part;
@@ -36,14 +33,12 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 use weir_realtime::settings::{AppSettings, Settings as RealtimeSettings};
-use weir_settings::{Context, Report, Section, SettingValue};
+use weir_settings::{Context, Report, Section, SettingValue, TableReader};
 pub use weir_settings::{SettingError, SettingErrors, did_you_mean, secrets, units};
 
-pub use self::change::{change_of, without_reload};
 pub use self::front::{App, Front, Processes, SharedSockets};
 pub use self::gems::{Gems, Mirror, StoreKind, read_policy_file};
 pub use self::jobs::Jobs;
-use self::keys::Keys;
 pub use self::launch::Recycling;
 pub use self::observe::Observe;
 pub use self::pools::{format_pool, pool};
@@ -241,7 +236,7 @@ fn read(
     settings.data_dir = source.folder.join(settings.data_dir);
     if report.errors.is_empty() {
         let context = Context { folder: &source.folder, environment, describe };
-        let mut keys = Keys::new(Some(table.get_ref()), &mut report, context);
+        let mut keys = TableReader::new(Some(table.get_ref()), &mut report, context);
         settings.read(&mut keys);
         keys.reject_unknown();
         settings.settle(source.data_dir.as_deref());
@@ -262,7 +257,7 @@ pub fn data_dir(source: &Source) -> Result<PathBuf, SettingErrors> {
     }
     if report.errors.is_empty() {
         let context = Context { folder: &source.folder, environment: &|_| None, describe: false };
-        Keys::new(Some(table.get_ref()), &mut report, context)
+        TableReader::new(Some(table.get_ref()), &mut report, context)
             .path(Settings::DATA_DIR, &mut data_dir);
     }
     if report.errors.is_empty() {
@@ -272,7 +267,7 @@ pub fn data_dir(source: &Source) -> Result<PathBuf, SettingErrors> {
 }
 
 impl Settings {
-    fn read_workers(&mut self, table: &mut Keys<'_>) {
+    fn read_workers(&mut self, table: &mut TableReader<'_>) {
         let apps: Vec<String> =
             self.front.apps.iter().map(|app| app.settings.name.clone()).collect();
         self.workers = workers::read(table, &apps);

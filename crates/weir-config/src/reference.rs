@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use weir_settings::SettingValue;
 
-use super::{Source, change_of, read};
+use super::{Source, read};
 
 /// Every setting with its default, sorted by section as the file reads.
 pub fn values() -> Vec<SettingValue> {
@@ -27,7 +27,7 @@ pub fn markdown() -> String {
             "\n## {title}\n\n| setting | type | default | change | what it does |\n| --- | --- | --- | --- | --- |\n"
         );
         for value in values {
-            let change = change_of(&value).word();
+            let change = value.change().word();
             let SettingValue { kind, default, setting, .. } = &value;
             let name = last(&value.path);
             let doc = setting.doc.replace('|', "\\|");

@@ -6,20 +6,56 @@ use std::time::Duration;
 use weir_supervisor::RestartPolicy;
 use weir_supervisor::workers::{GroupName, GroupNameError, GroupSpec, PROCESSES_MAX, Readiness};
 
-use super::keys::{Key, Keys, WAIT};
 use super::launch::Launch;
+use weir_settings::{Section, TableReader, WAIT};
 
 /// One group of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(upgrade, path = "workers.NAME")]
 pub struct JobWorkers {
+    #[setting(flatten)]
     pub launch: Launch,
-    /// Jobs that one process runs at once: told to the command.
+    /// Jobs that one process runs at once, for {concurrency} in the command.
+    #[setting(range = 1..=CONCURRENCY_MAX)]
     concurrency: Option<u32>,
+    /// Queues, in their order, for {queues} in the command: an argument of its own becomes one for
+    /// each queue, elsewhere they are joined by commas.
     queues: Vec<String>,
-    /// Before each queue, where the command takes them so.
+    /// Placed before each queue, where {queues} is an argument of its own: "-q" for Sidekiq.
     queue_flag: Option<String>,
+    #[setting(with = read_readiness, default = Readiness::Started(READY_AFTER))]
     readiness: Readiness,
+    /// A process that sends no WATCHDOG=1 (sd_notify) for this long is stuck: killed and replaced.
+    /// None: it need not.
+    #[setting(range = WAIT)]
     watchdog: Option<Duration>,
+}
+
+/// What only job workers have.
+#[derive(Debug, Section)]
+#[section(upgrade, path = "workers.NAME")]
+struct Command {
+    /// Required. Program and arguments of a process. "{queues}" and "{concurrency}" stand for the
+    /// settings of these names, "{index}" and "{name}" for the process's number and name. No shell is
+    /// involved.
+    #[setting(some_texts)]
+    command: Vec<String>,
+    /// How often the command runs.
+    #[setting(range = 1..=u64::from(PROCESSES_MAX), default = 1)]
+    processes: u32,
+}
+
+/// What shows that a process is ready.
+#[derive(Debug, Section)]
+#[section(upgrade, path = "workers.NAME")]
+struct ReadinessTable {
+    /// A process is ready when it has lived for this long, unless one of the next two says otherwise.
+    #[setting(range = WAIT, default = READY_AFTER)]
+    ready_after: Duration,
+    /// A process is ready when a line of its output contains this text.
+    ready_line: Option<String>,
+    /// A process is ready when it sends READY=1 (sd_notify).
+    ready_notify: bool,
 }
 
 /// A process that has lived for so long has found its settings and its server.
@@ -27,70 +63,41 @@ const READY_AFTER: Duration = Duration::from_secs(1);
 /// Threads of a process.
 const CONCURRENCY_MAX: u64 = 100_000;
 
-const QUEUES: &str = "queues";
-const CONCURRENCY: &str = "concurrency";
+const QUEUES: &str = JobWorkers::QUEUES.name;
+const CONCURRENCY: &str = JobWorkers::CONCURRENCY.name;
 
 /// All groups, by their names; `apps`: names that are taken.
-pub(super) fn read(keys: &mut Keys<'_>, apps: &[String]) -> BTreeMap<String, JobWorkers> {
+pub(super) fn read(table: &mut TableReader<'_>, apps: &[String]) -> BTreeMap<String, JobWorkers> {
     let mut all = BTreeMap::new();
-    keys.named("workers", |name, keys| {
+    table.named("workers", |name, table| {
         if let Err(error) = name.parse::<GroupName>()
             && name != "NAME"
         {
-            keys.error(error.to_string());
+            table.error(error.to_string());
         }
         if apps.iter().any(|app| app == name) {
-            keys.error(format!("{name:?} is an app's name already ([[front.apps]])"));
+            table.error(format!("{name:?} is an app's name already ([[front.apps]])"));
         }
-        all.insert(name.to_owned(), JobWorkers::read(keys));
+        all.insert(name.to_owned(), JobWorkers::read_group(table));
     });
     all
 }
 
 impl JobWorkers {
-    fn read(keys: &mut Keys<'_>) -> Self {
-        let mut launch = Launch::default();
-        keys.some_texts(
-            Key::fixed("command", "Required. Program and arguments of a process. \"{queues}\" and \"{concurrency}\" stand for the settings of these names, \"{index}\" and \"{name}\" for the process's number and name. No shell has a part in it."),
-            &mut launch.command,
-        );
-        keys.require("command");
-        keys.number(
-            Key::fixed("processes", "How often the command runs."),
-            1..=u64::from(PROCESSES_MAX),
-            &mut launch.count,
-        );
-        let (mut concurrency, mut queues, mut queue_flag) = (None, Vec::new(), None);
-        keys.optional_number(
-            Key::fixed(
-                CONCURRENCY,
-                "Jobs that one process runs at once, for {concurrency} in the command.",
-            ),
-            1..=CONCURRENCY_MAX,
-            &mut concurrency,
-        );
-        keys.texts(
-            Key::fixed(QUEUES, "Queues, in their order, for {queues} in the command: an argument of its own becomes one for each queue, elsewhere they are joined by commas."),
-            &mut queues,
-        );
-        keys.optional_text(
-            Key::fixed("queue_flag", "Stands before each queue, where {queues} is an argument of its own: \"-q\" for Sidekiq."),
-            &mut queue_flag,
-        );
-        let readiness = read_readiness(keys);
-        let mut watchdog = None;
-        keys.optional_duration(
-            Key::fixed("watchdog", "A process that says no WATCHDOG=1 (sd_notify) for this long is stuck: killed and replaced. None: it need not."),
-            WAIT,
-            &mut watchdog,
-        );
-        launch.read(keys);
-        let group = Self { launch, concurrency, queues, queue_flag, readiness, watchdog };
-        group.check(keys);
+    fn read_group(table: &mut TableReader<'_>) -> Self {
+        let mut command = Command::default();
+        command.read(table);
+        table.require(Command::COMMAND.name);
+        let mut group = Self::default();
+        group.read(table);
+        let Command { command, processes } = command;
+        group.launch.command = command;
+        group.launch.count = processes;
+        group.check(table);
         group
     }
 
-    fn check(&self, keys: &mut Keys<'_>) {
+    fn check(&self, table: &mut TableReader<'_>) {
         let set = [(CONCURRENCY, self.concurrency.is_some()), (QUEUES, !self.queues.is_empty())];
         for (name, is_set) in set {
             let placeholder = format!("{{{name}}}");
@@ -100,16 +107,16 @@ impl JobWorkers {
                 || environment.iter().any(|(_, value)| value.expose().contains(&placeholder));
             if is_set && !is_told {
                 let why = format!("nothing tells the command: write {placeholder} in it");
-                keys.error_at(name, &why);
+                table.error_at(name, &why);
             }
             if !is_set && is_told {
                 let why = format!("{placeholder} stands in it, and {name} is not set");
-                keys.error_at("command", &why);
+                table.error_at("command", &why);
             }
         }
         if self.queue_flag.is_some() && !self.launch.command.iter().any(|it| it == "{queues}") {
             let why = "only where \"{queues}\" is an argument of its own";
-            keys.error_at("queue_flag", why);
+            table.error_at("queue_flag", why);
         }
     }
 
@@ -154,30 +161,16 @@ impl JobWorkers {
     }
 }
 
-fn read_readiness(keys: &mut Keys<'_>) -> Readiness {
-    let (mut after, mut line, mut notifies) = (READY_AFTER, None, false);
-    keys.duration(
-        Key::fixed("ready_after", "A process is ready when it has lived for this long, unless one of the next two says otherwise."),
-        WAIT,
-        &mut after,
-    );
-    keys.optional_text(
-        Key::fixed(
-            "ready_line",
-            "A process is ready when a line of its output contains this text.",
-        ),
-        &mut line,
-    );
-    keys.flag(
-        Key::fixed("ready_notify", "A process is ready when it says READY=1 (sd_notify)."),
-        &mut notifies,
-    );
-    if notifies && line.is_some() {
-        keys.error_at("ready_notify", "either this or ready_line: what shows that it is ready?");
+fn read_readiness(readiness: &mut Readiness, table: &mut TableReader<'_>) {
+    let mut settings = ReadinessTable::default();
+    settings.read(table);
+    let ReadinessTable { ready_after, ready_line, ready_notify } = settings;
+    if ready_notify && ready_line.is_some() {
+        table.error_at("ready_notify", "either this or ready_line: what shows that it is ready?");
     }
-    match line {
-        _ if notifies => Readiness::Notify,
+    *readiness = match ready_line {
+        _ if ready_notify => Readiness::Notify,
         Some(line) => Readiness::Line(line),
-        None => Readiness::Started(after),
-    }
+        None => Readiness::Started(ready_after),
+    };
 }

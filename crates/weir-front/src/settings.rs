@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use weir_settings::{HOUR, Section, TableReader, WAIT};
 
 use crate::address::Address;
 use crate::forwarded_headers::ForwardedHeader;
 use crate::rules::{PriorityRule, ShedSettings};
 use crate::upstream::HeadLimits;
+
+/// More of anything than a machine holds.
+const COUNT_MAX: u64 = 1_000_000;
 
 /// One app.
 #[derive(Clone, Debug)]
@@ -50,63 +54,93 @@ impl AppSettings {
 }
 
 /// The limits of one app.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(restart, path = "front.apps")]
 pub struct AppLimits {
-    /// Requests that a worker serves at once.
+    /// Requests that a worker serves at once: its threads, or 1 for one that forks. A request goes
+    /// to a worker only if it has room.
+    #[setting(range = 1..=COUNT_MAX, default = 1)]
     pub concurrency: u32,
-    /// WebSockets and event streams of a worker at once; one more gets 503. 0: each keeps the slot of its
-    /// request, and one slot of the app is left for requests. None: 64 where `concurrency` is 1, and
-    /// 16,384 otherwise.
+    /// WebSockets and event streams that a worker serves at once, besides its requests; one more
+    /// gets 503. Set 0 where a stream keeps a process or a thread busy (gunicorn's sync workers,
+    /// puma, unicorn): then each keeps the slot of its request, and all but one of the app's slots
+    /// can be streams. None: 64 where concurrency is 1, otherwise 16,384.
+    #[setting(range = 0..=COUNT_MAX)]
     pub streams: Option<u32>,
-    /// Requests that wait at once for a worker. One more gets 503.
+    /// Requests that wait at once for a worker; more get 503.
+    #[setting(range = 0..=COUNT_MAX, default = 1_024)]
     pub queue_max: usize,
-    /// How long a request may wait for a worker: 503.
+    /// How long a request may wait for a worker; then it gets 503.
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub queue_timeout: Duration,
-    /// A queue that the workers, at their pace of now, need longer than this to serve is too long ..
+    /// A queue is too long if the workers, at their current rate, need longer than this to serve
+    /// it, or longer than half the time after which clients give up, if many do.
+    // A real site at 80 % load: 0.03 % are shed in a simulation (dispatch/simulation.rs).
+    #[setting(range = WAIT, default = Duration::from_secs(2))]
     pub overload_delay: Duration,
-    /// .. and an overload once it has been so for this long.
+    /// How long a queue may be too long before that is an overload: then the newest request goes
+    /// first and none waits longer than overload_wait. Until then requests are served in the order
+    /// of their arrival.
+    #[setting(range = WAIT, default = Duration::from_secs(2))]
     pub overload_after: Duration,
-    /// How long a request may wait for a worker during an overload: 503.
+    /// How long a request may wait for a worker during an overload; then it gets 503.
+    #[setting(range = WAIT, default = Duration::from_secs(3))]
     pub overload_wait: Duration,
-    /// From a worker's request to the head of its answer: 504.
+    /// How long a worker may take to begin its answer; then the client gets 504. The worker counts
+    /// as busy until it answers.
+    #[setting(range = WAIT, default = Duration::from_secs(60))]
     pub service_timeout: Duration,
-    /// How long a worker may be silent in the middle of an answer, or a client in the middle of a
-    /// body.
+    /// How long a worker may be silent in the middle of an answer before it is cut, or a client in
+    /// the middle of its body: 408.
+    #[setting(range = WAIT, default = Duration::from_secs(60))]
     pub body_timeout: Duration,
     /// To connect to a worker.
+    #[setting(range = WAIT, default = Duration::from_secs(2))]
     pub connect_timeout: Duration,
-    /// Workers that a request is offered to, one after the other, before it gets 502. One that
-    /// can't be reached is left alone for `retry_worker_after`.
+    /// Workers that a request is offered to, one after the other, if it certainly reached none;
+    /// then it gets 502.
+    #[setting(range = 1..=100, default = 3)]
     pub attempts_max: u32,
-    /// A request that may be repeated is so only if the worker's connection ends this soon: one that
-    /// the worker had for longer may be what it died of.
+    /// A request that may be repeated (idempotent, and here as a whole) is so only if the end of a
+    /// kept connection is met this soon: what the worker had for longer may be what it died of.
+    #[setting(range = WAIT, default = Duration::from_secs(1))]
     pub repeat_within: Duration,
     /// How long a worker that can't be reached is left alone.
+    #[setting(range = WAIT, default = Duration::from_millis(500))]
     pub retry_worker_after: Duration,
-    /// Bytes of a request's body: 413.
+    /// Bytes of a request's body; a longer one gets 413.
+    #[setting(size, range = 0..=1 << 40, default = 100 << 20)]
     pub request_bytes_max: u64,
-    /// Bytes of a request's body that are read before it goes to a worker. The rest of a longer one
-    /// is passed on as it comes.
+    /// Bytes of a request's body that are read before it is given to a worker, so that a slow
+    /// client holds none. What is beyond is passed on as it comes; 0: all of it.
+    #[setting(size, key = "request_buffer", range = 0..=1 << 40, default = 256 << 10)]
     pub request_buffer_bytes: usize,
-    /// Bytes of an answer that are read from a worker ahead of its client.
+    /// Bytes of an answer that are read from the worker ahead of a slow client.
+    #[setting(size, key = "answer_buffer", range = 0..=1 << 40, default = 1 << 20)]
     pub answer_buffer_bytes: usize,
-    /// Bytes of all bodies that are kept so. When they are used up, workers wait for their clients.
+    /// Bytes of all bodies that are kept so for the app. When they are used up, workers wait for
+    /// their clients.
+    #[setting(size, range = 0..=1 << 40, default = 64 << 20)]
     pub buffers_max: usize,
-    /// Bytes of the head of a worker's answer. A longer one is no answer.
+    /// Bytes of the head of a worker's answer; a longer one gives 502.
+    #[setting(size, range = 0..=1 << 40, default = 64 << 10)]
     pub answer_head_bytes_max: usize,
-    /// Header fields of a worker's answer. More are no answer.
+    /// Header fields of a worker's answer; more give 502.
+    #[setting(range = 1..=10_000, default = 1_000)]
     pub answer_headers_max: usize,
-    /// Idle connections to a worker that each core keeps open; 0: a connection for each request.
-    /// None: 16, or 0 where `concurrency` is 1: a worker that serves one connection at a time would
-    /// wait on an idle one while another core connects.
+    /// Idle connections to a worker that each core keeps. None: 16, or 0 where concurrency is 1,
+    /// for such a worker would wait on an idle connection while another asks.
+    #[setting(range = 0..=COUNT_MAX)]
     pub keep_alive_max: Option<usize>,
-    /// How long a stream may be silent in both directions.
+    /// How long a WebSocket or an event stream may be silent in both directions before it is cut.
+    #[setting(range = WAIT, default = HOUR)]
     pub stream_idle_timeout: Duration,
-    /// None: answers go out as they are.
+    /// None: responses are sent as they are.
+    #[setting(with = read_gzip)]
     pub gzip: Option<Gzip>,
 }
 
-/// How answers are compressed for clients that take it.
+/// How responses are compressed for clients that take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gzip {
     /// Shorter ones are not.
@@ -115,9 +149,35 @@ pub struct Gzip {
     pub level: u32,
 }
 
+/// As the file has it.
+#[derive(Debug, Section)]
+#[section(restart, path = "front.apps")]
+struct GzipTable {
+    /// Compress responses that are text, for clients that take it, unless the app has.
+    gzip: bool,
+    /// Shorter responses are not compressed.
+    #[setting(size, range = 0..=1 << 30, default = 1 << 10)]
+    gzip_min: u64,
+    /// From 1 (fast) to 9 (small).
+    #[setting(range = 1..=9, default = 4)]
+    gzip_level: u32,
+}
+
+fn read_gzip(gzip: &mut Option<Gzip>, table: &mut TableReader<'_>) {
+    let mut settings = GzipTable::default();
+    settings.read(table);
+    *gzip = settings.gzip.then(|| Gzip::from(settings));
+}
+
+impl From<GzipTable> for Gzip {
+    fn from(settings: GzipTable) -> Self {
+        Self { bytes_min: settings.gzip_min, level: settings.gzip_level }
+    }
+}
+
 impl Default for Gzip {
     fn default() -> Self {
-        Self { bytes_min: 1 << 10, level: 4 }
+        GzipTable::default().into()
     }
 }
 
@@ -144,35 +204,5 @@ impl AppLimits {
     pub(crate) fn keep_alive(&self) -> usize {
         let default = if self.concurrency == 1 { 0 } else { KEEP_ALIVE_MAX };
         self.keep_alive_max.unwrap_or(default)
-    }
-}
-
-impl Default for AppLimits {
-    fn default() -> Self {
-        Self {
-            concurrency: 1,
-            streams: None,
-            queue_max: 1_024,
-            queue_timeout: Duration::from_secs(30),
-            // A real site at 80 % load: 0.03 % are shed in a simulation (dispatch/simulation.rs).
-            overload_delay: Duration::from_secs(2),
-            overload_after: Duration::from_secs(2),
-            overload_wait: Duration::from_secs(3),
-            service_timeout: Duration::from_secs(60),
-            body_timeout: Duration::from_secs(60),
-            connect_timeout: Duration::from_secs(2),
-            attempts_max: 3,
-            repeat_within: Duration::from_secs(1),
-            retry_worker_after: Duration::from_millis(500),
-            request_bytes_max: 100 << 20,
-            request_buffer_bytes: 256 << 10,
-            answer_buffer_bytes: 1 << 20,
-            buffers_max: 64 << 20,
-            answer_head_bytes_max: 64 << 10,
-            answer_headers_max: 1_000,
-            keep_alive_max: None,
-            stream_idle_timeout: Duration::from_secs(60 * 60),
-            gzip: None,
-        }
     }
 }

@@ -147,6 +147,11 @@ impl<'a> SettingField<'a> {
         ]
     }
 
+    /// Names of the keys that it is.
+    pub(crate) fn key_names(&self) -> Vec<String> {
+        self.keys().into_iter().map(|(key, _)| key).collect()
+    }
+
     fn constant_name(&self, key: &str) -> Ident {
         Ident::new(&key.to_uppercase(), self.name.span())
     }

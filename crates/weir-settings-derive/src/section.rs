@@ -55,6 +55,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let defaults = Defaults { change: options.change.as_ref(), path: options.path.as_ref() };
     let constants =
         fields.iter().map(|field| field.constants(&defaults)).collect::<Result<Vec<_>>>()?;
+    let keys = fields.iter().flat_map(SettingField::key_names);
     let reads = fields.iter().map(SettingField::read).collect::<Result<Vec<_>>>()?;
     let check = options.check.as_ref().map(|check| quote!(#check(self, table);));
     let name = &input.ident;
@@ -71,6 +72,9 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     Ok(quote! {
         impl #name {
             #(#constants)*
+
+            /// The keys of its settings, those of other structs aside.
+            pub const KEYS: &'static [&'static str] = &[#(#keys),*];
         }
 
         #default

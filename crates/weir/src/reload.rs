@@ -8,7 +8,7 @@ use tokio::signal::unix::Signal;
 use crate::compose::Weir;
 use crate::logging::Logging;
 use crate::parent::Handover;
-use weir_config::{Change, Loaded, environment, without_reload};
+use weir_config::{Change, Loaded, environment};
 
 /// What a reload needs.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Reload {
         let reloaded = weir.reload(&fresh.settings, &only);
         kept.extend(tokio::time::timeout(patience, reloaded).await??);
         for setting in &kept {
-            tracing::warn!("{setting} changed: needs {}", without_reload(setting).command());
+            tracing::warn!("{setting} changed: needs {}", change_of(setting, &fresh).command());
         }
         let changed = changed(&self.loaded, &fresh).filter(|path| !kept.contains(*path)).count();
         tracing::info!(changed, needing_restart = kept.len(), "settings reloaded");
@@ -64,6 +64,15 @@ impl Reload {
             old.filter(|_| value.change() != Change::Reload).unwrap_or(value).clone()
         });
         self.loaded.values = values.collect();
+    }
+}
+
+/// What takes the change of a setting, or of a whole table.
+fn change_of(setting: &str, loaded: &Loaded) -> Change {
+    match loaded.values.iter().find(|value| value.path == setting) {
+        Some(value) => value.change(),
+        None if matches!(setting, "realtime.apps" | "gems") => Change::Upgrade,
+        None => Change::Restart,
     }
 }
 

@@ -9,136 +9,102 @@ use weir_supervisor::workers::{
     BoundBy, GroupNameError, GroupSpec, PROCESSES_MAX, Readiness, Sockets,
 };
 
-use super::super::keys::{Key, Keys, WAIT};
-use super::super::launch::Launch;
-
-/// The keys that mean nothing without a command, besides those of [`Launch`].
-const OWN_KEYS: [&str; 7] = [
-    "workers",
-    "ready_path",
-    "warm_up",
-    "warm_up_host",
-    "finish_timeout",
-    "evict_after",
-    "recycle_requests",
-];
+use super::super::launch::{Launch, Recycling};
+use weir_settings::{Section, TableReader, WAIT};
 
 /// What is run as an app's workers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(restart, path = "front.apps", check = Self::check)]
 pub struct Processes {
+    #[setting(flatten)]
     pub launch: Launch,
-    /// Asked for before a worker counts as ready; None: it is ready when it can be connected to.
+    /// A worker is ready when it answers a GET of this path with a status below 500. None: when it
+    /// can be connected to.
     pub ready_path: Option<String>,
-    /// Paths that it is asked for before that.
+    /// Paths that a new worker is asked for (GET), one after the other, before it gets its first
+    /// request. What fails is logged and does no harm; all of it may take as long as nine tenths of
+    /// start_deadline leave.
     pub warm_up: Vec<String>,
-    /// As which host; None: the app's first.
+    /// The Host of these requests. None: the first of hosts, or "localhost".
     pub warm_up_host: Option<String>,
+    /// A worker that is to end gets nothing more and may finish the requests that it has for this
+    /// long, before it is asked to end (stop_signal).
+    #[setting(upgrade, range = WAIT, default = Duration::from_secs(5))]
     pub finish_timeout: Duration,
-    /// None: no request is too old.
+    /// A worker with a request older than this is killed and replaced. Its other requests get this
+    /// long to end. None: never.
+    #[setting(range = WAIT)]
     pub evict_after: Option<Duration>,
 }
 
-impl Default for Processes {
-    fn default() -> Self {
-        Self {
-            launch: Launch::default(),
-            ready_path: None,
-            warm_up: Vec::new(),
-            warm_up_host: None,
-            finish_timeout: Duration::from_secs(5),
-            evict_after: None,
-        }
-    }
+/// What only web workers have.
+#[derive(Debug, Section)]
+#[section(upgrade, path = "front.apps")]
+struct Command {
+    /// Program and arguments of a worker, instead of upstreams: Weir starts it, watches it and
+    /// replaces it. They contain where it listens: "{socket}" (a unix socket's path), "{port}" (of
+    /// 127.0.0.1) or "{fd}" (an inherited unix socket's number). With mode = "sockets": "{fd}" or
+    /// "{fd0}", "{fd1}" .., unless it reads LISTEN_FDS. Also "{index}" and "{name}". No shell is
+    /// involved.
+    #[setting(some_texts)]
+    command: Vec<String>,
+    /// Processes of the command.
+    #[setting(range = 1..=u64::from(PROCESSES_MAX), default = 1)]
+    workers: u32,
+    /// A worker that the present service process has given more requests than this (up to a tenth
+    /// less) is replaced by a fresh one; with mode = "sockets": one that reports that it has answered
+    /// more. None: never.
+    #[setting(restart, range = 1..=1 << 50)]
+    recycle_requests: Option<u64>,
 }
 
 impl Processes {
     /// None: the app has no command.
-    pub(super) fn read(keys: &mut Keys<'_>) -> Option<Self> {
-        let mut own = Self::default();
-        keys.some_texts(
-            Key::fixed("command", "Program and arguments of a worker, instead of upstreams: Weir starts it, watches it and replaces it. Where it is to listen stands in it: \"{socket}\" (a unix socket's path), \"{port}\" (of 127.0.0.1) or \"{fd}\" (an inherited unix socket's number). With mode = \"sockets\": \"{fd}\" or \"{fd0}\", \"{fd1}\" .., unless it reads LISTEN_FDS. Also \"{index}\" and \"{name}\". No shell has a part in it."),
-            &mut own.launch.command,
-        );
-        keys.number(
-            Key::fixed("workers", "Processes of the command."),
-            1..=u64::from(PROCESSES_MAX),
-            &mut own.launch.count,
-        );
-        read_text(
-            keys,
-            "ready_path",
-            "A worker is ready when it answers a GET of this path with a status below 500. None: when it can be connected to.",
-            &mut own.ready_path,
-        );
-        own.read_warm_up(keys);
-        own.read_waits(keys);
-        own.launch.read(keys);
-        keys.optional_number(
-            Key::fixed("recycle_requests", "A worker that the present service process has given more requests than this (up to a tenth less) is replaced by a fresh one; with mode = \"sockets\": that says it has answered more. None: never."),
-            1..=1 << 50,
-            &mut own.launch.recycling.requests,
-        );
-        own.check(keys);
-        keys.is_set("command").then_some(own)
+    pub(super) fn read_app(table: &mut TableReader<'_>) -> Option<Self> {
+        let mut command = Command::default();
+        command.read(table);
+        let mut processes = Self::default();
+        processes.read(table);
+        let Command { command, workers, recycle_requests } = command;
+        processes.launch.command = command;
+        processes.launch.count = workers;
+        processes.launch.recycling.requests = recycle_requests;
+        table.is_set(Command::COMMAND.name).then_some(processes)
     }
 
-    fn read_warm_up(&mut self, keys: &mut Keys<'_>) {
-        keys.texts(
-            Key::fixed("warm_up", "Paths that a new worker is asked for (GET), one after the other, before it gets its first request. What fails is logged and does no harm; all of it may take as long as nine tenths of start_deadline leave."),
-            &mut self.warm_up,
-        );
+    fn check_warm_up(&self, table: &mut TableReader<'_>) {
         if self.warm_up.iter().any(|path| !is_path(path)) {
-            keys.error_at("warm_up", "write paths like \"/products\"");
+            table.error_at("warm_up", "write paths like \"/products\"");
         }
         if self.warm_up.len() > WARM_UP_MAX {
-            keys.error_at("warm_up", &format!("at most {WARM_UP_MAX} paths"));
+            table.error_at("warm_up", &format!("at most {WARM_UP_MAX} paths"));
         }
-        read_text(
-            keys,
-            "warm_up_host",
-            "The Host of these requests. None: the first of hosts, or \"localhost\".",
-            &mut self.warm_up_host,
-        );
-        if self
-            .warm_up_host
-            .as_ref()
-            .is_some_and(|host| !host.bytes().all(|it| it.is_ascii_graphic()))
-        {
-            keys.error_at("warm_up_host", "write a name like \"shop.example\"");
+        let is_name = |host: &String| host.bytes().all(|it| it.is_ascii_graphic());
+        if self.warm_up_host.as_ref().is_some_and(|host| !is_name(host)) {
+            table.error_at("warm_up_host", "write a name like \"shop.example\"");
         }
     }
 
-    fn read_waits(&mut self, keys: &mut Keys<'_>) {
-        keys.duration(
-            Key::fixed("finish_timeout", "A worker that is to end gets nothing more and may finish the requests that it has for this long, before it is asked to end (stop_signal)."),
-            WAIT,
-            &mut self.finish_timeout,
-        );
-        keys.optional_duration(
-            Key::fixed("evict_after", "A worker with a request older than this is killed and replaced. Its other requests get this long to end. None: never."),
-            WAIT,
-            &mut self.evict_after,
-        );
-    }
-
-    fn check(&self, keys: &mut Keys<'_>) {
+    fn check(&mut self, table: &mut TableReader<'_>) {
+        self.check_warm_up(table);
         // Without either, what is missing is said; whether this key is wrong depends on what comes.
-        let is_run_elsewhere = keys.is_set("upstreams") && !keys.is_set("command");
-        for name in OWN_KEYS.into_iter().chain(Launch::KEYS) {
-            if keys.is_set(name) && is_run_elsewhere {
-                keys.error_at(name, "only where Weir starts the workers: there is no command");
+        let is_run_elsewhere = table.is_set("upstreams") && !table.is_set("command");
+        let own = Command::KEYS.iter().filter(|key| **key != Command::COMMAND.name);
+        for &name in own.chain(Self::KEYS).chain(Launch::KEYS).chain(Recycling::KEYS) {
+            if table.is_set(name) && is_run_elsewhere {
+                table.error_at(name, "only where Weir starts the workers: there is no command");
             }
         }
         if self.ready_path.as_ref().is_some_and(|path| !is_path(path)) {
-            keys.error_at("ready_path", "write a path like \"/health\"");
+            table.error_at("ready_path", "write a path like \"/health\"");
         }
     }
 
     /// Where the proxy is to reach a worker must stand in its command.
-    pub(super) fn check_reach(&self, keys: &mut Keys<'_>) {
+    pub(super) fn check_reach(&self, table: &mut TableReader<'_>) {
         // A command that could not be read has been reported.
         if !self.launch.command.is_empty() && self.sockets().is_none() {
-            keys.error_at(
+            table.error_at(
                 "command",
                 "nothing says where a worker is to listen; write {socket}, {port} or {fd} in it",
             );
@@ -201,13 +167,4 @@ const WARM_UP_MAX: usize = 100;
 /// What can stand in the first line of a request.
 fn is_path(text: &str) -> bool {
     text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
-fn read_text(
-    keys: &mut Keys<'_>,
-    name: &'static str,
-    doc: &'static str,
-    field: &mut Option<String>,
-) {
-    keys.optional_text(Key::fixed(name, doc), field);
 }

@@ -15,7 +15,7 @@ fn with_shared_sockets_these_keys_mean_something() {
     };
     let names = keys.filter(|(name, value)| means_something(name, &value.default));
     let names: Vec<&str> = names.map(|(name, _)| name).collect();
-    insta::assert_snapshot!(names.join(" "), @"workers warm_up finish_timeout environment address_space start_deadline stop_signal stop_deadline dump_wait recycle_memory recycle_interval mode selection queues queues_per_worker backlog claim_timeout");
+    insta::assert_snapshot!(names.join(" "), @"workers environment address_space start_deadline stop_signal stop_deadline dump_wait recycle_memory recycle_interval warm_up finish_timeout mode selection queues queues_per_worker backlog claim_timeout");
 }
 
 #[test]

@@ -1,18 +1,21 @@
 //! How many sockets there are, and who listens on which. Pure.
 
 use serde::{Deserialize, Serialize};
+use weir_settings::Choice;
 
 use crate::workers::PROCESSES_MAX;
 
 /// Which socket a connection gets to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Choice)]
 pub enum Selection {
     /// By the kernel's hash of the addresses.
     Kernel,
     Random,
     /// The worker's that is next.
+    #[choice("round-robin")]
     RoundRobin,
     /// The next worker's that says that it is idle; if none is, one that all listen on.
+    #[choice("join-idle")]
     JoinIdle,
 }
 
@@ -31,17 +34,13 @@ pub struct Plan {
 }
 
 impl Selection {
+    /// In the order of their numbers in a handover.
     const ALL: [Self; 4] = [Self::Kernel, Self::Random, Self::RoundRobin, Self::JoinIdle];
 
-    /// As it stands in the settings.
+    /// As it is written in the settings.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Kernel => "kernel",
-            Self::Random => "random",
-            Self::RoundRobin => "round-robin",
-            Self::JoinIdle => "join-idle",
-        }
+        self.word()
     }
 
     /// Whether it takes privileges.

@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::target::SettingsArguments;
 use weir_config::SettingErrors;
-use weir_config::{Change, Loaded, Source, change_of, environment};
+use weir_config::{Change, Loaded, Source, environment};
 
 /// `weir check`.
 #[derive(Debug, Args)]
@@ -87,8 +87,8 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
             "value": value.shown,
             "default": value.default,
             "is_set": value.is_set,
-            "reload": change_of(value) == Change::Reload,
-            "change": change_of(value).word(),
+            "reload": value.change() == Change::Reload,
+            "change": value.change().word(),
         })
     });
     let settings = &loaded.settings;
