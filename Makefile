@@ -65,6 +65,7 @@ fuzz: ## list the fuzz targets, or run them (FUZZ=all or FUZZ=CRATE/TARGET, SECO
 docs: ## write the pages of docs/reference and the dashboard that come from the code
 	cargo build --quiet --locked -p weir
 	target/debug/weir reference settings > docs/reference/settings.md
+	target/debug/weir reference schema > docs/reference/weir.schema.json
 	target/debug/weir reference cli > docs/reference/cli.md
 	cargo run --quiet --locked -p xtask -- dashboards write
 

@@ -4,7 +4,7 @@
 //! - [`jobs`], [`front`], [`realtime`], [`gems`], [`observe`], [`workers`], [`process`]: the sections, as
 //!   far as no part has them.
 //! - [`checks`]: what involves several sections.
-//! - [`reference`]: docs/reference/settings.md and the commented file of `weir init`.
+//! - [`reference`]: docs/reference/settings.md and the commented file of `weir init`; [`schema`]: for editors.
 
 mod checks;
 pub mod environment;
@@ -19,6 +19,7 @@ mod process;
 mod realtime;
 pub mod reference;
 pub mod run_folder;
+pub mod schema;
 pub mod source;
 mod tls;
 mod workers;
@@ -246,8 +247,11 @@ fn read(
     (settings, report)
 }
 
-/// That setting alone, for commands that need no other: what else is wrong is none of their business.
-pub fn data_dir(source: &Source) -> Result<PathBuf, SettingErrors> {
+/// That setting alone, for commands that need no other: other errors do not concern them.
+pub fn data_dir(
+    source: &Source,
+    environment: secrets::Environment<'_>,
+) -> Result<PathBuf, SettingErrors> {
     let mut report = Report::new(&source.text);
     let (table, errors) = DeTable::parse_recoverable(&source.text);
     let mut data_dir = source.folder.join(Settings::default().data_dir);
@@ -256,7 +260,7 @@ pub fn data_dir(source: &Source) -> Result<PathBuf, SettingErrors> {
         report.errors.push(SettingError::at(&source.text, &span, error.message().to_owned()));
     }
     if report.errors.is_empty() {
-        let context = Context { folder: &source.folder, environment: &|_| None, describe: false };
+        let context = Context { folder: &source.folder, environment, describe: false };
         TableReader::new(Some(table.get_ref()), &mut report, context)
             .path(Settings::DATA_DIR, &mut data_dir);
     }

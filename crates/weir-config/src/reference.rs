@@ -79,7 +79,7 @@ pub(super) fn sample(value: &SettingValue) -> &str {
 
 const HEADER: &str = "\
 # Weir's settings. Everything is commented out and shows its default: Weir runs without this file.
-# `weir check` reports all mistakes with their lines. docs/reference/settings.md explains more.
+# `weir check` reports all errors with their lines. docs/reference/settings.md explains more.
 
 ";
 
@@ -87,13 +87,18 @@ const INTRODUCTION: &str = "\
 # Settings
 
 Weir reads `weir.toml` in the current folder, or the file given with `--config`. Without a file the
-defaults below apply. `weir check` reports every mistake at once, each with its line, and prints
+defaults below apply. `weir check` reports every error at once, each with its line, and prints
 what the file sets (`--all`: every setting, as it is in effect); `weir init` writes a commented file.
-A key that Weir doesn't know is a mistake, never ignored.
+An unknown key is an error, never ignored. Editors read [a JSON schema](weir.schema.json) of the file.
+
+An environment variable overrides the file: `WEIR_` and the name of the setting in capitals, with `_`
+for each dot, such as `WEIR_JOBS_LISTEN=0.0.0.0:7419` for `jobs.listen` or `WEIR_JOBS_PASSWORD` for
+`jobs.password`. Entries of a list are separated by commas. There are no variables for settings below a
+name (`[jobs.queues.NAME]`) or in a list of tables (`[[front.apps]]`).
 
 - A **duration** is a whole number with a unit: `\"10ms\"`, `\"2s\"`, `\"5m\"`, `\"3h\"`, `\"180d\"`.
 - A **size** is a number of bytes or a number with a unit: `65536`, `\"64MiB\"`, `\"16MB\"`.
-- A **secret** never stands in the file: `{ env = \"NAME\" }` or `{ file = \"PATH\" }`.
+- A **secret** is never written in the file: `{ env = \"NAME\" }` or `{ file = \"PATH\" }`.
 - A relative **path** starts at the folder of the file.
 - **change**: what a changed value takes. `reload`: `SIGHUP`; `restart`: `weir restart`; `upgrade`: `weir upgrade`;
   `stop`: a stop and a start ([more](../restarts.md)). A reload says what needs more. The content of secret and

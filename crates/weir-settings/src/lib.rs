@@ -38,6 +38,7 @@
 
 pub mod change;
 mod convert;
+mod environment;
 pub mod error;
 mod kinds;
 mod ranges;

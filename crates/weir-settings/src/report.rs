@@ -18,7 +18,10 @@ pub struct SettingValue {
     pub kind: &'static str,
     pub allowed: Allowed,
     pub setting: Setting,
+    /// In the file or in the environment.
     pub is_set: bool,
+    /// The environment variable that it is from.
+    pub variable: Option<String>,
 }
 
 /// Which values of its kind a setting takes.

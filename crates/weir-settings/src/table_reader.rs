@@ -7,6 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::convert::did_you_mean;
+use crate::environment;
 use crate::report::{Allowed, Report, SettingValue};
 use crate::secrets::Environment;
 use crate::setting::Setting;
@@ -28,6 +29,8 @@ pub struct Context<'a> {
 pub struct TableReader<'a> {
     table: Option<&'a DeTable<'a>>,
     path: String,
+    /// It is no entry of a table of names or of a list.
+    is_fixed: bool,
     known: Vec<&'static str>,
     known_advanced: Vec<&'static str>,
     report: &'a mut Report,
@@ -58,6 +61,7 @@ impl<'a> TableReader<'a> {
         Self {
             table,
             path: String::new(),
+            is_fixed: true,
             known: Vec::new(),
             known_advanced: Vec::new(),
             report,
@@ -82,7 +86,8 @@ impl<'a> TableReader<'a> {
                 self.report.error(&value.span(), format!("expected a table [{path}]"));
             }
         }
-        self.enter(path, table, read);
+        let is_fixed = self.is_fixed;
+        self.enter(path, is_fixed, table, read);
     }
 
     /// A table whose keys are names: `[jobs.queues.NAME]`.
@@ -90,7 +95,7 @@ impl<'a> TableReader<'a> {
         let value = self.find(name);
         let path = self.full(name);
         if self.context.describe {
-            self.enter(format!("{path}.NAME"), None, |table| read("NAME", table));
+            self.enter(format!("{path}.NAME"), false, None, |table| read("NAME", table));
         }
         let Some(value) = value else { return };
         let Some(entries) = value.get_ref().as_table() else {
@@ -100,7 +105,7 @@ impl<'a> TableReader<'a> {
             let path = format!("{path}.{}", entry.get_ref());
             self.report.places.push((path.clone(), entry.span()));
             match value.get_ref().as_table() {
-                Some(table) => self.enter(path, Some(table), |table| read(entry.get_ref(), table)),
+                Some(table) => self.enter(path, false, Some(table), |table| read(entry.get_ref(), table)),
                 None => self.report.error(&value.span(), format!("expected a table [{path}]")),
             }
         }
@@ -112,13 +117,13 @@ impl<'a> TableReader<'a> {
         let value = self.find(name);
         let path = self.full(name);
         if self.context.describe {
-            self.enter(format!("{path}[]"), None, &mut read);
+            self.enter(format!("{path}[]"), false, None, &mut read);
         }
         let Some(value) = value else { return };
         if let Some(table) = value.get_ref().as_table() {
             let path = format!("{path}[0]");
             self.report.places.push((path.clone(), value.span()));
-            return self.enter(path, Some(table), &mut read);
+            return self.enter(path, false, Some(table), &mut read);
         }
         let Some(entries) = value.get_ref().as_array() else {
             return self.report.error(&value.span(), format!("expected tables [[{path}]]"));
@@ -127,7 +132,7 @@ impl<'a> TableReader<'a> {
             let path = format!("{path}[{index}]");
             self.report.places.push((path.clone(), entry.span()));
             match entry.get_ref().as_table() {
-                Some(table) => self.enter(path, Some(table), &mut read),
+                Some(table) => self.enter(path, false, Some(table), &mut read),
                 None => self.report.error(&entry.span(), format!("{path}: expected a table")),
             }
         }
@@ -143,9 +148,21 @@ impl<'a> TableReader<'a> {
         self.context.folder.join(path)
     }
 
-    /// Whether the file has this key.
+    /// Whether the file or the environment has this key.
     pub fn is_set(&self, name: &str) -> bool {
         self.table.is_some_and(|table| table.contains_key(name))
+            || self.variable(&self.full(name)).is_some()
+    }
+
+    /// The environment variable for the setting at `path`, with its text; None: it is not set, or the
+    /// setting is in a table of names or a list, for which there are no variables.
+    fn variable(&self, path: &str) -> Option<(String, String)> {
+        if !self.is_fixed {
+            return None;
+        }
+        let name = environment::name(path);
+        let text = (self.context.environment)(&name)?;
+        Some((name, text))
     }
 
     /// A key of a later version: rejected by name, never ignored.
@@ -197,11 +214,12 @@ impl<'a> TableReader<'a> {
     fn enter(
         &mut self,
         path: String,
+        is_fixed: bool,
         table: Option<&'a DeTable<'a>>,
         read: impl FnOnce(&mut TableReader<'_>),
     ) {
         let mut table =
-            TableReader { path, ..TableReader::new(table, &mut *self.report, self.context) };
+            TableReader { path, is_fixed, ..TableReader::new(table, &mut *self.report, self.context) };
         read(&mut table);
         table.reject_unknown();
     }
@@ -242,10 +260,18 @@ impl<'a> TableReader<'a> {
     ) {
         let default = show(field);
         let (path, value) = self.find_setting(setting);
+        let read = |value: &DeValue<'_>| setting.reject_later(value).and_then(|()| read(value));
         if let Some(value) = value {
             self.report.places.push((path.clone(), value.span()));
-            let result = setting.reject_later(value.get_ref());
-            match result.and_then(|()| read(value.get_ref())) {
+        }
+        let variable = self.variable(&path).filter(|_| !setting.is_advanced);
+        if let Some((name, text)) = &variable {
+            match read_variable(kind, name, text, read) {
+                Ok(read) => *field = read,
+                Err(message) => self.report.unreadable(path.clone(), &(0..0), &message),
+            }
+        } else if let Some(value) = value {
+            match read(value.get_ref()) {
                 Ok(read) => *field = read,
                 Err(message) => self.report.unreadable(path.clone(), &value.span(), &message),
             }
@@ -257,7 +283,8 @@ impl<'a> TableReader<'a> {
             kind,
             allowed,
             setting,
-            is_set: value.is_some(),
+            is_set: value.is_some() || variable.is_some(),
+            variable: variable.map(|(name, _)| name),
         });
     }
 
@@ -287,4 +314,19 @@ impl<'a> TableReader<'a> {
     fn full_advanced(&self, name: &str) -> String {
         self.full(&format!("{ADVANCED}.{name}"))
     }
+}
+
+/// Reads a variable of the environment as if its text were in the file.
+fn read_variable<T>(
+    kind: &str,
+    name: &str,
+    text: &str,
+    read: impl FnOnce(&DeValue<'_>) -> Result<T, String>,
+) -> Result<T, String> {
+    let toml = environment::to_toml(kind, name, text);
+    let result = match DeValue::parse(&toml) {
+        Ok(value) => read(value.get_ref()),
+        Err(_) => Err(format!("{text:?} is no {kind}")),
+    };
+    result.map_err(|message| format!("{message} (environment variable {name})"))
 }

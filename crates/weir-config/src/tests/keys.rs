@@ -183,3 +183,59 @@ fn no_field_of_a_part_is_without_its_key() {
         }
     }
 }
+
+#[test]
+fn environment_variables_override_the_file() {
+    let text = "[jobs]\nlisten = \"127.0.0.1:1\"\nallow_flush = true\n";
+    let environment = |name: &str| {
+        let value = match name {
+            "WEIR_JOBS_LISTEN" => "127.0.0.1:2",
+            "WEIR_JOBS_PASSWORD" => "correct horse",
+            "WEIR_JOBS_LIMITS_PUSHB_JOBS_MAX" => "7",
+            "WEIR_CONSOLE_HOSTS" => "a.example, b.example",
+            "WEIR_LOG_LEVEL" => "debug",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    };
+    let source = Source::of(Path::new("weir.toml"), text, None);
+    let loaded = parse(&source, &environment).expect("sound");
+    let Settings { jobs, console, log, .. } = &loaded.settings;
+    assert_eq!(jobs.listen, "127.0.0.1:2".parse().ok());
+    assert!(jobs.settings.allow_flush);
+    assert_eq!(jobs.settings.password, Some(Secret::new("correct horse")));
+    assert_eq!(jobs.settings.limits.pushb_jobs_max, 7);
+    assert_eq!(console.hosts, ["a.example", "b.example"]);
+    assert_eq!(log.level.as_str(), "debug");
+    let listen = loaded.values.iter().find(|value| value.path == "jobs.listen").expect("listed");
+    assert_eq!(listen.variable.as_deref(), Some("WEIR_JOBS_LISTEN"));
+}
+
+#[test]
+fn errors_in_environment_variables_name_them() {
+    let environment = |name: &str| {
+        let value = match name {
+            "WEIR_JOBS_FSYNC" => "sometimes",
+            "WEIR_JOBS_LIMITS_PUSHB_JOBS_MAX" => "many",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    };
+    let source = Source::of(Path::new("weir.toml"), "", None);
+    let errors = parse(&source, &environment).expect_err("refused").to_string();
+    insta::assert_snapshot!(errors, @r#"
+    weir.toml:1:1: jobs.fsync: "sometimes" is none of "always", "everysec", "never" (environment variable WEIR_JOBS_FSYNC)
+    weir.toml:1:1: jobs.limits.pushb_jobs_max: "many" is no number (environment variable WEIR_JOBS_LIMITS_PUSHB_JOBS_MAX)
+    "#);
+}
+
+#[test]
+fn each_setting_has_a_variable_of_its_own() {
+    let mut names = std::collections::HashSet::new();
+    for value in reference::values() {
+        if !value.path.contains(['[']) && !value.path.contains("NAME") {
+            let name = value.path.to_uppercase().replace('.', "_");
+            assert!(names.insert(name), "{} shares its variable", value.path);
+        }
+    }
+}

@@ -53,7 +53,11 @@ fn print(source: &Source, loaded: &Loaded, all: bool) {
     let (told, others): (Vec<_>, Vec<_>) =
         loaded.values.iter().partition(|value| all || value.is_set || value.shown != value.default);
     for value in told {
-        let mark = if value.is_set { "" } else { "  # default" };
+        let mark = match &value.variable {
+            Some(name) => format!("  # from {name}"),
+            None if value.is_set => String::new(),
+            None => "  # default".to_owned(),
+        };
         output::line(&format!("{} = {}{mark}", value.path, value.shown));
     }
     if !others.is_empty() {
@@ -87,6 +91,7 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
             "value": value.shown,
             "default": value.default,
             "is_set": value.is_set,
+            "variable": value.variable,
             "reload": value.change() == Change::Reload,
             "change": value.change().word(),
         })

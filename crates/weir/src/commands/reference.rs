@@ -6,12 +6,14 @@ use clap::{Arg, Command, ValueEnum};
 
 use crate::exit::Exit;
 use crate::output;
-use weir_config::reference;
+use weir_config::{reference, schema};
 
 /// Pages of docs/reference that come from the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReferencePage {
     Settings,
+    /// A JSON schema of weir.toml.
+    Schema,
     Cli,
 }
 
@@ -19,6 +21,7 @@ pub(crate) enum ReferencePage {
 pub(crate) fn run(page: ReferencePage, command_line: Command) -> Exit {
     output::raw(&match page {
         ReferencePage::Settings => reference::markdown(),
+        ReferencePage::Schema => schema::schema(),
         ReferencePage::Cli => cli_markdown(command_line),
     });
     Exit::Fine

@@ -1,0 +1,139 @@
+//! A JSON schema of weir.toml, for editors: completion, descriptions and ranges while one types.
+//! Draft 7, which is what Taplo and the TOML extensions of editors read.
+
+use serde_json::{Map, Value, json};
+use weir_settings::{Allowed, SettingValue};
+
+use super::reference;
+
+/// The schema, from the definitions of the settings.
+pub fn schema() -> String {
+    let mut root = table("Settings of Weir");
+    for value in reference::values() {
+        insert(&mut root, &value.path, leaf(&value));
+    }
+    root["$schema"] = json!("http://json-schema.org/draft-07/schema#");
+    format!("{root:#}\n")
+}
+
+fn table(description: &str) -> Value {
+    json!({ "type": "object", "description": description, "properties": {}, "additionalProperties": false })
+}
+
+/// Puts a setting in its place below `node`; makes the tables on the way.
+fn insert(node: &mut Value, path: &str, leaf: Value) {
+    let Some((step, rest)) = path.split_once('.') else {
+        node["properties"][path] = leaf;
+        return;
+    };
+    insert(descend(node, step), rest, leaf);
+}
+
+/// The table `step` below `node`: `limits`, `apps[]` (a list of tables, or a single one) or `NAME`
+/// (a table of names).
+fn descend<'a>(node: &'a mut Value, step: &str) -> &'a mut Value {
+    if step == "NAME" {
+        let names = &mut node["additionalProperties"];
+        if !names.is_object() {
+            *names = table("");
+        }
+        return names;
+    }
+    let name = step.trim_end_matches("[]");
+    let is_list = name.len() < step.len();
+    let properties = node["properties"].as_object_mut().expect("a table has properties");
+    let entry = properties.entry(name).or_insert_with(|| {
+        if is_list { json!({ "type": "array", "items": table("") }) } else { table("") }
+    });
+    if is_list { &mut entry["items"] } else { entry }
+}
+
+fn leaf(value: &SettingValue) -> Value {
+    let mut leaf = kind(value);
+    leaf.insert("description".to_owned(), json!(value.setting.doc));
+    // Defaults are shown as in TOML; what is not JSON as well ("none", sets of names) is left out.
+    if let Ok(default) = serde_json::from_str::<Value>(&value.default) {
+        leaf.insert("default".to_owned(), default);
+    }
+    Value::Object(leaf)
+}
+
+fn kind(value: &SettingValue) -> Map<String, Value> {
+    let kind = match (value.kind, &value.allowed) {
+        ("true or false", _) => json!({ "type": "boolean" }),
+        ("number", Allowed::Range(low, high)) => {
+            json!({ "type": "integer", "minimum": number(low), "maximum": number(high) })
+        }
+        ("number", _) => json!({ "type": "integer" }),
+        ("size", _) => {
+            json!({ "type": ["integer", "string"], "pattern": "^[0-9]+ ?([KMGT]iB|[kMGT]?B)?$" })
+        }
+        ("duration", _) => {
+            json!({ "type": "string", "pattern": "^([0-9]+ ?(d|h|m|s|ms|us|ns)|0)$" })
+        }
+        ("percentage", _) => json!({ "type": "string", "pattern": "^[0-9]+%$" }),
+        ("choice", Allowed::Words(words)) => json!({ "enum": words }),
+        ("list of texts", _) => json!({ "type": "array", "items": { "type": "string" } }),
+        ("secret", _) => secret(),
+        ("text or secret", _) => json!({ "anyOf": [{ "type": "string" }, secret()] }),
+        ("table of texts or secrets", _) => json!({
+            "type": "object",
+            "additionalProperties": { "anyOf": [{ "type": "string" }, secret()] },
+        }),
+        _ => json!({ "type": "string" }),
+    };
+    match kind {
+        Value::Object(kind) => kind,
+        _ => Map::new(),
+    }
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or(u64::MAX)
+}
+
+fn secret() -> Value {
+    let source = |name: &str| {
+        json!({
+            "type": "object",
+            "properties": { name: { "type": "string" } },
+            "required": [name],
+            "additionalProperties": false,
+        })
+    };
+    json!({ "anyOf": [source("env"), source("file")] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_has_its_place() {
+        let schema: Value = serde_json::from_str(&schema()).expect("JSON");
+        for value in reference::values() {
+            let pointer = value.path.split('.').fold(String::new(), |place, step| match step {
+                "NAME" => format!("{place}/additionalProperties"),
+                step => match step.strip_suffix("[]") {
+                    Some(list) => format!("{place}/properties/{list}/items"),
+                    None => format!("{place}/properties/{step}"),
+                },
+            });
+            let leaf = schema.pointer(&pointer).unwrap_or_else(|| panic!("{}", value.path));
+            assert_eq!(leaf["description"], value.setting.doc, "{}", value.path);
+        }
+    }
+
+    #[test]
+    fn kinds_and_ranges_are_those_of_the_settings() {
+        let schema: Value = serde_json::from_str(&schema()).expect("JSON");
+        let leaf = |place: &str| schema.pointer(place).cloned().expect("a setting");
+        let workers = leaf("/properties/jobs/properties/limits/properties/pushb_jobs_max");
+        assert_eq!((&workers["type"], &workers["minimum"]), (&json!("integer"), &json!(1)));
+        assert_eq!(workers["default"], 10_000);
+        let fsync = leaf("/properties/jobs/properties/fsync");
+        assert_eq!(fsync["enum"], json!(["always", "everysec", "never"]));
+        let queue = leaf("/properties/jobs/properties/queues/additionalProperties");
+        assert_eq!(queue["properties"]["fresh_lane"]["type"], "boolean");
+    }
+}
