@@ -35,6 +35,7 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> anyhow::Result<bool> {
     let logs = root.join("target/test-logs");
     fs::create_dir_all(&logs)?;
     let mut total = Counts::default();
+    let mut failed = Vec::new();
     let suites = suites(root);
     if let Some(unknown) = names.iter().find(|name| !suites.iter().any(|it| it.name == **name)) {
         let known: Vec<&str> = suites.iter().map(|suite| suite.name).collect();
@@ -53,9 +54,15 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> anyhow::Result<bool> {
         if counts.failed > 0 {
             show_end(&output);
             println!("  all of its output: {}", relative(&log, root));
+            let names = failed_tests(&output).into_iter();
+            failed.extend(names.map(|test| format!("failed: {} {test}", suite.name)));
         }
         println!("{:<10} {}", suite.name, counts.line());
         total.add(counts);
+    }
+    // At the end, where they are seen in a log that was cut.
+    for line in failed.iter().take(SHOWN_LINES) {
+        println!("{line}");
     }
     println!("{}", total.line());
     Ok(total.failed == 0)
@@ -115,6 +122,22 @@ fn show_end(output: &str) {
         let shown: String = line.chars().take(500).collect();
         println!("  | {shown}");
     }
+}
+
+/// The names of tests that failed: below cargo's `failures:`, behind pytest's `FAILED`, TAP's `not ok`.
+fn failed_tests(output: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut is_list = false;
+    for line in output.lines() {
+        let of_list = line.strip_prefix("    ").filter(|it| is_list && !it.contains(' '));
+        is_list = line == "failures:" || of_list.is_some() || (is_list && line.is_empty());
+        let of_line =
+            line.strip_prefix("FAILED ").or_else(|| line.trim_start().strip_prefix("not ok "));
+        names.extend(of_list.filter(|name| !name.is_empty()).or(of_line));
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 fn relative(path: &Path, root: &Path) -> String {
@@ -210,6 +233,13 @@ fn number_before(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failed_tests_are_named() {
+        let output = "failures:\n\n---- a::b stdout ----\npanicked\n\nfailures:\n    a::b\n    c\n\n\
+                      test result: FAILED.\nFAILED test_x.py::test_y - assert\n  not ok 3 - opens\n    d\n";
+        assert_eq!(failed_tests(output), ["3 - opens", "a::b", "c", "test_x.py::test_y - assert"]);
+    }
 
     #[test]
     fn every_runner_is_understood() {

@@ -34,7 +34,8 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 use weir_realtime::settings::{AppSettings, Settings as RealtimeSettings};
-use weir_settings::{Context, Report, Section, SettingValue, TableReader};
+pub use weir_settings::renamed::rewrite;
+use weir_settings::{Context, Renamed, Report, Section, SettingValue, TableReader};
 pub use weir_settings::{SettingError, SettingErrors, did_you_mean, secrets, units};
 
 pub use self::front::{App, Front, Processes, SharedSockets};
@@ -95,6 +96,8 @@ pub struct Loaded {
     pub values: Vec<SettingValue>,
     /// Sound, but worth a thought.
     pub warnings: Vec<String>,
+    /// Settings that the file has under old names.
+    pub renamed: Vec<Renamed>,
 }
 
 impl Settings {
@@ -211,10 +214,13 @@ pub fn parse(
     source: &Source,
     environment: secrets::Environment<'_>,
 ) -> Result<Loaded, SettingErrors> {
-    let (settings, report) = read(source, environment, false);
+    let (settings, mut report) = read(source, environment, false);
     if report.errors.is_empty() {
-        let warnings = checks::warnings(&settings);
-        return Ok(Loaded { settings, values: report.values, warnings });
+        report.renamed.sort_by_key(|it| it.line);
+        let mut warnings: Vec<String> = report.renamed.iter().map(ToString::to_string).collect();
+        warnings.extend(checks::warnings(&settings));
+        let Report { values, renamed, .. } = report;
+        return Ok(Loaded { settings, values, warnings, renamed });
     }
     let mut errors = report.errors;
     errors.sort();

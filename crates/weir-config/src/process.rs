@@ -107,7 +107,7 @@ pub struct History {
     #[setting(range = HOUR..=DAY.saturating_mul(400), default = DAY.saturating_mul(30))]
     pub minutes_kept: Duration,
     /// Rows that are kept in memory while the disk takes none.
-    #[setting(range = 1..=1_000_000, default = 900)]
+    #[setting(advanced, range = 1..=1_000_000, default = 900)]
     pub memory_rows_max: usize,
 }
 

@@ -13,10 +13,19 @@ pub fn values() -> Vec<SettingValue> {
     report.values
 }
 
-/// The page of the reference.
+/// The page of the reference: first what operators choose, then the advanced settings.
 pub fn markdown() -> String {
+    let (advanced, main): (Vec<_>, Vec<_>) =
+        values().into_iter().partition(|value| value.setting.is_advanced);
     let mut page = String::from(INTRODUCTION);
-    for (section, values) in by_section(values()) {
+    write_sections(&mut page, main);
+    page.push_str(ADVANCED);
+    write_sections(&mut page, advanced);
+    page
+}
+
+fn write_sections(page: &mut String, values: Vec<SettingValue>) {
+    for (section, values) in by_section(values) {
         let title = if section.is_empty() {
             "Top level".into()
         } else {
@@ -34,13 +43,13 @@ pub fn markdown() -> String {
             let _ = writeln!(page, "| `{name}` | {kind} | `{default}` | {change} | {doc} |");
         }
     }
-    page
 }
 
 /// A settings file in which every setting stands with its default, commented out.
 pub fn commented_file() -> String {
     let mut file = String::from(HEADER);
-    for (section, values) in by_section(values()) {
+    let shown = values().into_iter().filter(|value| !value.setting.is_advanced);
+    for (section, values) in by_section(shown.collect()) {
         if !section.is_empty() {
             // One that is there must be complete, or switches something on.
             let is_whole =
@@ -76,6 +85,12 @@ pub(super) fn sample(value: &SettingValue) -> &str {
         (default, _) => default,
     }
 }
+
+const ADVANCED: &str = "
+# Advanced settings
+
+Hardly anybody needs these. `weir init` leaves them out. They are in tables named `advanced`.
+";
 
 const HEADER: &str = "\
 # Weir's settings. Everything is commented out and shows its default: Weir runs without this file.

@@ -41,7 +41,7 @@ pub struct Settings {
 #[section(restart, path = "console.limits")]
 pub struct Limits {
     /// Sessions at once; one more ends the one that was idle longest.
-    #[setting(range = 1..=1_000_000, default = 1_000)]
+    #[setting(advanced, range = 1..=1_000_000, default = 1_000)]
     pub sessions_max: usize,
     /// Logins that one address may try at once.
     #[setting(range = 1..=1_000_000, default = 5)]
@@ -50,7 +50,7 @@ pub struct Limits {
     #[setting(range = WAIT, default = Duration::from_secs(10))]
     pub login_interval: Duration,
     /// Addresses whose login tries are counted apart.
-    #[setting(range = 1..=1_000_000, default = 10_000)]
+    #[setting(advanced, range = 1..=1_000_000, default = 10_000)]
     pub login_addresses_max: usize,
     /// Live streams at once; one more is asked to try again later.
     #[setting(range = 1..=1_000_000, default = 64)]
@@ -62,43 +62,43 @@ pub struct Limits {
     #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub request_timeout: Duration,
     /// A search that has not filled its page continues for this long; then the page shows what was found.
-    #[setting(range = WAIT, default = Duration::from_secs(2))]
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(2))]
     pub search_time: Duration,
     /// An action on jobs that takes longer goes on in the background, and the page says so.
-    #[setting(range = WAIT, default = Duration::from_secs(10))]
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(10))]
     pub action_wait: Duration,
     /// How often the job server is read for charts and live pages, whatever the number of readers.
-    #[setting(range = WAIT, default = Duration::from_secs(1))]
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(1))]
     pub sample_interval: Duration,
     /// Jobs on one page of a list.
-    #[setting(range = 1..=1_000_000, default = 50)]
+    #[setting(advanced, range = 1..=1_000_000, default = 50)]
     pub page_jobs: usize,
     /// Queues on one page.
-    #[setting(range = 1..=1_000_000, default = 200)]
+    #[setting(advanced, range = 1..=1_000_000, default = 200)]
     pub page_queues: usize,
     /// Workers, and their jobs, on one page.
-    #[setting(range = 1..=1_000_000, default = 500)]
+    #[setting(advanced, range = 1..=1_000_000, default = 500)]
     pub page_workers: usize,
     /// Channels on one page.
-    #[setting(range = 1..=1_000_000, default = 200)]
+    #[setting(advanced, range = 1..=1_000_000, default = 200)]
     pub page_channels: usize,
     /// Names of gems on one page.
-    #[setting(range = 1..=1_000_000, default = 200)]
+    #[setting(advanced, range = 1..=1_000_000, default = 200)]
     pub page_gems: usize,
     /// Releases on the page of a gem; the newest.
-    #[setting(range = 1..=1_000_000, default = 100)]
+    #[setting(advanced, range = 1..=1_000_000, default = 100)]
     pub page_releases: usize,
     /// Users of a presence channel on one page.
-    #[setting(range = 1..=1_000_000, default = 100)]
+    #[setting(advanced, range = 1..=1_000_000, default = 100)]
     pub page_members: usize,
     /// Events of a channel's history on its page.
-    #[setting(range = 1..=1_000_000, default = 50)]
+    #[setting(advanced, range = 1..=1_000_000, default = 50)]
     pub page_events: usize,
     /// Bytes of a job's payload that its page shows.
     #[setting(size, range = 1..=1 << 30, default = 256 << 10)]
     pub payload_display_bytes_max: usize,
     /// Points of one chart.
-    #[setting(range = 1..=1_000_000, default = 600)]
+    #[setting(advanced, range = 1..=1_000_000, default = 600)]
     pub chart_points_max: usize,
     /// Queues with charts of their own; each takes two files and at most 700 KiB of disk.
     #[setting(range = 1..=1_000_000, default = 50)]

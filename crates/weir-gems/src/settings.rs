@@ -48,7 +48,7 @@ pub enum Readers {
 pub struct GemsLimits {
     /// Names in one request to the dependency API; more get 422. Bundler asks for 50 at a time.
     // As rubygems.org had it; Bundler asks for at most 50.
-    #[setting(range = COUNT, default = 200)]
+    #[setting(advanced, range = COUNT, default = 200)]
     pub dependency_names_max: usize,
     /// Bytes of one answer of the dependency API. A longer one gets 413, and clients go on with the
     /// compact index.
@@ -101,7 +101,7 @@ pub struct GemsLimits {
     /// Releases whose downloads are counted in memory until they are written; others are not
     /// counted.
     // Some 10 MB.
-    #[setting(range = COUNT, default = 100_000)]
+    #[setting(advanced, range = COUNT, default = 100_000)]
     pub downloads_waiting_max: usize,
     #[setting(flatten)]
     pub package: PackageLimits,

@@ -51,10 +51,10 @@ pub struct Settings {
     /// ack_sync_max.
     pub fsync_acks: bool,
     /// An ACK that waits for nobody else's sync is synced after this long.
-    #[setting(range = MILLISECOND..=HOUR, default = Duration::from_millis(10))]
+    #[setting(advanced, range = MILLISECOND..=HOUR, default = Duration::from_millis(10))]
     pub ack_sync_max: Duration,
     /// How long a sync waits for more records to join it.
-    #[setting(range = Duration::ZERO..=SECOND)]
+    #[setting(advanced, range = Duration::ZERO..=SECOND)]
     pub gather_wait: Duration,
     /// Any client may FLUSH (forget everything): only for development.
     #[setting(reload)]
@@ -115,21 +115,21 @@ pub struct Limits {
     #[setting(size, range = 1 << 20..=1 << 40, default = 256 << 20)]
     pub buffered_bytes_max: usize,
     /// Open files of the process that connections may not take: the log and the console need them.
-    #[setting(range = COUNT, default = 256)]
+    #[setting(advanced, range = COUNT, default = 256)]
     pub descriptors_reserved: usize,
     /// Connections over connections_max that are told so in the protocol's way (after HELLO); more
     /// are told at once.
-    #[setting(range = COUNT, default = 100)]
+    #[setting(advanced, range = COUNT, default = 100)]
     pub refusals_max: usize,
     /// Bytes of the HELLO line, which anybody may send.
     #[setting(size, range = 256..=1 << 20, default = 16 << 10)]
     pub hello_bytes_max: usize,
     /// Wrong passwords a minute from one address that are answered at once; after that every
     /// password from there waits wrong_password_delay.
-    #[setting(range = COUNT, default = 10)]
+    #[setting(advanced, range = COUNT, default = 10)]
     pub wrong_passwords_max: u32,
     /// How long a password from an address over wrong_passwords_max waits for its check.
-    #[setting(range = WAIT, default = SECOND)]
+    #[setting(advanced, range = WAIT, default = SECOND)]
     pub wrong_password_delay: Duration,
     /// Passwords that wait for their check at once; more are refused.
     #[setting(range = COUNT, default = 100)]
@@ -138,7 +138,7 @@ pub struct Limits {
     #[setting(range = COUNT, default = 10_000)]
     pub workers_max: usize,
     /// Labels kept of one worker.
-    #[setting(range = COUNT, default = 64)]
+    #[setting(advanced, range = COUNT, default = 64)]
     pub worker_labels_max: usize,
     /// Queues kept, of those that one worker asks for, to be shown.
     #[setting(range = COUNT, default = 64)]
@@ -208,10 +208,10 @@ pub struct Limits {
     #[setting(restart, range = COUNT, default = 256)]
     pub admin_requests_max: usize,
     /// Jobs in one page of a list.
-    #[setting(range = COUNT, default = 1_000)]
+    #[setting(advanced, range = COUNT, default = 1_000)]
     pub page_jobs_max: usize,
     /// Jobs that a search or MUTATE looks at before it lets others run.
-    #[setting(range = COUNT, default = 10_000)]
+    #[setting(advanced, range = COUNT, default = 10_000)]
     pub scan_jobs_max: usize,
     /// Queues with metrics of their own; the rest share `queue="other"`.
     #[setting(restart, range = 0..=100_000_000, default = 200)]

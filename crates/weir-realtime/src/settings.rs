@@ -62,10 +62,10 @@ pub struct Limits {
     #[setting(size, range = 1 << 16..=1 << 40, default = 64 << 20)]
     pub core_queue_bytes_max: usize,
     /// Sockets that a core writes to before others have their turn.
-    #[setting(range = COUNT, default = 64)]
+    #[setting(advanced, range = COUNT, default = 64)]
     pub writes_per_turn_max: usize,
     /// Bytes of events of one channel that are joined into one write.
-    #[setting(size, range = 1 << 10..=1 << 24, default = 16 << 10)]
+    #[setting(advanced, size, range = 1 << 10..=1 << 24, default = 16 << 10)]
     pub write_bytes_max: usize,
     /// Bytes that the kernel takes for one client before it has sent them; beyond that they wait in
     /// the client's queue. Holds for new connections.
@@ -94,7 +94,7 @@ pub struct Limits {
     pub watchers_max: usize,
     /// Events that wait for one live view; the view shows how many more it missed.
     // A hundred events of 10 KiB are a megabyte; nobody reads more at once.
-    #[setting(range = COUNT, default = 100)]
+    #[setting(advanced, range = COUNT, default = 100)]
     pub watch_events_max: usize,
     /// Requests of webhooks in progress at once, over all endpoints; others wait
     /// webhooks.permit_delay.
@@ -225,7 +225,7 @@ pub struct PresenceLimits {
     #[setting(range = MILLISECOND..=Duration::from_secs(60), default = Duration::from_millis(500))]
     pub gather: Duration,
     /// Members on one page of the list, for a client that asks for pages.
-    #[setting(range = 1..=1_000_000, default = 1_000)]
+    #[setting(advanced, range = 1..=1_000_000, default = 1_000)]
     pub page_max: usize,
 }
 

@@ -21,6 +21,7 @@ pub(crate) struct Options {
     with: Option<Path>,
     is_advanced: bool,
     later: Vec<LitStr>,
+    formerly: Option<LitStr>,
     /// The comment of the second setting of a rate.
     burst: Option<LitStr>,
 }
@@ -76,6 +77,7 @@ impl Options {
                 "default" => self.default = Some(value.parse()?),
                 "with" => self.with = Some(value.parse()?),
                 "later" => self.later.push(value.parse()?),
+                "formerly" => self.formerly = Some(value.parse()?),
                 "burst" => self.burst = Some(value.parse()?),
                 _ => return Err(meta.error("not an option of a setting")),
             }
@@ -173,6 +175,9 @@ impl<'a> SettingField<'a> {
         }
         if self.options.is_advanced {
             setting.extend(quote!(.advanced()));
+        }
+        if let Some(formerly) = &self.options.formerly {
+            setting.extend(quote!(.formerly(#formerly)));
         }
         if !self.options.later.is_empty() {
             let later = &self.options.later;

@@ -29,7 +29,9 @@
 //!   [`TableReader`]; or `section` (a table), `flatten` (keys of the same table), `skip`;
 //! - `range`, `default` (otherwise that of the type), `key` (otherwise the field's name);
 //! - what a change takes, if it is not what `#[section(..)]` says: `reload`, `restart`, `upgrade`, `stop`;
-//! - `advanced`: the key is under `[..advanced]`, and `weir init` leaves it out;
+//! - `advanced`: the key is under `[..advanced]`, and `weir init` leaves it out; outside of that table it works
+//!   with a warning;
+//! - `formerly`: its old name in the same table, which works for one release, with a warning;
 //! - `with`: a function that reads the field from its table.
 //!
 //! Of a struct, `#[section(..)]` also says `path = "realtime.limits"`, so that the constants show their whole
@@ -42,6 +44,7 @@ mod environment;
 pub mod error;
 mod kinds;
 mod ranges;
+pub mod renamed;
 mod report;
 pub mod secrets;
 mod setting;
@@ -55,6 +58,7 @@ pub use self::convert::did_you_mean;
 pub use self::error::{SettingError, SettingErrors};
 pub use self::kinds::TextOrSecret;
 pub use self::ranges::{COUNT, WAIT};
+pub use self::renamed::Renamed;
 pub use self::report::{Allowed, Report, SettingValue};
 pub use self::setting::Setting;
 pub use self::table_reader::{Context, TableReader};

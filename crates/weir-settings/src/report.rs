@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::change::Change;
 use crate::error::SettingError;
+use crate::renamed::Renamed;
 use crate::setting::Setting;
 
 /// The value of one setting, as it is in effect.
@@ -47,6 +48,8 @@ pub struct Report {
     text: String,
     pub errors: Vec<SettingError>,
     pub values: Vec<SettingValue>,
+    /// Settings under old names.
+    pub renamed: Vec<Renamed>,
     /// Where each key and table is in the file.
     pub(crate) places: Vec<(String, Range<usize>)>,
     /// Keys whose values could not be read: their fields hold defaults.
@@ -82,6 +85,18 @@ impl Report {
             }
         };
         self.error(&span, message);
+    }
+
+    /// The setting `new` is in the file under its old name, at `span`.
+    pub(crate) fn renamed(
+        &mut self,
+        old: String,
+        new: String,
+        span: Range<usize>,
+        replacement: String,
+    ) {
+        let line = SettingError::at(&self.text, &span, String::new()).line;
+        self.renamed.push(Renamed { line, old, new, span, replacement });
     }
 
     /// The value of the key at `path` can't be read.

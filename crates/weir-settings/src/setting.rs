@@ -18,12 +18,14 @@ pub struct Setting {
     pub change: Change,
     /// It is read from the table `advanced` of its table, and left out of `weir init`.
     pub is_advanced: bool,
+    /// Its old name in its table, or outside of the table `advanced`.
+    pub(crate) formerly: Option<&'static str>,
     later: &'static [&'static str],
 }
 
 impl Setting {
     pub const fn new(name: &'static str, doc: &'static str, change: Change) -> Self {
-        Self { name, section: "", doc, change, is_advanced: false, later: &[] }
+        Self { name, section: "", doc, change, is_advanced: false, formerly: None, later: &[] }
     }
 
     #[must_use]
@@ -33,7 +35,12 @@ impl Setting {
 
     #[must_use]
     pub const fn advanced(self) -> Self {
-        Self { is_advanced: true, ..self }
+        Self { is_advanced: true, formerly: Some(self.name), ..self }
+    }
+
+    #[must_use]
+    pub const fn formerly(self, name: &'static str) -> Self {
+        Self { formerly: Some(name), ..self }
     }
 
     /// Values of a later version: rejected by name.

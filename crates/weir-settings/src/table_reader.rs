@@ -105,7 +105,9 @@ impl<'a> TableReader<'a> {
             let path = format!("{path}.{}", entry.get_ref());
             self.report.places.push((path.clone(), entry.span()));
             match value.get_ref().as_table() {
-                Some(table) => self.enter(path, false, Some(table), |table| read(entry.get_ref(), table)),
+                Some(table) => {
+                    self.enter(path, false, Some(table), |table| read(entry.get_ref(), table))
+                }
                 None => self.report.error(&value.span(), format!("expected a table [{path}]")),
             }
         }
@@ -218,8 +220,11 @@ impl<'a> TableReader<'a> {
         table: Option<&'a DeTable<'a>>,
         read: impl FnOnce(&mut TableReader<'_>),
     ) {
-        let mut table =
-            TableReader { path, is_fixed, ..TableReader::new(table, &mut *self.report, self.context) };
+        let mut table = TableReader {
+            path,
+            is_fixed,
+            ..TableReader::new(table, &mut *self.report, self.context)
+        };
         read(&mut table);
         table.reject_unknown();
     }
@@ -293,14 +298,36 @@ impl<'a> TableReader<'a> {
         self.table?.get(name)
     }
 
+    /// The whole name of the setting, and its value in the file.
     fn find_setting(&mut self, setting: Setting) -> (String, Option<Found<'a>>) {
-        if setting.is_advanced {
+        let (path, value) = if setting.is_advanced {
             self.known_advanced.push(setting.name);
             let value = self.advanced().and_then(|table| table.get(setting.name));
             (self.full_advanced(setting.name), value)
         } else {
             (self.full(setting.name), self.find(setting.name))
+        };
+        let former = setting.formerly.and_then(|name| self.find_former(setting, &path, name));
+        if let (Some(_), Some(former)) = (value, former) {
+            self.report
+                .error(&former.span(), format!("{path} is in the file under its old name, too"));
         }
+        (path, value.or(former))
+    }
+
+    /// The value of a setting under its old name.
+    fn find_former(
+        &mut self,
+        setting: Setting,
+        path: &str,
+        name: &'static str,
+    ) -> Option<Found<'a>> {
+        self.known.push(name);
+        let (key, value) = self.table?.iter().find(|(key, _)| key.get_ref() == name)?;
+        let prefix = if setting.is_advanced { "advanced." } else { "" };
+        let replacement = format!("{prefix}{}", setting.name);
+        self.report.renamed(self.full(name), path.to_owned(), key.span(), replacement);
+        Some(value)
     }
 
     fn advanced(&self) -> Option<&'a DeTable<'a>> {

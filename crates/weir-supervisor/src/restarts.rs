@@ -21,7 +21,7 @@ pub struct RestartPolicy {
     #[setting(range = 0..=1_000_000, default = 20)]
     pub restarts_max: u32,
     /// A service process that served this long is healthy: the count of deaths starts anew.
-    #[setting(range = WAIT, default = Duration::from_secs(30))]
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(30))]
     pub healthy_after: Duration,
 }
 

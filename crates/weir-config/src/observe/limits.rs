@@ -37,17 +37,17 @@ pub struct ObserveLimits {
     #[setting(range = COUNT, default = RedisLimits::default().processes_max)]
     processes_max: usize,
     /// Commands that one snapshot sends to a Redis.
-    #[setting(range = COUNT, default = RedisLimits::default().commands_max)]
+    #[setting(advanced, range = COUNT, default = RedisLimits::default().commands_max)]
     commands_max: usize,
     /// Bytes of jobs that one snapshot reads from a Redis: samples of queues and sets, and jobs in
     /// progress.
-    #[setting(size, range = 1 << 20..=1 << 30, default = RedisLimits::default().jobs_bytes_max)]
+    #[setting(advanced, size, range = 1 << 20..=1 << 30, default = RedisLimits::default().jobs_bytes_max)]
     jobs_bytes_max: usize,
     /// Commands of other clients whose counts and times are reported: those that take most time.
-    #[setting(range = 1..=1_000, default = RedisLimits::default().operations_max)]
+    #[setting(advanced, range = 1..=1_000, default = RedisLimits::default().operations_max)]
     operations_max: usize,
     /// Sessions of Postgres in a snapshot.
-    #[setting(range = COUNT, default = PostgresLimits::default().sessions_max)]
+    #[setting(advanced, range = COUNT, default = PostgresLimits::default().sessions_max)]
     sessions_max: u32,
     /// Kinds of statements in a snapshot, where pg_stat_statements is there; 0: none are queried.
     #[setting(range = 0..=1_000, default = 20)]

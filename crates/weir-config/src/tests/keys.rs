@@ -8,7 +8,8 @@ fn the_reference_covers_every_setting_and_its_file_parses() {
     load(&file).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     for value in reference::values() {
         assert!(!value.setting.doc.is_empty(), "{} has no words", value.path);
-        assert!(file.contains(value.setting.doc.split(' ').next().expect("a word")));
+        let is_listed = file.contains(&format!("# {} = ", value.setting.name));
+        assert!(is_listed || value.setting.is_advanced, "{} is not in the file", value.path);
     }
     // Defaults are written as they are read.
     for value in reference::values().iter().filter(|value| value.default != "none") {
@@ -89,101 +90,6 @@ fn whole(section: &str, name: &str) -> String {
     }
 }
 
-/// The field names of a struct, from what `{:#?}` shows.
-fn fields(shown: &str) -> Vec<String> {
-    let own = shown.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
-    own.filter_map(|line| Some(line.trim().split_once(':')?.0.to_owned())).collect()
-}
-
-/// The key of a field that has another name.
-fn key_of(field: &str) -> &str {
-    match field {
-        "activity_jitter_thousandths" => "activity_jitter",
-        "subscribe_rate" => "subscribes_per_second",
-        "client_event_rate" => "client_events_per_second",
-        "trust" => "ca",
-        "stream_window_bytes" => "stream_window",
-        "connection_window_bytes" => "connection_window",
-        "send_buffer_bytes" => "send_buffer",
-        "control_frames" => "control_frames_per_second",
-        "is_enabled" => "enabled",
-        "requires_tls" => "require_tls",
-        "has_client_events" => "client_events",
-        "has_subscription_counts" => "subscription_counts",
-        "hooks" => "webhooks[]",
-        "endpoints" => "endpoints[]",
-        "upstreams" => "upstreams[]",
-        "import_batch" => "import_batch_gems",
-        same => same,
-    }
-}
-
-fn upstream() -> weir_gems::mirror::settings::UpstreamSettings {
-    weir_gems::mirror::settings::UpstreamSettings {
-        name: "one".parse().expect("a name"),
-        url: "http://127.0.0.1".parse().expect("a URL"),
-        credentials: None,
-        redirect_hosts: Vec::new(),
-        hook_secret: None,
-    }
-}
-
-#[test]
-fn no_field_of_a_part_is_without_its_key() {
-    let console = weir_console::settings::Settings::default();
-    let history = weir_base::history::Settings::default();
-    let known: Vec<String> = reference::values().into_iter().map(|value| value.path).collect();
-    let gems = weir_gems::settings::GemsSettings::default();
-    let postgres = settings("").gems.postgres.settings;
-    let told = weir_gems::webhooks::WebhookSettings::default();
-    let nowhere = "http://127.0.0.1/".parse().expect("a URL");
-    let endpoint = weir_gems::webhooks::WebhookEndpoint::new("ci", nowhere, Secret::default());
-    let mirror = weir_gems::mirror::settings::MirrorSettings::new(Vec::new());
-    for (section, shown) in [
-        ("front.limits", format!("{:#?}", weir_net::server::Limits::default())),
-        ("front.clients", format!("{:#?}", weir_net::client::ClientLimits::default())),
-        ("front.limits.http2_", format!("{:#?}", weir_net::server::Http2Limits::default())),
-        ("console", format!("{console:#?}")),
-        ("console.limits", format!("{:#?}", console.limits)),
-        ("gems", format!("{gems:#?}")),
-        ("gems.limits", format!("{:#?}", gems.limits)),
-        ("gems.limits", format!("{:#?}", gems.limits.package)),
-        ("gems.limits.import_", format!("{:#?}", gems.limits.import)),
-        ("gems.sqlite", format!("{:#?}", weir_gems::store::SqliteSettings::new(""))),
-        ("gems.postgres", format!("{postgres:#?}")),
-        ("gems.postgres.limits", format!("{:#?}", postgres.limits)),
-        ("gems.webhooks", format!("{told:#?}")),
-        ("gems.webhooks.limits", format!("{:#?}", told.limits)),
-        ("gems.webhooks.endpoints[]", format!("{endpoint:#?}")),
-        ("gems.mirror", format!("{mirror:#?}")),
-        ("gems.mirror.limits", format!("{:#?}", mirror.limits)),
-        ("gems.mirror.upstreams[]", format!("{:#?}", upstream())),
-        ("history", format!("{history:#?}")),
-        ("supervisor", format!("{:#?}", weir_supervisor::RestartPolicy::default())),
-    ] {
-        for field in fields(&shown) {
-            let between = if section.ends_with('_') { "" } else { "." };
-            let path = format!("{section}{between}{}", key_of(&field));
-            let has_key =
-                known.iter().any(|known| *known == path || known.starts_with(&format!("{path}.")));
-            // Derived from data_dir; or fields whose own fields are among the section's keys.
-            let is_no_key = [
-                "directory",
-                "path",
-                "websocket",
-                "pusher",
-                "limits",
-                "http2",
-                "clients",
-                "package",
-                "import",
-            ]
-            .contains(&field.as_str());
-            assert!(has_key || is_no_key, "{path} has no key");
-        }
-    }
-}
-
 #[test]
 fn environment_variables_override_the_file() {
     let text = "[jobs]\nlisten = \"127.0.0.1:1\"\nallow_flush = true\n";
@@ -237,5 +143,75 @@ fn each_setting_has_a_variable_of_its_own() {
             let name = value.path.to_uppercase().replace('.', "_");
             assert!(names.insert(name), "{} shares its variable", value.path);
         }
+    }
+}
+
+#[test]
+fn settings_under_old_names_work_with_a_warning_and_are_rewritten() {
+    let text = "# kept\n[console.limits]\npage_jobs = 10 # why\nlogin_burst = 3\n\n[[realtime.apps]]\nid = \"1\"\nkey = \"k\"\nsecret = { env = \"PASSWORD\" }\n[realtime.apps.presence]\npage_max = 7\n";
+    let loaded = load(text).expect("sound");
+    assert_eq!(loaded.settings.console.limits.page_jobs, 10);
+    assert_eq!(loaded.settings.realtime.apps[0].presence.page_max, 7);
+    insta::assert_snapshot!(loaded.warnings[..2].join("\n"), @r"
+    line 3: console.limits.page_jobs is called console.limits.advanced.page_jobs now; `weir check --fix` rewrites the file
+    line 11: realtime.apps[0].presence.page_max is called realtime.apps[0].presence.advanced.page_max now; `weir check --fix` rewrites the file
+    ");
+    let fresh = rewrite(text, &loaded.renamed);
+    insta::assert_snapshot!(fresh, @r#"
+    # kept
+    [console.limits]
+    advanced.page_jobs = 10 # why
+    login_burst = 3
+
+    [[realtime.apps]]
+    id = "1"
+    key = "k"
+    secret = { env = "PASSWORD" }
+    [realtime.apps.presence]
+    advanced.page_max = 7
+    "#);
+    let reloaded = load(&fresh).expect("sound");
+    assert_eq!(reloaded.renamed, []);
+    assert_eq!(reloaded.settings.console.limits.page_jobs, 10);
+    assert_eq!(reloaded.settings.realtime.apps[0].presence.page_max, 7);
+}
+
+#[test]
+fn a_setting_under_both_names_is_an_error() {
+    let text =
+        "[console.limits]\npage_jobs = 10\nadvanced.page_jobs = 11\nadvanced.page_jebs = 1\n";
+    insta::assert_snapshot!(mistakes(text), @r#"
+    weir.toml:2:13: console.limits.advanced.page_jobs is in the file under its old name, too
+    weir.toml:4:10: console.limits.advanced.page_jebs is not a setting; did you mean "page_jobs"?
+    "#);
+}
+
+/// Every setting of the release before, by its name and default there.
+const BEFORE: &str = include_str!("settings-before-0.2.txt");
+
+#[test]
+fn every_setting_of_the_release_before_works_under_its_name_of_then() {
+    let values = reference::values();
+    for line in BEFORE.lines() {
+        let (name, default) = line.split_once(" = ").expect("a name and a default");
+        let former = |path: &str| path.replace(".advanced", "");
+        let is_meant = |path: &str| former(path).replace("[]", "") == name.replace("[]", "");
+        let value = values.iter().find(|value| is_meant(&value.path));
+        let value = value.unwrap_or_else(|| panic!("{name} is gone"));
+        if default == "none" {
+            continue;
+        }
+        let path = former(&value.path);
+        let text = match path.rsplit_once('.') {
+            Some((section, key)) => format!("{}\n{key} = {default}\n", whole(section, key)),
+            None => format!("{path} = {default}\n"),
+        };
+        let loaded = load(&text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+        let path = value.path.replace("[]", "[0]");
+        let read = loaded.values.iter().find(|read| read.path == path).expect("read");
+        assert!(read.is_set, "{name}");
+        assert_eq!(loaded.renamed.len(), usize::from(value.setting.is_advanced), "{text}");
+        let fresh = rewrite(&text, &loaded.renamed);
+        assert_eq!(load(&fresh).map(|it| it.renamed.len()), Ok(0), "{fresh}");
     }
 }

@@ -138,27 +138,27 @@ pub struct MirrorLimits {
     pub names_gone_window: Duration,
     /// Bytes of one line of /versions.
     // A gem of 4,000 releases has 60 KB in a baseline.
-    #[setting(size, range = 1 << 10..=1 << 32, default = 4 << 20)]
+    #[setting(advanced, size, range = 1 << 10..=1 << 32, default = 4 << 20)]
     pub line_bytes_max: usize,
     /// Lines of /versions that can't be read and are left out; with more it is taken for no index.
-    #[setting(range = 0..=100_000_000, default = 1_000)]
+    #[setting(advanced, range = 0..=100_000_000, default = 1_000)]
     pub malformed_lines_max: u64,
     /// Bytes of one /info; requests_max of them are held at once.
     // The largest real ones have 1.5 MB.
-    #[setting(size, range = 1 << 10..=1 << 32, default = 16 << 20)]
+    #[setting(advanced, size, range = 1 << 10..=1 << 32, default = 16 << 20)]
     pub info_bytes_max: usize,
     /// Gems that are written in one transaction. More is quicker; pushes wait that much longer
     /// meanwhile.
-    #[setting(range = 1..=1_000_000, default = 500)]
+    #[setting(advanced, range = 1..=1_000_000, default = 500)]
     pub batch_gems: usize,
     /// Bytes of infos that are gathered for one transaction.
-    #[setting(size, range = 1 << 10..=1 << 32, default = 4 << 20)]
+    #[setting(advanced, size, range = 1 << 10..=1 << 32, default = 4 << 20)]
     pub batch_bytes: usize,
     /// Requests that fail one after another before a look is given up until the next one.
-    #[setting(range = 1..=10_000, default = 8)]
+    #[setting(advanced, range = 1..=10_000, default = 8)]
     pub failures_max: u32,
     /// Attempts of one request, when what fails may pass.
-    #[setting(range = 1..=100, default = 3)]
+    #[setting(advanced, range = 1..=100, default = 3)]
     pub attempts_max: u32,
     /// Name look-up, TCP and TLS together.
     #[setting(range = WAIT, default = Duration::from_secs(10))]
@@ -184,10 +184,10 @@ pub struct MirrorLimits {
     pub hooks_waiting_max: u64,
     /// Attempts to find at the upstream what a webhook tells; then the next look at all of it finds
     /// it.
-    #[setting(range = 1..=1_000_000, default = 10)]
+    #[setting(advanced, range = 1..=1_000_000, default = 10)]
     pub hook_attempts_max: u32,
     /// Webhooks that are worked off together.
-    #[setting(range = 1..=1_000_000, default = 500)]
+    #[setting(advanced, range = 1..=1_000_000, default = 500)]
     pub hook_batch: usize,
 }
 

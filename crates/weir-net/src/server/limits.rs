@@ -27,15 +27,15 @@ pub struct Http2Limits {
     #[setting(key = "http2_streams_max", range = COUNT, default = 100)]
     pub streams_max: u32,
     /// Bytes of a request's body that an HTTP/2 client may send before they are asked for.
-    #[setting(size, key = "http2_stream_window", range = 1..=WINDOW_MAX, default = 128 << 10)]
+    #[setting(advanced, size, key = "http2_stream_window", range = 1..=WINDOW_MAX, default = 128 << 10)]
     pub stream_window_bytes: u32,
     /// The same over all requests of a connection. Bodies that wait for a worker hold up the others
     /// of their client when it is used up.
     // Eight uploads may wait for a worker before a ninth of the same client stands still.
-    #[setting(size, key = "http2_connection_window", range = 65_535..=WINDOW_MAX, default = 1 << 20)]
+    #[setting(advanced, size, key = "http2_connection_window", range = 65_535..=WINDOW_MAX, default = 1 << 20)]
     pub connection_window_bytes: u32,
     /// Bytes of a response that are kept for an HTTP/2 client which does not take them.
-    #[setting(size, key = "http2_send_buffer", range = 1 << 10..=WINDOW_MAX, default = 64 << 10)]
+    #[setting(advanced, size, key = "http2_send_buffer", range = 1 << 10..=WINDOW_MAX, default = 64 << 10)]
     pub send_buffer_bytes: usize,
     /// Requests of an HTTP/2 connection that its client has reset before they were looked at, or
     /// that were reset because of its mistakes. One more of either ends the connection.
@@ -47,10 +47,10 @@ pub struct Http2Limits {
     #[setting(key = "http2_control_frames", burst = "The same at once, after a quiet time.", default = Rate::per_second(100, 1_000))]
     pub control_frames: Rate,
     /// How often an HTTP/2 client is asked for a sign of life.
-    #[setting(key = "http2_ping_interval", range = WAIT, default = Duration::from_secs(30))]
+    #[setting(advanced, key = "http2_ping_interval", range = WAIT, default = Duration::from_secs(30))]
     pub ping_interval: Duration,
     /// How long it may take to give it; then the connection is closed, whatever it waits for.
-    #[setting(key = "http2_ping_timeout", range = WAIT, default = Duration::from_secs(20))]
+    #[setting(advanced, key = "http2_ping_timeout", range = WAIT, default = Duration::from_secs(20))]
     pub ping_timeout: Duration,
 }
 

@@ -1,15 +1,20 @@
 //! A certificate with its key: for which names, and until when.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::sign::CertifiedKey;
 use weir_base::clock::Timestamp;
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
-use x509_parser::time::ASN1Time;
+use x509_cert::certificate::{CertificateInner, Raw};
+use x509_cert::der::Decode;
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::time::Time;
 
 use super::files::{TlsError, TlsFiles, read_chain, read_key};
 use super::{names, provider};
+
+/// As lenient as rustls: serial numbers that RFC 5280 forbids do no harm here.
+type Parsed = CertificateInner<Raw>;
 
 /// A pair of files that fits together.
 #[derive(Debug)]
@@ -36,10 +41,10 @@ impl Certificate {
             let path = files.cert.clone();
             TlsError::NoCertificate { path, reason }
         };
-        let (_, parsed) = X509Certificate::from_der(&chain[0])
-            .map_err(|error| no_certificate(error.to_string()))?;
+        let parsed =
+            Parsed::from_der(&chain[0]).map_err(|error| no_certificate(error.to_string()))?;
         let names = names_of(&parsed);
-        let validity = parsed.validity();
+        let validity = &parsed.tbs_certificate.validity;
         let (begins, expires) = (time(validity.not_before), time(validity.not_after));
         let key = CertifiedKey::from_der(chain, key, &provider()).map_err(|error| {
             let (cert, key) = (files.cert.clone(), files.key.clone());
@@ -84,18 +89,19 @@ impl Certificate {
 }
 
 /// Clients look at nothing else: the subject's common name has no meaning any more (RFC 9525).
-fn names_of(certificate: &X509Certificate<'_>) -> Vec<String> {
-    let Ok(Some(names)) = certificate.subject_alternative_name() else { return Vec::new() };
-    let names = names.value.general_names.iter();
+fn names_of(certificate: &Parsed) -> Vec<String> {
+    let Ok(Some((_, names))) = certificate.tbs_certificate.get::<SubjectAltName>() else {
+        return Vec::new();
+    };
+    let names = names.0.iter();
     names
         .filter_map(|name| match name {
-            GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+            GeneralName::DnsName(name) => Some(name.as_str().to_ascii_lowercase()),
             _ => None,
         })
         .collect()
 }
 
-fn time(time: ASN1Time) -> Timestamp {
-    let seconds = u64::try_from(time.timestamp()).unwrap_or_default();
-    Timestamp::default() + Duration::from_secs(seconds)
+fn time(time: Time) -> Timestamp {
+    Timestamp::default() + time.to_unix_duration()
 }

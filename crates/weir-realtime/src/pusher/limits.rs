@@ -27,7 +27,7 @@ pub struct Limits {
     #[setting(size, range = 1 << 10..=1 << 30, default = 262_144)]
     pub api_body_bytes_max: usize,
     /// Parameters in the query of a request to the HTTP API.
-    #[setting(range = 1..=10_000, default = 64)]
+    #[setting(advanced, range = 1..=10_000, default = 64)]
     pub api_query_parameters_max: usize,
     /// How far the auth_timestamp of a request may be from the server's time, either way.
     #[setting(range = SECOND..=DAY, default = Duration::from_secs(600))]

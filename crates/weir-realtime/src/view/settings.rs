@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(value("client_queue_bytes_max"), Some("256KiB"));
         assert_eq!(value("client_events_per_second"), Some("10"));
         assert_eq!(value("client_events_burst"), Some("10"));
-        assert_eq!(value("history.age_max"), Some("120s"));
+        assert_eq!(value("history.age_max"), Some("2m"));
         assert!(!serde_json::to_string(&view).unwrap().contains("secret"));
     }
 }

@@ -1,5 +1,8 @@
 //! `weir check`: every error in the settings at once, what they set, and with `--all` everything that is in effect.
 
+use std::path::Path;
+
+use anyhow::Context;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use weir_advisor::wording;
@@ -18,6 +21,9 @@ pub(crate) struct CheckArguments {
     /// Print every setting, also those that have their defaults, as --json always does
     #[arg(long)]
     pub(crate) all: bool,
+    /// Rewrite settings that have old names in the file; the rest of the file stays as it is
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) fix: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -27,6 +33,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
     let settings = &arguments.settings;
     let source = Source::find(settings.config.as_deref(), settings.data_dir.as_deref())?;
     match weir_config::parse(&source, &environment::variable) {
+        Ok(loaded) if arguments.fix => fix(&source, &loaded),
         Ok(loaded) if arguments.json => print_json(&loaded).map(|()| Exit::Fine),
         Ok(loaded) => {
             print(&source, &loaded, arguments.all);
@@ -44,6 +51,28 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
             Ok(Exit::FoundProblem)
         }
     }
+}
+
+/// Writes a new file and puts it in the place of the old one.
+fn fix(source: &Source, loaded: &Loaded) -> anyhow::Result<Exit> {
+    if loaded.renamed.is_empty() {
+        output::line("nothing to rewrite: every setting has its present name");
+        return Ok(Exit::Fine);
+    }
+    let path = Path::new(&source.name);
+    let text = weir_config::rewrite(&source.text, &loaded.renamed);
+    let fixed = Source { text: text.clone(), ..source.clone() };
+    weir_config::parse(&fixed, &environment::variable)
+        .context("the rewritten file would not be sound; change these settings by hand")?;
+    let fresh = path.with_extension("toml.new");
+    let permissions = std::fs::metadata(path)?.permissions();
+    std::fs::write(&fresh, text).with_context(|| format!("cannot write {}", fresh.display()))?;
+    std::fs::set_permissions(&fresh, permissions)?;
+    std::fs::rename(&fresh, path).with_context(|| format!("cannot write {}", path.display()))?;
+    for renamed in &loaded.renamed {
+        output::line(&format!("line {}: {} -> {}", renamed.line, renamed.old, renamed.new));
+    }
+    Ok(Exit::Fine)
 }
 
 fn print(source: &Source, loaded: &Loaded, all: bool) {
@@ -106,6 +135,7 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
         "errors": [],
         "mistakes": [],
         "warnings": loaded.warnings,
+        "renamed": loaded.renamed.iter().map(|it| json!({"line": it.line, "old": it.old, "new": it.new})).collect::<Vec<_>>(),
         "listen": listen,
         "settings": values.collect::<Vec<_>>(),
     }))

@@ -245,7 +245,8 @@ pub(crate) fn data_dir(flags: &SettingsArguments) -> anyhow::Result<PathBuf> {
         return Ok(data_dir.clone());
     }
     let source = Source::find(flags.config.as_deref(), None)?;
-    weir_config::data_dir(&source, &environment::variable).context("data_dir can't be read; name it with --data-dir")
+    weir_config::data_dir(&source, &environment::variable)
+        .context("data_dir can't be read; name it with --data-dir")
 }
 
 /// The settings by which commands find a store that they open themselves. With `--data-dir` the

@@ -12,7 +12,7 @@ fn check_reports_every_mistake_with_its_place() {
     weir.toml:3:1: jobs.fsink is not a setting
     weir.toml:4:2: budget is not in this version of Weir yet
     -- stderr
-    3 mistakes in weir.toml
+    3 errors in weir.toml
     "#);
 }
 

@@ -1,0 +1,44 @@
+//! Old names of settings: they work for one release, with a warning.
+
+use std::fmt;
+use std::ops::Range;
+
+/// A setting that the file has under an old name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    /// Counted from 1.
+    pub line: usize,
+    /// The whole name in the file.
+    pub old: String,
+    /// The whole name now.
+    pub new: String,
+    /// The key in the text of the file, in bytes.
+    pub(crate) span: Range<usize>,
+    /// What to write there.
+    pub(crate) replacement: String,
+}
+
+impl fmt::Display for Renamed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, old, new, .. } = self;
+        write!(
+            formatter,
+            "line {line}: {old} is called {new} now; `weir check --fix` rewrites the file"
+        )
+    }
+}
+
+/// `text` with the names of now.
+pub fn rewrite(text: &str, renamed: &[Renamed]) -> String {
+    let mut renamed: Vec<_> = renamed.iter().collect();
+    renamed.sort_by_key(|it| it.span.start);
+    let mut fresh = String::with_capacity(text.len() + 64);
+    let mut done = 0;
+    for Renamed { span, replacement, .. } in renamed {
+        fresh.push_str(&text[done..span.start]);
+        fresh.push_str(replacement);
+        done = span.end;
+    }
+    fresh.push_str(&text[done..]);
+    fresh
+}
