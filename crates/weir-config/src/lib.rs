@@ -214,7 +214,23 @@ pub fn parse(
     source: &Source,
     environment: secrets::Environment<'_>,
 ) -> Result<Loaded, SettingErrors> {
-    let (settings, mut report) = read(source, environment, false);
+    finish(source, read(source, environment, None, false))
+}
+
+/// The same for commands that need no secret: those that are not in the environment of the command,
+/// but in that of the service alone, are no error.
+pub fn parse_without_secrets(
+    source: &Source,
+    environment: secrets::Environment<'_>,
+) -> Result<Loaded, SettingErrors> {
+    finish(source, read(source, environment, Some(MISSING_SECRET), false))
+}
+
+/// Stands for a secret. Long enough for any.
+const MISSING_SECRET: &str = "a secret that only the service knows, and no command needs";
+
+fn finish(source: &Source, read: (Settings, Report)) -> Result<Loaded, SettingErrors> {
+    let (settings, mut report) = read;
     if report.errors.is_empty() {
         report.renamed.sort_by_key(|it| it.line);
         let mut warnings: Vec<String> = report.renamed.iter().map(ToString::to_string).collect();
@@ -231,6 +247,7 @@ pub fn parse(
 fn read(
     source: &Source,
     environment: secrets::Environment<'_>,
+    missing_secret: Option<&str>,
     describe: bool,
 ) -> (Settings, Report) {
     let mut report = Report::new(&source.text);
@@ -242,7 +259,7 @@ fn read(
     let mut settings = Settings::default();
     settings.data_dir = source.folder.join(settings.data_dir);
     if report.errors.is_empty() {
-        let context = Context { folder: &source.folder, environment, describe };
+        let context = Context { folder: &source.folder, environment, missing_secret, describe };
         let mut keys = TableReader::new(Some(table.get_ref()), &mut report, context);
         settings.read(&mut keys);
         keys.reject_unknown();
@@ -266,7 +283,8 @@ pub fn data_dir(
         report.errors.push(SettingError::at(&source.text, &span, error.message().to_owned()));
     }
     if report.errors.is_empty() {
-        let context = Context { folder: &source.folder, environment, describe: false };
+        let context =
+            Context { folder: &source.folder, environment, missing_secret: None, describe: false };
         TableReader::new(Some(table.get_ref()), &mut report, context)
             .path(Settings::DATA_DIR, &mut data_dir);
     }

@@ -9,7 +9,7 @@ use super::{Source, read};
 
 /// Every setting with its default, sorted by section as the file reads.
 pub fn values() -> Vec<SettingValue> {
-    let (_, report) = read(&Source::default(), &|_| None, true);
+    let (_, report) = read(&Source::default(), &|_| None, None, true);
     report.values
 }
 

@@ -17,7 +17,6 @@ use crate::convert::{
     to_tcp_address, to_thousandths,
 };
 use crate::report::Allowed;
-use crate::secrets;
 use crate::setting::Setting;
 use crate::table_reader::{Found, TableReader};
 use crate::units::{format_duration, format_size};
@@ -290,9 +289,7 @@ impl TableReader<'_> {
         let context = self.context;
         let show =
             |field: &Option<Secret>| field.as_ref().map_or_else(none, |_| "(set)".to_owned());
-        let read = |value: &DeValue<'_>| {
-            secrets::read(value, context.folder, context.environment).map(Some)
-        };
+        let read = |value: &DeValue<'_>| context.secret(value).map(Some);
         self.read(setting, "secret", Allowed::Any, field, show, read);
     }
 
@@ -314,8 +311,7 @@ impl TableReader<'_> {
         };
         let read = |value: &DeValue<'_>| match value.as_str() {
             Some(text) => Ok(Some(TextOrSecret::Text(text.to_owned()))),
-            None => secrets::read(value, context.folder, context.environment)
-                .map(|secret| Some(TextOrSecret::Secret(secret))),
+            None => context.secret(value).map(|secret| Some(TextOrSecret::Secret(secret))),
         };
         self.read(setting, "text or secret", Allowed::Any, field, show, read);
     }
@@ -328,7 +324,7 @@ impl TableReader<'_> {
             let entries = table.iter().map(|(name, value)| {
                 let secret = match value.get_ref().as_str() {
                     Some(text) => Ok(Secret::new(text.to_owned())),
-                    None => secrets::read(value.get_ref(), context.folder, context.environment),
+                    None => context.secret(value.get_ref()),
                 };
                 let name = name.get_ref();
                 secret.map(|it| (name.to_string(), it)).map_err(|why| format!("{name}: {why}"))

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use weir_base::secret::Secret;
 
 use crate::convert::did_you_mean;
 use crate::environment;
 use crate::report::{Allowed, Report, SettingValue};
-use crate::secrets::Environment;
+use crate::secrets::{self, Environment};
 use crate::setting::Setting;
 
 /// The table, in each table, of the settings that hardly anybody changes.
@@ -21,6 +22,8 @@ pub struct Context<'a> {
     /// Relative paths start here: the folder of the file.
     pub folder: &'a Path,
     pub environment: Environment<'a>,
+    /// Stands for secrets that are not in the environment; None: that is an error.
+    pub missing_secret: Option<&'a str>,
     /// Adds a sample entry to tables of names and lists of tables, for the reference.
     pub describe: bool,
 }
@@ -38,6 +41,14 @@ pub struct TableReader<'a> {
 }
 
 pub(crate) type Found<'a> = &'a Spanned<DeValue<'a>>;
+
+impl Context<'_> {
+    /// Reads `{ env = "NAME" }` or `{ file = "PATH" }`.
+    pub(crate) fn secret(&self, value: &DeValue<'_>) -> Result<Secret, String> {
+        let missing = || self.missing_secret.map(str::to_owned);
+        secrets::read(value, self.folder, &|name| (self.environment)(name).or_else(missing))
+    }
+}
 
 impl std::fmt::Debug for Context<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -71,7 +82,12 @@ impl<'a> TableReader<'a> {
 
     /// A table at `path` that isn't in the file: what is read stays as it is, and is reported.
     pub(crate) fn without_file(path: &str, report: &'a mut Report) -> Self {
-        let context = Context { folder: Path::new(""), environment: &|_| None, describe: false };
+        let context = Context {
+            folder: Path::new(""),
+            environment: &|_| None,
+            missing_secret: None,
+            describe: false,
+        };
         Self { path: path.to_owned(), ..Self::new(None, report, context) }
     }
 

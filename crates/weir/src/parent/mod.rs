@@ -261,10 +261,5 @@ pub(crate) fn settings(flags: &SettingsArguments) -> anyhow::Result<Settings> {
 /// The same, where the settings file has its say beside `--data-dir`, too.
 pub(crate) fn settings_of_both(flags: &SettingsArguments) -> anyhow::Result<Settings> {
     let source = Source::find(flags.config.as_deref(), flags.data_dir.as_deref())?;
-    // They need no secret, and whoever runs them rarely has those of the service in the environment.
-    let variable = |name: &str| environment::variable(name).or_else(|| Some(UNKNOWN.to_owned()));
-    Ok(weir_config::parse(&source, &variable)?.settings)
+    Ok(weir_config::parse_without_secrets(&source, &environment::variable)?.settings)
 }
-
-/// Stands for a secret that is in the environment of the service alone. Long enough for any.
-const UNKNOWN: &str = "a secret that only the service knows, and no command needs";
