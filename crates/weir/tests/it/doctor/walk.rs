@@ -16,10 +16,10 @@ use crate::process::wait_until;
 const HEAD: &str = "\
 # A walk: from broken to healthy
 
-A Redis, a Postgres as it is installed and one Sidekiq, set up as guides of some years ago say: `mailers` is
-misspelt, nobody serves `fasp`, the pools are larger than the database. A test starts it, does what
-`weir doctor` says and nothing else, and writes this page
-(`WEIR_WRITE_DOCS=1 cargo test -p weir --test it doctor::walk`). [What the words mean](doctor.md).
+This set-up has a Redis, a freshly installed Postgres and one Sidekiq, configured as in guides of some years ago:
+`mailers` is misspelt, no process serves `fasp`, and the pools are larger than the database allows. A test starts it,
+makes only the changes that `weir doctor` suggests, and writes this page
+(`WEIR_WRITE_DOCS=1 cargo test -p weir --test it doctor::walk`). The [doctor page](doctor.md) explains the terms.
 ";
 
 /// As many looks as a set-up may need; each does what the one before said.
@@ -125,7 +125,7 @@ fn show(page: &mut String, arguments: &[String], said: &str) {
     let command = format!("weir doctor {}", pairs.join(" \\\n    "));
     write!(page, "\n```sh\n{command}\n```\n").expect("written");
     match said {
-        "" => page.push_str("\nNothing to read, and exit code 0: healthy.\n"),
+        "" => page.push_str("\nDoctor prints nothing and exits with 0: the set-up is healthy.\n"),
         said => write!(page, "\n```text\n{said}```\n").expect("written"),
     }
 }
@@ -147,7 +147,7 @@ fn walk(set_up: &mut SetUp) -> String {
         let findings = advice["findings"].as_array().expect("findings");
         let done: Vec<_> = findings.iter().filter_map(|it| set_up.follow(it)).collect();
         assert_ne!(done.len(), 0, "it says nothing that can be done:\n{page}");
-        page.push_str("\nDone as it says, and restarted what reads it:\n\n");
+        page.push_str("\nThe suggested changes were made, and the processes that read them were restarted:\n\n");
         done.iter().for_each(|line| page.push_str(&format!("- {line}\n")));
         set_up.restart();
     }
