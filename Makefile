@@ -39,6 +39,7 @@ check: ## format, lints, dependency edges, licences, docs, dashboards, alert rul
 	cargo run --quiet --locked -p xtask -- licences
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check licenses bans sources; fi
 	cargo run --quiet --locked -p xtask -- docs
+	cargo run --quiet --locked -p xtask -- words
 	cargo run --quiet --locked -p xtask -- dashboards
 	@if promtool --version >/dev/null 2>&1; then promtool test rules e2e/prometheus/*.test.yml; fi
 

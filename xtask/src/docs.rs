@@ -44,7 +44,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(problems)
 }
 
-fn tracked(root: &Path) -> anyhow::Result<Vec<String>> {
+pub(crate) fn tracked(root: &Path) -> anyhow::Result<Vec<String>> {
     let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let output = Command::new("git").args(arguments).current_dir(root).output().context("git")?;
     ensure!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
@@ -104,14 +104,38 @@ fn dead_links(root: &Path, file: &str, text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     for (number, line) in text.lines().enumerate() {
         for target in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let path = target.split('#').next().unwrap_or_default();
             let is_elsewhere = target.contains("://") || target.starts_with("mailto:");
-            if !is_elsewhere && !path.is_empty() && !root.join(folder).join(path).exists() {
+            if !is_elsewhere && !leads_somewhere(&root.join(folder), text, target) {
                 problems.push(format!("{file}:{}: {target} leads nowhere", number + 1));
             }
         }
     }
     problems
+}
+
+/// Whether the file of a link exists, and has the heading that the link names.
+fn leads_somewhere(folder: &Path, text: &str, target: &str) -> bool {
+    let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+    let file = folder.join(path);
+    if path.is_empty() {
+        return anchors(text).any(|anchor| anchor == heading);
+    }
+    match fs::read_to_string(&file) {
+        Ok(other) if path.ends_with(".md") && !heading.is_empty() => {
+            anchors(&other).any(|anchor| anchor == heading)
+        }
+        _ => file.exists(),
+    }
+}
+
+/// The anchors of a page's headings, as forges make them: lower case, blanks as hyphens, without punctuation.
+fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings.map(|line| {
+        let kept = line.trim_start_matches('#').trim().chars();
+        let kept = kept.filter(|it| it.is_alphanumeric() || " -_".contains(*it));
+        kept.map(|it| if it == ' ' { '-' } else { it.to_ascii_lowercase() }).collect()
+    })
 }
 
 #[cfg(test)]
@@ -132,7 +156,10 @@ mod tests {
     #[test]
     fn only_links_into_the_repository_are_followed() {
         let root = crate::root().expect("the repository");
-        let text = "[a](xtask/Cargo.toml#x) [b](https://example.org/) [c](#here)\n[d](no/such.md)";
-        assert_eq!(dead_links(&root, "README.md", text), ["README.md:2: no/such.md leads nowhere"]);
+        let text = "## Here: `it` is\n[a](xtask/Cargo.toml#x) [b](https://example.org/) [c](#here-it-is)\n\
+             [d](no/such.md) [e](#there) [f](ARCHITECTURE.md#the-crates) [g](ARCHITECTURE.md#crates)";
+        let dead = ["no/such.md", "#there", "ARCHITECTURE.md#crates"];
+        let dead = dead.map(|target| format!("README.md:3: {target} leads nowhere"));
+        assert_eq!(dead_links(&root, "README.md", text), dead);
     }
 }

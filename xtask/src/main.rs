@@ -1,8 +1,9 @@
-//! Developer automation. Checks and tests, `cargo xtask edges|licences|docs|dashboards|test`:
+//! Developer automation. Checks and tests, `cargo xtask edges|licences|docs|words|dashboards|test`:
 //!
 //! - [`edges`]: crates depend only on what ARCHITECTURE.md allows; circles of files don't grow.
 //! - [`licences`]: every dependency has a licence that deny.toml allows.
 //! - [`docs`]: links resolve, the admin API is described, nothing names a developer's machine.
+//! - [`words`]: words that the glossary replaces are not where a user reads them.
 //! - [`dashboards`]: deploy/grafana is what the metrics' definitions make of it, alert rules name metrics
 //!   that there are; `dashboards write` writes.
 //! - [`suites`]: every test there is (`test rust|clients|browser`: those), with one line of counts at the end.
@@ -31,6 +32,7 @@ mod settings;
 mod sources;
 mod suites;
 mod test_items;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -74,7 +76,7 @@ fn main() -> ExitCode {
 }
 
 const USAGE: &str = "usage: cargo xtask COMMAND
-checks:   edges, licences, docs, dashboards [write]
+checks:   edges, licences, docs, words, dashboards [write]
 tests:    test [rust|clients|browser]
 measures: lines, names [--list], circles [CRATE], settings, dependencies";
 
@@ -84,6 +86,7 @@ fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
         ["edges"] => return Ok([edges::check(root)?, circles::check(root)?].concat()),
         ["licences"] => return licences::check(root),
         ["docs"] => return docs::check(root),
+        ["words"] => return words::check(root),
         ["dashboards"] => return dashboards::check(root),
         ["dashboards", "write"] => return dashboards::write(root),
         ["lines"] => lines::report(root),
