@@ -252,3 +252,15 @@ fn an_old_process_ends_with_its_parent() {
     let _site = weir.kill_parent();
     wait_until("it has ended", || !is_running(old));
 }
+
+#[test]
+fn a_full_stop_ends_old_processes_before_their_deadline() {
+    let weir = start("", "");
+    let mut cable = Cable::open(weir.front());
+    cable.echoes();
+    let old = replace(&weir, "restart");
+    cable.echoes();
+    assert!(weir.stop().success());
+    assert!(!is_running(old));
+    assert_eq!(cable.closed(), 1001);
+}
