@@ -1,9 +1,13 @@
-//! How many settings there are, by section: the rows of their generated reference.
+//! Settings as their generated reference has them: how many there are by section, and whether a setting that a page
+//! or a message names with its section exists under that name.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
+
+use crate::literals::{self, Text};
 
 const REFERENCE: &str = "docs/reference/settings.md";
 
@@ -16,6 +20,64 @@ pub(crate) fn report(root: &Path) -> anyhow::Result<()> {
     let total: usize = sections.iter().map(|(_, settings)| settings).sum();
     println!("settings: {total} in {} sections", sections.len());
     Ok(())
+}
+
+/// Names such as `jobs.limits.line_bytes_max` in pages and string literals that the reference does not have.
+/// Left out are CHANGELOG.md, which names settings as they were called at the time, CONTRIBUTING.md with its
+/// examples, and templates, where such a name is code.
+pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
+    let reference = fs::read_to_string(root.join(REFERENCE)).context(REFERENCE)?;
+    let known = Known::read(&reference);
+    let mut problems = Vec::new();
+    for Text { file, line, text } in literals::read(root)? {
+        let is_exempt =
+            ["CHANGELOG.md", "CONTRIBUTING.md"].contains(&file.as_str()) || file.ends_with(".html");
+        if !is_exempt && !file.starts_with("docs/reference/") {
+            let unknown = known.unknown(&text).into_iter();
+            problems
+                .extend(unknown.map(|name| format!("{file}:{line}: {name} is not in {REFERENCE}")));
+        }
+    }
+    if problems.is_empty() {
+        println!("settings: every name with a section is one of {}", known.paths.len());
+    }
+    Ok(problems)
+}
+
+/// The names of the reference.
+struct Known {
+    /// `jobs.limits`: sections of two words or more, so that `gems.rb` is not taken for a setting.
+    sections: BTreeSet<String>,
+    /// `jobs.limits.line_bytes_max`.
+    paths: BTreeSet<String>,
+}
+
+impl Known {
+    fn read(reference: &str) -> Self {
+        let (mut sections, mut paths) = (BTreeSet::new(), BTreeSet::new());
+        for section in reference.split("\n## ").skip(1) {
+            let (heading, rows) = section.split_once('\n').unwrap_or((section, ""));
+            let heading = heading.trim().trim_matches(['`', '[', ']']).to_owned();
+            let keys = rows.lines().filter_map(|row| row.strip_prefix("| `")?.split('`').next());
+            paths.extend(keys.map(|key| format!("{heading}.{key}")));
+            if heading.contains('.') {
+                sections.insert(heading);
+            }
+        }
+        Self { sections, paths }
+    }
+
+    /// Names in the text that begin with a section and go on with a key that it does not have.
+    fn unknown(&self, text: &str) -> Vec<String> {
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_.".contains(letter);
+        let names = text.split(|letter| !is_name(letter)).map(|name| name.trim_matches('.'));
+        let unknown = names.filter(|name| {
+            let is_section = |section: &str| self.sections.contains(section);
+            let in_section = name.rsplit_once('.').is_some_and(|(section, _)| is_section(section));
+            in_section && !is_section(name) && !self.paths.contains(*name)
+        });
+        unknown.map(str::to_owned).collect()
+    }
 }
 
 /// Sections in their order, each with its settings. A setting is a row that begins with a key in
@@ -32,6 +94,15 @@ fn count(text: &str) -> Vec<(String, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_names_of_a_known_section_are_compared() {
+        let known = Known::read(
+            "# S\n\n## `[a.b]`\n| `c_max` | x |\n\n## `[d]`\n| `e` | x |\n\n## `[a.b.f]`\n",
+        );
+        assert!(known.unknown("raise a.b.c_max. Or a.b.f, d.x, a.x").is_empty());
+        assert_eq!(known.unknown("(a.b.d_max)"), ["a.b.d_max"]);
+    }
 
     #[test]
     fn rows_with_a_key_are_counted_by_section() {

@@ -7,52 +7,31 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use proc_macro2::{TokenStream, TokenTree};
 
-use crate::sources;
-use crate::{docs, metadata};
+use crate::literals::{self, Text};
 
 const GLOSSARY: &str = "docs/glossary.md";
-
-/// Crates whose texts no user of the product reads.
-const TOOLS: [&str; 2] = ["weir-bench", "xtask"];
 
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let glossary = fs::read_to_string(root.join(GLOSSARY)).context(GLOSSARY)?;
     let words = rejected(&glossary);
-    ensure!(!words.is_empty(), "{GLOSSARY} rejects no word: its tables are not as this check reads them");
+    ensure!(
+        !words.is_empty(),
+        "{GLOSSARY} rejects no word: its tables are not as this check reads them"
+    );
     let mut problems = Vec::new();
-    for file in docs::tracked(root)?.iter().filter(|file| is_page(file)) {
-        // A file that is deleted and not yet removed from the index is not read.
-        let Ok(text) = fs::read_to_string(root.join(file)) else { continue };
-        for (at, line) in text.lines().enumerate() {
-            problems.extend(uses(line, &words).map(|word| problem(file, at + 1, word)));
-        }
-    }
-    for sources in sources::read(&metadata::read(root)?)? {
-        if TOOLS.contains(&sources.name.as_str()) {
-            continue;
-        }
-        for file in sources.files {
-            let path = format!("crates/{}/{}", sources.name, file.path);
-            for (line, text) in literals(file.tokens) {
-                problems.extend(uses(&text, &words).map(|word| problem(&path, line, word)));
-            }
+    for Text { file, line, text } in literals::read(root)? {
+        if file != GLOSSARY {
+            let used = uses(&text, &words);
+            problems.extend(used.map(|word| {
+                format!("{file}:{line}: \"{word}\" is replaced by another word in {GLOSSARY}")
+            }));
         }
     }
     if problems.is_empty() {
         println!("words: none of {} rejected words is used", words.len());
     }
     Ok(problems)
-}
-
-fn problem(file: &str, line: usize, word: &str) -> String {
-    format!("{file}:{line}: \"{word}\" is replaced by another word in {GLOSSARY}")
-}
-
-fn is_page(file: &str) -> bool {
-    let is_template = file.starts_with("crates/weir-console/templates/");
-    (file.ends_with(".md") && file != GLOSSARY) || is_template
 }
 
 /// The words with an asterisk in the last column of the glossary's tables, in lower case.
@@ -75,34 +54,6 @@ fn uses<'a>(text: &str, words: &'a [String]) -> impl Iterator<Item = &'a str> {
     })
 }
 
-/// String literals with their lines, without comments.
-fn literals(tokens: TokenStream) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    let mut tokens = tokens.into_iter().peekable();
-    while let Some(token) = tokens.next() {
-        match token {
-            TokenTree::Punct(mark) if mark.as_char() == '#' => {
-                // A comment of documentation is an attribute to the compiler.
-                let is_comment = |token: &TokenTree| matches!(token, TokenTree::Group(group) if is_doc(group.stream()));
-                tokens.next_if(is_comment);
-            }
-            TokenTree::Group(group) => found.extend(literals(group.stream())),
-            TokenTree::Literal(literal) => {
-                let text = literal.to_string();
-                if text.contains('"') {
-                    found.push((literal.span().start().line, text));
-                }
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-fn is_doc(attribute: TokenStream) -> bool {
-    matches!(attribute.into_iter().next(), Some(TokenTree::Ident(name)) if name == "doc")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,12 +71,5 @@ mod tests {
         let found = |text| uses(text, &words).collect::<Vec<_>>();
         assert_eq!(found("Jobs in Hand, lately."), ["in hand", "lately"]);
         assert!(found("in handy places, philately").is_empty());
-    }
-
-    #[test]
-    fn literals_are_read_and_comments_are_not() {
-        let text = "/// doc\n#[error(\"one\")]\nfn a() {\n b(\"two\", 'c', r#\"three\"#); // four\n}";
-        let found = literals(text.parse().unwrap());
-        assert_eq!(found, [(2, "\"one\"".to_owned()), (4, "\"two\"".to_owned()), (4, "r#\"three\"#".to_owned())]);
     }
 }

@@ -2,7 +2,7 @@
 
 /// A line has more bytes than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a line has more than {max} bytes (gems.mirror.limits.line_bytes_max)")]
+#[error("a line has more than {max} bytes (gems.mirror.limits.advanced.line_bytes_max)")]
 pub struct LineError {
     /// The limit.
     pub max: usize,
