@@ -109,10 +109,10 @@ impl std::fmt::Display for Verdict {
             Some(Drain::After(left)) if self.severity.is_some() => {
                 let which = if self.unserved.is_empty() { "all" } else { "the other" };
                 let left = wording::about(left, self.between);
-                write!(formatter, "; {which} queues are empty in {left}")?;
+                write!(formatter, "; {which} queues will be empty in {left}")?;
             }
             Some(Drain::Grows) if self.severity.is_some() => {
-                formatter.write_str("; the backlog grows")?;
+                formatter.write_str("; the backlog is growing")?;
             }
             _ => {}
         }
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(advice.verdict.drain, Some(Drain::Grows));
         let line = advice.verdict.to_string();
         assert!(line.starts_with("shared_buffers: 128 MB"), "{line}");
-        assert!(line.contains("; the backlog grows; next: in postgresql.conf: "), "{line}");
+        assert!(line.contains("; the backlog is growing; next: in postgresql.conf: "), "{line}");
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(verdict.until_all_is_empty(), None);
         let line = verdict.to_string();
         assert!(
-            line.contains("; the other queues are empty in 10 s (9 s to 11 s); next: "),
+            line.contains("; the other queues will be empty in 10 s (9 s to 11 s); next: "),
             "{line}"
         );
         observation.jobs.known_mut().processes.clear();
@@ -243,7 +243,7 @@ mod tests {
         observation.cut = vec!["processes_max (1000)".to_owned()];
         let findings = advise(&observation).findings;
         let cut = findings.iter().find(|it| it.subject == "the rest of Sidekiq").unwrap();
-        assert!(cut.consequence.ends_with("Whether every queue is served can't be told."));
+        assert!(cut.consequence.ends_with("It is unknown whether every queue is served."));
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl<'a> Size<'a> {
 
 /// Where a line stands that `ALTER SYSTEM` and files lose against.
 const EXCEPTION: &str =
-    "psql, as a superuser (it was set for them alone, which wins over ALTER SYSTEM and all files)";
+    "psql, as a superuser (it was set for them alone, which overrides ALTER SYSTEM and all files)";
 
 /// What roles and databases have instead of the value that was seen.
 pub(crate) fn others<'a>(postgres: &'a Postgres, setting: &'a str) -> Vec<&'a SettingException> {
@@ -134,26 +134,27 @@ pub(crate) fn change(
     let (place, line) = match origin {
         Origin::Main => (MAIN.to_owned(), line),
         Origin::SomeFile => {
-            let place = "postgresql.conf, unless ALTER SYSTEM has set it (with pg_monitor that can be seen)";
+            let place = "postgresql.conf, unless it was set by ALTER SYSTEM (to see that, grant \
+                         pg_monitor)";
             (place.to_owned(), line)
         }
         Origin::Included(file) => (file.to_owned(), line),
         Origin::Altered => {
             let value = value.trim_matches('\'');
             let reload = if restart { "" } else { "; SELECT pg_reload_conf()" };
-            let place =
-                "psql, as a superuser (ALTER SYSTEM has set it, which wins over postgresql.conf)";
+            let place = "psql, as a superuser (it was set by ALTER SYSTEM, which overrides \
+                 postgresql.conf)";
             (place.to_owned(), format!("ALTER SYSTEM SET {setting} = '{value}'{reload};"))
         }
         Origin::CommandLine => {
-            let place = "the command line of Postgres, which wins over its files";
+            let place = "the command line of Postgres, which overrides its files";
             (place.to_owned(), format!("-c {setting}={value}"))
         }
         Origin::Role if let Some(exception) = seen_by(postgres, setting) => {
             (EXCEPTION.to_owned(), exception.line(value))
         }
         Origin::Role => {
-            let place = "where ALTER ROLE or ALTER DATABASE has set it (psql shows that: \\drds)";
+            let place = "where ALTER ROLE or ALTER DATABASE set it (psql shows where: \\drds)";
             (place.to_owned(), line)
         }
     };
@@ -168,7 +169,7 @@ pub(crate) fn change(
 /// Somebody has changed it already: what is seen is what runs.
 fn waiting(mut finding: Finding, postgres: &Postgres, setting: &str) -> Finding {
     if postgres.pending_restart.iter().any(|name| name == setting) {
-        finding.evidence.push_str("; it was changed, and the change waits for a restart");
+        finding.evidence.push_str("; it was changed and takes effect after a restart");
     }
     finding
 }
@@ -211,13 +212,14 @@ mod tests {
             (
                 file,
                 Some("/var/lib/postgresql/data/postgresql.auto.conf"),
-                "psql, as a superuser (ALTER SYSTEM has set it, which wins over postgresql.conf)",
+                "psql, as a superuser (it was set by ALTER SYSTEM, which overrides \
+                 postgresql.conf)",
                 "ALTER SYSTEM SET work_mem = '8MB'; SELECT pg_reload_conf();",
             ),
             (
                 "command line",
                 None,
-                "the command line of Postgres, which wins over its files",
+                "the command line of Postgres, which overrides its files",
                 "-c work_mem=8MB",
             ),
         ] {
@@ -225,7 +227,7 @@ mod tests {
             assert_eq!((at.as_str(), change.as_str()), (place, line));
             assert_eq!(restart, source == "command line");
         }
-        assert!(said(file, None, false).0.contains("unless ALTER SYSTEM has set it"));
+        assert!(said(file, None, false).0.contains("unless it was set by ALTER SYSTEM"));
         assert!(said("user", None, false).0.contains("ALTER ROLE"));
         let auto = Some("/data/postgresql.auto.conf");
         assert_eq!(said(file, auto, true).1, "ALTER SYSTEM SET work_mem = '8MB';");
@@ -281,7 +283,7 @@ mod tests {
             Postgres { pending_restart: vec!["shared_buffers".to_owned()], ..Postgres::default() };
         let finding = Finding::new("rule", Severity::Warning, "", "128 MB");
         let finding = change(finding, &postgres, ("shared_buffers", "2GB"), true);
-        let expected = "128 MB; it was changed, and the change waits for a restart";
+        let expected = "128 MB; it was changed and takes effect after a restart";
         assert_eq!(finding.evidence, expected);
     }
 }

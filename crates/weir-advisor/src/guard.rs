@@ -65,13 +65,13 @@ pub(crate) fn without_queues(finding: Finding) -> Finding {
     let is_about_queues = |line: &str| SIGNS.iter().any(|sign| line.contains(sign));
     let change = finding.change.as_ref().map(|change| change.line.as_str());
     match change.is_some_and(is_about_queues) && finding.assigns.is_empty() {
-        true => without_line(finding, "what it would leave unserved is not known"),
+        true => without_line(finding, "it is unknown which queues it would leave unserved"),
         false => finding,
     }
 }
 
 fn without_line(finding: Finding, why: &str) -> Finding {
-    let consequence = format!("{} No line is given for it: {why}.", finding.consequence);
+    let consequence = format!("{} No change is suggested: {why}.", finding.consequence);
     Finding {
         change: None,
         assigns: Vec::new(),
@@ -137,8 +137,8 @@ fn harm(before: &[Running], after: &[Running], finding: &Finding) -> Option<Stri
     if !left.is_empty() {
         let it = if left.len() == 1 { "it" } else { "them" };
         return Some(format!(
-            "{} would be served by no process that was seen to run; whoever else serves {it} may have \
-             ended since its last heartbeat",
+            "{} would be left without a process that is known to be running; others that serve \
+             {it} may have ended since their last heartbeat",
             wording::list(left)
         ));
     }
@@ -147,9 +147,8 @@ fn harm(before: &[Running], after: &[Running], finding: &Finding) -> Option<Stri
         let of = proofs.iter().find(|proof| proof.claim == Claim::SchedulerOnce);
         of.is_some_and(|proof| proof.outcome == Outcome::Holds)
     };
-    (has_one(before) && !has_one(after)).then(|| {
-        format!("with it {SCHEDULER} would be served twice, once its own process runs again")
-    })
+    (has_one(before) && !has_one(after))
+        .then(|| format!("two processes would serve {SCHEDULER} once its own process runs again"))
 }
 
 /// Queues that some process serves no longer. A name that was misspelt is nobody's.

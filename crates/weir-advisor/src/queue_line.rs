@@ -253,7 +253,7 @@ pub(crate) fn one_more(finding: Finding, concurrency: u32, names: &[&str]) -> Fi
     let threads = concurrency.clamp(1, CONCURRENCY);
     let line = format!("bundle exec sidekiq -c {threads} {}", new_flags(names));
     finding
-        .change("one process more, beside those that run", line)
+        .change("one additional process", line)
         .assigns(Assignment::Start { queues: names.iter().map(ToString::to_string).collect() })
 }
 
@@ -278,7 +278,7 @@ pub(crate) fn in_two(finding: Finding, process: &JobProcess, capsule: &Capsule) 
     let both = format!("{}; {}", line(first, &capsule.queues), line(second, &without));
     let names = |queues: &[WeightedQueue]| queues.iter().map(|it| it.name.clone()).collect();
     finding
-        .change_and_restart(format!("the unit of {}, as two units", process.identity), both)
+        .change_and_restart(format!("the unit of {}, split into two units", process.identity), both)
         .assigns(Assignment::Queues {
             process: process.identity.clone(),
             capsule: capsule.name.clone(),

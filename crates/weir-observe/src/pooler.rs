@@ -35,7 +35,7 @@ fn found(
     if connections == Some(0) {
         return None;
     }
-    let said = || (SAID.to_owned(), "as was said".to_owned());
+    let said = || (SAID.to_owned(), "as configured".to_owned());
     let (name, shown_by) = seen(postgres, proc).or_else(|| is_said.then(said))?;
     Some(Pooler { name, shown_by, connections })
 }
@@ -47,7 +47,7 @@ fn seen(postgres: &Fact<Postgres>, proc: Option<&Path>) -> Option<(String, Strin
     let running = || proc.and_then(running);
     let other_port = || {
         let port = postgres?.other_port?;
-        let shown = format!("the address that was given leads to its port {port}");
+        let shown = format!("the configured address leads to its port {port}");
         Some((running().map_or_else(|| UNNAMED.to_owned(), |(name, _)| name), shown))
     };
     holder.or_else(other_port).or_else(running)
@@ -102,7 +102,7 @@ mod tests {
         let through = Fact::Known(Postgres { other_port: Some(5432), ..Postgres::default() });
         let shown = found(None, false, &through, None).unwrap();
         assert_eq!(shown.name, "a pooler");
-        assert_eq!(shown.shown_by, "the address that was given leads to its port 5432");
+        assert_eq!(shown.shown_by, "the configured address leads to its port 5432");
         let proc = tempfile::tempdir().unwrap();
         std::fs::create_dir(proc.path().join("7")).unwrap();
         let line = "/usr/sbin/pgbouncer\0/etc/pgbouncer/pgbouncer.ini\0";
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn one_that_nobody_sees_is_there_because_somebody_says_so() {
         let said = found(Some(40), true, &Fact::NotAsked, None).unwrap();
-        assert_eq!((said.name.as_str(), said.shown_by.as_str()), ("pgbouncer", "as was said"));
+        assert_eq!((said.name.as_str(), said.shown_by.as_str()), ("pgbouncer", "as configured"));
         assert_eq!(found(None, true, &Fact::NotAsked, None).unwrap().connections, None);
         assert_eq!(found(None, false, &Fact::NotAsked, None), None);
     }

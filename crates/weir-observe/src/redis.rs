@@ -14,12 +14,13 @@ use weir_sidekiq::{
 
 /// Fewer keys than this say nothing of what a Redis is used for.
 const SAMPLED_MIN: u64 = 50;
-const FILES: &str = "look at the paths of --redis-ca, --redis-cert and --redis-key (ca, cert and key in [[observe.redis]])";
+const FILES: &str = "check the paths of --redis-ca, --redis-cert and --redis-key (ca, cert and key \
+                     in [[observe.redis]])";
 
 /// One server, from a look at everything.
 pub(crate) fn server(name: &str, database: i64, snapshot: &Snapshot) -> Fact<RedisServer> {
     let Some(read) = &snapshot.server else { return Fact::NotAsked };
-    known(read, "what Redis says of itself", |look| RedisServer {
+    known(read, "the status of Redis", |look| RedisServer {
         name: name.to_owned(),
         database,
         keyspaces: keyspaces(look),
@@ -47,7 +48,7 @@ pub(crate) fn server(name: &str, database: i64, snapshot: &Snapshot) -> Fact<Red
         }),
         cache_like_share: match &snapshot.foreign_keys {
             None => Fact::NotAsked,
-            Some(keys) => known(keys, "who else uses this Redis", cache_like_share),
+            Some(keys) => known(keys, "other users of this Redis", cache_like_share),
         },
     })
 }
@@ -134,7 +135,7 @@ pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
         SidekiqError::Refused { name, command, reason, grant } => Missing {
             what,
             obstacle: Obstacle::NotAllowed,
-            reason: format!("Redis {name} refuses {command}: {reason}"),
+            reason: format!("Redis {name} rejects {command}: {reason}"),
             remedy: Some(grant.clone()),
         },
         // It was not even asked: what is wrong is doctor's own.
@@ -223,7 +224,7 @@ mod tests {
         let error = SidekiqError::Unready {
             name: "a:6379".to_owned(),
             kind: TroubleKind::Loading,
-            what: "still reads its data from disk",
+            what: "is still loading its data from disk",
             reason: "LOADING".to_owned(),
             remedy: "wait",
         };
@@ -232,7 +233,7 @@ mod tests {
             (missing.obstacle, missing.remedy.as_deref()),
             (Obstacle::Loading, Some("wait"))
         );
-        assert_eq!(missing.reason, "Redis a:6379 still reads its data from disk (LOADING)");
+        assert_eq!(missing.reason, "Redis a:6379 is still loading its data from disk (LOADING)");
     }
 
     #[test]
@@ -241,7 +242,7 @@ mod tests {
         let (reason, grant) = ("no permissions".to_owned(), "ACL SETUSER weir +select".to_owned());
         let refused = SidekiqError::Refused { name, command, reason, grant };
         let missing = unreachable("Redis a:6379/1", &refused);
-        assert_eq!(missing.reason, "Redis a:6379/1 refuses SELECT: no permissions");
+        assert_eq!(missing.reason, "Redis a:6379/1 rejects SELECT: no permissions");
         assert_eq!(missing.obstacle, Obstacle::NotAllowed);
         let source = std::io::Error::from(std::io::ErrorKind::NotFound);
         let no_file = SidekiqError::Certificate { path: "/ca.pem".to_owned(), source };

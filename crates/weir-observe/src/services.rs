@@ -173,7 +173,7 @@ mod tests {
         let services = services(&[], Some(&jobs()), &started);
         let lines: Vec<_> =
             services.known().unwrap().iter().map(|it| it.pool_line(it.pool)).collect();
-        let no_more = "DB_POOL=5, and no more threads than that (-c or RAILS_MAX_THREADS)";
+        let no_more = "DB_POOL=5, and at most as many threads (-c or RAILS_MAX_THREADS)";
         assert_eq!(lines, [no_more, "-c 25", "RAILS_MAX_THREADS=5"]);
     }
 

@@ -78,21 +78,22 @@ fn sign(error: &RedisError, said: &str) -> Option<Sign> {
 
 /// What TLS itself says, in the words of rustls.
 fn of_tls(said: &str) -> Option<Away> {
-    const NOT_TRUSTED: &str = "shows a certificate that is not trusted here";
+    const NOT_TRUSTED: &str = "has a certificate that is not trusted here";
     let kind = TroubleKind::Certificate;
     let (what, remedy) = if said.contains("UnknownIssuer") || said.contains("CaUsedAsEndEntity") {
         (
             NOT_TRUSTED,
-            "give the file of the authority that signed it by --redis-ca (ca in [[observe.redis]])",
+            "pass the file of the authority that signed it with --redis-ca (ca in \
+             [[observe.redis]])",
         )
     } else if said.contains("NotValidForName") {
-        (NOT_TRUSTED, "name its host in the address as its certificate does")
+        (NOT_TRUSTED, "use the host name of its certificate in the address")
     } else if said.contains("Expired") || said.contains("NotValidYet") {
-        (NOT_TRUSTED, "look at its dates, and at this machine's clock")
+        (NOT_TRUSTED, "check its dates, and this machine's clock")
     } else if said.contains("CertificateRequired") || said.contains("HandshakeFailure") {
         (
-            "asks for a certificate",
-            "give one by --redis-cert and --redis-key (cert and key in [[observe.redis]])",
+            "requires a client certificate",
+            "pass one with --redis-cert and --redis-key (cert and key in [[observe.redis]])",
         )
     } else {
         return None;
@@ -103,41 +104,43 @@ fn of_tls(said: &str) -> Option<Away> {
 fn explained(way: Way, sign: Sign) -> Option<Away> {
     let (what, remedy) = match (way, sign) {
         (Way::Sentinels, _) => (
-            "is not reached by its Sentinels",
-            "look whether they run at these addresses and know the service (redis-cli -h HOST -p 26379 \
-             SENTINEL masters), and whether the server that they name has connections left (maxclients)",
+            "cannot be found through its Sentinels",
+            "check that they run at these addresses and know the service (redis-cli -h HOST -p \
+             26379 SENTINEL masters), and that the server that they name has free connections \
+             (maxclients)",
         ),
         (Way::Socket, Sign::Denied) => (
-            "is not open to this user",
-            "look at the socket's group and mode (unixsocketperm in redis.conf)",
+            "cannot be opened by this user",
+            "check the socket's group and mode (unixsocketperm in redis.conf)",
         ),
         (Way::Socket, _) => (
-            "does not answer",
-            "look whether it runs (systemctl status 'redis*'), and at the socket's path \
+            "does not respond",
+            "check that it is running (systemctl status 'redis*'), and the socket's path \
              (unixsocket in redis.conf)",
         ),
         (_, Sign::Refused) => (
-            "does not answer: nobody listens there",
-            "look whether it runs (systemctl status 'redis*'), and at host and port in the address",
+            "does not respond: nothing listens there",
+            "check that it is running (systemctl status 'redis*'), and the host and port in the \
+             address",
         ),
-        (_, Sign::NotThere) => ("has no address", "look at the host's name in the address"),
+        (_, Sign::NotThere) => ("has no address", "check the host name in the address"),
         (Way::Tls, Sign::Silence) => (
-            "does not answer in TLS",
-            "if its port speaks none (tls-port in redis.conf), write redis://; otherwise look at host \
-             and port, and at firewalls",
+            "does not respond with TLS",
+            "if its port does not use TLS (tls-port in redis.conf), use redis://; otherwise check \
+             host and port, and firewalls",
         ),
         // Before TLS it can't say that it has no connection left.
         (Way::Tls, Sign::Broken) => (
-            "ends the connection",
-            "look whether its port speaks TLS (tls-port in redis.conf; if not, write redis://), whether it asks \
-             for a certificate (--redis-cert, --redis-key), and whether it has connections left (maxclients)",
+            "closes the connection",
+            "check that its port uses TLS (tls-port in redis.conf; if not, use redis://), whether \
+             it requires a certificate (--redis-cert, --redis-key), and that it has free \
+             connections (maxclients)",
         ),
-        (Way::Plain, Sign::Broken) => (
-            "ends the connection",
-            "if its port speaks TLS, write rediss://; otherwise look at its log",
-        ),
+        (Way::Plain, Sign::Broken) => {
+            ("closes the connection", "if its port uses TLS, use rediss://; otherwise see its log")
+        }
         (Way::Plain, Sign::Silence) => {
-            ("does not answer", "look at host and port in the address, and at firewalls")
+            ("does not respond", "check the host and port in the address, and firewalls")
         }
         (_, Sign::Denied) => return None,
     };
@@ -158,8 +161,8 @@ mod tests {
     fn each_way_that_fails_says_what_to_do() {
         let tcp = |tls| Address::Tcp { host: "h".to_owned(), port: 1, tls };
         for (address, kind, remedy) in [
-            (tcp(false), io::ErrorKind::ConnectionRefused, "look whether it runs"),
-            (tcp(true), io::ErrorKind::ConnectionRefused, "look whether it runs"),
+            (tcp(false), io::ErrorKind::ConnectionRefused, "check that it is running"),
+            (tcp(true), io::ErrorKind::ConnectionRefused, "check that it is running"),
             (tcp(false), io::ErrorKind::BrokenPipe, "write rediss://"),
             (tcp(false), io::ErrorKind::ConnectionReset, "write rediss://"),
             (tcp(false), io::ErrorKind::TimedOut, "firewalls"),

@@ -87,7 +87,7 @@ fn parse(url: &str) -> Result<Endpoint, &'static str> {
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (username, hosts) = match authority.rsplit_once('@') {
         Some((user, _)) if user.contains(':') => {
-            return Err("it holds a password; give it by the environment or a file");
+            return Err("it contains a password; pass that in the environment or a file");
         }
         Some((user, hosts)) => (Some(decoded(user)?).filter(|user| !user.is_empty()), hosts),
         None => (None, authority),
@@ -113,13 +113,14 @@ fn parse(url: &str) -> Result<Endpoint, &'static str> {
 fn unix(rest: &str) -> Result<Endpoint, &'static str> {
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     if !path.starts_with('/') {
-        return Err("a socket's path must be whole: unix:///run/redis/redis.sock");
+        return Err("a socket's path must be absolute: unix:///run/redis/redis.sock");
     }
     let database = match query {
         "" => 0,
-        query => {
-            number(query.strip_prefix("db=").ok_or("only ?db=NUMBER may follow a socket's path")?)?
-        }
+        query => number(query.strip_prefix("db=").ok_or(
+            "a socket's path may be followed only by \
+                                       ?db=NUMBER",
+        )?)?,
     };
     let (address, tls) = (Address::Unix(PathBuf::from(path)), TlsFiles::default());
     Ok(Endpoint { address, database, username: None, password: None, tls })
@@ -127,7 +128,7 @@ fn unix(rest: &str) -> Result<Endpoint, &'static str> {
 
 fn sentinel(hosts: &str, service: &str, tls: bool) -> Result<Sentinel, &'static str> {
     if service.is_empty() {
-        return Err("behind the Sentinels' addresses must be the service's name: /mymaster");
+        return Err("the Sentinels' addresses must be followed by the service's name: /mymaster");
     }
     let addresses =
         hosts.split(',').map(|host| host_port(host, SENTINEL_PORT)).collect::<Result<_, _>>()?;
@@ -146,14 +147,14 @@ fn host_port(text: &str, default: u16) -> Result<(String, u16), &'static str> {
         return Err("the host is missing");
     }
     let port = port.map_or(Ok(default), |port| {
-        port.parse().map_err(|_| "the port is no number up to 65535")
+        port.parse().map_err(|_| "the port must be a number up to 65535")
     })?;
     Ok((host.to_owned(), port))
 }
 
 /// As an address writes letters that would part it: `a%40b`.
 fn decoded(text: &str) -> Result<String, &'static str> {
-    const ODD: &str = "a % in the user's name must be followed by two hexadecimal digits";
+    const ODD: &str = "a % in the user name must be followed by two hexadecimal digits";
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
@@ -163,13 +164,13 @@ fn decoded(text: &str) -> Result<String, &'static str> {
         bytes.push(byte.ok_or(ODD)?);
         bytes.extend(rest.as_bytes());
     }
-    String::from_utf8(bytes).map_err(|_| "the user's name is not UTF-8")
+    String::from_utf8(bytes).map_err(|_| "the user name is not UTF-8")
 }
 
 fn number(text: &str) -> Result<i64, &'static str> {
     match text {
         "" => Ok(0),
-        text => text.parse().ok().filter(|it| *it >= 0).ok_or("the database is no number"),
+        text => text.parse().ok().filter(|it| *it >= 0).ok_or("the database must be a number"),
     }
 }
 
@@ -232,9 +233,9 @@ mod tests {
             ("localhost:6379", "must begin with"),
             ("http://localhost", "must begin with"),
             ("redis://", "host is missing"),
-            ("redis://a:port", "port is no number"),
-            ("redis://a/x", "database is no number"),
-            ("redis://a/-1", "database is no number"),
+            ("redis://a:port", "port must be a number"),
+            ("redis://a/x", "database must be a number"),
+            ("redis://a/-1", "database must be a number"),
             ("unix://run/redis.sock", "must be whole"),
             ("unix:///run/redis.sock?x=1", "only ?db=NUMBER"),
             ("redis+sentinel://a,b", "service's name"),

@@ -48,7 +48,7 @@ pub enum SidekiqError {
         remedy: &'static str,
     },
     /// The user that asks may not do what can't be done without.
-    #[error("Redis {name}: {command} is refused: {reason}; {grant}")]
+    #[error("Redis {name}: {command} is rejected: {reason}; {grant}")]
     Refused {
         /// Its address.
         name: String,

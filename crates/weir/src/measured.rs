@@ -168,7 +168,7 @@ mod tests {
         let findings = advise(&observation).findings;
         assert_eq!((findings.len(), findings[0].rule), (1, "threads-hurt"));
         assert_eq!(findings[0].severity, Severity::Warning);
-        let evidence = "10 threads worked off 30.0/s, 40 threads only 10.0/s; 40 run now";
+        let evidence = "10 threads completed 30.0/s, 40 threads only 10.0/s; 40 run now";
         assert_eq!(findings[0].evidence, evidence);
 
         let rises: Vec<_> = falls.iter().map(|(threads, _)| (*threads, threads * 30)).collect();

@@ -114,7 +114,7 @@ fn follow(serving: &mut Serving, finding: &Finding) -> bool {
     let Some(change) = &finding.change else { return false };
     let (place, line) = (change.place.as_str(), change.line.as_str());
     if let Some(identity) = place.strip_prefix("the unit of ") {
-        let identity = identity.trim_end_matches(", as two units").to_owned();
+        let identity = identity.trim_end_matches(", split into two units").to_owned();
         serving.retain(|(process, _), _| *process != identity);
         for (at, unit) in line.split("; ").filter(|it| it.contains("-q ")).enumerate() {
             serving.insert((identity.clone(), format!("unit {at}")), queues_of(unit));

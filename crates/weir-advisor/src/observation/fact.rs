@@ -45,7 +45,7 @@ pub enum Obstacle {
     ClientsExhausted,
     /// A script holds a Redis up.
     Script,
-    /// A Redis still reads its data from disk.
+    /// A Redis is still loading its data from disk.
     Loading,
     /// A Redis is a replica without its master.
     MasterLost,

@@ -55,7 +55,7 @@ impl Service {
         // Where threads set the pool, the line is theirs.
         match self.threads {
             Some(threads) if threads > pool && self.has_pool_of_its_own() => {
-                format!("{line}, and no more threads than that ({})", self.threads_set_by())
+                format!("{line}, and at most as many threads ({})", self.threads_set_by())
             }
             _ => line,
         }

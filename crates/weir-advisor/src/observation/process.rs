@@ -124,21 +124,21 @@ impl JobProcess {
         matches!(self.presence, Presence::Seen | Presence::Presumed)
     }
 
-    /// Why it takes no new jobs: "was quieted (TSTP)".
+    /// Why it takes no new jobs: "is quiet (TSTP)".
     #[must_use]
     pub fn why_it_takes_none(&self) -> String {
         match self.presence {
             Presence::Gone => format!(
-                "is gone: {} has no process {}, whose last heartbeat was {} ago",
+                "has ended: {} has no process {}, whose last heartbeat was {} ago",
                 self.hostname,
                 self.pid,
                 wording::duration(self.beat_age)
             ),
             Presence::Silent => format!(
-                "has missed its heartbeats, the last was {} ago",
+                "has missed heartbeats; the last one was {} ago",
                 wording::duration(self.beat_age)
             ),
-            Presence::Seen | Presence::Presumed => "was quieted (TSTP)".to_owned(),
+            Presence::Seen | Presence::Presumed => "is quiet (TSTP)".to_owned(),
         }
     }
 

@@ -41,20 +41,20 @@ impl Claim {
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            Self::ConnectionsFit => "pools fit the database",
-            Self::EveryQueueFirst => "each queue stands first somewhere",
-            Self::GuaranteedSlots => "mail and the clock have threads of their own",
+            Self::ConnectionsFit => "connection pools fit the database",
+            Self::EveryQueueFirst => "each queue is first in a process",
+            Self::GuaranteedSlots => "mail and the scheduler have threads of their own",
             Self::SchedulerOnce => "one process serves the scheduler",
-            Self::PoolsCoverThreads => "no thread waits for a connection of its own process",
+            Self::PoolsCoverThreads => "each thread has a connection in its pool",
             Self::ThreadsThere => "each process has threads and queues",
-            Self::SetAsideLast => "what was set aside stands last",
-            Self::OneOrder => "each process has one order",
-            Self::NamesDiffer => "each kind of process has a name of its own",
-            Self::QueuesRead => "queues are written as behind -q",
-            Self::MemoryFits => "memory is enough",
+            Self::SetAsideLast => "backlogs that were set aside are last",
+            Self::OneOrder => "each process has one queue order",
+            Self::NamesDiffer => "process names are unique",
+            Self::QueuesRead => "queues are written as for -q",
+            Self::MemoryFits => "there is enough memory",
             Self::CoresEnough => "threads fit the cores",
-            Self::KeepsUp => "each queue keeps up with what comes",
-            Self::TargetsKept => "19 of 20 jobs wait no longer than they may",
+            Self::KeepsUp => "each queue keeps up with arrivals",
+            Self::TargetsKept => "19 of 20 jobs start within their target",
         }
     }
 }

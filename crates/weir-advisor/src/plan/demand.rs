@@ -173,7 +173,10 @@ fn why_not(jobs: &Jobs, pushes: &[String], queue: &Queue) -> Option<String> {
     let is_served = jobs.processes.iter().any(|process| process.serves(&queue.name));
     if is_served {
         return meant(jobs, pushes, queue).map(|meant| {
-            format!("it is served and nobody pushes to it: taken for a misspelt {meant:?}")
+            format!(
+                "it is served, but nothing pushes to it: assumed to be a misspelling of \
+                     {meant:?}"
+            )
         });
     }
     // While no process is there to be asked, a name may be that of any of their queues.

@@ -37,11 +37,14 @@ fn of_database(postgres: &Postgres) -> Vec<String> {
     let waits = postgres.lock_waits.known().map(Vec::as_slice).unwrap_or_default();
     let long = waits.iter().filter(|wait| wait.waited >= LOCK_WAIT_MIN).count() as u64;
     let locks = (long > 0).then(|| {
-        format!("{} for another's lock", wording::number(long, "session waits", "sessions wait"))
+        format!(
+            "{} for a lock of another session",
+            wording::number(long, "session waits", "sessions wait")
+        )
     });
     let hits = postgres.cache_hit_ratio.known().filter(|hits| **hits < HITS_MIN);
     let hits = hits.map(|hits| {
-        format!("only {:.1} % of the blocks that are asked for are in shared buffers", hits * 100.0)
+        format!("only {:.1} % of the requested blocks are in shared buffers", hits * 100.0)
     });
     [locks, waiting(postgres), hits].into_iter().flatten().collect()
 }
@@ -56,7 +59,7 @@ fn waiting(postgres: &Postgres) -> Option<String> {
     let is_held_up = busy >= BUSY_MIN && f64::from(count) >= WAITING_SHARE * f64::from(busy);
     is_held_up.then(|| {
         format!(
-            "{count} of {busy} busy sessions of the database wait, most for {} {}",
+            "{count} of {busy} busy sessions of the database are waiting, most for {} {}",
             most.kind, most.event
         )
     })
@@ -91,9 +94,9 @@ mod tests {
         *postgres.cache_hit_ratio.known_mut() = 0.5;
         observation.machine.known_mut().cores_idle = 0.0;
         let expected = [
-            "1 session waits for another's lock",
-            "6 of 12 busy sessions of the database wait, most for IO DataFileRead",
-            "only 50.0 % of the blocks that are asked for are in shared buffers",
+            "1 session waits for a lock of another session",
+            "6 of 12 busy sessions of the database are waiting, most for IO DataFileRead",
+            "only 50.0 % of the requested blocks are in shared buffers",
             "none of 4 cores is idle",
         ];
         assert_eq!(held_up(&observation), expected);

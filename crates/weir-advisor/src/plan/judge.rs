@@ -47,7 +47,7 @@ fn connections(layout: &Layout) -> Proof {
     let less = if reserve >= reserved_connections {
         format!("{reserve} in reserve")
     } else {
-        format!("{reserved_connections} that Postgres keeps for superusers")
+        format!("{reserved_connections} that Postgres reserves for superusers")
     };
     // Of these more may be open than are counted.
     let is_least =
@@ -57,7 +57,7 @@ fn connections(layout: &Layout) -> Proof {
         format!("{least}{sum} of {budget} connections ({max_connections} less {less})");
     if layout.pooler_connections.is_some() {
         let pools = layout.pools();
-        figures.push_str(&format!(", which the pooler opens; pools of {pools} wait at it"));
+        figures.push_str(&format!(", opened by the pooler; pools of {pools} connect to it"));
         return proof(Claim::ConnectionsFit, Outcome::of(sum <= budget), figures);
     }
     let gaps = unknown_connections(layout);
@@ -65,7 +65,10 @@ fn connections(layout: &Layout) -> Proof {
     match outcome {
         Outcome::Unknown => figures.push_str(&gaps),
         Outcome::Holds if is_full(layout) => {
-            figures.push_str("; with all of them open doctor warns: a deploy may be refused");
+            figures.push_str(
+                "; doctor warns when all are open: connections may be rejected during \
+                              a deployment",
+            );
         }
         Outcome::Holds | Outcome::Broken => {}
     }
@@ -79,7 +82,7 @@ fn unknown_connections(layout: &Layout) -> String {
         (!names.is_empty()).then(|| what.replace("{}", &list(names)))
     };
     let reasons: Vec<String> = [
-        of(&Gap::Pool, "`pool` (DB_POOL) of {} is not said"),
+        of(&Gap::Pool, "`pool` (DB_POOL) of {} is not given"),
         of(&Gap::Processes, "the number of processes of {} is not known"),
         unknown_commands(layout),
     ]
@@ -121,14 +124,14 @@ fn every_queue_first(layout: &Layout, queues: &[&str]) -> Proof {
     // What was set aside is behind on purpose.
     let behind: Vec<_> = behind.into_iter().filter(|queue| !is_set_aside(queue)).collect();
     if !behind.is_empty() {
-        figures.push(format!("no process looks at {} first", list(behind.iter().copied())));
+        figures.push(format!("no process serves {} first", list(behind.iter().copied())));
     }
     let holds = figures.is_empty();
     let outcome = unless_unsaid(layout, holds, &mut figures);
     if holds {
         figures.push(match queues.len() {
-            1 => "its one queue has turns of its own".to_owned(),
-            all => format!("each of {all} queues has turns of its own"),
+            1 => "its only queue is first".to_owned(),
+            all => format!("each of {all} queues is first in a process"),
         });
     }
     proof(Claim::EveryQueueFirst, outcome, figures.join("; "))
@@ -146,7 +149,7 @@ fn unless_unsaid(layout: &Layout, holds: bool, figures: &mut Vec<String>) -> Out
     if holds || unsaid.is_empty() {
         return Outcome::of(holds);
     }
-    figures.push(format!("unknown, because the queues of {} are not said", list(unsaid)));
+    figures.push(format!("unknown, because the queues of {} are not given", list(unsaid)));
     Outcome::Unknown
 }
 
@@ -191,11 +194,11 @@ fn why_unknown(worker: &WorkerLayout) -> String {
     if worker.is_by_chance() {
         let others = worker.queues.len() - 1;
         format!(
-            "has turns by chance only, in {name} with {others} more: unknown, because long jobs of \
-             others may hold every thread"
+            "is chosen by weight or at random, in {name} with {others} more: unknown, because long \
+             jobs of others may occupy every thread"
         )
     } else {
-        format!("is first in {name}: unknown, because its `concurrency` is not said")
+        format!("is first in {name}: unknown, because its `concurrency` is not given")
     }
 }
 
@@ -220,14 +223,14 @@ fn scheduler_once(layout: &Layout, queues: &[&str]) -> Proof {
         count => Outcome::of(count == 1),
     };
     let mut figures = match count {
-        0 if !is_wanted => format!("{SCHEDULER} is none of the queues"),
+        0 if !is_wanted => format!("there is no queue {SCHEDULER}"),
         0 => format!("no process serves the queue {SCHEDULER}"),
         1 => format!("1 process serves the queue {SCHEDULER}"),
         _ => format!("{count} processes serve the queue {SCHEDULER}"),
     };
     if outcome == Outcome::Unknown {
         figures
-            .push_str(&format!("; unknown, because the queues of {} are not said", list(unsaid)));
+            .push_str(&format!("; unknown, because the queues of {} are not given", list(unsaid)));
     }
     proof(Claim::SchedulerOnce, outcome, figures)
 }
@@ -244,7 +247,7 @@ fn pools(layout: &Layout) -> Proof {
     let unsaid = gaps.iter().filter_map(|(gap, what)| {
         let names = lacking(layout, gap);
         (!names.is_empty())
-            .then(|| format!("unknown, because {what} of {} is not said", list(names)))
+            .then(|| format!("unknown, because {what} of {} is not given", list(names)))
     });
     let unsaid = unsaid.chain(unknown_commands(layout).map(|it| format!("unknown, because {it}")));
     figures.extend(unsaid);
@@ -262,7 +265,7 @@ fn threads_there(layout: &Layout) -> Option<Proof> {
         .workers
         .iter()
         .filter(none)
-        .map(|it| format!("{} has no thread (concurrency = 0): it works off nothing", it.name))
+        .map(|it| format!("{} has no thread (concurrency = 0): it runs no jobs", it.name))
         .collect();
     let is_idle = |it: &&WorkerLayout| it.queues.is_empty() && !it.gaps.contains(&Gap::Queues);
     let idle = layout.workers.iter().filter(is_idle);
@@ -270,7 +273,7 @@ fn threads_there(layout: &Layout) -> Option<Proof> {
     let is_broken = !figures.is_empty();
     let unsaid = layout.workers.iter().filter(|it| it.gaps.contains(&Gap::Threads));
     figures.extend(
-        unsaid.map(|it| format!("{}: unknown, because its `concurrency` is not said", it.name)),
+        unsaid.map(|it| format!("{}: unknown, because its `concurrency` is not given", it.name)),
     );
     let outcome = Outcome::told(is_broken, true);
     (!figures.is_empty()).then(|| proof(Claim::ThreadsThere, outcome, figures.join("; ")))
@@ -286,12 +289,13 @@ fn set_aside_last(layout: &Layout) -> Option<Proof> {
             seen.push(queue.as_str());
             match last {
                 Some(_) if worker.is_by_chance() => {
-                    unknown.push(format!("{queue} has turns by chance in {}", worker.name));
+                    unknown.push(format!(
+                        "{queue} is chosen by weight or at random in {}",
+                        worker.name
+                    ));
                 }
-                Some(last) if at < last => broken.push(format!(
-                    "{queue} stands before {} in {}",
-                    worker.queues[last], worker.name
-                )),
+                Some(last) if at < last => broken
+                    .push(format!("{queue} is before {} in {}", worker.queues[last], worker.name)),
                 _ => {}
             }
         }
@@ -309,8 +313,9 @@ fn one_order(layout: &Layout) -> Option<Proof> {
     let names = lacking(layout, &Gap::Order);
     (!names.is_empty()).then(|| {
         let figures = format!(
-            "{}: some queues have a weight and others have none, or `order` says another order; with one \
-             weight Sidekiq chooses all by weight, those without count 1, and none is first",
+            "{}: only some queues have a weight, or `order` contradicts the weights; with any \
+             weight, Sidekiq chooses all queues by weight (1 where none is given), and none is \
+             first",
             list(names)
         );
         proof(Claim::OneOrder, Outcome::Broken, figures)
@@ -323,8 +328,7 @@ fn memory(layout: &Layout) -> Option<Proof> {
     let mut figures = format!("processes need {} of {}", bytes(needed), bytes(most));
     let reckoned = lacking(layout, &Gap::Memory);
     if !reckoned.is_empty() {
-        figures
-            .push_str(&format!("; that of {} is what such processes usually need", list(reckoned)));
+        figures.push_str(&format!("; that of {} is an estimate", list(reckoned)));
     }
     Some(proof(Claim::MemoryFits, Outcome::of(needed <= most), figures))
 }

@@ -26,12 +26,12 @@ pub fn overruled(postgres: &Postgres, plan: &Plan) -> Vec<Overruled> {
             Origin::Main | Origin::SomeFile => return None,
             Origin::Included(file) => (
                 file.to_owned(),
-                format!("take {name} out of it, or include postgresql-weir.conf after it"),
+                format!("remove {name} from it, or include postgresql-weir.conf after it"),
             ),
             Origin::Altered => ("ALTER SYSTEM".to_owned(), format!("ALTER SYSTEM RESET {name};")),
             Origin::CommandLine => (
                 "the command line of Postgres".to_owned(),
-                format!("take -c {name} off that command line"),
+                format!("remove -c {name} from that command line"),
             ),
             // Said below, with what ends it, unless that may not be seen.
             Origin::Role if postgres.exceptions.known().is_some() => return None,
@@ -126,8 +126,8 @@ mod tests {
         let lines: Vec<_> = found.iter().map(|it| (it.name, it.remedy.as_str())).collect();
         let expected = [
             ("max_connections", "ALTER SYSTEM RESET max_connections;"),
-            ("shared_buffers", "take -c shared_buffers off that command line"),
-            ("work_mem", "take work_mem out of it, or include postgresql-weir.conf after it"),
+            ("shared_buffers", "remove -c shared_buffers from that command line"),
+            ("work_mem", "remove work_mem from it, or include postgresql-weir.conf after it"),
             ("work_mem", r#"ALTER ROLE "shop" RESET work_mem;"#),
             ("max_connections", r#"ALTER DATABASE "app" CONNECTION LIMIT 40;"#),
         ];

@@ -117,27 +117,27 @@ fn memory(machine: &PostgresMachine) -> Vec<Setting> {
         at_start(
             "max_connections",
             machine.connections.to_string(),
-            "the ceiling that the pools and the reserve fit below",
+            "enough for the pools and the reserve",
         ),
         at_start("shared_buffers", size(buffers), "a quarter of the database's memory"),
         setting(
             "effective_cache_size",
             size(cached),
-            "what it and the kernel cache: three quarters",
+            "three quarters of it, for caches of Postgres and the kernel",
         ),
         setting(
             "work_mem",
             size(work_mem(machine)),
-            "what is left, for each session three sorts at once",
+            "the rest, for three sorts at once in each session",
         ),
         setting(
             "maintenance_work_mem",
             size(maintenance.min(8 * GIB)),
-            "a sixteenth: VACUUM and indexes",
+            "a sixteenth of it, for VACUUM and indexes",
         ),
     ];
     if buffers >= 2 * GIB {
-        settings.push(at_start("huge_pages", "try".to_owned(), "fewer page tables from 2 GB on"));
+        settings.push(at_start("huge_pages", "try".to_owned(), "smaller page tables, from 2 GB"));
     }
     settings
 }
@@ -178,7 +178,7 @@ fn log(machine: &PostgresMachine) -> Vec<Setting> {
     };
     let buffers = (shared_buffers(machine) / 100 * 3).min(16 * MIB);
     vec![
-        setting("min_wal_size", size(least), "files that are kept rather than made anew"),
+        setting("min_wal_size", size(least), "WAL files are reused instead of created"),
         setting("max_wal_size", size(most), "fewer checkpoints while jobs write"),
         at_start("wal_buffers", size(buffers), "3 % of shared buffers, at most one file"),
     ]
@@ -186,7 +186,7 @@ fn log(machine: &PostgresMachine) -> Vec<Setting> {
 
 fn disk(storage: Storage) -> Vec<Setting> {
     let (page_cost, concurrency, reason) = match storage {
-        Storage::Hdd => ("4", 2, "a disk that turns"),
+        Storage::Hdd => ("4", 2, "a rotating disk"),
         Storage::Ssd => ("1.1", 200, "a disk without seeks"),
         Storage::Nvme => ("1.1", 1_000, "a disk without seeks, with deep queues"),
     };
@@ -202,7 +202,7 @@ fn parallel(machine: &PostgresMachine) -> Vec<Setting> {
         DatabaseWorkload::Web | DatabaseWorkload::Oltp | DatabaseWorkload::Mixed
     );
     let jit = small_statements
-        .then(|| setting("jit", "off".to_owned(), "compiling takes longer than such statements"));
+        .then(|| setting("jit", "off".to_owned(), "compilation takes longer than such statements"));
     let mut settings: Vec<_> = jit.into_iter().collect();
     if machine.cores >= PARALLEL_CORES_MIN {
         let (all, some) = (machine.cores.to_string(), (machine.cores / 2).min(4).to_string());

@@ -47,7 +47,7 @@ pub(super) fn proof(wanted: &Wanted, layout: &Layout) -> Option<Proof> {
         let mut figures = format!("{} {} of {}", queue.name, words(wait), words(target));
         if !queue.known.tells_seconds() {
             is_unknown = true;
-            figures.push_str(" if it is as assumed");
+            figures.push_str(" if the assumption is right");
         }
         if wait <= target { kept.push(figures) } else { broken.push(figures) }
     }
@@ -141,21 +141,22 @@ fn unknown(wanted: &Wanted, layout: &Layout) -> Option<String> {
     let was = if idle.len() == 1 { "was" } else { "were" };
     let mut ways = Vec::new();
     if !idle.is_empty() {
-        ways.push(format!("{} {was} not seen at work; look while there is work", names(&idle)));
+        ways.push(format!(
+            "{} {was} idle in all samples; take samples while there is work",
+            names(&idle)
+        ));
     }
     if !came.is_empty() {
         // One look seldom meets what takes milliseconds.
-        let why = "came and none was met in hand; look more often (weir plan --window 2m looks ten times)";
+        let why = "arrived and none was in progress in a sample; take more samples (weir plan \
+                   --window 2m takes ten)";
         ways.push(format!("jobs of {} {why}", names(&came)));
     }
     if !held_up.is_empty() {
-        ways.push(format!(
-            "jobs of {} are held up, so what each takes is not known",
-            names(&held_up)
-        ));
+        ways.push(format!("jobs of {} are delayed, so their run time is unknown", names(&held_up)));
     }
     let mut why = format!(
-        "{}; or give what comes and what each takes (weir plan --queue {}=RATE,SECONDS)",
+        "{}; or give the arrival rate and the run time (weir plan --queue {}=RATE,SECONDS)",
         ways.join("; "),
         first.name
     );
@@ -173,7 +174,7 @@ fn unknown(wanted: &Wanted, layout: &Layout) -> Option<String> {
 
 fn words(seconds: f64) -> String {
     let duration = Duration::try_from_secs_f64(seconds);
-    duration.map_or_else(|_| "without end".to_owned(), wording::duration)
+    duration.map_or_else(|_| "forever".to_owned(), wording::duration)
 }
 
 /// What a queue's jobs wait for the threads of `worker`, in which it has its turn first.

@@ -23,7 +23,7 @@ fn way_out(wanted: &Wanted, layout: &Layout, claim: Claim) -> Option<String> {
         Claim::CoresEnough => Some(cores::way_out(layout)),
         Claim::KeepsUp => keeping_up(wanted, layout),
         Claim::TargetsKept => {
-            Some("no process can do better: give those queues a longer --target".to_owned())
+            Some("more processes would not help: give those queues a longer --target".to_owned())
         }
         // Kept by every layout that is made here.
         Claim::EveryQueueFirst
@@ -60,11 +60,12 @@ fn keeping_up(wanted: &Wanted, layout: &Layout) -> Option<String> {
     let is_behind =
         |name: &str| targets::loads(wanted, layout).any(|it| it.is_behind() && it.is(name));
     if is_behind(SCHEDULER) {
-        let why = "the scheduler has one process, with 25 threads at most: its jobs have to be fewer, or quicker";
+        let why = "the scheduler has one process with at most 25 threads: it needs fewer or \
+                   shorter jobs";
         return Some(why.to_owned());
     }
     is_behind(WEB)
-        .then(|| "more machines for the web: it gets 1,000 threads of one at most".to_owned())
+        .then(|| "more machines for the web: it gets at most 1,000 threads of one".to_owned())
 }
 
 fn memory(wanted: &Wanted, layout: &Layout) -> String {

@@ -41,7 +41,7 @@ pub(super) fn found(
         false => Severity::Critical,
     };
     let finding = Finding::new(rule, severity, subject, evidence)
-        .leads_to("Nobody takes its jobs until that process runs again: start it, or restart it.");
+        .leads_to("No process takes its jobs until that one runs again: start or restart it.");
     let is_gone = absent.iter().any(|it| it.presence != Presence::Seen);
     Some(if is_gone || !is_deployment { finding.next(UNITS) } else { finding })
 }

@@ -49,7 +49,7 @@ fn paused(queue: &Queue) -> Finding {
     let evidence = format!("{}; it is paused (Sidekiq Pro)", waiting(queue));
     let unpause = format!("Sidekiq::Queue.new(\"{}\").unpause!", ruby(&queue.name));
     Finding::new(NAME, Severity::Notice, subject, evidence)
-        .leads_to("Its jobs wait until somebody ends that.")
+        .leads_to("Its jobs wait until the queue is unpaused.")
         .next(format!("bundle exec rails runner {}", shell::word(&unpause)))
 }
 
@@ -88,8 +88,8 @@ fn found((jobs, repaired): (&Jobs, &Repaired<'_>), queue: &Queue, forecast: &For
     if let Some(process) = hanging(jobs, queue) {
         let since = wording::duration(HANG_MIN);
         let finding = finding.leads_to(format!(
-            "None was worked off: every thread that serves it has had its job for {since} or longer. \
-             Sidekiq's log on {} then tells where they are.",
+            "No job was completed: every thread that serves it has been running its job for \
+             {since} or longer. After the signal, Sidekiq's log on {} shows where they are.",
             process.hostname
         ));
         return Finding { next: process.tell_threads(), ..finding };
@@ -116,12 +116,12 @@ fn set_aside(jobs: &Jobs, repaired: &Repaired<'_>, finding: Finding, queue: &str
         return finding.next(command);
     }
     let first = match repaired.is_changed(queue) {
-        true => "once what is said of its queues is done, ",
+        true => "once the other change to its queues is made, ",
         false => "",
     };
     let consequence = format!(
-        "{} To let new jobs go first takes two steps: {first}a process has to serve {backlog} as the last of \
-         its queues; when it runs, the command sets the backlog aside.",
+        "{} Running new jobs first takes two steps: {first}a process must serve {backlog} as the \
+         last of its queues; once it runs, the command sets the backlog aside.",
         finding.consequence
     );
     let finding = finding.leads_to(consequence);
@@ -156,7 +156,7 @@ fn set_aside_command(queue: &str) -> String {
 fn evidence(queue: &Queue) -> String {
     let flow = match &queue.flow {
         Fact::Known(flow) => format!(
-            "; {} come, {} are worked off",
+            "; arrival rate {}, completion rate {}",
             counted_rate(flow.arrivals_per_second, flow.window),
             counted_rate(flow.served_per_second(), flow.window)
         ),
@@ -172,23 +172,25 @@ fn waiting(queue: &Queue) -> String {
 fn consequence(queue: &Queue, forecast: &Forecast) -> String {
     let between = forecast.queue_between(&queue.name);
     match forecast.queue(&queue.name) {
-        Some(Drain::Grows) => "It grows: at this rate it never ends.".to_owned(),
-        Some(Drain::After(left)) => format!("It is empty in {}.", wording::about(left, between)),
+        Some(Drain::Grows) => "It is growing: at these rates it will never drain.".to_owned(),
+        Some(Drain::After(left)) => {
+            format!("It will be empty in {}.", wording::about(left, between))
+        }
         _ if is_stuck(queue) => {
-            "None was worked off: its threads are busy with others, or hang.".to_owned()
+            "No job was completed: its threads are busy with other jobs, or hang.".to_owned()
         }
         Some(Drain::Stands) => stands(queue),
-        Some(Drain::Empty) | None => "New jobs wait as long.".to_owned(),
+        Some(Drain::Empty) | None => "New jobs wait equally long.".to_owned(),
     }
 }
 
 fn stands(queue: &Queue) -> String {
     match &queue.flow {
         Fact::Known(flow) if !flow.is_steady() => format!(
-            "Whether it grows or shrinks does not show within {}: a longer --window tells.",
+            "{} are too short to tell whether it is growing or shrinking: use a longer --window.",
             wording::duration(flow.window)
         ),
-        _ => "It neither grows nor shrinks: new jobs wait as long.".to_owned(),
+        _ => "Its depth is constant: new jobs wait equally long.".to_owned(),
     }
 }
 
@@ -222,9 +224,10 @@ mod tests {
     fn a_queue_that_drains_says_when_it_is_empty() {
         let finding = check(&behind("push", 40_200, 40_000, 120)).remove(0);
         assert_eq!(finding.severity, Severity::Warning);
-        let expected = "40,000 jobs wait, the oldest for 2 min; 10.0/s come, 30.0/s are worked off";
+        let expected = "40,000 jobs wait, the oldest for 2 min; arrival rate 10.0/s, completion \
+                        rate 30.0/s";
         assert_eq!(finding.evidence, expected);
-        assert_eq!(finding.consequence, "It is empty in 33 min 20 s (27 min to 43 min).");
+        assert_eq!(finding.consequence, "It will be empty in 33 min 20 s (27 min to 43 min).");
         assert_eq!(finding.next.as_deref(), Some("weir plan"));
     }
 
@@ -234,7 +237,7 @@ mod tests {
         let queue = observation.jobs.known_mut().queue_mut("push");
         queue.flow.known_mut().arrivals_per_second = 0.0;
         let finding = check(&observation).remove(0);
-        let expected = "; < 1 in 10 s come, < 1 in 10 s are worked off";
+        let expected = "; arrival rate < 1 in 10 s, completion rate < 1 in 10 s";
         assert!(finding.evidence.ends_with(expected), "{}", finding.evidence);
     }
 
@@ -319,7 +322,7 @@ mod tests {
         queue.flow.known_mut().arrivals_per_second = 0.0;
         let finding = check(&observation).remove(0);
         assert_eq!(finding.next.as_deref(), Some("kill -TTIN 1"));
-        assert!(finding.consequence.starts_with("None was worked off"), "{}", finding.consequence);
+        assert!(finding.consequence.starts_with("No job was completed"), "{}", finding.consequence);
         let queue = observation.jobs.known_mut().queue_mut("push");
         queue.flow.known_mut().before = 3;
         assert_eq!(check(&observation), [], "two were");
@@ -331,7 +334,7 @@ mod tests {
     #[test]
     fn what_is_over_soon_takes_nothing() {
         let finding = check(&behind("push", 3_000, 2_000, 900)).remove(0);
-        assert!(finding.consequence.starts_with("It is empty in 20 s"), "{finding:?}");
+        assert!(finding.consequence.starts_with("It will be empty in 20 s"), "{finding:?}");
         assert_eq!((finding.change, finding.next), (None, None));
     }
 
@@ -345,7 +348,7 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!(finding.next.as_deref(), Some("kill -TTIN 1"));
         assert!(
-            finding.consequence.starts_with("None was worked off: every thread"),
+            finding.consequence.starts_with("No job was completed: every thread"),
             "{finding:?}"
         );
         // One thread goes on.
@@ -357,12 +360,12 @@ mod tests {
     fn what_does_not_show_yet_is_not_said_to_stand() {
         let finding = check(&behind("push", 40_010, 40_000, 120)).remove(0);
         let expected =
-            "Whether it grows or shrinks does not show within 10 s: a longer --window tells.";
+            "10 s are too short to tell whether it is growing or shrinking: use a longer --window.";
         assert_eq!(finding.consequence, expected);
         let mut long = behind("push", 40_010, 40_000, 120);
         long.jobs.known_mut().queue_mut("push").flow.known_mut().window =
             Duration::from_secs(3_600);
-        assert!(check(&long)[0].consequence.starts_with("It neither grows nor shrinks"));
+        assert!(check(&long)[0].consequence.starts_with("Its depth is constant"));
     }
 
     #[test]

@@ -32,9 +32,9 @@ fn found(queue: &Queue) -> Option<Finding> {
     if parts.is_empty() {
         return None;
     }
-    let evidence = format!("of {} jobs looked at {}", count(sample.size), parts.join(", "));
+    let evidence = format!("in a sample of {} jobs, {}", count(sample.size), parts.join(", "));
     let finding = Finding::new(NAME, Severity::Notice, format!("queue {}", queue.name), evidence);
-    Some(finding.leads_to("What the queue waits for is mostly this."))
+    Some(finding.leads_to("Most jobs in this queue are of this kind."))
 }
 
 /// "87 %", "`DeliveryWorker`".
@@ -69,7 +69,7 @@ mod tests {
             vec![share("slow.example", 400)],
         );
         let expected =
-            "of 1,000 jobs looked at 87 % are LinkCrawlWorker, 40 % are for slow.example";
+            "in a sample of 1,000 jobs, 87 % are LinkCrawlWorker, 40 % are for slow.example";
         assert_eq!(findings[0].evidence, expected);
     }
 

@@ -17,11 +17,16 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 /// Whoever looks is refused like everybody who has that role, or asks for that database.
 fn met(missing: &Missing) -> Finding {
-    let finding = Finding::new(NAME, Severity::Critical, missing.what.as_str(), missing.reason.as_str())
-        .leads_to(
-            "Whoever connects as that role, or to that database, is refused however many slots the server \
-             has left: the application's requests and jobs, too, if they do.",
-        );
+    let finding = Finding::new(
+        NAME,
+        Severity::Critical,
+        missing.what.as_str(),
+        missing.reason.as_str(),
+    )
+    .leads_to(
+        "New connections as that role, or to that database, are rejected even if the server \
+             has free slots; this includes the application's requests and jobs if they use it.",
+    );
     match &missing.remedy {
         Some(line) => finding.change(PLACE, line.as_str()),
         None => finding,
@@ -47,7 +52,7 @@ fn found(limit: &ConnectionLimit, services: &[Service], usable: u32) -> Finding 
     let ConnectionLimit { holder, connections, open } = limit;
     let severity = if open >= connections { Severity::Critical } else { Severity::Warning };
     let evidence = format!(
-        "{} open, it may have {connections} (CONNECTION LIMIT); the server has {}",
+        "{} open, of at most {connections} (CONNECTION LIMIT); the server has {}",
         wording::number(*open, "connection is", "connections are"),
         wording::number(usable, "usable slot", "usable slots")
     );
@@ -55,9 +60,7 @@ fn found(limit: &ConnectionLimit, services: &[Service], usable: u32) -> Finding 
     let pools = services.iter().map(Service::connections).fold(0, u32::saturating_add);
     let enough = if pools > *connections { pools.min(usable) } else { usable };
     Finding::new(NAME, severity, holder.words(), evidence)
-        .leads_to(
-            "The next one is refused (SQLSTATE 53300), however many slots the server has left.",
-        )
+        .leads_to("The next one is rejected (SQLSTATE 53300), even if the server has free slots.")
         .change(PLACE, limit.line(enough))
 }
 
@@ -80,7 +83,7 @@ mod tests {
         let finding = with(20, 20).remove(0);
         assert_eq!((finding.severity, finding.subject.as_str()), (Severity::Critical, "role shop"));
         assert!(
-            finding.evidence.starts_with("20 connections are open, it may have 20 "),
+            finding.evidence.starts_with("20 connections are open, of at most 20 "),
             "{finding:?}"
         );
         // Pools of 10, 10, 25 and 5.

@@ -27,8 +27,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 fn missing(observation: &Observation, jobs: &Jobs) -> Finding {
-    const CONSEQUENCE: &str =
-        "Nothing that runs by the clock is enqueued: no clean-up, no trends, no digests.";
+    const CONSEQUENCE: &str = "Periodic jobs are not enqueued: no clean-up, no trends, no digests.";
     let subject = "queue scheduler";
     if let Some(finding) = absent_server::found(NAME, subject, "", jobs, QUEUE) {
         return finding.leads_to(CONSEQUENCE);
@@ -48,15 +47,15 @@ fn duplicate(jobs: &Jobs, repaired: &Repaired<'_>) -> Vec<Finding> {
     let unsure = serving.iter().filter(|it| it.presence != Presence::Seen);
     let unsure: Vec<_> = unsure.map(|it| it.identity.as_str()).collect();
     let (severity, consequence) = match unsure.is_empty() {
-        true => (Severity::Warning, "What runs by the clock is enqueued more than once."),
+        true => (Severity::Warning, "Periodic jobs are enqueued more than once."),
         false => {
             let (run, their) = if unsure.len() == 1 { ("runs", "its") } else { ("run", "their") };
             let unsure = wording::list(unsure);
             let _ = write!(
                 evidence,
-                "; whether {unsure} still {run} was not seen since {their} last heartbeat"
+                "; it is unknown whether {unsure} still {run} since {their} last heartbeat"
             );
-            let if_all = "If all of them run, what runs by the clock is enqueued more than once.";
+            let if_all = "If all of them run, periodic jobs are enqueued more than once.";
             (Severity::Notice, if_all)
         }
     };

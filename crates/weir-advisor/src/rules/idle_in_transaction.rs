@@ -28,7 +28,7 @@ fn found(observation: &Observation, postgres: &Postgres, sessions: &Sessions) ->
     let longest = wording::duration(sessions.longest);
     let oldest = if sessions.count == 1 { "" } else { "the oldest " };
     let sessions_are = wording::number(sessions.count, "session is", "sessions are");
-    let evidence = format!("{sessions_are} idle in transaction, {oldest}since {longest}");
+    let evidence = format!("{sessions_are} idle in transaction, {oldest}for {longest}");
     let finding = Finding::new(NAME, Severity::Warning, sessions.service.as_str(), evidence)
         .leads_to("They keep their locks and slots, and VACUUM from removing dead rows.");
     let finding = database_settings::change(finding, postgres, (SETTING, "'5min'"), false);
@@ -54,7 +54,7 @@ mod tests {
         let sessions = &mut observation.postgres.known_mut().connections.known_mut().sessions[0];
         (sessions.state, sessions.count) = (SessionState::IdleInTransaction, 1);
         sessions.longest = LONGEST;
-        let expected = "1 session is idle in transaction, since 1 min";
+        let expected = "1 session is idle in transaction, for 1 min";
         assert_eq!(check(&observation)[0].evidence, expected);
     }
 
@@ -71,7 +71,7 @@ mod tests {
             let found = check(&observation);
             assert_eq!(found.len(), findings, "{state:?} {seconds}");
             if let Some(finding) = found.first() {
-                let expected = "8 sessions are idle in transaction, the oldest since 1 min";
+                let expected = "8 sessions are idle in transaction, the oldest for 1 min";
                 assert_eq!(finding.evidence, expected);
             }
         }

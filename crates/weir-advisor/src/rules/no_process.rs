@@ -30,7 +30,8 @@ fn or_elsewhere(finding: Finding, jobs: Option<&Jobs>, redis: Option<&RedisServe
         return finding;
     }
     let consequence = format!(
-        "{} If it runs already, its REDIS_URL may name another database than {}: there are keys in {}.",
+        "{} If it is already running, its REDIS_URL may name a database other than {}: there are \
+         keys in {}.",
         finding.consequence,
         redis.database,
         wording::list(others.iter().map(String::as_str))
@@ -41,10 +42,10 @@ fn or_elsewhere(finding: Finding, jobs: Option<&Jobs>, redis: Option<&RedisServe
 /// One that runs on this machine is not to be started again: a second one would have the same error.
 fn unless_running(finding: Finding, jobs: Option<&Jobs>) -> Finding {
     let Some(first) = jobs.and_then(|it| it.running_ghosts.first()) else { return finding };
-    let evidence = format!("{}; {first} runs on this machine all the same", finding.evidence);
+    let evidence = format!("{}; {first} runs on this machine nevertheless", finding.evidence);
     Finding { evidence, next: None, ..finding }.leads_to(
-        "It hangs, or Redis refuses it (a password that was changed), or it uses another Redis now: \
-         Sidekiq's log has the error.",
+        "It hangs, or Redis rejects it (a changed password), or it now uses another Redis: \
+         Sidekiq's log shows the error.",
     )
 }
 
@@ -55,7 +56,8 @@ fn unless_lost(finding: Finding, jobs: Option<&Jobs>, loss: Option<String>) -> F
     let evidence = format!("{}; {why}", finding.evidence);
     let finding = Finding { evidence, severity: Severity::Warning, next: None, ..finding };
     finding.leads_to(
-        "Sidekiq's processes may well run: Redis does not keep their heartbeats. First see to Redis.",
+        "Sidekiq's processes may be running: Redis does not keep their heartbeats. Repair Redis \
+         first.",
     )
 }
 
@@ -65,10 +67,13 @@ fn found(jobs: &Jobs) -> Option<Finding> {
         return Some(waiting(jobs));
     }
     let is_gone = jobs.processes.is_empty() && !jobs.is_nowhere();
-    let evidence = "no Sidekiq process has a heartbeat; no job waits yet";
+    let evidence = "no Sidekiq process has a heartbeat; no job is waiting yet";
     is_gone.then(|| {
         Finding::new(NAME, Severity::Warning, "Sidekiq", evidence)
-            .leads_to("Its keys are there and nobody works: the next job will wait, and what is scheduled stays where it is.")
+            .leads_to(
+                "Its keys exist but no process runs: the next job will wait, and scheduled \
+                       jobs are not moved.",
+            )
             .next(UNITS)
     })
 }
@@ -82,18 +87,18 @@ fn waiting(jobs: &Jobs) -> Finding {
             format!("{waiting} and the only process, {}, {}", one.identity, one.why_it_takes_none())
         }
         all if all_are_quiet => {
-            format!("{waiting} and all {} processes were quieted (TSTP)", all.len())
+            format!("{waiting} and all {} processes are quiet (TSTP)", all.len())
         }
         all => {
             let of = |it: &JobProcess| format!("{} {}", it.identity, it.why_it_takes_none());
             let named: Vec<String> = all.iter().take(NAMED_MAX).map(of).collect();
             let named = wording::list(named.iter().map(String::as_str));
-            format!("{waiting} and none of {} processes takes them: {named}", all.len())
+            format!("{waiting} and none of {} processes takes jobs: {named}", all.len())
         }
     };
     Finding::new(NAME, Severity::Critical, "Sidekiq", evidence)
         .leads_to(format!(
-            "Nothing is worked off. Sidekiq's units, running or not, are in the list; {} yours.",
+            "No jobs are run. The command lists Sidekiq's units, running or not; {} yours.",
             if jobs.processes.is_empty() { "start" } else { "restart" }
         ))
         .next(UNITS)
@@ -125,7 +130,7 @@ mod tests {
         observation.redis[0].known_mut().persistence.last_snapshot_ok = false;
         let finding = check(&observation).remove(0);
         assert_eq!((finding.severity, finding.next.as_deref()), (Severity::Warning, None));
-        assert!(finding.evidence.ends_with("takes no writes: its last snapshot failed (MISCONF)"));
+        assert!(finding.evidence.ends_with("rejects writes: its last snapshot failed (MISCONF)"));
         assert_eq!(crate::advise(&observation).findings[0].rule, "redis-persistence");
         // Processes that beat were not refused.
         let mut quiet = healthy::observation();
@@ -141,7 +146,7 @@ mod tests {
         let redis = observation.redis[0].known_mut();
         redis.database = 1;
         let finding = check(&observation).remove(0);
-        let expected = "another database than 1: there are keys in 0.";
+        let expected = "a database other than 1: there are keys in 0.";
         assert!(finding.consequence.ends_with(expected), "{finding:?}");
     }
 
@@ -160,7 +165,7 @@ mod tests {
         for process in &mut observation.jobs.known_mut().processes {
             process.quiet = true;
         }
-        assert!(check(&observation)[0].evidence.contains("all 2 processes were quieted"));
+        assert!(check(&observation)[0].evidence.contains("all 2 processes are quiet"));
     }
 
     #[test]
@@ -171,7 +176,7 @@ mod tests {
         jobs.ghosts = vec!["shop:7:x".to_owned()];
         jobs.running_ghosts = jobs.ghosts.clone();
         let finding = check(&observation).remove(0);
-        assert!(finding.evidence.ends_with("; shop:7:x runs on this machine all the same"));
+        assert!(finding.evidence.ends_with("; shop:7:x runs on this machine nevertheless"));
         assert_eq!((finding.severity, finding.next), (Severity::Critical, None));
         assert!(!finding.consequence.contains("start"));
     }

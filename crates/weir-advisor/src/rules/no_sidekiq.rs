@@ -9,7 +9,7 @@ pub(crate) const NAME: &str = "no-sidekiq";
 
 /// Databases and namespaces that are named.
 const NAMED_MAX: usize = 3;
-const FOR_NOBODY: &str = "Nothing that is said here is about your jobs";
+const FOR_NOBODY: &str = "This report is not about your jobs";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     if !observation.jobs.known().is_some_and(Jobs::is_nowhere) {
@@ -40,7 +40,7 @@ fn found(observation: &Observation, redis: &RedisServer) -> Finding {
         Some(likely) => elsewhere(evidence(&databases(&others)), redis, *likely),
         // Its keys were here, perhaps: jobs, queues and heartbeats.
         None if redis.evicts() => evidence("Redis evicts keys").leads_to(
-            "Either Sidekiq uses another Redis, or this one has evicted all that it had here.",
+            "Either Sidekiq uses another Redis, or this one has evicted all of its keys.",
         ),
         None => nothing(evidence("no other database has any key")),
     }
@@ -67,8 +67,8 @@ fn namespaced(
     let key = shell::word(&format!("{namespace}:queues"));
     finding
         .leads_to(format!(
-            "{FOR_NOBODY}: doctor looks at Sidekiq's keys as they are without redis-namespace, which \
-             Sidekiq 7 no longer takes. What is under one it does not see."
+            "{FOR_NOBODY}: doctor does not support redis-namespace (nor does Sidekiq 7) and does \
+             not examine keys with a namespace."
         ))
         .next(observation.redis_command(&redis.name, |cli| format!("{cli} SMEMBERS {key}")))
 }
@@ -79,7 +79,8 @@ fn elsewhere(finding: Finding, redis: &RedisServer, likely: Keyspace) -> Finding
     finding
         .leads_to(format!("{FOR_NOBODY}: they are in another database, or on another Redis."))
         .change(
-            "the end of Redis' address, as it is given to doctor (--redis, or url in [[observe.redis]])",
+            "the end of the address of Redis that doctor is given (--redis, or url in \
+             [[observe.redis]])",
             format!("{end}{}", likely.database),
         )
 }

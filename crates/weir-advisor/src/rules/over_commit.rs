@@ -9,7 +9,7 @@ use crate::observation::{ConnectionLimit, Observation, Pooler, Service};
 pub(crate) const NAME: &str = "over-commit";
 
 const SUBJECT: &str = "connection pools";
-const CONSEQUENCE: &str = "Under load the database refuses connections (SQLSTATE 53300).";
+const CONSEQUENCE: &str = "Under load the database rejects connections (SQLSTATE 53300).";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let settings = observation.postgres.known().and_then(|it| it.settings.known());
@@ -92,12 +92,13 @@ fn behind(
     let Some(most) = *connections else {
         let all = own.saturating_add(sum(pooled));
         let evidence = format!(
-            "unknown: pools sum to {all}, {usable} slots are usable, and {name} stands between \
-             ({shown_by}): how many connections it opens at most is not known"
+            "unknown: pools sum to {all}, {usable} slots are usable, and {name} is in between \
+             ({shown_by}): the most connections that it opens is unknown"
         );
-        let consequence = "Whether the database will refuse connections can't be told. `--pgbouncer-url` asks \
-             PgBouncer; `--pgbouncer NUMBER` says it: max_db_connections of pgbouncer.ini, or default_pool_size \
-             for each user and database; 0 if nothing stands between.";
+        let consequence = "It is unknown whether the database will reject connections. \
+                           `--pgbouncer-url` queries PgBouncer; `--pgbouncer NUMBER` gives the \
+                           number: max_db_connections in pgbouncer.ini, or default_pool_size for \
+                           each user and database; 0 if there is no pooler.";
         let unknown = Finding::new(NAME, Severity::Unknown, SUBJECT, evidence);
         return (all > usable).then(|| unknown.leads_to(consequence));
     };

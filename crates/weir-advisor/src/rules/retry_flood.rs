@@ -43,13 +43,13 @@ fn grows(flow: &Flow) -> bool {
 }
 
 fn found(set: &JobSet, grows: bool) -> Finding {
-    let growth = if grows { " and it grows" } else { "" };
+    let growth = if grows { " and the number is growing" } else { "" };
     let sample = set.sample.known().and_then(most_common);
     let sample = sample.map(|sample| format!("; {sample}")).unwrap_or_default();
     let evidence =
-        format!("{} failed jobs wait for another try{growth}{sample}", wording::count(set.size));
+        format!("{} failed jobs wait for a retry{growth}{sample}", wording::count(set.size));
     Finding::new(NAME, Severity::Warning, "the retry set", evidence)
-        .leads_to("They come back into their queues, mostly to fail again.")
+        .leads_to("They return to their queues, mostly to fail again.")
 }
 
 /// What most of a sample have in common.
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_flood_names_the_error() {
-        let expected = "12,000 failed jobs wait for another try; 75 % of a sample with HTTP::TimeoutError, most often DeliveryWorker";
+        let expected = "12,000 failed jobs wait for a retry; 75 % of a sample with HTTP::TimeoutError, most often DeliveryWorker";
         assert_eq!(with(12_000, 12_000)[0].evidence, expected);
     }
 
@@ -119,7 +119,7 @@ mod tests {
             check(&observation).pop()
         };
         let finding = of(240, 95).unwrap();
-        let expected = "240 failed jobs wait for another try; 95 % of a sample with NameError";
+        let expected = "240 failed jobs wait for a retry; 95 % of a sample with NameError";
         assert_eq!((finding.severity, finding.evidence.as_str()), (Severity::Notice, expected));
         assert_eq!(of(240, 80), None);
         assert_eq!(of(99, 95), None);

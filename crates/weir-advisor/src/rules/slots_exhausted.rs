@@ -8,7 +8,7 @@ pub(crate) const NAME: &str = "slots-exhausted";
 /// What stands before the ledger in the reason, where there is one.
 const HELD_BY: &str = "; held by ";
 
-const REFUSED: &str = "Every new connection is refused: requests and jobs fail at random.";
+const REFUSED: &str = "Every new connection is rejected: requests and jobs fail at random.";
 const CEILING: &str = "sudo -u postgres psql -c 'SHOW max_connections'";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -17,7 +17,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 fn found(observation: &Observation, reason: &str) -> Finding {
-    let evidence = format!("no connection slot is left: {reason}");
+    let evidence = format!("no connection slot is free: {reason}");
     let finding = Finding::new(NAME, Severity::Critical, "Postgres", evidence).leads_to(REFUSED);
     // Behind a pooler it is not the application's pools that fill the slots.
     let services = observation.services.known().filter(|_| observation.pooler.is_none());
@@ -30,8 +30,8 @@ fn found(observation: &Observation, reason: &str) -> Finding {
         // It could not ask the database for its ceiling either.
         None => finding
             .leads_to(format!(
-                "{REFUSED} Postgres keeps some slots for superusers, who can still ask for its ceiling; \
-                 weir plan --max-connections works out pools that fit it."
+                "{REFUSED} Postgres reserves some slots for superusers, who can still query its \
+                 limit; weir plan --max-connections calculates pools that fit."
             ))
             .next(CEILING),
         Some(largest) => {

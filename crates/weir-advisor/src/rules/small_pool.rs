@@ -25,7 +25,7 @@ fn found(
         wording::number(pool, "connection", "connections")
     );
     let finding = Finding::new(NAME, Severity::Warning, service.name.as_str(), evidence).leads_to(
-        "Threads wait for a connection of their own process, and fail after some seconds \
+        "Threads wait for a connection from the pool of their process, and fail after some seconds \
          (ActiveRecord::ConnectionTimeoutError).",
     );
     if has_room(observation, services, service, threads) {
@@ -37,7 +37,7 @@ fn found(
         // A larger pool would be over the database's ceiling.
         let line = wording::number(pool, "thread", "threads");
         let line = format!("{line} ({})", service.threads_set_by());
-        finding.change_and_restart(format!("what starts {}", service.name), line)
+        finding.change_and_restart(format!("the command that starts {}", service.name), line)
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_pool_is_not_made_smaller_without_its_threads() {
         let service = Service { threads: Some(25), ..service("sidekiq push", 1, 25, "DB_POOL=") };
-        let line = "DB_POOL=20, and no more threads than that (-c or RAILS_MAX_THREADS)";
+        let line = "DB_POOL=20, and at most as many threads (-c or RAILS_MAX_THREADS)";
         assert_eq!(service.pool_line(20), line);
         let by_threads = Service { set_by: "-c ".to_owned(), ..service };
         assert_eq!(by_threads.pool_line(20), "-c 20");

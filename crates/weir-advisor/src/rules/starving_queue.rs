@@ -108,7 +108,7 @@ fn found(jobs: &Jobs, repaired: &Repaired<'_>, starving: &Starving<'_>) -> Findi
         false => (Severity::Notice, " if its order is strict"),
     };
     let evidence = format!(
-        "{}; each process that serves it looks at {} first{if_strict}",
+        "{}; each process that serves it fetches from {} first{if_strict}",
         wording::jobs_wait_since(length, latency),
         wording::list(before.iter().copied())
     );
@@ -122,8 +122,8 @@ fn found(jobs: &Jobs, repaired: &Repaired<'_>, starving: &Starving<'_>) -> Findi
         None => {
             let threads = places.iter().map(|(_, it)| it.concurrency).max().unwrap_or_default();
             let finding = finding.leads_to(
-                "It gets a thread only when those are empty. A process more takes a connection of the \
-                 database for each of its threads.",
+                "It gets a thread only when those are empty. An additional process takes one \
+                 database connection for each of its threads.",
             );
             queue_line::one_more(finding, threads, &names)
         }

@@ -60,10 +60,10 @@ fn found(missing: &Missing) -> Option<Finding> {
     };
     let consequence = match severity {
         Severity::Critical => {
-            "Nothing is known of it, and who has the same address gets no answer either: Sidekiq, the \
-             application."
+            "Nothing is known about it, and other clients with the same address, such as Sidekiq \
+             and the application, get no response either."
         }
-        _ => "Nothing is known of it: what is wrong there is not said here.",
+        _ => "Nothing is known about it: problems there are not reported.",
     };
     let finding =
         Finding::new(NAME, severity, missing.what.as_str(), evidence).leads_to(consequence);
@@ -86,8 +86,8 @@ mod tests {
         Missing {
             what: what.to_owned(),
             obstacle,
-            reason: format!("{what} does not answer (refused)"),
-            remedy: Some("look whether it runs".to_owned()),
+            reason: format!("{what} does not respond (refused)"),
+            remedy: Some("check that it is running".to_owned()),
         }
     }
 
@@ -103,7 +103,7 @@ mod tests {
         let rules: Vec<_> = advice.findings.iter().map(|it| it.rule).collect();
         assert_eq!(rules, [NAME, "untuned-database"], "once, and not as unseen as well");
         assert_eq!(advice.verdict.severity, Some(Severity::Critical));
-        let expected = "Redis a:6379: it does not answer (refused); next: look whether it runs";
+        let expected = "Redis a:6379: it does not respond (refused); next: check that it is running";
         assert_eq!(advice.verdict.to_string(), expected);
     }
 

@@ -28,13 +28,13 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 fn cut(observation: &Observation) -> Option<Finding> {
     let limits = wording::list(observation.cut.iter().map(String::as_str));
     (!limits.is_empty()).then(|| {
-        let evidence = format!("unknown: there is more than the limits of a look: {limits}");
+        let evidence = format!("unknown: there is more than the limits of a sample: {limits}");
         let has_more = |jobs: &Jobs| jobs.has_more_processes;
         let served = match observation.each_jobs().any(|it| it.1.known().is_some_and(has_more)) {
-            true => " Whether every queue is served can't be told.",
+            true => " It is unknown whether every queue is served.",
             false => "",
         };
-        let consequence = "What is behind a limit was not looked at; it may be what is wrong.";
+        let consequence = "Data beyond a limit was not examined; the problem may be there.";
         Finding::new(NAME, Severity::Unknown, "the rest of Sidekiq", evidence)
             .leads_to(format!("{consequence}{served}"))
     })
@@ -47,7 +47,7 @@ fn found(missing: &Missing) -> Finding {
         missing.what.as_str(),
         format!("unknown: {}", missing.reason),
     )
-    .leads_to("Whether something is wrong here can't be told.");
+    .leads_to("It is unknown whether there is a problem.");
     match (&missing.remedy, missing.obstacle) {
         (Some(remedy), Obstacle::NotAllowed) => {
             finding.change("the source, as its administrator", remedy.as_str())
@@ -68,7 +68,7 @@ fn hidden(observation: &Observation) -> Option<Finding> {
             wording::number(connections.open(), "session", "sessions")
         );
         Finding::new(NAME, Severity::Unknown, "states of connections", evidence)
-            .leads_to("Idle and stuck transactions can't be told from busy ones.")
+            .leads_to("Idle and stuck transactions cannot be distinguished from busy ones.")
             .change("psql, as a superuser", grant(postgres.user.as_deref()))
     })
 }

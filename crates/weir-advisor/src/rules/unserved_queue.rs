@@ -29,12 +29,12 @@ fn found(jobs: &Jobs, repaired: &Repaired<'_>, queue: &Queue) -> Finding {
     }
     let hint = repaired.misspelt(name).map(|(identity, served)| {
         format!(
-            "; {identity} serves \"{served}\", which nobody pushes to: did you mean \"{name}\"?"
+            "; {identity} serves \"{served}\", to which nothing pushes: did you mean \"{name}\"?"
         )
     });
     let evidence = format!("{waiting}, and no process serves it{}", hint.unwrap_or_default());
     let finding = Finding::new(NAME, Severity::Critical, subject, evidence)
-        .leads_to("Its jobs are never worked off.");
+        .leads_to("Its jobs are never run.");
     repaired.change(finding, name)
 }
 
@@ -82,7 +82,7 @@ mod tests {
         assert!(
             finding
                 .evidence
-                .contains("serves \"mailer\", which nobody pushes to: did you mean \"mailers\"?")
+                .contains("serves \"mailer\", to which nothing pushes: did you mean \"mailers\"?")
         );
         let all = "-q default,8 -q push,6 -q ingress,4 -q pull,1 -q fasp,1 -q mailers,1";
         assert_eq!(finding.change.unwrap().line, all);

@@ -37,12 +37,11 @@ fn without_process(jobs: &Jobs, pushed: &[String]) -> Option<Finding> {
         _ => ("queues", "them"),
     };
     let names = wording::list(pushed.iter().map(String::as_str));
-    let evidence =
-        format!("the application pushes to {them} and no process runs that serves {them}");
+    let evidence = format!("the application pushes to {them} and no running process serves {them}");
     let flags: Vec<String> =
         pushed.iter().map(|name| format!("-q {}", shell::word(name))).collect();
     let finding = Finding::new(NAME, Severity::Warning, format!("{subject} {names}"), evidence)
-        .leads_to("Units that are started have to serve all of them, in one process or several.");
+        .leads_to("The units that you start must serve all of them, in one process or several.");
     let place =
         "the command lines of Sidekiq's processes (or :queues: of its sidekiq.yml), together";
     Some(
@@ -61,7 +60,7 @@ fn found(repaired: &Repaired<'_>, name: &str) -> Finding {
         hint.unwrap_or_default()
     );
     let finding = Finding::new(NAME, Severity::Warning, format!("queue {name}"), evidence)
-        .leads_to("Its first job will wait for ever.");
+        .leads_to("Its first job will wait forever.");
     repaired.change(finding, name)
 }
 

@@ -37,14 +37,14 @@ fn found(
     }
     let recommended = plan::work_mem(&host.machine(cores, settings.max_connections));
     let evidence = format!(
-        "{} for each of {} is {}, the database may use {}",
+        "{} for each of {} is {}; the database may use {}",
         bytes(size.bytes),
         number(sessions, "session", "sessions"),
         bytes(all),
         bytes(host.memory_bytes)
     );
     let finding = Finding::new(NAME, Severity::Warning, size.subject(), evidence)
-        .leads_to("Under load the kernel ends the database for want of memory.");
+        .leads_to("Under load the kernel kills the database because memory runs out.");
     Some(size.change(finding, postgres, &format!("{}MB", recommended / MIB)))
 }
 

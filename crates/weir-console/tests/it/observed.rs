@@ -379,9 +379,14 @@ async fn a_plan_is_made_of_what_was_seen_and_of_what_one_says() {
     let site = Site::with_observed(Looks::of(observation("push")));
     let mut browser = site.browser();
     let page = browser.get("/plan?cores=4&memory_gib=8&max_connections=200").await;
-    for text in
-        ["pools fit the database", "Holds", "shared_buffers = ", "maxmemory-policy", "- 1 x "]
-    {
+    for text in [
+        "connection pools fit the database",
+        "Holds",
+        "shared_buffers = ",
+        "maxmemory-policy",
+        "- \
+          1 x ",
+    ] {
         page.assert_shows(text);
     }
     let small = browser.get("/plan?cores=4&memory_gib=8&max_connections=20").await;

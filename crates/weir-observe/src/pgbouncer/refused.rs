@@ -4,12 +4,13 @@ use weir_advisor::observation::{Missing, Obstacle};
 
 use crate::postgres::{MAX_CLIENT_CONN, PostgresEndpoint, PostgresError, missing as of_postgres};
 
-const PASSWORD: &str = "give it by --pgbouncer-password-env or --pgbouncer-password-file (in [observe]: \
+const PASSWORD: &str = "pass it with --pgbouncer-password-env or --pgbouncer-password-file (in \
+                        [observe]: \
                         pgbouncer_password = { env = \"NAME\" } or { file = \"PATH\" })";
 const RUNS: &str =
-    "look whether it runs (systemctl status pgbouncer), and at host and port in the address";
-const REACHED: &str = "look at host and port in the address, and at firewalls";
-const BROKEN: &str = "look at host and port in the address, and at its log";
+    "check that it is running (systemctl status pgbouncer), and the host and port in the address";
+const REACHED: &str = "check the host and port in the address, and firewalls";
+const BROKEN: &str = "check the host and port in the address, and its log";
 
 const WAYS: [(&str, Obstacle, &str); 12] = [
     ("password missing", Obstacle::Login, PASSWORD),
@@ -17,25 +18,26 @@ const WAYS: [(&str, Obstacle, &str); 12] = [
     (
         "UnknownIssuer",
         Obstacle::Login,
-        "give the file of the authority that signed its certificate by --pgbouncer-ca (pgbouncer_ca in [observe])",
+        "pass the file of the authority that signed its certificate with --pgbouncer-ca \
+         (pgbouncer_ca in [observe])",
     ),
-    ("NotValidForName", Obstacle::Login, "name its host in the address as its certificate does"),
+    ("NotValidForName", Obstacle::Login, "use the host name of its certificate in the address"),
     (
         "does not support TLS",
         Obstacle::Login,
-        "turn it on (client_tls_sslmode in pgbouncer.ini), or leave sslmode out of the address",
+        "turn it on (client_tls_sslmode in pgbouncer.ini), or remove sslmode from the address",
     ),
     ("SSL required", Obstacle::Login, "add ?sslmode=verify-full to the address"),
     ("Connection refused", Obstacle::Unreachable, RUNS),
     ("No such file", Obstacle::Unreachable, RUNS),
-    ("lookup", Obstacle::Unreachable, "look at the host's name in the address"),
+    ("lookup", Obstacle::Unreachable, "check the host name in the address"),
     ("timed out", Obstacle::Unreachable, REACHED),
-    ("no answer within", Obstacle::Unreachable, REACHED),
+    ("no response within", Obstacle::Unreachable, REACHED),
     // It is no PgBouncer that has no such database.
     (
         "database \"pgbouncer\" does not exist",
         Obstacle::Login,
-        "name the address of PgBouncer, not of the database behind it",
+        "use the address of PgBouncer, not of the database behind it",
     ),
 ];
 /// What it says to who is not known to it.
@@ -47,7 +49,7 @@ pub(super) fn missing(endpoint: &PostgresEndpoint, error: &PostgresError) -> Mis
     if let PostgresError::Certificate { .. } = error {
         // It was not even asked.
         let remedy =
-            Some("look at the path of --pgbouncer-ca (pgbouncer_ca in [observe])".to_owned());
+            Some("check the path of --pgbouncer-ca (pgbouncer_ca in [observe])".to_owned());
         return Missing { obstacle: Obstacle::Login, remedy, ..missing };
     }
     let (obstacle, remedy) = way(&missing.reason, user);
@@ -57,7 +59,7 @@ pub(super) fn missing(endpoint: &PostgresEndpoint, error: &PostgresError) -> Mis
 fn way(reason: &str, user: &str) -> (Obstacle, String) {
     if reason.contains("not allowed") {
         let line = format!(
-            "stats_users = {user} in pgbouncer.ini (beside those whom it names already), then RELOAD"
+            "stats_users = {user} in pgbouncer.ini (in addition to the existing users), then RELOAD"
         );
         return (Obstacle::NotAllowed, line);
     }
@@ -66,7 +68,8 @@ fn way(reason: &str, user: &str) -> (Obstacle, String) {
     }
     if STRANGERS.iter().any(|sign| reason.contains(sign)) {
         let remedy = format!(
-            "{user} must stand in PgBouncer's auth_file (userlist.txt) with the password that is given here \
+            "{user} must be in PgBouncer's auth_file (userlist.txt) with the password that is \
+             given here \
              (--pgbouncer-password-env, --pgbouncer-password-file)"
         );
         return (Obstacle::Login, remedy);

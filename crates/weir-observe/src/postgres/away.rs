@@ -8,51 +8,54 @@ const WAYS: [(&str, Obstacle, &str); 11] = [
     (
         "password missing",
         Obstacle::Login,
-        "give it by --postgres-password-env or --postgres-password-file (in [observe.postgres]: \
+        "pass it with --postgres-password-env or --postgres-password-file (in [observe.postgres]: \
          password = { env = \"NAME\" } or { file = \"PATH\" })",
     ),
     (
         "UnknownIssuer",
         Obstacle::Login,
-        "give the file of the authority that signed its certificate by --postgres-ca (ca in \
+        "pass the file of the authority that signed its certificate with --postgres-ca (ca in \
          [observe.postgres])",
     ),
-    ("NotValidForName", Obstacle::Login, "name its host in the address as its certificate does"),
-    ("Expired", Obstacle::Login, "look at its certificate's dates, and at this machine's clock"),
+    ("NotValidForName", Obstacle::Login, "use the host name of its certificate in the address"),
+    ("Expired", Obstacle::Login, "check the dates of its certificate, and this machine's clock"),
     (
         "CertificateRequired",
         Obstacle::Login,
-        "give a certificate by --postgres-cert and --postgres-key",
+        "pass a certificate with --postgres-cert and --postgres-key",
     ),
     (
         // It answers; whoever asks without TLS may well be let in.
         "does not support TLS",
         Obstacle::Login,
-        "turn it on (ssl = on in postgresql.conf), or leave sslmode out of the address",
+        "turn it on (ssl = on in postgresql.conf), or remove sslmode from the address",
     ),
     (
         "Connection refused",
         Obstacle::Unreachable,
-        "look whether it runs (systemctl status 'postgresql*'), and at host and port in the address",
+        "check that it is running (systemctl status 'postgresql*'), and the host and port in the \
+         address",
     ),
     (
         "No such file",
         Obstacle::Unreachable,
-        "look whether it runs (systemctl status 'postgresql*'), and at the folder of its socket \
+        "check that it is running (systemctl status 'postgresql*'), and the folder of its socket \
          (unix_socket_directories in postgresql.conf)",
     ),
-    ("lookup", Obstacle::Unreachable, "look at the host's name in the address"),
-    ("timed out", Obstacle::Unreachable, "look at host and port in the address, and at firewalls"),
+    ("lookup", Obstacle::Unreachable, "check the host name in the address"),
+    ("timed out", Obstacle::Unreachable, "check the host and port in the address, and firewalls"),
     (
-        "no answer within",
+        "no response within",
         Obstacle::Unreachable,
-        "look at host and port in the address, at firewalls, and whether it is overloaded",
+        "check the host and port in the address, firewalls, and whether it is overloaded",
     ),
 ];
-const FILES: &str = "look at the paths of --postgres-ca, --postgres-cert and --postgres-key (ca, cert and key in \
+const FILES: &str = "check the paths of --postgres-ca, --postgres-cert and --postgres-key (ca, \
+                     cert and key in \
                      [observe.postgres])";
-const BROKEN: &str = "look at host and port in the address, and at its log";
-const BROKEN_TLS: &str = "look at host and port in the address, whether it has TLS (ssl in postgresql.conf), and at its log";
+const BROKEN: &str = "check the host and port in the address, and its log";
+const BROKEN_TLS: &str = "check the host and port in the address, whether it has TLS (ssl in \
+                          postgresql.conf), and its log";
 
 /// None: an address that is none says itself what to do.
 pub(super) fn of(error: &PostgresError, tls: bool) -> Option<(Obstacle, &'static str)> {

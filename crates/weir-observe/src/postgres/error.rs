@@ -11,7 +11,8 @@ use super::away;
 use super::endpoint::{PostgresEndpoint, chain};
 
 /// Of a PgBouncer that takes no more clients.
-pub(crate) const MAX_CLIENT_CONN: &str = "raise max_client_conn in PgBouncer's settings, then RELOAD; SHOW CLIENTS there says who is connected";
+pub(crate) const MAX_CLIENT_CONN: &str = "raise max_client_conn in PgBouncer's settings, then \
+                                          RELOAD; SHOW CLIENTS there lists the clients";
 /// Where nobody knows who asks.
 const SOMEBODY: &str = "USER";
 
@@ -38,7 +39,7 @@ pub enum PostgresError {
     #[error("{}", chain(.0))]
     Refused(#[from] tokio_postgres::Error),
     /// It takes too long.
-    #[error("no answer within {0:?}; it is overloaded, or far away")]
+    #[error("no response within {0:?}; it is overloaded, or far away")]
     Deadline(Duration),
 }
 
@@ -76,13 +77,14 @@ pub(super) fn unreachable(endpoint: &PostgresEndpoint, error: &PostgresError) ->
 
 /// One that lets clients in and answers nothing.
 pub(super) fn silent(endpoint: &PostgresEndpoint, after: Duration) -> Missing {
-    let remedy = "if a pooler stands between, its clients wait for one of its connections (cl_waiting of SHOW POOLS \
-         in PgBouncer's own database): name the database's own address to see who holds them, or raise \
-         default_pool_size; --pgbouncer-url tells who waits; otherwise it is overloaded";
+    let remedy = "if a pooler is in between, its clients wait for one of its connections \
+                  (cl_waiting of SHOW POOLS in PgBouncer's own database): use the address of the \
+                  database to see which processes hold them, or raise default_pool_size; \
+                  --pgbouncer-url shows the waiting clients; otherwise it is overloaded";
     Missing {
         what: format!("Postgres {endpoint}"),
         obstacle: Obstacle::Unreachable,
-        reason: format!("it lets clients in and answers nothing within {after:?}"),
+        reason: format!("it accepts clients but sends no response within {after:?}"),
         remedy: Some(remedy.to_owned()),
     }
 }
@@ -135,7 +137,7 @@ fn no_such_role(reason: &str, user: Option<&str>) -> Option<(Obstacle, Option<St
         }
         // Then it is whoever runs this.
         None => {
-            (Obstacle::Login, Some("name the user in the address: postgres://weir@..".to_owned()))
+            (Obstacle::Login, Some("put the user in the address: postgres://weir@..".to_owned()))
         }
     })
 }
@@ -154,13 +156,14 @@ fn obstacle(code: &SqlState, user: Option<&str>) -> (Obstacle, Option<String>) {
         "28P01" => (
             Obstacle::Login,
             Some(
-                "look at the user in the address, and at the password (--postgres-password-env, --postgres-password-file)",
+                "check the user in the address, and the password (--postgres-password-env, \
+                 --postgres-password-file)",
             ),
         ),
-        "3D000" => (Obstacle::Login, Some("name the application's database in the address")),
+        "3D000" => (Obstacle::Login, Some("use the application's database in the address")),
         // It is starting up, or ends.
         "57P01" | "57P02" | "57P03" => {
-            (Obstacle::Unreachable, Some("wait until it takes connections: its log says when"))
+            (Obstacle::Unreachable, Some("wait until it accepts connections: see its log"))
         }
         // No such table, column or function in this version.
         "42P01" | "42703" | "42883" => (Obstacle::NotSupported, None),

@@ -5,7 +5,7 @@ use weir_advisor::observation::{ConnectionLimit, Exceptions, Fact, Holder, Setti
 
 use super::session::Session;
 
-const WHAT: &str = "what roles and databases have instead of Postgres' settings";
+const WHAT: &str = "settings of roles and databases that override Postgres' settings";
 
 /// Limits of who may be refused by them: superusers are not, and background processes do not count. Of
 /// settings those that hold in this database. (Everybody may read all of it.)

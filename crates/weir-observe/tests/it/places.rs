@@ -62,6 +62,6 @@ async fn queues_without_any_process_are_not_well() {
     let (_, advice) = look(&redis).await;
     assert_eq!(rules(&advice), ["no-process"]);
     assert_eq!(advice.findings[0].severity, Severity::Warning);
-    let expected = "no Sidekiq process has a heartbeat; no job waits yet";
+    let expected = "no Sidekiq process has a heartbeat; no job is waiting yet";
     assert_eq!(advice.findings[0].evidence, expected);
 }

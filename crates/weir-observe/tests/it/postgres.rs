@@ -131,7 +131,7 @@ async fn an_address_that_is_not_the_databases_own_is_seen() {
     let postgres = observation.postgres.known().unwrap();
     assert_eq!(postgres.other_port, Some(server.port));
     let shown = observation.pooler.unwrap().shown_by;
-    assert_eq!(shown, format!("the address that was given leads to its port {}", server.port));
+    assert_eq!(shown, format!("the configured address leads to its port {}", server.port));
     let connections = postgres.connections.known().unwrap();
     assert_eq!(connections.of("web", SessionState::Idle), 1, "{connections:?}");
 }
@@ -340,7 +340,7 @@ async fn of_a_chain_of_waits_the_one_at_its_end_is_told_with_what_it_does() {
         assert_eq!(findings.len(), 1, "{findings:?}");
         let evidence = &findings[0].evidence;
         assert!(evidence.starts_with("a session of web, idle in transaction for "), "{evidence}");
-        let waiting = "2 sessions of sidekiq wait for its lock on accounts, the longest since 20 s";
+        let waiting = "2 sessions of sidekiq wait for its lock on accounts, the longest for 20 s";
         assert!(evidence.ends_with(waiting), "{evidence}");
         return;
     }

@@ -112,7 +112,7 @@ fn waits_for_nothing_else(next: &str, port: u16) {
     loaded.run(&[&["CONFIG", "SET", "requirepass", "hunter2"]]);
     let (ended, said) = pasted(&of(loaded.port), "hunter3");
     assert_eq!(ended, Some(1), "with a wrong password it ends: {said}");
-    assert!(said.contains("given up, for Redis says: ") && said.contains("NOAUTH"), "{said}");
+    assert!(said.contains("stopped; Redis replied: ") && said.contains("NOAUTH"), "{said}");
     assert_eq!(pasted(&of(loaded.port), "hunter2").0, Some(0));
     let (ended, said) = pasted(&of(1), "");
     assert_eq!(ended, Some(1), "of nobody: {said}");

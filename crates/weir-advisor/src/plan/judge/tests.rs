@@ -64,7 +64,7 @@ fn the_guides_split_sums_to_185_and_breaks_its_own_rule() {
     assert!(proofs[0].holds());
     assert_eq!(proofs[0].figures, "185 of 185 connections (200 less 15 in reserve)");
     let expected = [
-        (Claim::EveryQueueFirst, "no process looks at mailers and scheduler first".to_owned()),
+        (Claim::EveryQueueFirst, "no process serves mailers and scheduler first".to_owned()),
         (
             Claim::GuaranteedSlots,
             "mailers has no thread of its own (only behind push); \
@@ -117,7 +117,7 @@ fn turns_by_chance_are_turns_and_no_threads_of_their_own() {
     let unknown = told(&layout, &QUEUES, Outcome::Unknown);
     assert_eq!((unknown.len(), unknown[0].0), (1, Claim::GuaranteedSlots));
     let expected =
-        "mailers has turns by chance only, in sidekiq-push-mailers with 1 more: unknown, ";
+        "mailers is chosen by weight or at random, in sidekiq-push-mailers with 1 more: unknown, ";
     assert!(unknown[0].1.starts_with(expected), "{unknown:?}");
 }
 
@@ -136,7 +136,7 @@ fn a_pool_that_is_not_said_proves_nothing() {
     let unknown = told(&layout, &QUEUES, Outcome::Unknown);
     let claims: Vec<_> = unknown.iter().map(|(claim, _)| *claim).collect();
     assert_eq!(claims, [Claim::ConnectionsFit, Claim::PoolsCoverThreads]);
-    let name = "`pool` (DB_POOL) of sidekiq-default-push-pull is not said";
+    let name = "`pool` (DB_POOL) of sidekiq-default-push-pull is not given";
     assert!(unknown.iter().all(|(_, figures)| figures.contains(name)), "{unknown:?}");
     layout.reserve = 20;
     assert_eq!(broken(&layout, &QUEUES)[0].0, Claim::ConnectionsFit, "too many in any case");
@@ -184,7 +184,7 @@ fn queues_that_are_not_said_prove_nothing_and_excuse_nothing() {
     let claims: Vec<_> = unknown.iter().map(|(claim, _)| *claim).collect();
     let expected = [Claim::EveryQueueFirst, Claim::GuaranteedSlots, Claim::SchedulerOnce];
     assert_eq!(claims, expected, "{unknown:?}");
-    let why = "unknown, because the queues of sidekiq-push-scheduler are not said";
+    let why = "unknown, because the queues of sidekiq-push-scheduler are not given";
     assert!(unknown.iter().all(|(_, figures)| figures.contains(why)), "{unknown:?}");
     assert_eq!(broken(&layout, &QUEUES), []);
     // It may be the second: one is there.
@@ -212,13 +212,13 @@ fn slots_of_superusers_are_nobodys() {
     let mut layout = sound();
     layout.reserve = 0;
     let figures = &judge(&layout, &QUEUES)[0].figures;
-    let expected = "185 of 197 connections (200 less 3 that Postgres keeps for superusers)";
+    let expected = "185 of 197 connections (200 less 3 that Postgres reserves for superusers)";
     assert_eq!(figures, expected);
     layout.max_connections = 187;
     assert_eq!(broken(&layout, &QUEUES)[0].0, Claim::ConnectionsFit);
     layout.max_connections = 188;
     let proof = judge(&layout, &QUEUES).remove(0);
-    assert!(proof.holds() && proof.figures.ends_with("a deploy may be refused"), "{proof:?}");
+    assert!(proof.holds() && proof.figures.ends_with("connections may be rejected"), "{proof:?}");
 }
 
 #[test]
@@ -226,7 +226,8 @@ fn behind_a_pooler_its_connections_are_to_fit() {
     let mut layout = sound();
     (layout.max_connections, layout.pooler_connections) = (100, Some(80));
     let proof = judge(&layout, &QUEUES).remove(0);
-    let expected = "80 of 85 connections (100 less 15 in reserve), which the pooler opens; pools of 185 wait at it";
+    let expected = "80 of 85 connections (100 less 15 in reserve), opened by the pooler; pools of \
+                    185 connect to it";
     assert_eq!((proof.outcome, proof.figures.as_str()), (Outcome::Holds, expected));
     layout.pooler_connections = Some(86);
     assert_eq!(broken(&layout, &QUEUES)[0].0, Claim::ConnectionsFit);
@@ -268,10 +269,10 @@ fn what_was_set_aside_stands_last() {
     let name = "sidekiq-default-pull_backlog-pull";
     assert_eq!(
         judged(&["default", "pull_backlog", "pull"], strict),
-        said(Outcome::Broken, &format!("pull_backlog stands before pull in {name}"))
+        said(Outcome::Broken, &format!("pull_backlog is before pull in {name}"))
     );
     assert_eq!(
         judged(&["default", "pull_backlog", "pull"], Ordering::Weighted),
-        said(Outcome::Unknown, &format!("pull_backlog has turns by chance in {name}"))
+        said(Outcome::Unknown, &format!("pull_backlog is chosen by weight or at random in {name}"))
     );
 }

@@ -30,8 +30,9 @@ fn what_runs_is_kept_where_nothing_was_seen_and_nobody_says_that_it_keeps_up() {
     assert_eq!(proof.outcome, Outcome::Unknown);
     assert_eq!(
         proof.figures,
-        "default was not seen at work; look while there is work; or give what comes and what each takes \
-         (weir plan --queue default=RATE,SECONDS); 8 threads are for it now, 8 in this plan"
+        "default was idle in all samples; take samples while there is work; or give the arrival \
+         rate and the run time (weir plan --queue default=RATE,SECONDS); 8 threads are for it now, \
+         8 in this plan"
     );
 }
 
@@ -79,8 +80,9 @@ fn jobs_that_came_and_were_too_quick_to_be_met_are_told_from_a_queue_at_rest() {
     wanted.queues.iter_mut().find(|it| it.name == "push").unwrap().known = Known::Comes;
     let plan = plan(&wanted).unwrap();
     let figures = &proof(&plan, Claim::KeepsUp).figures;
-    let expected = "default was not seen at work; look while there is work; jobs of push came and none was met in \
-                    hand; look more often (weir plan --window 2m looks ten times); or give what comes and what each \
-                    takes (weir plan --queue ";
+    let expected = "default was idle in all samples; take samples while there is work; jobs of \
+                    push arrived and none was in progress in a sample; take more samples (weir \
+                    plan --window 2m takes ten); or give the arrival rate and the run time (weir \
+                    plan --queue ";
     assert!(figures.starts_with(expected), "{figures}");
 }

@@ -24,9 +24,9 @@ fn observation(ordering: Ordering) -> Observation {
 fn mail_behind_pushes_in_strict_order_starves() {
     let finding = check(&observation(Ordering::Strict)).remove(0);
     assert_eq!(finding.severity, Severity::Critical);
-    assert!(finding.evidence.ends_with("each process that serves it looks at push first"));
+    assert!(finding.evidence.ends_with("each process that serves it fetches from push first"));
     let change = finding.change.unwrap();
-    assert_eq!(change.place, "one process more, beside those that run");
+    assert_eq!(change.place, "one additional process");
     assert_eq!(change.line, "bundle exec sidekiq -c 5 -q mailers", "push keeps its process");
 }
 

@@ -145,7 +145,7 @@ fn queues(shard: Option<&str>, jobs: &Jobs, window: Duration) -> Vec<String> {
     let all = all.filter(|_| !queues.is_empty() && window >= HEARTBEAT);
     let all = all.map(|all| {
         format!(
-            "All of them: {} worked off, as Sidekiq counts",
+            "All of them: {} completed, as counted by Sidekiq",
             wording::counted_rate(*all, window)
         )
     });
@@ -221,7 +221,7 @@ mod tests {
         let jobs = Jobs { queues: vec![queue], processed_per_second, ..Jobs::default() };
         let is_told = |seconds| {
             let lines = queues(None, &jobs, Duration::from_secs(seconds));
-            lines.contains(&"All of them: 30.0/s worked off, as Sidekiq counts".to_owned())
+            lines.contains(&"All of them: 30.0/s completed, as counted by Sidekiq".to_owned())
         };
         assert!(is_told(10) && !is_told(9));
     }

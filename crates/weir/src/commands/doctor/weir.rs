@@ -54,7 +54,7 @@ impl WeirSource {
     pub(super) async fn fill(&self, observation: &mut Observation) {
         let asked = tokio::time::timeout(PATIENCE, self.ask()).await;
         let late =
-            || anyhow::anyhow!("no answer within {PATIENCE:?}; it is overloaded, or far away");
+            || anyhow::anyhow!("no response within {PATIENCE:?}; it is overloaded, or far away");
         match asked.unwrap_or_else(|_| Err(late())) {
             Ok(parts) => parts.fill(observation),
             Err(error) => {
@@ -80,7 +80,7 @@ impl WeirSource {
             Some(404) => (Obstacle::NotSupported, Some("weir upgrade, to a version that measures")),
             _ => (
                 Obstacle::Unreachable,
-                Some("look whether it runs (weir status), and at the address"),
+                Some("check that it is running (weir status), and the address"),
             ),
         };
         let (what, reason) = (format!("Weir {}", self.url), format!("{error:#}"));

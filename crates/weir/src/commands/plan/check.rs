@@ -93,7 +93,10 @@ fn judge_layout(said: &Said, as_json: bool) -> anyhow::Result<Exit> {
     }
     output::raw(&report::proofs(&proofs));
     if layout.memory_bytes_max.is_none() {
-        output::line("not judged  memory is enough: the file does not say `memory = \"8GiB\"`");
+        output::line(
+            "not judged  there is enough memory: the file does not say `memory = \
+                      \"8GiB\"`",
+        );
     }
     if !is_reserved_said {
         let kept = layout.reserved_connections;
@@ -105,7 +108,7 @@ fn judge_layout(said: &Said, as_json: bool) -> anyhow::Result<Exit> {
     Ok(exit(&proofs))
 }
 
-/// What decides is whether the sums fit: that each queue stands first somewhere is a rule of plans, which others
+/// What decides is whether the sums fit: that each queue is first in a process is a rule of plans, which others
 /// have not made theirs. It is printed all the same.
 fn judge_deployment(deployment: &Deployment, as_json: bool) -> anyhow::Result<Exit> {
     let Deployment { files, layout, queues, assumed, not_judged, not_counted } = deployment;
