@@ -53,17 +53,17 @@ impl AccessLogMetrics {
         let metrics = Self::default();
         registry.register(
             "weir_front_access_log_lines",
-            "Lines of the access log that were written",
+            "Lines written to the access log",
             metrics.written.clone(),
         );
         registry.register(
             "weir_front_access_log_dropped",
-            "Lines that were left out because queue_max others waited",
+            "Lines dropped because queue_max lines were waiting",
             metrics.dropped.clone(),
         );
         registry.register(
             "weir_front_access_log_errors",
-            "Writes to the access log that failed, with their lines",
+            "Failed writes to the access log; their lines are lost",
             metrics.errors.clone(),
         );
         metrics

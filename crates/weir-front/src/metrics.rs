@@ -129,37 +129,37 @@ impl FrontMetrics {
         };
         registry.register(
             "weir_front_app_queue_seconds",
-            "From a request's head to its slot of a worker",
+            "Time from the request head to the assignment of a worker",
             metrics.queue.clone(),
         );
         registry.register(
             "weir_front_app_service_seconds",
-            "From a slot of a worker to the head of the answer",
+            "Time from the assignment of a worker to the response head",
             metrics.service.clone(),
         );
         registry.register(
             "weir_front_app_answers",
-            "Answers of workers, by status",
+            "Responses of workers, by status",
             metrics.answers.clone(),
         );
         registry.register(
             "weir_front_app_refusals",
-            "Requests that got no slot of a worker, and streams for which there was no room, by limit",
+            "Requests rejected without a worker, and streams rejected, by limit",
             metrics.refusals.clone(),
         );
         registry.register(
             "weir_front_app_failures",
-            "Requests without a worker's answer, by reason",
+            "Requests without a response from a worker, by reason",
             metrics.failures.clone(),
         );
         registry.register(
             "weir_front_app_waiting",
-            "Requests that wait for a worker",
+            "Requests waiting for a worker",
             metrics.waiting.clone(),
         );
         registry.register(
             "weir_front_app_buffered_bytes",
-            "Bytes of bodies that are kept for clients slower than the workers",
+            "Bytes of bodies buffered for clients that are slower than the workers",
             metrics.buffered.clone(),
         );
         metrics

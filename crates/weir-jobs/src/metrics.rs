@@ -120,7 +120,7 @@ impl JobsMetrics {
         );
         registry.register(
             "log_sync_seconds",
-            "How long one sync of the log took",
+            "Duration of one sync of the log",
             inner.sync_seconds.clone(),
         );
         registry.register_collector(Box::new(snapshot::SnapshotCollector {
@@ -210,7 +210,7 @@ fn register_limits(registry: &mut Registry) -> [Counter; Limit::ALL.len()] {
     let family = Family::<LimitLabel, Counter>::default();
     registry.register(
         "limit_hits",
-        "How often a limit (named as in weir.toml) was met",
+        "Times that a limit (named as in weir.toml) was reached",
         family.clone(),
     );
     Limit::ALL.map(|limit| family.get_or_create_owned(&LimitLabel { limit: limit.name() }))
@@ -220,7 +220,7 @@ fn register_ignored_members(registry: &mut Registry) -> [Counter; IgnoredMember:
     let family = Family::<MemberLabel, Counter>::default();
     registry.register(
         "ignored_members",
-        "Jobs with a member of custom that Weir does not obey yet",
+        "Jobs with a member of custom that Weir ignores",
         family.clone(),
     );
     IgnoredMember::ALL

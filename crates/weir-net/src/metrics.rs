@@ -230,40 +230,32 @@ impl NetMetrics {
             limits: limits(registry),
             heads_refused: reasons(
                 registry,
-                ("heads_refused", "Request heads that were answered before any service saw them"),
+                ("heads_refused", "Requests that were rejected before they reached a service"),
                 HeadRefusal::ALL.map(HeadRefusal::name),
             ),
             connections_refused: reasons(
                 registry,
-                ("connections_refused", "Connections that were not served"),
+                ("connections_refused", "Connections that were rejected"),
                 ConnectionRefusal::ALL.map(ConnectionRefusal::name),
             ),
         };
         registry.register(
             "connections_open",
-            "Connections now, upgraded ones included",
+            "Open connections, including upgraded ones",
             inner.open.clone(),
         );
-        registry.register(
-            "connections_accepted",
-            "Connections taken from the kernel",
-            inner.accepted.clone(),
-        );
+        registry.register("connections_accepted", "Connections accepted", inner.accepted.clone());
         registry.register(
             "requests",
-            "Requests given to a service, upgrades aside",
+            "Requests passed to a service, excluding upgrades",
             inner.requests.clone(),
         );
         registry.register(
             "upgrades",
-            "Connections that a service took over",
+            "Connections upgraded (for example to WebSocket)",
             inner.upgrades.clone(),
         );
-        registry.register(
-            "http2_connections",
-            "Connections that spoke HTTP/2",
-            inner.http2.clone(),
-        );
+        registry.register("http2_connections", "Connections that used HTTP/2", inner.http2.clone());
         Self(Arc::new(inner))
     }
 
@@ -338,7 +330,7 @@ impl NetMetrics {
 
 fn limits(registry: &mut Registry) -> [Counter; Limit::ALL.len()] {
     let family = Family::<LimitLabel, Counter>::default();
-    let help = "How often a limit (named as in weir.toml) was met";
+    let help = "Times that a limit (named as in weir.toml) was reached";
     registry.register("limit_hits", help, family.clone());
     Limit::ALL.map(|limit| family.get_or_create_owned(&LimitLabel { limit: limit.name() }))
 }

@@ -231,7 +231,9 @@ mod tests {
         let finding =
             findings(&[LockWait { blocking_state, blocking_event, ..wait(1, 7, 20) }]).remove(0);
         assert!(!format!("{finding:?}").contains("terminate"), "{finding:?}");
-        assert!(finding.evidence.contains("has committed and is waiting for 40 s for a synchronous"));
+        assert!(
+            finding.evidence.contains("has committed and is waiting for 40 s for a synchronous")
+        );
         assert!(finding.next.unwrap().contains("pg_stat_replication"));
     }
 
@@ -242,7 +244,11 @@ mod tests {
             findings(&[LockWait { blocking_state: Some(working), ..wait(1, 7, 20) }]).remove(0);
         let next = finding.next.unwrap();
         assert!(next.contains("WHERE pid = 7") && !next.contains("terminate"), "{next}");
-        assert!(finding.consequence.contains("rolls its transaction back"), "{}", finding.consequence);
+        assert!(
+            finding.consequence.contains("rolls its transaction back"),
+            "{}",
+            finding.consequence
+        );
     }
 
     #[test]

@@ -90,7 +90,10 @@ mod tests {
         assert_eq!(finding.next.as_deref(), Some("weir workers list"));
         let finding = with(|queue| queue.served_per_second = 10.0).remove(0);
         assert_eq!(finding.severity, Severity::Warning, "as many come as are worked off");
-        assert!(finding.consequence.starts_with("too short to tell whether it is growing"), "{finding:?}");
+        assert!(
+            finding.consequence.starts_with("too short to tell whether it is growing"),
+            "{finding:?}"
+        );
     }
 
     #[test]

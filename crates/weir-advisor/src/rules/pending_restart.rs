@@ -32,7 +32,8 @@ mod tests {
         let mut observation = healthy::observation();
         let pending = &mut observation.postgres.known_mut().pending_restart;
         *pending = ["shared_buffers", "max_connections"].map(str::to_owned).to_vec();
-        let expected = "shared_buffers and max_connections were changed and take effect after a restart";
+        let expected =
+            "shared_buffers and max_connections were changed and take effect after a restart";
         assert_eq!(check(&observation)[0].evidence, expected);
     }
 

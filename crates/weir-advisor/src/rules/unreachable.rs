@@ -103,7 +103,8 @@ mod tests {
         let rules: Vec<_> = advice.findings.iter().map(|it| it.rule).collect();
         assert_eq!(rules, [NAME, "untuned-database"], "once, and not as unseen as well");
         assert_eq!(advice.verdict.severity, Some(Severity::Critical));
-        let expected = "Redis a:6379: it does not respond (refused); next: check that it is running";
+        let expected =
+            "Redis a:6379: it does not respond (refused); next: check that it is running";
         assert_eq!(advice.verdict.to_string(), expected);
     }
 
