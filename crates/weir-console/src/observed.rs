@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use weir_advisor::observation::{Jobs, Postgres, RedisServer, SessionState, SourceState};
+use weir_advisor::observation::{
+    DatabaseObservation, RedisServer, SessionState, SidekiqObservation, SourceState,
+};
 use weir_advisor::{Advice, Observation, Severity};
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::history::{self, History};
@@ -175,7 +177,7 @@ fn place(name: &str) -> usize {
     COLUMNS.iter().position(|column| *column == name).expect("one of the columns")
 }
 
-fn set_jobs(set: &mut impl FnMut(&str, f64), jobs: &Jobs) {
+fn set_jobs(set: &mut impl FnMut(&str, f64), jobs: &SidekiqObservation) {
     let pace = jobs.pace();
     set("waiting", as_float(jobs.backlog()));
     set("latency_seconds", jobs.latency_max().as_secs_f64());
@@ -192,7 +194,7 @@ fn set_jobs(set: &mut impl FnMut(&str, f64), jobs: &Jobs) {
     set("processes", as_float(jobs.processes.len() as u64));
 }
 
-fn set_postgres(set: &mut impl FnMut(&str, f64), postgres: &Postgres) {
+fn set_postgres(set: &mut impl FnMut(&str, f64), postgres: &DatabaseObservation) {
     if let Some(connections) = postgres.connections.known() {
         let count = |state| f64::from(connections.in_state(state));
         set("connections", f64::from(connections.open()));
@@ -229,7 +231,7 @@ fn set_redis(set: &mut impl FnMut(&str, f64), servers: &[&RedisServer]) {
 #[cfg(test)]
 mod tests {
     use weir_advisor::advise;
-    use weir_advisor::observation::{Fact, Queue};
+    use weir_advisor::observation::{Fact, ObservedQueue};
 
     use super::*;
 
@@ -248,8 +250,12 @@ mod tests {
 
     #[test]
     fn each_figure_has_its_place() {
-        let queue = Queue { length: 7, latency: Duration::from_secs(9), ..Queue::default() };
-        let jobs = Jobs { queues: vec![queue], ..Jobs::default() };
+        let queue = ObservedQueue {
+            length: 7,
+            latency: Duration::from_secs(9),
+            ..ObservedQueue::default()
+        };
+        let jobs = SidekiqObservation { queues: vec![queue], ..SidekiqObservation::default() };
         let server = RedisServer { used_memory_bytes: 5, ..RedisServer::default() };
         let observation = Observation {
             jobs: Fact::Known(jobs),

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use weir_advisor::flow::{Flow, arrivals_per_second};
 use weir_advisor::observation::{
-    Capsule, Fact, JobInHand, JobProcess, JobSet, Jobs, Missing, Ordering, Presence, Queue, Sample,
-    Share, WeightedQueue,
+    Capsule, Fact, JobInHand, JobProcess, JobSample, JobSet, Missing, ObservedQueue, Ordering,
+    ProcessPresence, SampleShare, SidekiqObservation, WeightedQueue,
 };
 use weir_base::clock::Timestamp;
-use weir_sidekiq::{JobSummary, Mode, ProcessLook, QueueLook, SetLook, Snapshot, WorkLook};
+use weir_sidekiq::{
+    CapsuleMode, JobSummary, ProcessLook, QueueLook, RedisSnapshot, SetLook, WorkLook,
+};
 
 use crate::redis::{known, refused};
 
@@ -25,7 +27,11 @@ const SHARES_MAX: usize = 5;
 /// ask. A set, or one key, that can't be read is left out and named.
 ///
 /// `described` is the one of the two that looked at everything; if both did, the second.
-pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) -> Fact<Jobs> {
+pub(crate) fn jobs(
+    described: &RedisSnapshot,
+    first: &RedisSnapshot,
+    second: &RedisSnapshot,
+) -> Fact<SidekiqObservation> {
     let (before, now) = (by_identity(first), by_identity(second));
     let processes = known(&described.processes, "Sidekiq's processes", |all| {
         // One without a heartbeat at the second look has ended, as in any deployment.
@@ -49,7 +55,7 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
     let earlier = known(&first.queues, "Sidekiq's queues", Clone::clone);
     processes.zip(earlier.zip(queues)).map(|(processes, (earlier, queues))| {
         let mut unread = odd_keys(&[described, first, second]);
-        let mut set = |what: &str, of: fn(&Snapshot) -> &Looked| {
+        let mut set = |what: &str, of: fn(&RedisSnapshot) -> &SetSamples| {
             let before = known(of(first), what, Clone::clone);
             let both = before.zip(known(of(second), what, Clone::clone));
             let set = both.map(|(before, after)| job_set(&before, &after, first.at, second.at));
@@ -67,7 +73,7 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
         unread.extend([&processed, &failed].into_iter().filter_map(Fact::missing).cloned());
         let mut queues = merged(&earlier, &queues, first.at, second.at);
         count_in_hand(&mut queues, described);
-        Jobs {
+        SidekiqObservation {
             queues,
             processes,
             has_more_processes: described.has_more_processes(),
@@ -85,23 +91,23 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
     })
 }
 
-fn by_identity(look: &Snapshot) -> BTreeMap<&str, &ProcessLook> {
+fn by_identity(look: &RedisSnapshot) -> BTreeMap<&str, &ProcessLook> {
     let processes = look.processes.as_deref().unwrap_or_default();
     processes.iter().map(|it| (it.identity.as_str(), it)).collect()
 }
 
 /// Of a process by its heartbeats: one between the looks shows that it runs.
-fn presence(has_beaten: bool, beat_age: Duration) -> Presence {
+fn presence(has_beaten: bool, beat_age: Duration) -> ProcessPresence {
     if has_beaten {
-        Presence::Seen
+        ProcessPresence::Seen
     } else if beat_age >= MISSED_BEAT {
-        Presence::Silent
+        ProcessPresence::Silent
     } else {
-        Presence::Presumed
+        ProcessPresence::Presumed
     }
 }
 
-type Looked = weir_sidekiq::Read<SetLook>;
+type SetSamples = weir_sidekiq::Read<SetLook>;
 
 /// Without its growth: what is not known of a set is no flood.
 fn set_or_unknown(set: Fact<JobSet>) -> JobSet {
@@ -117,13 +123,13 @@ fn set_or_unknown(set: Fact<JobSet>) -> JobSet {
 }
 
 /// Of all looks, each once.
-fn odd_keys(looks: &[&Snapshot]) -> Vec<Missing> {
+fn odd_keys(looks: &[&RedisSnapshot]) -> Vec<Missing> {
     let odd: BTreeMap<&str, _> =
         looks.iter().flat_map(|look| &look.odd).map(|odd| (odd.what.as_str(), odd)).collect();
     odd.into_iter().map(|(what, odd)| refused(what, &odd.refusal)).collect()
 }
 
-fn processed_per_second(first: &Snapshot, second: &Snapshot) -> Fact<f64> {
+fn processed_per_second(first: &RedisSnapshot, second: &RedisSnapshot) -> Fact<f64> {
     let seconds = second.at.since(first.at).as_secs_f64();
     match (&first.processed, &second.processed) {
         (Ok(before), Ok(now)) if seconds > 0.0 => {
@@ -133,8 +139,8 @@ fn processed_per_second(first: &Snapshot, second: &Snapshot) -> Fact<f64> {
     }
 }
 
-fn failed_share(first: &Snapshot, second: &Snapshot) -> Fact<f64> {
-    let more = |of: fn(&Snapshot) -> &weir_sidekiq::Read<u64>| {
+fn failed_share(first: &RedisSnapshot, second: &RedisSnapshot) -> Fact<f64> {
+    let more = |of: fn(&RedisSnapshot) -> &weir_sidekiq::Read<u64>| {
         let (before, now) = (of(first).as_ref().ok()?, of(second).as_ref().ok()?);
         Some(now.saturating_sub(*before) as f64)
     };
@@ -167,7 +173,7 @@ fn merged(
     later: &[QueueLook],
     from: Timestamp,
     to: Timestamp,
-) -> Vec<Queue> {
+) -> Vec<ObservedQueue> {
     let mut queues: BTreeMap<&str, (Option<&QueueLook>, Option<&QueueLook>)> = BTreeMap::new();
     for queue in earlier {
         queues.entry(&queue.name).or_default().0 = Some(queue);
@@ -179,7 +185,7 @@ fn merged(
 }
 
 /// From what threads said with their last heartbeat.
-fn count_in_hand(queues: &mut [Queue], look: &Snapshot) {
+fn count_in_hand(queues: &mut [ObservedQueue], look: &RedisSnapshot) {
     let processes = look.processes.as_deref().unwrap_or_default();
     for work in processes.iter().flat_map(|process| &process.work) {
         if let Some(queue) = queues.iter_mut().find(|queue| queue.name == work.queue) {
@@ -193,7 +199,7 @@ fn queue(
     after: Option<&QueueLook>,
     from: Timestamp,
     to: Timestamp,
-) -> Queue {
+) -> ObservedQueue {
     let newest = after.or(before).cloned().unwrap_or_default();
     let flow = Flow {
         window: to.since(from),
@@ -204,7 +210,7 @@ fn queue(
     };
     let samples = [after, before].into_iter().flatten().map(|queue| &queue.sample);
     let sample = samples.into_iter().find(|sample| !sample.is_empty());
-    Queue {
+    ObservedQueue {
         pushed: newest.pushed || before.is_some_and(|queue| queue.pushed),
         paused: newest.paused,
         length: newest.length,
@@ -260,8 +266,8 @@ fn job_set(before: &SetLook, after: &SetLook, from: Timestamp, to: Timestamp) ->
     }
 }
 
-fn sample_of(jobs: &[JobSummary]) -> Sample {
-    Sample {
+fn sample_of(jobs: &[JobSummary]) -> JobSample {
+    JobSample {
         size: jobs.len() as u64,
         classes: shares(jobs.iter().map(|job| Some(job.class.as_str()))),
         hosts: shares(jobs.iter().map(|job| job.host.as_deref())),
@@ -269,12 +275,12 @@ fn sample_of(jobs: &[JobSummary]) -> Sample {
     }
 }
 
-fn shares<'a>(words: impl Iterator<Item = Option<&'a str>>) -> Vec<Share> {
+fn shares<'a>(words: impl Iterator<Item = Option<&'a str>>) -> Vec<SampleShare> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for word in words.flatten() {
         *counts.entry(word).or_default() += 1;
     }
-    let share = |(name, count): (&str, u64)| Share { name: name.to_owned(), count };
+    let share = |(name, count): (&str, u64)| SampleShare { name: name.to_owned(), count };
     let mut shares: Vec<_> = counts.into_iter().map(share).collect();
     shares.sort_by_key(|share| std::cmp::Reverse(share.count));
     shares.truncate(SHARES_MAX);
@@ -297,7 +303,7 @@ fn job_process(look: &ProcessLook, redis: Timestamp) -> JobProcess {
         beat_age: look
             .beat_age
             .unwrap_or_else(|| look.beat.map_or(Duration::ZERO, |beat| redis.since(beat))),
-        presence: Presence::Presumed,
+        presence: ProcessPresence::Presumed,
         clock_ahead_seconds,
         capsules: look.capsules.iter().map(capsule).collect(),
         cores_used: Fact::NotAsked,
@@ -331,10 +337,10 @@ fn capsule(look: &weir_sidekiq::Capsule) -> Capsule {
         name: look.name.clone(),
         concurrency: look.concurrency,
         ordering: match look.mode {
-            Mode::Strict => Ordering::Strict,
-            Mode::Random => Ordering::Random,
-            Mode::Weighted => Ordering::Weighted,
-            Mode::Unknown => Ordering::Unknown,
+            CapsuleMode::Strict => Ordering::Strict,
+            CapsuleMode::Random => Ordering::Random,
+            CapsuleMode::Weighted => Ordering::Weighted,
+            CapsuleMode::Unknown => Ordering::Unknown,
         },
         queues: look.queues.iter().map(queue).collect(),
     }

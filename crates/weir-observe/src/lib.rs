@@ -37,4 +37,4 @@ pub use self::machine::this_machine;
 pub use self::observe::{Sources, observe};
 pub use self::pgbouncer::{PgBouncerSource, pgbouncer_endpoint};
 pub use self::postgres::{PostgresEndpoint, PostgresError, PostgresLimits, PostgresSource};
-pub use self::watch::{Pace, Round, Watcher};
+pub use self::watch::{PollSchedule, Round, Watcher};

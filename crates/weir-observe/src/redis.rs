@@ -9,7 +9,8 @@ use weir_advisor::observation::{
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{
-    CommandLook, ForeignKeys, Read, Refusal, ServerLook, SidekiqError, Snapshot, TroubleKind,
+    CommandLook, ForeignKeys, Read, RedisSnapshot, RejectedCommand, ServerLook, SidekiqError,
+    TroubleKind,
 };
 
 /// Fewer keys than this say nothing of what a Redis is used for.
@@ -18,7 +19,7 @@ const FILES: &str = "check the paths of --redis-ca, --redis-cert and --redis-key
                      in [[observe.redis]])";
 
 /// One server, from a look at everything.
-pub(crate) fn server(name: &str, database: i64, snapshot: &Snapshot) -> Fact<RedisServer> {
+pub(crate) fn server(name: &str, database: i64, snapshot: &RedisSnapshot) -> Fact<RedisServer> {
     let Some(read) = &snapshot.server else { return Fact::NotAsked };
     known(read, "the status of Redis", |look| RedisServer {
         name: name.to_owned(),
@@ -54,8 +55,8 @@ pub(crate) fn server(name: &str, database: i64, snapshot: &Snapshot) -> Fact<Red
 }
 
 /// What it did between two looks at everything; not known after a restart, which begins its counts anew.
-pub(crate) fn lately(earlier: &Snapshot, later: &Snapshot) -> Fact<RedisOperations> {
-    let look = |snapshot: &Snapshot| snapshot.server.clone()?.ok();
+pub(crate) fn lately(earlier: &RedisSnapshot, later: &RedisSnapshot) -> Fact<RedisOperations> {
+    let look = |snapshot: &RedisSnapshot| snapshot.server.clone()?.ok();
     let (Some(before), Some(now)) = (look(earlier), look(later)) else { return Fact::NotAsked };
     let window = later.at.since(earlier.at);
     if window.is_zero() || now.operations < before.operations {
@@ -121,8 +122,8 @@ pub(crate) fn known<T, U>(read: &Read<T>, what: &str, map: impl FnOnce(&T) -> U)
     }
 }
 
-pub(crate) fn refused(what: &str, refusal: &Refusal) -> Missing {
-    let Refusal { command, reason, grant } = refusal;
+pub(crate) fn refused(what: &str, refusal: &RejectedCommand) -> Missing {
+    let RejectedCommand { command, reason, grant } = refusal;
     let obstacle = if grant.is_some() { Obstacle::NotAllowed } else { Obstacle::NotSupported };
     let remedy = grant.clone();
     Missing { what: what.to_owned(), obstacle, reason: format!("{command}: {reason}"), remedy }
@@ -211,11 +212,12 @@ mod tests {
     #[test]
     fn who_is_not_allowed_is_told_how_to_be() {
         let grant = Some("ACL SETUSER weir +zcard".to_owned());
-        let refusal = Refusal { command: "ZCARD".to_owned(), reason: "no".to_owned(), grant };
+        let refusal =
+            RejectedCommand { command: "ZCARD".to_owned(), reason: "no".to_owned(), grant };
         let missing = refused("the retry set", &refusal);
         assert_eq!(missing.obstacle, Obstacle::NotAllowed);
         assert_eq!(missing.remedy.as_deref(), Some("ACL SETUSER weir +zcard"));
-        let missing = refused("the retry set", &Refusal { grant: None, ..refusal });
+        let missing = refused("the retry set", &RejectedCommand { grant: None, ..refusal });
         assert_eq!((missing.obstacle, missing.remedy), (Obstacle::NotSupported, None));
     }
 

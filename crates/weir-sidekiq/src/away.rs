@@ -2,7 +2,7 @@
 
 use redis::RedisError;
 
-use crate::endpoint::Address;
+use crate::endpoint::RedisAddress;
 use crate::trouble::TroubleKind;
 
 /// One reason.
@@ -32,7 +32,7 @@ enum Sign {
 
 /// How it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Reachability {
     Plain,
     Tls,
     Socket,
@@ -40,7 +40,7 @@ enum Way {
 }
 
 /// None: of what was said nothing is known that could be done.
-pub(crate) fn of(address: &Address, error: &RedisError) -> Option<Away> {
+pub(crate) fn of(address: &RedisAddress, error: &RedisError) -> Option<Away> {
     let said = error.to_string();
     if let Some(refusal) = of_tls(&said) {
         return Some(refusal);
@@ -48,12 +48,12 @@ pub(crate) fn of(address: &Address, error: &RedisError) -> Option<Away> {
     explained(way(address), sign(error, &said)?)
 }
 
-const fn way(address: &Address) -> Way {
+const fn way(address: &RedisAddress) -> Reachability {
     match address {
-        Address::Tcp { tls: false, .. } => Way::Plain,
-        Address::Tcp { tls: true, .. } => Way::Tls,
-        Address::Unix(_) => Way::Socket,
-        Address::Sentinel(_) => Way::Sentinels,
+        RedisAddress::Tcp { tls: false, .. } => Reachability::Plain,
+        RedisAddress::Tcp { tls: true, .. } => Reachability::Tls,
+        RedisAddress::Unix(_) => Reachability::Socket,
+        RedisAddress::Sentinel(_) => Reachability::Sentinels,
     }
 }
 
@@ -101,19 +101,19 @@ fn of_tls(said: &str) -> Option<Away> {
     Some(Away { kind, what, remedy })
 }
 
-fn explained(way: Way, sign: Sign) -> Option<Away> {
+fn explained(way: Reachability, sign: Sign) -> Option<Away> {
     let (what, remedy) = match (way, sign) {
-        (Way::Sentinels, _) => (
+        (Reachability::Sentinels, _) => (
             "cannot be found through its Sentinels",
             "check that they run at these addresses and know the service (redis-cli -h HOST -p \
              26379 SENTINEL masters), and that the server that they name has free connections \
              (maxclients)",
         ),
-        (Way::Socket, Sign::Denied) => (
+        (Reachability::Socket, Sign::Denied) => (
             "cannot be opened by this user",
             "check the socket's group and mode (unixsocketperm in redis.conf)",
         ),
-        (Way::Socket, _) => (
+        (Reachability::Socket, _) => (
             "does not respond",
             "check that it is running (systemctl status 'redis*'), and the socket's path \
              (unixsocket in redis.conf)",
@@ -124,22 +124,22 @@ fn explained(way: Way, sign: Sign) -> Option<Away> {
              address",
         ),
         (_, Sign::NotThere) => ("has no address", "check the host name in the address"),
-        (Way::Tls, Sign::Silence) => (
+        (Reachability::Tls, Sign::Silence) => (
             "does not respond with TLS",
             "if its port does not use TLS (tls-port in redis.conf), use redis://; otherwise check \
              host and port, and firewalls",
         ),
         // Before TLS it can't say that it has no connection left.
-        (Way::Tls, Sign::Broken) => (
+        (Reachability::Tls, Sign::Broken) => (
             "closes the connection",
             "check that its port uses TLS (tls-port in redis.conf; if not, use redis://), whether \
              it requires a certificate (--redis-cert, --redis-key), and that it has free \
              connections (maxclients)",
         ),
-        (Way::Plain, Sign::Broken) => {
+        (Reachability::Plain, Sign::Broken) => {
             ("closes the connection", "if its port uses TLS, use rediss://; otherwise see its log")
         }
-        (Way::Plain, Sign::Silence) => {
+        (Reachability::Plain, Sign::Silence) => {
             ("does not respond", "check the host and port in the address, and firewalls")
         }
         (_, Sign::Denied) => return None,
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn each_way_that_fails_says_what_to_do() {
-        let tcp = |tls| Address::Tcp { host: "h".to_owned(), port: 1, tls };
+        let tcp = |tls| RedisAddress::Tcp { host: "h".to_owned(), port: 1, tls };
         for (address, kind, remedy) in [
             (tcp(false), io::ErrorKind::ConnectionRefused, "check that it is running"),
             (tcp(true), io::ErrorKind::ConnectionRefused, "check that it is running"),
@@ -168,8 +168,8 @@ mod tests {
             (tcp(false), io::ErrorKind::TimedOut, "firewalls"),
             (tcp(true), io::ErrorKind::TimedOut, "write redis://"),
             (tcp(true), io::ErrorKind::UnexpectedEof, "maxclients"),
-            (Address::Unix("/x".into()), io::ErrorKind::NotFound, "unixsocket in redis.conf"),
-            (Address::Unix("/x".into()), io::ErrorKind::PermissionDenied, "unixsocketperm"),
+            (RedisAddress::Unix("/x".into()), io::ErrorKind::NotFound, "unixsocket in redis.conf"),
+            (RedisAddress::Unix("/x".into()), io::ErrorKind::PermissionDenied, "unixsocketperm"),
         ] {
             let away = of(&address, &failed(kind)).expect("it is explained");
             assert!(away.remedy.contains(remedy), "{kind:?}: {}", away.remedy);
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_certificate_is_another_matter_than_nobody_there() {
         let said = "invalid peer certificate: UnknownIssuer";
-        let address = Address::Tcp { host: "h".to_owned(), port: 1, tls: true };
+        let address = RedisAddress::Tcp { host: "h".to_owned(), port: 1, tls: true };
         let error = RedisError::from(io::Error::new(io::ErrorKind::InvalidData, said));
         let away = of(&address, &error).expect("it is explained");
         assert!(away.remedy.contains("--redis-ca"), "{away:?}");

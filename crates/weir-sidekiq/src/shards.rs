@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use weir_base::clock::Timestamp;
 
-use crate::snapshot::{QueueLook, Read, SetLook, Snapshot};
+use crate::snapshot::{QueueLook, Read, RedisSnapshot, SetLook};
 
 /// All shards as one snapshot; none of none.
 ///
 /// Queues of one name are one queue; what one shard refuses is refused of all, for a part of the
 /// jobs is not the jobs. What servers say of themselves is not joined: each has its own.
 #[must_use]
-pub fn join(shards: impl IntoIterator<Item = Snapshot>) -> Option<Snapshot> {
-    shards.into_iter().reduce(|one, other| Snapshot {
+pub fn join(shards: impl IntoIterator<Item = RedisSnapshot>) -> Option<RedisSnapshot> {
+    shards.into_iter().reduce(|one, other| RedisSnapshot {
         at: one.at.max(other.at),
         queues: both(one.queues, other.queues, queues),
         processes: both(one.processes, other.processes, |mut one, other| {
@@ -83,7 +83,7 @@ fn set(mut one: SetLook, other: SetLook) -> SetLook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Refusal;
+    use crate::snapshot::RejectedCommand;
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_millis(seconds * 1_000)
@@ -95,9 +95,9 @@ mod tests {
         QueueLook { name: name.to_owned(), length, newest, oldest, ..QueueLook::default() }
     }
 
-    fn shard(queues: Vec<QueueLook>, size: u64) -> Snapshot {
+    fn shard(queues: Vec<QueueLook>, size: u64) -> RedisSnapshot {
         let set = || Ok(SetLook { size, first: Some(at(size)), ..SetLook::default() });
-        Snapshot {
+        RedisSnapshot {
             at: at(size),
             queues: Ok(queues),
             processes: Ok(Vec::new()),
@@ -138,7 +138,8 @@ mod tests {
 
     #[test]
     fn a_refusal_of_one_is_a_refusal_of_all() {
-        let refusal = Refusal { command: "LLEN".to_owned(), reason: "no".to_owned(), grant: None };
+        let refusal =
+            RejectedCommand { command: "LLEN".to_owned(), reason: "no".to_owned(), grant: None };
         let mut other = shard(Vec::new(), 4);
         other.queues = Err(refusal.clone());
         let joined = join([shard(Vec::new(), 3), other]).unwrap();

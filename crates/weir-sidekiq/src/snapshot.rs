@@ -9,16 +9,16 @@ use crate::heartbeat::Capsule;
 use crate::job::JobSummary;
 use crate::server::ServerLook;
 
-/// As [`Snapshot::cut`] names it.
+/// As [`RedisSnapshot::cut`] names it.
 pub(crate) const PROCESSES_MAX: &str = "processes_max";
 pub(crate) const IDENTITIES_MAX: &str = "identities in the list of processes";
 
 /// A part that was read, or why it was not.
-pub type Read<T> = Result<T, Refusal>;
+pub type Read<T> = Result<T, RejectedCommand>;
 
 /// Redis would not tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RejectedCommand {
     /// The command: `SLOWLOG GET`.
     pub command: String,
     /// What Redis said.
@@ -33,12 +33,12 @@ pub struct OddKey {
     /// What it would be: "queue pull".
     pub what: String,
     /// What Redis said.
-    pub refusal: Refusal,
+    pub refusal: RejectedCommand,
 }
 
 /// All that one look has shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct RedisSnapshot {
     /// By the clock of Redis.
     pub at: Timestamp,
     /// Queues that were pushed to or that a process names, by name.
@@ -164,7 +164,7 @@ pub struct ForeignKeys {
     pub namespaces: BTreeSet<String>,
 }
 
-impl Snapshot {
+impl RedisSnapshot {
     /// Whether there is not one key of Sidekiq's, as far as all of them could be read.
     pub(crate) fn is_without_sidekiq(&self) -> bool {
         let is_empty = |set: &Read<SetLook>| set.as_ref().is_ok_and(|set| set.size == 0);

@@ -1,7 +1,7 @@
 //! What Redis holds as text, which anybody who may write there has written. For who feeds it anything: the
 //! fuzz target.
 
-use crate::heartbeat::{Capsule, Info, Work};
+use crate::heartbeat::{Capsule, HeartbeatInfo, RunningJob};
 use crate::job::JobSummary;
 use crate::server::{CommandLook, ServerLook};
 use crate::snapshot::WorkLook;
@@ -15,13 +15,13 @@ pub fn job(payload: &[u8]) -> Option<JobSummary> {
 /// The `info` of a heartbeat.
 #[must_use]
 pub fn capsules(info: &[u8]) -> Option<Vec<Capsule>> {
-    Info::parse(info).map(|info| info.capsules())
+    HeartbeatInfo::parse(info).map(|info| info.capsules())
 }
 
 /// A job in hand.
 #[must_use]
 pub fn work(text: &[u8]) -> Option<WorkLook> {
-    let work = Work::parse(text)?;
+    let work = RunningJob::parse(text)?;
     Some(WorkLook { run_at: work.run_at, job: work.job(), queue: work.queue })
 }
 

@@ -2,7 +2,7 @@
 
 /// One such reason.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
+pub(crate) struct UnreadyReason {
     /// What Redis begins with, or what it says.
     sign: &'static str,
     /// What it is.
@@ -34,53 +34,53 @@ pub enum TroubleKind {
     ReadOnly,
 }
 
-const TROUBLES: [Trouble; 8] = [
-    Trouble {
+const TROUBLES: [UnreadyReason; 8] = [
+    UnreadyReason {
         sign: "LOADING ",
         kind: TroubleKind::Loading,
         what: "is still loading its data from disk",
         remedy: "wait until `redis-cli INFO persistence` shows loading:0",
     },
-    Trouble {
+    UnreadyReason {
         sign: "NOAUTH ",
         kind: TroubleKind::Login,
         what: "requires a password",
         remedy: "pass it with --redis-password-env or --redis-password-file (in [[observe.redis]]: \
                  password = { env = \"NAME\" } or { file = \"PATH\" })",
     },
-    Trouble {
+    UnreadyReason {
         sign: "WRONGPASS ",
         kind: TroubleKind::Login,
         what: "rejects that user or that password",
         remedy: "check the user in the address and the password in the environment or file; if \
                  Redis has no password (requirepass), pass none",
     },
-    Trouble {
+    UnreadyReason {
         sign: "max number of clients",
         kind: TroubleKind::ClientsExhausted,
         what: "accepts no more connections (maxclients), including Sidekiq's",
         remedy: "stop a client that is not needed, then: redis-cli CONFIG SET maxclients 20000",
     },
-    Trouble {
+    UnreadyReason {
         sign: "BUSY ",
         kind: TroubleKind::Script,
         what: "is blocked by a script, also for Sidekiq",
         remedy: "redis-cli SCRIPT KILL, which ends it unless it has already written",
     },
-    Trouble {
+    UnreadyReason {
         sign: "MASTERDOWN ",
         kind: TroubleKind::MasterLost,
         what: "is a replica that has lost its master",
         remedy: "use the address of the master, also for Sidekiq, or check why the replica cannot \
                  reach it",
     },
-    Trouble {
+    UnreadyReason {
         sign: "READONLY ",
         kind: TroubleKind::ReadOnly,
         what: "is a replica, which rejects writes",
         remedy: "use its master: `redis-cli INFO replication` shows master_host",
     },
-    Trouble {
+    UnreadyReason {
         sign: "MISCONF ",
         kind: TroubleKind::ReadOnly,
         what: "rejects writes because it cannot save its snapshot",
@@ -89,7 +89,7 @@ const TROUBLES: [Trouble; 8] = [
 ];
 
 /// Of what Redis said, its code included; none if that is about one question only.
-pub(crate) fn of(said: &str) -> Option<&'static Trouble> {
+pub(crate) fn of(said: &str) -> Option<&'static UnreadyReason> {
     TROUBLES.iter().find(|trouble| {
         // A code stands at the beginning; elsewhere the word may be anybody's.
         if trouble.sign.ends_with(' ') {

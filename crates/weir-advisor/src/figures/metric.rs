@@ -8,7 +8,7 @@ pub struct Metric {
     /// What it says.
     pub help: &'static str,
     /// Whether it only rises.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// What it is measured in.
     pub unit: Unit,
     /// Names of its labels.
@@ -24,7 +24,7 @@ pub const SHARD: &str = "redis";
 
 /// Whether it only rises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// It goes up and down.
     Gauge,
     /// It only rises.
@@ -53,8 +53,8 @@ impl Metric {
     #[must_use]
     pub fn series(&self) -> String {
         let suffix = match self.kind {
-            Kind::Gauge => "",
-            Kind::Counter => "_total",
+            MetricKind::Gauge => "",
+            MetricKind::Counter => "_total",
         };
         format!("{PREFIX}{}{suffix}", self.name)
     }
@@ -66,7 +66,7 @@ const fn gauge(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Metric {
-    Metric { name, help, kind: Kind::Gauge, unit, labels, of_each_sidekiq: false }
+    Metric { name, help, kind: MetricKind::Gauge, unit, labels, of_each_sidekiq: false }
 }
 
 const fn counter(
@@ -74,7 +74,14 @@ const fn counter(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Metric {
-    Metric { name, help, kind: Kind::Counter, unit: Unit::Count, labels, of_each_sidekiq: false }
+    Metric {
+        name,
+        help,
+        kind: MetricKind::Counter,
+        unit: Unit::Count,
+        labels,
+        of_each_sidekiq: false,
+    }
 }
 
 const fn of_sidekiq(metric: Metric) -> Metric {

@@ -17,7 +17,7 @@ pub struct Machine {
 
 /// Processes of one kind with a connection pool each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Service {
+pub struct ConnectionPools {
     /// "web", "streaming", "sidekiq push".
     pub name: String,
     /// Processes of it.
@@ -30,7 +30,7 @@ pub struct Service {
     pub threads: Option<u32>,
 }
 
-impl Service {
+impl ConnectionPools {
     /// Connections that all of it may open.
     #[must_use]
     pub const fn connections(&self) -> u32 {

@@ -29,7 +29,7 @@ pub struct JobProcess {
     /// Since its last heartbeat.
     pub beat_age: Duration,
     /// Whether it runs, as far as it was seen.
-    pub presence: Presence,
+    pub presence: ProcessPresence,
     /// How far the clock of its host is ahead of that of Redis; 0 where they agree, or nobody knows.
     pub clock_ahead_seconds: f64,
     /// Its threads, with what they serve. At least one.
@@ -41,7 +41,7 @@ pub struct JobProcess {
 /// Whether a process runs. A heartbeat outlives its process by a minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Presence {
+pub enum ProcessPresence {
     /// It has beaten between two looks, or runs on this machine.
     Seen,
     /// Its last heartbeat is not old: it may have ended since.
@@ -121,24 +121,24 @@ impl JobProcess {
     /// Whether it runs, as far as can be said.
     #[must_use]
     pub const fn is_alive(&self) -> bool {
-        matches!(self.presence, Presence::Seen | Presence::Presumed)
+        matches!(self.presence, ProcessPresence::Seen | ProcessPresence::Presumed)
     }
 
     /// Why it takes no new jobs: "is quiet (TSTP)".
     #[must_use]
     pub fn why_it_takes_none(&self) -> String {
         match self.presence {
-            Presence::Gone => format!(
+            ProcessPresence::Gone => format!(
                 "has ended: {} has no process {}, whose last heartbeat was {} ago",
                 self.hostname,
                 self.pid,
                 wording::duration(self.beat_age)
             ),
-            Presence::Silent => format!(
+            ProcessPresence::Silent => format!(
                 "has missed heartbeats; the last one was {} ago",
                 wording::duration(self.beat_age)
             ),
-            Presence::Seen | Presence::Presumed => "is quiet (TSTP)".to_owned(),
+            ProcessPresence::Seen | ProcessPresence::Presumed => "is quiet (TSTP)".to_owned(),
         }
     }
 

@@ -62,7 +62,7 @@ impl Claim {
 /// Whether a rule is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ClaimOutcome {
     /// It is.
     Holds,
     /// It is not.
@@ -71,7 +71,7 @@ pub enum Outcome {
     Unknown,
 }
 
-impl Outcome {
+impl ClaimOutcome {
     pub(super) const fn of(holds: bool) -> Self {
         if holds { Self::Holds } else { Self::Broken }
     }
@@ -92,7 +92,7 @@ pub struct Proof {
     /// The rule.
     pub claim: Claim,
     /// Whether it is kept.
-    pub outcome: Outcome,
+    pub outcome: ClaimOutcome,
     /// What shows it: "185 of 185 connections, 15 in reserve".
     pub figures: String,
 }
@@ -101,6 +101,6 @@ impl Proof {
     /// Whether the rule is kept, for sure.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.outcome == Outcome::Holds
+        self.outcome == ClaimOutcome::Holds
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// What somebody has said or seen of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Known {
+pub enum DemandSource {
     /// What comes, and what each takes.
     All,
     /// What comes, and what each takes at most: in many looks none of its jobs was in hand.
@@ -20,7 +20,7 @@ pub enum Known {
     Nothing,
 }
 
-impl Known {
+impl DemandSource {
     /// What comes.
     #[must_use]
     pub const fn tells_rate(self) -> bool {

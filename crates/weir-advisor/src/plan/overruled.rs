@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::database_settings::Origin;
-use crate::observation::{ConnectionLimit, Postgres, SettingException};
+use crate::observation::{ConnectionLimit, DatabaseObservation, SettingException};
 
 use super::Plan;
 
@@ -20,7 +20,7 @@ pub struct Overruled {
 
 /// Those of the plan's settings that something else sets now.
 #[must_use]
-pub fn overruled(postgres: &Postgres, plan: &Plan) -> Vec<Overruled> {
+pub fn overruled(postgres: &DatabaseObservation, plan: &Plan) -> Vec<Overruled> {
     let of = |name: &'static str| {
         let (by, remedy) = match Origin::of(postgres, name) {
             Origin::Main | Origin::SomeFile => return None,
@@ -49,7 +49,10 @@ pub fn overruled(postgres: &Postgres, plan: &Plan) -> Vec<Overruled> {
 }
 
 /// What roles and databases have instead, and how many sessions.
-fn exceptions<'a>(postgres: &'a Postgres, plan: &'a Plan) -> impl Iterator<Item = Overruled> + 'a {
+fn exceptions<'a>(
+    postgres: &'a DatabaseObservation,
+    plan: &'a Plan,
+) -> impl Iterator<Item = Overruled> + 'a {
     let known = postgres.exceptions.known();
     let setting = move |name: &'static str| {
         let of = move |it: &SettingException| Overruled {
@@ -78,7 +81,9 @@ fn exceptions<'a>(postgres: &'a Postgres, plan: &'a Plan) -> impl Iterator<Item 
 mod tests {
     use super::*;
     use crate::observation::{Exceptions, Fact, Holder, SettingOrigin};
-    use crate::plan::{DatabaseWorkload, Layout, PostgresMachine, Storage, postgres_settings};
+    use crate::plan::{
+        DatabaseWorkload, PostgresMachine, ProcessLayout, Storage, postgres_settings,
+    };
 
     fn origin(name: &str, source: &str, file: Option<&str>) -> SettingOrigin {
         let (name, source) = (name.to_owned(), source.to_owned());
@@ -95,7 +100,7 @@ mod tests {
             storage: Storage::Ssd,
         };
         let plan = Plan {
-            layout: Layout { pooler_connections: Some(40), ..Layout::default() },
+            layout: ProcessLayout { pooler_connections: Some(40), ..ProcessLayout::default() },
             postgres: postgres_settings(&machine),
             redis: Vec::new(),
             proofs: Vec::new(),
@@ -121,7 +126,8 @@ mod tests {
             limits: vec![limit(shop(), 5, 0), limit(app, 9, 0)],
         };
         let exceptions = Fact::Known(exceptions);
-        let postgres = Postgres { origins, exceptions, ..Postgres::default() };
+        let postgres =
+            DatabaseObservation { origins, exceptions, ..DatabaseObservation::default() };
         let found = overruled(&postgres, &plan);
         let lines: Vec<_> = found.iter().map(|it| (it.name, it.remedy.as_str())).collect();
         let expected = [

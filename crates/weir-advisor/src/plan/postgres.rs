@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::Setting;
+use super::PlannedSetting;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -61,7 +61,7 @@ pub enum Storage {
 
 /// All settings, in the order of their weight.
 #[must_use]
-pub fn postgres_settings(machine: &PostgresMachine) -> Vec<Setting> {
+pub fn postgres_settings(machine: &PostgresMachine) -> Vec<PlannedSetting> {
     let mut settings = memory(machine);
     settings.extend(log(machine));
     settings.extend(disk(machine.storage));
@@ -69,12 +69,12 @@ pub fn postgres_settings(machine: &PostgresMachine) -> Vec<Setting> {
     settings
 }
 
-fn setting(name: &'static str, value: String, reason: &'static str) -> Setting {
-    Setting { name, value, reason, restart: false }
+fn setting(name: &'static str, value: String, reason: &'static str) -> PlannedSetting {
+    PlannedSetting { name, value, reason, restart: false }
 }
 
-fn at_start(name: &'static str, value: String, reason: &'static str) -> Setting {
-    Setting { name, value, reason, restart: true }
+fn at_start(name: &'static str, value: String, reason: &'static str) -> PlannedSetting {
+    PlannedSetting { name, value, reason, restart: true }
 }
 
 /// What the database has of a machine that it shares with an application, where nobody says otherwise.
@@ -105,7 +105,7 @@ pub fn effective_cache_size(machine: &PostgresMachine) -> u64 {
     })
 }
 
-fn memory(machine: &PostgresMachine) -> Vec<Setting> {
+fn memory(machine: &PostgresMachine) -> Vec<PlannedSetting> {
     let PostgresMachine { memory_bytes, workload, .. } = *machine;
     let buffers = shared_buffers(machine);
     let cached = effective_cache_size(machine);
@@ -169,7 +169,7 @@ pub fn work_mem(machine: &PostgresMachine) -> u64 {
     share.max(4 * MIB)
 }
 
-fn log(machine: &PostgresMachine) -> Vec<Setting> {
+fn log(machine: &PostgresMachine) -> Vec<PlannedSetting> {
     let (least, most) = match machine.workload {
         DatabaseWorkload::Web | DatabaseWorkload::Mixed => (GIB, 4 * GIB),
         DatabaseWorkload::Oltp => (2 * GIB, 8 * GIB),
@@ -184,7 +184,7 @@ fn log(machine: &PostgresMachine) -> Vec<Setting> {
     ]
 }
 
-fn disk(storage: Storage) -> Vec<Setting> {
+fn disk(storage: Storage) -> Vec<PlannedSetting> {
     let (page_cost, concurrency, reason) = match storage {
         Storage::Hdd => ("4", 2, "a rotating disk"),
         Storage::Ssd => ("1.1", 200, "a disk without seeks"),
@@ -196,7 +196,7 @@ fn disk(storage: Storage) -> Vec<Setting> {
     ]
 }
 
-fn parallel(machine: &PostgresMachine) -> Vec<Setting> {
+fn parallel(machine: &PostgresMachine) -> Vec<PlannedSetting> {
     let small_statements = matches!(
         machine.workload,
         DatabaseWorkload::Web | DatabaseWorkload::Oltp | DatabaseWorkload::Mixed

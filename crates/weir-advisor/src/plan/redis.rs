@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use super::Setting;
+use super::PlannedSetting;
 use crate::redis_settings;
 
 /// What keeps jobs: nothing is evicted, and a crash loses at most a second.
 #[must_use]
-pub fn redis_settings() -> Vec<Setting> {
-    let setting = |name, value: &str, reason| Setting {
+pub fn redis_settings() -> Vec<PlannedSetting> {
+    let setting = |name, value: &str, reason| PlannedSetting {
         name,
         value: value.to_owned(),
         reason,
@@ -30,7 +30,7 @@ pub fn redis_settings() -> Vec<Setting> {
 ///
 /// No file to include: a Redis that starts with `appendonly yes` and has no such file yet starts empty.
 #[must_use]
-pub fn redis_script(settings: &[Setting]) -> String {
+pub fn redis_script(settings: &[PlannedSetting]) -> String {
     let cli = "redis-cli \"$@\"";
     let mut text = "#!/bin/sh\n\
         # Run this against the running Redis, with the options that redis-cli needs to connect:\n\
@@ -46,7 +46,7 @@ pub fn redis_script(settings: &[Setting]) -> String {
           1; }\n\
         }\n"
     .to_owned();
-    for Setting { name, value, reason, .. } in settings {
+    for PlannedSetting { name, value, reason, .. } in settings {
         let _ = write!(text, "# {reason}\n{cli} CONFIG SET {name} {value} | ok\n");
     }
     let wait = redis_settings::wait_for_file(cli);

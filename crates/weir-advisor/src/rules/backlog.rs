@@ -5,7 +5,9 @@ use std::time::Duration;
 use crate::finding::{Finding, Severity};
 use crate::flow::Drain;
 use crate::forecast::Forecast;
-use crate::observation::{Fact, JobProcess, Jobs, Observation, Queue, SET_ASIDE_SUFFIX};
+use crate::observation::{
+    Fact, JobProcess, Observation, ObservedQueue, SET_ASIDE_SUFFIX, SidekiqObservation,
+};
 use crate::queue_line::Repaired;
 use crate::rules::starving_queue;
 use crate::shell;
@@ -28,9 +30,10 @@ const HANG_MIN: Duration = Duration::from_secs(300);
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     // Of a few that stand behind other queues that rule tells more.
-    let is_stuck = |queue: &Queue| is_stuck(queue) && !starving_queue::explains(jobs, queue);
-    let behind = |queue: &&Queue| !queue.paused && (is_long(queue) || is_stuck(queue));
-    let served = |queue: &&Queue| jobs.serving_queue(&queue.name).next().is_some();
+    let is_stuck =
+        |queue: &ObservedQueue| is_stuck(queue) && !starving_queue::explains(jobs, queue);
+    let behind = |queue: &&ObservedQueue| !queue.paused && (is_long(queue) || is_stuck(queue));
+    let served = |queue: &&ObservedQueue| jobs.serving_queue(&queue.name).next().is_some();
     let mut queues: Vec<_> = jobs.queues.iter().filter(behind).filter(served).collect();
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.latency));
     let forecast = if queues.is_empty() { Forecast::default() } else { Forecast::of(jobs) };
@@ -40,11 +43,11 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 /// Paused on purpose, and perhaps by somebody who has gone home since.
-fn is_forgotten(queue: &Queue) -> bool {
+fn is_forgotten(queue: &ObservedQueue) -> bool {
     queue.paused && queue.length > 0 && queue.latency >= STUCK_MIN
 }
 
-fn paused(queue: &Queue) -> Finding {
+fn paused(queue: &ObservedQueue) -> Finding {
     let subject = format!("queue {}", queue.name);
     let evidence = format!("{}; it is paused (Sidekiq Pro)", waiting(queue));
     let unpause = format!("Sidekiq::Queue.new(\"{}\").unpause!", ruby(&queue.name));
@@ -53,12 +56,12 @@ fn paused(queue: &Queue) -> Finding {
         .next(format!("bundle exec rails runner {}", shell::word(&unpause)))
 }
 
-fn is_long(queue: &Queue) -> bool {
+fn is_long(queue: &ObservedQueue) -> bool {
     queue.length >= LENGTH_MIN && queue.latency >= LATENCY_MIN
 }
 
 /// A few jobs that nobody takes, though somebody serves their queue.
-fn is_stuck(queue: &Queue) -> bool {
+fn is_stuck(queue: &ObservedQueue) -> bool {
     let is_late = queue.length > 0 && queue.latency >= STUCK_MIN && !queue.is_set_aside();
     is_late && queue.flow.known().is_some() && queue.stands()
 }
@@ -72,7 +75,11 @@ fn ruby(text: &str) -> String {
     text.chars().flat_map(escaped).collect()
 }
 
-fn found((jobs, repaired): (&Jobs, &Repaired<'_>), queue: &Queue, forecast: &Forecast) -> Finding {
+fn found(
+    (jobs, repaired): (&SidekiqObservation, &Repaired<'_>),
+    queue: &ObservedQueue,
+    forecast: &Forecast,
+) -> Finding {
     let drain = forecast.queue(&queue.name);
     let is_set_aside = queue.is_set_aside();
     let severity = match drain {
@@ -109,7 +116,12 @@ fn found((jobs, repaired): (&Jobs, &Repaired<'_>), queue: &Queue, forecast: &For
 
 /// In two steps, unless somebody serves the backlog already: as Sidekiq is set up by nobody it does not, and
 /// the command would refuse.
-fn set_aside(jobs: &Jobs, repaired: &Repaired<'_>, finding: Finding, queue: &str) -> Finding {
+fn set_aside(
+    jobs: &SidekiqObservation,
+    repaired: &Repaired<'_>,
+    finding: Finding,
+    queue: &str,
+) -> Finding {
     let backlog = backlog_of(queue);
     let command = set_aside_command(queue);
     if jobs.serving_queue(&backlog).next().is_some() {
@@ -134,7 +146,7 @@ fn set_aside(jobs: &Jobs, repaired: &Repaired<'_>, finding: Finding, queue: &str
     repaired.with_last(finding, queue, &backlogs).next(command)
 }
 
-fn is_to_be_set_aside(jobs: &Jobs, queue: &Queue) -> bool {
+fn is_to_be_set_aside(jobs: &SidekiqObservation, queue: &ObservedQueue) -> bool {
     let is_late = !queue.paused && is_long(queue) && queue.latency >= SET_ASIDE_MIN;
     is_late && !queue.is_set_aside() && !has_been_set_aside(jobs, queue)
 }
@@ -144,7 +156,7 @@ fn backlog_of(queue: &str) -> String {
 }
 
 /// A backlog of it is there already, which the command does not overwrite.
-fn has_been_set_aside(jobs: &Jobs, queue: &Queue) -> bool {
+fn has_been_set_aside(jobs: &SidekiqObservation, queue: &ObservedQueue) -> bool {
     jobs.queue(&backlog_of(&queue.name)).is_some_and(|it| it.length > 0)
 }
 
@@ -153,7 +165,7 @@ fn set_aside_command(queue: &str) -> String {
     format!("weir sidekiq set-aside {end_of_options}{}", shell::word(queue))
 }
 
-fn evidence(queue: &Queue) -> String {
+fn evidence(queue: &ObservedQueue) -> String {
     let flow = match &queue.flow {
         Fact::Known(flow) => format!(
             "; arrival rate {}, completion rate {}",
@@ -165,11 +177,11 @@ fn evidence(queue: &Queue) -> String {
     format!("{}{flow}", waiting(queue))
 }
 
-fn waiting(queue: &Queue) -> String {
+fn waiting(queue: &ObservedQueue) -> String {
     wording::jobs_wait_since(queue.length, queue.latency)
 }
 
-fn consequence(queue: &Queue, forecast: &Forecast) -> String {
+fn consequence(queue: &ObservedQueue, forecast: &Forecast) -> String {
     let between = forecast.queue_between(&queue.name);
     match forecast.queue(&queue.name) {
         Some(Drain::Grows) => "It is growing: at these rates it will never drain.".to_owned(),
@@ -184,7 +196,7 @@ fn consequence(queue: &Queue, forecast: &Forecast) -> String {
     }
 }
 
-fn stands(queue: &Queue) -> String {
+fn stands(queue: &ObservedQueue) -> String {
     match &queue.flow {
         Fact::Known(flow) if !flow.is_steady() => format!(
             "{} are too short to tell whether it is growing or shrinking: use a longer --window.",
@@ -196,7 +208,7 @@ fn stands(queue: &Queue) -> String {
 
 /// The first process that serves it, where none of its jobs is worked off and every thread that could has had
 /// its job for long: more of the queue's own jobs would hang as well.
-fn hanging<'a>(jobs: &'a Jobs, queue: &'a Queue) -> Option<&'a JobProcess> {
+fn hanging<'a>(jobs: &'a SidekiqObservation, queue: &'a ObservedQueue) -> Option<&'a JobProcess> {
     let mut serving = jobs.serving_queue(&queue.name);
     let hangs = |process: &JobProcess| process.all_have_had_their_job_for(HANG_MIN);
     let first = serving.next().filter(|it| queue.stands() && hangs(it))?;
@@ -277,7 +289,7 @@ mod tests {
         let mut observation = behind("push", 39_000, 40_000, 1_200);
         let jobs = observation.jobs.known_mut();
         let name = "push_backlog".to_owned();
-        jobs.queues.push(Queue { name, length: 1, ..Queue::default() });
+        jobs.queues.push(ObservedQueue { name, length: 1, ..ObservedQueue::default() });
         let next = |it: &Observation| check(it).remove(0).next;
         assert_eq!(next(&observation).as_deref(), Some("weir plan"));
         observation.jobs.known_mut().queue_mut("push_backlog").length = 0;

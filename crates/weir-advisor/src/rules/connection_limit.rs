@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{
-    ConnectionLimit, Missing, Observation, Obstacle, Service, is_nearly_full,
+    ConnectionLimit, ConnectionPools, Missing, Observation, Obstacle, is_nearly_full,
 };
 use crate::wording;
 
@@ -48,7 +48,7 @@ fn nearly_met(observation: &Observation) -> Vec<Finding> {
     short.map(|limit| found(limit, services, usable)).collect()
 }
 
-fn found(limit: &ConnectionLimit, services: &[Service], usable: u32) -> Finding {
+fn found(limit: &ConnectionLimit, services: &[ConnectionPools], usable: u32) -> Finding {
     let ConnectionLimit { holder, connections, open } = limit;
     let severity = if open >= connections { Severity::Critical } else { Severity::Warning };
     let evidence = format!(
@@ -57,7 +57,7 @@ fn found(limit: &ConnectionLimit, services: &[Service], usable: u32) -> Finding 
         wording::number(usable, "usable slot", "usable slots")
     );
     // What the pools may open, where the server has that many.
-    let pools = services.iter().map(Service::connections).fold(0, u32::saturating_add);
+    let pools = services.iter().map(ConnectionPools::connections).fold(0, u32::saturating_add);
     let enough = if pools > *connections { pools.min(usable) } else { usable };
     Finding::new(NAME, severity, holder.words(), evidence)
         .leads_to("The next one is rejected (SQLSTATE 53300), even if the server has free slots.")

@@ -1,7 +1,7 @@
 //! Most jobs fail, whatever becomes of them: those without a retry leave no other trace.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Jobs, Observation};
+use crate::observation::{Observation, SidekiqObservation};
 use crate::rules::retry_flood;
 use crate::wording::{self, percent};
 
@@ -17,7 +17,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     found.into_iter().collect()
 }
 
-fn found(jobs: &Jobs) -> Option<Finding> {
+fn found(jobs: &SidekiqObservation) -> Option<Finding> {
     let share = *jobs.failed_share.known()?;
     let window = jobs.retries.flow.known()?.window;
     let finished = jobs.processed_per_second.known()? * window.as_secs_f64();
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use crate::flow::Flow;
     use crate::healthy;
-    use crate::observation::{Fact, Sample, Share};
+    use crate::observation::{Fact, JobSample, SampleShare};
 
     fn with(share: f64, per_second: f64, retries: u64) -> Option<Finding> {
         let mut observation = healthy::observation();
@@ -64,10 +64,10 @@ mod tests {
             arrivals_per_second: 0.0,
             deviation: None,
         });
-        let of = |name: &str| vec![Share { name: name.to_owned(), count: 10 }];
+        let of = |name: &str| vec![SampleShare { name: name.to_owned(), count: 10 }];
         let (classes, errors) = (of("Import"), of("PG::DiskFull"));
         jobs.retries.sample =
-            Fact::Known(Sample { size: 10, classes, errors, ..Sample::default() });
+            Fact::Known(JobSample { size: 10, classes, errors, ..JobSample::default() });
         check(&observation).pop()
     }
 

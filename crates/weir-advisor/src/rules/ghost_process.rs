@@ -1,7 +1,9 @@
 //! Processes that ended without a word: killed, or out of memory.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, JobProcess, Jobs, Observation, Presence, RedisServer};
+use crate::observation::{
+    Fact, JobProcess, Observation, ProcessPresence, RedisServer, SidekiqObservation,
+};
 use crate::wording;
 
 pub(crate) const NAME: &str = "ghost-process";
@@ -44,7 +46,7 @@ fn missing(process: &JobProcess) -> Finding {
     let evidence = format!("it {}; {in_hand}", process.why_it_takes_none());
     let subject = format!("process {}", process.identity);
     let finding = Finding::new(NAME, Severity::Warning, subject, evidence);
-    if process.presence == Presence::Gone {
+    if process.presence == ProcessPresence::Gone {
         return finding
             .leads_to(
                 "It ended without a shutdown: killed, or out of memory; the suggested \
@@ -61,7 +63,7 @@ fn missing(process: &JobProcess) -> Finding {
     ))
 }
 
-fn ghosts(jobs: &Jobs) -> Option<Finding> {
+fn ghosts(jobs: &SidekiqObservation) -> Option<Finding> {
     let ended = jobs.ghosts.iter().filter(|it| !jobs.running_ghosts.contains(it));
     let evidence = listed(
         &ended.map(String::as_str).collect::<Vec<_>>(),
@@ -73,7 +75,7 @@ fn ghosts(jobs: &Jobs) -> Option<Finding> {
 }
 
 /// Neither killed nor hung for all that is known: started once more, they would have the same error.
-fn running(jobs: &Jobs) -> Option<Finding> {
+fn running(jobs: &SidekiqObservation) -> Option<Finding> {
     let evidence = listed(
         &jobs.running_ghosts.iter().map(String::as_str).collect::<Vec<_>>(),
         "process runs on this machine without a heartbeat in this Redis",
@@ -122,20 +124,20 @@ mod tests {
 
     #[test]
     fn one_that_beats_no_more_is_told_with_what_it_had_in_hand() {
-        let found = |presence: Presence| {
+        let found = |presence: ProcessPresence| {
             let mut observation = healthy::observation();
             let process = &mut observation.jobs.known_mut().processes[1];
             (process.presence, process.busy) = (presence, 3);
             process.beat_age = std::time::Duration::from_secs(24);
             check(&observation).pop()
         };
-        assert_eq!(found(Presence::Seen), None);
-        assert_eq!(found(Presence::Presumed), None);
-        let gone = found(Presence::Gone).unwrap();
+        assert_eq!(found(ProcessPresence::Seen), None);
+        assert_eq!(found(ProcessPresence::Presumed), None);
+        let gone = found(ProcessPresence::Gone).unwrap();
         let expected = "it has ended: shop has no process 2, whose last heartbeat was 24 s ago; it \
                         had 3 jobs in progress";
         assert_eq!(gone.evidence, expected);
-        let silent = found(Presence::Silent).unwrap();
+        let silent = found(ProcessPresence::Silent).unwrap();
         assert!(silent.evidence.starts_with("it has missed heartbeats; the last one was 24 s ago"));
         assert_eq!(silent.next, None, "its number may be another process' by now");
     }

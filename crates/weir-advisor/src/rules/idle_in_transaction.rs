@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::database_settings;
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, Postgres, SessionState, Sessions, SettingException};
+use crate::observation::{
+    DatabaseObservation, Observation, SessionState, Sessions, SettingException,
+};
 use crate::wording;
 
 pub(crate) const NAME: &str = "idle-in-transaction";
@@ -24,7 +26,11 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     sessions.iter().filter(stuck).map(|it| found(observation, postgres, it)).collect()
 }
 
-fn found(observation: &Observation, postgres: &Postgres, sessions: &Sessions) -> Finding {
+fn found(
+    observation: &Observation,
+    postgres: &DatabaseObservation,
+    sessions: &Sessions,
+) -> Finding {
     let longest = wording::duration(sessions.longest);
     let oldest = if sessions.count == 1 { "" } else { "the oldest " };
     let sessions_are = wording::number(sessions.count, "session is", "sessions are");

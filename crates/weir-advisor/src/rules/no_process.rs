@@ -1,7 +1,7 @@
 //! No process takes jobs.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, JobProcess, Jobs, Observation, RedisServer};
+use crate::observation::{Fact, JobProcess, Observation, RedisServer, SidekiqObservation};
 use crate::wording;
 
 pub(crate) const NAME: &str = "no-process";
@@ -12,7 +12,8 @@ const UNITS: &str = "systemctl list-unit-files '*sidekiq*'";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let jobs = observation.jobs.known();
-    let nobody = |jobs: &&Jobs| !jobs.has_more_processes && jobs.serving().next().is_none();
+    let nobody =
+        |jobs: &&SidekiqObservation| !jobs.has_more_processes && jobs.serving().next().is_none();
     let redis = observation.redis.first().and_then(Fact::known);
     let loss = redis.and_then(RedisServer::loses_heartbeats);
     let found = jobs.filter(nobody).and_then(found);
@@ -21,7 +22,11 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 /// Jobs and no trace of any process, beside other databases: Sidekiq may serve one of those.
-fn or_elsewhere(finding: Finding, jobs: Option<&Jobs>, redis: Option<&RedisServer>) -> Finding {
+fn or_elsewhere(
+    finding: Finding,
+    jobs: Option<&SidekiqObservation>,
+    redis: Option<&RedisServer>,
+) -> Finding {
     let is_nobody = jobs.is_some_and(|it| it.processes.is_empty() && it.ghosts.is_empty());
     let Some(redis) = redis.filter(|_| is_nobody) else { return finding };
     let others = redis.keyspaces.iter().filter(|it| it.database != redis.database && it.keys > 0);
@@ -40,7 +45,7 @@ fn or_elsewhere(finding: Finding, jobs: Option<&Jobs>, redis: Option<&RedisServe
 }
 
 /// One that runs on this machine is not to be started again: a second one would have the same error.
-fn unless_running(finding: Finding, jobs: Option<&Jobs>) -> Finding {
+fn unless_running(finding: Finding, jobs: Option<&SidekiqObservation>) -> Finding {
     let Some(first) = jobs.and_then(|it| it.running_ghosts.first()) else { return finding };
     let evidence = format!("{}; {first} runs on this machine nevertheless", finding.evidence);
     Finding { evidence, next: None, ..finding }.leads_to(
@@ -50,8 +55,12 @@ fn unless_running(finding: Finding, jobs: Option<&Jobs>) -> Finding {
 }
 
 /// A Redis that keeps no heartbeats: processes may run, and are not to be started again.
-fn unless_lost(finding: Finding, jobs: Option<&Jobs>, loss: Option<String>) -> Finding {
-    let is_silent = |jobs: &Jobs| jobs.processes.iter().all(|it| !it.is_alive());
+fn unless_lost(
+    finding: Finding,
+    jobs: Option<&SidekiqObservation>,
+    loss: Option<String>,
+) -> Finding {
+    let is_silent = |jobs: &SidekiqObservation| jobs.processes.iter().all(|it| !it.is_alive());
     let Some(why) = loss.filter(|_| jobs.is_some_and(is_silent)) else { return finding };
     let evidence = format!("{}; {why}", finding.evidence);
     let finding = Finding { evidence, severity: Severity::Warning, next: None, ..finding };
@@ -62,7 +71,7 @@ fn unless_lost(finding: Finding, jobs: Option<&Jobs>, loss: Option<String>) -> F
 }
 
 /// Without jobs, quiet processes are a deployment, and where Sidekiq has no key at all another rule speaks.
-fn found(jobs: &Jobs) -> Option<Finding> {
+fn found(jobs: &SidekiqObservation) -> Option<Finding> {
     if jobs.backlog() > 0 {
         return Some(waiting(jobs));
     }
@@ -78,7 +87,7 @@ fn found(jobs: &Jobs) -> Option<Finding> {
     })
 }
 
-fn waiting(jobs: &Jobs) -> Finding {
+fn waiting(jobs: &SidekiqObservation) -> Finding {
     let waiting = wording::jobs_wait(jobs.backlog());
     let all_are_quiet = jobs.processes.iter().all(|it| it.quiet && it.is_alive());
     let evidence = match jobs.processes.as_slice() {
@@ -119,7 +128,7 @@ mod tests {
         }
         let finding = check(&observation).remove(0);
         assert_eq!((finding.severity, finding.next.as_deref()), (Severity::Warning, Some(UNITS)));
-        *observation.jobs.known_mut() = Jobs::default();
+        *observation.jobs.known_mut() = SidekiqObservation::default();
         assert_eq!(check(&observation), [], "where nothing is, no process is missed");
     }
 

@@ -1,7 +1,7 @@
 //! Not one key of Sidekiq's: doctor was pointed at the wrong place, or Sidekiq was never started.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, Jobs, Keyspace, Observation, RedisServer};
+use crate::observation::{Fact, Keyspace, Observation, RedisServer, SidekiqObservation};
 use crate::shell;
 use crate::wording;
 
@@ -12,7 +12,7 @@ const NAMED_MAX: usize = 3;
 const FOR_NOBODY: &str = "This report is not about your jobs";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    if !observation.jobs.known().is_some_and(Jobs::is_nowhere) {
+    if !observation.jobs.known().is_some_and(SidekiqObservation::is_nowhere) {
         return Vec::new();
     }
     match observation.redis.first().and_then(Fact::known) {
@@ -124,7 +124,7 @@ mod tests {
 
     fn nowhere(database: i64, keyspaces: &[(i64, u64)]) -> Observation {
         let mut observation = healthy::observation();
-        *observation.jobs.known_mut() = Jobs::default();
+        *observation.jobs.known_mut() = SidekiqObservation::default();
         let redis = observation.redis[0].known_mut();
         redis.database = database;
         let keyspace =
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn where_redis_evicts_keys_sidekiq_s_may_have_been_among_them() {
         let mut observation = healthy::observation();
-        *observation.jobs.known_mut() = Jobs::default();
+        *observation.jobs.known_mut() = SidekiqObservation::default();
         let redis = observation.redis[0].known_mut();
         "allkeys-lru".clone_into(&mut redis.maxmemory_policy);
         (redis.maxmemory_bytes, redis.evicted_keys) = (redis.used_memory_bytes, 7);

@@ -4,7 +4,7 @@
 //! and the pools of those who do without it, which are seen with sessions of their own.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{ConnectionLimit, Observation, Pooler, Service};
+use crate::observation::{ConnectionLimit, ConnectionPools, Observation, Pooler};
 
 pub(crate) const NAME: &str = "over-commit";
 
@@ -17,7 +17,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         return Vec::new();
     };
     let usable = settings.usable_connections();
-    let (direct, pooled): (Vec<&Service>, Vec<&Service>) =
+    let (direct, pooled): (Vec<&ConnectionPools>, Vec<&ConnectionPools>) =
         services.iter().partition(|service| is_direct(observation, service));
     let direct_sum = sum(&direct);
     let finding = match &observation.pooler {
@@ -27,7 +27,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     };
     let finding = finding.or_else(|| {
         let opened = match observation.pooler.as_ref().map(|pooler| pooler.connections) {
-            None => services.iter().map(Service::connections).fold(0, u32::saturating_add),
+            None => services.iter().map(ConnectionPools::connections).fold(0, u32::saturating_add),
             Some(pooler) => direct_sum.saturating_add(pooler?),
         };
         over_limit(database_limit(observation)?, opened)
@@ -56,18 +56,18 @@ fn over_limit(limit: &ConnectionLimit, opened: u32) -> Option<Finding> {
 }
 
 /// Where there is a pooler, who has sessions under its own name does without it.
-fn is_direct(observation: &Observation, service: &Service) -> bool {
+fn is_direct(observation: &Observation, service: &ConnectionPools) -> bool {
     let connections = observation.postgres.known().and_then(|it| it.connections.known());
     let has_sessions =
         || connections.is_some_and(|it| it.sessions.iter().any(|one| one.service == service.name));
     observation.pooler.is_none() || has_sessions()
 }
 
-fn sum(services: &[&Service]) -> u32 {
+fn sum(services: &[&ConnectionPools]) -> u32 {
     services.iter().map(|it| it.connections()).fold(0, u32::saturating_add)
 }
 
-fn too_many(services: &[&Service], usable: u32) -> Finding {
+fn too_many(services: &[&ConnectionPools], usable: u32) -> Finding {
     let sum = sum(services);
     let evidence = format!("pools sum to {sum}, {usable} slots are usable: {}", words(services));
     let finding = Finding::new(NAME, Severity::Warning, SUBJECT, evidence).leads_to(CONSEQUENCE);
@@ -83,8 +83,8 @@ fn too_many(services: &[&Service], usable: u32) -> Finding {
 /// Who does without the pooler fits; the question is what the pooler adds.
 fn behind(
     pooler: &Pooler,
-    direct: &[&Service],
-    pooled: &[&Service],
+    direct: &[&ConnectionPools],
+    pooled: &[&ConnectionPools],
     usable: u32,
 ) -> Option<Finding> {
     let Pooler { name, shown_by, connections } = pooler;
@@ -118,8 +118,8 @@ fn behind(
     })
 }
 
-fn words(services: &[&Service]) -> String {
-    let line = |it: &&Service| format!("{} {} x {}", it.name, it.processes, it.pool);
+fn words(services: &[&ConnectionPools]) -> String {
+    let line = |it: &&ConnectionPools| format!("{} {} x {}", it.name, it.processes, it.pool);
     services.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{JobSet, Jobs, Observation};
+use crate::observation::{JobSet, Observation, SidekiqObservation};
 use crate::wording;
 
 pub(crate) const NAME: &str = "overdue-jobs";
@@ -21,7 +21,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         .collect()
 }
 
-fn found(name: &str, set: &JobSet, jobs: &Jobs) -> Finding {
+fn found(name: &str, set: &JobSet, jobs: &SidekiqObservation) -> Finding {
     let (overdue, are) =
         (wording::count(set.overdue), if set.overdue == 1 { "job is" } else { "jobs are" });
     let evidence =

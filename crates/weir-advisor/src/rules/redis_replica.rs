@@ -1,19 +1,23 @@
 //! A replica where Sidekiq's master should be: it takes no writes (READONLY).
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, Jobs, Master, Observation, RedisServer};
+use crate::observation::{Fact, Master, Observation, RedisServer, SidekiqObservation};
 
 pub(crate) const NAME: &str = "redis-replica";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let servers = observation.redis.iter().zip(observation.each_jobs());
-    let of = |(server, (_, jobs)): (&Fact<RedisServer>, (_, &Fact<Jobs>))| {
+    let of = |(server, (_, jobs)): (&Fact<RedisServer>, (_, &Fact<SidekiqObservation>))| {
         found(observation, server.known()?, jobs.known())
     };
     servers.filter_map(of).collect()
 }
 
-fn found(observation: &Observation, redis: &RedisServer, jobs: Option<&Jobs>) -> Option<Finding> {
+fn found(
+    observation: &Observation,
+    redis: &RedisServer,
+    jobs: Option<&SidekiqObservation>,
+) -> Option<Finding> {
     let Master { address, is_linked } = redis.replica_of.as_ref()?;
     // A copy has its master's heartbeats. Whoever is pointed at it can't beat.
     let is_alive = jobs.is_some_and(|jobs| !jobs.processes.is_empty());

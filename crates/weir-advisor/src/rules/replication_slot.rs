@@ -4,7 +4,7 @@
 use crate::database_settings;
 use crate::finding::{Finding, Severity};
 use crate::observation::{
-    Observation, Postgres, Replication, ReplicationSlot, SlotLimit, SlotState,
+    DatabaseObservation, Observation, Replication, ReplicationSlot, SlotLimit, WalStatus,
 };
 use crate::{sql, wording};
 
@@ -31,12 +31,12 @@ fn severity(slot: &ReplicationSlot, replication: &Replication) -> Option<Severit
     let times = |times: u64| replication.wal_bytes_max.max(1).saturating_mul(times);
     let is_far = slot.held_bytes >= times(FAR);
     match (slot.state, slot.active) {
-        (SlotState::Lost | SlotState::Unreserved, _) => Some(Severity::Critical),
+        (WalStatus::Lost | WalStatus::Unreserved, _) => Some(Severity::Critical),
         // Nothing ends it before the disk does.
-        (SlotState::Kept, false) if is_far && !is_limited(replication) => Some(Severity::Critical),
-        (SlotState::Kept, false) if slot.held_bytes >= times(1) => Some(Severity::Warning),
-        (SlotState::Kept, true) if is_far => Some(Severity::Warning),
-        (SlotState::Kept, _) => None,
+        (WalStatus::Kept, false) if is_far && !is_limited(replication) => Some(Severity::Critical),
+        (WalStatus::Kept, false) if slot.held_bytes >= times(1) => Some(Severity::Warning),
+        (WalStatus::Kept, true) if is_far => Some(Severity::Warning),
+        (WalStatus::Kept, _) => None,
     }
 }
 
@@ -46,7 +46,7 @@ const fn is_limited(replication: &Replication) -> bool {
 
 fn found(
     observation: &Observation,
-    postgres: &Postgres,
+    postgres: &DatabaseObservation,
     replication: &Replication,
     (slot, severity): (&ReplicationSlot, Severity),
 ) -> Finding {
@@ -55,7 +55,7 @@ fn found(
     let finding = Finding::new(NAME, severity, subject, evidence);
     let finding = finding.leads_to(consequence(slot, replication));
     let finding = match (slot.state, replication.limit) {
-        (SlotState::Kept, SlotLimit::Unlimited) => {
+        (WalStatus::Kept, SlotLimit::Unlimited) => {
             let enough = format!("'{}GB'", enough_gib(slot, replication));
             database_settings::change(finding, postgres, (SETTING, &enough), false)
         }
@@ -82,14 +82,14 @@ fn used(slot: &ReplicationSlot) -> String {
 fn held(slot: &ReplicationSlot, replication: &Replication) -> String {
     let held = wording::bytes(slot.held_bytes);
     match (slot.state, replication.limit) {
-        (SlotState::Lost, _) => "WAL that it needs has been removed (wal_status is \
+        (WalStatus::Lost, _) => "WAL that it needs has been removed (wal_status is \
                                  lost)"
             .to_owned(),
-        (SlotState::Unreserved, _) => format!(
+        (WalStatus::Unreserved, _) => format!(
             "the next checkpoint will remove some of the {held} of WAL that it needs (wal_status \
              is unreserved)"
         ),
-        (SlotState::Kept, limit) => {
+        (WalStatus::Kept, limit) => {
             let own = wording::bytes(replication.wal_bytes_max);
             let limit = match limit {
                 SlotLimit::Bytes(limit) => format!("{SETTING} is {}", wording::bytes(limit)),
@@ -104,21 +104,21 @@ fn held(slot: &ReplicationSlot, replication: &Replication) -> String {
 fn consequence(slot: &ReplicationSlot, replication: &Replication) -> String {
     let who = "(a replica, a subscription, a backup)";
     let end = match (slot.state, is_limited(replication)) {
-        (SlotState::Lost, _) => {
+        (WalStatus::Lost, _) => {
             return format!(
                 "Its client {who} cannot continue and must be set up again; the slot keeps no WAL \
                  any more."
             );
         }
-        (SlotState::Unreserved, _) => format!(
+        (WalStatus::Unreserved, _) => format!(
             "After that, its client {who} must be set up again. It can continue if it catches up \
              first, or if you raise {SETTING} and the disk has room."
         ),
-        (SlotState::Kept, true) => format!(
+        (WalStatus::Kept, true) => format!(
             "Beyond that limit Postgres removes the WAL, and the slot's client {who} must be set \
              up again."
         ),
-        (SlotState::Kept, false) => {
+        (WalStatus::Kept, false) => {
             "Postgres keeps all WAL from that position, until the disk is full and Postgres \
              stops."
                 .to_owned()
@@ -132,7 +132,7 @@ fn consequence(slot: &ReplicationSlot, replication: &Replication) -> String {
         false => " Start its client, or drop the slot.",
     };
     let bound = match (slot.state, replication.limit) {
-        (SlotState::Kept, SlotLimit::Unlimited) => {
+        (WalStatus::Kept, SlotLimit::Unlimited) => {
             " With the change, a client that falls further behind must be set up again, and \
              Postgres continues to run."
         }
@@ -237,12 +237,12 @@ mod tests {
     #[test]
     fn what_is_lost_or_nearly_is_critical_however_little_it_holds() {
         let limit = SlotLimit::Bytes(GIB);
-        let lost = with(limit, |it| (it.state, it.held_bytes) = (SlotState::Lost, 0)).unwrap();
+        let lost = with(limit, |it| (it.state, it.held_bytes) = (WalStatus::Lost, 0)).unwrap();
         assert_eq!(lost.severity, Severity::Critical);
         let expected = "it is not in use: WAL that it needs has been removed (wal_status is lost)";
         assert_eq!(lost.evidence, expected);
         assert!(lost.next.unwrap().contains("pg_drop_replication_slot"));
-        let nearly = with(limit, |it| it.state = SlotState::Unreserved).unwrap();
+        let nearly = with(limit, |it| it.state = WalStatus::Unreserved).unwrap();
         assert_eq!(nearly.severity, Severity::Critical);
         assert!(nearly.consequence.contains("max_slot_wal_keep_size is raised"), "{nearly:?}");
         assert_eq!(nearly.change, None);

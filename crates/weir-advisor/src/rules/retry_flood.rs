@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::flow::{Drain, Flow};
-use crate::observation::{JobSet, Observation, Sample};
+use crate::observation::{JobSample, JobSet, Observation};
 use crate::wording::{self, percent};
 
 pub(crate) const NAME: &str = "retry-flood";
@@ -32,7 +32,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 /// Remote servers that are down fail in several ways; what the application or its database does, in one.
-fn one_cause(sample: &Sample) -> bool {
+fn one_cause(sample: &JobSample) -> bool {
     let most = sample.errors.iter().map(|share| share.count).max().unwrap_or_default();
     most as f64 >= ONE_CAUSE_SHARE * sample.size as f64
 }
@@ -53,7 +53,7 @@ fn found(set: &JobSet, grows: bool) -> Finding {
 }
 
 /// What most of a sample have in common.
-pub(super) fn most_common(sample: &Sample) -> Option<String> {
+pub(super) fn most_common(sample: &JobSample) -> Option<String> {
     let error = sample.errors.iter().max_by_key(|share| share.count)?;
     let share = percent(error.count as f64 / sample.size.max(1) as f64);
     let class = sample.classes.iter().max_by_key(|share| share.count);
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
     use crate::healthy;
-    use crate::observation::{Fact, Share};
+    use crate::observation::{Fact, SampleShare};
 
     fn with(before: u64, size: u64) -> Vec<Finding> {
         let mut observation = healthy::observation();
@@ -81,8 +81,8 @@ mod tests {
             arrivals_per_second: 1.0,
             deviation: None,
         });
-        let share = |name: &str, count| Share { name: name.to_owned(), count };
-        set.sample = Fact::Known(Sample {
+        let share = |name: &str, count| SampleShare { name: name.to_owned(), count };
+        set.sample = Fact::Known(JobSample {
             size: 200,
             classes: vec![share("DeliveryWorker", 190)],
             errors: vec![share("HTTP::TimeoutError", 150)],
@@ -113,9 +113,9 @@ mod tests {
             let mut observation = healthy::observation();
             let set = &mut observation.jobs.known_mut().retries;
             set.size = size;
-            let share = |name: &str, count| Share { name: name.to_owned(), count };
+            let share = |name: &str, count| SampleShare { name: name.to_owned(), count };
             let errors = vec![share("NameError", same), share("IOError", 100 - same)];
-            set.sample = Fact::Known(Sample { size: 100, errors, ..Sample::default() });
+            set.sample = Fact::Known(JobSample { size: 100, errors, ..JobSample::default() });
             check(&observation).pop()
         };
         let finding = of(240, 95).unwrap();

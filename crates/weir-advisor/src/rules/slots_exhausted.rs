@@ -1,7 +1,7 @@
 //! The database has no slot left, not even to look at it.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, Obstacle, Service};
+use crate::observation::{ConnectionPools, Observation, Obstacle};
 
 pub(crate) const NAME: &str = "slots-exhausted";
 
@@ -23,7 +23,7 @@ fn found(observation: &Observation, reason: &str) -> Finding {
     let services = observation.services.known().filter(|_| observation.pooler.is_none());
     let services = services.map(Vec::as_slice).unwrap_or_default();
     let largest = services.iter().max_by_key(|service| service.connections());
-    let is_to_shrink = |service: &&Service| {
+    let is_to_shrink = |service: &&ConnectionPools| {
         may_hold_most(&service.name, reason) && !holds_more_than_pools(services, service, reason)
     };
     match largest.filter(is_to_shrink) {
@@ -55,10 +55,14 @@ fn may_hold_most(service: &str, reason: &str) -> bool {
 
 /// Whether who holds most holds more than all pools of its kind: it opens connections beside them, or leaves
 /// them open, and smaller pools would free none.
-fn holds_more_than_pools(services: &[Service], largest: &Service, reason: &str) -> bool {
-    let family = |service: &Service| service.name.split(' ').next().map(str::to_owned);
+fn holds_more_than_pools(
+    services: &[ConnectionPools],
+    largest: &ConnectionPools,
+    reason: &str,
+) -> bool {
+    let family = |service: &ConnectionPools| service.name.split(' ').next().map(str::to_owned);
     let same = services.iter().filter(|it| family(it) == family(largest));
-    let pools = same.map(Service::connections).fold(0, u32::saturating_add);
+    let pools = same.map(ConnectionPools::connections).fold(0, u32::saturating_add);
     let ledger = reason.split_once(HELD_BY).map_or("", |(_, ledger)| ledger);
     let held = ledger.split(' ').find_map(|word| word.trim_end_matches(',').parse::<u32>().ok());
     held.is_some_and(|held| held > pools)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{JobInHand, JobProcess, Jobs, Observation};
+use crate::observation::{JobInHand, JobProcess, Observation, SidekiqObservation};
 use crate::wording;
 
 pub(crate) const NAME: &str = "stuck-threads";
@@ -22,7 +22,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         .collect()
 }
 
-fn found(jobs: &Jobs, process: &JobProcess) -> Option<Finding> {
+fn found(jobs: &SidekiqObservation, process: &JobProcess) -> Option<Finding> {
     let all_for = |age| process.all_have_had_their_job_for(age);
     let is_younger = all_for(ALL_AGE_MIN) && !all_for(AGE_MIN);
     let age_min = if is_younger { ALL_AGE_MIN } else { AGE_MIN };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Jobs, Missing, Observation, Obstacle, SessionState};
+use crate::observation::{Missing, Observation, Obstacle, SessionState, SidekiqObservation};
 use crate::rules::{redis_refuses, unreachable};
 use crate::sql;
 use crate::wording;
@@ -29,7 +29,7 @@ fn cut(observation: &Observation) -> Option<Finding> {
     let limits = wording::list(observation.cut.iter().map(String::as_str));
     (!limits.is_empty()).then(|| {
         let evidence = format!("unknown: there is more than the limits of a sample: {limits}");
-        let has_more = |jobs: &Jobs| jobs.has_more_processes;
+        let has_more = |jobs: &SidekiqObservation| jobs.has_more_processes;
         let served = match observation.each_jobs().any(|it| it.1.known().is_some_and(has_more)) {
             true => " It is unknown whether every queue is served.",
             false => "",

@@ -1,7 +1,7 @@
 //! Jobs wait in a queue that no process serves: its name is misspelt somewhere, or forgotten.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Jobs, Observation, Queue};
+use crate::observation::{Observation, ObservedQueue, SidekiqObservation};
 use crate::queue_line::Repaired;
 use crate::rules::absent_server;
 use crate::wording;
@@ -14,13 +14,14 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     if jobs.serving().next().is_none() {
         return Vec::new();
     }
-    let unserved =
-        |queue: &&Queue| queue.length > 0 && !queue.paused && jobs.nobody_serves(&queue.name);
+    let unserved = |queue: &&ObservedQueue| {
+        queue.length > 0 && !queue.paused && jobs.nobody_serves(&queue.name)
+    };
     let repaired = Repaired::of(observation);
     jobs.queues.iter().filter(unserved).map(|queue| found(jobs, &repaired, queue)).collect()
 }
 
-fn found(jobs: &Jobs, repaired: &Repaired<'_>, queue: &Queue) -> Finding {
+fn found(jobs: &SidekiqObservation, repaired: &Repaired<'_>, queue: &ObservedQueue) -> Finding {
     let name = &queue.name;
     let waiting = wording::jobs_wait_since(queue.length, queue.latency);
     let subject = format!("queue {name}");

@@ -6,7 +6,7 @@
 
 use crate::database_settings::{self, Size};
 use crate::finding::{Finding, Severity};
-use crate::observation::{DatabaseHost, Observation, Postgres, PostgresSettings};
+use crate::observation::{DatabaseHost, DatabaseObservation, Observation, PostgresSettings};
 use crate::plan::{self, postgres_size};
 use crate::wording::{bytes, percent};
 
@@ -46,7 +46,7 @@ struct Harm {
 }
 
 impl Harm {
-    fn of(postgres: &Postgres, is_behind: bool) -> Self {
+    fn of(postgres: &DatabaseObservation, is_behind: bool) -> Self {
         let Some(hits) = postgres.cache_hit_ratio.known() else {
             let words = "Too few blocks were requested to tell whether this does harm.";
             return Self { severity: Severity::Notice, words: words.to_owned() };
@@ -70,7 +70,7 @@ impl Harm {
 }
 
 fn against_machine(
-    postgres: &Postgres,
+    postgres: &DatabaseObservation,
     settings: &PostgresSettings,
     host: &DatabaseHost,
     harm: &Harm,
@@ -110,7 +110,11 @@ fn as_shipped(settings: &PostgresSettings, harm: &Harm) -> Option<Finding> {
     })
 }
 
-fn planner(postgres: &Postgres, settings: &PostgresSettings, host: &DatabaseHost) -> Vec<Finding> {
+fn planner(
+    postgres: &DatabaseObservation,
+    settings: &PostgresSettings,
+    host: &DatabaseHost,
+) -> Vec<Finding> {
     let memory = host.memory_bytes.max(host.share_bytes);
     let recommended = plan::effective_cache_size(&host.machine(1, settings.max_connections));
     // Half of the recommendation, or more than there is.

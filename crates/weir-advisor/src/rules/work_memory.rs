@@ -2,7 +2,7 @@
 
 use crate::database_settings::Size;
 use crate::finding::{Finding, Severity};
-use crate::observation::{DatabaseHost, Observation, Postgres, PostgresSettings};
+use crate::observation::{DatabaseHost, DatabaseObservation, Observation, PostgresSettings};
 use crate::plan;
 use crate::wording::{bytes, number};
 
@@ -25,7 +25,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 fn found(
-    (postgres, settings): (&Postgres, &PostgresSettings),
+    (postgres, settings): (&DatabaseObservation, &PostgresSettings),
     host: DatabaseHost,
     cores: u32,
     size: &Size<'_>,

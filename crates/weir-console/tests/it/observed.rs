@@ -8,9 +8,10 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use weir_advisor::flow::Flow;
 use weir_advisor::observation::{
-    Capsule, CommandRate, Connections, Fact, JobProcess, Jobs, LockWait, Missing, Obstacle,
-    Postgres, PostgresSettings, Queue, RedisOperations, RedisServer, SessionState, SessionWait,
-    Sessions, ShardJobs, SlowCommand, SourceKind, SourceState, StatementTimes, WeightedQueue,
+    Capsule, CommandRate, DatabaseConnections, DatabaseObservation, Fact, JobProcess, LockWait,
+    Missing, ObservedQueue, Obstacle, PostgresSettings, RedisOperations, RedisServer, SessionState,
+    SessionWait, Sessions, ShardJobs, SidekiqObservation, SlowCommand, SourceKind, SourceState,
+    StatementTimes, WeightedQueue,
 };
 use weir_advisor::{Observation, advise};
 use weir_base::clock::Timestamp;
@@ -59,7 +60,7 @@ impl Looks {
     }
 }
 
-fn jobs(queue: &str) -> Jobs {
+fn jobs(queue: &str) -> SidekiqObservation {
     let flow = Flow {
         window: Duration::from_secs(15),
         before: 60_600,
@@ -67,21 +68,21 @@ fn jobs(queue: &str) -> Jobs {
         arrivals_per_second: 4.0,
         deviation: None,
     };
-    let late = Queue {
+    let late = ObservedQueue {
         name: queue.to_owned(),
         pushed: true,
         length: 60_000,
         latency: Duration::from_secs(7_200),
         flow: Fact::Known(flow),
-        ..Queue::default()
+        ..ObservedQueue::default()
     };
-    let unserved = Queue {
+    let unserved = ObservedQueue {
         name: "mailers".to_owned(),
         pushed: true,
         length: 40,
         latency: Duration::from_secs(3_700),
         flow: Fact::Known(Flow { before: 40, after: 40, ..flow }),
-        ..Queue::default()
+        ..ObservedQueue::default()
     };
     let served = ["mailer", queue].map(|name| WeightedQueue { name: name.to_owned(), weight: 0 });
     let capsule = Capsule { concurrency: 25, queues: served.into(), ..Capsule::default() };
@@ -91,17 +92,21 @@ fn jobs(queue: &str) -> Jobs {
         capsules: vec![capsule],
         ..JobProcess::default()
     };
-    Jobs { queues: vec![late, unserved], processes: vec![process], ..Jobs::default() }
+    SidekiqObservation {
+        queues: vec![late, unserved],
+        processes: vec![process],
+        ..SidekiqObservation::default()
+    }
 }
 
-fn postgres() -> Postgres {
+fn postgres() -> DatabaseObservation {
     let sessions = |service: &str, state, count| Sessions {
         service: service.to_owned(),
         state,
         count,
         longest: Duration::from_secs(75),
     };
-    Postgres {
+    DatabaseObservation {
         user: None,
         settings: Fact::Known(PostgresSettings {
             max_connections: 100,
@@ -111,7 +116,7 @@ fn postgres() -> Postgres {
             work_mem_bytes: 4 << 20,
             random_page_cost: 4.0,
         }),
-        connections: Fact::Known(Connections {
+        connections: Fact::Known(DatabaseConnections {
             sessions: vec![
                 sessions("web", SessionState::Idle, 60),
                 sessions("web", SessionState::IdleInTransaction, 2),
@@ -140,7 +145,7 @@ fn postgres() -> Postgres {
             total: Duration::from_secs(50),
             share: 0.61,
         }]),
-        ..Postgres::default()
+        ..DatabaseObservation::default()
     }
 }
 
@@ -427,7 +432,7 @@ async fn what_is_not_known_is_said_with_what_would_let_it_be_seen() {
         reason: "Connection refused".to_owned(),
         remedy: None,
     };
-    let postgres = Postgres { statements: Fact::Unknown(missing), ..postgres() };
+    let postgres = DatabaseObservation { statements: Fact::Unknown(missing), ..postgres() };
     let observation = Observation {
         jobs: Fact::Unknown(away.clone()),
         redis: vec![Fact::Unknown(away)],
@@ -452,7 +457,7 @@ async fn a_part_that_may_not_be_read_is_unknown() {
         reason: "ZCARD: this user has no permissions".to_owned(),
         remedy: Some("ACL SETUSER weir +zcard".to_owned()),
     };
-    let jobs = Jobs { unread: vec![unread], ..Jobs::default() };
+    let jobs = SidekiqObservation { unread: vec![unread], ..SidekiqObservation::default() };
     let observation = Observation { jobs: Fact::Known(jobs), ..Observation::default() };
     let site = Site::with_observed(Looks::of(observation));
     let doctor = site.browser().get("/doctor").await;

@@ -1,5 +1,5 @@
 use weir_advisor::Drain;
-use weir_sidekiq::{OddKey, Refusal};
+use weir_sidekiq::{OddKey, RejectedCommand};
 
 use super::*;
 
@@ -7,8 +7,8 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(seconds * 1_000)
 }
 
-fn look(seconds: u64, queues: Vec<QueueLook>, retries: SetLook, dead: SetLook) -> Snapshot {
-    Snapshot {
+fn look(seconds: u64, queues: Vec<QueueLook>, retries: SetLook, dead: SetLook) -> RedisSnapshot {
+    RedisSnapshot {
         at: at(seconds),
         queues: Ok(queues),
         processes: Ok(Vec::new()),
@@ -110,10 +110,14 @@ fn seen(before: ProcessLook, now: ProcessLook) -> JobProcess {
 
 #[test]
 fn a_process_that_missed_a_beat_is_told_from_one_that_beats() {
-    assert_eq!(seen(beating(995, 5), beating(1_005, 5)).presence, Presence::Seen);
-    assert_eq!(seen(beating(992, 8), beating(992, 18)).presence, Presence::Presumed);
-    assert_eq!(seen(beating(990, 10), beating(990, 20)).presence, Presence::Silent);
-    assert_eq!(seen(beating(950, 50), beating(1_009, 1)).presence, Presence::Seen, "it was late");
+    assert_eq!(seen(beating(995, 5), beating(1_005, 5)).presence, ProcessPresence::Seen);
+    assert_eq!(seen(beating(992, 8), beating(992, 18)).presence, ProcessPresence::Presumed);
+    assert_eq!(seen(beating(990, 10), beating(990, 20)).presence, ProcessPresence::Silent);
+    assert_eq!(
+        seen(beating(950, 50), beating(1_009, 1)).presence,
+        ProcessPresence::Seen,
+        "it was late"
+    );
 }
 
 #[test]
@@ -128,21 +132,24 @@ fn a_clock_that_differs_makes_no_job_old() {
     second.processes = Ok(vec![clock(20_010 - 7_200 - 5)]);
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
     let process = &jobs.processes[0];
-    assert_eq!((process.clock_ahead_seconds, process.presence), (-7_200.0, Presence::Seen));
+    assert_eq!((process.clock_ahead_seconds, process.presence), (-7_200.0, ProcessPresence::Seen));
     assert_eq!(process.in_hand[0].age, Duration::from_secs(60));
     assert_eq!(process.beat_age, Duration::from_secs(5));
 }
 
 #[test]
 fn what_can_not_be_read_takes_nothing_else_with_it() {
-    let odd =
-        || Refusal { command: "LLEN".to_owned(), reason: "wrong kind".to_owned(), grant: None };
+    let odd = || RejectedCommand {
+        command: "LLEN".to_owned(),
+        reason: "wrong kind".to_owned(),
+        grant: None,
+    };
     let mut first = look(200, vec![queue("pull", 7, &[])], set(1), set(2));
     first.retries = Err(odd());
     first.processed = Err(odd());
     first.odd = vec![OddKey { what: "queue odd".to_owned(), refusal: odd() }];
     first.cut = vec!["processes_max (1000)".to_owned()];
-    let second = Snapshot { at: at(210), ..first.clone() };
+    let second = RedisSnapshot { at: at(210), ..first.clone() };
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
     let unread: Vec<_> = jobs.unread.iter().map(|it| it.what.as_str()).collect();
     let expected = ["queue odd", "the retry set", "the count of finished jobs"];
@@ -151,7 +158,7 @@ fn what_can_not_be_read_takes_nothing_else_with_it() {
     assert!(jobs.retries.flow.missing().is_some());
     assert_eq!((jobs.queue("pull").unwrap().length, jobs.dead.size), (7, 2));
     assert!(!jobs.nobody_serves("pull"), "there are more processes");
-    assert!(Jobs::default().nobody_serves("pull"));
+    assert!(SidekiqObservation::default().nobody_serves("pull"));
 }
 
 #[test]
@@ -189,7 +196,7 @@ fn who_is_quiet_at_both_looks_was_so_between_them_and_who_has_ended_is_gone() {
     first.processes =
         Ok(vec![process("busy", false), process("ends", true), process("stays", true)]);
     let still = vec![process("busy", false), process("stays", true)];
-    let second = Snapshot { at: at(210), processes: Ok(still), ..first.clone() };
+    let second = RedisSnapshot { at: at(210), processes: Ok(still), ..first.clone() };
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
     let seen: Vec<_> = jobs
         .processes

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::{Fact, Missing, Obstacle, StatementTimes};
 
-use super::session::Session;
+use super::session::PostgresSession;
 
 const WHAT: &str = "Postgres' slow statements";
 /// Letters of a statement that are kept: enough to find it in the application.
@@ -25,7 +25,7 @@ const QUESTION: &str = "SELECT left(query, $READ) AS text, calls, total_exec_tim
     ORDER BY total_exec_time DESC LIMIT $MAX";
 
 /// The longest first. Not asked for where nobody wants them, or where Postgres does not keep them.
-pub(super) async fn statements(session: &mut Session) -> Fact<Vec<StatementTimes>> {
+pub(super) async fn statements(session: &mut PostgresSession) -> Fact<Vec<StatementTimes>> {
     let max = session.limits().statements_max;
     if max == 0 {
         return Fact::NotAsked;

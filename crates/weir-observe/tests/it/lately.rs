@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use weir_advisor::observation::{InHandLately, Observation};
-use weir_advisor::plan::{Known, demands};
+use weir_advisor::plan::{DemandSource, demands};
 use weir_base::clock::{Clock, Timestamp};
-use weir_observe::{Pace, Sources, Watcher, observe};
+use weir_observe::{PollSchedule, Sources, Watcher, observe};
 
 use crate::findings::{PROCESS, now, push, serve, sources};
 use crate::redis_server::RedisServer;
@@ -32,7 +32,8 @@ async fn looks_a_heartbeat_apart_tell_what_is_in_hand_on_average() {
     serve(&redis, r#"{"push":0}"#).await;
     let clock = Clock::manual(Timestamp::from_millis(1_000_000));
     let interval = Duration::from_secs(15);
-    let pace = Pace { interval, look_timeout: Duration::from_secs(30), retry_max: interval };
+    let pace =
+        PollSchedule { interval, look_timeout: Duration::from_secs(30), retry_max: interval };
     let mut random = fastrand::Rng::with_seed(7);
     let sources = Sources { proc: None, ..sources(vec![redis.endpoint()]) };
     let mut watcher = Watcher::new(sources, pace, clock.clone(), &mut random);
@@ -52,7 +53,7 @@ async fn looks_a_heartbeat_apart_tell_what_is_in_hand_on_average() {
     assert_eq!((looks, in_hand), (LOOKS, 1.0 / f64::from(LOOKS)));
     let jobs = seen.jobs.known().unwrap();
     assert_eq!(jobs.queue("push").unwrap().in_hand, 0);
-    assert_eq!(demands(jobs, &[]).queues[0].known, Known::All);
+    assert_eq!(demands(jobs, &[]).queues[0].known, DemandSource::All);
 }
 
 #[tokio::test]

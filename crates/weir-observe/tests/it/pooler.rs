@@ -4,13 +4,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_advisor::observation::{Service, SessionState};
+use weir_advisor::observation::{ConnectionPools, SessionState};
 use weir_advisor::{Advice, Finding, Observation, advise};
 use weir_observe::{
     PgBouncerSource, PostgresEndpoint, PostgresLimits, PostgresSource, Sources, observe,
     pgbouncer_endpoint,
 };
-use weir_sidekiq::Limits;
+use weir_sidekiq::SampleLimits;
 
 use crate::pgbouncer::PgBouncer;
 use crate::postgres_server::{PostgresClient, PostgresServer};
@@ -41,7 +41,7 @@ async fn look_and_ask(
         ..PostgresLimits::default()
     };
     let endpoint = PostgresEndpoint::parse(url).unwrap();
-    let web = Service {
+    let web = ConnectionPools {
         name: "web".to_owned(),
         processes: 10,
         pool: 10,
@@ -50,7 +50,7 @@ async fn look_and_ask(
     };
     let sources = Sources {
         redis: Vec::new(),
-        limits: Limits::default(),
+        limits: SampleLimits::default(),
         postgres: Some(PostgresSource { endpoint, limits, memory_bytes: Some(1 << 29) }),
         services: vec![web],
         pooler: opens,

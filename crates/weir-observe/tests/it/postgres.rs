@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_advisor::observation::{Obstacle, Postgres, SessionState};
+use weir_advisor::observation::{DatabaseObservation, Obstacle, SessionState};
 use weir_advisor::{Advice, Fact, Observation, Severity, advise};
 use weir_observe::{PostgresEndpoint, PostgresLimits, PostgresSource, Sources, observe};
-use weir_sidekiq::Limits;
+use weir_sidekiq::SampleLimits;
 
 use crate::postgres_server::PostgresServer;
 
@@ -23,7 +23,7 @@ fn source(url: &str) -> PostgresSource {
 async fn look_at(postgres: PostgresSource) -> (Observation, Advice) {
     let sources = Sources {
         redis: Vec::new(),
-        limits: Limits::default(),
+        limits: SampleLimits::default(),
         postgres: Some(postgres),
         services: Vec::new(),
         pooler: None,
@@ -37,7 +37,7 @@ async fn look_at(postgres: PostgresSource) -> (Observation, Advice) {
     (observation, advice)
 }
 
-pub(crate) async fn look(server: &PostgresServer, user: &str) -> (Postgres, Advice) {
+pub(crate) async fn look(server: &PostgresServer, user: &str) -> (DatabaseObservation, Advice) {
     let (observation, advice) = look_at(source(&server.url(user))).await;
     (observation.postgres.known().unwrap().clone(), advice)
 }
@@ -142,7 +142,7 @@ async fn the_line_to_change_is_the_one_that_takes_effect() {
     server.run("ALTER SYSTEM SET work_mem = '64MB'");
     server.run("ALTER SYSTEM SET shared_buffers = '1GB'");
     server.run("SELECT pg_reload_conf()");
-    let origin = |postgres: &Postgres, name: &str| {
+    let origin = |postgres: &DatabaseObservation, name: &str| {
         let origin = postgres.origins.iter().find(|it| it.name == name).cloned();
         origin.map(|it| (it.source, it.file.unwrap_or_default()))
     };

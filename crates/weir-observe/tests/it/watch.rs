@@ -6,14 +6,14 @@ use weir_advisor::advise;
 use weir_advisor::observation::{Fact, Observation, Obstacle, SourceKind};
 use weir_base::clock::Clock;
 use weir_observe::{
-    Pace, PostgresEndpoint, PostgresLimits, PostgresSource, Round, Sources, Watcher,
+    PollSchedule, PostgresEndpoint, PostgresLimits, PostgresSource, Round, Sources, Watcher,
 };
-use weir_sidekiq::{Endpoint, Limits};
+use weir_sidekiq::{RedisEndpoint, SampleLimits};
 
 use crate::postgres_server::PostgresServer;
 use crate::redis_server::RedisServer;
 
-const PACE: Pace = Pace {
+const PACE: PollSchedule = PollSchedule {
     interval: Duration::from_millis(20),
     look_timeout: Duration::from_secs(30),
     retry_max: Duration::from_millis(40),
@@ -21,10 +21,10 @@ const PACE: Pace = Pace {
 /// A source that came back is asked again within this many looks of a millisecond's pause.
 const ROUNDS_MAX: usize = 2_000;
 
-fn watcher(redis: Vec<Endpoint>, postgres: Option<PostgresSource>, clock: &Clock) -> Watcher {
+fn watcher(redis: Vec<RedisEndpoint>, postgres: Option<PostgresSource>, clock: &Clock) -> Watcher {
     let sources = Sources {
         redis,
-        limits: Limits::default(),
+        limits: SampleLimits::default(),
         postgres,
         services: Vec::new(),
         pooler: None,
@@ -157,14 +157,14 @@ async fn statements_are_told_without_values_where_they_are_kept() {
 async fn a_source_that_says_nothing_ends_with_its_time() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", silent.local_addr().unwrap());
-    let sources = vec![Endpoint::parse(&url).unwrap()];
+    let sources = vec![RedisEndpoint::parse(&url).unwrap()];
     let mut watcher = watcher(sources, None, &Clock::system());
     let looking = watcher.round();
     // Dropped on the way, as at the end of a service: there is nothing that it holds.
     drop(tokio::time::timeout(Duration::from_millis(1), looking).await);
     let sources = Sources {
-        redis: vec![Endpoint::parse(&url).unwrap()],
-        limits: Limits::default(),
+        redis: vec![RedisEndpoint::parse(&url).unwrap()],
+        limits: SampleLimits::default(),
         postgres: None,
         services: Vec::new(),
         pooler: None,
@@ -173,7 +173,7 @@ async fn a_source_that_says_nothing_ends_with_its_time() {
         window: PACE.interval,
         proc: None,
     };
-    let pace = Pace { look_timeout: Duration::from_millis(50), ..PACE };
+    let pace = PollSchedule { look_timeout: Duration::from_millis(50), ..PACE };
     let mut random = fastrand::Rng::with_seed(7);
     let mut watcher = Watcher::new(sources, pace, Clock::system(), &mut random);
     let round = watcher.round().await;

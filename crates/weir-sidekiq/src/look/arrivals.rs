@@ -9,7 +9,7 @@ use weir_base::clock::Timestamp;
 use crate::error::SidekiqError;
 use crate::job::JobSummary;
 use crate::keys;
-use crate::questions::{Command, Question, Told};
+use crate::questions::{Question, ReadCommand, RedisReply};
 use crate::snapshot::QueueLook;
 
 use super::Looking;
@@ -85,13 +85,18 @@ impl Looking<'_> {
             }
             let question = |(at, place): (usize, u64)| {
                 let place = i64::try_from(place).unwrap_or(i64::MAX);
-                Question::range(Command::ListRange, &keys::queue(&queues[at].name), place, place)
+                Question::range(
+                    ReadCommand::ListRange,
+                    &keys::queue(&queues[at].name),
+                    place,
+                    place,
+                )
             };
             let questions: Vec<_> = steps.into_iter().flatten().map(question).collect();
             let answers = self.ask(&questions).await?;
             let mut known = Vec::with_capacity(searches.len());
             for ((at, mut search), answer) in searches.into_iter().zip(answers) {
-                let read = answer.and_then(Told::read::<Vec<Vec<u8>>>).unwrap_or_default();
+                let read = answer.and_then(RedisReply::read::<Vec<Vec<u8>>>).unwrap_or_default();
                 self.job_bytes =
                     self.job_bytes.saturating_add(read.iter().map(Vec::len).sum::<usize>());
                 let time = read.first().and_then(|it| JobSummary::parse(it)?.enqueued_at);

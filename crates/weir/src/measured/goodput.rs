@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weir_advisor::levels::{Levels, Window};
+use weir_advisor::levels::{Levels, LoadWindow};
 use weir_advisor::observation::{OwnQueue, Throughput};
 use weir_base::clock::Timestamp;
 use weir_jobs::view::{Overview, Queue, Worker};
@@ -53,11 +53,11 @@ impl OfJobs {
 }
 
 /// None: jobs did not wait all the time, or a restart has begun the counts anew.
-fn window(from: Timestamp, before: &Overview, at: Timestamp, now: &Overview) -> Option<Window> {
+fn window(from: Timestamp, before: &Overview, at: Timestamp, now: &Overview) -> Option<LoadWindow> {
     let waited = before.enqueued.min(now.enqueued) >= before.working.max(now.working).max(1);
     let threads = u32::try_from(before.working.midpoint(now.working)).ok()?;
     let jobs = now.processed_total.checked_sub(before.processed_total)?;
-    waited.then_some(Window { at, length: at.since(from), threads, jobs })
+    waited.then_some(LoadWindow { at, length: at.since(from), threads, jobs })
 }
 
 /// Workers that run, by the queues that they asked for last.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::observation::Ordering;
-use crate::plan::{Known, demands};
+use crate::plan::{DemandSource, demands};
 
 /// Of a Redis in which nothing happens, with one process.
 fn idle(concurrency: u32, queues: &[&str]) -> (Observation, Wanted) {
@@ -70,14 +70,14 @@ fn a_target_rests_on_what_is_known() {
         proof(&plan, Claim::TargetsKept).outcome
     };
     assert_eq!(told(&wanted), Outcome::Unknown);
-    wanted.queues[0].known = Known::All;
+    wanted.queues[0].known = DemandSource::All;
     assert_eq!(told(&wanted), Outcome::Holds);
 }
 
 #[test]
 fn jobs_that_came_and_were_too_quick_to_be_met_are_told_from_a_queue_at_rest() {
     let (_, mut wanted) = idle(8, &["default", "push"]);
-    wanted.queues.iter_mut().find(|it| it.name == "push").unwrap().known = Known::Comes;
+    wanted.queues.iter_mut().find(|it| it.name == "push").unwrap().known = DemandSource::Comes;
     let plan = plan(&wanted).unwrap();
     let figures = &proof(&plan, Claim::KeepsUp).figures;
     let expected = "default was idle in all samples; take samples while there is work; jobs of \

@@ -56,7 +56,7 @@ fn its_line_has_what_other_findings_repair_and_theirs_begins_with_it() {
     let lines = |rule: &str| -> Vec<String> {
         let findings = crate::advise(&observation).findings;
         let of_rule = findings.into_iter().filter(|it| it.rule == rule);
-        let first = |it: &crate::Change| it.place.starts_with("all queues of shop:1:");
+        let first = |it: &crate::SuggestedChange| it.place.starts_with("all queues of shop:1:");
         of_rule.filter_map(|it| it.change.filter(first)).map(|it| it.line).collect()
     };
     let all = "-q mailers -q push -q pull";

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::bail;
 use serde_json::json;
-use weir_advisor::plan::{Claim, Outcome, Proof, judge};
+use weir_advisor::plan::{Claim, ClaimOutcome, Proof, judge};
 
 use self::file::Said;
 use self::foreign::{Deployment, Given};
@@ -152,9 +152,9 @@ const fn decides(claim: Claim) -> bool {
 /// What is broken is a problem; what can't be told is neither that nor fine.
 fn exit(proofs: &[Proof]) -> Exit {
     let any = |outcome| proofs.iter().any(|proof| proof.outcome == outcome);
-    if any(Outcome::Broken) {
+    if any(ClaimOutcome::Broken) {
         Exit::FoundProblem
-    } else if any(Outcome::Unknown) {
+    } else if any(ClaimOutcome::Unknown) {
         Exit::Failed
     } else {
         Exit::Fine

@@ -10,7 +10,9 @@ mod wanted;
 
 use serde_json::json;
 use weir_advisor::Observation;
-use weir_advisor::plan::{Impossible, LeftOut, Plan, Wanted, difference, held_up, overruled, plan};
+use weir_advisor::plan::{
+    Impossible, LeftOut, Plan, PlanInput, difference, held_up, overruled, plan,
+};
 use weir_observe::{Sources, observe};
 
 pub(crate) use self::arguments::PlanArguments;
@@ -45,7 +47,7 @@ async fn look(sources: &Sources) -> Observation {
 struct Asked<'a> {
     arguments: &'a PlanArguments,
     observation: Observation,
-    wanted: Wanted,
+    wanted: PlanInput,
     /// Names that get no process.
     left_out: Vec<LeftOut>,
     /// What nobody has said.

@@ -1,6 +1,6 @@
 //! What a queue needs, as people read it.
 
-use weir_advisor::plan::{Known, QueueDemand};
+use weir_advisor::plan::{DemandSource, QueueDemand};
 
 use super::super::shown;
 use crate::figures;
@@ -24,7 +24,7 @@ impl DemandRow {
             *demand;
         let figure = |is_known: bool, figure: String| match known {
             _ if is_known => figure,
-            Known::Nothing => "not seen".to_owned(),
+            DemandSource::Nothing => "not seen".to_owned(),
             _ => figure + ASSUMED,
         };
         let assumed = if known.tells_seconds() { "" } else { ASSUMED };
