@@ -28,7 +28,7 @@ use weir_base::admin_api::{Input, Problem};
 use weir_base::clock::Clock;
 use weir_front::view::{AppView, TotalsView};
 use weir_front::{Apps, NoSuchApp};
-use weir_supervisor::control::Command;
+use weir_supervisor::control::ParentCommand;
 
 pub(crate) use self::orders::{Asked, Order, Orders};
 pub(crate) use self::reported::Reported;
@@ -159,16 +159,18 @@ impl Front {
                 self.apps.set_maintenance(&app, is_on).map_err(no_such_app)?;
                 return self.keep_holds().await;
             }
-            Order::Restart { app: group, worker: None } => Command::RestartRolling { group },
-            Order::Restart { app: group, worker: Some(slot) } => Command::Restart { group, slot },
-            Order::Scale { app: group, processes } => Command::Scale { group, processes },
+            Order::Restart { app: group, worker: None } => ParentCommand::RestartRolling { group },
+            Order::Restart { app: group, worker: Some(slot) } => {
+                ParentCommand::Restart { group, slot }
+            }
+            Order::Scale { app: group, processes } => ParentCommand::Scale { group, processes },
             Order::Signal { app, worker, signal } => {
                 let generation = self.generation(&app, worker)?;
                 if let Some(signal) = signal {
-                    Command::Signal { generation, signal }
+                    ParentCommand::Signal { generation, signal }
                 } else {
                     self.groups.check_dump(&app)?;
-                    Command::Dump { generation }
+                    ParentCommand::Dump { generation }
                 }
             }
         };
@@ -203,7 +205,7 @@ impl Front {
         })
     }
 
-    async fn ask(&self, command: Command) -> Result<(), Problem> {
+    async fn ask(&self, command: ParentCommand) -> Result<(), Problem> {
         if self.reported().groups.is_empty() {
             let hint = "only workers with a command ([[front.apps]], [workers]) are Weir's own";
             return Err(Problem::new(StatusCode::CONFLICT, "Weir runs no workers", hint));

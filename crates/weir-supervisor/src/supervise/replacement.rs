@@ -12,9 +12,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::{Events, Supervisor};
-use crate::child::{self, Process, State};
+use crate::child::{self, ChildProcess, ChildState};
 use crate::inherited::Word;
-use crate::workers::{Asker, Wish};
+use crate::workers::{Asker, ServiceCommand};
 
 /// How long a new service process may take until it serves: it may have a large store to read.
 pub const REPLACE_DEADLINE: Duration = Duration::from_secs(120);
@@ -70,7 +70,7 @@ impl Supervisor {
     fn start_successor(&mut self, now: Duration) -> Result<(), String> {
         let (service, deadline) = (&self.children[0], self.replace_deadline.unwrap_or_default());
         let (name, program) = (&service.spec.name, service.spec.program.display());
-        let mut process = Process::start(&service.spec, service.has_control, now)
+        let mut process = ChildProcess::start(&service.spec, service.has_control, now)
             .map_err(|error| format!("{program} can't be started: {error}"))?;
         let pid = process.pid.as_raw_nonzero();
         tracing::info!(child = name, pid, "started to replace the present one");
@@ -86,8 +86,8 @@ impl Supervisor {
         let wishes = self.workers.as_mut().map(|workers| workers.take_wishes());
         for (wish, asker) in wishes.into_iter().flatten() {
             match wish {
-                Wish::ReplaceService => self.replace_service(now, Some(asker), events),
-                Wish::Upgrade => self.upgrade(now, Some(asker), events),
+                ServiceCommand::ReplaceService => self.replace_service(now, Some(asker), events),
+                ServiceCommand::Upgrade => self.upgrade(now, Some(asker), events),
             }
         }
     }
@@ -149,7 +149,9 @@ impl Supervisor {
 
     /// The service died while its successor was starting.
     fn service_is_gone(&self) -> bool {
-        self.children.first().is_some_and(|service| matches!(service.state, State::Waiting { .. }))
+        self.children
+            .first()
+            .is_some_and(|service| matches!(service.state, ChildState::Waiting { .. }))
     }
 
     /// The successor becomes the service.

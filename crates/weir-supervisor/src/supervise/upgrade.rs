@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Events, Supervisor};
-use crate::carried::{Carrier, ResumeError, State};
-use crate::child::{Child, Process};
+use crate::carried::{Carrier, ResumeError, SupervisorState};
+use crate::child::{Child, ChildProcess};
 use crate::notify::Notify;
 use crate::requests::Requests;
 use crate::spec::ChildSpec;
@@ -33,13 +33,13 @@ impl Supervisor {
         self.run_workers(now);
     }
 
-    fn carried(&self, asker: Option<Asker>) -> Result<(State, Carrier), String> {
+    fn carried(&self, asker: Option<Asker>) -> Result<(SupervisorState, Carrier), String> {
         let ([service], Some(workers)) = (&self.children[..], &self.workers) else {
             return Err("it has other children than a service and workers".into());
         };
         let process = service.running().ok_or("the service does not run")?;
         let mut carrier = Carrier::default();
-        let state = State {
+        let state = SupervisorState {
             service: process.carried(&mut carrier),
             lingering: self.lingering.iter().map(|it| it.carried(&mut carrier)).collect(),
             restarts: service.record(),
@@ -60,18 +60,25 @@ impl Supervisor {
     /// Goes on where an earlier program has stopped; the service is replaced at once. `service` and
     /// `groups` are what they should be now; the rest is as for [`Supervisor::new`].
     pub fn resume(
-        state: State,
+        state: SupervisorState,
         service: ChildSpec,
         groups: Vec<GroupSpec>,
         run_folder: &Path,
         (requests, notify, output): (Requests, Notify, OwnedFd),
     ) -> Result<Self, ResumeError> {
         let now = crate::monotonic();
-        let State { service: process, lingering, restarts, workers, orphans_reaped, asker, .. } =
-            state;
+        let SupervisorState {
+            service: process,
+            lingering,
+            restarts,
+            workers,
+            orphans_reaped,
+            asker,
+            ..
+        } = state;
         let running = workers.workers.iter().map(|worker| worker.generation).collect();
         let fleet = Fleet::beside(groups, run_folder, &running)?.resume(workers, now)?;
-        let lingering = lingering.into_iter().map(|it| Process::resume(it, &service, now));
+        let lingering = lingering.into_iter().map(|it| ChildProcess::resume(it, &service, now));
         let lingering: Result<Vec<_>, _> = lingering.collect();
         let child = Child::resume(service, process, restarts, now)?;
         let mut supervisor = Self::new(Vec::new(), requests, notify, output);

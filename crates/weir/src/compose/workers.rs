@@ -31,8 +31,8 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_base::shutdown::Shutdown;
 use weir_front::{Address, Apps, Elsewhere};
 use weir_supervisor::control::{
-    self, Command, Lines, REPORT_BYTES_MAX, Report, Request, SlotState, Used, Vacancy, WorkerPhase,
-    WorkerState, encode,
+    self, LineSplitter, ParentCommand, ParentReport, ParentRequest, REPORT_BYTES_MAX, Used,
+    Vacancy, VacantSlot, WorkerPhase, WorkerReport, encode,
 };
 
 pub(super) use self::metrics::RecyclingMetrics;
@@ -213,7 +213,7 @@ impl Workers {
     }
 
     async fn steer(&mut self) -> io::Result<()> {
-        let mut lines = Lines::new(REPORT_BYTES_MAX);
+        let mut lines = LineSplitter::new(REPORT_BYTES_MAX);
         let mut chunk = vec![0; READ_BYTES];
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -229,7 +229,7 @@ impl Workers {
                     }
                 },
                 Some(generation) = self.ready.recv() => {
-                    self.ask(Command::Ready { generation }).await?;
+                    self.ask(ParentCommand::Ready { generation }).await?;
                 }
                 Some(Asked { command, answer }) = self.orders.recv() => {
                     // Those who have given up waiting; the rest is bounded by their patience.
@@ -244,24 +244,26 @@ impl Workers {
         }
     }
 
-    async fn hear(&mut self, lines: &mut Lines) -> io::Result<()> {
+    async fn hear(&mut self, lines: &mut LineSplitter) -> io::Result<()> {
         while let Some(line) = lines.next_line().map_err(io::Error::other)? {
             let report = serde_json::from_slice(&line)?;
             let now = self.clock.now();
             self.reported.lock().unwrap_or_else(PoisonError::into_inner).note(&report, now);
             match report {
-                Report::SnapshotBegins => {
+                ParentReport::SnapshotBegins => {
                     self.known.clear();
                     self.elsewhere.clear();
                     self.is_in_snapshot = true;
                 }
-                Report::SnapshotEnds => self.end_snapshot(),
-                Report::Worker(worker) => self.note(worker),
-                Report::Slot(slot) => self.give(&slot.group),
-                Report::Elsewhere { generation, used } => self.note_elsewhere(generation, used),
-                Report::Done { id } => self.tell(id, Ok(())),
-                Report::Refused { id: Some(id), reason } => self.tell(id, Err(reason)),
-                Report::Refused { id: None, reason } => {
+                ParentReport::SnapshotEnds => self.end_snapshot(),
+                ParentReport::Worker(worker) => self.note(worker),
+                ParentReport::Slot(slot) => self.give(&slot.group),
+                ParentReport::Elsewhere { generation, used } => {
+                    self.note_elsewhere(generation, used)
+                }
+                ParentReport::Done { id } => self.tell(id, Ok(())),
+                ParentReport::Refused { id: Some(id), reason } => self.tell(id, Err(reason)),
+                ParentReport::Refused { id: None, reason } => {
                     tracing::warn!(reason, "refused by the parent");
                 }
                 _ => {}
@@ -280,8 +282,8 @@ impl Workers {
         }
     }
 
-    fn note(&mut self, state: WorkerState) {
-        let WorkerState { group: app, slot, generation, pid, address, started_ms_ago, phase } =
+    fn note(&mut self, state: WorkerReport) {
+        let WorkerReport { group: app, slot, generation, pid, address, started_ms_ago, phase } =
             state;
         if let WorkerPhase::Ended { .. } = phase {
             self.known.remove(&generation);
@@ -385,7 +387,7 @@ impl Workers {
     fn has_no_program(&self, app: &str) -> bool {
         let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         let mut slots = reported.slots.values().filter(|slot| slot.group == app).peekable();
-        let is_given_up = |slot: &SlotState| matches!(slot.vacancy, Some(Vacancy::Failed { .. }));
+        let is_given_up = |slot: &VacantSlot| matches!(slot.vacancy, Some(Vacancy::Failed { .. }));
         slots.peek().is_some() && slots.all(is_given_up)
     }
 
@@ -399,7 +401,7 @@ impl Workers {
         });
         let finished: Vec<u64> = idle.map(|(generation, _)| *generation).collect();
         for generation in finished {
-            self.ask(Command::LetGo { generation }).await?;
+            self.ask(ParentCommand::LetGo { generation }).await?;
         }
         if self.draining.is_cancelled() {
             self.tell_used().await?;
@@ -408,14 +410,14 @@ impl Workers {
         for (generation, reason) in self.find_stuck().into_iter().chain(aged) {
             tracing::warn!(generation, reason, "evicted");
             self.evicted.insert(generation);
-            self.ask(Command::Evict { generation, reason }).await?;
+            self.ask(ParentCommand::Evict { generation, reason }).await?;
         }
         Ok(())
     }
 
-    async fn ask(&mut self, command: Command) -> io::Result<()> {
+    async fn ask(&mut self, command: ParentCommand) -> io::Result<()> {
         self.last_id += 1;
-        let line = encode(&Request { id: self.last_id, command })?;
+        let line = encode(&ParentRequest { id: self.last_id, command })?;
         self.requests.write_all(&line).await
     }
 }

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use weir_base::admin_api::Problem;
-use weir_supervisor::control::Command;
+use weir_supervisor::control::ParentCommand;
 
 /// What is to be done.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,13 +63,17 @@ pub(crate) struct Orders(pub(crate) Option<mpsc::Sender<Asked>>);
 /// A command for the parent, and who waits for its answer.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    pub(crate) command: Command,
+    pub(crate) command: ParentCommand,
     pub(crate) answer: oneshot::Sender<Result<(), String>>,
 }
 
 impl Orders {
     /// Tells the parent to do something; it has `patience` to say whether it does.
-    pub(crate) async fn ask(&self, command: Command, patience: Duration) -> Result<(), Problem> {
+    pub(crate) async fn ask(
+        &self,
+        command: ParentCommand,
+        patience: Duration,
+    ) -> Result<(), Problem> {
         let unavailable = |error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error, "");
         let Some(orders) = &self.0 else { return Err(unavailable("no parent process is there")) };
         let (answer, answered) = oneshot::channel();
