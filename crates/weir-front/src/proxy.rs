@@ -24,8 +24,8 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{MissedTickBehavior, interval};
 use weir_base::clock::Timestamp;
-use weir_net::client::{Client, ClientRequest, Origin, TrustedProxies};
-use weir_net::server::{Body, CoreIndex, Peer, Refused, Upgrade};
+use weir_net::client::{ClientAddress, ClientRequest, Origin, TrustedProxies};
+use weir_net::server::{CoreIndex, Peer, RejectedUpgrade, ResponseBody, Upgrade};
 
 pub use self::by_hand::head_for_worker;
 use self::deadlines::{Deadlines, TICK};
@@ -140,7 +140,7 @@ impl Proxy {
         self: Rc<Self>,
         request: Request<Incoming>,
         peer: Peer,
-    ) -> impl Future<Output = Response<Body>> {
+    ) -> impl Future<Output = Response<ResponseBody>> {
         // Judged here and not in the future, which then holds little but a pointer to the request.
         let (parts, body) = request.into_parts();
         let mut entry = self.entry(&parts, peer);
@@ -171,7 +171,7 @@ impl Proxy {
         body: Incoming,
         peer: Peer,
         entry: Option<&mut Entry>,
-    ) -> Result<Judged, Box<Response<Body>>> {
+    ) -> Result<Judged, Box<Response<ResponseBody>>> {
         let target = Target::of(&parts)
             .map_err(|refusal| Box::new(answer::no_request(refusal.status, refusal.text)))?;
         let Some(app) = self.apps.find(target.host(), parts.uri.path()) else {
@@ -226,13 +226,13 @@ impl Proxy {
     ///
     /// # Errors
     /// There is no app for it.
-    pub fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+    pub fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         socket::start(self, upgrade)
     }
 }
 
 /// What a request wants of the app, unless it is told to go at once.
-fn wish(app: &App, request: &Parts, origin: Origin) -> Result<Wish, Box<Response<Body>>> {
+fn wish(app: &App, request: &Parts, origin: Origin) -> Result<Wish, Box<Response<ResponseBody>>> {
     let (path, headers) = (request.uri.path(), &request.headers);
     if app.maintenance.is_on() {
         app.metrics.failed(Failure::Maintenance);
@@ -247,7 +247,7 @@ fn wish(app: &App, request: &Parts, origin: Origin) -> Result<Wish, Box<Response
         return Err(Box::new(answer::shed(&rule.settings)));
     }
     let priority = rules::priority(&app.priorities, path, headers);
-    Ok(Wish { priority, client: origin.address.and_then(Client::of) })
+    Ok(Wish { priority, client: origin.address.and_then(ClientAddress::of) })
 }
 
 impl From<Refusal> for Failed {

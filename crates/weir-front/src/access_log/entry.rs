@@ -12,7 +12,7 @@ use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Response, StatusCode, Version};
 use weir_base::clock::{Clock, Timestamp};
-use weir_net::server::{Body, BoxError, RawTarget};
+use weir_net::server::{BoxError, RawTarget, ResponseBody};
 
 use super::AccessLog;
 use super::line::Record;
@@ -85,7 +85,10 @@ impl Entry {
     }
 
     /// Goes into the log when the body of the answer ends or is given up.
-    pub(crate) fn follow(mut self: Box<Self>, mut answer: Response<Body>) -> Response<Body> {
+    pub(crate) fn follow(
+        mut self: Box<Self>,
+        mut answer: Response<ResponseBody>,
+    ) -> Response<ResponseBody> {
         if let Some(timing) = answer.extensions_mut().remove::<Timing>() {
             self.timed(timing);
         }
@@ -95,7 +98,7 @@ impl Entry {
         let wants_head = self.record.as_ref().is_some_and(|record| record.method == "HEAD");
         answer.map(|body| {
             let is_over = body.is_end_stream() || wants_head;
-            Body::new(Followed { body, entry: Some(self), is_over })
+            ResponseBody::new(Followed { body, entry: Some(self), is_over })
         })
     }
 
@@ -153,7 +156,7 @@ const fn protocol(version: Version) -> &'static str {
 
 /// A body that is counted.
 struct Followed {
-    body: Body,
+    body: ResponseBody,
     /// None: written.
     entry: Option<Box<Entry>>,
     /// Its end was reached.

@@ -7,13 +7,13 @@
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
-use weir_net::client::Client;
+use weir_net::client::ClientAddress;
 
 /// Clients whose last turn is remembered, beyond those with a request in the lane.
 const REMEMBERED_MAX: usize = 1_024;
 
 /// Who asks, as far as fairness goes. None: nobody in particular, who has turns of one.
-pub(crate) type Asker = Option<Client>;
+pub(crate) type Asker = Option<ClientAddress>;
 
 /// The requests of one priority, by their numbers.
 #[derive(Debug, Default)]
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     fn asker(number: u32) -> Asker {
-        Client::of(std::net::Ipv4Addr::from_bits((10 << 24) + number).into())
+        ClientAddress::of(std::net::Ipv4Addr::from_bits((10 << 24) + number).into())
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use weir_net::client::Client;
+use weir_net::client::ClientAddress;
 
 use super::*;
 
@@ -98,7 +98,7 @@ fn arrive(
     if let Some(permit) = dispatcher.take(now) {
         return Some((permit, now));
     }
-    let client = Client::of([10, 0, random.u8(..), random.u8(..)].into());
+    let client = ClientAddress::of([10, 0, random.u8(..), random.u8(..)].into());
     let wish = Wish { priority: Priority::Normal, client };
     match dispatcher.wait(wish, now, now) {
         Waiting::Queued { displaced, .. } => outcome.refused += usize::from(displaced.is_some()),
@@ -264,7 +264,7 @@ fn useful_percent(load: f64, patience_ms: u64) -> usize {
 
 fn client_of(number: u64) -> Asker {
     let [.., a, b] = number.to_be_bytes();
-    Client::of([10, 0, a, b].into())
+    ClientAddress::of([10, 0, a, b].into())
 }
 
 #[test]

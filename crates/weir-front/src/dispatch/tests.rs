@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use proptest::prelude::*;
-use weir_net::client::Client;
+use weir_net::client::ClientAddress;
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn limits() -> Limits {
 }
 
 fn client(number: u8) -> Asker {
-    Client::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)))
+    ClientAddress::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)))
 }
 
 fn wish(client_number: u8) -> Wish {

@@ -20,7 +20,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 use weir_base::clock::Timestamp;
 use weir_net::client::ClientRequest;
-use weir_net::server::Body;
+use weir_net::server::ResponseBody;
 
 use super::deadlines::Deadlines;
 use super::head::{self, BodyHead};
@@ -65,7 +65,11 @@ impl Failed {
 
 impl Proxy {
     /// The answer of a worker, or one that says why there is none.
-    pub(super) async fn exchange(&self, app: &Arc<App>, prepared: Box<Prepared>) -> Response<Body> {
+    pub(super) async fn exchange(
+        &self,
+        app: &Arc<App>,
+        prepared: Box<Prepared>,
+    ) -> Response<ResponseBody> {
         let unanswered = Unanswered::new(app);
         let tried = self.try_workers(app, prepared).await;
         unanswered.finish();
@@ -82,7 +86,7 @@ impl Proxy {
         &self,
         app: &Arc<App>,
         mut prepared: Box<Prepared>,
-    ) -> Result<Response<Body>, Failed> {
+    ) -> Result<Response<ResponseBody>, Failed> {
         if !prepared.body.is_whole() {
             // Boxed: most requests have no use for its size.
             Box::pin(prepared.body.read_ahead(app)).await?;
@@ -127,7 +131,7 @@ impl Proxy {
         prepared: &Prepared,
         arrived: Timestamp,
         (answer, exchange, slot): (Box<Answer>, Exchange, Slot),
-    ) -> Response<Body> {
+    ) -> Response<ResponseBody> {
         let Prepared { since, gzip, .. } = *prepared;
         let now = app.now();
         let service = now.since(since);
@@ -217,12 +221,12 @@ impl Proxy {
         exchange: Exchange,
         slot: Slot,
         client: Option<&ClientRequest>,
-    ) -> Response<Body> {
+    ) -> Response<ResponseBody> {
         let mut reader = exchange.into_reader(&mut answer);
         let body = match reader.take_whole() {
             Some(whole) => {
                 relay::let_go(reader, &slot, &self.pool);
-                Body::from(whole)
+                ResponseBody::from(whole)
             }
             None if answer.is_event_stream => match slot.open_stream(client) {
                 Ok(stream) => self.relay_stream(reader, slot, stream),
@@ -244,7 +248,7 @@ impl Proxy {
     }
 
     /// Events that are still to come.
-    fn relay_stream(&self, reader: AnswerReader, slot: Slot, stream: StreamSlot) -> Body {
+    fn relay_stream(&self, reader: AnswerReader, slot: Slot, stream: StreamSlot) -> ResponseBody {
         let has_own_slot = stream == StreamSlot::Own;
         let kind = Kind::Stream { drain: self.drain.clone(), has_own_slot };
         let patience = slot.app().limits.stream_idle_timeout;

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
-use weir_net::server::{Body, BoxError};
+use weir_net::server::{BoxError, ResponseBody};
 
 use super::exchange::Turn;
 use crate::app::{Lease, Slot};
@@ -48,12 +48,12 @@ pub(super) enum Kind {
 
 impl Relay {
     /// The body for the client.
-    pub(super) fn start(self) -> Body {
+    pub(super) fn start(self) -> ResponseBody {
         let length = self.reader.length();
         let channel = Channel::default();
         let body = RelayBody { channel: channel.clone(), bytes_left: length };
         drop(spawn_local(self.run(channel)));
-        Body::new(body)
+        ResponseBody::new(body)
     }
 
     fn let_go(self) {

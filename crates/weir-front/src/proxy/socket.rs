@@ -21,7 +21,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_local;
 use weir_net::client::ClientRequest;
-use weir_net::server::{Body, Head, Refused, Stream, Upgrade};
+use weir_net::server::{ConnectionStream, HttpRequestHead, RejectedUpgrade, ResponseBody, Upgrade};
 
 use self::join::Protocol;
 use super::exchange::{Failed, Running, Unanswered, connect};
@@ -39,7 +39,7 @@ const EARLY_BYTES_MAX: usize = 16 << 10;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Takes over the connection, or refuses it.
-pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
     let Some(parts) = parts_of(upgrade.head) else {
         return Err(upgrade.refuse(StatusCode::BAD_REQUEST, "the request's head is malformed"));
     };
@@ -75,7 +75,7 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
     Ok(())
 }
 
-fn follow(entry: Option<Box<Entry>>, answer: Response<Body>) -> Response<Body> {
+fn follow(entry: Option<Box<Entry>>, answer: Response<ResponseBody>) -> Response<ResponseBody> {
     match entry {
         Some(entry) => entry.follow(answer),
         None => answer,
@@ -83,7 +83,7 @@ fn follow(entry: Option<Box<Entry>>, answer: Response<Body>) -> Response<Body> {
 }
 
 /// None: hyper's types can't hold it, so it is malformed.
-pub(super) fn parts_of(head: &Head<'_>) -> Option<request::Parts> {
+pub(super) fn parts_of(head: &HttpRequestHead<'_>) -> Option<request::Parts> {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = Method::from_bytes(head.method.as_bytes()).ok()?;
     parts.uri = head.target.parse::<Uri>().ok()?;
@@ -110,7 +110,7 @@ struct Wanted {
 
 /// The client's side before the worker has agreed.
 struct Early {
-    stream: Stream,
+    stream: ConnectionStream,
     /// What the client has sent behind its head.
     bytes: Vec<u8>,
 }
@@ -180,7 +180,11 @@ async fn serve(
 
 /// An answer that is no upgrade; the connection ends with it. One that breaks off ends without its
 /// last chunk.
-async fn pass_on(mut client: Early, answer: Response<Body>, method: &Method) -> io::Result<()> {
+async fn pass_on(
+    mut client: Early,
+    answer: Response<ResponseBody>,
+    method: &Method,
+) -> io::Result<()> {
     let (mut parts, mut body) = answer.into_parts();
     let framed = wire::frame(&mut parts, &body, method);
     let head = wire::head_bytes(parts.status, &parts.headers);
