@@ -526,7 +526,7 @@ fn what_happened_to_an_app_within_a_minute() {
     let mut tally = front::Tally::default();
     let (before, mut app) = (calm_app(), calm_app());
     app.evictions = 2;
-    app.totals.refusals = vec![weir_front::view::Count { reason: "queue_max", count: 5 }];
+    app.totals.refusals = vec![weir_front::view::ReasonCount { reason: "queue_max", count: 5 }];
     let at = |second: u64| weir_base::clock::Timestamp::from_millis(second * 1_000);
     tally.add(at(1_000), &[before]);
     tally.add(at(1_001), std::slice::from_ref(&app));

@@ -11,7 +11,7 @@ use weir_base::shutdown::Shutdown;
 use weir_console::front::{App, Operated, Order, Refused, Worker};
 use weir_console::sampler::Sampler;
 use weir_front::Distribution;
-use weir_front::view::{Count, TotalsView};
+use weir_front::view::{ReasonCount, TotalsView};
 
 use crate::site::{PATIENCE, Site, eventually};
 
@@ -106,10 +106,10 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
         answers: 12_345,
         server_errors: 6,
         refusals: vec![
-            Count { reason: "queue_max", count: 3 },
-            Count { reason: "overload", count: 0 },
+            ReasonCount { reason: "queue_max", count: 3 },
+            ReasonCount { reason: "overload", count: 0 },
         ],
-        failures: vec![Count { reason: "broken", count: 2 }],
+        failures: vec![ReasonCount { reason: "broken", count: 2 }],
         ..TotalsView::default()
     };
     app.workers[1] = Worker {
@@ -227,7 +227,7 @@ async fn figures_are_of_the_last_minute_and_charted() {
         let lengths = |millis| Distribution::of(&[Duration::from_millis(millis); 10]);
         app.totals = TotalsView {
             answers: 3_000,
-            refusals: vec![Count { reason: "queue_max", count: 5 }],
+            refusals: vec![ReasonCount { reason: "queue_max", count: 5 }],
             waits: lengths(80),
             services: lengths(400),
             ..TotalsView::default()

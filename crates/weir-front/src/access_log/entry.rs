@@ -15,7 +15,7 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_net::server::{BoxError, RawTarget, ResponseBody};
 
 use super::AccessLog;
-use super::line::Record;
+use super::line::AccessLogRecord;
 
 /// Bytes of a field of a client's that are written.
 const FIELD_BYTES_MAX: usize = 2 << 10;
@@ -32,21 +32,21 @@ pub(crate) struct Timing {
 }
 
 /// A request that goes into the log.
-pub(crate) struct Entry {
+pub(crate) struct PendingLogEntry {
     log: AccessLog,
     clock: Clock,
     since: Timestamp,
     /// None: it is in the log.
-    record: Option<Box<Record>>,
+    record: Option<Box<AccessLogRecord>>,
 }
 
-impl Entry {
+impl PendingLogEntry {
     pub(crate) fn new(log: &AccessLog, clock: &Clock, request: &Parts) -> Self {
         let since = clock.now();
         let (uri, headers) = (&request.uri, &request.headers);
         let authority = || uri.authority().map(|authority| authority.as_str().to_owned());
         let micros = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
-        let record = Record {
+        let record = AccessLogRecord {
             time: jiff::Timestamp::from_microsecond(micros).unwrap_or_default(),
             method: cut(request.method.as_str()),
             host: field(headers, &HOST).or_else(authority).unwrap_or_default(),
@@ -54,7 +54,7 @@ impl Entry {
             protocol: protocol(request.version),
             referer: field(headers, &REFERER),
             user_agent: field(headers, &USER_AGENT),
-            ..Record::default()
+            ..AccessLogRecord::default()
         };
         Self { log: log.clone(), clock: clock.clone(), since, record: Some(Box::new(record)) }
     }
@@ -78,7 +78,7 @@ impl Entry {
         });
     }
 
-    fn note(&mut self, what: impl FnOnce(&mut Record)) {
+    fn note(&mut self, what: impl FnOnce(&mut AccessLogRecord)) {
         if let Some(record) = &mut self.record {
             what(record);
         }
@@ -116,14 +116,14 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for PendingLogEntry {
     fn drop(&mut self) {
         self.note(|record| record.status = CLIENT_GONE);
         self.write(false);
     }
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for PendingLogEntry {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Entry").finish_non_exhaustive()
     }
@@ -158,7 +158,7 @@ const fn protocol(version: Version) -> &'static str {
 struct Followed {
     body: ResponseBody,
     /// None: written.
-    entry: Option<Box<Entry>>,
+    entry: Option<Box<PendingLogEntry>>,
     /// Its end was reached.
     is_over: bool,
 }

@@ -17,7 +17,7 @@ pub(crate) type Asker = Option<ClientAddress>;
 
 /// The requests of one priority, by their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct PriorityQueue {
     /// The requests of each client that has a turn, in the order of their arrival.
     flows: HashMap<Asker, VecDeque<u64>>,
     /// Clients that had no turn since they came.
@@ -27,7 +27,7 @@ pub(super) struct Lane {
     len: usize,
 }
 
-impl Lane {
+impl PriorityQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn clients_that_leave_before_their_first_turn_are_forgotten() {
-        let mut lane = Lane::default();
+        let mut lane = PriorityQueue::default();
         lane.push(asker(0), 0);
         for number in 1..100_000 {
             lane.push(asker(number), number.into());

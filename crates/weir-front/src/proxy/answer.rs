@@ -4,9 +4,9 @@ use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderVa
 use hyper::{Response, StatusCode};
 use weir_net::server::ResponseBody;
 
-use super::exchange::Failed;
+use super::exchange::ExchangeError;
 use crate::app::Maintenance;
-use crate::dispatch::Refusal;
+use crate::dispatch::QueueError;
 use crate::rules::ShedSettings;
 
 /// Seconds after which whoever met a full queue or an overload may come again. Both end within
@@ -42,7 +42,7 @@ pub(super) fn no_request(status: StatusCode, line: &'static str) -> Response<Res
 }
 
 /// What a request is told that no worker answered.
-pub(super) fn failed(failed: Failed) -> Response<ResponseBody> {
+pub(super) fn failed(failed: ExchangeError) -> Response<ResponseBody> {
     let (status, line) = wording(failed);
     let mut response = text(status, line);
     ask_to_retry(status, response.headers_mut());
@@ -84,52 +84,54 @@ pub(super) fn shed(rule: &ShedSettings) -> Response<ResponseBody> {
     response
 }
 
-pub(super) fn wording(failed: Failed) -> (StatusCode, &'static str) {
+pub(super) fn wording(failed: ExchangeError) -> (StatusCode, &'static str) {
     match failed {
-        Failed::Refused(Refusal::QueueFull) => (
+        ExchangeError::Refused(QueueError::QueueFull) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "too many requests wait for this app (queue_max); try again\n",
         ),
-        Failed::Refused(Refusal::QueueTimeout) => (
+        ExchangeError::Refused(QueueError::QueueTimeout) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "no worker of this app was free in time (queue_timeout); try again\n",
         ),
-        Failed::Refused(Refusal::Overload) => (
+        ExchangeError::Refused(QueueError::Overload) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "this app has more requests than it can serve (overload_wait); try again\n",
         ),
-        Failed::Refused(Refusal::Streams) => (
+        ExchangeError::Refused(QueueError::Streams) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "this app has as many WebSockets and event streams as it may have (streams); try again\n",
         ),
-        Failed::Refused(Refusal::ClientStreams) => (
+        ExchangeError::Refused(QueueError::ClientStreams) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "your address has too many WebSockets and event streams open (front.clients.streams_max); try again later\n",
         ),
-        Failed::TooLarge => (
+        ExchangeError::TooLarge => (
             StatusCode::PAYLOAD_TOO_LARGE,
             "the request's body is longer than this app allows (request_bytes_max)\n",
         ),
-        Failed::BadBody => {
+        ExchangeError::BadBody => {
             (StatusCode::BAD_REQUEST, "the request's body broke off or is damaged\n")
         }
-        Failed::SlowBody => (
+        ExchangeError::SlowBody => (
             StatusCode::REQUEST_TIMEOUT,
             "the request's body did not arrive in time (body_timeout)\n",
         ),
-        Failed::Unreachable => (StatusCode::BAD_GATEWAY, "no worker of this app can be reached\n"),
-        Failed::Broken => {
+        ExchangeError::Unreachable => {
+            (StatusCode::BAD_GATEWAY, "no worker of this app can be reached\n")
+        }
+        ExchangeError::Broken => {
             (StatusCode::BAD_GATEWAY, "the worker hung up before its answer was complete\n")
         }
-        Failed::Malformed => (
+        ExchangeError::Malformed => (
             StatusCode::BAD_GATEWAY,
             "what the worker said is no answer of HTTP/1.1 to this request\n",
         ),
-        Failed::AnswerHead => (
+        ExchangeError::AnswerHead => (
             StatusCode::BAD_GATEWAY,
             "the worker's answer has a longer head than this app allows (answer_head_bytes_max, answer_headers_max)\n",
         ),
-        Failed::Late => {
+        ExchangeError::Late => {
             (StatusCode::GATEWAY_TIMEOUT, "the worker did not answer in time (service_timeout)\n")
         }
     }

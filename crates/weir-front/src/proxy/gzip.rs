@@ -48,7 +48,7 @@ fn coding(text: &str) -> (&str, bool) {
 
 /// What a request is that may get a compressed answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct GzipRequest {
     pub(super) is_accepted: bool,
     /// Its answer has no body, and the fields that one with a body has (RFC 9110, section 9.3.2).
     pub(super) is_head: bool,
@@ -57,7 +57,7 @@ pub(super) struct Asked {
 /// The answer, compressed if that is worth while and the client takes it.
 pub(super) fn apply(
     gzip: &Gzip,
-    asked: Asked,
+    asked: GzipRequest,
     answer: Response<ResponseBody>,
 ) -> Response<ResponseBody> {
     if !is_worth_while(gzip, asked, &answer) {
@@ -83,7 +83,7 @@ pub(super) fn apply(
     )
 }
 
-fn is_worth_while(gzip: &Gzip, asked: Asked, answer: &Response<ResponseBody>) -> bool {
+fn is_worth_while(gzip: &Gzip, asked: GzipRequest, answer: &Response<ResponseBody>) -> bool {
     let headers = answer.headers();
     let status = answer.status();
     let has_body = status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;
@@ -238,7 +238,7 @@ mod tests {
             let mut answer = Response::new(ResponseBody::from(body));
             *answer.status_mut() = status;
             *answer.headers_mut() = headers(fields);
-            is_worth_while(&gzip, Asked { is_accepted: true, is_head: false }, &answer)
+            is_worth_while(&gzip, GzipRequest { is_accepted: true, is_head: false }, &answer)
         };
         let ok = StatusCode::OK;
         let json = ("content-type", "application/problem+json; charset=utf-8");

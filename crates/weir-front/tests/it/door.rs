@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_base::clock::Clock;
 use weir_front::{
-    Address, AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings,
+    AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings, UpstreamAddress,
 };
 use weir_net::server::{
     ConnectionService, CoreIndex, CoreListener, HttpServerLimits, Peer, RejectedUpgrade,
@@ -66,7 +66,7 @@ impl Door {
         Self::to(limits, workers.iter().map(|worker| worker.address()).collect())
     }
 
-    pub(crate) fn to(limits: AppLimits, workers: Vec<Address>) -> Self {
+    pub(crate) fn to(limits: AppLimits, workers: Vec<UpstreamAddress>) -> Self {
         let app = AppSettings { workers, limits, ..AppSettings::new("app") };
         Self::of(app, ProxySettings::default())
     }
@@ -170,13 +170,13 @@ impl Worker {
         Self(TcpListener::bind("127.0.0.1:0").await.expect("to bind"))
     }
 
-    pub(crate) async fn listen_at(address: Address) -> Self {
-        let Address::Tcp(address) = address else { unreachable!("a port") };
+    pub(crate) async fn listen_at(address: UpstreamAddress) -> Self {
+        let UpstreamAddress::Tcp(address) = address else { unreachable!("a port") };
         Self(TcpListener::bind(address).await.expect("to bind again"))
     }
 
-    pub(crate) fn address(&self) -> Address {
-        Address::Tcp(self.0.local_addr().expect("an address"))
+    pub(crate) fn address(&self) -> UpstreamAddress {
+        UpstreamAddress::Tcp(self.0.local_addr().expect("an address"))
     }
 
     pub(crate) async fn accept(&self) -> Peers {

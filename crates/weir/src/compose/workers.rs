@@ -29,7 +29,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::shutdown::Shutdown;
-use weir_front::{Address, Apps, Elsewhere};
+use weir_front::{Apps, Elsewhere, UpstreamAddress};
 use weir_supervisor::control::{
     self, LineSplitter, ParentCommand, ParentReport, ParentRequest, REPORT_BYTES_MAX, Used,
     Vacancy, VacantSlot, WorkerPhase, WorkerReport, encode,
@@ -114,7 +114,7 @@ struct Worker {
 #[derive(Clone)]
 enum Way {
     /// Through the proxy.
-    Own(Address),
+    Own(UpstreamAddress),
     /// By sockets that it shares with others.
     Shared(Seat),
     /// Not at all: it fetches jobs, wherever it likes.
@@ -123,7 +123,7 @@ enum Way {
 
 impl Worker {
     /// Where the proxy reaches it.
-    fn address(&self) -> Option<&Address> {
+    fn address(&self) -> Option<&UpstreamAddress> {
         match &self.way {
             Way::Own(address) => Some(address),
             Way::Shared(_) | Way::None => None,
@@ -298,9 +298,9 @@ impl Workers {
         let place = usize::try_from(slot).unwrap_or(usize::MAX);
         let way = match address {
             None => Way::None,
-            Some(control::Address::Unix(path)) => Way::Own(Address::Unix(path)),
+            Some(control::Address::Unix(path)) => Way::Own(UpstreamAddress::Unix(path)),
             Some(control::Address::Port(port)) => {
-                Way::Own(Address::Tcp(([127, 0, 0, 1], port).into()))
+                Way::Own(UpstreamAddress::Tcp(([127, 0, 0, 1], port).into()))
             }
             Some(control::Address::Shared { record }) => {
                 Way::Shared(Seat { slot: place, pid, record })
@@ -373,7 +373,7 @@ impl Workers {
         let is_ready = |worker: &&Worker| worker.app == app && worker.phase == WorkerPhase::Ready;
         let ready = self.known.values().filter(is_ready);
         let addresses = ready.filter_map(|worker| worker.address().cloned());
-        let addresses: Vec<Address> = addresses.collect();
+        let addresses: Vec<UpstreamAddress> = addresses.collect();
         if let Err(error) = self.apps.set_workers(app, &addresses) {
             tracing::warn!(%error, "workers of an app that is not served here");
         }

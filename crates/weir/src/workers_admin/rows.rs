@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
-use weir_front::view::{AppView, WorkerState as Serving, WorkerView};
+use weir_front::view::{AppView, UpstreamWorkerState as Serving, WorkerView};
 use weir_supervisor::control::{RollingState, Vacancy, VacantSlot, WorkerAddress, WorkerPhase};
 
 use super::reported::{Process, Reported};
