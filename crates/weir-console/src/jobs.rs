@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use weir_base::history::{self, History};
 use weir_jobs::handle::{Handle, HandleError};
-use weir_jobs::settings::Limits;
+use weir_jobs::settings::JobServerLimits;
 use weir_jobs::view;
 
 use self::queue_charts::QueueCharts;
@@ -43,7 +43,7 @@ const COLUMNS: [&str; 16] = [
 pub struct Jobs {
     pub(crate) handle: Handle,
     /// Its own limits: some verdicts name them.
-    pub(crate) limits: Arc<Limits>,
+    pub(crate) limits: Arc<JobServerLimits>,
     /// Where clients reach it (`tcp://127.0.0.1:7419`), for the empty page's advice.
     pub(crate) url: Arc<str>,
     /// Behind its charts.
@@ -82,7 +82,12 @@ pub(crate) struct Rates {
 impl Jobs {
     /// `url`: where clients reach it.
     #[must_use]
-    pub fn new(handle: Handle, limits: Limits, url: &str, histories: Histories<'_>) -> Self {
+    pub fn new(
+        handle: Handle,
+        limits: JobServerLimits,
+        url: &str,
+        histories: Histories<'_>,
+    ) -> Self {
         let Histories { settings, queues_max, metrics } = histories;
         let queue_charts = QueueCharts::new(&settings, queues_max, metrics.clone());
         Self {

@@ -12,7 +12,7 @@ mod realtime_rules;
 mod storage_rules;
 mod worker_rules;
 
-use weir_jobs::settings::Limits;
+use weir_jobs::settings::JobServerLimits;
 use weir_jobs::view;
 
 pub(crate) use self::finding::{Finding, Level, Verdict};
@@ -39,7 +39,7 @@ pub(crate) struct JobFacts<'a> {
     pub(crate) queues: &'a [view::Queue],
     pub(crate) workers: &'a [view::Worker],
     pub(crate) trend: &'a Trend,
-    pub(crate) limits: &'a Limits,
+    pub(crate) limits: &'a JobServerLimits,
     /// Where clients reach the job server.
     pub(crate) jobs_url: &'a str,
 }

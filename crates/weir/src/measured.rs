@@ -129,7 +129,7 @@ pub(crate) fn router(measured: Measured) -> Router {
 mod tests {
     use weir_advisor::{Severity, advise};
     use weir_base::clock::Timestamp;
-    use weir_jobs::view::Overview;
+    use weir_jobs::view::JobServerOverview;
 
     use super::*;
 
@@ -138,11 +138,11 @@ mod tests {
         let (mut jobs, mut processed_total) = (OfJobs::default(), 0);
         for (step, (working, done)) in windows.iter().enumerate() {
             processed_total += done;
-            let overview = Overview {
+            let overview = JobServerOverview {
                 working: *working,
                 enqueued: 9_000,
                 processed_total,
-                ..Overview::default()
+                ..JobServerOverview::default()
             };
             let at = Timestamp::from_millis(step as u64 * 10_000);
             jobs.note(at, overview, Vec::new(), Vec::new());

@@ -10,7 +10,7 @@ struct Server {
     queues: Vec<view::Queue>,
     workers: Vec<view::Worker>,
     trend: Trend,
-    limits: Limits,
+    limits: JobServerLimits,
     realtime: Option<Reading>,
 }
 
@@ -53,7 +53,7 @@ fn healthy() -> Server {
         queues: vec![queue("default"), queue("pull")],
         workers: vec![worker],
         trend: Trend { processed_per_second: 10.0, ..Trend::default() },
-        limits: Limits::default(),
+        limits: JobServerLimits::default(),
         realtime: None,
     }
 }

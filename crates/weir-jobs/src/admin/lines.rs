@@ -23,7 +23,7 @@ const BUSY_TRIES: u32 = 100;
 
 /// What the lines are.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     /// Jobs to push.
     Jobs,
     /// Lines of an export.
@@ -33,7 +33,7 @@ pub(super) enum Kind {
 /// Lines that are not stored yet.
 struct Piece<'h> {
     handle: &'h Handle,
-    kind: Kind,
+    kind: LineKind,
     lines: Vec<Vec<u8>>,
     bytes: usize,
     /// Lines before this piece.
@@ -42,7 +42,7 @@ struct Piece<'h> {
 }
 
 /// Stores all lines of `body`. What was stored before an error stays stored; its text says how many.
-pub(super) async fn take(handle: &Handle, body: Body, kind: Kind) -> Result<Pushed, Problem> {
+pub(super) async fn take(handle: &Handle, body: Body, kind: LineKind) -> Result<Pushed, Problem> {
     let outcome = Pushed::default();
     let mut piece = Piece { handle, kind, lines: Vec::new(), bytes: 0, lines_before: 0, outcome };
     let mut begun: Vec<u8> = Vec::new();
@@ -127,8 +127,8 @@ impl Piece<'_> {
 
     async fn send_once(&self, jobs: Vec<Vec<u8>>) -> Result<Pushed, HandleError> {
         match self.kind {
-            Kind::Jobs => self.handle.push(jobs).await,
-            Kind::Exported => self.handle.import(jobs).await,
+            LineKind::Jobs => self.handle.push(jobs).await,
+            LineKind::Exported => self.handle.import(jobs).await,
         }
     }
 

@@ -3,9 +3,9 @@
 
 use weir_log::{AppendError, Class, Disk, Log, Position, ReadAhead, ReadError, Reader, Room};
 
-use super::body::Body;
-use super::head::{Head, Put};
-use super::state::State;
+use super::body::StoredBody;
+use super::head::{Put, RecordHead};
+use super::state::EngineState;
 
 /// Writes and reads the engine's records.
 #[derive(Debug)]
@@ -38,11 +38,11 @@ impl<D: Disk> Journal<D> {
         &mut self,
         class: Class,
         put: &Put,
-        body: &Body<'_>,
-        state: &State,
+        body: &StoredBody<'_>,
+        state: &EngineState,
     ) -> Result<Position, AppendError> {
         self.head.clear();
-        Head::Put(*put).write(&mut self.head);
+        RecordHead::Put(*put).write(&mut self.head);
         self.facts.clear();
         body.write_facts(&mut self.facts);
         let body_bytes = self.facts.len() + body.json.len();
@@ -51,16 +51,20 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Writes a record without a body.
-    pub(crate) fn note(&mut self, head: &Head<'_>, state: &State) -> Result<(), AppendError> {
+    pub(crate) fn note(
+        &mut self,
+        head: &RecordHead<'_>,
+        state: &EngineState,
+    ) -> Result<(), AppendError> {
         self.note_with(head, &[], state)
     }
 
     /// Writes a record that is not a job's.
     pub(crate) fn note_with(
         &mut self,
-        head: &Head<'_>,
+        head: &RecordHead<'_>,
         body: &[u8],
-        state: &State,
+        state: &EngineState,
     ) -> Result<(), AppendError> {
         self.head.clear();
         head.write(&mut self.head);
@@ -69,12 +73,12 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Writes the snapshot that the segment lacks, if it does. A new log begins with one.
-    pub(crate) fn write_snapshot(&mut self, state: &State) -> Result<(), AppendError> {
+    pub(crate) fn write_snapshot(&mut self, state: &EngineState) -> Result<(), AppendError> {
         if !self.snapshot_due {
             return Ok(());
         }
         let (mut head, mut body) = (Vec::new(), Vec::new());
-        Head::Snapshot.write(&mut head);
+        RecordHead::Snapshot.write(&mut head);
         state.snapshot().write(&mut body);
         self.log.append(Class::Essential, &head, &[&body])?;
         self.snapshot_due = false;
@@ -85,7 +89,7 @@ impl<D: Disk> Journal<D> {
         &mut self,
         class: Class,
         body_bytes: usize,
-        state: &State,
+        state: &EngineState,
     ) -> Result<(), AppendError> {
         let room = self.log.make_room(class, self.head.len(), body_bytes)?;
         self.note_rotation(room == Room::Rotated);
@@ -102,7 +106,7 @@ impl<D: Disk> Journal<D> {
         &self,
         position: Position,
         buffer: &'b mut Vec<u8>,
-    ) -> Result<Body<'b>, ReadError> {
+    ) -> Result<StoredBody<'b>, ReadError> {
         read_body(&self.reader, position, buffer)
     }
 }
@@ -112,7 +116,7 @@ pub(crate) fn read_body<'b, D: Disk>(
     reader: &Reader<D>,
     position: Position,
     buffer: &'b mut Vec<u8>,
-) -> Result<Body<'b>, ReadError> {
+) -> Result<StoredBody<'b>, ReadError> {
     let parts = reader.read(position, buffer)?;
     parse_body(position, &buffer[parts.body])
 }
@@ -121,12 +125,12 @@ pub(crate) fn read_body<'b, D: Disk>(
 pub(crate) fn read_body_ahead<D: Disk>(
     ahead: &mut ReadAhead<D>,
     position: Position,
-) -> Result<Body<'_>, ReadError> {
+) -> Result<StoredBody<'_>, ReadError> {
     parse_body(position, ahead.read(position)?.body)
 }
 
-fn parse_body(position: Position, bytes: &[u8]) -> Result<Body<'_>, ReadError> {
-    Body::read(bytes).map_err(|_| ReadError::Damaged {
+fn parse_body(position: Position, bytes: &[u8]) -> Result<StoredBody<'_>, ReadError> {
+    StoredBody::read(bytes).map_err(|_| ReadError::Damaged {
         file: format!("segment {}", position.segment),
         offset: position.offset,
         why: "the record is not a job's",

@@ -3,14 +3,14 @@
 
 use weir_log::{Disk, Position, Reader};
 
-use super::body::Body;
+use super::body::StoredBody;
 use super::head::Put;
 use super::index::hash_of;
 use super::journal::read_body;
-use super::state::State;
+use super::state::EngineState;
 use crate::job_text;
 use crate::model::QueueName;
-use crate::settings::Limits;
+use crate::settings::JobServerLimits;
 
 /// Reads jobs' records where their heads do not suffice.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl<D: Disk> Rebuild<D> {
     }
 
     /// Makes the queue and the hash of a job's record such that they fit `state`.
-    pub(crate) fn complete(&mut self, position: Position, put: &mut Put, state: &mut State) {
+    pub(crate) fn complete(&mut self, position: Position, put: &mut Put, state: &mut EngineState) {
         if position < self.hashes_unknown_before {
             // A record that can't be read has no jid that anybody could name.
             if let Some(body) = self.body(position) {
@@ -41,8 +41,9 @@ impl<D: Disk> Rebuild<D> {
     }
 
     /// The queue that the job itself names, made with `number` if there is none of that name.
-    fn queue(&mut self, position: Position, number: u16, state: &mut State) -> u16 {
-        let limits = Limits { queue_name_bytes_max: usize::MAX, ..Limits::default() };
+    fn queue(&mut self, position: Position, number: u16, state: &mut EngineState) -> u16 {
+        let limits =
+            JobServerLimits { queue_name_bytes_max: usize::MAX, ..JobServerLimits::default() };
         let named = self.body(position).and_then(|body| job_text::queue(body.json));
         let name = named.and_then(|name| QueueName::parse(&name, &limits).ok());
         let name = name.or_else(|| QueueName::parse(&format!("queue-{number}"), &limits).ok());
@@ -55,7 +56,7 @@ impl<D: Disk> Rebuild<D> {
         number
     }
 
-    fn body(&mut self, position: Position) -> Option<Body<'_>> {
+    fn body(&mut self, position: Position) -> Option<StoredBody<'_>> {
         read_body(&self.reader, position, &mut self.buffer).ok()
     }
 }

@@ -10,7 +10,7 @@ use weir_log::{Disk, Position};
 
 use super::arena::JobIndex;
 use super::core::{Engine, EngineError};
-use super::head::{Head, Put};
+use super::head::{Put, RecordHead};
 
 /// Dead segments that may lie about before live jobs are copied for their sake.
 const SLACK_SEGMENTS: u32 = 2;
@@ -114,7 +114,7 @@ impl<D: Disk> Engine<D> {
         };
         let mut jobs = Vec::new();
         let result = self.journal.log.heads(first, &mut |found| {
-            if let Ok(Head::Put(Put { hash, .. })) = Head::read(found.head) {
+            if let Ok(RecordHead::Put(Put { hash, .. })) = RecordHead::read(found.head) {
                 jobs.push(Candidate::Record(found.position, hash));
             }
         });

@@ -14,7 +14,7 @@ use super::OTHER_QUEUES;
 
 /// The state of the server at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Snapshot {
+pub struct MetricsSnapshot {
     pub queues: Vec<QueueSnapshot>,
     pub scheduled: u64,
     pub retries: u64,
@@ -59,7 +59,7 @@ impl QueueSnapshot {
 /// Encodes the latest snapshot.
 #[derive(Debug)]
 pub(super) struct SnapshotCollector {
-    pub(super) latest: Arc<Mutex<Snapshot>>,
+    pub(super) latest: Arc<Mutex<MetricsSnapshot>>,
     pub(super) queue_labels_max: usize,
 }
 
@@ -87,7 +87,10 @@ fn cap_queues(queues: &mut Vec<QueueSnapshot>, max: usize) {
     }
 }
 
-fn encode_server(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> Result<(), Error> {
+fn encode_server(
+    encoder: &mut DescriptorEncoder<'_>,
+    snapshot: &MetricsSnapshot,
+) -> Result<(), Error> {
     let gauges = [
         ("connections", "Open client connections", snapshot.connections),
         ("workers", "Worker processes that send heartbeats", snapshot.workers),
