@@ -3,7 +3,7 @@
 //! Entries sit in chunks, so growth never copies (no doubling at 5 million jobs) and a chunk whose
 //! jobs are all gone gives its memory back.
 
-use weir_log::Position;
+use weir_log::RecordPosition;
 
 /// Entries per chunk: 12 KiB at 24 bytes, a size that allocators don't round up.
 const CHUNK_ENTRIES: usize = 512;
@@ -29,7 +29,7 @@ pub(crate) enum EntryState {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArenaEntry {
     /// Its record in the log.
-    pub(crate) position: Position,
+    pub(crate) position: RecordPosition,
     /// Microseconds: when it was enqueued (unique within the server), is due, or died.
     pub(crate) order: u64,
     /// Of its jid; see [`super::index`].
@@ -218,7 +218,7 @@ mod tests {
 
     fn entry(order: u64) -> ArenaEntry {
         ArenaEntry {
-            position: Position { segment: 1, offset: 8 },
+            position: RecordPosition { segment: 1, offset: 8 },
             order,
             hash: 0,
             queue: 0,

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 
 use weir_base::clock::Timestamp;
 use weir_log::{
-    AppendError, Disk, Log, Lsn, OpenError, Options, Position, ReadAhead, ReadError, Report,
+    AppendError, Disk, Lsn, OpenError, ReadAhead, RecordError, RecordPosition, RecoveryReport,
+    SegmentLog, SegmentLogOptions,
 };
 
 use super::arena::{ArenaEntry, JobIndex};
@@ -115,8 +116,8 @@ impl<D: Disk> Engine<D> {
         settings: &JobServerSettings,
         metrics: JobsMetrics,
         mut random: fastrand::Rng,
-    ) -> Result<(Self, Report), EngineOpenError> {
-        let (log, report) = Log::open(disk, log_options(settings))?;
+    ) -> Result<(Self, RecoveryReport), EngineOpenError> {
+        let (log, report) = SegmentLog::open(disk, log_options(settings))?;
         let empty = log.segments().iter().all(|segment| segment.records == 0);
         let state = if empty {
             EngineState::new(random.u64(..), metrics.clone())
@@ -158,7 +159,7 @@ impl<D: Disk> Engine<D> {
     /// A job's record can't be read: it leaves memory, and is listed as damage until an operator has
     /// acknowledged it. Damage is final and noted in the log; a failed read gets another chance at
     /// the next start. What may work in a moment changes nothing.
-    pub(crate) fn drop_unreadable(&mut self, job: JobIndex, error: &ReadError) -> Unreadable {
+    pub(crate) fn drop_unreadable(&mut self, job: JobIndex, error: &RecordError) -> Unreadable {
         if error.is_passing() {
             tracing::warn!(%error, "a job's record can't be read just now");
             return Unreadable::JustNow(StoreError::Failed(format!("{error}; try again")));
@@ -166,7 +167,7 @@ impl<D: Disk> Engine<D> {
         let position = self.state.arena.get(job).position;
         self.note_damage(position, error);
         tracing::error!(%error, ?position, "a job's record can't be read: the job is left out");
-        if matches!(error, ReadError::Damaged { .. }) {
+        if matches!(error, RecordError::Damaged { .. }) {
             let head = RecordHead::Remove { gone: RemovalReason::Deleted, position };
             // Without the note it is found, and reported, once more at the next start.
             let _ = self.journal.note(&head, &self.state);
@@ -176,10 +177,10 @@ impl<D: Disk> Engine<D> {
     }
 
     /// The next sync sets aside what stands there.
-    pub(crate) fn note_damage(&self, position: Position, error: &ReadError) {
+    pub(crate) fn note_damage(&self, position: RecordPosition, error: &RecordError) {
         let damages = self.journal.log.damages();
         match error {
-            ReadError::Damaged { why, .. } => damages.note(position, why),
+            RecordError::Damaged { why, .. } => damages.note(position, why),
             error => damages.note(position, &error.to_string()),
         }
     }
@@ -230,16 +231,16 @@ impl<D: Disk> Engine<D> {
 
 /// How the log of these settings is opened.
 #[must_use]
-pub fn log_options(settings: &JobServerSettings) -> Options {
+pub fn log_options(settings: &JobServerSettings) -> SegmentLogOptions {
     let JobServerLimits { segment_bytes, reserve_bytes, set_aside_bytes_max, .. } = settings.limits;
     let largest = segment_bytes.saturating_sub(reserve_bytes + SEGMENT_BYTES_SPARE);
-    let defaults = Options::default();
+    let defaults = SegmentLogOptions::default();
     let record_bytes_max = if largest > 2 * HEAD_BYTES_MAX {
         (largest - HEAD_BYTES_MAX).min(defaults.record_bytes_max)
     } else {
         largest / 2
     };
-    Options {
+    SegmentLogOptions {
         segment_bytes,
         reserve_bytes,
         record_bytes_max,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use tokio::task::JoinHandle;
 use weir_base::clock::{Clock, Timestamp};
-use weir_log::{Damage, Disk, RealDisk, Report};
+use weir_log::{Damage, Disk, RealDisk, RecoveryReport};
 
 use super::core::{Engine, EngineError, EngineOpenError};
 use super::due::NextCall;
@@ -39,7 +39,7 @@ impl EmbeddedStore<RealDisk> {
         settings: &JobServerSettings,
         clock: Clock,
         metrics: JobsMetrics,
-    ) -> Result<(Self, Report), EngineOpenError> {
+    ) -> Result<(Self, RecoveryReport), EngineOpenError> {
         let disk = RealDisk::new(&settings.directory).map_err(EngineOpenError::Directory)?;
         Self::open_on(disk, settings, clock, metrics)
     }
@@ -52,7 +52,7 @@ impl<D: Disk> EmbeddedStore<D> {
         settings: &JobServerSettings,
         clock: Clock,
         metrics: JobsMetrics,
-    ) -> Result<(Self, Report), EngineOpenError> {
+    ) -> Result<(Self, RecoveryReport), EngineOpenError> {
         let (inner, report) = EngineShared::open(disk, settings, clock, metrics)?;
         let tasks = RefCell::new(EngineShared::spawn_tasks(&inner));
         Ok((Self { inner, tasks }, report))

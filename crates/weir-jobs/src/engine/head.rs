@@ -4,7 +4,7 @@
 //! Every live job has exactly one valid record, a [`RecordHead::Put`]. A later record ends it: one that
 //! replaces it (`replaces`), a [`RecordHead::Remove`], or one that empties its whole place.
 
-use weir_log::Position;
+use weir_log::RecordPosition;
 
 use super::varint::{self, FieldReader, Malformed};
 use crate::model::SetName;
@@ -51,7 +51,7 @@ pub(crate) struct Put {
     pub(crate) order: u64,
     pub(crate) hash: u32,
     /// The record that this one takes the place of.
-    pub(crate) replaces: Option<Position>,
+    pub(crate) replaces: Option<RecordPosition>,
 }
 
 /// What happened.
@@ -60,7 +60,7 @@ pub(crate) enum RecordHead<'a> {
     Put(Put),
     Remove {
         gone: RemovalReason,
-        position: Position,
+        position: RecordPosition,
     },
     /// The first record of a segment; its body is a [`super::snapshot::EngineSnapshot`].
     Snapshot,
@@ -259,7 +259,7 @@ const fn set_from(code: u8) -> Result<SetName, Malformed> {
 }
 
 /// A list of records.
-pub(crate) fn write_positions(into: &mut Vec<u8>, positions: &[Position]) {
+pub(crate) fn write_positions(into: &mut Vec<u8>, positions: &[RecordPosition]) {
     varint::put(into, positions.len() as u64);
     for position in positions {
         put_position(into, *position);
@@ -267,19 +267,19 @@ pub(crate) fn write_positions(into: &mut Vec<u8>, positions: &[Position]) {
 }
 
 /// Reads [`write_positions`] back.
-pub(crate) fn read_positions(bytes: &[u8]) -> Result<Vec<Position>, Malformed> {
+pub(crate) fn read_positions(bytes: &[u8]) -> Result<Vec<RecordPosition>, Malformed> {
     let mut fields = FieldReader(bytes);
     let count = fields.number()?;
     (0..count).map(|_| read_position(&mut fields)).collect()
 }
 
-fn put_position(into: &mut Vec<u8>, position: Position) {
+fn put_position(into: &mut Vec<u8>, position: RecordPosition) {
     varint::put(into, u64::from(position.segment));
     varint::put(into, u64::from(position.offset));
 }
 
-fn read_position(fields: &mut FieldReader<'_>) -> Result<Position, Malformed> {
-    Ok(Position { segment: fields.narrow()?, offset: fields.narrow()? })
+fn read_position(fields: &mut FieldReader<'_>) -> Result<RecordPosition, Malformed> {
+    Ok(RecordPosition { segment: fields.narrow()?, offset: fields.narrow()? })
 }
 
 #[cfg(test)]
@@ -287,8 +287,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn position() -> impl Strategy<Value = Position> {
-        (any::<u32>(), any::<u32>()).prop_map(|(segment, offset)| Position { segment, offset })
+    fn position() -> impl Strategy<Value = RecordPosition> {
+        (any::<u32>(), any::<u32>())
+            .prop_map(|(segment, offset)| RecordPosition { segment, offset })
     }
 
     fn put() -> impl Strategy<Value = RecordHead<'static>> {

@@ -91,11 +91,11 @@ const fn spread(hash: u32) -> u64 {
 mod tests {
     use super::*;
     use crate::engine::arena::{ArenaEntry, EntryState};
-    use weir_log::Position;
+    use weir_log::RecordPosition;
 
     fn add(arena: &mut Arena, index: &mut JidIndex, hash: u32) -> (JobIndex, bool) {
         let entry = ArenaEntry {
-            position: Position { segment: 0, offset: 0 },
+            position: RecordPosition { segment: 0, offset: 0 },
             order: 0,
             hash,
             queue: 0,

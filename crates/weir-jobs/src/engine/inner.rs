@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 
 use tokio::sync::Notify;
 use weir_base::clock::{Clock, Timestamp};
-use weir_log::{Disk, Position, Report, Space};
+use weir_log::{Disk, RecordPosition, RecoveryReport, Space};
 
 use super::arena::JobIndex;
 use super::core::{Engine, EngineError, EngineOpenError};
@@ -35,7 +35,7 @@ pub(super) struct Fetcher {
 }
 
 /// A job of a batch that is stored, should it have to be taken back.
-pub(super) type StoredAt = (JobIndex, Position);
+pub(super) type StoredAt = (JobIndex, RecordPosition);
 
 #[derive(Debug)]
 pub(super) struct EngineShared<D: Disk> {
@@ -67,7 +67,7 @@ impl<D: Disk> EngineShared<D> {
         settings: &JobServerSettings,
         clock: Clock,
         metrics: JobsMetrics,
-    ) -> Result<(Rc<Self>, Report), EngineOpenError> {
+    ) -> Result<(Rc<Self>, RecoveryReport), EngineOpenError> {
         let random = fastrand::Rng::new();
         let (mut engine, report) = Engine::open(disk, settings, metrics.clone(), random)?;
         engine.allocation = Allocation::of_settings(settings);

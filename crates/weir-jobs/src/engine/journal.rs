@@ -1,7 +1,10 @@
 //! The log as the engine uses it: typed records in, typed records out, and the snapshot at the
 //! head of every segment.
 
-use weir_log::{AppendError, Class, Disk, Log, Position, ReadAhead, ReadError, Reader, Room};
+use weir_log::{
+    AppendError, Class, Disk, ReadAhead, RecordError, RecordPosition, RecordReader, RoomOutcome,
+    SegmentLog,
+};
 
 use super::body::StoredBody;
 use super::head::{Put, RecordHead};
@@ -10,8 +13,8 @@ use super::state::EngineState;
 /// Writes and reads the engine's records.
 #[derive(Debug)]
 pub(crate) struct Journal<D: Disk> {
-    pub(crate) log: Log<D>,
-    pub(crate) reader: Reader<D>,
+    pub(crate) log: SegmentLog<D>,
+    pub(crate) reader: RecordReader<D>,
     head: Vec<u8>,
     facts: Vec<u8>,
     /// The segment has no snapshot yet: nothing else may be written first.
@@ -21,7 +24,7 @@ pub(crate) struct Journal<D: Disk> {
 }
 
 impl<D: Disk> Journal<D> {
-    pub(crate) fn new(log: Log<D>) -> Self {
+    pub(crate) fn new(log: SegmentLog<D>) -> Self {
         let reader = log.reader();
         // A crash may leave the last segment empty, with the snapshot cut off.
         let snapshot_due = log.segments().last().is_none_or(|last| last.records == 0);
@@ -40,7 +43,7 @@ impl<D: Disk> Journal<D> {
         put: &Put,
         body: &StoredBody<'_>,
         state: &EngineState,
-    ) -> Result<Position, AppendError> {
+    ) -> Result<RecordPosition, AppendError> {
         self.head.clear();
         RecordHead::Put(*put).write(&mut self.head);
         self.facts.clear();
@@ -92,7 +95,7 @@ impl<D: Disk> Journal<D> {
         state: &EngineState,
     ) -> Result<(), AppendError> {
         let room = self.log.make_room(class, self.head.len(), body_bytes)?;
-        self.note_rotation(room == Room::Rotated);
+        self.note_rotation(room == RoomOutcome::Rotated);
         self.write_snapshot(state)
     }
 
@@ -104,19 +107,19 @@ impl<D: Disk> Journal<D> {
     /// Reads the body of the job's record at `position` into `buffer`.
     pub(crate) fn read<'b>(
         &self,
-        position: Position,
+        position: RecordPosition,
         buffer: &'b mut Vec<u8>,
-    ) -> Result<StoredBody<'b>, ReadError> {
+    ) -> Result<StoredBody<'b>, RecordError> {
         read_body(&self.reader, position, buffer)
     }
 }
 
 /// Reads the body of the job's record at `position`, from any thread.
 pub(crate) fn read_body<'b, D: Disk>(
-    reader: &Reader<D>,
-    position: Position,
+    reader: &RecordReader<D>,
+    position: RecordPosition,
     buffer: &'b mut Vec<u8>,
-) -> Result<StoredBody<'b>, ReadError> {
+) -> Result<StoredBody<'b>, RecordError> {
     let parts = reader.read(position, buffer)?;
     parse_body(position, &buffer[parts.body])
 }
@@ -124,13 +127,13 @@ pub(crate) fn read_body<'b, D: Disk>(
 /// Like [`read_body`], for one thread that mostly reads jobs in the order in which they came.
 pub(crate) fn read_body_ahead<D: Disk>(
     ahead: &mut ReadAhead<D>,
-    position: Position,
-) -> Result<StoredBody<'_>, ReadError> {
+    position: RecordPosition,
+) -> Result<StoredBody<'_>, RecordError> {
     parse_body(position, ahead.read(position)?.body)
 }
 
-fn parse_body(position: Position, bytes: &[u8]) -> Result<StoredBody<'_>, ReadError> {
-    StoredBody::read(bytes).map_err(|_| ReadError::Damaged {
+fn parse_body(position: RecordPosition, bytes: &[u8]) -> Result<StoredBody<'_>, RecordError> {
+    StoredBody::read(bytes).map_err(|_| RecordError::Damaged {
         file: format!("segment {}", position.segment),
         offset: position.offset,
         why: "the record is not a job's",

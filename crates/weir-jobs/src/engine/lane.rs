@@ -152,11 +152,11 @@ mod tests {
     use crate::engine::arena::{ArenaEntry, EntryState};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
-    use weir_log::Position;
+    use weir_log::RecordPosition;
 
     fn job(arena: &mut Arena, order: u64) -> JobIndex {
         arena.insert(ArenaEntry {
-            position: Position { segment: 0, offset: 0 },
+            position: RecordPosition { segment: 0, offset: 0 },
             order,
             hash: 0,
             queue: 0,

@@ -5,7 +5,7 @@
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use weir_base::clock::Timestamp;
-use weir_log::{Disk, Position, ReadError};
+use weir_log::{Disk, RecordError, RecordPosition};
 
 use super::arena::{ArenaEntry, EntryState, JobIndex};
 use super::body::StoredBody;
@@ -18,7 +18,7 @@ use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanRequest, StoreEr
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WalkStop {
     pub(crate) job: JobIndex,
-    pub(crate) position: Position,
+    pub(crate) position: RecordPosition,
     pub(crate) order: u64,
     pub(crate) rest: EntryState,
     pub(crate) queue: u16,
@@ -173,7 +173,7 @@ impl<D: Disk> Engine<D> {
     pub(crate) fn drop_stop(
         &mut self,
         stop: &WalkStop,
-        error: &ReadError,
+        error: &RecordError,
     ) -> Result<(), StoreError> {
         let entry = self.state.arena.lookup(stop.job);
         let same = |entry: &ArenaEntry| entry.position == stop.position && entry.rest == stop.rest;

@@ -2,7 +2,7 @@
 //! pause, resume and remove.
 
 use weir_base::clock::Timestamp;
-use weir_log::{Class, Disk, Position};
+use weir_log::{Class, Disk, RecordPosition};
 
 use super::arena::{ArenaEntry, EntryState, JobIndex};
 use super::body::StoredBody;
@@ -198,7 +198,7 @@ impl<D: Disk> Engine<D> {
         let held = self.state.reserved.iter().map(|held| self.state.arena.get(held.job));
         let held = held.filter(|entry| entry.queue == queue).map(|entry| entry.position);
         let mut body = Vec::new();
-        write_positions(&mut body, &held.collect::<Vec<Position>>());
+        write_positions(&mut body, &held.collect::<Vec<RecordPosition>>());
         self.journal.note_with(&RecordHead::QueueCleared { queue }, &body, &self.state)?;
         Ok(self.state.clear_lane(queue) as u64)
     }

@@ -1,7 +1,7 @@
 //! Jobs that come in.
 
 use weir_base::clock::Timestamp;
-use weir_log::{Class, Disk, Position};
+use weir_log::{Class, Disk, RecordPosition};
 
 use super::arena::{EntryState, JobIndex};
 use super::body::StoredBody;
@@ -73,7 +73,7 @@ impl<D: Disk> Engine<D> {
 
     /// Takes back a job of a batch that could not be stored whole, unless it has gone its way. It
     /// stays in the totals: a counter that went down would read as one that began anew.
-    pub(crate) fn take_back(&mut self, job: JobIndex, position: Position) {
+    pub(crate) fn take_back(&mut self, job: JobIndex, position: RecordPosition) {
         let entry = self.state.arena.lookup(job).filter(|entry| entry.position == position);
         if entry.is_none_or(|entry| entry.rest == EntryState::Reserved)
             || self.state.is_cleared(job)

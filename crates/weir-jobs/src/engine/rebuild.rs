@@ -1,7 +1,7 @@
 //! Small state that was lost with a damaged record, taken from the jobs themselves: the name of a
 //! queue whose definition is gone, and the hash of a jid whose seed is gone.
 
-use weir_log::{Disk, Position, Reader};
+use weir_log::{Disk, RecordPosition, RecordReader};
 
 use super::body::StoredBody;
 use super::head::Put;
@@ -15,19 +15,24 @@ use crate::settings::JobServerLimits;
 /// Reads jobs' records where their heads do not suffice.
 #[derive(Debug)]
 pub(crate) struct Rebuild<D: Disk> {
-    reader: Reader<D>,
+    reader: RecordReader<D>,
     /// Hashes of records before this were made with a seed that is not known.
-    hashes_unknown_before: Position,
+    hashes_unknown_before: RecordPosition,
     buffer: Vec<u8>,
 }
 
 impl<D: Disk> Rebuild<D> {
-    pub(crate) fn new(reader: Reader<D>, hashes_unknown_before: Position) -> Self {
+    pub(crate) fn new(reader: RecordReader<D>, hashes_unknown_before: RecordPosition) -> Self {
         Self { reader, hashes_unknown_before, buffer: Vec::new() }
     }
 
     /// Makes the queue and the hash of a job's record such that they fit `state`.
-    pub(crate) fn complete(&mut self, position: Position, put: &mut Put, state: &mut EngineState) {
+    pub(crate) fn complete(
+        &mut self,
+        position: RecordPosition,
+        put: &mut Put,
+        state: &mut EngineState,
+    ) {
         if position < self.hashes_unknown_before {
             // A record that can't be read has no jid that anybody could name.
             if let Some(body) = self.body(position) {
@@ -41,7 +46,7 @@ impl<D: Disk> Rebuild<D> {
     }
 
     /// The queue that the job itself names, made with `number` if there is none of that name.
-    fn queue(&mut self, position: Position, number: u16, state: &mut EngineState) -> u16 {
+    fn queue(&mut self, position: RecordPosition, number: u16, state: &mut EngineState) -> u16 {
         let limits =
             JobServerLimits { queue_name_bytes_max: usize::MAX, ..JobServerLimits::default() };
         let named = self.body(position).and_then(|body| job_text::queue(body.json));
@@ -56,7 +61,7 @@ impl<D: Disk> Rebuild<D> {
         number
     }
 
-    fn body(&mut self, position: Position) -> Option<StoredBody<'_>> {
+    fn body(&mut self, position: RecordPosition) -> Option<StoredBody<'_>> {
         read_body(&self.reader, position, &mut self.buffer).ok()
     }
 }

@@ -6,7 +6,7 @@
 //! copied to the end of the log first: so the log stays within about twice what is live, each live
 //! byte is copied at most once per byte of garbage, and one old job never pins what lies behind.
 
-use weir_log::{Disk, Position};
+use weir_log::{Disk, RecordPosition};
 
 use super::arena::JobIndex;
 use super::core::{Engine, EngineError};
@@ -35,7 +35,7 @@ pub(crate) struct Reclaim {
 /// A record that may still be a live job's.
 #[derive(Clone, Copy, Debug)]
 enum Candidate {
-    Record(Position, u32),
+    Record(RecordPosition, u32),
     /// A live job that can't be found by the hash in its record.
     Job(JobIndex),
 }

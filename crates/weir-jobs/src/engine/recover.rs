@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use weir_log::{Disk, Log, Position, ReadError, Reader};
+use weir_log::{Disk, RecordError, RecordPosition, RecordReader, SegmentLog};
 
 use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace, read_positions};
 use super::rebuild::Rebuild;
@@ -25,7 +25,7 @@ const INDEX_BATCH_JOBS: usize = 1 << 18;
 pub enum RecoverError {
     /// A segment can't be read.
     #[error("cannot read the jobs log: {0}")]
-    Read(#[from] ReadError),
+    Read(#[from] RecordError),
     /// A record that a newer (or broken) Weir wrote.
     #[error(
         "segment {segment}, offset {offset} of the jobs log holds a record that this version of \
@@ -43,35 +43,35 @@ struct FirstPass {
     puts: usize,
     /// Jobs waiting in the queue before this position are gone, but for those that workers held.
     queues_cleared: HashMap<u16, Cleared, foldhash::fast::RandomState>,
-    sets_cleared: [Option<Position>; 3],
-    flushed: Option<Position>,
+    sets_cleared: [Option<RecordPosition>; 3],
+    flushed: Option<RecordPosition>,
     queues: HashMap<u16, QueueFacts>,
     /// Whether a queue may be hidden: most logs know none, and need not look at each record.
     any_hidden: bool,
     totals: EngineTotals,
     seed: Option<u64>,
     /// Where the first snapshot is that can be read; before it the seed is not known.
-    seed_known_from: Option<Position>,
+    seed_known_from: Option<RecordPosition>,
     next_order: u64,
 }
 
 /// A queue was cleared at this position.
 #[derive(Debug)]
 struct Cleared {
-    at: Position,
+    at: RecordPosition,
     /// Sorted.
-    kept: Vec<Position>,
+    kept: Vec<RecordPosition>,
 }
 
 impl Cleared {
-    fn ends(&self, position: Position) -> bool {
+    fn ends(&self, position: RecordPosition) -> bool {
         position < self.at && self.kept.binary_search(&position).is_err()
     }
 }
 
 /// Rebuilds the state that `log` tells.
 pub(crate) fn recover<D: Disk>(
-    log: &Log<D>,
+    log: &SegmentLog<D>,
     metrics: JobsMetrics,
     limits: &JobServerLimits,
     random: &mut fastrand::Rng,
@@ -124,7 +124,7 @@ impl Put {
     }
 }
 
-fn entry(position: Position, put: &Put) -> NewEntry {
+fn entry(position: RecordPosition, put: &Put) -> NewEntry {
     let rest = put.stored.rest();
     NewEntry { position, order: put.order, hash: put.hash, queue: put.queue, rest }
 }
@@ -136,7 +136,7 @@ struct Survivors<'a> {
 }
 
 impl Survivors<'_> {
-    fn counts(&mut self, position: Position, put: &Put) -> bool {
+    fn counts(&mut self, position: RecordPosition, put: &Put) -> bool {
         let packed = position.to_u64();
         let ended = &self.ended.records;
         while ended.get(self.next_ended).is_some_and(|ended| *ended < packed) {
@@ -157,7 +157,7 @@ impl Survivors<'_> {
 }
 
 impl FirstPass {
-    fn read<D: Disk>(log: &Log<D>) -> Result<Self, RecoverError> {
+    fn read<D: Disk>(log: &SegmentLog<D>) -> Result<Self, RecoverError> {
         let mut ended = Self { next_order: 1, ..Self::default() };
         let reader = log.reader();
         let mut buffer = Vec::new();
@@ -185,7 +185,7 @@ impl FirstPass {
     }
 
     /// A snapshot says all that the records before it added up to.
-    fn begin(&mut self, position: Position, snapshot: EngineSnapshot) {
+    fn begin(&mut self, position: RecordPosition, snapshot: EngineSnapshot) {
         self.seed_known_from.get_or_insert(position);
         self.seed = Some(snapshot.seed);
         self.next_order = self.next_order.max(snapshot.next_order);
@@ -194,17 +194,17 @@ impl FirstPass {
         self.queues = snapshot.queues.into_iter().map(|facts| (facts.number, facts)).collect();
     }
 
-    fn hashes_unknown_before(&self) -> Position {
-        const EVERYWHERE: Position = Position { segment: u32::MAX, offset: u32::MAX };
+    fn hashes_unknown_before(&self) -> RecordPosition {
+        const EVERYWHERE: RecordPosition = RecordPosition { segment: u32::MAX, offset: u32::MAX };
         self.seed_known_from.unwrap_or(EVERYWHERE)
     }
 
-    fn note(&mut self, position: Position, head: RecordHead<'_>) {
+    fn note(&mut self, position: RecordPosition, head: RecordHead<'_>) {
         match head {
             RecordHead::Put(put) => {
                 self.puts += 1;
                 self.totals.count_put(put.cause);
-                self.records.extend(put.replaces.map(Position::to_u64));
+                self.records.extend(put.replaces.map(RecordPosition::to_u64));
                 if self.any_hidden {
                     self.show(&put);
                 }
@@ -242,7 +242,7 @@ impl FirstPass {
     }
 
     /// What an earlier clearing ended stays ended: only what that one kept may be kept now.
-    fn clear(&mut self, queue: u16, at: Position, mut kept: Vec<Position>) {
+    fn clear(&mut self, queue: u16, at: RecordPosition, mut kept: Vec<RecordPosition>) {
         kept.sort_unstable();
         if let Some(before) = self.queues_cleared.get(&queue) {
             kept.retain(|position| !before.ends(*position));
@@ -292,14 +292,14 @@ impl EngineTotals {
 /// The body of a record that is not a job's; `None`: it is damaged, which is noted, and what it
 /// said is lost.
 fn read_noted<'b, D: Disk>(
-    log: &Log<D>,
-    reader: &Reader<D>,
-    position: Position,
+    log: &SegmentLog<D>,
+    reader: &RecordReader<D>,
+    position: RecordPosition,
     buffer: &'b mut Vec<u8>,
 ) -> Result<Option<&'b [u8]>, RecoverError> {
     match reader.read(position, buffer) {
         Ok(parts) => Ok(Some(&buffer[parts.body])),
-        Err(ReadError::Damaged { why, .. }) => {
+        Err(RecordError::Damaged { why, .. }) => {
             log.damages().note(position, why);
             Ok(None)
         }
@@ -308,8 +308,8 @@ fn read_noted<'b, D: Disk>(
 }
 
 fn walk<D: Disk>(
-    log: &Log<D>,
-    mut visit: impl FnMut(Position, RecordHead<'_>) -> Result<(), RecoverError>,
+    log: &SegmentLog<D>,
+    mut visit: impl FnMut(RecordPosition, RecordHead<'_>) -> Result<(), RecoverError>,
 ) -> Result<(), RecoverError> {
     for segment in log.segments() {
         let mut result = Ok(());
@@ -326,7 +326,7 @@ fn walk<D: Disk>(
     Ok(())
 }
 
-const fn unknown(position: Position) -> RecoverError {
+const fn unknown(position: RecordPosition) -> RecoverError {
     RecoverError::Unknown { segment: position.segment, offset: position.offset }
 }
 

@@ -1,6 +1,6 @@
 //! Reading the records of a walk, on whatever thread has time for it.
 
-use weir_log::{Disk, ReadError, Reader};
+use weir_log::{Disk, RecordError, RecordReader};
 
 use super::journal::read_body;
 use super::look::{WalkStop, stored_job};
@@ -10,7 +10,7 @@ use crate::store::{Filter, ScanPage};
 /// A walk's stops with what is needed to read them.
 #[derive(Debug)]
 pub(crate) struct ScanWalk<D: Disk> {
-    pub(crate) reader: Reader<D>,
+    pub(crate) reader: RecordReader<D>,
     pub(crate) stops: Vec<(WalkStop, QueueName)>,
     pub(crate) filter: Filter,
     /// Where the walk begins.
@@ -25,7 +25,7 @@ pub(crate) struct ScanWalk<D: Disk> {
 pub(crate) struct ScanOutcome {
     pub(crate) page: ScanPage,
     /// Jobs whose records can't be read: no part of the page, and the owner's to drop.
-    pub(crate) unreadable: Vec<(WalkStop, ReadError)>,
+    pub(crate) unreadable: Vec<(WalkStop, RecordError)>,
 }
 
 impl<D: Disk> ScanWalk<D> {
@@ -46,7 +46,7 @@ impl<D: Disk> ScanWalk<D> {
                         page.jobs.push(stored_job(&stop, queue, &body));
                     }
                 }
-                Err(ReadError::Gone { .. }) => return None,
+                Err(RecordError::Gone { .. }) => return None,
                 Err(error) => {
                     // Dropped by its owner, it is not in the way of who begins there again.
                     last = last.or_else(|| self.after.clone()).or_else(|| beginning(&stop));

@@ -388,7 +388,7 @@ impl Run {
     }
 }
 
-fn open(disk: &SimulatedDisk, seed: u64) -> (Engine<SimulatedDisk>, weir_log::Report) {
+fn open(disk: &SimulatedDisk, seed: u64) -> (Engine<SimulatedDisk>, weir_log::RecoveryReport) {
     let random = fastrand::Rng::with_seed(seed);
     Engine::open(disk.clone(), &settings(), JobsMetrics::detached(), random).unwrap()
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_log::Position;
+use weir_log::RecordPosition;
 
 use super::arena::{Arena, ArenaEntry, EntryState, JobIndex};
 use super::cleared::Cleared;
@@ -44,7 +44,7 @@ pub(crate) struct EngineState {
 /// A job as the log tells it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewEntry {
-    pub(crate) position: Position,
+    pub(crate) position: RecordPosition,
     pub(crate) order: u64,
     pub(crate) hash: u32,
     pub(crate) queue: u16,
@@ -172,7 +172,7 @@ impl EngineState {
     }
 
     /// The job's record is at another position now.
-    pub(crate) fn relocate(&mut self, job: JobIndex, position: Position) {
+    pub(crate) fn relocate(&mut self, job: JobIndex, position: RecordPosition) {
         let entry = self.arena.get_mut(job);
         let old = std::mem::replace(&mut entry.position, position);
         self.segments.release(old.segment);

@@ -76,7 +76,7 @@ pub(super) fn run(
     })
 }
 
-fn log_report(report: &weir_log::Report) {
+fn log_report(report: &weir_log::RecoveryReport) {
     tracing::info!(segments = report.segments, records = report.records, "job store opened");
     if let Some(cut) = &report.cut {
         tracing::warn!(
