@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::history;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_console::live::Live;
 use weir_console::sampler::Sampler;
 use weir_console::settings::Settings;
@@ -59,7 +59,7 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
         observed: None,
         routes: Routes { api: weir_jobs::admin::router(running.handle()), ..Routes::default() },
     };
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&deps).run(shutdown.clone()));
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", console_port)).await?;
     println!("console http://{} jobs {}", listener.local_addr()?, jobs_url);

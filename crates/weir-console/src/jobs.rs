@@ -7,7 +7,7 @@ mod tally;
 use std::sync::Arc;
 
 use serde::Serialize;
-use weir_base::history::{self, History};
+use weir_base::history::{self, MetricsHistory};
 use weir_jobs::handle::{Handle, HandleError};
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::view;
@@ -47,7 +47,7 @@ pub struct Jobs {
     /// Where clients reach it (`tcp://127.0.0.1:7419`), for the empty page's advice.
     pub(crate) url: Arc<str>,
     /// Behind its charts.
-    pub(crate) history: Arc<History>,
+    pub(crate) history: Arc<MetricsHistory>,
     /// Behind those of single queues.
     pub(crate) queue_charts: Arc<QueueCharts>,
 }
@@ -94,7 +94,7 @@ impl Jobs {
             handle,
             limits: Arc::new(limits),
             url: url.into(),
-            history: Arc::new(History::open(&settings, &COLUMNS)),
+            history: Arc::new(MetricsHistory::open(&settings, &COLUMNS)),
             queue_charts: Arc::new(queue_charts),
         }
     }

@@ -13,7 +13,7 @@ use weir_advisor::observation::{
 };
 use weir_advisor::{Advice, Observation, Severity};
 use weir_base::clock::{Clock, Timestamp};
-use weir_base::history::{self, History};
+use weir_base::history::{self, MetricsHistory};
 
 use crate::figures::as_float;
 use crate::jobs::Histories;
@@ -43,7 +43,7 @@ pub trait Watched: fmt::Debug + Send + Sync {
 pub struct Observed {
     watched: Arc<dyn Watched>,
     /// Behind its charts.
-    pub(crate) history: Arc<History>,
+    pub(crate) history: Arc<MetricsHistory>,
     /// Behind those of single queues.
     pub(crate) queue_histories: Arc<QueueHistories>,
     readings: Arc<AtomicU64>,
@@ -113,7 +113,7 @@ impl Observed {
             QueueHistories::new(&settings, &queue_charts::COLUMNS, queues_max, metrics.clone());
         Self {
             watched,
-            history: Arc::new(History::open(&settings, &COLUMNS)),
+            history: Arc::new(MetricsHistory::open(&settings, &COLUMNS)),
             queue_histories: Arc::new(queue_histories),
             readings: Arc::default(),
         }

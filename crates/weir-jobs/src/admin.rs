@@ -28,7 +28,7 @@ use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use weir_base::admin_api::{Input, Params, Problem};
+use weir_base::admin_api::{AdminError, JsonInput, Params};
 
 use crate::handle::{Handle, JobQuery, Queues, Which, WorkerSignal};
 use crate::store::{Action, QueueAction};
@@ -124,12 +124,12 @@ pub fn router(handle: Handle) -> Router {
         .route("/push", post(push))
         .route("/import", post(import))
         .route("/act", post(act))
-        .fallback(async || Problem::no_such_page())
-        .method_not_allowed_fallback(async || Problem::wrong_method())
+        .fallback(async || AdminError::no_such_page())
+        .method_not_allowed_fallback(async || AdminError::wrong_method())
         .with_state(handle)
 }
 
-type AdminResult<T> = Result<Json<T>, Problem>;
+type AdminResult<T> = Result<Json<T>, AdminError>;
 
 async fn overview(State(handle): State<Handle>) -> AdminResult<view::JobServerOverview> {
     Ok(Json(handle.overview().await?))
@@ -187,7 +187,7 @@ async fn acknowledge_damage(State(handle): State<Handle>) -> AdminResult<JobCoun
 async fn export_jobs(
     State(handle): State<Handle>,
     Params(query): Params<JobQuery>,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<impl IntoResponse, AdminError> {
     let body = export::Export::begin(handle, query).await?;
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(body)))
 }
@@ -200,14 +200,17 @@ async fn import(State(handle): State<Handle>, body: Body) -> AdminResult<view::P
     lines::take(&handle, body, lines::LineKind::Exported).await.map(Json)
 }
 
-async fn act(State(handle): State<Handle>, Input(act): Input<Act>) -> AdminResult<JobCount> {
+async fn act(
+    State(handle): State<Handle>,
+    JsonInput(act): JsonInput<Act>,
+) -> AdminResult<JobCount> {
     let count = handle.act(act.place, act.which, act.action.into()).await?;
     Ok(Json(JobCount { count }))
 }
 
 async fn act_on_queues(
     State(handle): State<Handle>,
-    Input(act): Input<ActOnQueues>,
+    JsonInput(act): JsonInput<ActOnQueues>,
 ) -> AdminResult<JobCount> {
     let count = handle.act_on_queues(act.queues, act.action.into()).await?;
     Ok(Json(JobCount { count }))
@@ -215,7 +218,7 @@ async fn act_on_queues(
 
 async fn signal_workers(
     State(handle): State<Handle>,
-    Input(signal): Input<SignalWorkers>,
+    JsonInput(signal): JsonInput<SignalWorkers>,
 ) -> AdminResult<JobCount> {
     let all = signal.wid.is_none();
     let count = handle.signal_workers(signal.wid.clone(), signal.signal).await?;

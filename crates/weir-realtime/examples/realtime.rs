@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_net::server::{
     ConnectionService, CoreListener, HttpServerLimits, Peer, RejectedUpgrade, ResponseBody,
     ServerOptions, ServerStop, Upgrade,
@@ -62,7 +62,7 @@ fn hub(cores: usize, queue_bytes: Option<usize>) -> Arc<Hub> {
         clock.clone(),
         WebhookMetrics::register(&mut registry),
         semaphore,
-        Shutdown::new(),
+        ShutdownToken::new(),
     );
     let mut app = AppSettings::new("1", "demo-key", Secret::new("demo-secret"));
     app.has_client_events = true;

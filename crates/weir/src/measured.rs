@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::MissedTickBehavior;
 use weir_advisor::observation::{Fact, Observation, OwnQueue, RequestPath, Throughput};
 use weir_base::clock::Clock;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_jobs::handle::Handle;
 
 use self::goodput::OfJobs;
@@ -74,7 +74,7 @@ impl Measured {
     }
 
     /// Measures until the end.
-    pub(crate) async fn run(self, shutdown: Shutdown) {
+    pub(crate) async fn run(self, shutdown: ShutdownToken) {
         let mut steps = tokio::time::interval(STEP);
         steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

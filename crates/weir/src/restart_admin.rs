@@ -13,7 +13,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
-use weir_base::admin_api::Problem;
+use weir_base::admin_api::AdminError;
 use weir_supervisor::control::ParentCommand;
 
 use crate::workers_admin::Orders;
@@ -29,7 +29,7 @@ pub(crate) struct Restart {
     pub(crate) deadline: Duration,
 }
 
-type Answer = Result<Json<BTreeMap<String, String>>, Problem>;
+type Answer = Result<Json<BTreeMap<String, String>>, AdminError>;
 
 /// The routes.
 pub(crate) fn router(restart: Restart) -> Router {

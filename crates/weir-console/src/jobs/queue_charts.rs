@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_base::clock::Timestamp;
-use weir_base::history::{History, Settings};
+use weir_base::history::{HistorySettings, MetricsHistory};
 use weir_jobs::view;
 
 use crate::figures::as_float;
@@ -32,13 +32,13 @@ pub(crate) struct QueueCharts {
 impl QueueCharts {
     /// `whole` says how the server's history is kept.
     #[must_use]
-    pub(crate) fn new(whole: &Settings, queues_max: usize, metrics: ConsoleMetrics) -> Self {
+    pub(crate) fn new(whole: &HistorySettings, queues_max: usize, metrics: ConsoleMetrics) -> Self {
         let histories = QueueHistories::new(whole, &COLUMNS, queues_max, metrics);
         Self { histories, totals: Mutex::default() }
     }
 
     /// The history of a queue; None: it has none.
-    pub(crate) fn of(&self, name: &str) -> Option<Arc<History>> {
+    pub(crate) fn of(&self, name: &str) -> Option<Arc<MetricsHistory>> {
         self.histories.of(name)
     }
 
@@ -75,7 +75,7 @@ fn row(queue: &view::Queue, now: Totals, before: Option<Totals>) -> [f64; COLUMN
 mod tests {
     use std::path::Path;
 
-    use weir_base::history::Query;
+    use weir_base::history::HistoryQuery;
 
     use super::*;
 
@@ -88,14 +88,15 @@ mod tests {
     }
 
     fn open(directory: &Path, queues_max: usize) -> QueueCharts {
-        let whole = Settings { directory: directory.to_owned(), ..Settings::default() };
+        let whole =
+            HistorySettings { directory: directory.to_owned(), ..HistorySettings::default() };
         QueueCharts::new(&whole, queues_max, ConsoleMetrics::default())
     }
 
     /// Pushed per second and depth in the seconds `from..to`.
     fn means(histories: &QueueCharts, name: &str, from: u64, to: u64) -> Vec<Option<f64>> {
         let series = ["pushed_per_second", "depth"];
-        let query = Query { series: &series, from: at(from), to: at(to), points_max: 1 };
+        let query = HistoryQuery { series: &series, from: at(from), to: at(to), points_max: 1 };
         let table = histories.of(name).expect("a history").query(&query);
         table.columns.iter().map(|points| points[0].map(|band| band.mean)).collect()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use http_body_util::BodyExt;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_console::front::{App, Operated, Order, Refused, Worker};
 use weir_console::sampler::Sampler;
 use weir_front::Distribution;
@@ -213,7 +213,7 @@ async fn apps_whose_workers_take_connections_themselves_can_not_be_paused() {
 async fn figures_are_of_the_last_minute_and_charted() {
     let apps = Apps::of(vec![shop()]);
     let site = Site::with_apps(Arc::clone(&apps) as Arc<dyn Operated>);
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let mut browser = site.browser();
     // What was before the first reading is no news.

@@ -15,7 +15,7 @@ use weir_advisor::observation::{
 };
 use weir_advisor::{Observation, advise};
 use weir_base::clock::Timestamp;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_console::observed::{Looked, Watched};
 use weir_console::sampler::Sampler;
 
@@ -225,7 +225,7 @@ async fn a_queue_has_a_page_of_its_own_and_charts_for_as_many_as_are_allowed() {
     unserved.assert_shows("No process does.");
     unserved.assert_shows("did you mean &#34;mailers&#34;?");
 
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let series = "waiting,latency_seconds,arriving_per_second,served_per_second,drain_seconds";
     let chart = format!("/observed/queue/chart?name=push&series={series}&seconds=60&points=1");
@@ -297,7 +297,7 @@ async fn queues_of_one_name_are_rows_of_their_redis_where_there_are_several() {
 async fn queues_of_a_redis_that_is_away_keep_their_charts() {
     let looks = Looks::of(sharded());
     let site = Site::with_observed(looks.clone());
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let mut browser = site.browser();
     let mut last = async |shard: &str| -> Option<f64> {
@@ -488,7 +488,7 @@ async fn before_the_first_look_and_where_nothing_is_observed_pages_say_so() {
 #[tokio::test]
 async fn what_was_seen_is_remembered() {
     let site = Site::with_observed(Looks::of(observation("push")));
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let address = "/observed/chart?series=waiting,redis_memory_bytes&seconds=60&points=1";
     let mut browser = site.browser();

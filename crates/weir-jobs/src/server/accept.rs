@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 
 use super::JobService;
 use crate::faktory::{self, Admission, Signal};
@@ -27,7 +27,7 @@ const SPARE: &str = "/dev/null";
 pub(super) struct Acceptor<S> {
     service: Rc<JobService<S>>,
     tls: Option<Arc<weir_net::Tls>>,
-    shutdown: Shutdown,
+    shutdown: ShutdownToken,
     spare: Option<File>,
 }
 
@@ -35,7 +35,7 @@ impl<S: Store> Acceptor<S> {
     pub(super) fn new(
         service: &Rc<JobService<S>>,
         tls: Option<Arc<weir_net::Tls>>,
-        shutdown: &Shutdown,
+        shutdown: &ShutdownToken,
     ) -> Self {
         let (service, shutdown) = (Rc::clone(service), shutdown.clone());
         Self { service, tls, shutdown, spare: File::open(SPARE).ok() }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use tokio::sync::mpsc::Receiver;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 
 use super::{JobService, import, reload, search, views, walk};
 use crate::faktory::push_all;
@@ -20,7 +20,7 @@ use crate::workers::WorkerDirective;
 pub(super) async fn run<S: Store>(
     service: Rc<JobService<S>>,
     mut requests: Receiver<Envelope>,
-    shutdown: Shutdown,
+    shutdown: ShutdownToken,
 ) {
     loop {
         let envelope = tokio::select! {

@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
-use weir_base::shutdown::{Drained, Shutdown};
+use weir_base::shutdown::{Drained, ShutdownToken};
 
 use super::{
     JobServerOptions, JobServerStop, JobService, StartError, accept, answers, descriptors, watch,
@@ -106,7 +106,7 @@ async fn serve<S: Store>(
     let JobServerOptions { listeners, mut settings, clock, metrics, tls, stop } = start;
     descriptors::fit(&mut settings.limits);
     let service = Rc::new(JobService::new(store, settings, clock, metrics));
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     for listener in listeners {
         let listener =
             listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener));
@@ -129,7 +129,7 @@ async fn serve<S: Store>(
 /// The life of a server after its start, and its end in order.
 async fn serve_until_told<S: Store>(
     service: &Rc<JobService<S>>,
-    shutdown: &Shutdown,
+    shutdown: &ShutdownToken,
     stop: &JobServerStop,
 ) -> JobServerOutcome {
     // These never end by themselves, so nobody waits for them.

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_net::client::TrustedProxy;
 use weir_net::server::{
     self, ConnectionService, CoreListener, Peer, RejectedUpgrade, ResponseBody, ServerOptions,
@@ -117,7 +117,7 @@ impl Server {
             clock.clone(),
             WebhookMetrics::register(&mut registry),
             semaphore,
-            Shutdown::new(),
+            ShutdownToken::new(),
         );
         let metrics = RealtimeMetrics::register(&mut registry);
         const CORES: usize = 2;

@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::{Clock, Timestamp};
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_front::{Apps, Elsewhere, UpstreamAddress};
 use weir_supervisor::control::{
     self, LineSplitter, ParentCommand, ParentReport, ParentRequest, REPORT_BYTES_MAX, Used,
@@ -85,7 +85,7 @@ pub(super) struct Workers {
     orders: mpsc::Receiver<Asked>,
     /// Those who wait for the parent's answer, by the number of their request.
     asked: BTreeMap<u64, oneshot::Sender<Result<(), String>>>,
-    probes: Shutdown,
+    probes: ShutdownToken,
     clock: Clock,
     last_id: u64,
     /// Sizes of workers' memory, by generation.
@@ -148,7 +148,7 @@ impl Workers {
         channel: UnixStream,
         served: Served,
         reported: Arc<Mutex<Reported>>,
-        probes: Shutdown,
+        probes: ShutdownToken,
         clock: &Clock,
         (metrics, draining): (RecyclingMetrics, CancellationToken),
     ) -> anyhow::Result<(Self, mpsc::Sender<Asked>, oneshot::Receiver<()>)> {

@@ -17,7 +17,7 @@ use weir_base::clock::Clock;
 use weir_base::history;
 use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_base::switchboard::Switchboard;
 use weir_console::Realtime;
 use weir_net::server::{
@@ -171,7 +171,7 @@ fn hub(clock: &Clock, change: impl FnOnce(&mut Settings, &mut AppSettings)) -> A
         clock.clone(),
         WebhookMetrics::register(&mut registry),
         Arc::new(Semaphore::new("webhooks", "webhooks_in_flight_max", 1)),
-        Shutdown::new(),
+        ShutdownToken::new(),
     );
     let mut app = AppSettings::new("1", KEY, Secret::new(SECRET));
     let mut settings = Settings::default();
