@@ -9,7 +9,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_log::{Class, Log, OpenError, Options, SimulatedDisk, salvage, verify};
+use weir_log::{Class, Log, OpenError, SegmentLogOptions, SimulatedDisk, salvage, verify};
 
 const LOG_ID: u64 = 0x0102_0304_0506_0708;
 
@@ -26,8 +26,8 @@ fuzz_target!(|data: &[u8]| {
     check(&disk.kill());
 });
 
-fn options() -> Options {
-    Options {
+fn options() -> SegmentLogOptions {
+    SegmentLogOptions {
         segment_bytes: 4096,
         reserve_bytes: 256,
         record_bytes_max: 512,

@@ -1,7 +1,9 @@
 //! Random histories on the simulated disk: what was promised is there after power cuts and kills.
 
 use proptest::prelude::*;
-use weir_log::{AppendError, Class, Disk, Log, OpenError, Options, Position, SimulatedDisk};
+use weir_log::{
+    AppendError, Class, Disk, Log, OpenError, RecordPosition, SegmentLogOptions, SimulatedDisk,
+};
 
 /// What happens to a log.
 #[derive(Clone, Debug)]
@@ -44,8 +46,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..120)
 }
 
-fn options() -> Options {
-    Options {
+fn options() -> SegmentLogOptions {
+    SegmentLogOptions {
         segment_bytes: 6 * 1024,
         reserve_bytes: 512,
         record_bytes_max: 1024,
@@ -57,7 +59,7 @@ fn options() -> Options {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Record {
-    position: Position,
+    position: RecordPosition,
     head: Vec<u8>,
     body: Vec<u8>,
 }
@@ -213,7 +215,7 @@ fn stored(log: &Log<SimulatedDisk>) -> Vec<Record> {
     }
     let reader = log.reader();
     let mut buffer = Vec::new();
-    let read = |(position, head, record_bytes): (Position, Vec<u8>, u32)| {
+    let read = |(position, head, record_bytes): (RecordPosition, Vec<u8>, u32)| {
         let parts = reader.read_sized(position, record_bytes, &mut buffer).expect("readable");
         assert_eq!(buffer.len(), record_bytes as usize);
         assert_eq!(&buffer[parts.head], &head);

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use weir_log::{
-    Acknowledged, Class, Damage, Disk, Log, OpenError, Options, Position, ReadError, SimulatedDisk,
-    Verification,
+    Acknowledged, Class, Damage, Disk, Log, OpenError, RecordError, RecordPosition,
+    SegmentLogOptions, SimulatedDisk, Verification,
 };
 
 use crate::history::{body_of, damage, filled, numbers, open, options, read};
@@ -15,7 +15,7 @@ fn file(segment: u32) -> String {
 }
 
 /// A closed log over several segments.
-fn closed(seed: u64) -> (SimulatedDisk, Vec<Position>) {
+fn closed(seed: u64) -> (SimulatedDisk, Vec<RecordPosition>) {
     let disk = SimulatedDisk::new(seed);
     let (mut log, positions) = filled(&disk, RECORDS);
     log.mark();
@@ -24,7 +24,7 @@ fn closed(seed: u64) -> (SimulatedDisk, Vec<Position>) {
     (disk.crash(), positions)
 }
 
-fn flip(disk: &SimulatedDisk, at: Position) {
+fn flip(disk: &SimulatedDisk, at: RecordPosition) {
     damage(disk, &file(at.segment), |bytes| bytes[at.offset as usize + 20] ^= 1);
 }
 
@@ -59,7 +59,7 @@ fn try_open(disk: &SimulatedDisk) -> Result<Log<SimulatedDisk>, OpenError> {
 
 /// All but `lost` are there, where they were; the log goes on working. Returns the disk as the next
 /// process finds it, with the damage acknowledged if there was any.
-fn check_kept(disk: &SimulatedDisk, positions: &[Position], lost: &[u32]) -> SimulatedDisk {
+fn check_kept(disk: &SimulatedDisk, positions: &[RecordPosition], lost: &[u32]) -> SimulatedDisk {
     let mut log = open(disk);
     let expected: Vec<u32> = (0..RECORDS).filter(|number| !lost.contains(number)).collect();
     assert_eq!(numbers(&log), expected);
@@ -107,7 +107,7 @@ fn damage_in_the_newest_segment_below_a_mark_costs_that_record_only() {
     let (disk, positions) = closed(2);
     let newest = positions[RECORDS as usize - 1].segment;
     let number = positions.iter().position(|p| p.segment == newest).expect("a record") + 1;
-    let Position { offset, .. } = positions[number];
+    let RecordPosition { offset, .. } = positions[number];
     flip(&disk, positions[number]);
     let verification = verify(&disk).expect("readable");
     assert_eq!(verification.damages_total, 1);
@@ -129,7 +129,7 @@ fn damage_in_an_older_segment_is_met_when_the_record_is_read() {
     let (disk, positions) = closed(3);
     flip(&disk, positions[7]);
     let log = try_open(&disk).expect("older segments are not read in full");
-    assert!(matches!(read(&log, positions[7]), Err(ReadError::Damaged { .. })));
+    assert!(matches!(read(&log, positions[7]), Err(RecordError::Damaged { .. })));
     assert_eq!(read(&log, positions[8]).expect("sound"), body_of(8));
     assert_eq!(numbers(&log).len(), RECORDS as usize, "the footer still lists it");
     drop(log);
@@ -296,7 +296,7 @@ fn what_is_set_aside_is_bounded_and_the_damage_is_listed_all_the_same() {
     disk.take_file(&file(1));
     flip(&disk, positions[RECORDS as usize - 5]);
     flip(&disk, positions[RECORDS as usize - 2]);
-    let options = Options { set_aside_bytes_max: 300, ..options() };
+    let options = SegmentLogOptions { set_aside_bytes_max: 300, ..options() };
     let (log, report) = Log::open(disk.clone(), options).expect("opens");
     let summary = log.damages().summary();
     assert_eq!((report.damages, summary.places, log.damages().list().len()), (3, 3, 3));
@@ -417,7 +417,7 @@ fn long_records_behind_damage_that_looks_like_records_are_kept() {
     const MIB: u32 = 1024 * 1024;
     const DAMAGED: std::ops::Range<u32> = 3_000_000..3_400_000;
     static BODY: [u8; 50_000] = [b'x'; 50_000];
-    let options = Options {
+    let options = SegmentLogOptions {
         segment_bytes: 16 * MIB,
         record_bytes_max: MIB,
         buffered_bytes_max: u64::from(16 * MIB),
@@ -485,7 +485,10 @@ proptest! {
 }
 
 /// A record reads as it was written or as an error.
-fn check_readable(log: &Log<SimulatedDisk>, positions: &[Position]) -> Result<(), TestCaseError> {
+fn check_readable(
+    log: &Log<SimulatedDisk>,
+    positions: &[RecordPosition],
+) -> Result<(), TestCaseError> {
     for (number, position) in (0u32..).zip(positions) {
         if let Ok(body) = read(log, *position) {
             prop_assert_eq!(body, body_of(number));

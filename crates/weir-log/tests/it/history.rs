@@ -1,9 +1,9 @@
 //! Small logs for the other tests, and what they hold.
 
-use weir_log::{Class, Log, Options, Position, ReadError, SimulatedDisk};
+use weir_log::{Class, Log, RecordError, RecordPosition, SegmentLogOptions, SimulatedDisk};
 
-pub(crate) fn options() -> Options {
-    Options {
+pub(crate) fn options() -> SegmentLogOptions {
+    SegmentLogOptions {
         segment_bytes: 8 * 1024,
         reserve_bytes: 2 * 1024,
         record_bytes_max: 1024,
@@ -18,7 +18,10 @@ pub(crate) fn open(disk: &SimulatedDisk) -> Log<SimulatedDisk> {
 }
 
 /// A log of `records` records of about 140 bytes, synced every ten.
-pub(crate) fn filled(disk: &SimulatedDisk, records: u32) -> (Log<SimulatedDisk>, Vec<Position>) {
+pub(crate) fn filled(
+    disk: &SimulatedDisk,
+    records: u32,
+) -> (Log<SimulatedDisk>, Vec<RecordPosition>) {
     let mut log = open(disk);
     let syncer = log.syncer();
     let mut positions = Vec::new();
@@ -41,7 +44,10 @@ pub(crate) fn body_of(number: u32) -> Vec<u8> {
     std::iter::repeat_with(|| rng.u8(..)).take(bytes).collect()
 }
 
-pub(crate) fn read(log: &Log<SimulatedDisk>, position: Position) -> Result<Vec<u8>, ReadError> {
+pub(crate) fn read(
+    log: &Log<SimulatedDisk>,
+    position: RecordPosition,
+) -> Result<Vec<u8>, RecordError> {
     let mut buffer = Vec::new();
     let parts = log.reader().read(position, &mut buffer)?;
     Ok(buffer[parts.body].to_vec())
