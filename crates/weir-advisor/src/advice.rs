@@ -175,7 +175,7 @@ mod tests {
         let mut observation = healthy::observation();
         observation.postgres.known_mut().cache_hit_ratio = Fact::Unknown(crate::Missing {
             what: "cache hits".to_owned(),
-            obstacle: crate::observation::Obstacle::NotAllowed,
+            obstacle: crate::observation::MissingReason::NotAllowed,
             reason: "permission denied".to_owned(),
             remedy: Some("GRANT pg_monitor TO weir_mon;".to_owned()),
         });

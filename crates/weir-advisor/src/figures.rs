@@ -52,7 +52,7 @@ pub fn figures(
     look: SampleSummary<'_>,
     admitted: &mut Admitted,
 ) -> Vec<Figure> {
-    let mut figures = ObserveMetrics::default();
+    let mut figures = CollectedFigures::default();
     jobs::add(&mut figures, observation, &mut admitted.queues);
     servers::add(&mut figures, observation, &mut admitted.services);
     pooler::add(&mut figures, observation);
@@ -68,9 +68,9 @@ pub fn figures(
 
 /// Those that were collected.
 #[derive(Debug, Default)]
-struct ObserveMetrics(Vec<Figure>);
+struct CollectedFigures(Vec<Figure>);
 
-impl ObserveMetrics {
+impl CollectedFigures {
     /// `name` is one of [`METRICS`], with as many labels.
     fn add(&mut self, name: &str, labels: &[&str], value: f64) {
         self.add_of(None, name, labels, value);

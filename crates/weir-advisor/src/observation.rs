@@ -19,10 +19,10 @@ use serde::Serialize;
 
 pub use self::access::RedisAccess;
 pub use self::exceptions::{ConnectionLimit, Exceptions, Holder, SettingException};
-pub use self::fact::{Fact, Missing, Obstacle};
+pub use self::fact::{Fact, Missing, MissingReason};
 pub use self::front::{Goodput, OwnQueue, RequestPath, Throughput};
 pub use self::jobs::{
-    InHandLately, JobSample, JobSet, ObservedQueue, SampleShare, SidekiqObservation,
+    JobSample, JobSet, ObservedQueue, RecentActivity, SampleShare, SidekiqObservation,
 };
 pub(crate) use self::jobs::{SET_ASIDE_SUFFIX, is_set_aside};
 pub use self::machine::{ConnectionPools, Machine, POOL_VARIABLE, Pooler, is_sidekiq};

@@ -6,20 +6,20 @@
 
 mod claim;
 mod cores;
+mod current_threads;
 mod demand;
 mod difference;
 mod held_up;
 mod importance;
 mod judge;
-mod kept;
 mod known;
 mod layout;
 mod overruled;
 mod postgres;
 mod redis;
+mod remedies;
 mod split;
 mod targets;
-mod way_out;
 mod web;
 
 use serde::Serialize;
@@ -143,7 +143,8 @@ pub struct Impossible {
     /// The rules that the best layout does not keep.
     pub broken: Vec<Proof>,
     /// What would make room, a line each.
-    pub ways_out: Vec<String>,
+    #[serde(rename = "ways_out")]
+    pub remedies: Vec<String>,
 }
 
 /// The layout for `wanted`, with proof.
@@ -155,13 +156,13 @@ pub fn plan(wanted: &PlanInput) -> Result<Plan, Impossible> {
     let mut proofs = proofs(wanted, &layout);
     if !broken(&proofs).is_empty() {
         // Threads that run now, and that nothing is known to need, are in no plan's way.
-        layout = split::layout(&kept::forgotten(wanted));
+        layout = split::layout(&current_threads::forgotten(wanted));
         proofs = self::proofs(wanted, &layout);
     }
     let broken = broken(&proofs);
     if !broken.is_empty() {
-        let ways_out = way_out::ways_out(wanted, &layout, &broken);
-        return Err(Impossible { broken, ways_out });
+        let remedies = remedies::remedies(wanted, &layout, &broken);
+        return Err(Impossible { broken, remedies });
     }
     let machine = PostgresMachine {
         memory_bytes: wanted.postgres_memory_bytes,

@@ -37,8 +37,10 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
     };
     let running = job_server(jobs_port, &stop)?;
     let folder = tempfile::tempdir()?;
-    let history =
-        history::Settings { directory: folder.path().to_owned(), ..history::Settings::default() };
+    let history = history::HistorySettings {
+        directory: folder.path().to_owned(),
+        ..history::HistorySettings::default()
+    };
     let settings = Settings::default();
     let live = Live::new(&settings.limits);
     let histories = Histories {

@@ -64,9 +64,9 @@ pub struct Histories<'a> {
 /// The job server at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
-    pub(crate) overview: view::Overview,
-    pub(crate) queues: Arc<Vec<view::Queue>>,
-    pub(crate) workers: Arc<Vec<view::Worker>>,
+    pub(crate) overview: view::JobServerOverview,
+    pub(crate) queues: Arc<Vec<view::QueueView>>,
+    pub(crate) workers: Arc<Vec<view::JobWorkerView>>,
     pub(crate) rates: Rates,
     pub(crate) trend: Trend,
 }
@@ -114,7 +114,7 @@ impl Jobs {
 }
 
 /// The values of [`COLUMNS`].
-fn row(overview: &view::Overview, rates: Rates) -> [f64; COLUMNS.len()] {
+fn row(overview: &view::JobServerOverview, rates: Rates) -> [f64; COLUMNS.len()] {
     [
         rates.pushed,
         rates.processed,

@@ -35,9 +35,9 @@ pub(crate) struct Facts<'a> {
 /// What the rules about jobs look at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobFacts<'a> {
-    pub(crate) overview: &'a view::Overview,
-    pub(crate) queues: &'a [view::Queue],
-    pub(crate) workers: &'a [view::Worker],
+    pub(crate) overview: &'a view::JobServerOverview,
+    pub(crate) queues: &'a [view::QueueView],
+    pub(crate) workers: &'a [view::JobWorkerView],
     pub(crate) trend: &'a Trend,
     pub(crate) limits: &'a JobServerLimits,
     /// Where clients reach the job server.

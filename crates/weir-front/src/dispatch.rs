@@ -25,7 +25,7 @@
 //! stream, may be there for long without the worker being stuck.
 
 mod delay;
-mod lane;
+mod priority_queue;
 mod queue;
 #[cfg(test)]
 mod simulation;
@@ -38,7 +38,7 @@ use std::time::Duration;
 use slab::Slab;
 use weir_base::clock::Timestamp;
 
-use self::lane::Asker;
+use self::priority_queue::FlowKey;
 use self::queue::RequestQueue;
 pub(crate) use self::queue::{Priority, Ticket};
 pub use self::workers::Elsewhere;
@@ -64,7 +64,7 @@ pub(crate) struct QueueLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestClass {
     pub(crate) priority: Priority,
-    pub(crate) client: Asker,
+    pub(crate) client: FlowKey,
 }
 
 /// A slot of a worker. Each must come back through [`Dispatcher::end`], once.

@@ -21,7 +21,6 @@ mod head;
 mod index;
 mod inner;
 mod journal;
-mod lane;
 mod look;
 mod moves;
 mod push;
@@ -38,6 +37,7 @@ mod snapshot;
 mod state;
 mod sync_thread;
 mod timer;
+mod waiting_list;
 
 mod varint;
 mod waits;

@@ -30,13 +30,13 @@ pub struct JobServerOverview {
     pub fetches_waiting: u64,
     /// The longest that the next job of any queue that isn't paused has waited.
     pub latency_seconds_max: f64,
-    pub log: LogView,
+    pub log: StorageView,
     pub limits_hit: Vec<LimitHit>,
 }
 
 /// The segment log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LogView {
+pub struct StorageView {
     pub segments: u64,
     pub bytes: u64,
     /// Damaged places that no operator has acknowledged.

@@ -17,7 +17,7 @@ use crate::directory::Directory;
 use crate::disk::{self, Disk, DiskFile};
 use crate::error::OpenError;
 use crate::format::{
-    self, HEADER_BYTES, Kind, RECORD_HEADER_BYTES, RecordHeader, Seed, SegmentHeader,
+    self, HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Seed, SegmentHeader,
 };
 use crate::scan::Scanner;
 use crate::shared::locked;
@@ -344,7 +344,7 @@ impl<D: Disk> DamageLog<D> {
         let mut record =
             Vec::with_capacity(RECORD_HEADER_BYTES as usize + head.len() + bytes.len());
         let seed = Seed::new(self.log_id, NUMBER);
-        format::put_record(&mut record, seed, open.end, Kind::Data, head, &[bytes]);
+        format::put_record(&mut record, seed, open.end, RecordKind::Data, head, &[bytes]);
         disk::write_full(file, &record, open.end.into())?;
         open.end += u32::try_from(record.len()).expect("a chunk is small");
         Ok(())

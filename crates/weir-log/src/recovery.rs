@@ -15,7 +15,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
 use crate::format::{self, HEADER_BYTES, Seal};
 use crate::index::Index;
-use crate::log::Tail;
+use crate::log::SegmentTail;
 use crate::options::SegmentLogOptions;
 use crate::position::RecordPosition;
 use crate::repair;
@@ -74,7 +74,7 @@ pub(crate) enum Depth {
 /// A log before its owner has it: the next segment is not yet made.
 pub(crate) struct Opened<D: Disk> {
     pub(crate) shared: SegmentLogShared<D>,
-    pub(crate) tail: Option<Tail<D::File>>,
+    pub(crate) tail: Option<SegmentTail<D::File>>,
     pub(crate) report: RecoveryReport,
 }
 
@@ -221,7 +221,7 @@ fn cut(walk: &RecoveryWalk, used: &BTreeMap<u32, u64>) -> Option<Cut> {
     (bytes > 0).then_some(Cut { position: end, bytes, why })
 }
 
-fn end_of<F>(catalogue: &Catalogue<F>, tail: Option<&Tail<F>>) -> RecordPosition {
+fn end_of<F>(catalogue: &Catalogue<F>, tail: Option<&SegmentTail<F>>) -> RecordPosition {
     match tail {
         Some(tail) => RecordPosition { segment: tail.segment.number, offset: tail.offset },
         None => RecordPosition { segment: catalogue.next_number, offset: 0 },

@@ -5,9 +5,9 @@ use std::io;
 use crate::disk::{self, DiskFile};
 use crate::error::RecordError;
 use crate::format::{
-    self, HEADER_BYTES, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, Seed,
+    self, HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_BYTES_LIMIT, Seed,
 };
-use crate::index::{Head, Index};
+use crate::index::{Index, IndexedRecord};
 use crate::position::RecordPosition;
 use crate::segment::Segment;
 
@@ -174,21 +174,21 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         let body = &record[RECORD_HEADER_BYTES as usize..];
         let (first, second) = format::pair(body).unwrap_or_default();
         let step = match header.kind {
-            Kind::Data => {
+            RecordKind::Data => {
                 ScanStep::Data { head: &body[..header.head_length.into()], length: header.length }
             }
-            Kind::Mark => match (RecordPosition { segment: first, offset: second }) {
+            RecordKind::Mark => match (RecordPosition { segment: first, offset: second }) {
                 mark if mark > own => {
                     return Ok((ScanStep::Damaged("the mark names a place behind itself"), offset));
                 }
                 mark => ScanStep::Mark(mark),
             },
-            Kind::End => ScanStep::End { records: first, entries_bytes: second },
-            Kind::Gap => ScanStep::Gap { length: header.length },
-            Kind::First if first > own.segment => {
+            RecordKind::End => ScanStep::End { records: first, entries_bytes: second },
+            RecordKind::Gap => ScanStep::Gap { length: header.length },
+            RecordKind::First if first > own.segment => {
                 return Ok((ScanStep::Damaged("the oldest segment lies behind this one"), offset));
             }
-            Kind::First => ScanStep::First(first),
+            RecordKind::First => ScanStep::First(first),
         };
         Ok((step, offset + record_bytes))
     }
@@ -276,7 +276,7 @@ pub(crate) fn sealed_heads<F: DiskFile>(
     file: &F,
     segment: &Segment<F>,
     log_id: u64,
-    visit: &mut dyn FnMut(Head<'_>),
+    visit: &mut dyn FnMut(IndexedRecord<'_>),
 ) -> Result<(), RecordError> {
     let io = |source| RecordError::Io { file: segment.name(), source };
     let scanned = Scanner::new(file, log_id, segment.number).and_then(Scanner::scan).map_err(io)?;

@@ -10,7 +10,7 @@ use weir_advisor::observation::{
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{
-    CapsuleMode, JobSummary, ProcessLook, QueueLook, RedisSnapshot, SetLook, WorkLook,
+    CapsuleMode, JobSummary, ProcessSample, QueueSample, RedisSnapshot, RunningJobSample, SetSample,
 };
 
 use crate::redis::{known, refused};
@@ -35,8 +35,8 @@ pub(crate) fn jobs(
     let (before, now) = (by_identity(first), by_identity(second));
     let processes = known(&described.processes, "Sidekiq's processes", |all| {
         // One without a heartbeat at the second look has ended, as in any deployment.
-        let is_there = |it: &&ProcessLook| now.contains_key(it.identity.as_str());
-        let of = |look: &ProcessLook| {
+        let is_there = |it: &&ProcessSample| now.contains_key(it.identity.as_str());
+        let of = |look: &ProcessSample| {
             let id = look.identity.as_str();
             let mut process = job_process(look, described.at);
             let (before, now) = (before.get(id), now.get(id));
@@ -91,7 +91,7 @@ pub(crate) fn jobs(
     })
 }
 
-fn by_identity(look: &RedisSnapshot) -> BTreeMap<&str, &ProcessLook> {
+fn by_identity(look: &RedisSnapshot) -> BTreeMap<&str, &ProcessSample> {
     let processes = look.processes.as_deref().unwrap_or_default();
     processes.iter().map(|it| (it.identity.as_str(), it)).collect()
 }
@@ -107,7 +107,7 @@ fn presence(has_beaten: bool, beat_age: Duration) -> ProcessPresence {
     }
 }
 
-type SetSamples = weir_sidekiq::Read<SetLook>;
+type SetSamples = weir_sidekiq::Read<SetSample>;
 
 /// Without its growth: what is not known of a set is no flood.
 fn set_or_unknown(set: Fact<JobSet>) -> JobSet {
@@ -169,12 +169,12 @@ impl<T> Zip<T> for Fact<T> {
 
 /// Queues of both looks: those that only a process names are in the first alone.
 fn merged(
-    earlier: &[QueueLook],
-    later: &[QueueLook],
+    earlier: &[QueueSample],
+    later: &[QueueSample],
     from: Timestamp,
     to: Timestamp,
 ) -> Vec<ObservedQueue> {
-    let mut queues: BTreeMap<&str, (Option<&QueueLook>, Option<&QueueLook>)> = BTreeMap::new();
+    let mut queues: BTreeMap<&str, (Option<&QueueSample>, Option<&QueueSample>)> = BTreeMap::new();
     for queue in earlier {
         queues.entry(&queue.name).or_default().0 = Some(queue);
     }
@@ -195,8 +195,8 @@ fn count_in_hand(queues: &mut [ObservedQueue], look: &RedisSnapshot) {
 }
 
 fn queue(
-    before: Option<&QueueLook>,
-    after: Option<&QueueLook>,
+    before: Option<&QueueSample>,
+    after: Option<&QueueSample>,
     from: Timestamp,
     to: Timestamp,
 ) -> ObservedQueue {
@@ -226,7 +226,7 @@ fn queue(
 
 /// Those that came between the looks, where they were counted; otherwise by the spacing of the newest, which
 /// of a burst is the burst's.
-fn arrivals(queue: &QueueLook, from: Timestamp, to: Timestamp) -> f64 {
+fn arrivals(queue: &QueueSample, from: Timestamp, to: Timestamp) -> f64 {
     let seconds = to.since(from).as_secs_f64();
     let newest = &queue.newest;
     let reaches_back = || newest.iter().position(|at| *at <= from).map(|came| came as u64);
@@ -238,13 +238,13 @@ fn arrivals(queue: &QueueLook, from: Timestamp, to: Timestamp) -> f64 {
 
 /// Whether jobs may have come after `from` and been taken already. The oldest is taken first, so as long as
 /// one of before is there, all that came since are.
-fn is_least(queue: &QueueLook, from: Timestamp) -> bool {
+fn is_least(queue: &QueueSample, from: Timestamp) -> bool {
     let all_are_told = queue.newest.len() as u64 >= queue.length;
     let all_came = queue.came.is_some_and(|came| came >= queue.length);
     all_came || all_are_told && queue.newest.iter().chain(&queue.oldest).all(|at| *at > from)
 }
 
-fn job_set(before: &SetLook, after: &SetLook, from: Timestamp, to: Timestamp) -> JobSet {
+fn job_set(before: &SetSample, after: &SetSample, from: Timestamp, to: Timestamp) -> JobSet {
     let window = to.since(from);
     let mut flow = Flow { window, before: before.size, after: after.size, ..Flow::default() };
     // How many come and go is not known; the change itself is the least.
@@ -287,7 +287,7 @@ fn shares<'a>(words: impl Iterator<Item = Option<&'a str>>) -> Vec<SampleShare> 
     shares
 }
 
-fn job_process(look: &ProcessLook, redis: Timestamp) -> JobProcess {
+fn job_process(look: &ProcessSample, redis: Timestamp) -> JobProcess {
     let clock_ahead_seconds = clock_ahead_seconds(look, redis);
     // By the clock of its host, which is the one that has written its times.
     let now = ahead(redis, clock_ahead_seconds);
@@ -311,7 +311,7 @@ fn job_process(look: &ProcessLook, redis: Timestamp) -> JobProcess {
 }
 
 /// How far the clock of its host is ahead of that of Redis, by its last heartbeat; 0 where they agree.
-fn clock_ahead_seconds(look: &ProcessLook, redis: Timestamp) -> f64 {
+fn clock_ahead_seconds(look: &ProcessSample, redis: Timestamp) -> f64 {
     let (Some(beat), Some(age)) = (look.beat, look.beat_age) else { return 0.0 };
     let ahead = beat.as_secs_f64() - (redis.as_secs_f64() - age.as_secs_f64());
     if ahead.abs() < CLOCKS_DIFFER_MIN_SECONDS { 0.0 } else { ahead }
@@ -323,7 +323,7 @@ fn ahead(at: Timestamp, seconds: f64) -> Timestamp {
     Timestamp::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
-fn in_hand(work: &WorkLook, now: Timestamp) -> Option<JobInHand> {
+fn in_hand(work: &RunningJobSample, now: Timestamp) -> Option<JobInHand> {
     let class = work.job.as_ref().map(|job| job.class.clone()).unwrap_or_default();
     Some(JobInHand { class, age: now.since(work.run_at?) })
 }

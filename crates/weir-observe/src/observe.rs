@@ -10,15 +10,15 @@ use weir_advisor::observation::{
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{
-    ProcessLook, RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits, SampleScope,
+    ProcessSample, RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits, SampleScope,
     SidekiqError,
 };
 
 use crate::counting::{self, QueueLengths, Variances};
-use crate::lately::RecentSamples;
 use crate::machine::{self, Counters};
 use crate::pgbouncer::{self, PgBouncerSource};
 use crate::postgres::{Database, PostgresSource};
+use crate::recent::RecentSamples;
 use crate::shards::{self, Described, ShardSamples};
 use crate::{pooler, presence, redis, services};
 
@@ -218,7 +218,7 @@ impl ObservedShard {
     }
 }
 
-fn note_in_hand(lately: &mut RecentSamples, at: Timestamp, processes: &[ProcessLook]) {
+fn note_in_hand(lately: &mut RecentSamples, at: Timestamp, processes: &[ProcessSample]) {
     let mut in_hand: BTreeMap<&str, u64> = BTreeMap::new();
     for work in processes.iter().flat_map(|process| &process.work) {
         *in_hand.entry(&work.queue).or_default() += 1;

@@ -28,7 +28,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use weir_advisor::observation::{
-    ClientProcess, DatabaseConnections, DatabaseHost, DatabaseObservation, Fact, Missing, Obstacle,
+    ClientProcess, DatabaseConnections, DatabaseHost, DatabaseObservation, Fact, Missing,
+    MissingReason,
 };
 
 use self::activity::Backend;
@@ -189,7 +190,8 @@ fn ledger_without_asking(
     proc: Option<&Path>,
     missing: &Missing,
 ) -> Option<String> {
-    let is_full = matches!(missing.obstacle, Obstacle::SlotsExhausted | Obstacle::LimitReached);
+    let is_full =
+        matches!(missing.obstacle, MissingReason::SlotsExhausted | MissingReason::LimitReached);
     let here = is_full && source.endpoint.is_loopback();
     proc.filter(|_| here).and_then(|proc| titles::ledger(proc, source.endpoint.port()))
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_advisor::observation::{
-    CommandRate, Fact, Keyspace, Master, Missing, Obstacle, Persistence, RedisOperations,
+    CommandRate, Fact, Keyspace, Master, Missing, MissingReason, Persistence, RedisOperations,
     RedisServer, SlowCommand,
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{
-    CommandLook, ForeignKeys, Read, RedisSnapshot, RejectedCommand, ServerLook, SidekiqError,
-    TroubleKind,
+    CommandSample, ForeignKeys, Read, RedisSnapshot, RejectedCommand, ServerSample, SidekiqError,
+    UnreadyKind,
 };
 
 /// Fewer keys than this say nothing of what a Redis is used for.
@@ -70,10 +70,10 @@ pub(crate) fn lately(earlier: &RedisSnapshot, later: &RedisSnapshot) -> Fact<Red
     })
 }
 
-fn commands(before: &ServerLook, now: &ServerLook, window: Duration) -> Vec<CommandRate> {
+fn commands(before: &ServerSample, now: &ServerSample, window: Duration) -> Vec<CommandRate> {
     let (Ok(before), Ok(now)) = (&before.commands, &now.commands) else { return Vec::new() };
     let before: BTreeMap<&str, _> = before.iter().map(|it| (it.name.as_str(), it)).collect();
-    let rate = |now: &CommandLook| {
+    let rate = |now: &CommandSample| {
         // One that is new among those that are kept was called before as well: nobody knows how often.
         let before = before.get(now.name.as_str())?;
         let calls = now.calls.checked_sub(before.calls).filter(|calls| *calls > 0)?;
@@ -90,12 +90,12 @@ fn commands(before: &ServerLook, now: &ServerLook, window: Duration) -> Vec<Comm
     rates
 }
 
-fn keyspaces(look: &ServerLook) -> Vec<Keyspace> {
+fn keyspaces(look: &ServerSample) -> Vec<Keyspace> {
     let keyspace = |it: &weir_sidekiq::Keyspace| Keyspace { database: it.database, keys: it.keys };
     look.keyspaces.iter().map(keyspace).collect()
 }
 
-fn persistence(look: &ServerLook) -> Persistence {
+fn persistence(look: &ServerSample) -> Persistence {
     Persistence {
         append_only: look.append_only,
         // Without it, what matters is whether the append-only file is on, which INFO tells.
@@ -124,7 +124,8 @@ pub(crate) fn known<T, U>(read: &Read<T>, what: &str, map: impl FnOnce(&T) -> U)
 
 pub(crate) fn refused(what: &str, refusal: &RejectedCommand) -> Missing {
     let RejectedCommand { command, reason, grant } = refusal;
-    let obstacle = if grant.is_some() { Obstacle::NotAllowed } else { Obstacle::NotSupported };
+    let obstacle =
+        if grant.is_some() { MissingReason::NotAllowed } else { MissingReason::NotSupported };
     let remedy = grant.clone();
     Missing { what: what.to_owned(), obstacle, reason: format!("{command}: {reason}"), remedy }
 }
@@ -135,14 +136,14 @@ pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
     match error {
         SidekiqError::Refused { name, command, reason, grant } => Missing {
             what,
-            obstacle: Obstacle::NotAllowed,
+            obstacle: MissingReason::NotAllowed,
             reason: format!("Redis {name} rejects {command}: {reason}"),
             remedy: Some(grant.clone()),
         },
         // It was not even asked: what is wrong is doctor's own.
         SidekiqError::Certificate { .. } => Missing {
             what,
-            obstacle: Obstacle::Login,
+            obstacle: MissingReason::Login,
             reason: error.to_string(),
             remedy: Some(FILES.to_owned()),
         },
@@ -154,21 +155,21 @@ pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
         },
         _ => Missing {
             what,
-            obstacle: Obstacle::Unreachable,
+            obstacle: MissingReason::Unreachable,
             reason: error.to_string(),
             remedy: None,
         },
     }
 }
 
-const fn obstacle(kind: TroubleKind) -> Obstacle {
+const fn obstacle(kind: UnreadyKind) -> MissingReason {
     match kind {
-        TroubleKind::ClientsExhausted => Obstacle::ClientsExhausted,
-        TroubleKind::Script => Obstacle::Script,
-        TroubleKind::Loading => Obstacle::Loading,
-        TroubleKind::MasterLost => Obstacle::MasterLost,
-        TroubleKind::Login | TroubleKind::Certificate => Obstacle::Login,
-        TroubleKind::Away | TroubleKind::ReadOnly => Obstacle::Unreachable,
+        UnreadyKind::ClientsExhausted => MissingReason::ClientsExhausted,
+        UnreadyKind::Script => MissingReason::Script,
+        UnreadyKind::Loading => MissingReason::Loading,
+        UnreadyKind::MasterLost => MissingReason::MasterLost,
+        UnreadyKind::Login | UnreadyKind::Certificate => MissingReason::Login,
+        UnreadyKind::Away | UnreadyKind::ReadOnly => MissingReason::Unreachable,
     }
 }
 
@@ -188,12 +189,12 @@ mod tests {
 
     #[test]
     fn commands_of_two_looks_give_rates_and_shares_of_redis_time() {
-        let look = |name: &str, calls, micros| CommandLook {
+        let look = |name: &str, calls, micros| CommandSample {
             name: name.to_owned(),
             calls,
             took: Duration::from_micros(micros),
         };
-        let server = |commands| ServerLook { commands: Ok(commands), ..ServerLook::default() };
+        let server = |commands| ServerSample { commands: Ok(commands), ..ServerSample::default() };
         let before =
             server(vec![look("get", 100, 1_000), look("brpop", 7, 70), look("idle", 5, 5)]);
         let now = server(vec![
@@ -215,17 +216,17 @@ mod tests {
         let refusal =
             RejectedCommand { command: "ZCARD".to_owned(), reason: "no".to_owned(), grant };
         let missing = refused("the retry set", &refusal);
-        assert_eq!(missing.obstacle, Obstacle::NotAllowed);
+        assert_eq!(missing.obstacle, MissingReason::NotAllowed);
         assert_eq!(missing.remedy.as_deref(), Some("ACL SETUSER weir +zcard"));
         let missing = refused("the retry set", &RejectedCommand { grant: None, ..refusal });
-        assert_eq!((missing.obstacle, missing.remedy), (Obstacle::NotSupported, None));
+        assert_eq!((missing.obstacle, missing.remedy), (MissingReason::NotSupported, None));
     }
 
     #[test]
     fn a_redis_that_answers_nobody_is_told_with_what_to_do_and_no_grant() {
         let error = SidekiqError::Unready {
             name: "a:6379".to_owned(),
-            kind: TroubleKind::Loading,
+            kind: UnreadyKind::Loading,
             what: "is still loading its data from disk",
             reason: "LOADING".to_owned(),
             remedy: "wait",
@@ -233,7 +234,7 @@ mod tests {
         let missing = unreachable("Redis a:6379", &error);
         assert_eq!(
             (missing.obstacle, missing.remedy.as_deref()),
-            (Obstacle::Loading, Some("wait"))
+            (MissingReason::Loading, Some("wait"))
         );
         assert_eq!(missing.reason, "Redis a:6379 is still loading its data from disk (LOADING)");
     }
@@ -245,11 +246,11 @@ mod tests {
         let refused = SidekiqError::Refused { name, command, reason, grant };
         let missing = unreachable("Redis a:6379/1", &refused);
         assert_eq!(missing.reason, "Redis a:6379/1 rejects SELECT: no permissions");
-        assert_eq!(missing.obstacle, Obstacle::NotAllowed);
+        assert_eq!(missing.obstacle, MissingReason::NotAllowed);
         let source = std::io::Error::from(std::io::ErrorKind::NotFound);
         let no_file = SidekiqError::Certificate { path: "/ca.pem".to_owned(), source };
         let missing = unreachable("Redis a:6379", &no_file);
-        assert_eq!(missing.obstacle, Obstacle::Login, "not that nobody answers there");
+        assert_eq!(missing.obstacle, MissingReason::Login, "not that nobody answers there");
         assert!(missing.remedy.unwrap().contains("--redis-ca"));
     }
 }

@@ -6,8 +6,8 @@
 
 mod database;
 mod goodput;
-mod patience;
 mod pooler;
+mod retry;
 mod shard;
 
 use std::path::Path;
@@ -21,9 +21,9 @@ use weir_base::clock::{Clock, Timestamp};
 use self::database::WatchedDatabase;
 use self::pooler::WatchedPooler;
 use self::shard::WatchedShard;
-use crate::lately::RecentSamples;
 use crate::machine::{self, Counters};
 use crate::observe::{self, Sources};
+use crate::recent::RecentSamples;
 use crate::shards::{self, Described, ShardSamples};
 use crate::{presence, redis, services};
 

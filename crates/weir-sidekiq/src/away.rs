@@ -3,12 +3,12 @@
 use redis::RedisError;
 
 use crate::endpoint::RedisAddress;
-use crate::trouble::TroubleKind;
+use crate::unready::UnreadyKind;
 
 /// One reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Away {
-    pub(crate) kind: TroubleKind,
+    pub(crate) kind: UnreadyKind,
     /// What that means, of a Redis.
     pub(crate) what: &'static str,
     /// What to do.
@@ -79,7 +79,7 @@ fn sign(error: &RedisError, said: &str) -> Option<Sign> {
 /// What TLS itself says, in the words of rustls.
 fn of_tls(said: &str) -> Option<Away> {
     const NOT_TRUSTED: &str = "has a certificate that is not trusted here";
-    let kind = TroubleKind::Certificate;
+    let kind = UnreadyKind::Certificate;
     let (what, remedy) = if said.contains("UnknownIssuer") || said.contains("CaUsedAsEndEntity") {
         (
             NOT_TRUSTED,
@@ -144,7 +144,7 @@ fn explained(way: Reachability, sign: Sign) -> Option<Away> {
         }
         (_, Sign::Denied) => return None,
     };
-    Some(Away { kind: TroubleKind::Away, what, remedy })
+    Some(Away { kind: UnreadyKind::Away, what, remedy })
 }
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
         ] {
             let away = of(&address, &failed(kind)).expect("it is explained");
             assert!(away.remedy.contains(remedy), "{kind:?}: {}", away.remedy);
-            assert_eq!(away.kind, TroubleKind::Away);
+            assert_eq!(away.kind, UnreadyKind::Away);
         }
     }
 
@@ -184,6 +184,6 @@ mod tests {
         let error = RedisError::from(io::Error::new(io::ErrorKind::InvalidData, said));
         let away = of(&address, &error).expect("it is explained");
         assert!(away.remedy.contains("--redis-ca"), "{away:?}");
-        assert_eq!(away.kind, TroubleKind::Certificate);
+        assert_eq!(away.kind, UnreadyKind::Certificate);
     }
 }

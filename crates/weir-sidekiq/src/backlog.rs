@@ -14,7 +14,7 @@ use crate::connection::RedisConnection;
 use crate::error::SidekiqError;
 use crate::heartbeat::{Capsule, CapsuleMode, WeightedQueue};
 use crate::keys;
-use crate::snapshot::{ProcessLook, RejectedCommand};
+use crate::snapshot::{ProcessSample, RejectedCommand};
 
 const SUFFIX: &str = "_backlog";
 
@@ -139,9 +139,9 @@ pub fn is_backlog(queue: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotReady<'a> {
     /// This process serves the backlog before other queues.
-    Before(&'a ProcessLook),
+    Before(&'a ProcessSample),
     /// Nobody serves the backlog; this process the queue.
-    OnlyQueue(&'a ProcessLook),
+    OnlyQueue(&'a ProcessSample),
     /// Nobody serves the queue: its new jobs would not run either.
     Nobody,
 }
@@ -152,12 +152,12 @@ pub enum NotReady<'a> {
 /// # Errors
 /// When that is not so.
 pub fn served_last<'a>(
-    processes: &'a [ProcessLook],
+    processes: &'a [ProcessSample],
     queue: &str,
     now: Timestamp,
-) -> Result<&'a ProcessLook, NotReady<'a>> {
+) -> Result<&'a ProcessSample, NotReady<'a>> {
     let backlog = backlog_of(queue);
-    let live = |process: &&ProcessLook| {
+    let live = |process: &&ProcessSample| {
         let age = process.beat_age.or_else(|| process.beat.map(|beat| now.since(beat)));
         let beats = age.is_none_or(|age| age <= BEAT_AGE_MAX);
         beats && !process.quiet
@@ -165,7 +165,7 @@ pub fn served_last<'a>(
     let serving = |name: &str| {
         processes.iter().filter(live).find(|process| process.served().any(|it| it == name))
     };
-    let is_first = |process: &&ProcessLook| {
+    let is_first = |process: &&ProcessSample| {
         !process.capsules.iter().all(|capsule| leaves_others_first(capsule, &backlog))
     };
     let own = serving(queue).ok_or(NotReady::Nobody)?;
@@ -178,7 +178,7 @@ pub fn served_last<'a>(
 /// Flags for the capsule of `process` that serves `queue`, with the backlog behind: all of its queues,
 /// for one `-q` on a command line replaces those of a configuration file.
 #[must_use]
-pub fn queues_with_backlog(process: &ProcessLook, queue: &str) -> Vec<String> {
+pub fn queues_with_backlog(process: &ProcessSample, queue: &str) -> Vec<String> {
     let serves = |capsule: &&Capsule| capsule.queues.iter().any(|it| it.name == queue);
     let Some(capsule) = process.capsules.iter().find(serves) else { return Vec::new() };
     let backlog = backlog_of(queue);
@@ -214,19 +214,19 @@ mod tests {
     use super::*;
     use crate::heartbeat::WeightedQueue;
 
-    fn process(identity: &str, mode: CapsuleMode, queues: &[(&str, u32)]) -> ProcessLook {
+    fn process(identity: &str, mode: CapsuleMode, queues: &[(&str, u32)]) -> ProcessSample {
         let queue = |(name, weight): &(&str, u32)| WeightedQueue {
             name: (*name).to_owned(),
             weight: *weight,
         };
         let queues = queues.iter().map(queue).collect();
         let capsules = vec![Capsule { mode, queues, ..Capsule::default() }];
-        ProcessLook { identity: identity.to_owned(), capsules, ..ProcessLook::default() }
+        ProcessSample { identity: identity.to_owned(), capsules, ..ProcessSample::default() }
     }
 
     const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-    fn who(processes: &[ProcessLook]) -> Result<&str, NotReady<'_>> {
+    fn who(processes: &[ProcessSample]) -> Result<&str, NotReady<'_>> {
         served_last(processes, "pull", NOW).map(|process| process.identity.as_str())
     }
 
@@ -245,13 +245,13 @@ mod tests {
         let before = process("before", CapsuleMode::Strict, &[("pull_backlog", 0), ("push", 0)]);
         let all = [own.clone(), pull.clone(), before];
         assert_eq!(who(&all), Err(NotReady::Before(&all[2])), "all of them");
-        assert_eq!(who(&[ProcessLook { quiet: true, ..ready }]), Err(NotReady::Nobody));
+        assert_eq!(who(&[ProcessSample { quiet: true, ..ready }]), Err(NotReady::Nobody));
         assert_eq!(who(&[own]), Err(NotReady::Nobody), "new jobs would not run either");
     }
 
     #[test]
     fn who_has_not_beaten_for_long_serves_nothing() {
-        let beaten = |millis| ProcessLook {
+        let beaten = |millis| ProcessSample {
             beat: Some(Timestamp::from_millis(millis)),
             ..process("p", CapsuleMode::Strict, &[("pull", 0), ("pull_backlog", 0)])
         };

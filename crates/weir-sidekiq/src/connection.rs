@@ -177,7 +177,7 @@ impl RedisConnection {
 }
 
 fn unready(name: &str, said: &str) -> Option<SidekiqError> {
-    trouble::of(said).map(|trouble| SidekiqError::Unready {
+    unready::of(said).map(|trouble| SidekiqError::Unready {
         name: name.to_owned(),
         kind: trouble.kind,
         what: trouble.what,

@@ -33,7 +33,7 @@ mod snapshot;
 #[doc(hidden)]
 pub mod text;
 mod time;
-mod trouble;
+mod unready;
 
 pub use self::backlog::{
     Backlog, NotReady, SetAside, backlog_of, is_backlog, queues_with_backlog, served_last,
@@ -48,10 +48,10 @@ pub use self::job::JobSummary;
 pub use self::limits::SampleLimits;
 pub use self::look::SampleScope;
 pub use self::questions::READ_ONLY_ACL;
-pub use self::server::{CommandLook, Keyspace, Master, ServerLook, SlowCommand};
+pub use self::server::{CommandSample, Keyspace, Master, ServerSample, SlowCommand};
 pub use self::shards::join;
 pub use self::snapshot::{
-    ForeignKeys, OddKey, ProcessLook, QueueLook, Read, RedisSnapshot, RejectedCommand, SetLook,
-    WorkLook,
+    ForeignKeys, OddKey, ProcessSample, QueueSample, Read, RedisSnapshot, RejectedCommand,
+    RunningJobSample, SetSample,
 };
-pub use self::trouble::TroubleKind;
+pub use self::unready::UnreadyKind;

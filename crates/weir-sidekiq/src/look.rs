@@ -17,7 +17,7 @@ use crate::error::SidekiqError;
 use crate::keys;
 use crate::limits::SampleLimits;
 use crate::questions::{Question, ReadCommand, RedisReply, ReplyResult};
-use crate::snapshot::{OddKey, ProcessLook, Read, RedisSnapshot, RejectedCommand};
+use crate::snapshot::{OddKey, ProcessSample, Read, RedisSnapshot, RejectedCommand};
 
 /// What a look is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl RedisConnection {
         limits: &SampleLimits,
     ) -> Result<RedisSnapshot, SidekiqError> {
         let name = self.name().to_owned();
-        let looking = Looking::new(self, limits).look(scope, since);
+        let looking = SnapshotReader::new(self, limits).look(scope, since);
         within(limits.deadline, name, looking).await
     }
 
@@ -65,9 +65,9 @@ impl RedisConnection {
     pub async fn processes(
         &mut self,
         limits: &SampleLimits,
-    ) -> Result<Read<Vec<ProcessLook>>, SidekiqError> {
+    ) -> Result<Read<Vec<ProcessSample>>, SidekiqError> {
         let name = self.name().to_owned();
-        let mut looking = Looking::new(self, limits);
+        let mut looking = SnapshotReader::new(self, limits);
         let seen = within(limits.deadline, name, looking.processes()).await?;
         Ok(seen.map(|(processes, _)| processes))
     }
@@ -85,7 +85,7 @@ async fn within<T>(
 }
 
 /// A look that is under way.
-struct Looking<'a> {
+struct SnapshotReader<'a> {
     connection: &'a mut RedisConnection,
     limits: &'a SampleLimits,
     cut: BTreeSet<String>,
@@ -95,7 +95,7 @@ struct Looking<'a> {
     job_bytes: usize,
 }
 
-impl<'a> Looking<'a> {
+impl<'a> SnapshotReader<'a> {
     fn new(connection: &'a mut RedisConnection, limits: &'a SampleLimits) -> Self {
         let (cut, odd) = (BTreeSet::new(), Vec::new());
         Self { connection, limits, cut, odd, commands: 0, job_bytes: 0 }
@@ -252,7 +252,7 @@ pub(crate) fn time_of(told: RedisReply) -> Read<Timestamp> {
     Ok(Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros)))
 }
 
-fn served(processes: &Read<Vec<ProcessLook>>) -> BTreeSet<String> {
+fn served(processes: &Read<Vec<ProcessSample>>) -> BTreeSet<String> {
     let processes = processes.as_deref().unwrap_or_default();
-    processes.iter().flat_map(ProcessLook::served).map(str::to_owned).collect()
+    processes.iter().flat_map(ProcessSample::served).map(str::to_owned).collect()
 }

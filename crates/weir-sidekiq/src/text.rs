@@ -3,8 +3,8 @@
 
 use crate::heartbeat::{Capsule, HeartbeatInfo, RunningJob};
 use crate::job::JobSummary;
-use crate::server::{CommandLook, ServerLook};
-use crate::snapshot::WorkLook;
+use crate::server::{CommandSample, ServerSample};
+use crate::snapshot::RunningJobSample;
 
 /// A job's payload.
 #[must_use]
@@ -20,13 +20,13 @@ pub fn capsules(info: &[u8]) -> Option<Vec<Capsule>> {
 
 /// A job in hand.
 #[must_use]
-pub fn work(text: &[u8]) -> Option<WorkLook> {
+pub fn work(text: &[u8]) -> Option<RunningJobSample> {
     let work = RunningJob::parse(text)?;
-    Some(WorkLook { run_at: work.run_at, job: work.job(), queue: work.queue })
+    Some(RunningJobSample { run_at: work.run_at, job: work.job(), queue: work.queue })
 }
 
 /// What `INFO` and `INFO commandstats` answer.
 #[must_use]
-pub fn server(info: &str, commands_max: usize) -> (ServerLook, Vec<CommandLook>) {
-    (ServerLook::parse(info), CommandLook::parse(info, commands_max))
+pub fn server(info: &str, commands_max: usize) -> (ServerSample, Vec<CommandSample>) {
+    (ServerSample::parse(info), CommandSample::parse(info, commands_max))
 }

@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::control::{ParentTotals, RollingState, Used, WorkerAddress};
 use crate::restarts::RestartHistory;
 use crate::system;
-use crate::workers::{Asker, CarriedSlot, ListeningSocket, Rolling};
+use crate::workers::{CarriedSlot, CommandSender, ListeningSocket, Rolling};
 
-/// Of [`SupervisorState`]. To be raised when its meaning changes: then programs of the other version refuse it.
+/// Of [`CarriedSupervisor`]. To be raised when its meaning changes: then programs of the other version refuse it.
 pub const VERSION: u32 = 1;
 
 /// A supervisor between two programs. Times are those of the monotonic clock, which goes on.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct SupervisorState {
+pub struct CarriedSupervisor {
     pub(crate) service: CarriedProcess,
     /// Those that the service has replaced, the oldest first.
     #[serde(default)]
@@ -31,7 +31,7 @@ pub struct SupervisorState {
     /// The listening sockets that all workers of a group inherit: group, name, number.
     pub(crate) listening: Vec<(String, String, RawFd)>,
     /// Who asked for the other program.
-    pub(crate) asker: Option<Asker>,
+    pub(crate) asker: Option<CommandSender>,
 }
 
 /// Descriptors that are to outlive an exec.
@@ -143,7 +143,7 @@ pub enum ResumeError {
     Fleet(#[from] crate::workers::FleetError),
 }
 
-impl SupervisorState {
+impl CarriedSupervisor {
     /// What every generation of the service inherits, by name.
     pub fn descriptors(&mut self) -> Result<BTreeMap<String, OwnedFd>, ResumeError> {
         let all = std::mem::take(&mut self.descriptors).into_iter();

@@ -58,7 +58,7 @@ pub(crate) struct ChildProcess {
     pub(crate) silence: Silence,
     /// Asked to end: SIGKILL then.
     pub(crate) kill_at: Option<Duration>,
-    /// It understands [`ChildProcess::tell_replaced`].
+    /// It understands [`ChildProcess::send_replaced`].
     pub(crate) can_linger: bool,
     /// It was told to close what has no end of its own.
     pub(crate) closes_streams: bool,
@@ -279,7 +279,7 @@ impl ChildProcess {
     }
 
     /// Another process has taken its place: it ends by itself, when its connections have.
-    pub(crate) fn tell_replaced(&self) {
+    pub(crate) fn send_replaced(&self) {
         self.signal(Signal::USR1);
     }
 

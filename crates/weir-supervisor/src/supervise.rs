@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::carried::{Carrier, SupervisorState};
+use crate::carried::{CarriedSupervisor, Carrier};
 use crate::child::{self, Child, ChildProcess, ChildState as Life, Death};
 use crate::inherited::Word;
 use crate::monotonic;
@@ -23,7 +23,7 @@ use crate::output;
 use crate::requests::{ControlRequest, Requests};
 use crate::restarts::RestartDecision;
 use crate::spec::ChildSpec;
-use crate::workers::{Asker, FailedGroup, Fleet};
+use crate::workers::{CommandSender, FailedGroup, Fleet};
 
 pub use self::replacement::REPLACE_DEADLINE;
 
@@ -45,7 +45,7 @@ pub trait Events {
 
     /// Executes the program anew; comes back only if that fails, with the reason, and then nothing has
     /// changed. The descriptors of `carrier` are to stay open, `state` is for [`Supervisor::resume`].
-    fn upgrade(&mut self, _state: &SupervisorState, _carrier: Carrier) -> String {
+    fn upgrade(&mut self, _state: &CarriedSupervisor, _carrier: Carrier) -> String {
         "this program can't be executed anew".to_owned()
     }
 
@@ -88,7 +88,7 @@ pub struct Supervisor {
     /// Those whose place was taken and that still have connections, the oldest first.
     lingering: Vec<ChildProcess>,
     /// Who waits to hear how the replacement goes.
-    asker: Option<Asker>,
+    asker: Option<CommandSender>,
     /// The service has taken another's place and does not serve everything yet.
     is_unproven: bool,
     /// The service needs no group of workers that the settings don't have.
@@ -96,7 +96,7 @@ pub struct Supervisor {
     /// To be done when the replacement is decided: both would change the settings.
     reload_waits: bool,
     /// This program was executed anew: the service is to be replaced, and who asked for it.
-    is_upgraded: Option<Option<Asker>>,
+    is_upgraded: Option<Option<CommandSender>>,
     /// None: the service can't run twice.
     replace_deadline: Option<Duration>,
 }
@@ -157,7 +157,7 @@ impl Supervisor {
             self.listen_to_successor(now, events);
             self.listen_to_lingering(now);
             self.listen_to_workers(now);
-            self.follow_wishes(now, events);
+            self.run_service_commands(now, events);
             self.finish_upgrade(now, events);
             self.reload_late(events);
         }

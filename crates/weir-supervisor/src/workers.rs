@@ -24,7 +24,7 @@ mod spec;
 mod template;
 
 pub use check::{Mistake, mistakes};
-pub(crate) use fleet::{Asker, ServiceCommand};
+pub(crate) use fleet::{CommandSender, ServiceCommand};
 pub use fleet::{FailedGroup, Fleet, FleetError};
 pub(crate) use rolling::Rolling;
 pub use signals::{UnknownSignal, WorkerSignal};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ObserveMetrics;
+use super::CollectedFigures;
 use super::admitted::AdmittedNames;
 use crate::advice;
 use crate::flow::{Drain, Flow};
@@ -10,7 +10,7 @@ use crate::forecast::Forecast;
 use crate::observation::{JobSet, Observation, ObservedQueue, SidekiqObservation};
 
 pub(super) fn add(
-    figures: &mut ObserveMetrics,
+    figures: &mut CollectedFigures,
     observation: &Observation,
     names: &mut AdmittedNames,
 ) {
@@ -43,7 +43,7 @@ fn admit(observation: &Observation, names: &mut AdmittedNames) {
 
 /// Figures of one Sidekiq.
 struct OfSidekiq<'a> {
-    figures: &'a mut ObserveMetrics,
+    figures: &'a mut CollectedFigures,
     /// Its Redis; none: there is no other.
     shard: Option<&'a str>,
 }

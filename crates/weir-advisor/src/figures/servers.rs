@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::ObserveMetrics;
+use super::CollectedFigures;
 use super::admitted::AdmittedNames;
 use crate::observation::{
     DatabaseConnections, DatabaseObservation, Machine, Observation, RedisServer, SessionState,
@@ -11,7 +11,7 @@ use crate::observation::{
 };
 
 pub(super) fn add(
-    figures: &mut ObserveMetrics,
+    figures: &mut CollectedFigures,
     observation: &Observation,
     names: &mut AdmittedNames,
 ) {
@@ -28,7 +28,7 @@ pub(super) fn add(
 }
 
 fn add_postgres(
-    figures: &mut ObserveMetrics,
+    figures: &mut CollectedFigures,
     postgres: &DatabaseObservation,
     names: &mut AdmittedNames,
 ) {
@@ -68,7 +68,7 @@ fn by_kind(waits: &[SessionWait]) -> BTreeMap<&str, u32> {
 }
 
 fn add_connections(
-    figures: &mut ObserveMetrics,
+    figures: &mut CollectedFigures,
     connections: &DatabaseConnections,
     names: &mut AdmittedNames,
 ) {
@@ -85,7 +85,7 @@ fn add_connections(
     }
 }
 
-fn add_redis(figures: &mut ObserveMetrics, server: &RedisServer) {
+fn add_redis(figures: &mut CollectedFigures, server: &RedisServer) {
     let label = &[server.name.as_str()];
     figures.add("redis_memory_bytes", label, server.used_memory_bytes as f64);
     if server.maxmemory_bytes > 0 {
@@ -103,7 +103,7 @@ fn add_redis(figures: &mut ObserveMetrics, server: &RedisServer) {
     figures.add("redis_persisting", label, f64::from(u8::from(is_fine)));
 }
 
-fn add_machine(figures: &mut ObserveMetrics, machine: &Machine) {
+fn add_machine(figures: &mut CollectedFigures, machine: &Machine) {
     figures.add("machine_cores", &[], f64::from(machine.cores));
     figures.add("machine_cores_idle", &[], machine.cores_idle);
     figures.add("machine_memory_bytes", &[], machine.memory_bytes as f64);

@@ -6,7 +6,7 @@ use crate::advice::advise;
 use crate::flow::Flow;
 use crate::healthy::{self, sessions};
 use crate::observation::{
-    ConnectionPool, Fact, Missing, ObservedQueue, Obstacle, PgBouncer, Pooler, SessionState,
+    ConnectionPool, Fact, Missing, MissingReason, ObservedQueue, PgBouncer, Pooler, SessionState,
     ShardJobs, SourceKind,
 };
 
@@ -133,7 +133,7 @@ fn a_system_that_is_known_has_a_value_of_every_metric() {
 fn what_is_not_known_has_no_value_rather_than_zero() {
     let missing = Missing {
         what: "Redis".to_owned(),
-        obstacle: Obstacle::Unreachable,
+        obstacle: MissingReason::Unreachable,
         reason: "refused".to_owned(),
         remedy: None,
     };
@@ -197,7 +197,7 @@ fn what_may_not_be_read_has_no_value_which_is_not_none() {
     let jobs = observation.jobs.known_mut();
     let missing = || Missing {
         what: "the retry set".to_owned(),
-        obstacle: Obstacle::NotAllowed,
+        obstacle: MissingReason::NotAllowed,
         reason: "no permissions".to_owned(),
         remedy: None,
     };
@@ -262,7 +262,7 @@ fn a_redis_that_is_away_takes_no_figure_of_the_other_with_it() {
     let mut observation = sharded();
     let away = Missing {
         what: "Redis b:2".to_owned(),
-        obstacle: Obstacle::Unreachable,
+        obstacle: MissingReason::Unreachable,
         reason: "refused".to_owned(),
         remedy: None,
     };

@@ -53,7 +53,7 @@ pub struct ObservedQueue {
     /// Jobs of it that threads have in hand.
     pub in_hand: u64,
     /// The same over looks of the last minutes; none: there was one.
-    pub lately: Option<InHandLately>,
+    pub lately: Option<RecentActivity>,
     /// How long the oldest has waited.
     pub latency: Duration,
     /// Paused (Sidekiq Pro).
@@ -69,7 +69,7 @@ pub struct ObservedQueue {
 
 /// Jobs in hand over several looks, a heartbeat apart or more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct InHandLately {
+pub struct RecentActivity {
     /// So many.
     pub looks: u32,
     /// Jobs in hand, on average: threads that the queue keeps busy.

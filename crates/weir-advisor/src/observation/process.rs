@@ -144,7 +144,7 @@ impl JobProcess {
 
     /// The command at which it writes what its threads do into its log.
     #[must_use]
-    pub fn tell_threads(&self) -> Option<String> {
+    pub fn print_threads_command(&self) -> Option<String> {
         self.signal("TTIN")
     }
 
@@ -199,7 +199,8 @@ mod tests {
     fn a_number_is_sent_a_signal_only_where_it_is_that_process() {
         let tell = |hostname: &str, pid, cores_used| {
             let hostname = hostname.to_owned();
-            JobProcess { hostname, pid, cores_used, ..JobProcess::default() }.tell_threads()
+            JobProcess { hostname, pid, cores_used, ..JobProcess::default() }
+                .print_threads_command()
         };
         let here = Fact::Known(0.1);
         assert_eq!(tell("web", 7, here.clone()).unwrap(), "kill -TTIN 7");

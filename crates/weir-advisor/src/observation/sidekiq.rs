@@ -131,7 +131,7 @@ mod tests {
     use crate::advise;
     use crate::finding::Severity;
     use crate::healthy;
-    use crate::observation::{Missing, Obstacle};
+    use crate::observation::{Missing, MissingReason};
 
     /// Two healthy shards.
     fn sharded() -> Observation {
@@ -148,7 +148,7 @@ mod tests {
     fn away() -> Fact<SidekiqObservation> {
         Fact::Unknown(Missing {
             what: "Redis a:6379".to_owned(),
-            obstacle: Obstacle::Unreachable,
+            obstacle: MissingReason::Unreachable,
             reason: "connection refused".to_owned(),
             remedy: None,
         })

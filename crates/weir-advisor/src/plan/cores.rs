@@ -37,7 +37,7 @@ pub(super) fn enough(wanted: &PlanInput, layout: &ProcessLayout) -> Proof {
 }
 
 /// Cores that the threads of the layout take.
-pub(super) fn way_out(layout: &ProcessLayout) -> String {
+pub(super) fn remedy(layout: &ProcessLayout) -> String {
     let cores = threads(layout).div_ceil(u64::from(CONCURRENCY_MAX));
     format!("{} (--cores {cores}), on this machine or on others", number(cores, "core", "cores"))
 }

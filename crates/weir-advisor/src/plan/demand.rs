@@ -5,9 +5,9 @@
 use serde::Serialize;
 use weir_base::hint;
 
-use crate::observation::{InHandLately, ObservedQueue, SidekiqObservation};
+use crate::observation::{ObservedQueue, RecentActivity, SidekiqObservation};
 
-use super::{DemandSource, QueueDemand, importance, kept};
+use super::{DemandSource, QueueDemand, current_threads, importance};
 
 /// Seconds of a job where nobody has seen one end: half of what a delivery over the net takes.
 const SERVICE_SECONDS: f64 = 0.2;
@@ -56,7 +56,7 @@ pub fn demand(queue: &ObservedQueue) -> QueueDemand {
 
 /// Jobs in hand on average, and whether they may be fewer. None, if there are too few looks to tell, or if
 /// nothing came.
-fn on_average(lately: &InHandLately, rate: f64) -> (f64, bool) {
+fn on_average(lately: &RecentActivity, rate: f64) -> (f64, bool) {
     match lately.in_hand > 0.0 {
         true => (lately.in_hand, false),
         false if lately.looks >= LOOKS_MIN && rate > 0.0 => {
@@ -114,7 +114,7 @@ fn demands_of(jobs: &SidekiqObservation, pushes: &[String], is_held_up: bool) ->
             demands.queues.push(QueueDemand::unseen(name));
         }
     }
-    kept::keep(&mut demands.queues, jobs);
+    current_threads::keep(&mut demands.queues, jobs);
     let ranks = importance::ranks(jobs);
     for queue in &mut demands.queues {
         queue.importance = ranks.get(queue.name.as_str()).copied().unwrap_or(u32::MAX);
@@ -159,8 +159,8 @@ impl QueueDemand {
 
     /// Whether somebody has said or seen what comes.
     #[must_use]
-    pub fn tells_rate(&self) -> bool {
-        self.known.tells_rate()
+    pub fn knows_rate(&self) -> bool {
+        self.known.knows_rate()
             && (self.known != DemandSource::HeldUp || self.arrivals_per_second > 0.0)
     }
 }

@@ -133,6 +133,6 @@ mod tests {
         let queues = demands_held_up(jobs, &[]).queues;
         let push = queues.iter().find(|it| it.name == "push").unwrap();
         assert_eq!((push.known, push.arrivals_per_second), (DemandSource::HeldUp, 0.0));
-        assert!(!push.tells_rate());
+        assert!(!push.knows_rate());
     }
 }

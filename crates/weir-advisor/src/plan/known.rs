@@ -23,13 +23,13 @@ pub enum DemandSource {
 impl DemandSource {
     /// What comes.
     #[must_use]
-    pub const fn tells_rate(self) -> bool {
+    pub const fn knows_rate(self) -> bool {
         matches!(self, Self::All | Self::AtMost | Self::Comes | Self::HeldUp)
     }
 
     /// What each takes.
     #[must_use]
-    pub const fn tells_seconds(self) -> bool {
+    pub const fn knows_seconds(self) -> bool {
         matches!(self, Self::All | Self::AtMost)
     }
 
@@ -41,7 +41,7 @@ impl DemandSource {
 
     /// How many threads it keeps busy.
     #[must_use]
-    pub const fn tells_load(self) -> bool {
+    pub const fn knows_load(self) -> bool {
         matches!(self, Self::All | Self::AtMost | Self::Busy)
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn proof(wanted: &PlanInput, layout: &ProcessLayout) -> Option<Proof>
         let firsts = layout.workers.iter().filter(|worker| worker.is_first(&queue.name));
         let wait = firsts.map(of).fold(f64::INFINITY, f64::min);
         let mut figures = format!("{} {} of {}", queue.name, words(wait), words(target));
-        if !queue.known.tells_seconds() {
+        if !queue.known.knows_seconds() {
             is_unknown = true;
             figures.push_str(" if the assumption is right");
         }
@@ -133,13 +133,13 @@ pub(super) fn keeps_up(wanted: &PlanInput, layout: &ProcessLayout) -> Proof {
 
 /// Why nobody can tell whether all keep up; none: it can be told.
 fn unknown(wanted: &PlanInput, layout: &ProcessLayout) -> Option<String> {
-    let is_one = |it: &&QueueDemand| !it.known.tells_load() && !is_set_aside(&it.name);
+    let is_one = |it: &&QueueDemand| !it.known.knows_load() && !is_set_aside(&it.name);
     let queues: Vec<_> = wanted.queues.iter().filter(is_one).collect();
     let (first, others) = queues.split_first()?;
     let it = if others.is_empty() { "it" } else { "them" };
     let (held_up, others): (Vec<&&QueueDemand>, Vec<_>) =
         queues.iter().partition(|it| it.known == DemandSource::HeldUp);
-    let (came, idle): (Vec<_>, Vec<_>) = others.into_iter().partition(|it| it.known.tells_rate());
+    let (came, idle): (Vec<_>, Vec<_>) = others.into_iter().partition(|it| it.known.knows_rate());
     let names = |of: &[&&QueueDemand]| list(of.iter().map(|queue| queue.name.as_str()));
     let was = if idle.len() == 1 { "was" } else { "were" };
     let mut ways = Vec::new();

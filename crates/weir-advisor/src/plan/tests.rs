@@ -88,10 +88,10 @@ fn threads_are_capped_by_cores() {
     // 80 busy threads on one core: they would only wait for it.
     let mut wanted = PlanInput { cores: 1, max_connections: 500, ..mastodon() };
     wanted.queues = vec![queue("default", 160.0, 0.5)];
-    let Impossible { broken, ways_out } = plan(&wanted).unwrap_err();
+    let Impossible { broken, remedies } = plan(&wanted).unwrap_err();
     assert_eq!(broken[0].claim, Claim::CoresEnough);
     assert!(broken[0].figures.ends_with("of 25 threads that 1 core can keep busy"), "{broken:?}");
-    assert!(ways_out[0].starts_with("5 cores (--cores 5)"), "{ways_out:?}");
+    assert!(remedies[0].starts_with("5 cores (--cores 5)"), "{remedies:?}");
     wanted.queues = vec![queue("default", 20.0, 0.5)];
     let sidekiq = &plan(&wanted).unwrap().layout.workers[0];
     assert_eq!(sidekiq.concurrency, 14, "25 less those of web and streaming; 22 were enough");

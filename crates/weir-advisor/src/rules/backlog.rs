@@ -99,12 +99,12 @@ fn found(
              {since} or longer. After the signal, Sidekiq's log on {} shows where they are.",
             process.hostname
         ));
-        return Finding { next: process.tell_threads(), ..finding };
+        return Finding { next: process.print_threads_command(), ..finding };
     }
     if !is_long(queue) {
         // Not behind others, but stuck: what its threads do is in Sidekiq's log then.
         let process = jobs.serving_queue(&queue.name).next();
-        return Finding { next: process.and_then(JobProcess::tell_threads), ..finding };
+        return Finding { next: process.and_then(JobProcess::print_threads_command), ..finding };
     }
     match drain {
         // It is over before anything that is done about it.

@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{
-    ConnectionLimit, ConnectionPools, Missing, Observation, Obstacle, is_nearly_full,
+    ConnectionLimit, ConnectionPools, Missing, MissingReason, Observation, is_nearly_full,
 };
 use crate::wording;
 
@@ -11,7 +11,7 @@ pub(crate) const NAME: &str = "connection-limit";
 const PLACE: &str = "psql, as a superuser";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    let refused = observation.missing().find(|it| it.obstacle == Obstacle::LimitReached);
+    let refused = observation.missing().find(|it| it.obstacle == MissingReason::LimitReached);
     refused.map(met).into_iter().chain(nearly_met(observation)).collect()
 }
 
@@ -99,7 +99,7 @@ mod tests {
         let line = r#"ALTER ROLE "weir" CONNECTION LIMIT -1;"#;
         observation.postgres = Fact::Unknown(Missing {
             what: "Postgres db:5432/app".to_owned(),
-            obstacle: Obstacle::LimitReached,
+            obstacle: MissingReason::LimitReached,
             reason: "too many connections for role \"weir\" (SQLSTATE 53300)".to_owned(),
             remedy: Some(line.to_owned()),
         });

@@ -46,7 +46,7 @@ fn found(name: &str, set: &JobSet, jobs: &SidekiqObservation) -> Finding {
         "Processes move them to their queues, but their pollers are stuck: after the signal, \
          Sidekiq's log shows what the threads do.",
     );
-    Finding { next: process.tell_threads(), ..stuck }
+    Finding { next: process.print_threads_command(), ..stuck }
 }
 
 /// After an outage all that became due meanwhile is moved at once, which takes its time.

@@ -1,7 +1,7 @@
 //! The database has no slot left, not even to look at it.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{ConnectionPools, Observation, Obstacle};
+use crate::observation::{ConnectionPools, MissingReason, Observation};
 
 pub(crate) const NAME: &str = "slots-exhausted";
 
@@ -12,7 +12,7 @@ const REFUSED: &str = "Every new connection is rejected: requests and jobs fail 
 const CEILING: &str = "sudo -u postgres psql -c 'SHOW max_connections'";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    let exhausted = observation.missing().find(|it| it.obstacle == Obstacle::SlotsExhausted);
+    let exhausted = observation.missing().find(|it| it.obstacle == MissingReason::SlotsExhausted);
     exhausted.map(|missing| found(observation, &missing.reason)).into_iter().collect()
 }
 
@@ -79,7 +79,7 @@ mod tests {
         let mut observation = healthy::observation();
         observation.postgres = Fact::Unknown(Missing {
             what: "the database".to_owned(),
-            obstacle: Obstacle::SlotsExhausted,
+            obstacle: MissingReason::SlotsExhausted,
             reason: "remaining connection slots are reserved (SQLSTATE 53300)".to_owned(),
             remedy: None,
         });
@@ -102,7 +102,7 @@ mod tests {
             let mut observation = healthy::observation();
             observation.postgres = Fact::Unknown(Missing {
                 what: "the database".to_owned(),
-                obstacle: Obstacle::SlotsExhausted,
+                obstacle: MissingReason::SlotsExhausted,
                 reason: format!("none (SQLSTATE 53300){HELD_BY}{held}"),
                 remedy: None,
             });

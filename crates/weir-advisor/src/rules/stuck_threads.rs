@@ -61,7 +61,7 @@ fn found(jobs: &SidekiqObservation, process: &JobProcess) -> Option<Finding> {
         process.hostname
     );
     let finding = Finding::new(NAME, severity, subject, evidence).leads_to(where_from);
-    Some(Finding { next: process.tell_threads(), ..finding })
+    Some(Finding { next: process.print_threads_command(), ..finding })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Missing, Observation, Obstacle, SessionState, SidekiqObservation};
+use crate::observation::{Missing, MissingReason, Observation, SessionState, SidekiqObservation};
 use crate::rules::{redis_refuses, unreachable};
 use crate::sql;
 use crate::wording;
@@ -14,7 +14,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     // That no slot or connection is left is a finding of its own, so is a Redis that refuses everybody, and so is a source
     // of which nothing is seen.
     let is_said = |it: &Missing| {
-        matches!(it.obstacle, Obstacle::SlotsExhausted | Obstacle::LimitReached)
+        matches!(it.obstacle, MissingReason::SlotsExhausted | MissingReason::LimitReached)
             || redis_refuses::says(it.obstacle)
             || unreachable::says(observation, it)
     };
@@ -49,7 +49,7 @@ fn found(missing: &Missing) -> Finding {
     )
     .leads_to("It is unknown whether there is a problem.");
     match (&missing.remedy, missing.obstacle) {
-        (Some(remedy), Obstacle::NotAllowed) => {
+        (Some(remedy), MissingReason::NotAllowed) => {
             finding.change("the source, as its administrator", remedy.as_str())
         }
         (Some(remedy), _) => finding.next(remedy.as_str()),
@@ -83,7 +83,7 @@ mod tests {
     use crate::healthy::{self, sessions};
     use crate::observation::Fact;
 
-    fn missing(obstacle: Obstacle) -> Missing {
+    fn missing(obstacle: MissingReason) -> Missing {
         Missing {
             what: "cache hits".to_owned(),
             obstacle,
@@ -96,8 +96,9 @@ mod tests {
     fn a_refused_fact_is_unknown_with_its_grant_and_never_fine() {
         let mut observation = healthy::observation();
         observation.postgres.known_mut().cache_hit_ratio =
-            Fact::Unknown(missing(Obstacle::NotAllowed));
-        observation.postgres.known_mut().lock_waits = Fact::Unknown(missing(Obstacle::NotAllowed));
+            Fact::Unknown(missing(MissingReason::NotAllowed));
+        observation.postgres.known_mut().lock_waits =
+            Fact::Unknown(missing(MissingReason::NotAllowed));
         let findings = check(&observation);
         assert_eq!(findings.len(), 1, "said once: {findings:?}");
         assert_eq!(findings[0].severity, Severity::Unknown);
@@ -108,14 +109,14 @@ mod tests {
     fn redis_that_refuses_its_slow_log_is_unknown_too() {
         let mut observation = healthy::observation();
         observation.redis[0].known_mut().slow_commands =
-            Fact::Unknown(missing(Obstacle::NotAllowed));
+            Fact::Unknown(missing(MissingReason::NotAllowed));
         assert_eq!(check(&observation).len(), 1);
     }
 
     #[test]
     fn a_part_of_sidekiq_that_can_not_be_read_is_unknown() {
         let mut observation = healthy::observation();
-        observation.jobs.known_mut().unread = vec![missing(Obstacle::NotSupported)];
+        observation.jobs.known_mut().unread = vec![missing(MissingReason::NotSupported)];
         assert_eq!(check(&observation).len(), 1);
     }
 
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn exhausted_slots_are_another_finding() {
         let mut observation = healthy::observation();
-        observation.postgres = Fact::Unknown(missing(Obstacle::SlotsExhausted));
+        observation.postgres = Fact::Unknown(missing(MissingReason::SlotsExhausted));
         assert_eq!(check(&observation), []);
     }
 

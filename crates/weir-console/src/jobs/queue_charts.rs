@@ -43,7 +43,7 @@ impl QueueCharts {
     }
 
     /// Writes one row for each queue that has a history. Waits for the disk.
-    pub(crate) fn record(&self, at: Timestamp, queues: &[view::Queue]) {
+    pub(crate) fn record(&self, at: Timestamp, queues: &[view::QueueView]) {
         let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         self.histories.record(
             at,
@@ -64,7 +64,7 @@ impl QueueCharts {
 }
 
 /// The values of [`COLUMNS`].
-fn row(queue: &view::Queue, now: Totals, before: Option<Totals>) -> [f64; COLUMNS.len()] {
+fn row(queue: &view::QueueView, now: Totals, before: Option<Totals>) -> [f64; COLUMNS.len()] {
     let rates = before.map_or([None; 3], |before| now.rates_since(&before));
     let [pushed, processed, failed] = rates.map(|rate| rate.unwrap_or(f64::NAN));
     let (depth, working) = (as_float(queue.depth), as_float(queue.working));
@@ -83,8 +83,8 @@ mod tests {
         Timestamp::from_millis((1_000_000 + second) * 1_000)
     }
 
-    fn queue(name: &str, pushed: u64) -> view::Queue {
-        view::Queue { name: name.into(), pushed, depth: pushed, ..view::Queue::default() }
+    fn queue(name: &str, pushed: u64) -> view::QueueView {
+        view::QueueView { name: name.into(), pushed, depth: pushed, ..view::QueueView::default() }
     }
 
     fn open(directory: &Path, queues_max: usize) -> QueueCharts {

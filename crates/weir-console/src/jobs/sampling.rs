@@ -25,8 +25,8 @@ pub(crate) struct Sampling {
     interval: Duration,
     tally: Tally,
     readings: u64,
-    queues: Arc<Vec<view::Queue>>,
-    workers: Arc<Vec<view::Worker>>,
+    queues: Arc<Vec<view::QueueView>>,
+    workers: Arc<Vec<view::JobWorkerView>>,
 }
 
 impl Sampling {
@@ -84,7 +84,7 @@ impl Sampling {
     async fn record(
         &self,
         at: Timestamp,
-        overview: &view::Overview,
+        overview: &view::JobServerOverview,
         in_detail: bool,
     ) -> Option<f64> {
         let row = row(overview, self.tally.rates(self.interval));

@@ -9,9 +9,9 @@ use axum::http::StatusCode;
 use weir_advisor::flow::Flow;
 use weir_advisor::observation::{
     Capsule, CommandRate, DatabaseConnections, DatabaseObservation, Fact, JobProcess, LockWait,
-    Missing, ObservedQueue, Obstacle, PostgresSettings, RedisOperations, RedisServer, SessionState,
-    SessionWait, Sessions, ShardJobs, SidekiqObservation, SlowCommand, SourceKind, SourceState,
-    StatementTimes, WeightedQueue,
+    Missing, MissingReason, ObservedQueue, PostgresSettings, RedisOperations, RedisServer,
+    SessionState, SessionWait, Sessions, ShardJobs, SidekiqObservation, SlowCommand, SourceKind,
+    SourceState, StatementTimes, WeightedQueue,
 };
 use weir_advisor::{Observation, advise};
 use weir_base::clock::Timestamp;
@@ -313,7 +313,7 @@ async fn queues_of_a_redis_that_is_away_keep_their_charts() {
 
     let away = Missing {
         what: "Redis b:2".to_owned(),
-        obstacle: Obstacle::Unreachable,
+        obstacle: MissingReason::Unreachable,
         reason: "Connection refused".to_owned(),
         remedy: None,
     };
@@ -422,13 +422,13 @@ async fn names_of_others_are_escaped_on_every_page() {
 async fn what_is_not_known_is_said_with_what_would_let_it_be_seen() {
     let missing = Missing {
         what: "Postgres' slow statements".to_owned(),
-        obstacle: Obstacle::NotSupported,
+        obstacle: MissingReason::NotSupported,
         reason: "relation does not exist".to_owned(),
         remedy: Some("CREATE EXTENSION pg_stat_statements;".to_owned()),
     };
     let away = Missing {
         what: "Redis 127.0.0.1:6379".to_owned(),
-        obstacle: Obstacle::Unreachable,
+        obstacle: MissingReason::Unreachable,
         reason: "Connection refused".to_owned(),
         remedy: None,
     };
@@ -453,7 +453,7 @@ async fn what_is_not_known_is_said_with_what_would_let_it_be_seen() {
 async fn a_part_that_may_not_be_read_is_unknown() {
     let unread = Missing {
         what: "the retry set".to_owned(),
-        obstacle: Obstacle::NotAllowed,
+        obstacle: MissingReason::NotAllowed,
         reason: "ZCARD: this user has no permissions".to_owned(),
         remedy: Some("ACL SETUSER weir +zcard".to_owned()),
     };

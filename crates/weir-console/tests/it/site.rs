@@ -109,7 +109,7 @@ impl Site {
     pub(crate) fn with_apps(apps: Arc<dyn Operated>) -> Self {
         let mut site = Self::open();
         let directory = site._directory.path().to_owned();
-        let history = history::Settings { directory, ..history::Settings::default() };
+        let history = history::HistorySettings { directory, ..history::HistorySettings::default() };
         site.deps.front = Some(Front::new(apps, &history));
         site.router = router(site.deps.clone());
         site
@@ -119,7 +119,7 @@ impl Site {
     pub(crate) fn with_observed(watched: Arc<dyn Watched>) -> Self {
         let mut site = Self::open();
         let directory = site._directory.path().to_owned();
-        let history = history::Settings { directory, ..history::Settings::default() };
+        let history = history::HistorySettings { directory, ..history::HistorySettings::default() };
         let kept = Duration::from_secs(86_400);
         let histories = Histories {
             settings: history.clone(),
@@ -210,8 +210,10 @@ fn deps(
     directory: &std::path::Path,
     jobs_address: SocketAddr,
 ) -> Deps {
-    let history_settings =
-        history::Settings { directory: directory.to_owned(), ..history::Settings::default() };
+    let history_settings = history::HistorySettings {
+        directory: directory.to_owned(),
+        ..history::HistorySettings::default()
+    };
     let live = Live::new(&settings.limits);
     let histories = Histories {
         settings: history_settings.clone(),

@@ -7,7 +7,7 @@ use weir_base::clock::Timestamp;
 
 use super::RequestClass;
 use super::delay::Delay;
-use super::lane::PriorityQueue;
+use super::priority_queue::PriorityQueue;
 
 /// What goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

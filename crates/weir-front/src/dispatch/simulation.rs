@@ -266,7 +266,7 @@ fn useful_percent(load: f64, patience_ms: u64) -> usize {
     100 * useful / served
 }
 
-fn client_of(number: u64) -> Asker {
+fn client_of(number: u64) -> FlowKey {
     let [.., a, b] = number.to_be_bytes();
     ClientAddress::of([10, 0, a, b].into())
 }

@@ -19,7 +19,7 @@ fn limits() -> QueueLimits {
     }
 }
 
-fn client(number: u8) -> Asker {
+fn client(number: u8) -> FlowKey {
     ClientAddress::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)))
 }
 

@@ -323,7 +323,7 @@ impl RunningExchange {
     ) -> Result<Result<Box<UpstreamResponse>, UpstreamError>, ExchangeError> {
         let patience = app.limits.service_timeout;
         let Some((exchange, slot)) = &mut self.exchange else { return Err(ExchangeError::Broken) };
-        let mut turn = UploadTurn::new(exchange.sent());
+        let mut turn = UploadFairness::new(exchange.sent());
         loop {
             let (sent, was_uploading) = (exchange.sent(), exchange.is_uploading());
             let answer = poll_fn(|context| {
@@ -373,12 +373,12 @@ impl RunningExchange {
 }
 
 /// Whose turn it is while a body is on its way to a worker.
-pub(super) struct UploadTurn {
+pub(super) struct UploadFairness {
     sent: u64,
     is_clients: bool,
 }
 
-impl UploadTurn {
+impl UploadFairness {
     /// The worker's. `sent`: bytes that have left.
     pub(super) fn new(sent: u64) -> Self {
         Self { sent, is_clients: false }

@@ -19,7 +19,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 use weir_net::server::{BoxError, ResponseBody};
 
-use super::exchange::UploadTurn;
+use super::exchange::UploadFairness;
 use crate::app::{Lease, UpstreamSlot};
 use crate::drain::Drain;
 use crate::upstream::{AnswerReader, IdleConnections, UpstreamBodyError};
@@ -108,7 +108,7 @@ impl Relay {
                 self.slot.owes();
             }
             let (reader, slot, owes) = (&mut self.reader, &self.slot, drained.is_none());
-            let mut turn = UploadTurn::new(reader.sent());
+            let mut turn = UploadFairness::new(reader.sent());
             let sent = reader.sent();
             let next = poll_fn(|context| {
                 if channel.poll_gone(context).is_ready() {

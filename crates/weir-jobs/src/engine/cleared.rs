@@ -3,8 +3,8 @@
 //! emptying a queue of millions holds nobody up.
 
 use super::arena::JobIndex;
-use super::lane::WaitingList;
 use super::state::TimeSet;
+use super::waiting_list::WaitingList;
 
 /// What is left of emptied places.
 #[derive(Debug, Default)]

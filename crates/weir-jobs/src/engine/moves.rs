@@ -80,12 +80,12 @@ impl<D: Disk> Engine<D> {
             Err(error) => return self.drop_unreadable(job, &error).or_stop().map(|()| false),
         };
         let json = text(&body);
-        self.put_anew(job, &StoredBody { json: &json, ..body }, cause, stored, order)?;
+        self.rewrite_record(job, &StoredBody { json: &json, ..body }, cause, stored, order)?;
         Ok(true)
     }
 
     /// Writes `body` as a job's new record; the job rests there from now on.
-    pub(crate) fn put_anew(
+    pub(crate) fn rewrite_record(
         &mut self,
         job: JobIndex,
         body: &StoredBody<'_>,

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::lane::WaitingList;
 use super::snapshot::QueueFacts;
+use super::waiting_list::WaitingList;
 use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::QueueName;
 

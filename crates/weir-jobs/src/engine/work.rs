@@ -189,7 +189,7 @@ impl<D: Disk> Engine<D> {
                 return Ok(outcome);
             }
         };
-        self.put_anew(job, &body, Cause::Failed, StoredPlace::Set(set), order)?;
+        self.rewrite_record(job, &body, Cause::Failed, StoredPlace::Set(set), order)?;
         self.state.totals.count_put(Cause::Failed);
         self.count_failure(queue);
         self.state.reserved.remove_job(&jid, job);

@@ -182,7 +182,7 @@ impl MemoryState {
     ) -> (FailOutcome, QueueName) {
         let job = self.jobs.get(&id).expect("an id in a place names a live job");
         let previous = job_text::failure(&job.json, job.base_bytes);
-        let facts = rules::Failed { retry: job.retry, backtrace: job.backtrace, previous };
+        let facts = rules::FailedJob { retry: job.retry, backtrace: job.backtrace, previous };
         let (outcome, failure) = rules::fail(&facts, report, now, &mut self.random);
         let json = job_text::failed(&job.json, job.base_bytes, &failure);
         let name = job.queue.clone();

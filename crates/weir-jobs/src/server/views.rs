@@ -59,14 +59,14 @@ fn latency(queue: &QueueCounts, now: Timestamp) -> f64 {
     queue.oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64())
 }
 
-fn log(storage: Storage) -> view::LogView {
+fn log(storage: Storage) -> view::StorageView {
     let (state, problem) = match storage.condition {
         StoreCondition::Ok => ("ok", None),
         StoreCondition::Low => ("low", Some("disk nearly full: pushes are refused".to_owned())),
         StoreCondition::Full => ("full", Some("disk full: nothing can be written".to_owned())),
         StoreCondition::Failed(problem) => ("failed", Some(problem)),
     };
-    view::LogView {
+    view::StorageView {
         segments: storage.segments,
         bytes: storage.bytes,
         damages: storage.damages,

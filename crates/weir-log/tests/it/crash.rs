@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use weir_log::{
-    AppendError, Class, Disk, Log, OpenError, RecordPosition, SegmentLogOptions, SimulatedDisk,
+    AppendError, Class, Disk, OpenError, RecordPosition, SegmentLog, SegmentLogOptions,
+    SimulatedDisk,
 };
 
 /// What happens to a log.
@@ -67,7 +68,7 @@ struct Record {
 /// A log beside the list of what was appended to it.
 struct Run {
     disk: SimulatedDisk,
-    log: Log<SimulatedDisk>,
+    log: SegmentLog<SimulatedDisk>,
     records: Vec<Record>,
     /// How many of `records` must survive a power cut, and how many a kill.
     durable: usize,
@@ -82,7 +83,7 @@ impl Run {
         let disk = SimulatedDisk::new(seed);
         disk.set_short_transfers(seed.is_multiple_of(2));
         disk.set_allocates(!seed.is_multiple_of(5));
-        let (log, _) = Log::open(disk.clone(), options()).expect("an empty disk opens");
+        let (log, _) = SegmentLog::open(disk.clone(), options()).expect("an empty disk opens");
         Run {
             disk,
             log,
@@ -162,7 +163,7 @@ impl Run {
         self.disk = self.disk.crash();
         if let Some(operations) = again_after {
             self.disk.cut_power_after(operations);
-            match Log::open(self.disk.clone(), options()) {
+            match SegmentLog::open(self.disk.clone(), options()) {
                 Ok(_) | Err(OpenError::Io { .. } | OpenError::Poisoned(_)) => {}
                 Err(error) => panic!("after a power cut: {error}"),
             }
@@ -181,7 +182,7 @@ impl Run {
 
     /// Opens the log and compares: at least `promised` of the records are there.
     fn reopen(&mut self, promised: usize) {
-        let opened = Log::open(self.disk.clone(), options());
+        let opened = SegmentLog::open(self.disk.clone(), options());
         self.log = opened.unwrap_or_else(|error| panic!("after a power cut: {error}")).0;
         let found = stored(&self.log);
         let first = self.log.segments().first().map_or(u32::MAX, |segment| segment.number);
@@ -203,7 +204,7 @@ impl Run {
 }
 
 /// All data records, through footers and reads.
-fn stored(log: &Log<SimulatedDisk>) -> Vec<Record> {
+fn stored(log: &SegmentLog<SimulatedDisk>) -> Vec<Record> {
     let mut heads = Vec::new();
     for segment in log.segments() {
         let before = heads.len();

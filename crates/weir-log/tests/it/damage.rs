@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use weir_log::{
-    Acknowledged, Class, Damage, Disk, Log, OpenError, RecordError, RecordPosition,
+    Acknowledged, Class, Damage, Disk, OpenError, RecordError, RecordPosition, SegmentLog,
     SegmentLogOptions, SimulatedDisk, Verification,
 };
 
@@ -53,8 +53,8 @@ fn verify(disk: &SimulatedDisk) -> Result<Verification, OpenError> {
     weir_log::verify(disk, &mut |_| ())
 }
 
-fn try_open(disk: &SimulatedDisk) -> Result<Log<SimulatedDisk>, OpenError> {
-    Log::open(disk.clone(), options()).map(|(log, _)| log)
+fn try_open(disk: &SimulatedDisk) -> Result<SegmentLog<SimulatedDisk>, OpenError> {
+    SegmentLog::open(disk.clone(), options()).map(|(log, _)| log)
 }
 
 /// All but `lost` are there, where they were; the log goes on working. Returns the disk as the next
@@ -78,11 +78,11 @@ fn check_kept(disk: &SimulatedDisk, positions: &[RecordPosition], lost: &[u32]) 
 
 /// Opens a damaged log: it is repaired and says so, now and at the next start.
 fn check_reported(disk: &SimulatedDisk) -> SimulatedDisk {
-    let (log, report) = Log::open(disk.clone(), options()).expect("opens");
+    let (log, report) = SegmentLog::open(disk.clone(), options()).expect("opens");
     let found = log.damages().summary();
     assert!(report.damages > 0 && found.places == report.damages, "{report:?} {found:?}");
     let disk = disk.crash();
-    let (log, report) = Log::open(disk.clone(), options()).expect("opens again");
+    let (log, report) = SegmentLog::open(disk.clone(), options()).expect("opens again");
     let places = log.damages().summary().places;
     assert_eq!((report.damages, places), (0, found.places), "it is not forgotten");
     let disk = disk.kill();
@@ -239,7 +239,7 @@ fn a_gap_behind_the_highest_mark_is_a_torn_tail() {
         disk.take_file(&file(segment));
     }
     disk.put_file(&file(newest + 1), header);
-    let (log, report) = Log::open(disk.clone(), options()).expect("opens");
+    let (log, report) = SegmentLog::open(disk.clone(), options()).expect("opens");
     assert_eq!((report.damages, log.damages().summary().places), (0, 0));
     let left = positions.iter().filter(|position| position.segment < newest).count();
     assert_eq!(numbers(&log).len(), left);
@@ -297,7 +297,7 @@ fn what_is_set_aside_is_bounded_and_the_damage_is_listed_all_the_same() {
     flip(&disk, positions[RECORDS as usize - 5]);
     flip(&disk, positions[RECORDS as usize - 2]);
     let options = SegmentLogOptions { set_aside_bytes_max: 300, ..options() };
-    let (log, report) = Log::open(disk.clone(), options).expect("opens");
+    let (log, report) = SegmentLog::open(disk.clone(), options).expect("opens");
     let summary = log.damages().summary();
     assert_eq!((report.damages, summary.places, log.damages().list().len()), (3, 3, 3));
     assert!(summary.bytes_left_out > 0);
@@ -400,7 +400,7 @@ fn what_was_cut_does_not_come_back_behind_new_records() {
     let mark = torn.offset - 18;
     damage(&disk, &file(1), |bytes| bytes[mark as usize + 12] ^= 1);
     let disk = disk.kill();
-    let (mut log, report) = Log::open(disk.clone(), options()).expect("a torn tail opens");
+    let (mut log, report) = SegmentLog::open(disk.clone(), options()).expect("a torn tail opens");
     let cut = report.cut.expect("and is reported");
     assert!(cut.bytes > 35 && cut.position.offset == mark, "{cut:?}");
     // It begins with a mark as well, so it comes to lie in the torn one's place.
@@ -424,7 +424,7 @@ fn long_records_behind_damage_that_looks_like_records_are_kept() {
         ..options()
     };
     let disk = SimulatedDisk::new(13);
-    let (mut log, _) = Log::open(disk.clone(), options.clone()).expect("opens");
+    let (mut log, _) = SegmentLog::open(disk.clone(), options.clone()).expect("opens");
     let mut append = |number: u32| log.append(Class::Job, &number.to_le_bytes(), &[&BODY]);
     let starts: Vec<u32> = (0..300).map(|number| append(number).expect("room").offset).collect();
     log.mark();
@@ -436,7 +436,7 @@ fn long_records_behind_damage_that_looks_like_records_are_kept() {
     });
     let disk = disk.kill();
     weir_log::salvage(&disk, options.clone()).expect("salvaged");
-    let (log, _) = Log::open(disk.kill(), options).expect("opens after salvage");
+    let (log, _) = SegmentLog::open(disk.kill(), options).expect("opens after salvage");
     assert!(log.damages().list()[0].bytes >= 400_000);
     let is_sound = |start: u32| start + 50_014 <= DAMAGED.start || start >= DAMAGED.end;
     let kept: Vec<u32> =
@@ -486,7 +486,7 @@ proptest! {
 
 /// A record reads as it was written or as an error.
 fn check_readable(
-    log: &Log<SimulatedDisk>,
+    log: &SegmentLog<SimulatedDisk>,
     positions: &[RecordPosition],
 ) -> Result<(), TestCaseError> {
     for (number, position) in (0u32..).zip(positions) {

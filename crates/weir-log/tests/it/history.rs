@@ -1,6 +1,6 @@
 //! Small logs for the other tests, and what they hold.
 
-use weir_log::{Class, Log, RecordError, RecordPosition, SegmentLogOptions, SimulatedDisk};
+use weir_log::{Class, RecordError, RecordPosition, SegmentLog, SegmentLogOptions, SimulatedDisk};
 
 pub(crate) fn options() -> SegmentLogOptions {
     SegmentLogOptions {
@@ -13,15 +13,15 @@ pub(crate) fn options() -> SegmentLogOptions {
     }
 }
 
-pub(crate) fn open(disk: &SimulatedDisk) -> Log<SimulatedDisk> {
-    Log::open(disk.clone(), options()).expect("opens").0
+pub(crate) fn open(disk: &SimulatedDisk) -> SegmentLog<SimulatedDisk> {
+    SegmentLog::open(disk.clone(), options()).expect("opens").0
 }
 
 /// A log of `records` records of about 140 bytes, synced every ten.
 pub(crate) fn filled(
     disk: &SimulatedDisk,
     records: u32,
-) -> (Log<SimulatedDisk>, Vec<RecordPosition>) {
+) -> (SegmentLog<SimulatedDisk>, Vec<RecordPosition>) {
     let mut log = open(disk);
     let syncer = log.syncer();
     let mut positions = Vec::new();
@@ -45,7 +45,7 @@ pub(crate) fn body_of(number: u32) -> Vec<u8> {
 }
 
 pub(crate) fn read(
-    log: &Log<SimulatedDisk>,
+    log: &SegmentLog<SimulatedDisk>,
     position: RecordPosition,
 ) -> Result<Vec<u8>, RecordError> {
     let mut buffer = Vec::new();
@@ -54,7 +54,7 @@ pub(crate) fn read(
 }
 
 /// The numbers that a filled log's heads show, oldest first.
-pub(crate) fn numbers(log: &Log<SimulatedDisk>) -> Vec<u32> {
+pub(crate) fn numbers(log: &SegmentLog<SimulatedDisk>) -> Vec<u32> {
     let mut numbers = Vec::new();
     for segment in log.segments() {
         log.heads(segment.number, &mut |head| {

@@ -1,7 +1,7 @@
 //! The log on the file system.
 
 use tempfile::TempDir;
-use weir_log::{Class, Log, Lsn, RealDisk, RecordError, RecordPosition, SegmentLogOptions};
+use weir_log::{Class, Lsn, RealDisk, RecordError, RecordPosition, SegmentLog, SegmentLogOptions};
 
 fn options() -> SegmentLogOptions {
     SegmentLogOptions {
@@ -12,18 +12,18 @@ fn options() -> SegmentLogOptions {
     }
 }
 
-fn open(directory: &TempDir) -> Log<RealDisk> {
+fn open(directory: &TempDir) -> SegmentLog<RealDisk> {
     let disk = RealDisk::new(directory.path()).expect("a directory");
-    Log::open(disk, options()).expect("opens").0
+    SegmentLog::open(disk, options()).expect("opens").0
 }
 
-fn body(log: &Log<RealDisk>, position: RecordPosition) -> Result<Vec<u8>, RecordError> {
+fn body(log: &SegmentLog<RealDisk>, position: RecordPosition) -> Result<Vec<u8>, RecordError> {
     let mut buffer = Vec::new();
     let parts = log.reader().read(position, &mut buffer)?;
     Ok(buffer[parts.body].to_vec())
 }
 
-fn heads(log: &Log<RealDisk>) -> Vec<(RecordPosition, Vec<u8>)> {
+fn heads(log: &SegmentLog<RealDisk>) -> Vec<(RecordPosition, Vec<u8>)> {
     let mut seen = Vec::new();
     for segment in log.segments() {
         log.heads(segment.number, &mut |head| seen.push((head.position, head.head.to_vec())))

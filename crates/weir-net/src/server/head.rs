@@ -76,7 +76,7 @@ impl<'a> HttpRequestHead<'a> {
 
     /// Whether it asks to become something else than HTTP. `Upgrade` without being named by
     /// `Connection` is nothing for us, and HTTP/1.0 has no upgrades (RFC 9110, section 7.8).
-    pub(super) fn asks_for_upgrade(&self) -> bool {
+    pub(super) fn requests_upgrade(&self) -> bool {
         self.version > 0
             && self.values("upgrade").any(is_upgrade)
             && self.values("connection").any(names_upgrade)
@@ -147,7 +147,7 @@ mod tests {
             let field = |name, value: &'static str| Header { name, value: value.as_bytes() };
             let headers = [field("Upgrade", upgrade), field("Connection", connection)];
             let head = HttpRequestHead { version, headers: &headers, ..head("/") };
-            assert_eq!(head.asks_for_upgrade(), asks, "{version} {upgrade} {connection}");
+            assert_eq!(head.requests_upgrade(), asks, "{version} {upgrade} {connection}");
         }
     }
 

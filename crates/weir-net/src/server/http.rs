@@ -24,9 +24,9 @@ use super::answer::{ErrorResponse, outlast_body};
 use super::first_head::{refuse, upgrade};
 use super::head::{Received, is_upgrade, names_upgrade};
 use super::limits::HEADERS_USUAL;
-use super::patience::RearmingTimer;
 use super::progress::Http1Progress;
 use super::raw_target::RawTarget;
+use super::rearming_timer::RearmingTimer;
 use super::replay::Replay;
 use super::runtime::CoreContext;
 use super::{BoxError, ConnectionService, ConnectionStream, Peer, ResponseBody};
@@ -180,7 +180,7 @@ impl<S: ConnectionService> Driven<S> {
             }
         }
         // First that: the limits are shared by all cores, and a look at them costs something.
-        if !self.progress.is_clients_turn() {
+        if !self.progress.is_waiting_for_client() {
             return Poll::Pending;
         }
         let Some(deadline) = self.progress.deadline(&core.limits()) else {

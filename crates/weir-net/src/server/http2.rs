@@ -27,7 +27,7 @@ use self::progress::Http2Progress;
 use self::socket::Http2Socket;
 use self::streams::{Routing, Tasks};
 use super::first_head::refuse;
-use super::patience::RearmingTimer;
+use super::rearming_timer::RearmingTimer;
 use super::replay::Replay;
 use super::runtime::CoreContext;
 use super::{ConnectionService, ConnectionStream, HttpServerLimits, Peer};

@@ -127,7 +127,7 @@ impl Http1Progress {
     }
 
     /// Something is to come from the client, or to be taken by it.
-    pub(super) fn is_clients_turn(&self) -> bool {
+    pub(super) fn is_waiting_for_client(&self) -> bool {
         !self.in_hand.get() || self.blocked.since().is_some() || self.answer_until.get().is_some()
     }
 

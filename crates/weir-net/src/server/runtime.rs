@@ -187,7 +187,7 @@ impl<S: ConnectionService> CoreContext<S> {
 
     /// Whether the head asks for an upgrade that the service wants.
     pub(super) fn claims(&self, head: &HttpRequestHead<'_>) -> bool {
-        head.asks_for_upgrade() && self.service.claims_upgrade(head.path())
+        head.requests_upgrade() && self.service.claims_upgrade(head.path())
     }
 
     /// Reads and forgets; resolves to whether there was something. If not, the client has hung up.

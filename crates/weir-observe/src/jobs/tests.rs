@@ -7,13 +7,18 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(seconds * 1_000)
 }
 
-fn look(seconds: u64, queues: Vec<QueueLook>, retries: SetLook, dead: SetLook) -> RedisSnapshot {
+fn look(
+    seconds: u64,
+    queues: Vec<QueueSample>,
+    retries: SetSample,
+    dead: SetSample,
+) -> RedisSnapshot {
     RedisSnapshot {
         at: at(seconds),
         queues: Ok(queues),
         processes: Ok(Vec::new()),
         ghosts: Vec::new(),
-        scheduled: Ok(SetLook::default()),
+        scheduled: Ok(SetSample::default()),
         retries: Ok(retries),
         dead: Ok(dead),
         processed: Ok(0),
@@ -26,21 +31,21 @@ fn look(seconds: u64, queues: Vec<QueueLook>, retries: SetLook, dead: SetLook) -
     }
 }
 
-fn queue(name: &str, length: u64, newest: &[u64]) -> QueueLook {
+fn queue(name: &str, length: u64, newest: &[u64]) -> QueueSample {
     let newest = newest.iter().map(|seconds| at(*seconds)).collect();
     let oldest = Some(at(100));
-    QueueLook {
+    QueueSample {
         name: name.to_owned(),
         pushed: true,
         length,
         newest,
         oldest,
-        ..QueueLook::default()
+        ..QueueSample::default()
     }
 }
 
-fn set(size: u64) -> SetLook {
-    SetLook { size, due: size, first: Some(at(100)), ..SetLook::default() }
+fn set(size: u64) -> SetSample {
+    SetSample { size, due: size, first: Some(at(100)), ..SetSample::default() }
 }
 
 #[test]
@@ -74,7 +79,7 @@ fn a_burst_comes_at_the_pace_of_the_whole_window_and_not_at_its_own() {
     let millis = |at: u64| Timestamp::from_millis(at);
     let newest: Vec<_> = (0..100).map(|job| millis(209_999 - job * 3 / 10)).collect();
     let after =
-        QueueLook { newest, came: Some(340), oldest: Some(at(100)), ..queue("push", 5_340, &[]) };
+        QueueSample { newest, came: Some(340), oldest: Some(at(100)), ..queue("push", 5_340, &[]) };
     let first = look(200, vec![queue("push", 5_000, &[])], set(0), set(0));
     let second = look(210, vec![after], set(0), set(0));
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
@@ -85,7 +90,8 @@ fn a_burst_comes_at_the_pace_of_the_whole_window_and_not_at_its_own() {
 
 #[test]
 fn a_list_in_which_all_is_new_may_have_had_more() {
-    let after = QueueLook { came: Some(300), oldest: Some(at(205)), ..queue("push", 300, &[209]) };
+    let after =
+        QueueSample { came: Some(300), oldest: Some(at(205)), ..queue("push", 300, &[209]) };
     let first = look(200, vec![queue("push", 7, &[])], set(0), set(0));
     let second = look(210, vec![after], set(0), set(0));
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
@@ -95,12 +101,12 @@ fn a_list_in_which_all_is_new_may_have_had_more() {
 }
 
 /// A process whose last heartbeats, by its own clock and by that of Redis, were then.
-fn beating(beat: u64, age_seconds: u64) -> ProcessLook {
+fn beating(beat: u64, age_seconds: u64) -> ProcessSample {
     let beat_age = Some(Duration::from_secs(age_seconds));
-    ProcessLook { beat: Some(at(beat)), beat_age, ..process("web:7:x", false) }
+    ProcessSample { beat: Some(at(beat)), beat_age, ..process("web:7:x", false) }
 }
 
-fn seen(before: ProcessLook, now: ProcessLook) -> JobProcess {
+fn seen(before: ProcessSample, now: ProcessSample) -> JobProcess {
     let mut first = look(1_000, Vec::new(), set(0), set(0));
     let mut second = look(1_010, Vec::new(), set(0), set(0));
     (first.processes, second.processes) = (Ok(vec![before]), Ok(vec![now]));
@@ -124,8 +130,8 @@ fn a_process_that_missed_a_beat_is_told_from_one_that_beats() {
 fn a_clock_that_differs_makes_no_job_old() {
     // Two hours behind: its heartbeat of five seconds ago, and a job that it took a minute ago.
     let run_at = Some(Timestamp::from_millis(20_000_000 - 7_200_000 - 60_000));
-    let work = vec![WorkLook { queue: "push".to_owned(), run_at, job: None }];
-    let clock = |beat: u64| ProcessLook { work: work.clone(), ..beating(beat, 5) };
+    let work = vec![RunningJobSample { queue: "push".to_owned(), run_at, job: None }];
+    let clock = |beat: u64| ProcessSample { work: work.clone(), ..beating(beat, 5) };
     let mut first = look(20_000, Vec::new(), set(0), set(0));
     let mut second = look(20_010, Vec::new(), set(0), set(0));
     first.processes = Ok(vec![clock(20_000 - 7_200 - 5)]);
@@ -180,14 +186,14 @@ fn a_queue_that_keeps_nothing_of_before_may_have_had_more_than_is_told() {
         (3, &[209, 208], Some(190), false),
         (900, &[209, 208], Some(207), false),
     ] {
-        let look = QueueLook { oldest: oldest.map(at), ..queue("pull", length, newest) };
+        let look = QueueSample { oldest: oldest.map(at), ..queue("pull", length, newest) };
         assert_eq!(is_least(&look, at(200)), expected, "{length} {newest:?}");
     }
 }
 
-fn process(identity: &str, quiet: bool) -> ProcessLook {
+fn process(identity: &str, quiet: bool) -> ProcessSample {
     let started_at = Some(at(110));
-    ProcessLook { identity: identity.to_owned(), quiet, started_at, ..ProcessLook::default() }
+    ProcessSample { identity: identity.to_owned(), quiet, started_at, ..ProcessSample::default() }
 }
 
 #[test]
@@ -226,7 +232,8 @@ fn the_largest_shares_are_kept() {
 
 #[test]
 fn due_jobs_that_are_taken_move_however_many_become_due() {
-    let due = |due, first| SetLook { size: 900, due, first: Some(at(first)), ..SetLook::default() };
+    let due =
+        |due, first| SetSample { size: 900, due, first: Some(at(first)), ..SetSample::default() };
     let of = |before, after| {
         let set = job_set(&before, &after, at(200), at(210));
         (set.overdue_moves, set.overdue_fewer_per_second)

@@ -1,6 +1,6 @@
 //! Why PgBouncer told nothing of itself, and what to do.
 
-use weir_advisor::observation::{Missing, Obstacle};
+use weir_advisor::observation::{Missing, MissingReason};
 
 use crate::postgres::{MAX_CLIENT_CONN, PostgresEndpoint, PostgresError, missing as of_postgres};
 
@@ -12,31 +12,35 @@ const RUNS: &str =
 const REACHED: &str = "check the host and port in the address, and firewalls";
 const BROKEN: &str = "check the host and port in the address, and its log";
 
-const WAYS: [(&str, Obstacle, &str); 12] = [
-    ("password missing", Obstacle::Login, PASSWORD),
-    ("(max_client_conn)", Obstacle::Unreachable, MAX_CLIENT_CONN),
+const WAYS: [(&str, MissingReason, &str); 12] = [
+    ("password missing", MissingReason::Login, PASSWORD),
+    ("(max_client_conn)", MissingReason::Unreachable, MAX_CLIENT_CONN),
     (
         "UnknownIssuer",
-        Obstacle::Login,
+        MissingReason::Login,
         "pass the file of the authority that signed its certificate with --pgbouncer-ca \
          (pgbouncer_ca in [observe])",
     ),
-    ("NotValidForName", Obstacle::Login, "use the host name of its certificate in the address"),
+    (
+        "NotValidForName",
+        MissingReason::Login,
+        "use the host name of its certificate in the address",
+    ),
     (
         "does not support TLS",
-        Obstacle::Login,
+        MissingReason::Login,
         "turn it on (client_tls_sslmode in pgbouncer.ini), or remove sslmode from the address",
     ),
-    ("SSL required", Obstacle::Login, "add ?sslmode=verify-full to the address"),
-    ("Connection refused", Obstacle::Unreachable, RUNS),
-    ("No such file", Obstacle::Unreachable, RUNS),
-    ("lookup", Obstacle::Unreachable, "check the host name in the address"),
-    ("timed out", Obstacle::Unreachable, REACHED),
-    ("no response within", Obstacle::Unreachable, REACHED),
+    ("SSL required", MissingReason::Login, "add ?sslmode=verify-full to the address"),
+    ("Connection refused", MissingReason::Unreachable, RUNS),
+    ("No such file", MissingReason::Unreachable, RUNS),
+    ("lookup", MissingReason::Unreachable, "check the host name in the address"),
+    ("timed out", MissingReason::Unreachable, REACHED),
+    ("no response within", MissingReason::Unreachable, REACHED),
     // It is no PgBouncer that has no such database.
     (
         "database \"pgbouncer\" does not exist",
-        Obstacle::Login,
+        MissingReason::Login,
         "use the address of PgBouncer, not of the database behind it",
     ),
 ];
@@ -50,18 +54,18 @@ pub(super) fn missing(endpoint: &PostgresEndpoint, error: &PostgresError) -> Mis
         // It was not even asked.
         let remedy =
             Some("check the path of --pgbouncer-ca (pgbouncer_ca in [observe])".to_owned());
-        return Missing { obstacle: Obstacle::Login, remedy, ..missing };
+        return Missing { obstacle: MissingReason::Login, remedy, ..missing };
     }
     let (obstacle, remedy) = way(&missing.reason, user);
     Missing { obstacle, remedy: Some(remedy), ..missing }
 }
 
-fn way(reason: &str, user: &str) -> (Obstacle, String) {
+fn way(reason: &str, user: &str) -> (MissingReason, String) {
     if reason.contains("not allowed") {
         let line = format!(
             "stats_users = {user} in pgbouncer.ini (in addition to the existing users), then RELOAD"
         );
-        return (Obstacle::NotAllowed, line);
+        return (MissingReason::NotAllowed, line);
     }
     if let Some((_, obstacle, remedy)) = WAYS.iter().find(|(sign, ..)| reason.contains(sign)) {
         return (*obstacle, (*remedy).to_owned());
@@ -72,9 +76,9 @@ fn way(reason: &str, user: &str) -> (Obstacle, String) {
              given here \
              (--pgbouncer-password-env, --pgbouncer-password-file)"
         );
-        return (Obstacle::Login, remedy);
+        return (MissingReason::Login, remedy);
     }
-    (Obstacle::Unreachable, BROKEN.to_owned())
+    (MissingReason::Unreachable, BROKEN.to_owned())
 }
 
 #[cfg(test)]
@@ -84,24 +88,32 @@ mod tests {
     #[test]
     fn each_way_that_fails_says_what_to_do() {
         for (reason, obstacle, remedy) in [
-            ("FATAL: not allowed (SQLSTATE 08P01)", Obstacle::NotAllowed, "stats_users = weir in "),
+            (
+                "FATAL: not allowed (SQLSTATE 08P01)",
+                MissingReason::NotAllowed,
+                "stats_users = weir in ",
+            ),
             (
                 "invalid configuration: password missing",
-                Obstacle::Login,
+                MissingReason::Login,
                 "--pgbouncer-password-env",
             ),
             (
                 "FATAL: password authentication failed (SQLSTATE 28P01)",
-                Obstacle::Login,
+                MissingReason::Login,
                 "auth_file",
             ),
             (
                 "FATAL: no more connections allowed (max_client_conn)",
-                Obstacle::Unreachable,
+                MissingReason::Unreachable,
                 "raise",
             ),
-            ("error connecting: Connection refused (os error 111)", Obstacle::Unreachable, "runs"),
-            ("connection closed", Obstacle::Unreachable, "its log"),
+            (
+                "error connecting: Connection refused (os error 111)",
+                MissingReason::Unreachable,
+                "runs",
+            ),
+            ("connection closed", MissingReason::Unreachable, "its log"),
         ] {
             let told = way(reason, "weir");
             assert_eq!(told.0, obstacle, "{reason}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::{
-    Fact, Missing, Obstacle, PostgresSettings, ReadOnly, SettingOrigin,
+    Fact, Missing, MissingReason, PostgresSettings, ReadOnly, SettingOrigin,
 };
 
 use super::session::PostgresSession;
@@ -130,7 +130,7 @@ fn bytes(number: f64) -> u64 {
 fn unreadable() -> Fact<PostgresSettings> {
     Fact::Unknown(Missing {
         what: WHAT.to_owned(),
-        obstacle: Obstacle::NotSupported,
+        obstacle: MissingReason::NotSupported,
         reason: "pg_settings does not have them all; is this Postgres?".to_owned(),
         remedy: None,
     })

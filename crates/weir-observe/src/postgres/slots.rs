@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::{
-    Fact, Missing, Obstacle, Replication, ReplicationSlot, SlotLimit, WalStatus,
+    Fact, Missing, MissingReason, Replication, ReplicationSlot, SlotLimit, WalStatus,
 };
 use weir_advisor::sql::identifier;
 
@@ -36,7 +36,7 @@ pub(super) async fn replication(session: &mut PostgresSession) -> Fact<Replicati
 
 /// Who may not read it was denied what everybody has: `pg_monitor` is no help.
 fn missing(session: &PostgresSession, missing: Missing) -> Missing {
-    if missing.obstacle != Obstacle::NotAllowed {
+    if missing.obstacle != MissingReason::NotAllowed {
         return missing;
     }
     let user = identifier(session.user().unwrap_or("USER"));

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use weir_advisor::observation::{
-    DatabaseObservation, Fact, Missing, Obstacle, SourceKind, SourceState,
+    DatabaseObservation, Fact, Missing, MissingReason, SourceKind, SourceState,
 };
 use weir_base::clock::Clock;
 
 use super::PollSchedule;
-use super::patience::SourceRetry;
+use super::retry::SourceRetry;
 use crate::postgres::{self, Database, PostgresSource};
 
 #[derive(Debug)]
@@ -89,7 +89,7 @@ fn problem(seen: &Fact<DatabaseObservation>) -> Option<Missing> {
         postgres.statements.missing(),
         postgres.replication.missing(),
     ];
-    let away = |missing: &&Missing| missing.obstacle == Obstacle::Unreachable;
+    let away = |missing: &&Missing| missing.obstacle == MissingReason::Unreachable;
     parts.into_iter().flatten().find(away).cloned()
 }
 
@@ -97,7 +97,7 @@ fn problem(seen: &Fact<DatabaseObservation>) -> Option<Missing> {
 mod tests {
     use super::*;
 
-    fn missing(obstacle: Obstacle) -> Missing {
+    fn missing(obstacle: MissingReason) -> Missing {
         Missing { what: "x".to_owned(), obstacle, reason: String::new(), remedy: None }
     }
 
@@ -110,10 +110,10 @@ mod tests {
                 ..DatabaseObservation::default()
             }))
         };
-        assert_eq!(with(Obstacle::NotAllowed), None);
-        assert_eq!(with(Obstacle::NotSupported), None);
-        assert_eq!(with(Obstacle::Unreachable), Some(missing(Obstacle::Unreachable)));
-        let full = Fact::Unknown(missing(Obstacle::SlotsExhausted));
-        assert_eq!(problem(&full), Some(missing(Obstacle::SlotsExhausted)));
+        assert_eq!(with(MissingReason::NotAllowed), None);
+        assert_eq!(with(MissingReason::NotSupported), None);
+        assert_eq!(with(MissingReason::Unreachable), Some(missing(MissingReason::Unreachable)));
+        let full = Fact::Unknown(missing(MissingReason::SlotsExhausted));
+        assert_eq!(problem(&full), Some(missing(MissingReason::SlotsExhausted)));
     }
 }

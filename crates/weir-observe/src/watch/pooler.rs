@@ -4,7 +4,7 @@ use weir_advisor::observation::{Fact, PgBouncer, SourceKind, SourceState};
 use weir_base::clock::Clock;
 
 use super::PollSchedule;
-use super::patience::SourceRetry;
+use super::retry::SourceRetry;
 use crate::pgbouncer::{self, PgBouncerSource, QUESTIONS};
 use crate::postgres::PostgresConnection;
 

@@ -10,7 +10,7 @@ use weir_sidekiq::{
 };
 
 use super::PollSchedule;
-use super::patience::SourceRetry;
+use super::retry::SourceRetry;
 use crate::redis;
 use crate::shards::ShardSamples;
 

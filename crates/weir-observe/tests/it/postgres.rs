@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_advisor::observation::{DatabaseObservation, Obstacle, SessionState};
+use weir_advisor::observation::{DatabaseObservation, MissingReason, SessionState};
 use weir_advisor::{Advice, Fact, Observation, Severity, advise};
 use weir_observe::{PostgresEndpoint, PostgresLimits, PostgresSource, Sources, observe};
 use weir_sidekiq::SampleLimits;
@@ -232,7 +232,7 @@ async fn a_role_or_a_database_at_its_own_limit_is_told_with_the_line_that_ends_i
     // Who is none is refused, as the application is.
     let (observation, advice) = look_at(source(&server.url("weir"))).await;
     let missing = observation.postgres.missing().unwrap();
-    assert_eq!(missing.obstacle, Obstacle::LimitReached, "{missing:?}");
+    assert_eq!(missing.obstacle, MissingReason::LimitReached, "{missing:?}");
     assert!(missing.reason.contains("(SQLSTATE 53300); held by web 2 (2 idle)"), "{missing:?}");
     assert_eq!(rules(&advice), ["connection-limit"]);
     let line = obey(&server, &advice, &missing.what);
@@ -282,7 +282,7 @@ async fn the_last_slot_is_told_and_so_is_that_there_is_none() {
 
     let (observation, advice) = look_at(source(&server.url("weir"))).await;
     let missing = observation.postgres.missing().unwrap();
-    assert_eq!(missing.obstacle, Obstacle::SlotsExhausted);
+    assert_eq!(missing.obstacle, MissingReason::SlotsExhausted);
     let held = "(SQLSTATE 53300); held by web 4 (4 idle), sidekiq 1 (1 idle)";
     assert!(missing.reason.ends_with(held), "{}", missing.reason);
     assert_eq!(rules(&advice), ["slots-exhausted"]);
@@ -369,7 +369,7 @@ async fn a_view_that_is_refused_is_unknown_and_no_other() {
     server.run("CREATE ROLE weir LOGIN; GRANT pg_monitor TO weir");
     let (postgres, advice) = look(&server, "weir").await;
     let missing = postgres.cache_hit_ratio.missing().unwrap();
-    assert_eq!(missing.obstacle, Obstacle::NotAllowed, "{missing:?}");
+    assert_eq!(missing.obstacle, MissingReason::NotAllowed, "{missing:?}");
     assert!(postgres.connections.known().is_some() && postgres.settings.known().is_some());
     assert_eq!(rules(&advice).iter().filter(|rule| **rule == "unseen").count(), 1);
 }
@@ -382,7 +382,7 @@ async fn a_server_that_says_nothing_is_left_within_the_limit() {
     postgres.limits.connect_timeout = Duration::from_millis(200);
     let (observation, advice) = look_at(postgres).await;
     let missing = observation.postgres.missing().unwrap();
-    assert_eq!(missing.obstacle, Obstacle::Unreachable);
+    assert_eq!(missing.obstacle, MissingReason::Unreachable);
     assert!(missing.what.contains(&format!("127.0.0.1:{port}/shop")), "{missing:?}");
     assert_eq!(rules(&advice), ["unreachable"]);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_advisor::advise;
-use weir_advisor::observation::{Fact, Observation, Obstacle, SourceKind};
+use weir_advisor::observation::{Fact, MissingReason, Observation, SourceKind};
 use weir_base::clock::Clock;
 use weir_observe::{
     PollSchedule, PostgresEndpoint, PostgresLimits, PostgresSource, Round, Sources, Watcher,
@@ -109,7 +109,7 @@ async fn a_source_that_is_away_is_unknown_keeps_no_other_and_comes_back() {
     drop(redis);
     let round = watcher.round().await;
     let missing = round.observation.jobs.missing().unwrap();
-    assert_eq!(missing.obstacle, Obstacle::Unreachable);
+    assert_eq!(missing.obstacle, MissingReason::Unreachable);
     assert!(round.observation.redis[0].missing().is_some());
     assert!(round.observation.postgres.known().unwrap().connections.known().is_some());
     let (of_redis, of_postgres) = (&round.sources[0], &round.sources[1]);
@@ -135,7 +135,7 @@ async fn statements_are_told_without_values_where_they_are_kept() {
     let round = watcher.round().await;
     let statements = |round: &Round| round.observation.postgres.known().unwrap().statements.clone();
     let Fact::Unknown(missing) = statements(&round) else { panic!("{round:?}") };
-    assert_eq!(missing.obstacle, Obstacle::NotSupported);
+    assert_eq!(missing.obstacle, MissingReason::NotSupported);
     assert!(missing.remedy.unwrap().contains("CREATE EXTENSION"));
     let unseen = advise(&round.observation).findings.into_iter().find(|it| it.rule == "unseen");
     assert_eq!(unseen, None, "to have it is no duty");

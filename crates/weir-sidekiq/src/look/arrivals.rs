@@ -10,9 +10,9 @@ use crate::error::SidekiqError;
 use crate::job::JobSummary;
 use crate::keys;
 use crate::questions::{Question, ReadCommand, RedisReply};
-use crate::snapshot::QueueLook;
+use crate::snapshot::QueueSample;
 
-use super::Looking;
+use super::SnapshotReader;
 
 /// Twice the logarithm of more jobs than any Redis holds.
 const STEPS_MAX: usize = 64;
@@ -53,12 +53,12 @@ impl Search {
     }
 }
 
-impl Looking<'_> {
-    /// Sets [`QueueLook::came`] of each queue. What can't be told, for a job that has no time or is too large,
+impl SnapshotReader<'_> {
+    /// Sets [`QueueSample::came`] of each queue. What can't be told, for a job that has no time or is too large,
     /// is left open.
     pub(super) async fn count_arrivals(
         &mut self,
-        queues: &mut [QueueLook],
+        queues: &mut [QueueSample],
         since: Timestamp,
     ) -> Result<(), SidekiqError> {
         let mut searches = Vec::new();

@@ -9,10 +9,10 @@ use crate::error::SidekiqError;
 use crate::heartbeat::{HeartbeatInfo, RunningJob};
 use crate::keys;
 use crate::questions::{Question, ReadCommand, RedisReply};
-use crate::snapshot::{IDENTITIES_MAX, PROCESSES_MAX, ProcessLook, Read, WorkLook};
+use crate::snapshot::{IDENTITIES_MAX, PROCESSES_MAX, ProcessSample, Read, RunningJobSample};
 use crate::time;
 
-use super::Looking;
+use super::SnapshotReader;
 
 /// Of a heartbeat's hash.
 const FIELDS: [&str; 6] = ["info", "busy", "beat", "quiet", "rss", "rtt_us"];
@@ -21,9 +21,9 @@ const FIELDS: [&str; 6] = ["info", "busy", "beat", "quiet", "rss", "rtt_us"];
 const HEARTBEAT_TTL: Duration = Duration::from_secs(60);
 
 /// Processes, and identities without a heartbeat.
-type Processes = (Vec<ProcessLook>, Vec<String>);
+type Processes = (Vec<ProcessSample>, Vec<String>);
 
-impl Looking<'_> {
+impl SnapshotReader<'_> {
     pub(super) async fn processes(&mut self) -> Result<Read<Processes>, SidekiqError> {
         let (max, most) = (self.limits.processes_max, self.limits.identities_max);
         let most = most.max(max);
@@ -59,8 +59,11 @@ impl Looking<'_> {
     }
 
     /// By what is left of the time to live that each heartbeat sets: whatever the clocks of their hosts say.
-    async fn beat_ages(&mut self, processes: &mut [ProcessLook]) -> Result<Read<()>, SidekiqError> {
-        let question = |it: &ProcessLook| Question::new(ReadCommand::TimeToLive, &[&it.identity]);
+    async fn beat_ages(
+        &mut self,
+        processes: &mut [ProcessSample],
+    ) -> Result<Read<()>, SidekiqError> {
+        let question = |it: &ProcessSample| Question::new(ReadCommand::TimeToLive, &[&it.identity]);
         let questions: Vec<_> = processes.iter().map(question).collect();
         let answers = self.ask(&questions).await?;
         for (process, answer) in processes.iter_mut().zip(answers) {
@@ -74,8 +77,8 @@ impl Looking<'_> {
     }
 
     /// Jobs in hand, under either name, of processes with no more threads than `threads_max`.
-    async fn work(&mut self, processes: &mut [ProcessLook]) -> Result<Read<()>, SidekiqError> {
-        let key = |(at, process): (usize, &ProcessLook)| {
+    async fn work(&mut self, processes: &mut [ProcessSample]) -> Result<Read<()>, SidekiqError> {
+        let key = |(at, process): (usize, &ProcessSample)| {
             keys::work(&process.identity).map(|key| WorkKey { process: at, key })
         };
         let keys: Vec<_> = processes.iter().enumerate().flat_map(key).collect();
@@ -149,13 +152,13 @@ fn heartbeat(identity: &str) -> Question {
 }
 
 /// None if there is no heartbeat under that identity.
-fn process(identity: &str, fields: &[Option<Vec<u8>>]) -> Option<ProcessLook> {
+fn process(identity: &str, fields: &[Option<Vec<u8>>]) -> Option<ProcessSample> {
     let field = |index: usize| fields.get(index)?.as_deref();
     let text = |index: usize| std::str::from_utf8(field(index)?).ok();
     let number = |index: usize| text(index)?.parse::<u64>().ok();
     // A heartbeat that can't be read is one: the process lives, what it serves is not known.
     let info = HeartbeatInfo::parse(field(0)?).unwrap_or_default();
-    Some(ProcessLook {
+    Some(ProcessSample {
         identity: identity.to_owned(),
         capsules: info.capsules(),
         hostname: info.hostname,
@@ -179,6 +182,6 @@ fn beat_age(left_millis: i64) -> Option<Duration> {
     HEARTBEAT_TTL.checked_sub(left)
 }
 
-fn in_hand(work: RunningJob) -> WorkLook {
-    WorkLook { job: work.job(), run_at: work.run_at, queue: work.queue }
+fn in_hand(work: RunningJob) -> RunningJobSample {
+    RunningJobSample { job: work.job(), run_at: work.run_at, queue: work.queue }
 }

@@ -8,18 +8,18 @@ use crate::error::SidekiqError;
 use crate::job::JobSummary;
 use crate::keys;
 use crate::questions::{Question, ReadCommand, RedisReply};
-use crate::snapshot::{QueueLook, Read};
+use crate::snapshot::{QueueSample, Read};
 
 use super::window::{EntryWindow, WindowStart};
-use super::{Looking, SampleScope};
+use super::{SampleScope, SnapshotReader};
 
-impl Looking<'_> {
+impl SnapshotReader<'_> {
     /// Queues that were pushed to, and those that are `served`.
     pub(super) async fn queues(
         &mut self,
         scope: SampleScope,
         served: &BTreeSet<String>,
-    ) -> Result<Read<Vec<QueueLook>>, SidekiqError> {
+    ) -> Result<Read<Vec<QueueSample>>, SidekiqError> {
         let max = self.limits.queues_max;
         let pushed = match self.members(keys::QUEUES, max, "queues_max").await? {
             Ok(pushed) => pushed,
@@ -28,11 +28,11 @@ impl Looking<'_> {
         // The set is Sidekiq Pro's, and missing without it; who may not read it knows of no pause.
         let paused = self.members(keys::PAUSED, max, "queues_max").await?.unwrap_or_default();
         let names = pushed.union(served).take(max);
-        let queues = names.map(|name| QueueLook {
+        let queues = names.map(|name| QueueSample {
             name: name.clone(),
             pushed: pushed.contains(name),
             paused: paused.contains(name),
-            ..QueueLook::default()
+            ..QueueSample::default()
         });
         let mut queues: Vec<_> = queues.collect();
         if let Err(refusal) = self.lengths(&mut queues).await? {
@@ -43,8 +43,8 @@ impl Looking<'_> {
     }
 
     /// What is no list is no queue: it is left out, and named.
-    async fn lengths(&mut self, queues: &mut Vec<QueueLook>) -> Result<Read<()>, SidekiqError> {
-        let length = |queue: &QueueLook| {
+    async fn lengths(&mut self, queues: &mut Vec<QueueSample>) -> Result<Read<()>, SidekiqError> {
+        let length = |queue: &QueueSample| {
             Question::new(ReadCommand::ListLength, &[&keys::queue(&queue.name)])
         };
         let questions: Vec<_> = queues.iter().map(length).collect();
@@ -68,7 +68,7 @@ impl Looking<'_> {
     async fn windows(
         &mut self,
         scope: SampleScope,
-        queues: &mut [QueueLook],
+        queues: &mut [QueueSample],
     ) -> Result<Read<()>, SidekiqError> {
         let waiting: Vec<_> = queues.iter_mut().filter(|queue| queue.length > 0).collect();
         let mut windows: Vec<_> =
@@ -100,7 +100,7 @@ impl Looking<'_> {
     }
 
     /// The newest jobs and the oldest; of a long queue more of those, and some in the middle.
-    fn windows_of(&self, scope: SampleScope, queue: &QueueLook) -> [EntryWindow; 3] {
+    fn windows_of(&self, scope: SampleScope, queue: &QueueSample) -> [EntryWindow; 3] {
         let key = keys::queue(&queue.name);
         let window = |start, jobs| EntryWindow::new(ReadCommand::ListRange, &key, start, jobs);
         let sample = if self.is_sampled(scope, queue) { self.limits.sample_window } else { 0 };
@@ -111,7 +111,7 @@ impl Looking<'_> {
         ]
     }
 
-    fn is_sampled(&self, scope: SampleScope, queue: &QueueLook) -> bool {
+    fn is_sampled(&self, scope: SampleScope, queue: &QueueSample) -> bool {
         scope == SampleScope::Everything && queue.length >= self.limits.sample_length_min
     }
 }

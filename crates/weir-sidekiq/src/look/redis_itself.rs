@@ -9,10 +9,10 @@ use weir_base::clock::Timestamp;
 use crate::error::SidekiqError;
 use crate::keys;
 use crate::questions::{Question, ReadCommand, RedisReply};
-use crate::server::{CommandLook, ServerLook, SlowCommand};
+use crate::server::{CommandSample, ServerSample, SlowCommand};
 use crate::snapshot::{ForeignKeys, Read};
 
-use super::Looking;
+use super::SnapshotReader;
 
 /// Windows of a scan: a table that was much larger once has places without keys.
 const SCANS_MAX: usize = 10;
@@ -22,8 +22,8 @@ const SCAN_WINDOW: &str = "50";
 const SEARCHES_MAX: usize = 20;
 const SEARCH_WINDOW: &str = "1000";
 
-impl Looking<'_> {
-    pub(super) async fn server(&mut self) -> Result<Read<ServerLook>, SidekiqError> {
+impl SnapshotReader<'_> {
+    pub(super) async fn server(&mut self) -> Result<Read<ServerSample>, SidekiqError> {
         let entries = self.limits.slow_commands.to_string();
         let questions = [
             Question::new(ReadCommand::Info, &[]),
@@ -35,7 +35,7 @@ impl Looking<'_> {
         let mut next = || answers.next().expect("a connection answers each question or fails");
         let (info, save, slow, commands) = (next(), next(), next(), next());
         let operations_max = self.limits.operations_max;
-        Ok(info.and_then(RedisReply::read::<String>).map(|info| ServerLook {
+        Ok(info.and_then(RedisReply::read::<String>).map(|info| ServerSample {
             snapshots: save.and_then(RedisReply::read).map(|settings: BTreeMap<String, String>| {
                 settings.get("save").is_some_and(|rules| !rules.trim().is_empty())
             }),
@@ -44,8 +44,8 @@ impl Looking<'_> {
                 .map(|entries: Vec<Value>| entries.into_iter().filter_map(slow_command).collect()),
             commands: commands
                 .and_then(RedisReply::read::<String>)
-                .map(|commands| CommandLook::parse(&commands, operations_max)),
-            ..ServerLook::parse(&info)
+                .map(|commands| CommandSample::parse(&commands, operations_max)),
+            ..ServerSample::parse(&info)
         }))
     }
 

@@ -7,22 +7,22 @@ use weir_base::clock::Timestamp;
 use crate::error::SidekiqError;
 use crate::keys;
 use crate::questions::{Question, ReadCommand, RedisReply};
-use crate::snapshot::{Read, SetLook};
+use crate::snapshot::{Read, SetSample};
 use crate::time;
 
 use super::window::{EntryWindow, WindowStart};
-use super::{Looking, SampleScope};
+use super::{SampleScope, SnapshotReader};
 
 /// What died within this time has died lately.
 const LATELY: Duration = Duration::from_secs(3_600);
 
-impl Looking<'_> {
+impl SnapshotReader<'_> {
     /// Scheduled, retries, dead.
     pub(super) async fn sets(
         &mut self,
         scope: SampleScope,
         now: Timestamp,
-    ) -> Result<[Read<SetLook>; 3], SidekiqError> {
+    ) -> Result<[Read<SetSample>; 3], SidekiqError> {
         // Of scheduled jobs nothing is wrong that a sample could tell.
         let scheduled = self.set(keys::SCHEDULED, now).await?;
         let mut retries = self.set(keys::RETRIES, now).await?;
@@ -34,7 +34,7 @@ impl Looking<'_> {
         Ok([scheduled, retries, dead])
     }
 
-    async fn set(&mut self, key: &str, now: Timestamp) -> Result<Read<SetLook>, SidekiqError> {
+    async fn set(&mut self, key: &str, now: Timestamp) -> Result<Read<SetSample>, SidekiqError> {
         let due = format!("{:.6}", now.as_secs_f64());
         let questions = [
             Question::new(ReadCommand::SortedSize, &[key]),
@@ -46,21 +46,21 @@ impl Looking<'_> {
     }
 
     /// The score of the dead is when they died.
-    async fn dead(&mut self, now: Timestamp) -> Result<Read<SetLook>, SidekiqError> {
+    async fn dead(&mut self, now: Timestamp) -> Result<Read<SetSample>, SidekiqError> {
         let from = (now.as_secs_f64() - LATELY.as_secs_f64()).max(0.0);
         let from = format!("{from:.6}");
         let set = self.set(keys::DEAD, now).await?;
         let lately = Question::new(ReadCommand::SortedCount, &[keys::DEAD, &from, "+inf"]);
         let lately = self.ask_one(lately).await?.and_then(RedisReply::read);
-        Ok(set.and_then(|set| Ok(SetLook { lately: lately?, ..set })))
+        Ok(set.and_then(|set| Ok(SetSample { lately: lately?, ..set })))
     }
 
     async fn sampled(
         &mut self,
         key: &str,
         start: WindowStart,
-        look: Read<SetLook>,
-    ) -> Result<Read<SetLook>, SidekiqError> {
+        look: Read<SetSample>,
+    ) -> Result<Read<SetSample>, SidekiqError> {
         let Ok(mut look) = look else { return Ok(look) };
         if look.size > 0 {
             let window =
@@ -77,9 +77,9 @@ impl Looking<'_> {
     }
 }
 
-fn set(answers: Vec<RedisReply>) -> Read<SetLook> {
+fn set(answers: Vec<RedisReply>) -> Read<SetSample> {
     let mut answers = answers.into_iter();
-    let mut look = SetLook::default();
+    let mut look = SetSample::default();
     if let Some(told) = answers.next() {
         look.size = told.read()?;
     }

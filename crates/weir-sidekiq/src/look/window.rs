@@ -8,7 +8,7 @@ use crate::limits::SampleLimits;
 use crate::questions::{Question, ReadCommand, RedisReply, ReplyResult};
 use crate::snapshot::RejectedCommand;
 
-use super::Looking;
+use super::SnapshotReader;
 
 /// Where a stretch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +131,7 @@ fn hash(payload: &[u8]) -> u64 {
     hasher.finish()
 }
 
-impl Looking<'_> {
+impl SnapshotReader<'_> {
     /// Reads them as far as they and the look may be read.
     pub(super) async fn read(&mut self, windows: &mut [EntryWindow]) -> Result<(), SidekiqError> {
         loop {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
-use weir_sidekiq::{CapsuleMode, ProcessLook, QueueLook, RedisSnapshot, SampleLimits, SampleScope};
+use weir_sidekiq::{
+    CapsuleMode, ProcessSample, QueueSample, RedisSnapshot, SampleLimits, SampleScope,
+};
 
 use crate::redis_server::RedisServer;
 
@@ -50,12 +52,12 @@ fn fill(redis: &RedisServer) {
     ]);
 }
 
-fn process<'a>(snapshot: &'a RedisSnapshot, identity: &str) -> &'a ProcessLook {
+fn process<'a>(snapshot: &'a RedisSnapshot, identity: &str) -> &'a ProcessSample {
     let processes = snapshot.processes.as_ref().unwrap();
     processes.iter().find(|process| process.identity == identity).unwrap()
 }
 
-fn queue<'a>(snapshot: &'a RedisSnapshot, name: &str) -> &'a QueueLook {
+fn queue<'a>(snapshot: &'a RedisSnapshot, name: &str) -> &'a QueueSample {
     let queues = snapshot.queues.as_ref().unwrap();
     queues.iter().find(|queue| queue.name == name).unwrap()
 }

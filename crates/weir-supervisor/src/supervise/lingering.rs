@@ -20,7 +20,7 @@ impl Supervisor {
         let spec = &self.children[0].spec;
         let deadline = spec.stop_deadline;
         match spec.old_processes_max {
-            Some(_) if old.can_linger => old.tell_replaced(),
+            Some(_) if old.can_linger => old.send_replaced(),
             // Its program knows of no such thing.
             _ => old.stop(now, deadline),
         }

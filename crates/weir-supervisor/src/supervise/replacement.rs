@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use super::{Events, Supervisor};
 use crate::child::{self, ChildProcess, ChildState};
 use crate::inherited::Word;
-use crate::workers::{Asker, ServiceCommand};
+use crate::workers::{CommandSender, ServiceCommand};
 
 /// How long a new service process may take until it serves: it may have a large store to read.
 pub const REPLACE_DEADLINE: Duration = Duration::from_secs(120);
@@ -33,7 +33,7 @@ impl Supervisor {
     pub(super) fn replace_service(
         &mut self,
         now: Duration,
-        asker: Option<Asker>,
+        asker: Option<CommandSender>,
         events: &mut dyn Events,
     ) {
         let started = self.may_be_replaced().and_then(|()| {
@@ -82,8 +82,8 @@ impl Supervisor {
     }
 
     /// What the service asks for.
-    pub(super) fn follow_wishes(&mut self, now: Duration, events: &mut dyn Events) {
-        let wishes = self.workers.as_mut().map(|workers| workers.take_wishes());
+    pub(super) fn run_service_commands(&mut self, now: Duration, events: &mut dyn Events) {
+        let wishes = self.workers.as_mut().map(|workers| workers.take_service_commands());
         for (wish, asker) in wishes.into_iter().flatten() {
             match wish {
                 ServiceCommand::ReplaceService => self.replace_service(now, Some(asker), events),
@@ -111,7 +111,7 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn tell(&mut self, asker: Option<Asker>, outcome: Result<(), String>) {
+    pub(super) fn tell(&mut self, asker: Option<CommandSender>, outcome: Result<(), String>) {
         if let (Some(asker), Some(workers)) = (asker, &mut self.workers) {
             workers.grant(asker, outcome);
         }

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use self::reports::Cursor;
 use self::services::ServiceConnection;
-pub(crate) use self::services::{Asker, ServiceCommand};
+pub(crate) use self::services::{CommandSender, ServiceCommand};
 use super::blueprint::Blueprint;
 use super::check::Mistake;
 use super::generation::{Moment, Numbers, Times};
@@ -39,7 +39,7 @@ pub struct Fleet {
     lines: Vec<ServiceConnection>,
     lines_made: u64,
     /// What services have asked of the supervisor itself.
-    wishes: Vec<(ServiceCommand, Asker)>,
+    wishes: Vec<(ServiceCommand, CommandSender)>,
     /// Which services send nothing more to these generations.
     let_go: BTreeMap<u64, BTreeSet<u64>>,
     /// More was said than one turn follows.
@@ -217,8 +217,8 @@ impl Fleet {
 
     /// Hears what workers and the service say, and who has ended.
     pub(crate) fn listen(&mut self, now: Duration, output: BorrowedFd<'_>) {
-        self.hear_workers(now);
-        self.hear_services(now);
+        self.on_workers_readable(now);
+        self.on_services_readable(now);
         self.reap(now);
         self.printer.flush(output);
         self.tell(now);

@@ -128,7 +128,7 @@ impl WorkerGroup {
         end: impl FnOnce(&mut WorkerSlot) -> Fate,
     ) -> (Fate, Option<String>) {
         let Some(slot) = self.slots.get_mut(index) else { return (Fate::Left, None) };
-        let went_by_itself = slot.goes_by_itself(number);
+        let went_by_itself = slot.exits_on_its_own(number);
         let fate = end(slot);
         let is_concerned = self.rolling.as_ref().is_some_and(|it| it.active() == Some(index));
         let is_failure = match fate {

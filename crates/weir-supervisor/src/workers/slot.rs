@@ -140,7 +140,7 @@ impl WorkerSlot {
     }
 
     /// The present one is of that number, has served, and goes without having been asked to.
-    pub(crate) fn goes_by_itself(&self, number: u64) -> bool {
+    pub(crate) fn exits_on_its_own(&self, number: u64) -> bool {
         let current = self.current.as_ref().filter(|current| current.number == number);
         current.is_some_and(|it| it.is_ending() && it.ready_at.is_some() && !it.is_dismissed)
     }

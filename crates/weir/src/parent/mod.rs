@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use weir_supervisor::carried::{Carrier, SupervisorState};
+use weir_supervisor::carried::{CarriedSupervisor, Carrier};
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::Requests;
 use weir_supervisor::workers::FailedGroup;
@@ -188,7 +188,7 @@ impl Events for Parent {
         self.prepare_replacement().map_err(|error| format!("{error:#}"))
     }
 
-    fn upgrade(&mut self, state: &SupervisorState, carrier: Carrier) -> String {
+    fn upgrade(&mut self, state: &CarriedSupervisor, carrier: Carrier) -> String {
         let (handover, data_dir) = (self.handover.clone(), self.held.data_dir.clone());
         let carried = Carried::new(handover, data_dir, &self.held, state);
         format!("{:#}", self.program.become_anew(&carried, carrier))

@@ -30,7 +30,7 @@ fn an_empty_queue_shows_its_jobs_in_hand() {
 
 /// Three jobs came in each second of ten and none is left; none is in hand now.
 fn quick(looks: u32, in_hand: f64, per_second: f64) -> QueueDemand {
-    let lately = Some(InHandLately { looks, in_hand, per_second });
+    let lately = Some(RecentActivity { looks, in_hand, per_second });
     let flow = Flow { arrivals_per_second: 3.0, ..Flow::default() };
     let flow = Fact::Known(Flow { window: Duration::from_secs(10), ..flow });
     demand(&ObservedQueue { flow, lately, ..ObservedQueue::default() })
@@ -49,12 +49,12 @@ fn jobs_too_quick_to_be_met_by_one_look_are_told_by_many() {
 
 #[test]
 fn looks_at_a_queue_to_which_nothing_came_tell_nothing() {
-    let lately = Some(InHandLately { looks: 200, in_hand: 0.0, per_second: 0.0 });
+    let lately = Some(RecentActivity { looks: 200, in_hand: 0.0, per_second: 0.0 });
     assert_eq!(
         demand(&ObservedQueue { lately, ..ObservedQueue::default() }).known,
         DemandSource::Nothing
     );
-    let busy = Some(InHandLately { looks: 200, in_hand: 0.5, per_second: 0.0 });
+    let busy = Some(RecentActivity { looks: 200, in_hand: 0.5, per_second: 0.0 });
     let busy = demand(&ObservedQueue { lately: busy, ..ObservedQueue::default() });
     assert_eq!(busy.known, DemandSource::Busy, "it was always empty and threads had its jobs");
     assert!((busy.arrivals_per_second * busy.service_seconds - 0.5).abs() < 1e-9);

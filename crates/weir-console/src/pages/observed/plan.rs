@@ -128,7 +128,7 @@ impl Outcome {
             },
             Err(impossible) => Self {
                 is_possible: false,
-                ways_out: impossible.ways_out.iter().map(|it| shown(it)).collect(),
+                ways_out: impossible.remedies.iter().map(|it| shown(it)).collect(),
                 proofs: impossible.broken.iter().map(ProofRow::of).collect(),
                 processes: Vec::new(),
                 settings: Vec::new(),

@@ -1,6 +1,6 @@
 //! The page Plan: what nobody has seen, and what Postgres may use.
 
-use weir_advisor::observation::{DatabaseHost, InHandLately};
+use weir_advisor::observation::{DatabaseHost, RecentActivity};
 
 use super::*;
 
@@ -73,7 +73,7 @@ async fn jobs_that_many_looks_never_met_take_so_much_at_most() {
     let window = Duration::from_secs(10);
     (queue.length, queue.in_hand) = (0, 0);
     queue.flow = Fact::Known(Flow { window, arrivals_per_second: 3.0, ..Flow::default() });
-    queue.lately = Some(InHandLately { looks: 60, in_hand: 0.0, per_second: 3.0 });
+    queue.lately = Some(RecentActivity { looks: 60, in_hand: 0.0, per_second: 3.0 });
     let seen = Observation { jobs: Fact::Known(quick), ..Observation::default() };
     let page = Site::with_observed(Looks::of(seen)).browser().get(PAGE).await;
     page.assert_shows("at most 0.1");

@@ -184,8 +184,10 @@ fn hub(clock: &Clock, change: impl FnOnce(&mut Settings, &mut AppSettings)) -> A
 fn realtime(hub: &Arc<Hub>, clock: &Clock, folder: &Path) -> Realtime {
     let switches =
         Switchboard::open(Arc::clone(hub.switches()), clock.clone(), folder.join("switches.json"));
-    let history =
-        history::Settings { directory: folder.to_owned(), ..history::Settings::default() };
+    let history = history::HistorySettings {
+        directory: folder.to_owned(),
+        ..history::HistorySettings::default()
+    };
     Realtime::new(Arc::clone(hub), switches, &history)
 }
 

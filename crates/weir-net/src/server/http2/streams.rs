@@ -18,7 +18,7 @@ use crate::client::{ClientFull, ClientRequest};
 use crate::metrics::{HeadRefusal, HttpServerLimit};
 use crate::server::answer::ErrorResponse;
 use crate::server::first_head::refuse;
-use crate::server::patience::RearmingTimer;
+use crate::server::rearming_timer::RearmingTimer;
 use crate::server::runtime::CoreContext;
 use crate::server::{ConnectionService, Peer};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Asker, Fleet, ServiceCommand};
+use super::{CommandSender, Fleet, ServiceCommand};
 use crate::control::{Incoming, ParentCommand, ParentReport, ParentRequest, REQUESTS_PER_TURN_MAX};
 use crate::workers::REASON_BYTES_MAX;
 use crate::workers::process::SlotIndex;
@@ -11,7 +11,7 @@ use crate::workers::slot::CommandError;
 use crate::workers::spec::Readiness;
 
 impl Fleet {
-    pub(super) fn hear_services(&mut self, now: Duration) {
+    pub(super) fn on_services_readable(&mut self, now: Duration) {
         self.has_unread = false;
         for line in 0..self.lines.len() {
             let received = self.lines[line].link.receive();
@@ -30,7 +30,7 @@ impl Fleet {
         let (id, reason) = match incoming {
             Incoming::Request(ParentRequest { id, command }) => {
                 if let Some(wish) = ServiceCommand::of(&command) {
-                    self.wishes.push((wish, Asker { line, id }));
+                    self.wishes.push((wish, CommandSender { line, id }));
                     return None;
                 }
                 match self.follow(command, line, now) {
@@ -55,7 +55,7 @@ impl Fleet {
         }
         match command {
             ParentCommand::Ready { generation } => self.believe_ready(generation, now),
-            ParentCommand::LetGo { generation } => self.note_let_go(generation, line, now),
+            ParentCommand::LetGo { generation } => self.note_released(generation, line, now),
             ParentCommand::Used { generation, used } => self.note_used(generation, used, line),
             ParentCommand::Start { group, slot } => self.start_slots(&group, slot, now),
             ParentCommand::Stop { group, slot } => self.stop_slots(&group, slot, now),

@@ -134,7 +134,7 @@ impl Fleet {
     }
 
     /// Output and notifications of all workers.
-    pub(super) fn hear_workers(&mut self, now: Duration) {
+    pub(super) fn on_workers_readable(&mut self, now: Duration) {
         let generations: Vec<u64> = self.processes.keys().copied().collect();
         for generation in generations {
             let Some(process) = self.processes.get_mut(&generation) else { continue };

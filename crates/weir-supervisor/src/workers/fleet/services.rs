@@ -45,7 +45,7 @@ impl ServiceCommand {
 
 /// The service that asked for something, and the number of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Asker {
+pub(crate) struct CommandSender {
     pub(super) line: u64,
     pub(super) id: u64,
 }
@@ -71,12 +71,12 @@ impl Fleet {
     }
 
     /// What services have asked of the supervisor since the last look.
-    pub(crate) fn take_wishes(&mut self) -> Vec<(ServiceCommand, Asker)> {
+    pub(crate) fn take_service_commands(&mut self) -> Vec<(ServiceCommand, CommandSender)> {
         std::mem::take(&mut self.wishes)
     }
 
     /// Answers a wish, if who asked is still there.
-    pub(crate) fn grant(&mut self, asker: Asker, outcome: Result<(), String>) {
+    pub(crate) fn grant(&mut self, asker: CommandSender, outcome: Result<(), String>) {
         let Some(line) = self.lines.iter_mut().find(|line| line.number == asker.line) else {
             return;
         };
@@ -88,7 +88,7 @@ impl Fleet {
     }
 
     /// A worker that is to leave is asked to end when no service sends it anything more.
-    pub(super) fn note_let_go(
+    pub(super) fn note_released(
         &mut self,
         generation: u64,
         line: u64,
@@ -96,7 +96,7 @@ impl Fleet {
     ) -> Result<(), CommandError> {
         self.find_generation(generation)?;
         self.let_go.entry(generation).or_default().insert(line);
-        self.stop_those_let_go(now);
+        self.stop_released(now);
         Ok(())
     }
 
@@ -143,11 +143,11 @@ impl Fleet {
         for generation in gone.iter().flat_map(|line| line.used.keys()) {
             self.report_elsewhere(*generation);
         }
-        self.stop_those_let_go(now);
+        self.stop_released(now);
     }
 
     /// Those that all services have let go of, also because one that had not has gone itself.
-    pub(super) fn stop_those_let_go(&mut self, now: Duration) {
+    pub(super) fn stop_released(&mut self, now: Duration) {
         let lines: Vec<u64> = self.lines.iter().map(|line| line.number).collect();
         let free: Vec<u64> = self
             .let_go

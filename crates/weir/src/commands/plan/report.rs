@@ -88,13 +88,13 @@ fn demands(wanted: &PlanInput) -> Vec<String> {
         let (takes, busy) = if known == DemandSource::HeldUp {
             (HELD_UP.to_owned(), HELD_UP.to_owned())
         } else {
-            let assumed = if known.tells_seconds() { "" } else { ASSUMED };
-            let busy = figure(known.tells_load(), format!("{most}{:.1}", rate * seconds));
+            let assumed = if known.knows_seconds() { "" } else { ASSUMED };
+            let busy = figure(known.knows_load(), format!("{most}{:.1}", rate * seconds));
             (format!("{most}{seconds:.2} s{assumed}"), busy)
         };
         vec![
             output::printable(&queue.name),
-            figure(queue.tells_rate(), wording::rate(rate)),
+            figure(queue.knows_rate(), wording::rate(rate)),
             takes,
             busy,
         ]

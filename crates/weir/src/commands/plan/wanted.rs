@@ -103,7 +103,7 @@ pub(super) fn assumed(
     let options = options.into_iter().filter_map(|(is_assumed, it)| is_assumed.then_some(it));
     // One that is held up keeps its threads: nothing is assumed.
     let is_assumed =
-        |it: &&QueueDemand| !it.known.tells_seconds() && it.known != DemandSource::HeldUp;
+        |it: &&QueueDemand| !it.known.knows_seconds() && it.known != DemandSource::HeldUp;
     let queues = wanted.queues.iter().filter(is_assumed).map(|queue| {
         let rate = (queue.arrivals_per_second * 1_000.0).round() / 1_000.0;
         format!("--queue {}={rate},{}", queue.name, queue.service_seconds)

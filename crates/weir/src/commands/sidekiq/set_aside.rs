@@ -8,7 +8,7 @@ use serde_json::json;
 use weir_advisor::shell;
 use weir_advisor::wording::number;
 use weir_sidekiq::{
-    Backlog, NotReady, ProcessLook, RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits,
+    Backlog, NotReady, ProcessSample, RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits,
     SampleScope, SetAside, backlog_of, is_backlog, queues_with_backlog, served_last,
 };
 
@@ -236,7 +236,7 @@ impl Shard {
 }
 
 /// How to get there: one `-q` alone would replace all queues of a configuration file.
-fn way(process: &ProcessLook, queue: &str) -> String {
+fn way(process: &ProcessSample, queue: &str) -> String {
     let backlog = backlog_of(queue);
     let flags: Vec<_> = queues_with_backlog(process, queue)
         .iter()

@@ -73,7 +73,7 @@ impl SourceRetry {
 
 #[cfg(test)]
 mod tests {
-    use weir_advisor::observation::Obstacle;
+    use weir_advisor::observation::MissingReason;
 
     use super::*;
 
@@ -91,7 +91,7 @@ mod tests {
         };
         let random = fastrand::Rng::with_seed(1);
         let mut patience = SourceRetry::new(SourceKind::Redis, "r".to_owned(), pace, random);
-        let (obstacle, reason) = (Obstacle::Unreachable, "refused".to_owned());
+        let (obstacle, reason) = (MissingReason::Unreachable, "refused".to_owned());
         let missing = Missing { what: "Redis".to_owned(), obstacle, reason, remedy: None };
         assert_eq!(patience.spared(at(0)), None);
         let mut tries = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weir_advisor::observation::{InHandLately, SidekiqObservation};
+use weir_advisor::observation::{RecentActivity, SidekiqObservation};
 use weir_base::clock::Timestamp;
 
 /// Processes say with each heartbeat what their threads have in hand, every ten seconds at the latest: a look
@@ -77,14 +77,14 @@ impl RecentSamples {
     }
 
     /// None: there was no second look.
-    fn of(&self, name: &str) -> Option<InHandLately> {
+    fn of(&self, name: &str) -> Option<RecentActivity> {
         let periods = [&self.before, &self.now];
         let looks: u32 = periods.iter().map(|period| period.looks).sum();
         let seen = periods.iter().filter_map(|period| period.queues.get(name));
         let (in_hand, per_second) = seen.fold((0, 0.0), |(in_hand, per_second), seen| {
             (seen.in_hand + in_hand, seen.per_second + per_second)
         });
-        (looks > 1).then(|| InHandLately {
+        (looks > 1).then(|| RecentActivity {
             looks,
             in_hand: in_hand as f64 / f64::from(looks),
             per_second: per_second / f64::from(looks),
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    fn after(looks: u32, every: u64, in_hand: impl Fn(u32) -> u64) -> Option<InHandLately> {
+    fn after(looks: u32, every: u64, in_hand: impl Fn(u32) -> u64) -> Option<RecentActivity> {
         let mut history = RecentSamples::default();
         for look in 0..looks {
             let at = Timestamp::from_millis(u64::from(look) * every);

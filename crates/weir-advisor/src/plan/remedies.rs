@@ -12,19 +12,19 @@ use super::{PlanInput, cores, targets};
 const MAX_CONNECTIONS_MAX: u64 = 262_143;
 
 /// For each rule that the best layout breaks.
-pub(super) fn ways_out(
+pub(super) fn remedies(
     wanted: &PlanInput,
     layout: &ProcessLayout,
     broken: &[Proof],
 ) -> Vec<String> {
-    broken.iter().filter_map(|proof| way_out(wanted, layout, proof.claim)).collect()
+    broken.iter().filter_map(|proof| remedy(wanted, layout, proof.claim)).collect()
 }
 
-fn way_out(wanted: &PlanInput, layout: &ProcessLayout, claim: Claim) -> Option<String> {
+fn remedy(wanted: &PlanInput, layout: &ProcessLayout, claim: Claim) -> Option<String> {
     match claim {
         Claim::ConnectionsFit => Some(connections(layout)).filter(|way| !way.is_empty()),
         Claim::MemoryFits => Some(memory(wanted, layout)),
-        Claim::CoresEnough => Some(cores::way_out(layout)),
+        Claim::CoresEnough => Some(cores::remedy(layout)),
         Claim::KeepsUp => keeping_up(wanted, layout),
         Claim::TargetsKept => {
             Some("more processes would not help: give those queues a longer --target".to_owned())

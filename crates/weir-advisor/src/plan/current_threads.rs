@@ -11,7 +11,7 @@ use super::{PlanInput, QueueDemand};
 /// Gives each of `queues` that is not known its share of the threads that serve it now.
 pub(super) fn keep(queues: &mut [QueueDemand], jobs: &SidekiqObservation) {
     let planned: BTreeSet<String> = queues.iter().map(|queue| queue.name.clone()).collect();
-    let unknown = queues.iter_mut().filter(|queue| !queue.known.tells_load());
+    let unknown = queues.iter_mut().filter(|queue| !queue.known.knows_load());
     for queue in unknown {
         let capsules = jobs.serving().flat_map(|process| &process.capsules);
         let shares = capsules.map(|capsule| share(capsule, &planned, &queue.name));

@@ -6,7 +6,7 @@ pub(crate) struct UnreadyReason {
     /// What Redis begins with, or what it says.
     sign: &'static str,
     /// What it is.
-    pub(crate) kind: TroubleKind,
+    pub(crate) kind: UnreadyKind,
     /// What that means, of a Redis.
     pub(crate) what: &'static str,
     /// What to do.
@@ -15,7 +15,7 @@ pub(crate) struct UnreadyReason {
 
 /// What keeps a Redis from answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TroubleKind {
+pub enum UnreadyKind {
     /// It reads its data from disk.
     Loading,
     /// It does not know who asks.
@@ -37,52 +37,52 @@ pub enum TroubleKind {
 const TROUBLES: [UnreadyReason; 8] = [
     UnreadyReason {
         sign: "LOADING ",
-        kind: TroubleKind::Loading,
+        kind: UnreadyKind::Loading,
         what: "is still loading its data from disk",
         remedy: "wait until `redis-cli INFO persistence` shows loading:0",
     },
     UnreadyReason {
         sign: "NOAUTH ",
-        kind: TroubleKind::Login,
+        kind: UnreadyKind::Login,
         what: "requires a password",
         remedy: "pass it with --redis-password-env or --redis-password-file (in [[observe.redis]]: \
                  password = { env = \"NAME\" } or { file = \"PATH\" })",
     },
     UnreadyReason {
         sign: "WRONGPASS ",
-        kind: TroubleKind::Login,
+        kind: UnreadyKind::Login,
         what: "rejects that user or that password",
         remedy: "check the user in the address and the password in the environment or file; if \
                  Redis has no password (requirepass), pass none",
     },
     UnreadyReason {
         sign: "max number of clients",
-        kind: TroubleKind::ClientsExhausted,
+        kind: UnreadyKind::ClientsExhausted,
         what: "accepts no more connections (maxclients), including Sidekiq's",
         remedy: "stop a client that is not needed, then: redis-cli CONFIG SET maxclients 20000",
     },
     UnreadyReason {
         sign: "BUSY ",
-        kind: TroubleKind::Script,
+        kind: UnreadyKind::Script,
         what: "is blocked by a script, also for Sidekiq",
         remedy: "redis-cli SCRIPT KILL, which ends it unless it has already written",
     },
     UnreadyReason {
         sign: "MASTERDOWN ",
-        kind: TroubleKind::MasterLost,
+        kind: UnreadyKind::MasterLost,
         what: "is a replica that has lost its master",
         remedy: "use the address of the master, also for Sidekiq, or check why the replica cannot \
                  reach it",
     },
     UnreadyReason {
         sign: "READONLY ",
-        kind: TroubleKind::ReadOnly,
+        kind: UnreadyKind::ReadOnly,
         what: "is a replica, which rejects writes",
         remedy: "use its master: `redis-cli INFO replication` shows master_host",
     },
     UnreadyReason {
         sign: "MISCONF ",
-        kind: TroubleKind::ReadOnly,
+        kind: UnreadyKind::ReadOnly,
         what: "rejects writes because it cannot save its snapshot",
         remedy: "check its log and the free space on its disk",
     },
