@@ -215,7 +215,7 @@ mod tests {
             it.held_bytes = 2 * GIB;
         });
         let finding = finding.unwrap();
-        let expected = "it has not been used for 2 days 7 h: 2 GB of WAL are kept for it, where max_wal_size is \
+        let expected = "it has not been used for 2 days 7 h: 2 GB of WAL are kept for it, and max_wal_size is \
                         1 GB; max_slot_wal_keep_size is 5 GB";
         assert_eq!(finding.evidence, expected);
         assert_eq!(finding.change, None, "it has one");

@@ -246,7 +246,7 @@ mod tests {
         let finding = only(pgbouncer(7, 12));
         assert_eq!(finding.subject, "pool app/shop of pgbouncer");
         let expected = "7 clients wait for a connection, the longest for 12 s: 20 of its 20 connections are in \
-                        use, and it may have 20";
+                        use, of at most 20";
         assert_eq!((finding.severity, finding.evidence.as_str()), (Severity::Warning, expected));
         assert_eq!(
             finding.consequence,
