@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::finding::{self, Finding, Severity};
 use crate::flow::Drain;
 use crate::forecast::{self, Between, Forecast};
-use crate::observation::{Jobs, Observation, Queue};
+use crate::observation::{Observation, ObservedQueue, SidekiqObservation};
 use crate::rules;
 use crate::wording;
 
@@ -15,14 +15,14 @@ use crate::wording;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
     /// In one line.
-    pub verdict: Verdict,
+    pub verdict: Summary,
     /// The worst first; of two that are equally bad, the one that causes the other.
     pub findings: Vec<Finding>,
 }
 
 /// The cause, how long until it is over, what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct Summary {
     /// None when nothing is wrong.
     pub severity: Option<Severity>,
     /// What is wrong.
@@ -37,7 +37,7 @@ pub struct Verdict {
     pub next: Option<String>,
 }
 
-impl Verdict {
+impl Summary {
     /// Until every queue is empty; none where that is not known, or never.
     #[must_use]
     pub fn until_all_is_empty(&self) -> Option<Duration> {
@@ -58,15 +58,15 @@ pub fn advise(observation: &Observation) -> Advice {
     Advice { verdict: verdict(observation, &findings), findings }
 }
 
-fn verdict(observation: &Observation, findings: &[Finding]) -> Verdict {
+fn verdict(observation: &Observation, findings: &[Finding]) -> Summary {
     let (drain, between, unserved) = drain(observation);
     let Some(worst) = findings.first() else {
         let cause = "nothing is wrong".to_owned();
-        return Verdict { severity: None, cause, drain, between, unserved, next: None };
+        return Summary { severity: None, cause, drain, between, unserved, next: None };
     };
     let cause = format!("{}: {}", worst.subject, worst.evidence);
     let severity = Some(worst.severity);
-    Verdict { severity, cause, drain, between, unserved, next: worst.to_do() }
+    Summary { severity, cause, drain, between, unserved, next: worst.to_do() }
 }
 
 /// When what is served is worked off, and what is not served.
@@ -89,9 +89,9 @@ fn drain(observation: &Observation) -> Ends {
 }
 
 /// The same of one.
-pub(crate) fn drain_of(jobs: &Jobs) -> Ends {
+pub(crate) fn drain_of(jobs: &SidekiqObservation) -> Ends {
     let waiting = jobs.queues.iter().filter(|queue| queue.length > 0 && !queue.paused);
-    let (served, unserved): (Vec<&Queue>, Vec<&Queue>) =
+    let (served, unserved): (Vec<&ObservedQueue>, Vec<&ObservedQueue>) =
         waiting.partition(|queue| !jobs.nobody_serves(&queue.name));
     let unserved: Vec<_> = unserved.into_iter().map(|queue| queue.name.clone()).collect();
     if served.is_empty() {
@@ -102,17 +102,17 @@ pub(crate) fn drain_of(jobs: &Jobs) -> Ends {
     (forecast.all, forecast.between, unserved)
 }
 
-impl std::fmt::Display for Verdict {
+impl std::fmt::Display for Summary {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(&self.cause)?;
         match self.drain {
             Some(Drain::After(left)) if self.severity.is_some() => {
                 let which = if self.unserved.is_empty() { "all" } else { "the other" };
                 let left = wording::about(left, self.between);
-                write!(formatter, "; {which} queues are empty in {left}")?;
+                write!(formatter, "; {which} queues will be empty in {left}")?;
             }
             Some(Drain::Grows) if self.severity.is_some() => {
-                formatter.write_str("; the backlog grows")?;
+                formatter.write_str("; the backlog is growing")?;
             }
             _ => {}
         }
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(advice.verdict.drain, Some(Drain::Grows));
         let line = advice.verdict.to_string();
         assert!(line.starts_with("shared_buffers: 128 MB"), "{line}");
-        assert!(line.contains("; the backlog grows; next: in postgresql.conf: "), "{line}");
+        assert!(line.contains("; the backlog is growing; next: in postgresql.conf: "), "{line}");
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         let mut observation = healthy::observation();
         observation.postgres.known_mut().cache_hit_ratio = Fact::Unknown(crate::Missing {
             what: "cache hits".to_owned(),
-            obstacle: crate::observation::Obstacle::NotAllowed,
+            obstacle: crate::observation::MissingReason::NotAllowed,
             reason: "permission denied".to_owned(),
             remedy: Some("GRANT pg_monitor TO weir_mon;".to_owned()),
         });
@@ -196,11 +196,11 @@ mod tests {
         let window = Duration::from_secs(10);
         for (name, before, after) in [("push", 2_000, 1_000), ("nobodys", 300, 300)] {
             let flow = Flow { window, before, after, ..Flow::default() };
-            let queue = Queue {
+            let queue = ObservedQueue {
                 name: name.to_owned(),
                 length: after,
                 flow: Fact::Known(flow),
-                ..Queue::default()
+                ..ObservedQueue::default()
             };
             jobs.queues.push(queue);
         }
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(verdict.until_all_is_empty(), None);
         let line = verdict.to_string();
         assert!(
-            line.contains("; the other queues are empty in 10 s (9 s to 11 s); next: "),
+            line.contains("; the other queues will be empty in 10 s (9 s to 11 s); next: "),
             "{line}"
         );
         observation.jobs.known_mut().processes.clear();
@@ -243,7 +243,7 @@ mod tests {
         observation.cut = vec!["processes_max (1000)".to_owned()];
         let findings = advise(&observation).findings;
         let cut = findings.iter().find(|it| it.subject == "the rest of Sidekiq").unwrap();
-        assert!(cut.consequence.ends_with("Whether every queue is served can't be told."));
+        assert!(cut.consequence.ends_with("It is unknown whether every queue is served."));
     }
 
     #[test]

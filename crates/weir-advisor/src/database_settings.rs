@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use crate::finding::Finding;
-use crate::observation::{Postgres, SettingException};
+use crate::observation::{DatabaseObservation, SettingException};
 
 const ALTERED: &str = "postgresql.auto.conf";
 const MAIN: &str = "postgresql.conf";
@@ -30,7 +30,7 @@ pub(crate) enum Origin<'a> {
 }
 
 impl<'a> Origin<'a> {
-    pub(crate) fn of(postgres: &'a Postgres, setting: &str) -> Self {
+    pub(crate) fn of(postgres: &'a DatabaseObservation, setting: &str) -> Self {
         let Some(origin) = postgres.origins.iter().find(|it| it.name == setting) else {
             return Self::Main;
         };
@@ -60,7 +60,7 @@ pub(crate) struct Size<'a> {
 impl<'a> Size<'a> {
     /// What was seen, and what roles and databases have instead: a number alone is of `unit_bytes` each.
     pub(crate) fn all(
-        postgres: &'a Postgres,
+        postgres: &'a DatabaseObservation,
         (setting, seen_bytes): (&'a str, u64),
         unit_bytes: u64,
     ) -> Vec<Self> {
@@ -81,7 +81,12 @@ impl<'a> Size<'a> {
     }
 
     /// The finding with the line that gives it another value.
-    pub(crate) fn change(&self, finding: Finding, postgres: &Postgres, value: &str) -> Finding {
+    pub(crate) fn change(
+        &self,
+        finding: Finding,
+        postgres: &DatabaseObservation,
+        value: &str,
+    ) -> Finding {
         match self.exception {
             Some(exception) => finding.change(EXCEPTION, exception.line(value)),
             None => change(finding, postgres, (self.setting, value), false),
@@ -91,17 +96,23 @@ impl<'a> Size<'a> {
 
 /// Where a line stands that `ALTER SYSTEM` and files lose against.
 const EXCEPTION: &str =
-    "psql, as a superuser (it was set for them alone, which wins over ALTER SYSTEM and all files)";
+    "psql, as a superuser (it was set for them alone, which overrides ALTER SYSTEM and all files)";
 
 /// What roles and databases have instead of the value that was seen.
-pub(crate) fn others<'a>(postgres: &'a Postgres, setting: &'a str) -> Vec<&'a SettingException> {
+pub(crate) fn others<'a>(
+    postgres: &'a DatabaseObservation,
+    setting: &'a str,
+) -> Vec<&'a SettingException> {
     let seen = seen_by(postgres, setting);
     let exceptions = postgres.exceptions.known().into_iter().flat_map(|it| it.of(setting));
     exceptions.filter(|it| Some(*it) != seen).collect()
 }
 
 /// Where the value that was seen is an exception itself.
-fn seen_by<'a>(postgres: &'a Postgres, setting: &'a str) -> Option<&'a SettingException> {
+fn seen_by<'a>(
+    postgres: &'a DatabaseObservation,
+    setting: &'a str,
+) -> Option<&'a SettingException> {
     let source = &postgres.origins.iter().find(|it| it.name == setting)?.source;
     let (of_role, of_database) = match source.as_str() {
         "user" => (true, false),
@@ -120,7 +131,7 @@ fn seen_by<'a>(postgres: &'a Postgres, setting: &'a str) -> Option<&'a SettingEx
 /// The finding with the line that sets `setting`, where it takes effect.
 pub(crate) fn change(
     finding: Finding,
-    postgres: &Postgres,
+    postgres: &DatabaseObservation,
     (setting, value): (&str, &str),
     restart: bool,
 ) -> Finding {
@@ -134,26 +145,27 @@ pub(crate) fn change(
     let (place, line) = match origin {
         Origin::Main => (MAIN.to_owned(), line),
         Origin::SomeFile => {
-            let place = "postgresql.conf, unless ALTER SYSTEM has set it (with pg_monitor that can be seen)";
+            let place = "postgresql.conf, unless it was set by ALTER SYSTEM (to see that, grant \
+                         pg_monitor)";
             (place.to_owned(), line)
         }
         Origin::Included(file) => (file.to_owned(), line),
         Origin::Altered => {
             let value = value.trim_matches('\'');
             let reload = if restart { "" } else { "; SELECT pg_reload_conf()" };
-            let place =
-                "psql, as a superuser (ALTER SYSTEM has set it, which wins over postgresql.conf)";
+            let place = "psql, as a superuser (it was set by ALTER SYSTEM, which overrides \
+                 postgresql.conf)";
             (place.to_owned(), format!("ALTER SYSTEM SET {setting} = '{value}'{reload};"))
         }
         Origin::CommandLine => {
-            let place = "the command line of Postgres, which wins over its files";
+            let place = "the command line of Postgres, which overrides its files";
             (place.to_owned(), format!("-c {setting}={value}"))
         }
         Origin::Role if let Some(exception) = seen_by(postgres, setting) => {
             (EXCEPTION.to_owned(), exception.line(value))
         }
         Origin::Role => {
-            let place = "where ALTER ROLE or ALTER DATABASE has set it (psql shows that: \\drds)";
+            let place = "where ALTER ROLE or ALTER DATABASE set it (psql shows where: \\drds)";
             (place.to_owned(), line)
         }
     };
@@ -166,9 +178,9 @@ pub(crate) fn change(
 }
 
 /// Somebody has changed it already: what is seen is what runs.
-fn waiting(mut finding: Finding, postgres: &Postgres, setting: &str) -> Finding {
+fn waiting(mut finding: Finding, postgres: &DatabaseObservation, setting: &str) -> Finding {
     if postgres.pending_restart.iter().any(|name| name == setting) {
-        finding.evidence.push_str("; it was changed, and the change waits for a restart");
+        finding.evidence.push_str("; it was changed and takes effect after a restart");
     }
     finding
 }
@@ -185,7 +197,8 @@ mod tests {
             source: source.to_owned(),
             file: file.map(str::to_owned),
         };
-        let postgres = Postgres { origins: vec![origin], ..Postgres::default() };
+        let postgres =
+            DatabaseObservation { origins: vec![origin], ..DatabaseObservation::default() };
         let finding = Finding::new("rule", Severity::Warning, "", "");
         let change = change(finding, &postgres, ("work_mem", "8MB"), restart).change.unwrap();
         (change.place, change.line, change.restart)
@@ -211,13 +224,14 @@ mod tests {
             (
                 file,
                 Some("/var/lib/postgresql/data/postgresql.auto.conf"),
-                "psql, as a superuser (ALTER SYSTEM has set it, which wins over postgresql.conf)",
+                "psql, as a superuser (it was set by ALTER SYSTEM, which overrides \
+                 postgresql.conf)",
                 "ALTER SYSTEM SET work_mem = '8MB'; SELECT pg_reload_conf();",
             ),
             (
                 "command line",
                 None,
-                "the command line of Postgres, which wins over its files",
+                "the command line of Postgres, which overrides its files",
                 "-c work_mem=8MB",
             ),
         ] {
@@ -225,7 +239,7 @@ mod tests {
             assert_eq!((at.as_str(), change.as_str()), (place, line));
             assert_eq!(restart, source == "command line");
         }
-        assert!(said(file, None, false).0.contains("unless ALTER SYSTEM has set it"));
+        assert!(said(file, None, false).0.contains("unless it was set by ALTER SYSTEM"));
         assert!(said("user", None, false).0.contains("ALTER ROLE"));
         let auto = Some("/data/postgresql.auto.conf");
         assert_eq!(said(file, auto, true).1, "ALTER SYSTEM SET work_mem = '8MB';");
@@ -260,11 +274,11 @@ mod tests {
                 source: source.to_owned(),
                 file: Some("/data/postgresql.conf".to_owned()),
             };
-            let postgres = Postgres {
+            let postgres = DatabaseObservation {
                 user: Some("weir".to_owned()),
                 origins: vec![origin],
                 exceptions: exceptions.clone(),
-                ..Postgres::default()
+                ..DatabaseObservation::default()
             };
             let finding = || Finding::new("rule", Severity::Warning, "", "");
             let sizes = Size::all(&postgres, ("work_mem", 7), 1_024);
@@ -277,11 +291,13 @@ mod tests {
 
     #[test]
     fn a_change_that_waits_for_a_restart_is_said() {
-        let postgres =
-            Postgres { pending_restart: vec!["shared_buffers".to_owned()], ..Postgres::default() };
+        let postgres = DatabaseObservation {
+            pending_restart: vec!["shared_buffers".to_owned()],
+            ..DatabaseObservation::default()
+        };
         let finding = Finding::new("rule", Severity::Warning, "", "128 MB");
         let finding = change(finding, &postgres, ("shared_buffers", "2GB"), true);
-        let expected = "128 MB; it was changed, and the change waits for a restart";
+        let expected = "128 MB; it was changed and takes effect after a restart";
         assert_eq!(finding.evidence, expected);
     }
 }

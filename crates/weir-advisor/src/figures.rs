@@ -35,7 +35,7 @@ pub struct Figure {
 
 /// The look itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
+pub struct SampleSummary<'a> {
     /// When it ended.
     pub at: Timestamp,
     /// How long it took.
@@ -49,10 +49,10 @@ pub struct Look<'a> {
 pub fn figures(
     observation: &Observation,
     advice: &Advice,
-    look: Look<'_>,
+    look: SampleSummary<'_>,
     admitted: &mut Admitted,
 ) -> Vec<Figure> {
-    let mut figures = Figures::default();
+    let mut figures = CollectedFigures::default();
     jobs::add(&mut figures, observation, &mut admitted.queues);
     servers::add(&mut figures, observation, &mut admitted.services);
     pooler::add(&mut figures, observation);
@@ -68,9 +68,9 @@ pub fn figures(
 
 /// Those that were collected.
 #[derive(Debug, Default)]
-struct Figures(Vec<Figure>);
+struct CollectedFigures(Vec<Figure>);
 
-impl Figures {
+impl CollectedFigures {
     /// `name` is one of [`METRICS`], with as many labels.
     fn add(&mut self, name: &str, labels: &[&str], value: f64) {
         self.add_of(None, name, labels, value);

@@ -16,7 +16,7 @@ pub struct Finding {
     /// What that leads to.
     pub consequence: String,
     /// What ends it.
-    pub change: Option<Change>,
+    pub change: Option<SuggestedChange>,
     /// The command to run next.
     pub next: Option<String>,
     /// Who serves which queues once it is done, for a change of that.
@@ -85,7 +85,7 @@ impl Severity {
 
 /// The exact line to change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct SuggestedChange {
     /// The file, or the kind of file, where it stands.
     pub place: String,
     /// As it should be.
@@ -164,7 +164,7 @@ impl Finding {
     }
 
     fn changed(mut self, place: String, line: String, restart: bool) -> Self {
-        self.change = Some(Change { place, line, restart });
+        self.change = Some(SuggestedChange { place, line, restart });
         self
     }
 }

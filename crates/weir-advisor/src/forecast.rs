@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use self::fluid::Line;
-use self::teams::Group;
+use self::fluid::FluidQueue;
+use self::teams::LinkedQueues;
 use crate::flow::{Drain, Flow};
-use crate::observation::{Jobs, Queue};
+use crate::observation::{ObservedQueue, SidekiqObservation};
 
 /// A group of more queues is reckoned as a whole.
 const LINES_MAX: usize = 100;
@@ -58,14 +58,14 @@ impl Between {
 impl Forecast {
     /// Of a system that was looked at twice.
     #[must_use]
-    pub fn of(jobs: &Jobs) -> Self {
+    pub fn of(jobs: &SidekiqObservation) -> Self {
         let mut forecast = Self::default();
         let groups = teams::groups(jobs);
         let is_known = groups.iter().all(|group| group.flow().is_some());
         let ends: Vec<_> = groups.iter().filter_map(|group| forecast.add(group)).collect();
         let behind = || ends.iter().filter(|end| end.is_behind);
         let total =
-            || Flow::total(groups.iter().filter_map(Group::flow).collect::<Vec<_>>().iter());
+            || Flow::total(groups.iter().filter_map(LinkedQueues::flow).collect::<Vec<_>>().iter());
         let worst = behind().max_by_key(|end| rank(end.drain));
         forecast.all = match worst {
             _ if !is_known => None,
@@ -93,7 +93,7 @@ impl Forecast {
         self.queues.get(name)?.1
     }
 
-    fn add(&mut self, group: &Group<'_>) -> Option<End> {
+    fn add(&mut self, group: &LinkedQueues<'_>) -> Option<GroupForecast> {
         let flow = group.flow();
         let lines = group.lines();
         let ends = match flow.map(|flow| flow.drain()) {
@@ -108,12 +108,12 @@ impl Forecast {
         let flow = flow?;
         let drain = of_group(&flow, &lines, &ends);
         let is_behind = lines.iter().any(|line| line.waits);
-        Some(End { drain, between: Between::around(drain, &flow), is_behind })
+        Some(GroupForecast { drain, between: Between::around(drain, &flow), is_behind })
     }
 }
 
 /// Of one group.
-struct End {
+struct GroupForecast {
     drain: Drain,
     between: Option<Between>,
     is_behind: bool,
@@ -130,7 +130,7 @@ pub(crate) fn rank(drain: Drain) -> (u8, Duration) {
 }
 
 /// By working it off; by the whole pace where that has no end.
-fn of_group(flow: &Flow, lines: &[Line], ends: &[Option<f64>]) -> Drain {
+fn of_group(flow: &Flow, lines: &[FluidQueue], ends: &[Option<f64>]) -> Drain {
     let waiting = lines.iter().zip(ends).filter(|(line, _)| line.waits);
     let ends: Option<Vec<f64>> = waiting.map(|(_, end)| *end).collect();
     match (flow.drain(), ends.and_then(|ends| ends.into_iter().reduce(f64::max))) {
@@ -140,7 +140,11 @@ fn of_group(flow: &Flow, lines: &[Line], ends: &[Option<f64>]) -> Drain {
 }
 
 /// What grows now is said to grow; what waits for others to be empty first ends with them.
-fn own(queue: &Queue, line: &Line, end: Option<f64>) -> Option<(Drain, Option<Between>)> {
+fn own(
+    queue: &ObservedQueue,
+    line: &FluidQueue,
+    end: Option<f64>,
+) -> Option<(Drain, Option<Between>)> {
     let flow = queue.flow.known()?;
     let drain = match (flow.drain(), end) {
         (Drain::After(_) | Drain::Stands, Some(end)) if line.waits => Drain::After(seconds(end)),

@@ -7,8 +7,8 @@
 //! that comes back. What does not pass loses its line and says why.
 
 use crate::finding::{Assignment, Finding};
-use crate::observation::{Capsule, JobProcess, Observation, Presence};
-use crate::plan::{Claim, Gap, Layout, Outcome, WorkerLayout, judge, unserved};
+use crate::observation::{Capsule, JobProcess, Observation, ProcessPresence};
+use crate::plan::{Claim, ClaimOutcome, Gap, ProcessLayout, WorkerLayout, judge, unserved};
 use crate::wording;
 
 const SCHEDULER: &str = "scheduler";
@@ -19,14 +19,14 @@ const SIGNS: [&str; 2] = ["-q ", "cap.queues"];
 
 /// What runs, and what was said to be changed so far.
 pub(crate) struct Guard {
-    now: Vec<Running>,
+    now: Vec<RunningProcess>,
     /// With the remedies of all findings before: somebody may follow them all.
-    then: Vec<Running>,
+    then: Vec<RunningProcess>,
 }
 
 /// Threads with their queues, of a process that runs or may come back.
 #[derive(Clone)]
-struct Running {
+struct RunningProcess {
     process: String,
     worker: WorkerLayout,
     /// It was seen to run, and takes jobs.
@@ -65,13 +65,13 @@ pub(crate) fn without_queues(finding: Finding) -> Finding {
     let is_about_queues = |line: &str| SIGNS.iter().any(|sign| line.contains(sign));
     let change = finding.change.as_ref().map(|change| change.line.as_str());
     match change.is_some_and(is_about_queues) && finding.assigns.is_empty() {
-        true => without_line(finding, "what it would leave unserved is not known"),
+        true => without_line(finding, "it is unknown which queues it would leave unserved"),
         false => finding,
     }
 }
 
 fn without_line(finding: Finding, why: &str) -> Finding {
-    let consequence = format!("{} No line is given for it: {why}.", finding.consequence);
+    let consequence = format!("{} No change is suggested: {why}.", finding.consequence);
     Finding {
         change: None,
         assigns: Vec::new(),
@@ -81,9 +81,9 @@ fn without_line(finding: Finding, why: &str) -> Finding {
     }
 }
 
-fn running(process: &JobProcess) -> impl Iterator<Item = Running> + '_ {
-    let is_sure = process.presence == Presence::Seen && !process.quiet;
-    process.capsules.iter().map(move |capsule| Running {
+fn running(process: &JobProcess) -> impl Iterator<Item = RunningProcess> + '_ {
+    let is_sure = process.presence == ProcessPresence::Seen && !process.quiet;
+    process.capsules.iter().map(move |capsule| RunningProcess {
         process: process.identity.clone(),
         worker: worker(capsule),
         is_sure,
@@ -103,19 +103,19 @@ fn worker(capsule: &Capsule) -> WorkerLayout {
     }
 }
 
-fn changed(before: &[Running], assigns: &[Assignment]) -> Vec<Running> {
+fn changed(before: &[RunningProcess], assigns: &[Assignment]) -> Vec<RunningProcess> {
     let mut after = before.to_vec();
     for assignment in assigns {
         match assignment {
             Assignment::Queues { process, capsule, queues, .. } => {
                 let is_it =
-                    |it: &&mut Running| it.process == *process && it.worker.name == *capsule;
+                    |it: &&mut RunningProcess| it.process == *process && it.worker.name == *capsule;
                 for running in after.iter_mut().filter(is_it) {
                     running.worker.queues.clone_from(queues);
                 }
             }
             Assignment::Stop { process } => after.retain(|it| it.process != *process),
-            Assignment::Start { queues } => after.push(Running {
+            Assignment::Start { queues } => after.push(RunningProcess {
                 process: String::new(),
                 worker: WorkerLayout {
                     processes: 1,
@@ -131,36 +131,39 @@ fn changed(before: &[Running], assigns: &[Assignment]) -> Vec<Running> {
 }
 
 /// What would go wrong with `finding`, in words.
-fn harm(before: &[Running], after: &[Running], finding: &Finding) -> Option<String> {
+fn harm(before: &[RunningProcess], after: &[RunningProcess], finding: &Finding) -> Option<String> {
     let lost = lost(before, after, &finding.assigns);
     let left = unserved(&layout(after.iter().filter(|it| it.is_sure)), &lost);
     if !left.is_empty() {
         let it = if left.len() == 1 { "it" } else { "them" };
         return Some(format!(
-            "{} would be served by no process that was seen to run; whoever else serves {it} may have \
-             ended since its last heartbeat",
+            "{} would be left without a process that is known to be running; others that serve \
+             {it} may have ended since their last heartbeat",
             wording::list(left)
         ));
     }
-    let has_one = |all: &[Running]| {
+    let has_one = |all: &[RunningProcess]| {
         let proofs = judge(&layout(all), &[SCHEDULER]);
         let of = proofs.iter().find(|proof| proof.claim == Claim::SchedulerOnce);
-        of.is_some_and(|proof| proof.outcome == Outcome::Holds)
+        of.is_some_and(|proof| proof.outcome == ClaimOutcome::Holds)
     };
-    (has_one(before) && !has_one(after)).then(|| {
-        format!("with it {SCHEDULER} would be served twice, once its own process runs again")
-    })
+    (has_one(before) && !has_one(after))
+        .then(|| format!("two processes would serve {SCHEDULER} once its own process runs again"))
 }
 
 /// Queues that some process serves no longer. A name that was misspelt is nobody's.
-fn lost<'a>(before: &'a [Running], after: &[Running], assigns: &[Assignment]) -> Vec<&'a str> {
+fn lost<'a>(
+    before: &'a [RunningProcess],
+    after: &[RunningProcess],
+    assigns: &[Assignment],
+) -> Vec<&'a str> {
     let is_misspelt = |queue: &str| {
         assigns.iter().any(|it| match it {
             Assignment::Queues { misspelt, .. } => misspelt.iter().any(|it| it == queue),
             _ => false,
         })
     };
-    let serves = |all: &[Running], process: &str, queue: &str| {
+    let serves = |all: &[RunningProcess], process: &str, queue: &str| {
         all.iter().any(|it| it.process == process && it.worker.serves(queue))
     };
     let mut lost = Vec::new();
@@ -175,9 +178,9 @@ fn lost<'a>(before: &'a [Running], after: &[Running], assigns: &[Assignment]) ->
     lost
 }
 
-fn layout<'a>(running: impl IntoIterator<Item = &'a Running>) -> Layout {
+fn layout<'a>(running: impl IntoIterator<Item = &'a RunningProcess>) -> ProcessLayout {
     let workers = running.into_iter().map(|it| it.worker.clone()).collect();
-    Layout { workers, ..Layout::default() }
+    ProcessLayout { workers, ..ProcessLayout::default() }
 }
 
 #[cfg(test)]

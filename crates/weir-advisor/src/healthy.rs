@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::flow::Flow;
 use crate::observation::{
-    Capsule, Connections, DatabaseHost, Exceptions, Fact, Goodput, JobProcess, Jobs, Keyspace,
-    Machine, Observation, Ordering, OwnQueue, Persistence, Postgres, PostgresSettings, Presence,
-    Queue, RedisServer, Replication, ReplicationSlot, RequestPath, Service, SessionState, Sessions,
-    SlotLimit, Throughput, WeightedQueue,
+    Capsule, ConnectionPools, DatabaseConnections, DatabaseHost, DatabaseObservation, Exceptions,
+    Fact, Goodput, JobProcess, Keyspace, Machine, Observation, ObservedQueue, Ordering, OwnQueue,
+    Persistence, PostgresSettings, ProcessPresence, RedisServer, Replication, ReplicationSlot,
+    RequestPath, SessionState, Sessions, SidekiqObservation, SlotLimit, Throughput, WeightedQueue,
 };
 
 const GIB: u64 = 1 << 30;
@@ -70,9 +70,9 @@ pub(crate) fn observation() -> Observation {
 const QUEUES: [(&str, u32); 6] =
     [("default", 8), ("push", 6), ("ingress", 4), ("mailers", 2), ("pull", 1), ("fasp", 1)];
 
-fn jobs() -> Jobs {
+fn jobs() -> SidekiqObservation {
     let names = QUEUES.iter().map(|(name, _)| *name).chain(["scheduler"]);
-    Jobs {
+    SidekiqObservation {
         queues: names.map(queue).collect(),
         processes: vec![
             process(1, 25, Ordering::Weighted, &QUEUES),
@@ -80,13 +80,13 @@ fn jobs() -> Jobs {
         ],
         processed: Fact::Known(100_000),
         failed: Fact::Known(100),
-        ..Jobs::default()
+        ..SidekiqObservation::default()
     }
 }
 
-fn queue(name: &str) -> Queue {
+fn queue(name: &str) -> ObservedQueue {
     let window = Duration::from_secs(10);
-    Queue {
+    ObservedQueue {
         name: name.to_owned(),
         pushed: true,
         length: 3,
@@ -98,7 +98,7 @@ fn queue(name: &str) -> Queue {
             arrivals_per_second: 2.0,
             deviation: None,
         }),
-        ..Queue::default()
+        ..ObservedQueue::default()
     }
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn process(
             ordering,
             queues: queues.iter().map(queue).collect(),
         }],
-        presence: Presence::Seen,
+        presence: ProcessPresence::Seen,
         cores_used: Fact::Known(0.3),
         ..JobProcess::default()
     }
@@ -151,8 +151,8 @@ fn redis() -> RedisServer {
     }
 }
 
-fn postgres() -> Postgres {
-    Postgres {
+fn postgres() -> DatabaseObservation {
+    DatabaseObservation {
         user: Some("weir".to_owned()),
         settings: Fact::Known(PostgresSettings {
             max_connections: 200,
@@ -166,7 +166,7 @@ fn postgres() -> Postgres {
         origins: Vec::new(),
         read_only: None,
         exceptions: Fact::Known(Exceptions::default()),
-        connections: Fact::Known(Connections {
+        connections: Fact::Known(DatabaseConnections {
             sessions: vec![
                 sessions("web", SessionState::Idle, 8),
                 sessions("sidekiq", SessionState::Active, 12),
@@ -202,9 +202,9 @@ pub(crate) fn sessions(service: &str, state: SessionState, count: u32) -> Sessio
 }
 
 /// So many processes with a pool each.
-pub(crate) fn service(name: &str, processes: u32, pool: u32, set_by: &str) -> Service {
+pub(crate) fn service(name: &str, processes: u32, pool: u32, set_by: &str) -> ConnectionPools {
     let (name, set_by) = (name.to_owned(), set_by.to_owned());
-    Service { name, processes, pool, set_by, threads: None }
+    ConnectionPools { name, processes, pool, set_by, threads: None }
 }
 
 impl<T> Fact<T> {
@@ -217,9 +217,9 @@ impl<T> Fact<T> {
     }
 }
 
-impl Jobs {
+impl SidekiqObservation {
     /// The queue that a test breaks.
-    pub(crate) fn queue_mut(&mut self, name: &str) -> &mut Queue {
+    pub(crate) fn queue_mut(&mut self, name: &str) -> &mut ObservedQueue {
         self.queues.iter_mut().find(|queue| queue.name == name).unwrap()
     }
 }

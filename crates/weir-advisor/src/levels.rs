@@ -22,11 +22,11 @@ const AGE_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// What was measured, bounded: at most [`WINDOWS_MAX`] windows of each of some hundred levels.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Levels(BTreeMap<u32, VecDeque<Window>>);
+pub struct Levels(BTreeMap<u32, VecDeque<LoadWindow>>);
 
 /// One window.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Window {
+pub struct LoadWindow {
     /// When it ended.
     pub at: Timestamp,
     /// How long it was.
@@ -39,7 +39,7 @@ pub struct Window {
 
 impl Levels {
     /// Notes a window in which jobs waited all the time.
-    pub fn note(&mut self, window: Window) {
+    pub fn note(&mut self, window: LoadWindow) {
         if window.threads == 0 || window.length.is_zero() {
             return;
         }
@@ -62,7 +62,7 @@ impl Levels {
     }
 }
 
-fn mean(level: &VecDeque<Window>) -> Goodput {
+fn mean(level: &VecDeque<LoadWindow>) -> Goodput {
     let seconds: f64 = level.iter().map(|window| window.length.as_secs_f64()).sum();
     let jobs: u64 = level.iter().map(|window| window.jobs).sum();
     let threads: u64 = level.iter().map(|window| u64::from(window.threads)).sum();
@@ -75,7 +75,7 @@ fn mean(level: &VecDeque<Window>) -> Goodput {
 }
 
 /// Of the mean: that of single windows, over the root of their number.
-fn deviation(level: &VecDeque<Window>) -> f64 {
+fn deviation(level: &VecDeque<LoadWindow>) -> f64 {
     let windows = level.len() as f64;
     let rates = || level.iter().map(|window| window.jobs as f64 / window.length.as_secs_f64());
     let mean = rates().sum::<f64>() / windows;
@@ -96,9 +96,9 @@ fn level(threads: u32) -> u32 {
 mod tests {
     use super::*;
 
-    fn window(second: u64, threads: u32, jobs: u64) -> Window {
+    fn window(second: u64, threads: u32, jobs: u64) -> LoadWindow {
         let at = Timestamp::from_millis(second * 1_000);
-        Window { at, length: Duration::from_secs(10), threads, jobs }
+        LoadWindow { at, length: Duration::from_secs(10), threads, jobs }
     }
 
     #[test]

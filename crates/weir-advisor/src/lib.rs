@@ -35,8 +35,8 @@ pub mod shell;
 pub mod sql;
 pub mod wording;
 
-pub use self::advice::{Advice, Verdict, advise};
-pub use self::finding::{Assignment, Change, Finding, Severity};
+pub use self::advice::{Advice, Summary, advise};
+pub use self::finding::{Assignment, Finding, Severity, SuggestedChange};
 pub use self::flow::{Drain, Flow};
 pub use self::forecast::{Between, Forecast};
 pub use self::observation::{Fact, Missing, Observation};

@@ -19,22 +19,25 @@ use serde::Serialize;
 
 pub use self::access::RedisAccess;
 pub use self::exceptions::{ConnectionLimit, Exceptions, Holder, SettingException};
-pub use self::fact::{Fact, Missing, Obstacle};
+pub use self::fact::{Fact, Missing, MissingReason};
 pub use self::front::{Goodput, OwnQueue, RequestPath, Throughput};
-pub use self::jobs::{InHandLately, JobSet, Jobs, Queue, Sample, Share};
+pub use self::jobs::{
+    JobSample, JobSet, ObservedQueue, RecentActivity, SampleShare, SidekiqObservation,
+};
 pub(crate) use self::jobs::{SET_ASIDE_SUFFIX, is_set_aside};
-pub use self::machine::{Machine, POOL_VARIABLE, Pooler, Service, is_sidekiq};
+pub use self::machine::{ConnectionPools, Machine, POOL_VARIABLE, Pooler, is_sidekiq};
 pub use self::pgbouncer::{ConnectionPool, PgBouncer, PgBouncerSettings, PooledDatabase};
 pub use self::postgres::{
-    ClientProcess, Connections, DatabaseHost, LockWait, Postgres, PostgresSettings, ReadOnly,
-    SessionState, SessionWait, Sessions, SettingOrigin, StatementTimes, is_nearly_full,
+    ClientProcess, DatabaseConnections, DatabaseHost, DatabaseObservation, LockWait,
+    PostgresSettings, ReadOnly, SessionState, SessionWait, Sessions, SettingOrigin, StatementTimes,
+    is_nearly_full,
 };
 pub use self::postgres_access::PostgresAccess;
-pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, Presence, WeightedQueue};
+pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, ProcessPresence, WeightedQueue};
 pub use self::redis::{
     CommandRate, Keyspace, Master, Persistence, RedisOperations, RedisServer, SlowCommand,
 };
-pub use self::replication::{Replication, ReplicationSlot, SlotLimit, SlotState};
+pub use self::replication::{Replication, ReplicationSlot, SlotLimit, WalStatus};
 pub use self::sidekiq::ShardJobs;
 pub(crate) use self::sidekiq::Sidekiq;
 pub use self::source::{SourceKind, SourceState};
@@ -45,7 +48,7 @@ pub use self::source::{SourceKind, SourceState};
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Observation {
     /// Queues, processes and sets of Sidekiq, over all shards; unknown if one of these is.
-    pub jobs: Fact<Jobs>,
+    pub jobs: Fact<SidekiqObservation>,
     /// The same of each shard, in the order of `redis`. Empty where there is one Redis, which `jobs` tells.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<ShardJobs>,
@@ -55,14 +58,14 @@ pub struct Observation {
     #[serde(skip)]
     pub redis_access: Vec<RedisAccess>,
     /// The application's database.
-    pub postgres: Fact<Postgres>,
+    pub postgres: Fact<DatabaseObservation>,
     /// How it was reached.
     #[serde(skip)]
     pub postgres_access: Option<PostgresAccess>,
     /// The machine that the observer runs on.
     pub machine: Fact<Machine>,
     /// Who may open how many connections to the database.
-    pub services: Fact<Vec<Service>>,
+    pub services: Fact<Vec<ConnectionPools>>,
     /// What stands between them and the database; none: nobody has seen or named one.
     pub pooler: Option<Pooler>,
     /// What that says of itself, if it is a PgBouncer and was asked.

@@ -6,32 +6,32 @@
 
 mod claim;
 mod cores;
+mod current_threads;
 mod demand;
 mod difference;
 mod held_up;
 mod importance;
 mod judge;
-mod kept;
 mod known;
 mod layout;
 mod overruled;
 mod postgres;
 mod redis;
+mod remedies;
 mod split;
 mod targets;
-mod way_out;
 mod web;
 
 use serde::Serialize;
 
-pub use self::claim::{Claim, Outcome, Proof};
+pub use self::claim::{Claim, ClaimOutcome, Proof};
 pub use self::demand::{Demands, LeftOut, demand, demands, demands_held_up};
 pub use self::difference::{difference, queue_words};
 pub use self::held_up::held_up;
 pub use self::judge::judge;
 pub(crate) use self::judge::unserved;
-pub use self::known::Known;
-pub use self::layout::{Gap, Layout, ServiceLayout, WorkerLayout};
+pub use self::known::DemandSource;
+pub use self::layout::{Gap, ProcessLayout, ServiceLayout, WorkerLayout};
 pub use self::overruled::{Overruled, overruled};
 pub use self::postgres::{
     DatabaseWorkload, PostgresMachine, Storage, effective_cache_size, postgres_settings,
@@ -45,7 +45,7 @@ pub const RESERVED_CONNECTIONS: u32 = 3;
 
 /// What there is, and what is wanted of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Wanted {
+pub struct PlanInput {
     /// Cores of the machine.
     pub cores: u32,
     /// Its memory.
@@ -86,7 +86,7 @@ pub struct QueueDemand {
     /// Seconds that 19 of 20 jobs may wait, also while every thread is busy.
     pub target_seconds: Option<f64>,
     /// What of this somebody has said or seen.
-    pub known: Known,
+    pub known: DemandSource,
     /// Its share of the threads that run now, where nothing tells how many it takes.
     pub threads_now: u32,
     /// Its place among the queues of the processes that run: what comes first there matters most.
@@ -115,18 +115,18 @@ impl Default for ProcessMemory {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
     /// Processes and pools.
-    pub layout: Layout,
+    pub layout: ProcessLayout,
     /// For `postgresql.conf`; none if Postgres runs elsewhere.
-    pub postgres: Vec<Setting>,
+    pub postgres: Vec<PlannedSetting>,
     /// For Redis, to be set while it runs; none if Redis runs elsewhere.
-    pub redis: Vec<Setting>,
+    pub redis: Vec<PlannedSetting>,
     /// Each rule with the figures that show it.
     pub proofs: Vec<Proof>,
 }
 
 /// A line of a file of settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Setting {
+pub struct PlannedSetting {
     /// Its name.
     pub name: &'static str,
     /// As the file has it.
@@ -143,25 +143,26 @@ pub struct Impossible {
     /// The rules that the best layout does not keep.
     pub broken: Vec<Proof>,
     /// What would make room, a line each.
-    pub ways_out: Vec<String>,
+    #[serde(rename = "ways_out")]
+    pub remedies: Vec<String>,
 }
 
 /// The layout for `wanted`, with proof.
 ///
 /// # Errors
 /// When the machine or the database is too small: with the rules that can't be kept, figures and ways out.
-pub fn plan(wanted: &Wanted) -> Result<Plan, Impossible> {
+pub fn plan(wanted: &PlanInput) -> Result<Plan, Impossible> {
     let mut layout = split::layout(wanted);
     let mut proofs = proofs(wanted, &layout);
     if !broken(&proofs).is_empty() {
         // Threads that run now, and that nothing is known to need, are in no plan's way.
-        layout = split::layout(&kept::forgotten(wanted));
+        layout = split::layout(&current_threads::forgotten(wanted));
         proofs = self::proofs(wanted, &layout);
     }
     let broken = broken(&proofs);
     if !broken.is_empty() {
-        let ways_out = way_out::ways_out(wanted, &layout, &broken);
-        return Err(Impossible { broken, ways_out });
+        let remedies = remedies::remedies(wanted, &layout, &broken);
+        return Err(Impossible { broken, remedies });
     }
     let machine = PostgresMachine {
         memory_bytes: wanted.postgres_memory_bytes,
@@ -179,7 +180,7 @@ pub fn plan(wanted: &Wanted) -> Result<Plan, Impossible> {
     })
 }
 
-fn proofs(wanted: &Wanted, layout: &Layout) -> Vec<Proof> {
+fn proofs(wanted: &PlanInput, layout: &ProcessLayout) -> Vec<Proof> {
     let queues: Vec<&str> = wanted.queues.iter().map(|queue| queue.name.as_str()).collect();
     let mut proofs = judge(layout, &queues);
     proofs.push(cores::enough(wanted, layout));
@@ -192,9 +193,9 @@ fn proofs(wanted: &Wanted, layout: &Layout) -> Vec<Proof> {
 fn broken(proofs: &[Proof]) -> Vec<Proof> {
     let may_be_unknown = |proof: &Proof| matches!(proof.claim, Claim::KeepsUp | Claim::TargetsKept);
     let is_kept = |proof: &Proof| match proof.outcome {
-        Outcome::Holds => true,
-        Outcome::Broken => false,
-        Outcome::Unknown => may_be_unknown(proof),
+        ClaimOutcome::Holds => true,
+        ClaimOutcome::Broken => false,
+        ClaimOutcome::Unknown => may_be_unknown(proof),
     };
     proofs.iter().filter(|proof| !is_kept(proof)).cloned().collect()
 }

@@ -12,7 +12,8 @@ use weir_base::hint;
 use crate::finding::{Assignment, Finding};
 use crate::guard;
 use crate::observation::{
-    Capsule, JobProcess, Jobs, Observation, Ordering, Presence, WeightedQueue, is_set_aside,
+    Capsule, JobProcess, Observation, Ordering, ProcessPresence, SidekiqObservation, WeightedQueue,
+    is_set_aside,
 };
 use crate::rules::starving_queue;
 
@@ -143,7 +144,7 @@ impl<'a> Repaired<'a> {
         let serving = self.capsules.iter_mut().filter(|(_, _, queues)| queues.iter().any(is_it));
         let mut serving: Vec<_> = serving.collect();
         serving.sort_by_key(|(process, _, _)| scheduler_rank(process));
-        if serving.first().is_none_or(|(process, _, _)| process.presence != Presence::Seen) {
+        if serving.first().is_none_or(|(process, _, _)| process.presence != ProcessPresence::Seen) {
             return;
         }
         for (_, _, queues) in serving.into_iter().skip(1) {
@@ -183,7 +184,7 @@ impl<'a> Repaired<'a> {
             })
     }
 
-    fn add(&mut self, jobs: &Jobs, pushed: &[String], name: &'a str) {
+    fn add(&mut self, jobs: &SidekiqObservation, pushed: &[String], name: &'a str) {
         if self.by_queue.contains_key(name) {
             return;
         }
@@ -245,7 +246,7 @@ fn is_it(
 
 /// Who keeps the scheduler comes first: one that was seen to run, and that serves the fewest beside it.
 pub(crate) fn scheduler_rank(process: &JobProcess) -> (bool, usize) {
-    (process.presence != Presence::Seen, process.served().count())
+    (process.presence != ProcessPresence::Seen, process.served().count())
 }
 
 /// The finding with a process more, which takes no queue from another.
@@ -253,7 +254,7 @@ pub(crate) fn one_more(finding: Finding, concurrency: u32, names: &[&str]) -> Fi
     let threads = concurrency.clamp(1, CONCURRENCY);
     let line = format!("bundle exec sidekiq -c {threads} {}", new_flags(names));
     finding
-        .change("one process more, beside those that run", line)
+        .change("one additional process", line)
         .assigns(Assignment::Start { queues: names.iter().map(ToString::to_string).collect() })
 }
 
@@ -278,7 +279,7 @@ pub(crate) fn in_two(finding: Finding, process: &JobProcess, capsule: &Capsule) 
     let both = format!("{}; {}", line(first, &capsule.queues), line(second, &without));
     let names = |queues: &[WeightedQueue]| queues.iter().map(|it| it.name.clone()).collect();
     finding
-        .change_and_restart(format!("the unit of {}, as two units", process.identity), both)
+        .change_and_restart(format!("the unit of {}, split into two units", process.identity), both)
         .assigns(Assignment::Queues {
             process: process.identity.clone(),
             capsule: capsule.name.clone(),
@@ -293,7 +294,7 @@ mod tests {
     use super::*;
     use crate::finding::Severity;
     use crate::healthy::{self, process};
-    use crate::observation::{Fact, Queue};
+    use crate::observation::{Fact, ObservedQueue};
 
     #[test]
     fn the_line_has_all_queues_with_their_weights_and_names_quoted() {
@@ -330,7 +331,11 @@ mod tests {
         let mut observation = healthy::observation();
         let jobs = observation.jobs.known_mut();
         jobs.processes = vec![process(1, 5, Ordering::Strict, &[("push", 0), ("push_backlog", 0)])];
-        let left_over = |name: &str| Queue { name: name.to_owned(), length: 7, ..Queue::default() };
+        let left_over = |name: &str| ObservedQueue {
+            name: name.to_owned(),
+            length: 7,
+            ..ObservedQueue::default()
+        };
         jobs.queues = vec![left_over("mailers"), left_over("pull_backlog")];
         observation.pushed_queues = Fact::NotAsked;
         let finding = Finding::new("rule", Severity::Critical, "", "");

@@ -5,7 +5,7 @@
 //! into that file when it is told by `CONFIG SET`; `CONFIG REWRITE` then makes its own file say the same.
 
 /// `redis-cli` ends with 0 where Redis has refused: what it said is shown, and only OK goes on.
-const IS_OK: &str = "{ read -r answer; echo \"$answer\"; [ \"$answer\" = OK ]; }";
+const IS_OK: &str = "{ read -r reply; echo \"$reply\"; [ \"$reply\" = OK ]; }";
 
 /// Sets one, and keeps it over a restart. `redis_cli` is how to talk to the server.
 pub(crate) fn set(redis_cli: &str, name: &str, value: &str) -> String {
@@ -24,7 +24,8 @@ pub(crate) fn append_only(redis_cli: &str) -> String {
 pub(crate) fn wait_for_file(redis_cli: &str) -> String {
     wait_while(
         redis_cli,
-        "*aof_last_bgrewrite_status:err*) said='it could not write its append-only file; its log says why'; \
+        "*aof_last_bgrewrite_status:err*) reply='it could not write its append-only file; see its \
+         log'; \
          break;; *aof_rewrite_in_progress:1*) sleep 1;; *aof_rewrite_scheduled:1*) sleep 1;; \
          *aof_enabled:1*) exit 0;;",
     )
@@ -40,8 +41,9 @@ pub(crate) fn wait_for_data(redis_cli: &str) -> String {
 /// where it is not let in, and a loop that looks for one answer would go on for ever.
 fn wait_while(redis_cli: &str, cases: &str) -> String {
     format!(
-        "(while said=$({redis_cli} INFO persistence 2>&1); do case $said in {cases} *) break;; esac; done; \
-         echo \"given up, for Redis says: $said\" >&2; exit 1)"
+        "(while reply=$({redis_cli} INFO persistence 2>&1); do case $reply in {cases} *) break;; \
+         esac; done; \
+         echo \"stopped; Redis replied: $reply\" >&2; exit 1)"
     )
 }
 

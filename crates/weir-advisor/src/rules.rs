@@ -63,12 +63,12 @@ pub struct Rule {
     /// What of it there is.
     pub check: fn(&Observation) -> Vec<Finding>,
     /// Of what that is asked.
-    pub asked_of: AskedOf,
+    pub asked_of: RuleScope,
 }
 
 /// Of what a rule is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskedOf {
+pub enum RuleScope {
     /// All that was seen.
     Everything,
     /// Each Redis with its own queues and processes: what serves a queue on one of them does not serve
@@ -85,10 +85,10 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     for rule in &RULES {
         match rule.asked_of {
             // What is about everything changes nobody's queues.
-            AskedOf::Everything => {
+            RuleScope::Everything => {
                 findings.extend((rule.check)(observation).into_iter().map(guard::without_queues));
             }
-            AskedOf::EachSidekiq => {
+            RuleScope::EachSidekiq => {
                 for (sidekiq, guard) in sidekiqs.iter().zip(&mut guards) {
                     findings.extend(check_one(rule, sidekiq, guard));
                 }
@@ -161,11 +161,11 @@ pub const RULES: [Rule; 45] = [
 ];
 
 const fn rule(name: &'static str, check: fn(&Observation) -> Vec<Finding>) -> Rule {
-    Rule { name, check, asked_of: AskedOf::Everything }
+    Rule { name, check, asked_of: RuleScope::Everything }
 }
 
 const fn of_sidekiq(name: &'static str, check: fn(&Observation) -> Vec<Finding>) -> Rule {
-    Rule { name, check, asked_of: AskedOf::EachSidekiq }
+    Rule { name, check, asked_of: RuleScope::EachSidekiq }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub fn duration(duration: Duration) -> String {
         _ => format!("{large} {unit} {small} {rest}"),
     };
     match seconds {
-        0 if millis == 0 => format!("{} us", duration.as_micros()),
+        0 if millis == 0 => format!("{} µs", duration.as_micros()),
         0 => format!("{millis} ms"),
         1..60 => format!("{seconds} s"),
         60..3_600 => two(seconds / 60, "min", seconds % 60, "s"),
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn figures_read_well() {
         let seconds = |seconds| duration(Duration::from_secs(seconds));
-        assert_eq!(duration(Duration::from_micros(7)), "7 us");
+        assert_eq!(duration(Duration::from_micros(7)), "7 µs");
         assert_eq!(duration(Duration::from_millis(400)), "400 ms");
         assert_eq!(seconds(39), "39 s");
         assert_eq!(seconds(60), "1 min");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use weir_base::ring::{Node, Reader, Ring, SharedRing};
+use weir_base::ring::{Node, Ring, RingReader, SharedRing};
 
 const NODES: u32 = 1_000;
 const SESSIONS: u64 = 500_000;
@@ -28,7 +28,7 @@ fn keys(count: u64) -> Vec<Key> {
     (0..count).map(|number| id(number).as_bytes().try_into().expect("18 digits")).collect()
 }
 
-fn bench_lookup(criterion: &mut Criterion, name: &str, mut reader: Reader) {
+fn bench_lookup(criterion: &mut Criterion, name: &str, mut reader: RingReader) {
     let keys = keys(65_536);
     let mut next = keys.iter().cycle();
     criterion.bench_function(name, |bencher| {

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 /// An error and what to do about it, answered as `{"error":"..","hint":".."}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct AdminError {
     status: StatusCode,
     error: String,
     hint: &'static str,
@@ -24,11 +24,11 @@ pub struct Params<T>(pub T);
 
 /// A JSON body.
 #[derive(Clone, Debug)]
-pub struct Input<T>(pub T);
+pub struct JsonInput<T>(pub T);
 
 const PAGES: &str = "see docs/reference for the requests of the admin API";
 
-impl Problem {
+impl AdminError {
     /// `hint` may be empty.
     #[must_use]
     pub fn new(status: StatusCode, error: impl Into<String>, hint: &'static str) -> Self {
@@ -66,7 +66,7 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for AdminError {
     fn into_response(self) -> Response {
         #[derive(Serialize)]
         struct Text {
@@ -77,13 +77,13 @@ impl IntoResponse for Problem {
     }
 }
 
-impl From<QueryRejection> for Problem {
+impl From<QueryRejection> for AdminError {
     fn from(error: QueryRejection) -> Self {
         Self::new(StatusCode::BAD_REQUEST, error.body_text(), PAGES)
     }
 }
 
-impl From<JsonRejection> for Problem {
+impl From<JsonRejection> for AdminError {
     fn from(error: JsonRejection) -> Self {
         let hint = "the body is JSON, sent with Content-Type: application/json";
         Self::new(error.status(), error.body_text(), hint)
@@ -91,18 +91,18 @@ impl From<JsonRejection> for Problem {
 }
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
-    type Rejection = Problem;
+    type Rejection = AdminError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, AdminError> {
         let Query(value) = Query::<T>::from_request_parts(parts, state).await?;
         Ok(Self(value))
     }
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Input<T> {
-    type Rejection = Problem;
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonInput<T> {
+    type Rejection = AdminError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, AdminError> {
         let Json(value) = Json::<T>::from_request(request, state).await?;
         Ok(Self(value))
     }

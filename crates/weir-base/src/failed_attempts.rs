@@ -14,16 +14,16 @@ const CLIENTS_MAX: usize = 10_000;
 /// Failed attempts of the last minute, by client: an IPv4 address or the /64 of an IPv6 address.
 #[derive(Debug, Default)]
 pub struct FailedAttempts {
-    by_client: HashMap<IpAddr, Tally>,
+    by_client: HashMap<IpAddr, AttemptCount>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Tally {
+struct AttemptCount {
     count: u32,
     since: Timestamp,
 }
 
-impl Tally {
+impl AttemptCount {
     fn is_over(&self, now: Timestamp) -> bool {
         now.since(self.since) >= WINDOW
     }
@@ -43,9 +43,9 @@ impl FailedAttempts {
         if self.by_client.len() >= CLIENTS_MAX && !self.by_client.contains_key(&client) {
             self.make_room(now);
         }
-        let tally = self.by_client.entry(client).or_insert(Tally { count: 0, since: now });
+        let tally = self.by_client.entry(client).or_insert(AttemptCount { count: 0, since: now });
         if tally.is_over(now) {
-            *tally = Tally { count: 0, since: now };
+            *tally = AttemptCount { count: 0, since: now };
         }
         tally.count = tally.count.saturating_add(1);
     }

@@ -6,7 +6,7 @@
 //! ring. Columns are matched by name, so a release may add and remove series.
 //!
 //! A full disk or a read-only folder never stops the caller: the newest rows stay in memory, the
-//! file is tried again, and [`History::condition`] says so.
+//! file is tried again, and [`MetricsHistory::condition`] says so.
 //!
 //! Rows are not synced: what a power cut may take is the last seconds of a chart.
 
@@ -23,12 +23,12 @@ use std::time::Duration;
 pub use band::{Band, Table};
 
 use self::band::Buckets;
-use self::ring::{Ring, Shape};
+use self::ring::{Ring, RingShape};
 use crate::clock::Timestamp;
 
 /// How much is remembered, and where. Field names are the names under `[history]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct HistorySettings {
     /// Folder of the ring files; made when missing.
     pub directory: PathBuf,
     /// How long every second is kept.
@@ -39,7 +39,7 @@ pub struct Settings {
     pub memory_rows_max: usize,
 }
 
-impl Default for Settings {
+impl Default for HistorySettings {
     fn default() -> Self {
         const HOUR: u64 = 60 * 60;
         Self {
@@ -53,7 +53,7 @@ impl Default for Settings {
 
 /// Whether the disk takes the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Condition {
+pub enum HistoryCondition {
     OnDisk,
     /// The newest rows are in memory only; the text says why.
     InMemory(String),
@@ -61,7 +61,7 @@ pub enum Condition {
 
 /// What to read: `[from, to)`, as at most `points_max` points.
 #[derive(Clone, Debug)]
-pub struct Query<'a> {
+pub struct HistoryQuery<'a> {
     pub series: &'a [&'a str],
     pub from: Timestamp,
     pub to: Timestamp,
@@ -71,7 +71,7 @@ pub struct Query<'a> {
 /// The history of one service. Shared by reference; a row and a query don't wait for each other
 /// longer than one read of the ring.
 #[derive(Debug)]
-pub struct History {
+pub struct MetricsHistory {
     columns: Vec<String>,
     seconds: Mutex<Ring>,
     minutes: Mutex<Ring>,
@@ -82,19 +82,19 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Columns of one history: bounds a row to 6 KiB.
 const COLUMNS_MAX: usize = 256;
 
-impl History {
+impl MetricsHistory {
     /// Opens or makes the rings in `settings.directory`. Trouble with the disk is not an error but
-    /// a [`Condition`].
+    /// a [`HistoryCondition`].
     ///
     /// # Panics
     /// With more than 256 columns, or the same name twice: the list is the program's own.
     #[must_use]
-    pub fn open(settings: &Settings, columns: &[&str]) -> Self {
+    pub fn open(settings: &HistorySettings, columns: &[&str]) -> Self {
         assert!(columns.len() <= COLUMNS_MAX, "a history has at most {COLUMNS_MAX} columns");
         let unique: std::collections::BTreeSet<_> = columns.iter().collect();
         assert_eq!(unique.len(), columns.len(), "a history's columns have different names");
         let open = |name: &str, step: Duration, kept: Duration, values_per_column| {
-            let shape = Shape::new(columns, step, kept, values_per_column);
+            let shape = RingShape::new(columns, step, kept, values_per_column);
             Ring::open(&settings.directory, name, shape, settings.memory_rows_max)
         };
         let mut seconds = open("seconds.ring", SECOND, settings.seconds_kept, 1);
@@ -137,7 +137,7 @@ impl History {
     /// otherwise (and then from seconds for the minute that isn't over). An unknown series has no
     /// points.
     #[must_use]
-    pub fn query(&self, query: &Query<'_>) -> Table {
+    pub fn query(&self, query: &HistoryQuery<'_>) -> Table {
         let known: Vec<usize> = query.series.iter().map(|name| self.column(name)).collect();
         let mut buckets = Buckets::new(query.from, query.to, query.points_max, known.len());
         let mut from = query.from;
@@ -164,9 +164,9 @@ impl History {
 
     /// Whether the disk takes the rows.
     #[must_use]
-    pub fn condition(&self) -> Condition {
+    pub fn condition(&self) -> HistoryCondition {
         let problem = lock(&self.seconds).problem().or_else(|| lock(&self.minutes).problem());
-        problem.map_or(Condition::OnDisk, Condition::InMemory)
+        problem.map_or(HistoryCondition::OnDisk, HistoryCondition::InMemory)
     }
 }
 

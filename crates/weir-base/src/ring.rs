@@ -27,7 +27,7 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-pub use shared::{Reader, SharedRing};
+pub use shared::{RingReader, SharedRing};
 
 /// Points of a node of weight 1. Part of the mapping: another number moves keys.
 pub const POINTS_PER_WEIGHT: u32 = 1_024;

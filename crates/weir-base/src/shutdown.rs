@@ -1,8 +1,8 @@
 //! How a service ends: everybody learns that it is time, every task is waited for, and the wait
 //! has an end.
 //!
-//! The order that a service keeps: [`Shutdown::request`] (nobody accepts new work), then
-//! [`Shutdown::drain`] (work in hand is finished, at most until the deadline).
+//! The order that a service keeps: [`ShutdownToken::request`] (nobody accepts new work), then
+//! [`ShutdownToken::drain`] (work in hand is finished, at most until the deadline).
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 /// The word that it is time to end, and the tasks to wait for. Cheap to clone; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Shutdown {
+pub struct ShutdownToken {
     token: CancellationToken,
     tracker: TaskTracker,
 }
@@ -27,7 +27,7 @@ pub enum Drained {
     DeadlinePassed { tasks_left: usize },
 }
 
-impl Shutdown {
+impl ShutdownToken {
     /// Nothing asked for, no tasks.
     #[must_use]
     pub fn new() -> Self {
@@ -50,7 +50,7 @@ impl Shutdown {
         self.token.cancelled().await;
     }
 
-    /// Runs `task` on the current runtime; [`Shutdown::drain`] waits for it.
+    /// Runs `task` on the current runtime; [`ShutdownToken::drain`] waits for it.
     pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -59,7 +59,7 @@ impl Shutdown {
         self.tracker.spawn(task)
     }
 
-    /// Runs `task` on the current `LocalSet`; [`Shutdown::drain`] waits for it.
+    /// Runs `task` on the current `LocalSet`; [`ShutdownToken::drain`] waits for it.
     pub fn spawn_local<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future + 'static,
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_drain_waits_for_tasks_that_finish_when_asked() {
         run(async {
-            let shutdown = Shutdown::new();
+            let shutdown = ShutdownToken::new();
             let twin = shutdown.clone();
             let task = shutdown.spawn(async move {
                 twin.requested().await;
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_drain_ends_at_its_deadline_and_counts_who_is_left() {
         run(async {
-            let shutdown = Shutdown::new();
+            let shutdown = ShutdownToken::new();
             shutdown.spawn(std::future::pending::<()>());
             shutdown.spawn(std::future::pending::<()>());
             let drained = shutdown.drain(Duration::from_millis(1)).await;
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn local_tasks_are_waited_for_too() {
         run(tokio::task::LocalSet::new().run_until(async {
-            let shutdown = Shutdown::new();
+            let shutdown = ShutdownToken::new();
             let seen = std::rc::Rc::new(std::cell::Cell::new(false));
             let (twin, mark) = (shutdown.clone(), seen.clone());
             shutdown.spawn_local(async move {

@@ -15,10 +15,10 @@ use crate::switch::{Off, Pattern, Switches, TooMany};
 
 /// Switches with their file. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Switchboard(Arc<Inner>);
+pub struct Switchboard(Arc<SwitchboardInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct SwitchboardInner {
     switches: Arc<Switches>,
     clock: Clock,
     path: PathBuf,
@@ -28,7 +28,7 @@ struct Inner {
 
 /// What the file holds.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Stored {
+struct StoredSwitches {
     off: Vec<Off>,
 }
 
@@ -69,7 +69,7 @@ impl Switchboard {
                 "the switches can't be read, so everything is on; correct or remove the file"
             ),
         }
-        Self(Arc::new(Inner { switches, clock, path, writing: Mutex::default() }))
+        Self(Arc::new(SwitchboardInner { switches, clock, path, writing: Mutex::default() }))
     }
 
     /// Takes up what the file says now: the process before may have flipped some since it was
@@ -77,7 +77,7 @@ impl Switchboard {
     pub fn read_again(&self) {
         let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
         // One that can't be read was told about when it was opened.
-        let Ok(Stored { off: stored }) = kept::read(&self.0.path) else { return };
+        let Ok(StoredSwitches { off: stored }) = kept::read(&self.0.path) else { return };
         let (switches, now) = (&self.0.switches, self.0.clock.now());
         for off in switches.list(now) {
             if !stored.iter().any(|stored| stored.pattern == off.pattern) {
@@ -86,7 +86,7 @@ impl Switchboard {
         }
         let known = switches.list(now);
         let new = stored.into_iter().filter(|off| !known.contains(off)).collect();
-        restore(switches, now, Stored { off: new });
+        restore(switches, now, StoredSwitches { off: new });
     }
 
     /// What is off, in the order in which it was turned off.
@@ -122,7 +122,7 @@ impl Switchboard {
     }
 
     fn keep(&self, now: Timestamp) -> Result<(), SwitchError> {
-        let stored = Stored { off: self.0.switches.list(now) };
+        let stored = StoredSwitches { off: self.0.switches.list(now) };
         let path = &self.0.path;
         kept::write(path, &stored)
             .map_err(|source| SwitchError::NotKept { path: path.clone(), source })
@@ -140,7 +140,7 @@ impl SwitchView {
     }
 }
 
-fn restore(switches: &Switches, now: Timestamp, stored: Stored) {
+fn restore(switches: &Switches, now: Timestamp, stored: StoredSwitches) {
     let holds = |off: &Off| off.until_us.is_none_or(|until| now.as_micros() < until);
     for off in stored.off.into_iter().filter(holds) {
         let pattern = off.pattern.to_string();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_front::{AccessLogSettings, LogFormat};
 use weir_net::TlsSettings;
 use weir_net::client::TrustedProxy;
-use weir_net::server::Limits;
+use weir_net::server::HttpServerLimits;
 
 pub use self::apps::App;
 pub use self::processes::Processes;
@@ -61,7 +61,7 @@ pub struct Front {
     #[setting(with = tls::read_section)]
     pub tls: Option<TlsSettings>,
     #[setting(section)]
-    pub limits: Limits,
+    pub limits: HttpServerLimits,
     #[setting(skip)]
     pub apps: Vec<App>,
 }

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use weir_jobs::settings::Settings;
+use weir_jobs::settings::JobServerSettings;
 use weir_net::TlsSettings;
 use weir_settings::Section;
 
@@ -18,5 +18,5 @@ pub struct Jobs {
     #[setting(with = tls::read_section)]
     pub tls: Option<TlsSettings>,
     #[setting(flatten)]
-    pub settings: Settings,
+    pub settings: JobServerSettings,
 }

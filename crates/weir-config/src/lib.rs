@@ -162,7 +162,7 @@ impl Settings {
     }
 
     /// The history of metrics, and where it is.
-    pub fn history(&self) -> weir_base::history::Settings {
+    pub fn history(&self) -> weir_base::history::HistorySettings {
         self.history.within(self.data_dir.join("history"))
     }
 

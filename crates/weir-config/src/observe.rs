@@ -11,9 +11,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use weir_advisor::figures::LabelLimits;
-use weir_advisor::observation::Service;
-use weir_observe::{Pace, PostgresSource, Sources};
-use weir_sidekiq::Endpoint;
+use weir_advisor::observation::ConnectionPools;
+use weir_observe::{PollSchedule, PostgresSource, Sources};
+use weir_sidekiq::RedisEndpoint;
 
 use self::limits::ObserveLimits;
 use self::pgbouncer::PgBouncer;
@@ -48,14 +48,14 @@ pub struct Observe {
     #[setting(section)]
     pub limits: ObserveLimits,
     #[setting(skip)]
-    redis: Vec<Endpoint>,
+    redis: Vec<RedisEndpoint>,
     #[setting(skip)]
     postgres: Option<Postgres>,
 }
 
 /// What opens connections to the database, as `weir doctor --pool` takes it.
 #[derive(Clone, Debug)]
-struct Pool(Service);
+struct Pool(ConnectionPools);
 
 impl FromStr for Pool {
     type Err = String;
@@ -67,7 +67,7 @@ impl FromStr for Pool {
 
 impl fmt::Display for Pool {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Service { name, processes, pool, threads, .. } = &self.0;
+        let ConnectionPools { name, processes, pool, threads, .. } = &self.0;
         write!(formatter, "{name}={processes}x{pool}")?;
         threads.map_or(Ok(()), |threads| write!(formatter, "/{threads}"))
     }
@@ -94,9 +94,9 @@ impl Observe {
     }
 
     /// How often, and how long at most.
-    pub fn pace(&self) -> Pace {
+    pub fn pace(&self) -> PollSchedule {
         let ObserveLimits { look_timeout, retry_max, .. } = self.limits;
-        Pace { interval: self.interval, look_timeout, retry_max }
+        PollSchedule { interval: self.interval, look_timeout, retry_max }
     }
 
     /// How many names have metrics of their own.
@@ -111,8 +111,8 @@ impl Observe {
 
     /// A Redis that is one shard and another.
     pub fn named_twice(&self) -> Option<String> {
-        let at = |endpoint: &Endpoint| (endpoint.address.clone(), endpoint.database);
-        let is_twice = |(place, endpoint): &(usize, &Endpoint)| {
+        let at = |endpoint: &RedisEndpoint| (endpoint.address.clone(), endpoint.database);
+        let is_twice = |(place, endpoint): &(usize, &RedisEndpoint)| {
             self.redis[..*place].iter().any(|other| at(other) == at(endpoint))
         };
         let twice = self.redis.iter().enumerate().find(is_twice);

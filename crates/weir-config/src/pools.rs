@@ -1,12 +1,12 @@
 //! Services with a connection pool, as the command line and `observe.pools` name them: `web=2x5`, and with
 //! the threads of each process `web=2x5/16`.
 
-use weir_advisor::observation::{POOL_VARIABLE, Service};
+use weir_advisor::observation::{ConnectionPools, POOL_VARIABLE};
 
 const HOW: &str = "write NAME=PROCESSESxPOOL, for example web=2x5, or with threads web=2x5/16";
 
 /// Of `web=2x5` or `web=2x5/16`; the error says how to write one.
-pub fn pool(text: &str) -> Result<Service, String> {
+pub fn pool(text: &str) -> Result<ConnectionPools, String> {
     let (name, numbers) = text.split_once('=').ok_or(HOW)?;
     let (processes, pool) = numbers.split_once('x').ok_or(HOW)?;
     let (pool, threads) = match pool.split_once('/') {
@@ -20,12 +20,12 @@ pub fn pool(text: &str) -> Result<Service, String> {
         return Err(HOW.to_owned());
     }
     let (name, set_by) = (name.to_owned(), POOL_VARIABLE.to_owned());
-    Ok(Service { name, processes, pool, set_by, threads })
+    Ok(ConnectionPools { name, processes, pool, set_by, threads })
 }
 
 /// As [`pool`] takes it.
-pub fn format_pool(service: &Service) -> String {
-    let Service { name, processes, pool, threads, .. } = service;
+pub fn format_pool(service: &ConnectionPools) -> String {
+    let ConnectionPools { name, processes, pool, threads, .. } = service;
     let threads = threads.map(|threads| format!("/{threads}")).unwrap_or_default();
     format!("{name}={processes}x{pool}{threads}")
 }

@@ -113,9 +113,14 @@ pub struct History {
 
 impl History {
     /// For ring files in `directory`.
-    pub fn within(&self, directory: PathBuf) -> weir_base::history::Settings {
+    pub fn within(&self, directory: PathBuf) -> weir_base::history::HistorySettings {
         let Self { seconds_kept, minutes_kept, memory_rows_max } = *self;
-        weir_base::history::Settings { directory, seconds_kept, minutes_kept, memory_rows_max }
+        weir_base::history::HistorySettings {
+            directory,
+            seconds_kept,
+            minutes_kept,
+            memory_rows_max,
+        }
     }
 }
 

@@ -46,7 +46,7 @@ fn an_empty_file_gives_the_defaults() {
     assert_eq!(settings.jobs.listen, "127.0.0.1:7419".parse().ok());
     assert_eq!(settings.console.listen, "127.0.0.1:7420".parse().ok());
     assert_eq!(settings.jobs.settings.directory, Path::new("data/jobs"));
-    assert_eq!(settings.jobs.settings.limits, weir_jobs::settings::Limits::default());
+    assert_eq!(settings.jobs.settings.limits, weir_jobs::settings::JobServerLimits::default());
 }
 
 #[test]

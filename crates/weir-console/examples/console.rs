@@ -12,14 +12,14 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::history;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_console::live::Live;
 use weir_console::sampler::Sampler;
 use weir_console::settings::Settings;
 use weir_console::{Deps, Histories, Jobs, Routes, router};
 use weir_jobs::metrics::JobsMetrics;
-use weir_jobs::server::{Running, Start, Stop};
-use weir_jobs::settings::{Limits, StoreKind};
+use weir_jobs::server::{JobServerOptions, JobServerStop, RunningJobServer};
+use weir_jobs::settings::{JobServerLimits, StoreKind};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut ports = std::env::args().skip(1).map(|port| port.parse::<u16>());
@@ -30,15 +30,17 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> {
-    let stop = Stop {
+    let stop = JobServerStop {
         graceful: CancellationToken::new(),
         at_once: CancellationToken::new(),
         deadline: Duration::from_secs(5),
     };
     let running = job_server(jobs_port, &stop)?;
     let folder = tempfile::tempdir()?;
-    let history =
-        history::Settings { directory: folder.path().to_owned(), ..history::Settings::default() };
+    let history = history::HistorySettings {
+        directory: folder.path().to_owned(),
+        ..history::HistorySettings::default()
+    };
     let settings = Settings::default();
     let live = Live::new(&settings.limits);
     let histories = Histories {
@@ -47,7 +49,7 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
         metrics: live.metrics(),
     };
     let jobs_url = format!("tcp://127.0.0.1:{jobs_port}");
-    let jobs = Jobs::new(running.handle(), Limits::default(), &jobs_url, histories);
+    let jobs = Jobs::new(running.handle(), JobServerLimits::default(), &jobs_url, histories);
     let deps = Deps {
         jobs: Some(jobs),
         live,
@@ -59,7 +61,7 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
         observed: None,
         routes: Routes { api: weir_jobs::admin::router(running.handle()), ..Routes::default() },
     };
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&deps).run(shutdown.clone()));
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", console_port)).await?;
     println!("console http://{} jobs {}", listener.local_addr()?, jobs_url);
@@ -68,10 +70,11 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
-fn job_server(port: u16, stop: &Stop) -> Result<Running, Box<dyn Error>> {
-    let settings = weir_jobs::settings::Settings { store: StoreKind::Memory, ..Default::default() };
+fn job_server(port: u16, stop: &JobServerStop) -> Result<RunningJobServer, Box<dyn Error>> {
+    let settings =
+        weir_jobs::settings::JobServerSettings { store: StoreKind::Memory, ..Default::default() };
     let queues_max = settings.limits.metrics_queues_max;
-    Ok(weir_jobs::server::start(Start {
+    Ok(weir_jobs::server::start(JobServerOptions {
         listeners: vec![TcpListener::bind(("127.0.0.1", port))?],
         metrics: JobsMetrics::register(&mut Registry::default(), queues_max),
         settings,

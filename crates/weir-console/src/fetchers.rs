@@ -22,7 +22,7 @@ pub(crate) struct Count {
 }
 
 impl<'w> Fetchers<'w> {
-    pub(crate) fn of(workers: &'w [view::Worker]) -> Self {
+    pub(crate) fn of(workers: &'w [view::JobWorkerView]) -> Self {
         let mut fetchers = Self::default();
         for worker in workers {
             let runs = is_running(worker);
@@ -53,11 +53,11 @@ impl<'w> Fetchers<'w> {
 }
 
 /// Whether it takes jobs: neither quiet nor told to end.
-pub(crate) fn is_running(worker: &view::Worker) -> bool {
+pub(crate) fn is_running(worker: &view::JobWorkerView) -> bool {
     !matches!(worker.state.as_str(), "quiet" | "terminate")
 }
 
-pub(crate) const fn asks_for_more_than_is_known(worker: &view::Worker) -> bool {
+pub(crate) const fn asks_for_more_than_is_known(worker: &view::JobWorkerView) -> bool {
     worker.queues_total > worker.queues.len() as u64
 }
 
@@ -65,12 +65,12 @@ pub(crate) const fn asks_for_more_than_is_known(worker: &view::Worker) -> bool {
 mod tests {
     use super::*;
 
-    fn worker(state: &str, queues: &[&str], queues_total: u64) -> view::Worker {
-        view::Worker {
+    fn worker(state: &str, queues: &[&str], queues_total: u64) -> view::JobWorkerView {
+        view::JobWorkerView {
             state: state.into(),
             queues: queues.iter().map(ToString::to_string).collect(),
             queues_total,
-            ..view::Worker::default()
+            ..view::JobWorkerView::default()
         }
     }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::clock::Clock;
-use weir_base::history::{self, History};
+use weir_base::history::{self, MetricsHistory};
 use weir_front::view::TotalsView;
 
 pub(crate) use self::lately::Lately;
@@ -140,7 +140,7 @@ impl Worker {
 pub struct Front {
     pub(crate) operated: Arc<dyn Operated>,
     /// Behind the charts of [`Front::charted`]. None: there is no app.
-    pub(crate) history: Option<Arc<History>>,
+    pub(crate) history: Option<Arc<MetricsHistory>>,
     charted: Arc<[String]>,
 }
 
@@ -170,7 +170,8 @@ impl Front {
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
         let directory = whole.directory.join("front");
         let settings = history::Settings { directory, ..whole.clone() };
-        let history = (!columns.is_empty()).then(|| Arc::new(History::open(&settings, &columns)));
+        let history =
+            (!columns.is_empty()).then(|| Arc::new(MetricsHistory::open(&settings, &columns)));
         Self { operated, history, charted }
     }
 

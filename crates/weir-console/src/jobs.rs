@@ -7,9 +7,9 @@ mod tally;
 use std::sync::Arc;
 
 use serde::Serialize;
-use weir_base::history::{self, History};
+use weir_base::history::{self, MetricsHistory};
 use weir_jobs::handle::{Handle, HandleError};
-use weir_jobs::settings::Limits;
+use weir_jobs::settings::JobServerLimits;
 use weir_jobs::view;
 
 use self::queue_charts::QueueCharts;
@@ -43,11 +43,11 @@ const COLUMNS: [&str; 16] = [
 pub struct Jobs {
     pub(crate) handle: Handle,
     /// Its own limits: some verdicts name them.
-    pub(crate) limits: Arc<Limits>,
+    pub(crate) limits: Arc<JobServerLimits>,
     /// Where clients reach it (`tcp://127.0.0.1:7419`), for the empty page's advice.
     pub(crate) url: Arc<str>,
     /// Behind its charts.
-    pub(crate) history: Arc<History>,
+    pub(crate) history: Arc<MetricsHistory>,
     /// Behind those of single queues.
     pub(crate) queue_charts: Arc<QueueCharts>,
 }
@@ -64,9 +64,9 @@ pub struct Histories<'a> {
 /// The job server at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
-    pub(crate) overview: view::Overview,
-    pub(crate) queues: Arc<Vec<view::Queue>>,
-    pub(crate) workers: Arc<Vec<view::Worker>>,
+    pub(crate) overview: view::JobServerOverview,
+    pub(crate) queues: Arc<Vec<view::QueueView>>,
+    pub(crate) workers: Arc<Vec<view::JobWorkerView>>,
     pub(crate) rates: Rates,
     pub(crate) trend: Trend,
 }
@@ -82,14 +82,19 @@ pub(crate) struct Rates {
 impl Jobs {
     /// `url`: where clients reach it.
     #[must_use]
-    pub fn new(handle: Handle, limits: Limits, url: &str, histories: Histories<'_>) -> Self {
+    pub fn new(
+        handle: Handle,
+        limits: JobServerLimits,
+        url: &str,
+        histories: Histories<'_>,
+    ) -> Self {
         let Histories { settings, queues_max, metrics } = histories;
         let queue_charts = QueueCharts::new(&settings, queues_max, metrics.clone());
         Self {
             handle,
             limits: Arc::new(limits),
             url: url.into(),
-            history: Arc::new(History::open(&settings, &COLUMNS)),
+            history: Arc::new(MetricsHistory::open(&settings, &COLUMNS)),
             queue_charts: Arc::new(queue_charts),
         }
     }
@@ -109,7 +114,7 @@ impl Jobs {
 }
 
 /// The values of [`COLUMNS`].
-fn row(overview: &view::Overview, rates: Rates) -> [f64; COLUMNS.len()] {
+fn row(overview: &view::JobServerOverview, rates: Rates) -> [f64; COLUMNS.len()] {
     [
         rates.pushed,
         rates.processed,

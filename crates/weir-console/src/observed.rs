@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use weir_advisor::observation::{Jobs, Postgres, RedisServer, SessionState, SourceState};
+use weir_advisor::observation::{
+    DatabaseObservation, RedisServer, SessionState, SidekiqObservation, SourceState,
+};
 use weir_advisor::{Advice, Observation, Severity};
 use weir_base::clock::{Clock, Timestamp};
-use weir_base::history::{self, History};
+use weir_base::history::{self, MetricsHistory};
 
 use crate::figures::as_float;
 use crate::jobs::Histories;
@@ -41,7 +43,7 @@ pub trait Watched: fmt::Debug + Send + Sync {
 pub struct Observed {
     watched: Arc<dyn Watched>,
     /// Behind its charts.
-    pub(crate) history: Arc<History>,
+    pub(crate) history: Arc<MetricsHistory>,
     /// Behind those of single queues.
     pub(crate) queue_histories: Arc<QueueHistories>,
     readings: Arc<AtomicU64>,
@@ -111,7 +113,7 @@ impl Observed {
             QueueHistories::new(&settings, &queue_charts::COLUMNS, queues_max, metrics.clone());
         Self {
             watched,
-            history: Arc::new(History::open(&settings, &COLUMNS)),
+            history: Arc::new(MetricsHistory::open(&settings, &COLUMNS)),
             queue_histories: Arc::new(queue_histories),
             readings: Arc::default(),
         }
@@ -175,7 +177,7 @@ fn place(name: &str) -> usize {
     COLUMNS.iter().position(|column| *column == name).expect("one of the columns")
 }
 
-fn set_jobs(set: &mut impl FnMut(&str, f64), jobs: &Jobs) {
+fn set_jobs(set: &mut impl FnMut(&str, f64), jobs: &SidekiqObservation) {
     let pace = jobs.pace();
     set("waiting", as_float(jobs.backlog()));
     set("latency_seconds", jobs.latency_max().as_secs_f64());
@@ -192,7 +194,7 @@ fn set_jobs(set: &mut impl FnMut(&str, f64), jobs: &Jobs) {
     set("processes", as_float(jobs.processes.len() as u64));
 }
 
-fn set_postgres(set: &mut impl FnMut(&str, f64), postgres: &Postgres) {
+fn set_postgres(set: &mut impl FnMut(&str, f64), postgres: &DatabaseObservation) {
     if let Some(connections) = postgres.connections.known() {
         let count = |state| f64::from(connections.in_state(state));
         set("connections", f64::from(connections.open()));
@@ -229,7 +231,7 @@ fn set_redis(set: &mut impl FnMut(&str, f64), servers: &[&RedisServer]) {
 #[cfg(test)]
 mod tests {
     use weir_advisor::advise;
-    use weir_advisor::observation::{Fact, Queue};
+    use weir_advisor::observation::{Fact, ObservedQueue};
 
     use super::*;
 
@@ -248,8 +250,12 @@ mod tests {
 
     #[test]
     fn each_figure_has_its_place() {
-        let queue = Queue { length: 7, latency: Duration::from_secs(9), ..Queue::default() };
-        let jobs = Jobs { queues: vec![queue], ..Jobs::default() };
+        let queue = ObservedQueue {
+            length: 7,
+            latency: Duration::from_secs(9),
+            ..ObservedQueue::default()
+        };
+        let jobs = SidekiqObservation { queues: vec![queue], ..SidekiqObservation::default() };
         let server = RedisServer { used_memory_bytes: 5, ..RedisServer::default() };
         let observation = Observation {
             jobs: Fact::Known(jobs),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use weir_base::clock::Timestamp;
-use weir_base::history::{History, Settings};
+use weir_base::history::{HistorySettings, MetricsHistory};
 
 use crate::metrics::{ConsoleMetrics, Limit};
 
@@ -30,7 +30,7 @@ pub(crate) struct QueueHistories {
     memory_rows_max: usize,
     metrics: ConsoleMetrics,
     /// Held for a look only, never over a write.
-    by_name: Mutex<BTreeMap<String, Arc<History>>>,
+    by_name: Mutex<BTreeMap<String, Arc<MetricsHistory>>>,
     recorder: Mutex<Recorder>,
 }
 
@@ -57,7 +57,7 @@ impl QueueHistories {
     /// is kept.
     #[must_use]
     pub(crate) fn new(
-        whole: &Settings,
+        whole: &HistorySettings,
         columns: &'static [&'static str],
         queues_max: usize,
         metrics: ConsoleMetrics,
@@ -74,7 +74,7 @@ impl QueueHistories {
     }
 
     /// The history of a queue; None: it has none.
-    pub(crate) fn of(&self, name: &str) -> Option<Arc<History>> {
+    pub(crate) fn of(&self, name: &str) -> Option<Arc<MetricsHistory>> {
         lock(&self.by_name).get(name).map(Arc::clone)
     }
 
@@ -126,14 +126,14 @@ impl QueueHistories {
         }
     }
 
-    fn open(&self, name: &str) -> Arc<History> {
-        let settings = Settings {
+    fn open(&self, name: &str) -> Arc<MetricsHistory> {
+        let settings = HistorySettings {
             directory: self.folder(name),
             seconds_kept: SECONDS_KEPT,
             minutes_kept: MINUTES_KEPT,
             memory_rows_max: self.memory_rows_max,
         };
-        Arc::new(History::open(&settings, self.columns))
+        Arc::new(MetricsHistory::open(&settings, self.columns))
     }
 
     fn forget_the_gone(&self, recorder: &mut Recorder, names: &BTreeSet<&str>) {

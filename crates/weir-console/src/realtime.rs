@@ -6,7 +6,7 @@ mod tally;
 use std::sync::Arc;
 
 use weir_base::clock::Clock;
-use weir_base::history::{self, History};
+use weir_base::history::{self, MetricsHistory};
 use weir_base::switchboard::Switchboard;
 use weir_realtime::hub::Hub;
 use weir_realtime::view;
@@ -37,7 +37,7 @@ pub struct Realtime {
     pub(crate) hub: Arc<Hub>,
     pub(crate) switches: Switchboard,
     /// Behind its charts.
-    pub(crate) history: Arc<History>,
+    pub(crate) history: Arc<MetricsHistory>,
 }
 
 /// Realtime at one moment.
@@ -74,7 +74,7 @@ impl Realtime {
     pub fn new(hub: Arc<Hub>, switches: Switchboard, whole: &history::Settings) -> Self {
         let directory = whole.directory.join("realtime");
         let settings = history::Settings { directory, ..whole.clone() };
-        Self { hub, switches, history: Arc::new(History::open(&settings, &COLUMNS)) }
+        Self { hub, switches, history: Arc::new(MetricsHistory::open(&settings, &COLUMNS)) }
     }
 
     /// A reading of now, with what needs time from an earlier one.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 use weir_base::clock::Clock;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_jobs::handle::HandleError;
 
 use crate::Deps;
@@ -50,7 +50,7 @@ impl Sampler {
     }
 
     /// Reads until it is time to end; then all live streams end.
-    pub async fn run(mut self, shutdown: Shutdown) {
+    pub async fn run(mut self, shutdown: ShutdownToken) {
         let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {

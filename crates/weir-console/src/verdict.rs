@@ -12,7 +12,7 @@ mod realtime_rules;
 mod storage_rules;
 mod worker_rules;
 
-use weir_jobs::settings::Limits;
+use weir_jobs::settings::JobServerLimits;
 use weir_jobs::view;
 
 pub(crate) use self::finding::{Finding, Level, Verdict};
@@ -35,11 +35,11 @@ pub(crate) struct Facts<'a> {
 /// What the rules about jobs look at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobFacts<'a> {
-    pub(crate) overview: &'a view::Overview,
-    pub(crate) queues: &'a [view::Queue],
-    pub(crate) workers: &'a [view::Worker],
+    pub(crate) overview: &'a view::JobServerOverview,
+    pub(crate) queues: &'a [view::QueueView],
+    pub(crate) workers: &'a [view::JobWorkerView],
     pub(crate) trend: &'a Trend,
-    pub(crate) limits: &'a Limits,
+    pub(crate) limits: &'a JobServerLimits,
     /// Where clients reach the job server.
     pub(crate) jobs_url: &'a str,
 }

@@ -15,7 +15,8 @@ use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_front::{AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings};
 use weir_net::server::{
-    Body, CoreIndex, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade,
+    ConnectionService, CoreIndex, CoreListener, HttpServerLimits, Peer, RejectedUpgrade,
+    ResponseBody, ServerOptions, ServerStop, Upgrade,
 };
 use weir_net::{BindOptions, Listener, NetMetrics};
 
@@ -25,12 +26,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 struct Door(Rc<Proxy>);
 
-impl Service for Door {
+impl ConnectionService for Door {
     fn claims_upgrade(&self, _path: &str) -> bool {
         true
     }
 
-    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         self.0.upgrade(upgrade)
     }
 
@@ -42,7 +43,7 @@ impl Service for Door {
         self: Rc<Self>,
         request: Request<Incoming>,
         peer: Peer,
-    ) -> impl Future<Output = Response<Body>> {
+    ) -> impl Future<Output = Response<ResponseBody>> {
         Rc::clone(&self.0).answer(request, peer)
     }
 }
@@ -61,12 +62,12 @@ async fn main() {
     let apps = Apps::new(vec![app], &clock, &FrontMetrics::register(&mut registry));
     let sockets = Listener::bind_group(&address, cores, BindOptions::default()).expect("to listen");
     println!("listening on {}", sockets[0].address().expect("an address"));
-    let stop = Stop::within(Duration::from_secs(10));
+    let stop = ServerStop::within(Duration::from_secs(10));
     let drain = Drain { begun: stop.graceful.clone(), window: Duration::from_secs(1) };
-    let running = weir_net::server::start(Start {
+    let running = weir_net::server::start(ServerOptions {
         listeners: vec![CoreListener { sockets, tls: None }],
         cores,
-        limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
+        limits: Arc::new(ArcSwap::from_pointee(HttpServerLimits::default())),
         clock,
         metrics: NetMetrics::register(&mut registry),
         trusted_proxies: weir_net::client::TrustedProxies::default(),

@@ -15,8 +15,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use weir_settings::Choice;
 
-pub(crate) use self::entry::{Entry, Timing};
-use self::line::Record;
+pub(crate) use self::entry::{PendingLogEntry, Timing};
+use self::line::AccessLogRecord;
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
@@ -53,17 +53,17 @@ impl AccessLogMetrics {
         let metrics = Self::default();
         registry.register(
             "weir_front_access_log_lines",
-            "Lines of the access log that were written",
+            "Lines written to the access log",
             metrics.written.clone(),
         );
         registry.register(
             "weir_front_access_log_dropped",
-            "Lines that were left out because queue_max others waited",
+            "Lines dropped because queue_max lines were waiting",
             metrics.dropped.clone(),
         );
         registry.register(
             "weir_front_access_log_errors",
-            "Writes to the access log that failed, with their lines",
+            "Failed writes to the access log; their lines are lost",
             metrics.errors.clone(),
         );
         metrics
@@ -72,20 +72,20 @@ impl AccessLogMetrics {
 
 /// The log; clones are the same. What waits is written before the last of them is dropped.
 #[derive(Clone, Debug)]
-pub struct AccessLog(Arc<Shared>);
+pub struct AccessLog(Arc<AccessLogShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct AccessLogShared {
     /// None: it ends.
-    sender: Option<SyncSender<Message>>,
+    sender: Option<SyncSender<WriterMessage>>,
     metrics: AccessLogMetrics,
     /// std: taken once, at the end.
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
-enum Message {
-    Line(Box<Record>),
+enum WriterMessage {
+    Line(Box<AccessLogRecord>),
     /// The file was moved away.
     Reopen,
 }
@@ -97,7 +97,7 @@ impl AccessLog {
     /// The file can't be opened, or there is no thread.
     pub fn open(settings: AccessLogSettings, metrics: AccessLogMetrics) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(settings.queue_max.max(1));
-        let mut writer = Writer {
+        let mut writer = AccessLogWriter {
             output: open(&settings)?,
             settings,
             metrics: metrics.clone(),
@@ -107,26 +107,26 @@ impl AccessLog {
         let thread = thread::Builder::new().name("weir-access-log".to_owned());
         let thread = thread.spawn(move || writer.run(&receiver))?;
         let writer = Mutex::new(Some(thread));
-        Ok(Self(Arc::new(Shared { sender: Some(sender), metrics, writer })))
+        Ok(Self(Arc::new(AccessLogShared { sender: Some(sender), metrics, writer })))
     }
 
     /// Opens the file anew: whoever rotates logs has moved it.
     pub fn reopen(&self) {
         if let Some(sender) = &self.0.sender {
             // A full queue is written to the old file; the next signal tries again.
-            let _ = sender.try_send(Message::Reopen);
+            let _ = sender.try_send(WriterMessage::Reopen);
         }
     }
 
-    fn add(&self, record: Box<Record>) {
+    fn add(&self, record: Box<AccessLogRecord>) {
         let Some(sender) = &self.0.sender else { return };
-        if sender.try_send(Message::Line(record)).is_err() {
+        if sender.try_send(WriterMessage::Line(record)).is_err() {
             self.0.metrics.dropped.inc();
         }
     }
 }
 
-impl Drop for Shared {
+impl Drop for AccessLogShared {
     fn drop(&mut self) {
         drop(self.sender.take());
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -149,7 +149,7 @@ fn open(settings: &AccessLogSettings) -> io::Result<Output> {
     }))
 }
 
-struct Writer {
+struct AccessLogWriter {
     output: Output,
     settings: AccessLogSettings,
     metrics: AccessLogMetrics,
@@ -158,8 +158,8 @@ struct Writer {
     is_failing: bool,
 }
 
-impl Writer {
-    fn run(&mut self, messages: &Receiver<Message>) {
+impl AccessLogWriter {
+    fn run(&mut self, messages: &Receiver<WriterMessage>) {
         while let Ok(first) = messages.recv() {
             self.take(first);
             // Whatever waits goes out with it.
@@ -171,9 +171,9 @@ impl Writer {
         }
     }
 
-    fn take(&mut self, message: Message) {
+    fn take(&mut self, message: WriterMessage) {
         match message {
-            Message::Line(record) => {
+            WriterMessage::Line(record) => {
                 self.text.clear();
                 record.write(self.settings.format, &mut self.text);
                 let written = self.output.write_all(&self.text);
@@ -182,7 +182,7 @@ impl Writer {
                 }
                 self.note(&written);
             }
-            Message::Reopen => {
+            WriterMessage::Reopen => {
                 let flushed = self.output.flush();
                 self.note(&flushed);
                 match open(&self.settings) {

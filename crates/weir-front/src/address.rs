@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// Where a worker listens: `unix:/run/app/0.sock` or `127.0.0.1:3000`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Address {
+pub enum UpstreamAddress {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
@@ -17,7 +17,7 @@ pub enum Address {
 #[error("{0:?} is neither unix:/PATH nor IP:PORT")]
 pub struct AddressError(String);
 
-impl FromStr for Address {
+impl FromStr for UpstreamAddress {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
@@ -30,7 +30,7 @@ impl FromStr for Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for UpstreamAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
@@ -46,10 +46,13 @@ mod tests {
     #[test]
     fn an_address_reads_as_it_is_written() {
         for text in ["unix:/run/app/0.sock", "127.0.0.1:3000", "[::1]:3000"] {
-            assert_eq!(text.parse::<Address>().map(|address| address.to_string()), Ok(text.into()));
+            assert_eq!(
+                text.parse::<UpstreamAddress>().map(|address| address.to_string()),
+                Ok(text.into())
+            );
         }
         for text in ["", "unix:run/app.sock", "localhost:3000", "127.0.0.1", "/run/app.sock"] {
-            assert_eq!(text.parse::<Address>(), Err(AddressError(text.to_owned())));
+            assert_eq!(text.parse::<UpstreamAddress>(), Err(AddressError(text.to_owned())));
         }
     }
 }

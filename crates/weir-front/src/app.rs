@@ -14,34 +14,34 @@ use tokio::sync::oneshot;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::seldom::Seldom;
 
-pub(crate) use self::budget::{Budget, Lease};
+pub(crate) use self::budget::{ByteBudget, Lease};
 pub(crate) use self::maintenance::Maintenance;
-pub(crate) use self::slot::Slot;
-use self::slot::{Handed, Place};
-use crate::address::Address;
+pub(crate) use self::slot::UpstreamSlot;
+use self::slot::{Handed, QueuePlace};
+use crate::address::UpstreamAddress;
 use crate::dispatch::{
-    Dispatcher, Elsewhere, Limits, Load, Permit, Refusal, Slots, StreamSlot, Waiting, Wish,
-    WorkerKey,
+    Dispatcher, Elsewhere, EnqueueOutcome, Load, Permit, QueueError, QueueLimits, RequestClass,
+    Slots, StreamSlot, WorkerKey,
 };
 use crate::forwarded_headers::ForwardedHeaders;
 use crate::metrics::AppMetrics;
 use crate::rules::{PriorityRule, ShedRule};
 use crate::settings::{AppLimits, AppSettings};
-use crate::view::{AppView, OverdueView, WorkerState, WorkerView};
+use crate::view::{AppView, OverdueView, UpstreamWorkerState, WorkerView};
 
 /// A worker that requests are sent to.
 #[derive(Debug)]
-pub(crate) struct Worker {
+pub(crate) struct UpstreamWorker {
     pub(crate) key: WorkerKey,
     /// Of all workers of all apps, for connections to it.
     pub(crate) serial: u64,
-    pub(crate) address: Address,
+    pub(crate) address: UpstreamAddress,
     /// How long its requests have waited for it, in all.
     waited_us: AtomicU64,
 }
 
-impl Worker {
-    const fn new(key: WorkerKey, serial: u64, address: Address) -> Self {
+impl UpstreamWorker {
+    const fn new(key: WorkerKey, serial: u64, address: UpstreamAddress) -> Self {
         Self { key, serial, address, waited_us: AtomicU64::new(0) }
     }
 
@@ -59,7 +59,7 @@ impl Worker {
 static WORKERS: AtomicU64 = AtomicU64::new(0);
 
 /// One app.
-pub(crate) struct App {
+pub(crate) struct ProxiedApp {
     pub(crate) name: String,
     pub(crate) limits: AppLimits,
     pub(crate) priorities: Vec<PriorityRule>,
@@ -71,31 +71,31 @@ pub(crate) struct App {
     pub(crate) forwarded_headers: ForwardedHeaders,
     pub(crate) metrics: AppMetrics,
     /// For bodies of clients that are slower than the workers.
-    pub(crate) buffers: Budget,
+    pub(crate) buffers: ByteBudget,
     clock: Clock,
     /// One log line in a while.
     refused_stream: Seldom,
     /// std: held for a decision in memory, never across an await.
-    state: Mutex<State>,
+    state: Mutex<AppState>,
 }
 
-struct State {
+struct AppState {
     dispatcher: Dispatcher<oneshot::Sender<Handed>>,
-    workers: HashMap<WorkerKey, Arc<Worker>>,
+    workers: HashMap<WorkerKey, Arc<UpstreamWorker>>,
 }
 
-impl App {
+impl ProxiedApp {
     pub(crate) fn new(settings: AppSettings, clock: Clock, metrics: AppMetrics) -> Arc<Self> {
         let limits = settings.limits;
-        let dispatcher = Dispatcher::new(Limits {
+        let dispatcher = Dispatcher::new(QueueLimits {
             queue_max: limits.queue_max,
             queue_timeout: limits.queue_timeout,
             overload_delay: limits.overload_delay,
             overload_after: limits.overload_after,
             overload_wait: limits.overload_wait,
         });
-        let state = Mutex::new(State { dispatcher, workers: HashMap::new() });
-        let buffers = Budget::new(limits.buffers_max);
+        let state = Mutex::new(AppState { dispatcher, workers: HashMap::new() });
+        let buffers = ByteBudget::new(limits.buffers_max);
         let forwarded_headers = ForwardedHeaders::of(&settings.forwarded_headers);
         let AppSettings { name, workers, priorities, shed, maintenance_page, .. } = settings;
         let shed = shed.into_iter().map(ShedRule::new).collect();
@@ -121,16 +121,19 @@ impl App {
     }
 
     /// A slot of a worker, if one is free now.
-    pub(crate) fn free_slot(self: &Arc<Self>, now: Timestamp) -> Option<Slot> {
+    pub(crate) fn free_slot(self: &Arc<Self>, now: Timestamp) -> Option<UpstreamSlot> {
         let mut state = self.state();
         let permit = state.dispatcher.take(now)?;
         self.metrics.queued(Duration::ZERO);
-        Some(Slot::new(self, state.worker(&permit), permit))
+        Some(UpstreamSlot::new(self, state.worker(&permit), permit))
     }
 
     /// A slot of a worker for what will probably be a stream, at once or after waiting for it: one
     /// that it gets at once is of a worker that has room for a stream, if there is one.
-    pub(crate) async fn slot_for_stream(self: &Arc<Self>, wish: Wish) -> Result<Slot, Refusal> {
+    pub(crate) async fn slot_for_stream(
+        self: &Arc<Self>,
+        wish: RequestClass,
+    ) -> Result<UpstreamSlot, QueueError> {
         let now = self.now();
         let free = {
             let mut state = self.state();
@@ -140,7 +143,7 @@ impl App {
         match free {
             Some((worker, permit)) => {
                 self.metrics.queued(Duration::ZERO);
-                Ok(Slot::new(self, worker, permit))
+                Ok(UpstreamSlot::new(self, worker, permit))
             }
             None => self.slot(wish, now).await,
         }
@@ -149,13 +152,15 @@ impl App {
     /// A slot of a worker, at once or after waiting for it since `since`.
     pub(crate) async fn slot(
         self: &Arc<Self>,
-        wish: Wish,
+        wish: RequestClass,
         since: Timestamp,
-    ) -> Result<Slot, Refusal> {
+    ) -> Result<UpstreamSlot, QueueError> {
         let handed = match self.ask(wish, since) {
-            Asked::Handed(handed) => handed,
+            SlotRequest::Handed(handed) => handed,
             // Nobody lets go of a sender without an answer, but for the end of all.
-            Asked::Waits(_place, receiver) => receiver.await.unwrap_or(Err(Refusal::QueueTimeout)),
+            SlotRequest::Waits(_place, receiver) => {
+                receiver.await.unwrap_or(Err(QueueError::QueueTimeout))
+            }
         };
         match &handed {
             Ok(slot) => {
@@ -168,33 +173,33 @@ impl App {
         handed
     }
 
-    fn ask(self: &Arc<Self>, wish: Wish, now: Timestamp) -> Asked<'_> {
+    fn ask(self: &Arc<Self>, wish: RequestClass, now: Timestamp) -> SlotRequest<'_> {
         let mut state = self.state();
         // One may have come free since `free_slot` was asked.
         if let Some(permit) = state.dispatcher.take(now) {
-            return Asked::Handed(Ok(Slot::new(self, state.worker(&permit), permit)));
+            return SlotRequest::Handed(Ok(UpstreamSlot::new(self, state.worker(&permit), permit)));
         }
         let (sender, receiver) = oneshot::channel();
         match state.dispatcher.wait(wish, sender, now) {
-            Waiting::Refused(_, refusal) => Asked::Handed(Err(refusal)),
-            Waiting::Queued { ticket, displaced } => {
+            EnqueueOutcome::Refused(_, refusal) => SlotRequest::Handed(Err(refusal)),
+            EnqueueOutcome::Queued { ticket, displaced } => {
                 if let Some((displaced, refusal)) = displaced {
                     // Whoever is gone needs no answer.
                     let _ = displaced.send(Err(refusal));
                 }
-                Asked::Waits(Place::new(self, ticket), receiver)
+                SlotRequest::Waits(QueuePlace::new(self, ticket), receiver)
             }
         }
     }
 
     /// A worker at `address`.
-    pub(crate) fn add_worker(self: &Arc<Self>, address: Address) -> WorkerKey {
+    pub(crate) fn add_worker(self: &Arc<Self>, address: UpstreamAddress) -> WorkerKey {
         let slots = Slots { requests: self.limits.concurrency, streams: self.limits.streams() };
         let key = {
             let mut state = self.state();
             let key = state.dispatcher.add_worker(slots, self.clock.now());
             let serial = WORKERS.fetch_add(1, Ordering::Relaxed);
-            state.workers.insert(key, Arc::new(Worker::new(key, serial, address)));
+            state.workers.insert(key, Arc::new(UpstreamWorker::new(key, serial, address)));
             key
         };
         self.hand_out();
@@ -202,7 +207,7 @@ impl App {
     }
 
     /// The worker can't be reached: others are tried for a while.
-    pub(crate) fn suspend(&self, worker: &Worker) {
+    pub(crate) fn suspend(&self, worker: &UpstreamWorker) {
         let until = self.clock.now() + self.limits.retry_worker_after;
         self.state().dispatcher.suspend_worker(worker.key, until);
     }
@@ -213,7 +218,7 @@ impl App {
         let expired = {
             let mut state = self.state();
             state.dispatcher.end_suspensions(now);
-            let State { dispatcher, workers } = &mut *state;
+            let AppState { dispatcher, workers } = &mut *state;
             workers.retain(|key, _| dispatcher.knows(*key));
             self.metrics.buffered(self.buffers.used());
             self.metrics.waiting(state.dispatcher.waiting());
@@ -239,7 +244,7 @@ impl App {
 
     /// Makes these its workers: those that are new are added, those that are no more finish what
     /// they have.
-    pub(crate) fn set_workers(self: &Arc<Self>, addresses: &[Address]) {
+    pub(crate) fn set_workers(self: &Arc<Self>, addresses: &[UpstreamAddress]) {
         let (gone, known) = {
             let state = self.state();
             let (known, gone): (Vec<_>, Vec<_>) = state
@@ -260,7 +265,7 @@ impl App {
     }
 
     /// Whether the worker at `address` is to get nothing new, what it has notwithstanding.
-    pub(crate) fn hold_back(self: &Arc<Self>, address: &Address, is_held: bool) {
+    pub(crate) fn hold_back(self: &Arc<Self>, address: &UpstreamAddress, is_held: bool) {
         {
             let mut state = self.state();
             let found = state.current().find(|worker| worker.address == *address);
@@ -280,7 +285,7 @@ impl App {
     }
 
     /// How much of the worker at `address` other service processes use.
-    pub(crate) fn set_elsewhere(self: &Arc<Self>, address: &Address, elsewhere: Elsewhere) {
+    pub(crate) fn set_elsewhere(self: &Arc<Self>, address: &UpstreamAddress, elsewhere: Elsewhere) {
         {
             let mut state = self.state();
             let found = state.current().find(|worker| worker.address == *address);
@@ -291,7 +296,7 @@ impl App {
     }
 
     /// How many slots of each worker this process uses.
-    pub(crate) fn used(&self) -> Vec<(Address, Elsewhere)> {
+    pub(crate) fn used(&self) -> Vec<(UpstreamAddress, Elsewhere)> {
         let state = self.state();
         let loads = state.dispatcher.loads().into_iter();
         loads
@@ -303,7 +308,7 @@ impl App {
     }
 
     /// Whether a worker at `address` is given requests, or still has some.
-    pub(crate) fn has_worker(&self, address: &Address) -> bool {
+    pub(crate) fn has_worker(&self, address: &UpstreamAddress) -> bool {
         let state = self.state();
         let loads = state.dispatcher.loads();
         loads.iter().any(|(key, _)| state.workers[key].address == *address)
@@ -388,10 +393,10 @@ impl App {
     }
 
     /// A client is told that there is no room for its stream.
-    fn refuse_stream(&self, refusal: Refusal) -> Refusal {
+    fn refuse_stream(&self, refusal: QueueError) -> QueueError {
         self.metrics.refused(refusal);
         // Of the limit of a client the server side says so.
-        if refusal == Refusal::Streams && self.refused_stream.is_due(self.clock.now()) {
+        if refusal == QueueError::Streams && self.refused_stream.is_due(self.clock.now()) {
             tracing::warn!(
                 app = self.name,
                 streams = self.limits.streams(),
@@ -413,10 +418,10 @@ impl App {
     }
 
     /// If whoever waited is gone, the next one gets it.
-    fn hand_over(self: &Arc<Self>, mut next: Next) {
+    fn hand_over(self: &Arc<Self>, mut next: NextRequest) {
         loop {
-            let Next { waiter, permit, worker } = next;
-            let Err(Ok(mut slot)) = waiter.send(Ok(Slot::new(self, worker, permit))) else {
+            let NextRequest { waiter, permit, worker } = next;
+            let Err(Ok(mut slot)) = waiter.send(Ok(UpstreamSlot::new(self, worker, permit))) else {
                 return;
             };
             let Some(permit) = slot.take_permit() else { return };
@@ -425,61 +430,61 @@ impl App {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AppState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What whoever asks for a slot gets at once.
-enum Asked<'a> {
+enum SlotRequest<'a> {
     Handed(Handed),
-    Waits(Place<'a>, oneshot::Receiver<Handed>),
+    Waits(QueuePlace<'a>, oneshot::Receiver<Handed>),
 }
 
 /// Whoever is next, and what they get.
-struct Next {
+struct NextRequest {
     waiter: oneshot::Sender<Handed>,
     permit: Permit,
-    worker: Arc<Worker>,
+    worker: Arc<UpstreamWorker>,
 }
 
-fn worker_state(load: Load) -> WorkerState {
+fn worker_state(load: Load) -> UpstreamWorkerState {
     match load {
-        Load { is_draining: true, .. } => WorkerState::Draining,
-        Load { is_held_back: true, .. } => WorkerState::HeldBack,
-        Load { is_suspended: true, .. } => WorkerState::Unreachable,
-        _ => WorkerState::Serving,
+        Load { is_draining: true, .. } => UpstreamWorkerState::Draining,
+        Load { is_held_back: true, .. } => UpstreamWorkerState::HeldBack,
+        Load { is_suspended: true, .. } => UpstreamWorkerState::Unreachable,
+        _ => UpstreamWorkerState::Serving,
     }
 }
 
-impl State {
+impl AppState {
     /// The workers that are given requests.
-    fn current(&self) -> impl Iterator<Item = &Arc<Worker>> {
+    fn current(&self) -> impl Iterator<Item = &Arc<UpstreamWorker>> {
         let loads = self.dispatcher.loads().into_iter();
         loads.filter(|(_, load)| !load.is_draining).map(|(key, _)| &self.workers[&key])
     }
 
-    fn end(&mut self, permit: Permit, clock: &Clock) -> Option<Next> {
+    fn end(&mut self, permit: Permit, clock: &Clock) -> Option<NextRequest> {
         self.dispatcher.end(permit);
         // The time is read only if somebody waits.
         if self.dispatcher.waiting() > 0 { self.next(clock.now()) } else { None }
     }
 
-    fn next(&mut self, now: Timestamp) -> Option<Next> {
+    fn next(&mut self, now: Timestamp) -> Option<NextRequest> {
         let next = self.dispatcher.next(now)?;
         Some(self.with_worker(next))
     }
 
-    fn with_worker(&self, (waiter, permit): (oneshot::Sender<Handed>, Permit)) -> Next {
-        Next { worker: self.worker(&permit), waiter, permit }
+    fn with_worker(&self, (waiter, permit): (oneshot::Sender<Handed>, Permit)) -> NextRequest {
+        NextRequest { worker: self.worker(&permit), waiter, permit }
     }
 
-    fn worker(&self, permit: &Permit) -> Arc<Worker> {
+    fn worker(&self, permit: &Permit) -> Arc<UpstreamWorker> {
         Arc::clone(&self.workers[&permit.worker])
     }
 }
 
-impl fmt::Debug for App {
+impl fmt::Debug for ProxiedApp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("App").field("name", &self.name).finish_non_exhaustive()
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use weir_base::clock::Clock;
 
-use crate::address::Address;
-use crate::app::App;
+use crate::address::UpstreamAddress;
+use crate::app::ProxiedApp;
 use crate::dispatch::Elsewhere;
 use crate::metrics::FrontMetrics;
 use crate::routes::Routes;
@@ -22,7 +22,7 @@ pub struct NoSuchApp(pub String);
 /// All apps, shared by all cores.
 #[derive(Debug)]
 pub struct Apps {
-    apps: Vec<Arc<App>>,
+    apps: Vec<Arc<ProxiedApp>>,
     routes: Routes,
     clock: Clock,
 }
@@ -36,7 +36,7 @@ impl Apps {
         for mut one in settings {
             let (hosts, paths) = (std::mem::take(&mut one.hosts), std::mem::take(&mut one.paths));
             let metrics = metrics.of(&one.name);
-            let app = App::new(one, clock.clone(), metrics);
+            let app = ProxiedApp::new(one, clock.clone(), metrics);
             routes.add(&hosts, &paths, &app);
             apps.push(app);
         }
@@ -95,7 +95,7 @@ impl Apps {
     ///
     /// # Errors
     /// There is no such app.
-    pub fn set_workers(&self, app: &str, addresses: &[Address]) -> Result<(), NoSuchApp> {
+    pub fn set_workers(&self, app: &str, addresses: &[UpstreamAddress]) -> Result<(), NoSuchApp> {
         self.app(app)?.set_workers(addresses);
         Ok(())
     }
@@ -105,7 +105,12 @@ impl Apps {
     ///
     /// # Errors
     /// There is no such app.
-    pub fn hold_back(&self, app: &str, worker: &Address, is_held: bool) -> Result<(), NoSuchApp> {
+    pub fn hold_back(
+        &self,
+        app: &str,
+        worker: &UpstreamAddress,
+        is_held: bool,
+    ) -> Result<(), NoSuchApp> {
         self.app(app)?.hold_back(worker, is_held);
         Ok(())
     }
@@ -127,7 +132,7 @@ impl Apps {
     pub fn set_elsewhere(
         &self,
         app: &str,
-        worker: &Address,
+        worker: &UpstreamAddress,
         elsewhere: Elsewhere,
     ) -> Result<(), NoSuchApp> {
         self.app(app)?.set_elsewhere(worker, elsewhere);
@@ -136,13 +141,13 @@ impl Apps {
 
     /// How many slots of each worker of an app this process uses.
     #[must_use]
-    pub fn used(&self, app: &str) -> Vec<(Address, Elsewhere)> {
+    pub fn used(&self, app: &str) -> Vec<(UpstreamAddress, Elsewhere)> {
         self.app(app).map(|app| app.used()).unwrap_or_default()
     }
 
     /// Whether a worker of an app is given requests, or still has some.
     #[must_use]
-    pub fn has_worker(&self, app: &str, address: &Address) -> bool {
+    pub fn has_worker(&self, app: &str, address: &UpstreamAddress) -> bool {
         self.app(app).is_ok_and(|app| app.has_worker(address))
     }
 
@@ -152,7 +157,7 @@ impl Apps {
         self.app(app).map(|app| app.overdue(age)).unwrap_or_default()
     }
 
-    fn app(&self, name: &str) -> Result<&Arc<App>, NoSuchApp> {
+    fn app(&self, name: &str) -> Result<&Arc<ProxiedApp>, NoSuchApp> {
         let found = self.apps.iter().find(|app| app.name == name);
         found.ok_or_else(|| NoSuchApp(name.to_owned()))
     }
@@ -165,7 +170,7 @@ impl Apps {
         self.apps.is_empty()
     }
 
-    pub(crate) fn find(&self, host: &[u8], path: &str) -> Option<&Arc<App>> {
+    pub(crate) fn find(&self, host: &[u8], path: &str) -> Option<&Arc<ProxiedApp>> {
         self.routes.find(host, path)
     }
 

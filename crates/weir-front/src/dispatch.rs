@@ -25,7 +25,7 @@
 //! stream, may be there for long without the worker being stuck.
 
 mod delay;
-mod lane;
+mod priority_queue;
 mod queue;
 #[cfg(test)]
 mod simulation;
@@ -38,16 +38,16 @@ use std::time::Duration;
 use slab::Slab;
 use weir_base::clock::Timestamp;
 
-use self::lane::Asker;
-use self::queue::Queue;
+use self::priority_queue::FlowKey;
+use self::queue::RequestQueue;
 pub(crate) use self::queue::{Priority, Ticket};
 pub use self::workers::Elsewhere;
-use self::workers::Workers;
+use self::workers::WorkerTable;
 pub(crate) use self::workers::{Load, Slots, StreamSlot, WorkerKey};
 
 /// The limits of an app's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct QueueLimits {
     /// Requests that wait at once.
     pub(crate) queue_max: usize,
     /// How long one may wait.
@@ -62,9 +62,9 @@ pub(crate) struct Limits {
 
 /// Who wants to be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct RequestClass {
     pub(crate) priority: Priority,
-    pub(crate) client: Asker,
+    pub(crate) client: FlowKey,
 }
 
 /// A slot of a worker. Each must come back through [`Dispatcher::end`], once.
@@ -76,7 +76,7 @@ pub(crate) struct Permit {
 
 /// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Refusal {
+pub(crate) enum QueueError {
     /// `queue_max` others wait.
     QueueFull,
     /// It waited for `queue_timeout`.
@@ -91,18 +91,18 @@ pub(crate) enum Refusal {
 
 /// What became of a wish to wait.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Waiting<T> {
+pub(crate) enum EnqueueOutcome<T> {
     /// It waits; `displaced` does so no more.
     Queued {
         ticket: Ticket,
-        displaced: Option<(T, Refusal)>,
+        displaced: Option<(T, QueueError)>,
     },
-    Refused(T, Refusal),
+    Refused(T, QueueError),
 }
 
 /// What holds a slot.
 #[derive(Clone, Copy, Debug)]
-struct Running {
+struct HeldSlot {
     worker: WorkerKey,
     /// None: it is no stream, or not yet.
     stream: Option<StreamSlot>,
@@ -124,19 +124,19 @@ pub(crate) struct Overdue {
 /// The slots of an app's workers and the requests that wait for one; `T` stands for a request.
 #[derive(Debug)]
 pub(crate) struct Dispatcher<T> {
-    limits: Limits,
-    workers: Workers,
-    queue: Queue<T>,
-    running: Slab<Running>,
+    limits: QueueLimits,
+    workers: WorkerTable,
+    queue: RequestQueue<T>,
+    running: Slab<HeldSlot>,
     is_paused: bool,
 }
 
 impl<T> Dispatcher<T> {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: QueueLimits) -> Self {
         Self {
             limits,
-            workers: Workers::default(),
-            queue: Queue::default(),
+            workers: WorkerTable::default(),
+            queue: RequestQueue::default(),
             running: Slab::new(),
             is_paused: false,
         }
@@ -160,7 +160,7 @@ impl<T> Dispatcher<T> {
     }
 
     fn begin(&mut self, worker: WorkerKey, now: Timestamp) -> Permit {
-        let running = Running { worker, stream: None, owes_since: Some(now) };
+        let running = HeldSlot { worker, stream: None, owes_since: Some(now) };
         Permit { running: self.running.insert(running), worker }
     }
 
@@ -191,21 +191,26 @@ impl<T> Dispatcher<T> {
     }
 
     /// Waits for a slot, after [`Dispatcher::take`] had none.
-    pub(crate) fn wait(&mut self, wish: Wish, waiter: T, now: Timestamp) -> Waiting<T> {
+    pub(crate) fn wait(
+        &mut self,
+        wish: RequestClass,
+        waiter: T,
+        now: Timestamp,
+    ) -> EnqueueOutcome<T> {
         let is_overloaded = self.is_overloaded(now);
-        let Limits { queue_max, overload_delay, .. } = self.limits;
+        let QueueLimits { queue_max, overload_delay, .. } = self.limits;
         let queue = &mut self.queue;
         if queue.len() < queue_max {
             let ticket = queue.push(wish, waiter, overload_delay, now);
-            return Waiting::Queued { ticket, displaced: None };
+            return EnqueueOutcome::Queued { ticket, displaced: None };
         }
-        let refusal = if is_overloaded { Refusal::Overload } else { Refusal::QueueFull };
+        let refusal = if is_overloaded { QueueError::Overload } else { QueueError::QueueFull };
         match queue.make_room(wish, is_overloaded) {
             Some(displaced) => {
                 let ticket = queue.push(wish, waiter, overload_delay, now);
-                Waiting::Queued { ticket, displaced: Some((displaced, refusal)) }
+                EnqueueOutcome::Queued { ticket, displaced: Some((displaced, refusal)) }
             }
-            None => Waiting::Refused(waiter, refusal),
+            None => EnqueueOutcome::Refused(waiter, refusal),
         }
     }
 
@@ -216,7 +221,7 @@ impl<T> Dispatcher<T> {
 
     /// Gives a slot back: see [`Dispatcher::next`].
     pub(crate) fn end(&mut self, permit: Permit) {
-        let Running { worker, stream, .. } = self.running.remove(permit.running);
+        let HeldSlot { worker, stream, .. } = self.running.remove(permit.running);
         self.workers.end(worker, stream);
     }
 
@@ -236,7 +241,7 @@ impl<T> Dispatcher<T> {
     }
 
     /// Those who have waited too long.
-    pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<(T, Refusal)> {
+    pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<(T, QueueError)> {
         let mut expired = Vec::new();
         let (patience, refusal) = self.patience(now);
         while self.queue.oldest().is_some_and(|since| now.since(since) >= patience) {
@@ -246,19 +251,19 @@ impl<T> Dispatcher<T> {
     }
 
     /// How long a request may wait, if things are as they are now, and what it is told then.
-    fn patience(&self, now: Timestamp) -> (Duration, Refusal) {
-        let Limits { queue_timeout, overload_wait, .. } = self.limits;
+    fn patience(&self, now: Timestamp) -> (Duration, QueueError) {
+        let QueueLimits { queue_timeout, overload_wait, .. } = self.limits;
         if self.is_overloaded(now) && overload_wait < queue_timeout {
-            (overload_wait, Refusal::Overload)
+            (overload_wait, QueueError::Overload)
         } else {
-            (queue_timeout, Refusal::QueueTimeout)
+            (queue_timeout, QueueError::QueueTimeout)
         }
     }
 
     /// A pause and a start of all workers are waits by intention, no overloads.
     pub(crate) fn is_overloaded(&self, now: Timestamp) -> bool {
         let is_serving = !self.is_paused && self.workers.any_serves();
-        let Limits { overload_delay, overload_after, .. } = self.limits;
+        let QueueLimits { overload_delay, overload_after, .. } = self.limits;
         let since = self.queue.long_since(overload_delay, now);
         is_serving && since.is_some_and(|since| now.since(since) > overload_after)
     }

@@ -25,7 +25,7 @@ mod upstream;
 pub mod view;
 
 pub use access_log::{AccessLog, AccessLogMetrics, AccessLogSettings, LogFormat};
-pub use address::{Address, AddressError};
+pub use address::{AddressError, UpstreamAddress};
 pub use apps::{Apps, NoSuchApp};
 pub use dispatch::Elsewhere;
 pub use drain::Drain;

@@ -7,7 +7,7 @@ use crate::upstream;
 
 /// What a worker's answer says, read as it comes in pieces.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct MeasuredResponse {
     pub status: u16,
     /// Fields that the client gets.
     pub fields: usize,
@@ -19,9 +19,9 @@ pub struct Answer {
 /// Reads the answer to a request (to `HEAD` or to `GET`), of which `piece` bytes come at a time.
 /// None: it is no answer, or its head is not complete.
 #[must_use]
-pub fn read_answer(bytes: &[u8], is_head: bool, piece: usize) -> Option<Answer> {
+pub fn read_answer(bytes: &[u8], is_head: bool, piece: usize) -> Option<MeasuredResponse> {
     let method = if is_head { Method::HEAD } else { Method::GET };
     let (answer, body, is_whole) = upstream::read_by_hand(bytes, &method, piece.max(1))?;
     let (status, fields) = (answer.status.as_u16(), answer.headers.len());
-    Some(Answer { status, fields, body, is_whole })
+    Some(MeasuredResponse { status, fields, body, is_whole })
 }

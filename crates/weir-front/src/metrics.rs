@@ -11,21 +11,21 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::dispatch::Refusal;
+use crate::dispatch::QueueError;
 use crate::latencies::Latencies;
-use crate::view::{Count, TotalsView};
+use crate::view::{ReasonCount, TotalsView};
 
 /// From a tenth of a millisecond to a minute and a half.
 const BOUNDS: [f64; 14] =
     [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 90.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AppLabel {
+struct ProxiedAppLabel {
     app: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabel {
+struct AppReasonLabel {
     app: String,
     reason: &'static str,
 }
@@ -38,7 +38,7 @@ struct StatusLabel {
 
 /// Why a request was not answered by a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Failure {
+pub(crate) enum RequestFailure {
     /// The request is none that may be passed on: 400 and the like.
     BadRequest,
     /// No worker could be reached: 502.
@@ -56,7 +56,7 @@ pub(crate) enum Failure {
     Maintenance,
 }
 
-impl Failure {
+impl RequestFailure {
     const ALL: [Self; 8] = [
         Self::BadRequest,
         Self::Unreachable,
@@ -82,21 +82,21 @@ impl Failure {
     }
 }
 
-const REFUSALS: [Refusal; 5] = [
-    Refusal::QueueFull,
-    Refusal::QueueTimeout,
-    Refusal::Overload,
-    Refusal::Streams,
-    Refusal::ClientStreams,
+const REFUSALS: [QueueError; 5] = [
+    QueueError::QueueFull,
+    QueueError::QueueTimeout,
+    QueueError::Overload,
+    QueueError::Streams,
+    QueueError::ClientStreams,
 ];
 
-const fn refusal_name(refusal: Refusal) -> &'static str {
+const fn refusal_name(refusal: QueueError) -> &'static str {
     match refusal {
-        Refusal::QueueFull => "queue_max",
-        Refusal::QueueTimeout => "queue_timeout",
-        Refusal::Overload => "overload",
-        Refusal::Streams => "streams",
-        Refusal::ClientStreams => "clients.streams_max",
+        QueueError::QueueFull => "queue_max",
+        QueueError::QueueTimeout => "queue_timeout",
+        QueueError::Overload => "overload",
+        QueueError::Streams => "streams",
+        QueueError::ClientStreams => "clients.streams_max",
     }
 }
 
@@ -106,13 +106,13 @@ const STATUSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// The metrics of all apps.
 #[derive(Clone, Debug)]
 pub struct FrontMetrics {
-    queue: Family<AppLabel, Histogram, fn() -> Histogram>,
-    service: Family<AppLabel, Histogram, fn() -> Histogram>,
+    queue: Family<ProxiedAppLabel, Histogram, fn() -> Histogram>,
+    service: Family<ProxiedAppLabel, Histogram, fn() -> Histogram>,
     answers: Family<StatusLabel, Counter>,
-    refusals: Family<ReasonLabel, Counter>,
-    failures: Family<ReasonLabel, Counter>,
-    waiting: Family<AppLabel, Gauge>,
-    buffered: Family<AppLabel, Gauge>,
+    refusals: Family<AppReasonLabel, Counter>,
+    failures: Family<AppReasonLabel, Counter>,
+    waiting: Family<ProxiedAppLabel, Gauge>,
+    buffered: Family<ProxiedAppLabel, Gauge>,
 }
 
 impl FrontMetrics {
@@ -129,37 +129,37 @@ impl FrontMetrics {
         };
         registry.register(
             "weir_front_app_queue_seconds",
-            "From a request's head to its slot of a worker",
+            "Time from the request head to the assignment of a worker",
             metrics.queue.clone(),
         );
         registry.register(
             "weir_front_app_service_seconds",
-            "From a slot of a worker to the head of the answer",
+            "Time from the assignment of a worker to the response head",
             metrics.service.clone(),
         );
         registry.register(
             "weir_front_app_answers",
-            "Answers of workers, by status",
+            "Responses of workers, by status",
             metrics.answers.clone(),
         );
         registry.register(
             "weir_front_app_refusals",
-            "Requests that got no slot of a worker, and streams for which there was no room, by limit",
+            "Requests rejected without a worker, and streams rejected, by limit",
             metrics.refusals.clone(),
         );
         registry.register(
             "weir_front_app_failures",
-            "Requests without a worker's answer, by reason",
+            "Requests without a response from a worker, by reason",
             metrics.failures.clone(),
         );
         registry.register(
             "weir_front_app_waiting",
-            "Requests that wait for a worker",
+            "Requests waiting for a worker",
             metrics.waiting.clone(),
         );
         registry.register(
             "weir_front_app_buffered_bytes",
-            "Bytes of bodies that are kept for clients slower than the workers",
+            "Bytes of bodies buffered for clients that are slower than the workers",
             metrics.buffered.clone(),
         );
         metrics
@@ -168,24 +168,24 @@ impl FrontMetrics {
     /// Those of one app.
     pub(crate) fn of(&self, app: &str) -> AppMetrics {
         let app = || app.to_owned();
-        let reason = |reason| ReasonLabel { app: app(), reason };
-        let counter = |family: &Family<ReasonLabel, Counter>, name| {
+        let reason = |reason| AppReasonLabel { app: app(), reason };
+        let counter = |family: &Family<AppReasonLabel, Counter>, name| {
             family.get_or_create(&reason(name)).clone()
         };
         AppMetrics {
-            queue: self.queue.get_or_create(&AppLabel { app: app() }).clone(),
+            queue: self.queue.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
             waits: Arc::default(),
             services: Arc::default(),
             insides: Arc::default(),
             outsides: Arc::default(),
-            service: self.service.get_or_create(&AppLabel { app: app() }).clone(),
+            service: self.service.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
             answers: STATUSES.map(|status| {
                 self.answers.get_or_create(&StatusLabel { app: app(), status }).clone()
             }),
             refusals: REFUSALS.map(|refusal| counter(&self.refusals, refusal_name(refusal))),
-            failures: Failure::ALL.map(|failure| counter(&self.failures, failure.name())),
-            buffered: self.buffered.get_or_create(&AppLabel { app: app() }).clone(),
-            waiting: self.waiting.get_or_create(&AppLabel { app: app() }).clone(),
+            failures: RequestFailure::ALL.map(|failure| counter(&self.failures, failure.name())),
+            buffered: self.buffered.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
+            waiting: self.waiting.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
         }
     }
 }
@@ -206,7 +206,7 @@ pub(crate) struct AppMetrics {
     outsides: Arc<Latencies>,
     answers: [Counter; 5],
     refusals: [Counter; REFUSALS.len()],
-    failures: [Counter; Failure::ALL.len()],
+    failures: [Counter; RequestFailure::ALL.len()],
     waiting: Gauge,
     buffered: Gauge,
 }
@@ -234,16 +234,16 @@ impl AppMetrics {
         }
     }
 
-    pub(crate) fn refused(&self, refusal: Refusal) {
+    pub(crate) fn refused(&self, refusal: QueueError) {
         self.refusals[refusal as usize].inc();
     }
 
-    pub(crate) fn failed(&self, failure: Failure) {
+    pub(crate) fn failed(&self, failure: RequestFailure) {
         self.failures[failure as usize].inc();
     }
 
     /// Some failures are counted elsewhere.
-    pub(crate) fn failed_with(&self, failure: Option<Failure>) {
+    pub(crate) fn failed_with(&self, failure: Option<RequestFailure>) {
         if let Some(failure) = failure {
             self.failed(failure);
         }
@@ -262,15 +262,18 @@ impl AppMetrics {
     /// What an operator sees of them.
     pub(crate) fn totals(&self) -> TotalsView {
         let refusals = REFUSALS.iter().zip(&self.refusals);
-        let failures = Failure::ALL.iter().zip(&self.failures);
+        let failures = RequestFailure::ALL.iter().zip(&self.failures);
         TotalsView {
             answers: self.answers.iter().map(Counter::get).sum(),
             server_errors: self.answers[STATUSES.len() - 1].get(),
             refusals: refusals
-                .map(|(why, counter)| Count { reason: refusal_name(*why), count: counter.get() })
+                .map(|(why, counter)| ReasonCount {
+                    reason: refusal_name(*why),
+                    count: counter.get(),
+                })
                 .collect(),
             failures: failures
-                .map(|(why, counter)| Count { reason: why.name(), count: counter.get() })
+                .map(|(why, counter)| ReasonCount { reason: why.name(), count: counter.get() })
                 .collect(),
             waits: self.waits.distribution(),
             services: self.services.distribution(),

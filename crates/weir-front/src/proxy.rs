@@ -24,23 +24,23 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{MissedTickBehavior, interval};
 use weir_base::clock::Timestamp;
-use weir_net::client::{Client, ClientRequest, Origin, TrustedProxies};
-use weir_net::server::{Body, CoreIndex, Peer, Refused, Upgrade};
+use weir_net::client::{ClientAddress, ClientRequest, Origin, TrustedProxies};
+use weir_net::server::{CoreIndex, Peer, RejectedUpgrade, ResponseBody, Upgrade};
 
 pub use self::by_hand::head_for_worker;
 use self::deadlines::{Deadlines, TICK};
-use self::exchange::Failed;
+use self::exchange::ExchangeError;
 use self::head::{Forwarded, RequestId, RequestStart, Target};
 use self::request_body::RequestBody;
-use crate::access_log::{AccessLog, Entry};
-use crate::app::App;
+use crate::access_log::{AccessLog, PendingLogEntry};
+use crate::app::ProxiedApp;
 use crate::apps::Apps;
-use crate::dispatch::{Refusal, Wish};
+use crate::dispatch::{QueueError, RequestClass};
 use crate::drain::Drain;
 use crate::forwarded_headers::ForwardedHeader;
-use crate::metrics::Failure;
+use crate::metrics::RequestFailure;
 use crate::rules;
-use crate::upstream::Pool;
+use crate::upstream::IdleConnections;
 
 /// What holds for all apps.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +56,7 @@ pub struct ProxySettings {
 pub struct Proxy {
     apps: Arc<Apps>,
     settings: ProxySettings,
-    pool: Pool,
+    pool: IdleConnections,
     start: RequestStart,
     deadlines: Deadlines,
     core: CoreIndex,
@@ -65,15 +65,15 @@ pub struct Proxy {
 
 /// A request that was judged.
 #[derive(Debug)]
-struct Prepared {
-    wish: Wish,
+struct AcceptedRequest {
+    wish: RequestClass,
     since: Timestamp,
     method: Method,
     /// What a worker gets, up to what it says of the body. Nothing of the client's own is kept beside
     /// it: the buffer that hyper read it into is free for what comes next.
     head: Vec<u8>,
     /// None: the answer goes out as it is.
-    gzip: Option<gzip::Asked>,
+    gzip: Option<gzip::GzipRequest>,
     /// Empty: the room of the client's fields, for those of the answer.
     fields: HeaderMap,
     body: RequestBody,
@@ -82,7 +82,7 @@ struct Prepared {
 }
 
 /// Whose it is, too.
-type Judged = (Arc<App>, Box<Prepared>);
+type Judged = (Arc<ProxiedApp>, Box<AcceptedRequest>);
 
 impl Proxy {
     /// The part of `core`.
@@ -96,7 +96,7 @@ impl Proxy {
         Rc::new(Self {
             apps,
             settings,
-            pool: Pool::default(),
+            pool: IdleConnections::default(),
             start: RequestStart::default(),
             deadlines: Deadlines::default(),
             core,
@@ -140,7 +140,7 @@ impl Proxy {
         self: Rc<Self>,
         request: Request<Incoming>,
         peer: Peer,
-    ) -> impl Future<Output = Response<Body>> {
+    ) -> impl Future<Output = Response<ResponseBody>> {
         // Judged here and not in the future, which then holds little but a pointer to the request.
         let (parts, body) = request.into_parts();
         let mut entry = self.entry(&parts, peer);
@@ -158,9 +158,9 @@ impl Proxy {
     }
 
     /// For the access log, if there is one.
-    fn entry(&self, request: &Parts, peer: Peer) -> Option<Box<Entry>> {
+    fn entry(&self, request: &Parts, peer: Peer) -> Option<Box<PendingLogEntry>> {
         let log = self.settings.access_log.as_ref()?;
-        let mut entry = Box::new(Entry::new(log, self.apps.clock(), request));
+        let mut entry = Box::new(PendingLogEntry::new(log, self.apps.clock(), request));
         entry.of_client(self.client(peer, &request.headers));
         Some(entry)
     }
@@ -170,8 +170,8 @@ impl Proxy {
         parts: Parts,
         body: Incoming,
         peer: Peer,
-        entry: Option<&mut Entry>,
-    ) -> Result<Judged, Box<Response<Body>>> {
+        entry: Option<&mut PendingLogEntry>,
+    ) -> Result<Judged, Box<Response<ResponseBody>>> {
         let target = Target::of(&parts)
             .map_err(|refusal| Box::new(answer::no_request(refusal.status, refusal.text)))?;
         let Some(app) = self.apps.find(target.host(), parts.uri.path()) else {
@@ -181,8 +181,8 @@ impl Proxy {
         let wish = wish(app, &parts, origin)?;
         let bytes_max = app.limits.request_bytes_max;
         if body.size_hint().lower() > bytes_max {
-            app.metrics.failed(Failure::BadRequest);
-            return Err(Box::new(answer::failed(Failed::TooLarge)));
+            app.metrics.failed(RequestFailure::BadRequest);
+            return Err(Box::new(answer::failed(ExchangeError::TooLarge)));
         }
         let since = app.now();
         let forwarded = self.forwarded(app, origin, &parts.headers, &target, since);
@@ -190,7 +190,7 @@ impl Proxy {
             entry.for_app(&app.name, forwarded.id());
         }
         let head = head::write_start(&parts, &target, &forwarded);
-        let gzip = app.limits.gzip.as_ref().map(|_| gzip::Asked {
+        let gzip = app.limits.gzip.as_ref().map(|_| gzip::GzipRequest {
             is_accepted: gzip::is_accepted(&parts.headers),
             is_head: parts.method == Method::HEAD,
         });
@@ -198,14 +198,14 @@ impl Proxy {
         fields.clear();
         let client = extensions.remove();
         let body = RequestBody::new(body, bytes_max);
-        let prepared = Prepared { wish, since, method, head, gzip, fields, body, client };
+        let prepared = AcceptedRequest { wish, since, method, head, gzip, fields, body, client };
         Ok((Arc::clone(app), Box::new(prepared)))
     }
 
     /// What a worker of `app` is told, and what is logged of that. What nobody reads is not made.
     fn forwarded(
         &self,
-        app: &App,
+        app: &ProxiedApp,
         origin: Origin,
         headers: &HeaderMap,
         target: &Target,
@@ -226,32 +226,36 @@ impl Proxy {
     ///
     /// # Errors
     /// There is no app for it.
-    pub fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+    pub fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         socket::start(self, upgrade)
     }
 }
 
 /// What a request wants of the app, unless it is told to go at once.
-fn wish(app: &App, request: &Parts, origin: Origin) -> Result<Wish, Box<Response<Body>>> {
+fn wish(
+    app: &ProxiedApp,
+    request: &Parts,
+    origin: Origin,
+) -> Result<RequestClass, Box<Response<ResponseBody>>> {
     let (path, headers) = (request.uri.path(), &request.headers);
     if app.maintenance.is_on() {
-        app.metrics.failed(Failure::Maintenance);
+        app.metrics.failed(RequestFailure::Maintenance);
         return Err(Box::new(answer::maintenance(&app.maintenance)));
     }
     if app.has_no_program() {
-        app.metrics.failed(Failure::Unreachable);
+        app.metrics.failed(RequestFailure::Unreachable);
         return Err(Box::new(answer::no_program()));
     }
     if let Some(rule) = app.shed.iter().find(|rule| rule.refuses(path, headers)) {
-        app.metrics.failed(Failure::Shed);
+        app.metrics.failed(RequestFailure::Shed);
         return Err(Box::new(answer::shed(&rule.settings)));
     }
     let priority = rules::priority(&app.priorities, path, headers);
-    Ok(Wish { priority, client: origin.address.and_then(Client::of) })
+    Ok(RequestClass { priority, client: origin.address.and_then(ClientAddress::of) })
 }
 
-impl From<Refusal> for Failed {
-    fn from(refusal: Refusal) -> Self {
+impl From<QueueError> for ExchangeError {
+    fn from(refusal: QueueError) -> Self {
         Self::Refused(refusal)
     }
 }

@@ -2,28 +2,28 @@
 
 use std::sync::Arc;
 
-use crate::app::App;
+use crate::app::ProxiedApp;
 
 /// The apps by host and path.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     /// The most specific first: those with a host before those without, longer paths before
     /// shorter.
-    routes: Vec<Route>,
+    routes: Vec<AppRoute>,
 }
 
 #[derive(Debug)]
-struct Route {
+struct AppRoute {
     /// None: any.
     host: Option<String>,
     /// Without a slash at its end.
     path: String,
-    app: Arc<App>,
+    app: Arc<ProxiedApp>,
 }
 
 impl Routes {
     /// `hosts` and `paths` as in [`crate::settings::AppSettings`].
-    pub(crate) fn add(&mut self, hosts: &[String], paths: &[String], app: &Arc<App>) {
+    pub(crate) fn add(&mut self, hosts: &[String], paths: &[String], app: &Arc<ProxiedApp>) {
         let any_host = [None];
         let hosts: Vec<Option<String>> = match hosts {
             [] => any_host.to_vec(),
@@ -34,14 +34,14 @@ impl Routes {
         for host in &hosts {
             for path in paths {
                 let path = path.trim_end_matches('/').to_owned();
-                self.routes.push(Route { host: host.clone(), path, app: Arc::clone(app) });
+                self.routes.push(AppRoute { host: host.clone(), path, app: Arc::clone(app) });
             }
         }
         self.routes.sort_by_key(|route| (route.host.is_none(), usize::MAX - route.path.len()));
     }
 
     /// `host` as it was sent, with its port.
-    pub(crate) fn find(&self, host: &[u8], path: &str) -> Option<&Arc<App>> {
+    pub(crate) fn find(&self, host: &[u8], path: &str) -> Option<&Arc<ProxiedApp>> {
         // Those with a host are first: if there is none, nobody looks at it.
         let has_hosts = self.routes.first().is_some_and(|route| route.host.is_some());
         let host = if has_hosts { without_port(host) } else { host };
@@ -50,7 +50,7 @@ impl Routes {
     }
 }
 
-impl Route {
+impl AppRoute {
     fn matches(&self, host: &[u8], path: &str) -> bool {
         let own = self.host.as_ref().map(String::as_bytes);
         let is_host = own.is_none_or(|own| own.eq_ignore_ascii_case(host));
@@ -95,7 +95,7 @@ mod tests {
             let (hosts, paths) = (owned(hosts), owned(paths));
             let settings = AppSettings { hosts, paths, ..AppSettings::new(*name) };
             let (hosts, paths) = (settings.hosts.clone(), settings.paths.clone());
-            let app = App::new(settings, Clock::system(), metrics.of(name));
+            let app = ProxiedApp::new(settings, Clock::system(), metrics.of(name));
             routes.add(&hosts, &paths, &app);
         }
         routes

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use weir_settings::{HOUR, Section, TableReader, WAIT};
 
-use crate::address::Address;
+use crate::address::UpstreamAddress;
 use crate::forwarded_headers::ForwardedHeader;
 use crate::rules::{PriorityRule, ShedSettings};
 use crate::upstream::HeadLimits;
@@ -23,7 +23,7 @@ pub struct AppSettings {
     /// Paths that it answers for, with all below; none: all.
     pub paths: Vec<String>,
     /// Where its workers listen.
-    pub workers: Vec<Address>,
+    pub workers: Vec<UpstreamAddress>,
     /// What goes before or behind the others; the first that fits counts.
     pub priorities: Vec<PriorityRule>,
     /// What is refused while a queue of jobs is behind.

@@ -17,11 +17,11 @@ mod scratch;
 mod sending;
 mod socket;
 
-pub(crate) use self::answer::{Answer, BadAnswer, HeadLimits};
+pub(crate) use self::answer::{BadAnswer, HeadLimits, UpstreamResponse};
 pub(crate) use self::by_hand::read as read_by_hand;
-pub(crate) use self::connection::Connection;
-pub(crate) use self::exchange::{Exchange, Trouble};
+pub(crate) use self::connection::UpstreamConnection;
+pub(crate) use self::exchange::{Exchange, UpstreamError};
 pub(crate) use self::outgoing::{BadBody, Outgoing};
-pub(crate) use self::pool::Pool;
-pub(crate) use self::reader::{AnswerReader, ReadError};
+pub(crate) use self::pool::IdleConnections;
+pub(crate) use self::reader::{AnswerReader, UpstreamBodyError};
 pub(crate) use self::sending::Framed;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::address::Address;
+use crate::address::UpstreamAddress;
 use crate::latencies::Distribution;
 
 /// One app now.
@@ -31,9 +31,9 @@ pub struct TotalsView {
     /// Those of them with a status from 500 on.
     pub server_errors: u64,
     /// Requests that got no slot of a worker, by limit.
-    pub refusals: Vec<Count>,
+    pub refusals: Vec<ReasonCount>,
     /// Requests without a worker's answer, by reason.
-    pub failures: Vec<Count>,
+    pub failures: Vec<ReasonCount>,
     /// From a request's head to its slot of a worker.
     pub waits: Distribution,
     /// From there to the head of the answer.
@@ -46,7 +46,7 @@ pub struct TotalsView {
 
 /// How often something happened, by its reason's name in the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Count {
+pub struct ReasonCount {
     pub reason: &'static str,
     pub count: u64,
 }
@@ -66,13 +66,13 @@ pub struct WorkerView {
     pub waited: Duration,
     /// How long its oldest request (no stream) has been running.
     pub oldest_request: Option<Duration>,
-    pub state: WorkerState,
+    pub state: UpstreamWorkerState,
 }
 
 /// A worker with requests that run for too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverdueView {
-    pub address: Address,
+    pub address: UpstreamAddress,
     /// How long the oldest of them has been running.
     pub oldest: Duration,
     /// Requests of the same worker that don't run for too long.
@@ -81,7 +81,7 @@ pub struct OverdueView {
 
 /// Whether a worker is given requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkerState {
+pub enum UpstreamWorkerState {
     Serving,
     /// It gets nothing new: [`crate::Apps::hold_back`].
     HeldBack,
@@ -127,7 +127,7 @@ mod tests {
             given,
             waited: Duration::ZERO,
             oldest_request: None,
-            state: WorkerState::Serving,
+            state: UpstreamWorkerState::Serving,
         };
         AppView {
             name: "app".to_owned(),

@@ -23,22 +23,27 @@ use weir_gems::store::{
 };
 use weir_gems::{Files, Gems, GemsMetrics, GemsParts, keys};
 use weir_net::server::{
-    Body, CoreIndex, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade,
+    ConnectionService, CoreIndex, CoreListener, HttpServerLimits, Peer, RejectedUpgrade,
+    ResponseBody, ServerOptions, ServerStop, Upgrade,
 };
 use weir_net::{BindOptions, Listener, NetMetrics};
 
 struct Door(Arc<Gems>);
 
-impl Service for Door {
+impl ConnectionService for Door {
     fn claims_upgrade(&self, _path: &str) -> bool {
         false
     }
 
-    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         Err(upgrade.refuse(StatusCode::NOT_FOUND, "nothing is upgraded here\n"))
     }
 
-    async fn http(self: Rc<Self>, request: Request<Incoming>, _peer: Peer) -> Response<Body> {
+    async fn http(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+        _peer: Peer,
+    ) -> Response<ResponseBody> {
         self.0.answer(request).await
     }
 }
@@ -85,11 +90,11 @@ async fn serve(store: GemStore, arguments: &[String], folder: &Path, clock: Cloc
     let sockets = Listener::bind_group(&address, cores, BindOptions::default()).expect("to listen");
     let at = sockets[0].address().expect("an address");
     println!("listening on {at}, key {}", secret.expose());
-    let stop = Stop::within(Duration::from_secs(10));
-    let running = weir_net::server::start(Start {
+    let stop = ServerStop::within(Duration::from_secs(10));
+    let running = weir_net::server::start(ServerOptions {
         listeners: vec![CoreListener { sockets, tls: None }],
         cores,
-        limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
+        limits: Arc::new(ArcSwap::from_pointee(HttpServerLimits::default())),
         clock,
         metrics: NetMetrics::register(&mut registry),
         trusted_proxies: weir_net::client::TrustedProxies::default(),

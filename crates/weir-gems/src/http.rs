@@ -35,7 +35,7 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_base::failed_attempts::FailedAttempts;
 use weir_base::semaphore::Semaphore;
 use weir_base::switch::Switches;
-use weir_net::server::{Body, BoxError};
+use weir_net::server::{BoxError, ResponseBody};
 
 use self::failure::Failure;
 use self::known_keys::KnownKeys;
@@ -96,7 +96,7 @@ struct Call<'a> {
     settings: &'a GemsSettings,
 }
 
-type Answer = Result<Response<Body>, Failure>;
+type Answer = Result<Response<ResponseBody>, Failure>;
 
 impl Gems {
     /// Puts a service together.
@@ -176,7 +176,7 @@ impl Gems {
     }
 
     /// Answers a request, where every path begins with the settings' mount.
-    pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<ResponseBody>
     where
         B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
         B::Error: Into<BoxError>,
@@ -186,7 +186,7 @@ impl Gems {
     }
 
     /// Answers a request, where every path begins with `mount`: one index may be at several places.
-    pub async fn answer_below<B>(&self, mount: &str, request: Request<B>) -> Response<Body>
+    pub async fn answer_below<B>(&self, mount: &str, request: Request<B>) -> Response<ResponseBody>
     where
         B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
         B::Error: Into<BoxError>,

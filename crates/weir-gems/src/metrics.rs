@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use weir_net::client::Client;
+use weir_net::client::ClientAddress;
 
 use self::held::Budgets;
 pub(crate) use self::held::{Budget, Room, RoomMax};
@@ -205,7 +205,7 @@ impl GemsMetrics {
     pub(crate) fn room(
         &self,
         budget: Budget,
-        client: Option<Client>,
+        client: Option<ClientAddress>,
         bytes: u64,
         max: RoomMax,
     ) -> Result<Room, Limit> {

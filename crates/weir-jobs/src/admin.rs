@@ -4,9 +4,9 @@
 //! | request | answer |
 //! | --- | --- |
 //! | `GET overview`, `queues`, `workers`, `reservations?limit=` | the views of [`crate::view`] |
-//! | `GET list?place=&search=&jobtype=&after=&limit=&newest_first=` | [`view::Page`] |
+//! | `GET list?place=&search=&jobtype=&after=&limit=&newest_first=` | [`view::JobListPage`] |
 //! | `GET count?place=&search=&jobtype=` | `{"count":n}` |
-//! | `GET job/{jid}` | [`view::Job`], or 404 |
+//! | `GET job/{jid}` | [`view::JobView`], or 404 |
 //! | `GET export?place=&search=&jobtype=` | JSON lines, page by page |
 //! | `POST push`, `POST import` (JSON lines) | [`view::Pushed`] |
 //! | `POST act` `{place,which,action}` | `{"count":n}`: jobs hit |
@@ -28,9 +28,9 @@ use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use weir_base::admin_api::{Input, Params, Problem};
+use weir_base::admin_api::{AdminError, JsonInput, Params};
 
-use crate::handle::{Handle, Query, Queues, Which, WorkerSignal};
+use crate::handle::{Handle, JobQuery, Queues, Which, WorkerSignal};
 use crate::store::{Action, QueueAction};
 use crate::view;
 
@@ -39,7 +39,7 @@ const RESERVATIONS: usize = 100;
 
 /// `{"count":n}`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Count {
+pub struct JobCount {
     pub count: u64,
 }
 
@@ -124,35 +124,41 @@ pub fn router(handle: Handle) -> Router {
         .route("/push", post(push))
         .route("/import", post(import))
         .route("/act", post(act))
-        .fallback(async || Problem::no_such_page())
-        .method_not_allowed_fallback(async || Problem::wrong_method())
+        .fallback(async || AdminError::no_such_page())
+        .method_not_allowed_fallback(async || AdminError::wrong_method())
         .with_state(handle)
 }
 
-type Answer<T> = Result<Json<T>, Problem>;
+type AdminResult<T> = Result<Json<T>, AdminError>;
 
-async fn overview(State(handle): State<Handle>) -> Answer<view::Overview> {
+async fn overview(State(handle): State<Handle>) -> AdminResult<view::JobServerOverview> {
     Ok(Json(handle.overview().await?))
 }
 
-async fn queues(State(handle): State<Handle>) -> Answer<Vec<view::Queue>> {
+async fn queues(State(handle): State<Handle>) -> AdminResult<Vec<view::QueueView>> {
     Ok(Json(handle.queues().await?))
 }
 
-async fn list(State(handle): State<Handle>, Params(query): Params<Query>) -> Answer<view::Page> {
+async fn list(
+    State(handle): State<Handle>,
+    Params(query): Params<JobQuery>,
+) -> AdminResult<view::JobListPage> {
     Ok(Json(handle.jobs(query).await?))
 }
 
-async fn count(State(handle): State<Handle>, Params(query): Params<Query>) -> Answer<Count> {
-    Ok(Json(Count { count: handle.count_matching(query).await? }))
+async fn count(
+    State(handle): State<Handle>,
+    Params(query): Params<JobQuery>,
+) -> AdminResult<JobCount> {
+    Ok(Json(JobCount { count: handle.count_matching(query).await? }))
 }
 
-async fn job(State(handle): State<Handle>, Path(jid): Path<String>) -> Answer<view::Job> {
+async fn job(State(handle): State<Handle>, Path(jid): Path<String>) -> AdminResult<view::JobView> {
     let job = handle.job(jid.clone()).await?;
     job.map(Json).ok_or_else(|| problem::no_such_job(&jid))
 }
 
-async fn workers(State(handle): State<Handle>) -> Answer<Vec<view::Worker>> {
+async fn workers(State(handle): State<Handle>) -> AdminResult<Vec<view::JobWorkerView>> {
     Ok(Json(handle.workers().await?))
 }
 
@@ -164,57 +170,60 @@ struct ReservationsQuery {
 async fn reservations(
     State(handle): State<Handle>,
     Params(query): Params<ReservationsQuery>,
-) -> Answer<Vec<view::Reservation>> {
+) -> AdminResult<Vec<view::ReservationView>> {
     Ok(Json(handle.reservations(query.limit.unwrap_or(RESERVATIONS)).await?))
 }
 
-async fn damage(State(handle): State<Handle>) -> Answer<Vec<view::Damage>> {
+async fn damage(State(handle): State<Handle>) -> AdminResult<Vec<view::Damage>> {
     Ok(Json(handle.damages().await?))
 }
 
-async fn acknowledge_damage(State(handle): State<Handle>) -> Answer<Count> {
+async fn acknowledge_damage(State(handle): State<Handle>) -> AdminResult<JobCount> {
     let count = handle.acknowledge_damages().await?;
     tracing::info!(places = count, "damage of the job store was acknowledged");
-    Ok(Json(Count { count }))
+    Ok(Json(JobCount { count }))
 }
 
 async fn export_jobs(
     State(handle): State<Handle>,
-    Params(query): Params<Query>,
-) -> Result<impl IntoResponse, Problem> {
+    Params(query): Params<JobQuery>,
+) -> Result<impl IntoResponse, AdminError> {
     let body = export::Export::begin(handle, query).await?;
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(body)))
 }
 
-async fn push(State(handle): State<Handle>, body: Body) -> Answer<view::Pushed> {
-    lines::take(&handle, body, lines::Kind::Jobs).await.map(Json)
+async fn push(State(handle): State<Handle>, body: Body) -> AdminResult<view::Pushed> {
+    lines::take(&handle, body, lines::LineKind::Jobs).await.map(Json)
 }
 
-async fn import(State(handle): State<Handle>, body: Body) -> Answer<view::Pushed> {
-    lines::take(&handle, body, lines::Kind::Exported).await.map(Json)
+async fn import(State(handle): State<Handle>, body: Body) -> AdminResult<view::Pushed> {
+    lines::take(&handle, body, lines::LineKind::Exported).await.map(Json)
 }
 
-async fn act(State(handle): State<Handle>, Input(act): Input<Act>) -> Answer<Count> {
+async fn act(
+    State(handle): State<Handle>,
+    JsonInput(act): JsonInput<Act>,
+) -> AdminResult<JobCount> {
     let count = handle.act(act.place, act.which, act.action.into()).await?;
-    Ok(Json(Count { count }))
+    Ok(Json(JobCount { count }))
 }
 
 async fn act_on_queues(
     State(handle): State<Handle>,
-    Input(act): Input<ActOnQueues>,
-) -> Answer<Count> {
+    JsonInput(act): JsonInput<ActOnQueues>,
+) -> AdminResult<JobCount> {
     let count = handle.act_on_queues(act.queues, act.action.into()).await?;
-    Ok(Json(Count { count }))
+    Ok(Json(JobCount { count }))
 }
 
 async fn signal_workers(
     State(handle): State<Handle>,
-    Input(signal): Input<SignalWorkers>,
-) -> Answer<Count> {
+    JsonInput(signal): JsonInput<SignalWorkers>,
+) -> AdminResult<JobCount> {
     let all = signal.wid.is_none();
     let count = handle.signal_workers(signal.wid.clone(), signal.signal).await?;
     if count == 0 && !all {
         return Err(problem::no_such_worker(&signal.wid.unwrap_or_default()));
     }
-    Ok(Json(Count { count }))
+    Ok(Json(JobCount { count }))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::model::QueueName;
-use crate::settings::Settings;
+use crate::settings::JobServerSettings;
 
 /// What dispatch obeys. A queue without an entry gets [`QueueAllocation::default`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,7 +32,7 @@ pub struct QueueAllocation {
 impl Allocation {
     /// What the settings fix.
     #[must_use]
-    pub fn of_settings(settings: &Settings) -> Self {
+    pub fn of_settings(settings: &JobServerSettings) -> Self {
         let queues = settings.queues.iter().map(|(name, queue)| {
             let allocation = QueueAllocation {
                 concurrency: queue.concurrency,

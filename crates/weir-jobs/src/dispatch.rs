@@ -32,7 +32,7 @@ pub struct Candidate {
 
 /// Which end of a queue is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum QueueEnd {
     Oldest,
     Newest,
 }
@@ -42,19 +42,19 @@ pub enum End {
 pub struct Choice {
     /// Its place among the queues of the request.
     pub place: usize,
-    pub end: End,
+    pub end: QueueEnd,
 }
 
 /// Whose turn it is. It holds an entry per queue that has a share or a fresh lane, so it is as
 /// large as the allocation at most.
 #[derive(Clone, Debug, Default)]
 pub struct Dispatcher {
-    turns: BTreeMap<QueueName, Turns>,
+    turns: BTreeMap<QueueName, QueueCredit>,
 }
 
 /// A queue's place in the turns.
 #[derive(Clone, Copy, Debug, Default)]
-struct Turns {
+struct QueueCredit {
     /// Smooth weighted round robin: each round adds the share, being served costs the round.
     credit: i64,
     /// Fetches served in the fresh lane.
@@ -71,7 +71,7 @@ impl Dispatcher {
     ) -> Option<Choice> {
         if allocation.queues.is_empty() {
             let first = candidates.into_iter().next()?;
-            return Some(Choice { place: first.place, end: End::Oldest });
+            return Some(Choice { place: first.place, end: QueueEnd::Oldest });
         }
         let rules = |candidate: &Candidate| allocation.queues.get(queues[candidate.place].as_str());
         let open = candidates.filter(|candidate| is_open(rules(candidate), candidate.running));
@@ -113,19 +113,24 @@ impl Dispatcher {
         Some(chosen)
     }
 
-    fn end(&mut self, name: &QueueName, rules: Option<&QueueAllocation>, wait: Duration) -> End {
+    fn end(
+        &mut self,
+        name: &QueueName,
+        rules: Option<&QueueAllocation>,
+        wait: Duration,
+    ) -> QueueEnd {
         let is_late = |rules: &QueueAllocation| {
             rules.fresh_lane && rules.target_latency.is_some_and(|target| wait > target)
         };
         if !rules.is_some_and(is_late) {
-            return End::Oldest;
+            return QueueEnd::Oldest;
         }
         let turns = self.turns(name);
         turns.fresh_served = (turns.fresh_served + 1) % BACKLOG_TURN_EVERY;
-        if turns.fresh_served == 0 { End::Oldest } else { End::Newest }
+        if turns.fresh_served == 0 { QueueEnd::Oldest } else { QueueEnd::Newest }
     }
 
-    fn turns(&mut self, name: &QueueName) -> &mut Turns {
+    fn turns(&mut self, name: &QueueName) -> &mut QueueCredit {
         self.turns.entry(name.clone()).or_default()
     }
 }

@@ -21,7 +21,6 @@ mod head;
 mod index;
 mod inner;
 mod journal;
-mod lane;
 mod look;
 mod moves;
 mod push;
@@ -38,6 +37,7 @@ mod snapshot;
 mod state;
 mod sync_thread;
 mod timer;
+mod waiting_list;
 
 mod varint;
 mod waits;
@@ -47,11 +47,11 @@ pub use core::{EngineOpenError, log_options};
 pub use embedded::EmbeddedStore;
 pub use recover::RecoverError;
 
-use self::body::Body;
-use self::head::Head;
+use self::body::StoredBody;
+use self::head::RecordHead;
 
 /// The text of the job whose record has this head and body; `None`: it is no job's.
 pub(crate) fn job_of_record<'a>(head: &[u8], body: &'a [u8]) -> Option<&'a [u8]> {
-    let Ok(Head::Put(_)) = Head::read(head) else { return None };
-    Body::read(body).ok().map(|body| body.json)
+    let Ok(RecordHead::Put(_)) = RecordHead::read(head) else { return None };
+    StoredBody::read(body).ok().map(|body| body.json)
 }

@@ -33,4 +33,4 @@ mod wire;
 pub(crate) use buffers::Buffers;
 pub(crate) use connection::{Admission, serve, turn_away};
 pub(crate) use push::{push_all, store_all};
-pub(crate) use signal::{Order, Signal};
+pub(crate) use signal::{Signal, SignalLevel};

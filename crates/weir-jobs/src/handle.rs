@@ -12,10 +12,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-pub(crate) use request::{Envelope, Reply, Request};
+pub(crate) use request::{Envelope, HandleRequest, Reply};
 
-use crate::metrics::{JobsMetrics, Limit};
-use crate::settings::{Limits, Settings};
+use crate::metrics::{JobServerLimit, JobsMetrics};
+use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{Action, QueueAction, StoreError};
 use crate::view;
 
@@ -47,7 +47,7 @@ pub enum HandleError {
 
 /// Which jobs to list. In a URL: `?place=retries&search=..&after=..&limit=50&newest_first=true`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Query {
+pub struct JobQuery {
     /// `scheduled`, `retries`, `dead` or `queue:NAME`.
     pub place: String,
     /// A glob over the job's JSON; plain text is searched anywhere in it.
@@ -96,7 +96,10 @@ pub enum WorkerSignal {
 }
 
 /// The two ends: the handle, and what the owner receives.
-pub(crate) fn channel(limits: &Limits, metrics: JobsMetrics) -> (Handle, mpsc::Receiver<Envelope>) {
+pub(crate) fn channel(
+    limits: &JobServerLimits,
+    metrics: JobsMetrics,
+) -> (Handle, mpsc::Receiver<Envelope>) {
     let requests_max = limits.admin_requests_max.max(1);
     let (requests, receiver) = mpsc::channel(requests_max);
     let slots = Arc::new(Semaphore::new(requests_max));
@@ -112,49 +115,52 @@ impl Handle {
     }
 
     /// Everything on one page.
-    pub async fn overview(&self) -> Result<view::Overview, HandleError> {
-        self.ask(Request::Overview).await
+    pub async fn overview(&self) -> Result<view::JobServerOverview, HandleError> {
+        self.ask(HandleRequest::Overview).await
     }
 
     /// All queues, by name.
-    pub async fn queues(&self) -> Result<Vec<view::Queue>, HandleError> {
-        self.ask(Request::Queues).await
+    pub async fn queues(&self) -> Result<Vec<view::QueueView>, HandleError> {
+        self.ask(HandleRequest::Queues).await
     }
 
     /// A page of the jobs of a place. A search may answer fewer than `limit`, even none, and a
     /// `next`: it has looked at `limits.scan_jobs_max` jobs.
-    pub async fn jobs(&self, query: Query) -> Result<view::Page, HandleError> {
-        self.ask(|reply| Request::Jobs(query, reply)).await
+    pub async fn jobs(&self, query: JobQuery) -> Result<view::JobListPage, HandleError> {
+        self.ask(|reply| HandleRequest::Jobs(query, reply)).await
     }
 
     /// How many jobs of a place match. Walks them all, giving way to commands.
-    pub async fn count_matching(&self, query: Query) -> Result<u64, HandleError> {
-        self.ask(|reply| Request::Count(query, reply)).await
+    pub async fn count_matching(&self, query: JobQuery) -> Result<u64, HandleError> {
+        self.ask(|reply| HandleRequest::Count(query, reply)).await
     }
 
     /// One job, wherever it is.
-    pub async fn job(&self, jid: String) -> Result<Option<view::Job>, HandleError> {
-        self.ask(|reply| Request::Job(jid, reply)).await
+    pub async fn job(&self, jid: String) -> Result<Option<view::JobView>, HandleError> {
+        self.ask(|reply| HandleRequest::Job(jid, reply)).await
     }
 
     /// All worker processes, oldest first.
-    pub async fn workers(&self) -> Result<Vec<view::Worker>, HandleError> {
-        self.ask(Request::Workers).await
+    pub async fn workers(&self) -> Result<Vec<view::JobWorkerView>, HandleError> {
+        self.ask(HandleRequest::Workers).await
     }
 
     /// Up to `limit` reservations (at most `limits.page_jobs_max`), oldest first.
-    pub async fn reservations(&self, limit: usize) -> Result<Vec<view::Reservation>, HandleError> {
-        self.ask(|reply| Request::Reservations(limit, reply)).await
+    pub async fn reservations(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<view::ReservationView>, HandleError> {
+        self.ask(|reply| HandleRequest::Reservations(limit, reply)).await
     }
 
     /// Stores jobs: JSON texts. One that is refused does not keep out the others.
     pub async fn push(&self, jobs: Vec<Vec<u8>>) -> Result<view::Pushed, HandleError> {
-        self.ask(|reply| Request::Push(jobs, reply)).await
+        self.ask(|reply| HandleRequest::Push(jobs, reply)).await
     }
 
     /// Puts exported lines back: see [`crate::admin`] for their form.
     pub async fn import(&self, lines: Vec<Vec<u8>>) -> Result<view::Pushed, HandleError> {
-        self.ask(|reply| Request::Import(lines, reply)).await
+        self.ask(|reply| HandleRequest::Import(lines, reply)).await
     }
 
     /// Acts on jobs of a place. Answers how many it hit.
@@ -164,7 +170,7 @@ impl Handle {
         which: Which,
         action: Action,
     ) -> Result<u64, HandleError> {
-        self.ask(|reply| Request::Act(place, which, action, reply)).await
+        self.ask(|reply| HandleRequest::Act(place, which, action, reply)).await
     }
 
     /// Acts on queues. Answers how many jobs it removed.
@@ -173,17 +179,17 @@ impl Handle {
         queues: Queues,
         action: QueueAction,
     ) -> Result<u64, HandleError> {
-        self.ask(|reply| Request::ActOnQueues(queues, action, reply)).await
+        self.ask(|reply| HandleRequest::ActOnQueues(queues, action, reply)).await
     }
 
     /// The first thousand damaged places of the log that no operator has acknowledged.
     pub async fn damages(&self) -> Result<Vec<view::Damage>, HandleError> {
-        self.ask(Request::Damages).await
+        self.ask(HandleRequest::Damages).await
     }
 
     /// An operator knows of all damage. Answers how many places that were.
     pub async fn acknowledge_damages(&self) -> Result<u64, HandleError> {
-        self.ask(Request::AcknowledgeDamages).await
+        self.ask(HandleRequest::AcknowledgeDamages).await
     }
 
     /// Tells one worker process, or all (None). Answers how many.
@@ -192,17 +198,17 @@ impl Handle {
         wid: Option<String>,
         signal: WorkerSignal,
     ) -> Result<u64, HandleError> {
-        self.ask(|reply| Request::SignalWorkers(wid, signal, reply)).await
+        self.ask(|reply| HandleRequest::SignalWorkers(wid, signal, reply)).await
     }
 
     /// Health: is the store taking jobs.
     pub async fn ready(&self) -> Result<(), HandleError> {
-        self.ask(Request::Ready).await
+        self.ask(HandleRequest::Ready).await
     }
 
     /// Puts new settings in force. Answers the names of those that changed and need a restart.
-    pub async fn reload(&self, settings: Settings) -> Result<Vec<String>, HandleError> {
-        self.ask(|reply| Request::Reload(Box::new(settings), reply)).await
+    pub async fn reload(&self, settings: JobServerSettings) -> Result<Vec<String>, HandleError> {
+        self.ask(|reply| HandleRequest::Reload(Box::new(settings), reply)).await
     }
 
     /// `limits.line_bytes_max` as it was at the start: the longest line that [`Handle::push`] and
@@ -212,12 +218,15 @@ impl Handle {
         self.line_bytes_max
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, HandleError> {
+    async fn ask<T>(
+        &self,
+        request: impl FnOnce(Reply<T>) -> HandleRequest,
+    ) -> Result<T, HandleError> {
         if self.requests.is_closed() {
             return Err(HandleError::Gone);
         }
         let busy = || {
-            self.metrics.limit_hit(Limit::AdminRequestsMax);
+            self.metrics.limit_hit(JobServerLimit::AdminRequestsMax);
             HandleError::Busy
         };
         let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| busy())?;

@@ -23,12 +23,12 @@ use weir_base::clock::Timestamp;
 
 use crate::job_text::{self, Added};
 use crate::model::{NewJob, QueueName};
-use crate::settings::Limits;
+use crate::settings::JobServerLimits;
 use crate::stamp::Stamps;
 pub use error::JobError;
-use fields::{Fields, RETRY_DEFAULT, Rules};
+use fields::{CheckedFields, RETRY_DEFAULT, Rules};
 pub(crate) use ignored::{IgnoredCounts, IgnoredMember};
-use members::{Member, Members};
+use members::{JobMember, JobMembers};
 
 /// A connection that pushed one giant job does not hold its memory for ever.
 const SCRATCH_BYTES_KEPT_MAX: usize = 1 << 20;
@@ -106,7 +106,7 @@ impl JobBatch {
         &mut self,
         json: &[u8],
         now: Timestamp,
-        limits: &Limits,
+        limits: &JobServerLimits,
     ) -> Result<NewJob<'_>, JobError> {
         self.clear();
         let text = std::str::from_utf8(json).map_err(JobError::malformed)?;
@@ -115,7 +115,12 @@ impl JobBatch {
     }
 
     /// One more job behind those that it holds: PUSH after PUSH. A refused one leaves no trace.
-    pub fn add(&mut self, json: &[u8], now: Timestamp, limits: &Limits) -> Result<(), JobError> {
+    pub fn add(
+        &mut self,
+        json: &[u8],
+        now: Timestamp,
+        limits: &JobServerLimits,
+    ) -> Result<(), JobError> {
         let text = std::str::from_utf8(json).map_err(JobError::malformed)?;
         let placed = self.place(text, now, limits).map_err(|rejected| rejected.1)?;
         self.jobs.push(placed);
@@ -128,7 +133,7 @@ impl JobBatch {
         &mut self,
         json: &[u8],
         now: Timestamp,
-        limits: &Limits,
+        limits: &JobServerLimits,
     ) -> Result<Vec<Rejection>, JobError> {
         self.clear();
         let result = self.read_array(json, now, limits);
@@ -142,7 +147,7 @@ impl JobBatch {
         &mut self,
         json: &[u8],
         now: Timestamp,
-        limits: &Limits,
+        limits: &JobServerLimits,
     ) -> Result<Vec<Rejection>, JobError> {
         let text = std::str::from_utf8(json).map_err(JobError::malformed)?;
         let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -181,11 +186,12 @@ impl JobBatch {
         &mut self,
         json: &str,
         now: Timestamp,
-        limits: &Limits,
+        limits: &JobServerLimits,
     ) -> Result<Placed, (String, JobError)> {
         let json = json.trim_matches([' ', '\t', '\r', '\n']);
-        let members = Members::read(json).map_err(|e| (String::new(), JobError::malformed(e)))?;
-        match Fields::read(json, &members, now, limits) {
+        let members =
+            JobMembers::read(json).map_err(|e| (String::new(), JobError::malformed(e)))?;
+        match CheckedFields::read(json, &members, now, limits) {
             Ok(fields) => Ok(self.write_job(json, &members, &fields, now)),
             Err(error) => Err((fields::jid_of(&members), error)),
         }
@@ -194,11 +200,11 @@ impl JobBatch {
     fn write_job(
         &mut self,
         json: &str,
-        members: &Members<'_>,
-        fields: &Fields<'_>,
+        members: &JobMembers<'_>,
+        fields: &CheckedFields<'_>,
         now: Timestamp,
     ) -> Placed {
-        if let Some(custom) = members.value(Member::Custom) {
+        if let Some(custom) = members.value(JobMember::Custom) {
             ignored::count(custom, &mut self.ignored);
         }
         let jid = self.write(&fields.jid);
@@ -232,7 +238,7 @@ impl JobBatch {
 struct Elements<'b> {
     batch: &'b mut JobBatch,
     now: Timestamp,
-    limits: &'b Limits,
+    limits: &'b JobServerLimits,
     rejections: &'b mut Vec<Rejection>,
 }
 

@@ -12,7 +12,7 @@ use std::io::Write as _;
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
 
-use crate::model::Failure;
+use crate::model::FailureState;
 use crate::stamp::{STAMP_BYTES, Stamps, parse_rfc3339, rfc3339};
 
 const CREATED_AT: &[u8] = b",\"created_at\":\"";
@@ -47,10 +47,10 @@ pub(crate) fn write_added(added: &Added<'_>, stamps: &mut Stamps, target: &mut V
 /// The queue that a stored job names.
 pub(crate) fn queue(json: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
-    struct Named {
+    struct NamedQueue {
         queue: String,
     }
-    serde_json::from_slice::<Named>(json).ok().map(|named| named.queue)
+    serde_json::from_slice::<NamedQueue>(json).ok().map(|named| named.queue)
 }
 
 /// Writes a tail. `failure`: the whole member as [`parts`] returns it, or nothing.
@@ -74,26 +74,26 @@ fn write_all<const N: usize>(target: &mut Vec<u8>, parts: [&[u8]; N]) {
 }
 
 /// A text taken apart; each member with its comma, or empty.
-struct Parts<'a> {
+struct TextParts<'a> {
     base: &'a [u8],
     failure: &'a [u8],
     enqueued_at: &'a [u8],
 }
 
-fn parts(json: &[u8], base_bytes: usize) -> Parts<'_> {
+fn parts(json: &[u8], base_bytes: usize) -> TextParts<'_> {
     const STAMPED: usize = ENQUEUED_AT.len() + STAMP_BYTES + QUOTE.len();
     let (base, tail) = json.split_at(base_bytes.min(json.len()));
     let members = tail.strip_suffix(CLOSE).unwrap_or(tail);
     let behind = members.len().saturating_sub(STAMPED);
     let split = if members[behind..].starts_with(ENQUEUED_AT) { behind } else { members.len() };
     let (failure, enqueued_at) = members.split_at(split);
-    Parts { base, failure, enqueued_at }
+    TextParts { base, failure, enqueued_at }
 }
 
 /// The job's text once it is put into its queue `now`: a new `enqueued_at`, the failure kept.
 #[must_use]
 pub fn enqueued(json: &[u8], base_bytes: usize, now: Timestamp) -> Vec<u8> {
-    let Parts { base, failure, .. } = parts(json, base_bytes);
+    let TextParts { base, failure, .. } = parts(json, base_bytes);
     let mut text = Vec::with_capacity(json.len() + ENQUEUED_AT.len() + STAMP_BYTES + QUOTE.len());
     text.extend_from_slice(base);
     write_tail(failure, Some(now), &mut Stamps::default(), &mut text);
@@ -102,8 +102,8 @@ pub fn enqueued(json: &[u8], base_bytes: usize, now: Timestamp) -> Vec<u8> {
 
 /// The job's text once it has failed: a new failure, the `enqueued_at` of the failed try kept.
 #[must_use]
-pub fn failed(json: &[u8], base_bytes: usize, failure: &Failure) -> Vec<u8> {
-    let Parts { base, enqueued_at, .. } = parts(json, base_bytes);
+pub fn failed(json: &[u8], base_bytes: usize, failure: &FailureState) -> Vec<u8> {
+    let TextParts { base, enqueued_at, .. } = parts(json, base_bytes);
     // A struct of texts and numbers always has a JSON form.
     let member = serde_json::to_vec(&FailureText::from(failure)).unwrap_or_default();
     [base, FAILURE, &member, enqueued_at, CLOSE].concat()
@@ -111,7 +111,7 @@ pub fn failed(json: &[u8], base_bytes: usize, failure: &Failure) -> Vec<u8> {
 
 /// The failure that the text carries, if it has failed before.
 #[must_use]
-pub fn failure(json: &[u8], base_bytes: usize) -> Option<Failure> {
+pub fn failure(json: &[u8], base_bytes: usize) -> Option<FailureState> {
     let member = parts(json, base_bytes).failure.strip_prefix(FAILURE)?;
     let text: FailureText = serde_json::from_slice(member).ok()?;
     Some(text.into())
@@ -119,8 +119,8 @@ pub fn failure(json: &[u8], base_bytes: usize) -> Option<Failure> {
 
 /// Reads the value of a `failure` member; None: it is none.
 #[must_use]
-pub fn parse_failure(json: &str) -> Option<Failure> {
-    serde_json::from_str::<FailureText>(json).ok().map(Failure::from)
+pub fn parse_failure(json: &str) -> Option<FailureState> {
+    serde_json::from_str::<FailureText>(json).ok().map(FailureState::from)
 }
 
 /// The protocol's form. Empty members are left out, as the original does.
@@ -139,8 +139,8 @@ struct FailureText {
     backtrace: Vec<String>,
 }
 
-impl From<&Failure> for FailureText {
-    fn from(failure: &Failure) -> Self {
+impl From<&FailureState> for FailureText {
+    fn from(failure: &FailureState) -> Self {
         Self {
             retry_count: failure.retry_count,
             remaining: failure.remaining,
@@ -153,7 +153,7 @@ impl From<&Failure> for FailureText {
     }
 }
 
-impl From<FailureText> for Failure {
+impl From<FailureText> for FailureState {
     fn from(text: FailureText) -> Self {
         Self {
             retry_count: text.retry_count,
@@ -177,8 +177,8 @@ mod tests {
         Timestamp::from_millis(seconds * 1_000)
     }
 
-    fn some_failure() -> Failure {
-        Failure {
+    fn some_failure() -> FailureState {
+        FailureState {
             retry_count: 1,
             remaining: 24,
             failed_at: at(1),
@@ -212,14 +212,15 @@ mod tests {
     fn a_second_failure_replaces_the_first() {
         let json = format!("{BASE}}}").into_bytes();
         let first = failed(&json, BASE.len(), &some_failure());
-        let second = failed(&first, BASE.len(), &Failure { retry_count: 2, ..some_failure() });
+        let second = failed(&first, BASE.len(), &FailureState { retry_count: 2, ..some_failure() });
         assert_eq!(second.len(), first.len());
         assert_eq!(failure(&second, BASE.len()).unwrap().retry_count, 2);
     }
 
     #[test]
     fn empty_parts_of_a_failure_are_left_out() {
-        let json = failed(b"{\"a\":1}", 6, &Failure { retry_count: 3, ..Failure::default() });
+        let json =
+            failed(b"{\"a\":1}", 6, &FailureState { retry_count: 3, ..FailureState::default() });
         assert_eq!(
             String::from_utf8_lossy(&json),
             r#"{"a":1,"failure":{"retry_count":3,"remaining":0,"failed_at":"1970-01-01T00:00:00.000000Z"}}"#

@@ -18,16 +18,16 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_log::Damage;
 
 use crate::allocation::Allocation;
-use crate::metrics::{JobsMetrics, Limit};
-use crate::model::{Delivery, FailureReport, NewJob, Place, QueueName, Wid};
-use crate::settings::Settings;
+use crate::metrics::{JobServerLimit, JobsMetrics};
+use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid};
+use crate::settings::JobServerSettings;
 use crate::store::{
-    Action, Capabilities, Condition, Counts, FailOutcome, FetchRequest, QueueAction, Reserved,
-    Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError, StoredJob,
+    Action, Capabilities, Counts, FailOutcome, FetchRequest, QueueAction, Reserved, Restored,
+    ScanPage, ScanRequest, Selection, Storage, Store, StoreCondition, StoreError, StoredJob,
 };
 use crate::waiters::Waiters;
-use state::State;
-use work::Taken;
+use state::MemoryState;
+use work::MemoryFetch;
 
 /// The timer looks at the clock at least this often, so that it notices when the machine's clock
 /// was set.
@@ -36,14 +36,14 @@ const TIMER_SLEEP_MAX: Duration = Duration::from_secs(60);
 /// Jobs in memory. Nothing survives the process.
 #[derive(Debug)]
 pub struct MemoryStore {
-    inner: Rc<Inner>,
+    inner: Rc<MemoryStoreInner>,
     timer: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    state: RefCell<State>,
-    waiters: Waiters<QueueName, Fetcher, Vec<Taken>>,
+struct MemoryStoreInner {
+    state: RefCell<MemoryState>,
+    waiters: Waiters<QueueName, Fetcher, Vec<MemoryFetch>>,
     /// Something may be due earlier than the timer knows.
     timer_changed: Rc<Notify>,
     timer_at: Cell<Option<Timestamp>>,
@@ -61,17 +61,17 @@ struct Fetcher {
 impl MemoryStore {
     /// An empty store. Must be called in a `LocalSet`.
     #[must_use]
-    pub fn open(settings: &Settings, clock: Clock, metrics: JobsMetrics) -> Self {
+    pub fn open(settings: &JobServerSettings, clock: Clock, metrics: JobsMetrics) -> Self {
         let allocation = Allocation::of_settings(settings);
-        let state = State::new(allocation, settings.limits.clone(), metrics);
-        let inner = Rc::new_cyclic(|inner: &Weak<Inner>| {
+        let state = MemoryState::new(allocation, settings.limits.clone(), metrics);
+        let inner = Rc::new_cyclic(|inner: &Weak<MemoryStoreInner>| {
             let inner = inner.clone();
-            let give_back = move |taken: Vec<Taken>| {
+            let give_back = move |taken: Vec<MemoryFetch>| {
                 if let Some(inner) = inner.upgrade() {
                     inner.give_back(&taken);
                 }
             };
-            Inner {
+            MemoryStoreInner {
                 state: RefCell::new(state),
                 waiters: Waiters::new(give_back),
                 timer_changed: Rc::default(),
@@ -98,7 +98,7 @@ impl Drop for MemoryStore {
 }
 
 /// Sleeps until something is due, and does it.
-async fn run_timer(inner: Weak<Inner>) {
+async fn run_timer(inner: Weak<MemoryStoreInner>) {
     loop {
         let Some((sleep, changed)) = inner.upgrade().map(|inner| {
             inner.tick();
@@ -113,7 +113,7 @@ async fn run_timer(inner: Weak<Inner>) {
     }
 }
 
-impl Inner {
+impl MemoryStoreInner {
     fn check_open(&self) -> Result<(), StoreError> {
         if self.closed.get() { Err(StoreError::Closed) } else { Ok(()) }
     }
@@ -159,12 +159,12 @@ impl Inner {
         }
     }
 
-    fn take(&self, wid: Option<&Wid>, queues: &[QueueName], max: usize) -> Vec<Taken> {
+    fn take(&self, wid: Option<&Wid>, queues: &[QueueName], max: usize) -> Vec<MemoryFetch> {
         let (mut state, now) = (self.state.borrow_mut(), self.clock.now());
         std::iter::from_fn(|| state.take(wid, queues, now)).take(max).collect()
     }
 
-    fn give_back(&self, taken: &[Taken]) {
+    fn give_back(&self, taken: &[MemoryFetch]) {
         let back: Vec<QueueName> = {
             let mut state = self.state.borrow_mut();
             taken.iter().filter_map(|taken| state.put_back(taken)).collect()
@@ -174,12 +174,12 @@ impl Inner {
         }
     }
 
-    async fn wait(&self, request: FetchRequest<'_>) -> Result<Vec<Taken>, StoreError> {
+    async fn wait(&self, request: FetchRequest<'_>) -> Result<Vec<MemoryFetch>, StoreError> {
         {
             let state = self.state.borrow();
             let max = state.limits.waiting_fetches_max;
             if self.waiters.len() >= max {
-                state.metrics.limit_hit(Limit::WaitingFetchesMax);
+                state.metrics.limit_hit(JobServerLimit::WaitingFetchesMax);
                 let text = format!(
                     "too many FETCHes wait: at most {max} (jobs.limits.waiting_fetches_max)"
                 );
@@ -193,7 +193,7 @@ impl Inner {
     }
 }
 
-fn deliveries(taken: Vec<Taken>) -> Vec<Delivery> {
+fn deliveries(taken: Vec<MemoryFetch>) -> Vec<Delivery> {
     taken.into_iter().map(|taken| taken.delivery).collect()
 }
 
@@ -264,7 +264,7 @@ impl Store for MemoryStore {
 
     async fn act(
         &self,
-        place: &Place,
+        place: &JobLocation,
         what: &Selection,
         action: Action,
     ) -> Result<u64, StoreError> {
@@ -319,7 +319,7 @@ impl Store for MemoryStore {
 
     fn storage(&self) -> Storage {
         let bytes = self.inner.state.borrow().bytes as u64;
-        Storage { kind: "memory", bytes, condition: Condition::Ok, ..Storage::default() }
+        Storage { kind: "memory", bytes, condition: StoreCondition::Ok, ..Storage::default() }
     }
 
     fn damages(&self) -> Vec<Damage> {

@@ -3,7 +3,7 @@
 //! Promises: an event costs a few tens of nanoseconds (one uncontended lock or one atomic add); no
 //! label is unbounded: queues past `limits.metrics_queues_max` share the label `other`, verbs and
 //! limits are fixed lists. What can be counted at leisure (depths, set sizes, totals) is published
-//! once a second as a [`Snapshot`] and only read when somebody scrapes.
+//! once a second as a [`MetricsSnapshot`] and only read when somebody scrapes.
 
 mod limit;
 mod snapshot;
@@ -19,10 +19,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-pub use limit::Limit;
-pub use snapshot::{QueueSnapshot, Snapshot};
+pub use limit::JobServerLimit;
+pub use snapshot::{MetricsSnapshot, QueueSnapshot};
 pub(crate) use tasks::Tasks;
-pub use verb::{CommandResult, Verb};
+pub use verb::{CommandResult, FaktoryVerb};
 
 use crate::job::IgnoredMember;
 use crate::view::LimitHit;
@@ -43,18 +43,18 @@ const SYNC_BUCKETS: [f64; 14] = [
 
 /// The job server's metrics. Cheap to clone, `Send`.
 #[derive(Clone, Debug)]
-pub struct JobsMetrics(Arc<Inner>);
+pub struct JobsMetrics(Arc<JobServerCounters>);
 
 #[derive(Debug)]
-struct Inner {
+struct JobServerCounters {
     wait_seconds: QueueHistograms,
     run_seconds: QueueHistograms,
     queue_labels: Mutex<HashSet<Box<str>>>,
     queue_labels_max: usize,
     sync_seconds: Histogram,
-    limits: [Counter; Limit::ALL.len()],
-    commands: [[Counter; CommandResult::ALL.len()]; Verb::ALL.len()],
-    snapshot: Arc<Mutex<Snapshot>>,
+    limits: [Counter; JobServerLimit::ALL.len()],
+    commands: [[Counter; CommandResult::ALL.len()]; FaktoryVerb::ALL.len()],
+    snapshot: Arc<Mutex<MetricsSnapshot>>,
     tasks: Tasks,
     ignored_members: [Counter; IgnoredMember::ALL.len()],
 }
@@ -67,7 +67,7 @@ struct QueueLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LimitLabel {
+struct JobServerLimitLabel {
     limit: &'static str,
 }
 
@@ -96,7 +96,7 @@ impl JobsMetrics {
     /// `limits.metrics_queues_max`.
     pub fn register(registry: &mut Registry, queue_labels_max: usize) -> Self {
         let registry = registry.sub_registry_with_prefix("weir_jobs");
-        let inner = Inner {
+        let inner = JobServerCounters {
             wait_seconds: QueueHistograms::new_with_constructor(job_histogram),
             run_seconds: QueueHistograms::new_with_constructor(job_histogram),
             queue_labels: Mutex::default(),
@@ -120,7 +120,7 @@ impl JobsMetrics {
         );
         registry.register(
             "log_sync_seconds",
-            "How long one sync of the log took",
+            "Duration of one sync of the log",
             inner.sync_seconds.clone(),
         );
         registry.register_collector(Box::new(snapshot::SnapshotCollector {
@@ -135,7 +135,7 @@ impl JobsMetrics {
     pub fn detached() -> Self {
         Self::register(
             &mut Registry::default(),
-            crate::settings::Limits::default().metrics_queues_max,
+            crate::settings::JobServerLimits::default().metrics_queues_max,
         )
     }
 
@@ -167,18 +167,18 @@ impl JobsMetrics {
     }
 
     /// A limit was met.
-    pub fn limit_hit(&self, limit: Limit) {
+    pub fn limit_hit(&self, limit: JobServerLimit) {
         self.0.limits[limit as usize].inc();
     }
 
     /// The limits that were met since the start.
     #[must_use]
     pub fn limit_hits(&self) -> Vec<LimitHit> {
-        let hits = |limit: &Limit| LimitHit {
+        let hits = |limit: &JobServerLimit| LimitHit {
             limit: limit.name().to_owned(),
             hits: self.0.limits[*limit as usize].get(),
         };
-        Limit::ALL.iter().map(hits).filter(|hit| hit.hits > 0).collect()
+        JobServerLimit::ALL.iter().map(hits).filter(|hit| hit.hits > 0).collect()
     }
 
     /// So many jobs had a member that changes nothing. Whether they were the first.
@@ -192,12 +192,12 @@ impl JobsMetrics {
     }
 
     /// A command was answered.
-    pub(crate) fn command(&self, verb: Verb, result: CommandResult) {
+    pub(crate) fn command(&self, verb: FaktoryVerb, result: CommandResult) {
         self.0.commands[verb as usize][result as usize].inc();
     }
 
     /// Replaces what a scrape shows of depths, sets and totals.
-    pub(crate) fn publish(&self, snapshot: Snapshot) {
+    pub(crate) fn publish(&self, snapshot: MetricsSnapshot) {
         *self.0.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
     }
 }
@@ -206,21 +206,22 @@ fn job_histogram() -> Histogram {
     Histogram::new(JOB_BUCKETS)
 }
 
-fn register_limits(registry: &mut Registry) -> [Counter; Limit::ALL.len()] {
-    let family = Family::<LimitLabel, Counter>::default();
+fn register_limits(registry: &mut Registry) -> [Counter; JobServerLimit::ALL.len()] {
+    let family = Family::<JobServerLimitLabel, Counter>::default();
     registry.register(
         "limit_hits",
-        "How often a limit (named as in weir.toml) was met",
+        "Times that a limit (named as in weir.toml) was reached",
         family.clone(),
     );
-    Limit::ALL.map(|limit| family.get_or_create_owned(&LimitLabel { limit: limit.name() }))
+    JobServerLimit::ALL
+        .map(|limit| family.get_or_create_owned(&JobServerLimitLabel { limit: limit.name() }))
 }
 
 fn register_ignored_members(registry: &mut Registry) -> [Counter; IgnoredMember::ALL.len()] {
     let family = Family::<MemberLabel, Counter>::default();
     registry.register(
         "ignored_members",
-        "Jobs with a member of custom that Weir does not obey yet",
+        "Jobs with a member of custom that Weir ignores",
         family.clone(),
     );
     IgnoredMember::ALL
@@ -229,10 +230,10 @@ fn register_ignored_members(registry: &mut Registry) -> [Counter; IgnoredMember:
 
 fn register_commands(
     registry: &mut Registry,
-) -> [[Counter; CommandResult::ALL.len()]; Verb::ALL.len()] {
+) -> [[Counter; CommandResult::ALL.len()]; FaktoryVerb::ALL.len()] {
     let family = Family::<CommandLabel, Counter>::default();
     registry.register("commands", "Commands by verb and result", family.clone());
-    Verb::ALL.map(|verb| {
+    FaktoryVerb::ALL.map(|verb| {
         CommandResult::ALL.map(|result| {
             let label = CommandLabel { verb: verb.label(), result: result.label() };
             family.get_or_create_owned(&label)
@@ -268,8 +269,8 @@ mod tests {
     fn every_limit_and_verb_shows_from_the_start() {
         let mut registry = Registry::default();
         let metrics = JobsMetrics::register(&mut registry, 2);
-        metrics.limit_hit(Limit::LineBytesMax);
-        metrics.command(Verb::Push, CommandResult::Error);
+        metrics.limit_hit(JobServerLimit::LineBytesMax);
+        metrics.command(FaktoryVerb::Push, CommandResult::Error);
         let text = scrape(&registry);
         assert!(text.contains("weir_jobs_limit_hits_total{limit=\"line_bytes_max\"} 1"), "{text}");
         assert!(text.contains("weir_jobs_limit_hits_total{limit=\"connections_max\"} 0"), "{text}");
@@ -291,10 +292,10 @@ mod tests {
             latency_seconds: 1.5,
             ..QueueSnapshot::default()
         };
-        metrics.publish(Snapshot {
+        metrics.publish(MetricsSnapshot {
             queues: vec![queue("a", 1), queue("b", 2), queue("c", 4)],
             dead: 9,
-            ..Snapshot::default()
+            ..MetricsSnapshot::default()
         });
         let text = scrape(&registry);
         assert!(text.contains("weir_jobs_queue_depth{queue=\"a\"} 1"), "{text}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_base::clock::Timestamp;
 
-use crate::settings::Limits;
+use crate::settings::JobServerLimits;
 
 /// A queue's name: `[a-zA-Z0-9._-]+`, at most `queue_name_bytes_max` bytes. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +31,7 @@ impl QueueName {
     pub const DEFAULT: &str = "default";
 
     /// Checks `name` against the alphabet and the limit.
-    pub fn parse(name: &str, limits: &Limits) -> Result<Self, NameError> {
+    pub fn parse(name: &str, limits: &JobServerLimits) -> Result<Self, NameError> {
         check_queue_name(name, limits)?;
         Ok(Self(Arc::from(name)))
     }
@@ -44,7 +44,7 @@ impl QueueName {
 }
 
 /// The rule of [`QueueName::parse`] without making one.
-pub fn check_queue_name(name: &str, limits: &Limits) -> Result<(), NameError> {
+pub fn check_queue_name(name: &str, limits: &JobServerLimits) -> Result<(), NameError> {
     let max = limits.queue_name_bytes_max;
     match name {
         "" => Err(NameError::Empty),
@@ -157,7 +157,7 @@ pub struct FailureReport {
 
 /// The state of a job's failures: the `failure` member of its JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Failure {
+pub struct FailureState {
     /// Failures before the last one: 0 at the first.
     pub retry_count: u32,
     /// Retries left.
@@ -198,7 +198,7 @@ impl SetName {
 
 /// A place where jobs rest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum JobLocation {
     Queue(QueueName),
     Set(SetName),
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use crate::model::{Failure, FailureReport};
+use crate::model::{FailureReport, FailureState};
 use crate::store::FailOutcome;
 
 /// Characters kept of a failure's type.
@@ -27,22 +27,22 @@ const RETRY_JITTER_SECONDS: u64 = 30;
 
 /// What must be known of a job that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Failed {
+pub struct FailedJob {
     /// As in [`crate::model::NewJob::retry`].
     pub retry: i32,
     /// Lines of backtrace that the job wants kept.
     pub backtrace: u32,
     /// Its failure before this one.
-    pub previous: Option<Failure>,
+    pub previous: Option<FailureState>,
 }
 
 /// Decides what becomes of a job that failed `now`, and what its JSON will say about it.
 pub fn fail(
-    job: &Failed,
+    job: &FailedJob,
     report: FailureReport,
     now: Timestamp,
     random: &mut fastrand::Rng,
-) -> (FailOutcome, Failure) {
+) -> (FailOutcome, FailureState) {
     let retry_count = job.previous.as_ref().map_or(0, |last| last.retry_count.saturating_add(1));
     let outcome = match u32::try_from(job.retry) {
         Ok(0) => FailOutcome::Discarded,
@@ -58,8 +58,15 @@ pub fn fail(
     };
     let remaining = u32::try_from(job.retry).unwrap_or(0).saturating_sub(retry_count);
     let FailureReport { errtype, message, backtrace, .. } = cut(report, job.backtrace);
-    let failure =
-        Failure { retry_count, remaining, failed_at: now, next_at, message, errtype, backtrace };
+    let failure = FailureState {
+        retry_count,
+        remaining,
+        failed_at: now,
+        next_at,
+        message,
+        errtype,
+        backtrace,
+    };
     (outcome, failure)
 }
 
@@ -141,10 +148,10 @@ mod tests {
         }
     }
 
-    fn after(previous_count: Option<u32>, retry: i32) -> (FailOutcome, Failure) {
-        let previous =
-            previous_count.map(|retry_count| Failure { retry_count, ..Failure::default() });
-        let job = Failed { retry, backtrace: 50, previous };
+    fn after(previous_count: Option<u32>, retry: i32) -> (FailOutcome, FailureState) {
+        let previous = previous_count
+            .map(|retry_count| FailureState { retry_count, ..FailureState::default() });
+        let job = FailedJob { retry, backtrace: 50, previous };
         fail(&job, report(), NOW, &mut fastrand::Rng::with_seed(1))
     }
 

@@ -17,7 +17,7 @@ pub struct Salvaged {
 
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "a job has both")]
-struct Job<'a> {
+struct SalvagedJob<'a> {
     #[serde(borrow)]
     jid: std::borrow::Cow<'a, str>,
     #[serde(borrow)]
@@ -38,7 +38,9 @@ pub fn jobs_in(aside: &SetAside<'_>) -> Vec<Salvaged> {
         rest = &rest[start..];
         let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();
         let json = match values.next() {
-            Some(Ok(value)) if serde_json::from_str::<Job<'_>>(value.get()).is_ok() => value.get(),
+            Some(Ok(value)) if serde_json::from_str::<SalvagedJob<'_>>(value.get()).is_ok() => {
+                value.get()
+            }
             _ => {
                 rest = &rest[1..];
                 continue;

@@ -28,33 +28,33 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 
-pub use owner::{Ended, Outcome};
-pub(crate) use service::Service;
+pub use owner::{JobServerOutcome, OwnerEnd};
+pub(crate) use service::JobService;
 
 use crate::engine::EngineOpenError;
 use crate::handle::{self, Handle};
 use crate::metrics::JobsMetrics;
-use crate::settings::Settings;
+use crate::settings::JobServerSettings;
 
 /// Name of the thread that owns the store.
 const THREAD: &str = "weir-jobs";
 
 /// What a job server is made of.
 #[derive(Debug)]
-pub struct Start {
+pub struct JobServerOptions {
     /// Bound and listening. All speak the same protocol.
     pub listeners: Vec<TcpListener>,
-    pub settings: Settings,
+    pub settings: JobServerSettings,
     pub clock: Clock,
     pub metrics: JobsMetrics,
     /// None: plain TCP.
     pub tls: Option<Arc<weir_net::Tls>>,
-    pub stop: Stop,
+    pub stop: JobServerStop,
 }
 
 /// How the server is told to end.
 #[derive(Clone, Debug)]
-pub struct Stop {
+pub struct JobServerStop {
     /// Stop accepting, finish what runs, close the store.
     pub graceful: CancellationToken,
     /// Close the store now, whoever is still connected.
@@ -79,12 +79,12 @@ pub enum StartError {
 
 /// A server that runs.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningJobServer {
     handle: Handle,
-    outcome: oneshot::Receiver<Outcome>,
+    outcome: oneshot::Receiver<JobServerOutcome>,
 }
 
-impl Running {
+impl RunningJobServer {
     /// The way in.
     #[must_use]
     pub fn handle(&self) -> Handle {
@@ -92,14 +92,14 @@ impl Running {
     }
 
     /// Resolves once the server has ended and its store is closed.
-    pub async fn join(self) -> Outcome {
-        self.outcome.await.unwrap_or(Outcome { ended: Ended::Panicked, closed: Ok(()) })
+    pub async fn join(self) -> JobServerOutcome {
+        self.outcome.await.unwrap_or(JobServerOutcome { ended: OwnerEnd::Panicked, closed: Ok(()) })
     }
 }
 
 /// Starts a server. Returns once its store is open (so it blocks while a log is recovered) and its
 /// listeners are served.
-pub fn start(start: Start) -> Result<Running, StartError> {
+pub fn start(start: JobServerOptions) -> Result<RunningJobServer, StartError> {
     let (handle, requests) = handle::channel(&start.settings.limits, start.metrics.clone());
     let (opened, is_open) = std::sync::mpsc::sync_channel(1);
     let (end, outcome) = oneshot::channel();
@@ -110,5 +110,5 @@ pub fn start(start: Start) -> Result<Running, StartError> {
         }
     })?;
     is_open.recv().map_err(|_| StartError::Panicked)??;
-    Ok(Running { handle, outcome })
+    Ok(RunningJobServer { handle, outcome })
 }

@@ -35,7 +35,7 @@ pub enum Fsync {
 /// Settings of the job server: `[jobs]`.
 #[derive(Clone, Debug, Section)]
 #[section(restart, path = "jobs", check = Self::read_queues)]
-pub struct Settings {
+pub struct JobServerSettings {
     /// Where jobs are kept: the segment log under data_dir, or memory (nothing survives; for tests
     /// and development).
     #[setting(choice, later = "redis")]
@@ -63,13 +63,13 @@ pub struct Settings {
     #[setting(reload)]
     pub password: Option<Secret>,
     #[setting(section)]
-    pub limits: Limits,
+    pub limits: JobServerLimits,
     /// Per-queue settings; a queue without an entry gets the defaults.
     #[setting(skip)]
     pub queues: BTreeMap<QueueName, QueueSettings>,
 }
 
-impl Settings {
+impl JobServerSettings {
     /// Reads the tables of queues: their names are checked against the limits.
     fn read_queues(&mut self, table: &mut TableReader<'_>) {
         let Self { queues, limits, .. } = self;
@@ -104,7 +104,7 @@ pub struct QueueSettings {
 /// `[jobs.limits]`: every limit of the job server. Each has a metric `weir_jobs_limit_hits_total{limit="NAME"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(reload, path = "jobs.limits")]
-pub struct Limits {
+pub struct JobServerLimits {
     /// Connections at once; one more gets `-ERR too many connections`.
     #[setting(range = COUNT, default = 10_000)]
     pub connections_max: usize,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::allocation::Allocation;
 use crate::model::{
-    Delivery, EntryKey, Failure, FailureReport, NewJob, Place, QueueName, SetName, Wid,
+    Delivery, EntryKey, FailureReport, FailureState, JobLocation, NewJob, QueueName, SetName, Wid,
 };
 use weir_base::clock::Timestamp;
 use weir_log::Damage;
@@ -71,7 +71,7 @@ pub struct Restored<'a> {
     /// Sets: when it is due, or died.
     pub at: Timestamp,
     /// What the text says of its last failure.
-    pub failure: Option<Failure>,
+    pub failure: Option<FailureState>,
 }
 
 /// What became of a failed job.
@@ -106,7 +106,7 @@ pub enum Action {
 /// A walk through a place in order, a page at a time, that never holds more than a page.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {
-    pub place: Place,
+    pub place: JobLocation,
     /// Go on behind this key; None: from the start.
     pub after: Option<EntryKey>,
     /// From the far end backwards.
@@ -140,7 +140,7 @@ pub struct StoredJob {
     pub at: Timestamp,
     pub retry: i32,
     pub reserve_for_seconds: u32,
-    pub failure: Option<Failure>,
+    pub failure: Option<FailureState>,
     pub json: Vec<u8>,
 }
 
@@ -219,14 +219,14 @@ pub struct Storage {
     pub bytes: u64,
     /// Damaged places that no operator has acknowledged.
     pub damages: u64,
-    pub condition: Condition,
+    pub condition: StoreCondition,
     pub sync_seconds_p50: f64,
     pub sync_seconds_p99: f64,
 }
 
 /// Whether the storage takes jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Condition {
+pub enum StoreCondition {
     #[default]
     Ok,
     /// Pushes are refused; the reserve serves ACK and FAIL.
@@ -267,8 +267,12 @@ pub trait Store: 'static {
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError>;
 
     /// Acts on resting jobs. Returns how many it hit; keys that match nothing are ignored.
-    async fn act(&self, place: &Place, what: &Selection, action: Action)
-    -> Result<u64, StoreError>;
+    async fn act(
+        &self,
+        place: &JobLocation,
+        what: &Selection,
+        action: Action,
+    ) -> Result<u64, StoreError>;
 
     /// A page of the jobs of a place.
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError>;

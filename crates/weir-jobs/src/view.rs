@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The whole server on one page.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Overview {
+pub struct JobServerOverview {
     pub now: f64,
     pub version: String,
     pub uptime_seconds: f64,
@@ -30,13 +30,13 @@ pub struct Overview {
     pub fetches_waiting: u64,
     /// The longest that the next job of any queue that isn't paused has waited.
     pub latency_seconds_max: f64,
-    pub log: Log,
+    pub log: StorageView,
     pub limits_hit: Vec<LimitHit>,
 }
 
 /// The segment log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Log {
+pub struct StorageView {
     pub segments: u64,
     pub bytes: u64,
     /// Damaged places that no operator has acknowledged.
@@ -70,7 +70,7 @@ pub struct LimitHit {
 
 /// One queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Queue {
+pub struct QueueView {
     pub name: String,
     pub depth: u64,
     /// How long its next job has waited; 0 when empty.
@@ -95,7 +95,7 @@ pub struct Queue {
 /// Where a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum JobViewState {
     Enqueued,
     Working,
     Scheduled,
@@ -105,17 +105,17 @@ pub enum State {
 
 /// One job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Job {
+pub struct JobView {
     pub jid: String,
     pub jobtype: String,
     pub queue: String,
-    pub state: State,
+    pub state: JobViewState,
     /// When it entered the queue, is due (scheduled, retries), died, or was reserved.
     pub at: f64,
     pub created_at: Option<String>,
     pub retry: i64,
     pub reserve_for_seconds: u64,
-    pub failure: Option<Failure>,
+    pub failure: Option<FailureView>,
     /// Who has it now.
     pub wid: Option<String>,
     /// The job's JSON exactly as a worker gets it.
@@ -126,7 +126,7 @@ pub struct Job {
 
 /// Why a job failed last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct FailureView {
     pub retry_count: u64,
     pub remaining: u64,
     pub failed_at: Option<String>,
@@ -138,8 +138,8 @@ pub struct Failure {
 
 /// A page of jobs and the way to the next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Page {
-    pub jobs: Vec<Job>,
+pub struct JobListPage {
+    pub jobs: Vec<JobView>,
     /// Pass as `after` to go on; None: that was the last.
     pub next: Option<String>,
     /// How many entries were looked at for this page (a search may stop early and go on).
@@ -150,7 +150,7 @@ pub struct Page {
 
 /// One worker process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Worker {
+pub struct JobWorkerView {
     pub wid: String,
     pub hostname: String,
     pub pid: u64,
@@ -172,7 +172,7 @@ pub struct Worker {
 
 /// A reserved job and who has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reservation {
+pub struct ReservationView {
     pub jid: String,
     pub jobtype: String,
     pub queue: String,

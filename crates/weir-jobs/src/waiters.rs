@@ -17,14 +17,14 @@ use std::task::{Context, Poll, Waker};
 /// The line. `Q` names a queue, `C` is what the store must know of who waits (the worker, how many
 /// jobs it takes), `T` is what is handed over. Clones share the line.
 pub(crate) struct Waiters<Q, C, T> {
-    line: Rc<RefCell<Line<Q, C, T>>>,
+    line: Rc<RefCell<WaiterList<Q, C, T>>>,
     give_back: Rc<dyn Fn(T)>,
 }
 
 /// Tickets count up: a lower ticket has waited longer.
 type Ticket = u64;
 
-struct Line<Q, C, T> {
+struct WaiterList<Q, C, T> {
     next_ticket: Ticket,
     waiting: BTreeMap<Ticket, Waiter<Q, C, T>>,
     by_queue: BTreeSet<(Q, Ticket)>,
@@ -33,16 +33,16 @@ struct Line<Q, C, T> {
 struct Waiter<Q, C, T> {
     queues: Box<[Q]>,
     context: C,
-    slot: Rc<RefCell<Slot<T>>>,
+    slot: Rc<RefCell<WaiterSlot<T>>>,
 }
 
 /// Where the work is put for the future to find.
-struct Slot<T> {
-    state: SlotState<T>,
+struct WaiterSlot<T> {
+    state: WaiterSlotState<T>,
     waker: Option<Waker>,
 }
 
-enum SlotState<T> {
+enum WaiterSlotState<T> {
     Waiting,
     Served(T),
     /// Served and taken, dismissed, or the future is gone.
@@ -52,19 +52,21 @@ enum SlotState<T> {
 impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
     /// An empty line. `give_back` gets what was handed over and not taken; it may offer it again.
     pub(crate) fn new(give_back: impl Fn(T) + 'static) -> Self {
-        let line = Line { next_ticket: 0, waiting: BTreeMap::new(), by_queue: BTreeSet::new() };
+        let line =
+            WaiterList { next_ticket: 0, waiting: BTreeMap::new(), by_queue: BTreeSet::new() };
         Self { line: Rc::new(RefCell::new(line)), give_back: Rc::new(give_back) }
     }
 
     /// Joins the end of the line. Dropping the future leaves it.
-    pub(crate) fn register(&self, queues: &[Q], context: C) -> Waiting<Q, C, T> {
-        let slot = Rc::new(RefCell::new(Slot { state: SlotState::Waiting, waker: None }));
+    pub(crate) fn register(&self, queues: &[Q], context: C) -> WaitingFetch<Q, C, T> {
+        let slot =
+            Rc::new(RefCell::new(WaiterSlot { state: WaiterSlotState::Waiting, waker: None }));
         let waiter = Waiter { queues: Box::from(queues), context, slot: Rc::clone(&slot) };
         let mut line = self.line.borrow_mut();
         let ticket = line.next_ticket;
         line.next_ticket += 1;
         line.insert(ticket, waiter);
-        Waiting { waiters: self.clone(), ticket, slot }
+        WaitingFetch { waiters: self.clone(), ticket, slot }
     }
 
     /// Takes whoever has waited longest for `queue` out of the line, to be served.
@@ -88,12 +90,12 @@ impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
             std::mem::take(&mut line.waiting)
         };
         for waiter in waiting.into_values() {
-            waiter.slot.borrow_mut().end(SlotState::Ended);
+            waiter.slot.borrow_mut().end(WaiterSlotState::Ended);
         }
     }
 }
 
-impl<Q: Ord + Clone, C, T> Line<Q, C, T> {
+impl<Q: Ord + Clone, C, T> WaiterList<Q, C, T> {
     fn insert(&mut self, ticket: Ticket, waiter: Waiter<Q, C, T>) {
         self.by_queue.extend(waiter.queues.iter().map(|queue| (queue.clone(), ticket)));
         self.waiting.insert(ticket, waiter);
@@ -113,8 +115,8 @@ impl<Q: Ord + Clone, C, T> Line<Q, C, T> {
     }
 }
 
-impl<T> Slot<T> {
-    fn end(&mut self, state: SlotState<T>) {
+impl<T> WaiterSlot<T> {
+    fn end(&mut self, state: WaiterSlotState<T>) {
         self.state = state;
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -142,8 +144,8 @@ impl<Q: Ord + Clone, C, T> Picked<Q, C, T> {
             return;
         };
         let mut slot = waiter.slot.borrow_mut();
-        if matches!(slot.state, SlotState::Waiting) {
-            slot.end(SlotState::Served(work));
+        if matches!(slot.state, WaiterSlotState::Waiting) {
+            slot.end(WaiterSlotState::Served(work));
         } else {
             drop(slot);
             (self.waiters.give_back)(work);
@@ -156,7 +158,7 @@ impl<Q: Ord + Clone, C, T> Drop for Picked<Q, C, T> {
         let Some(waiter) = self.waiter.take() else {
             return;
         };
-        let still_there = matches!(waiter.slot.borrow().state, SlotState::Waiting);
+        let still_there = matches!(waiter.slot.borrow().state, WaiterSlotState::Waiting);
         if still_there {
             self.waiters.line.borrow_mut().insert(self.ticket, waiter);
         }
@@ -165,22 +167,22 @@ impl<Q: Ord + Clone, C, T> Drop for Picked<Q, C, T> {
 
 /// Resolves when work was handed over; None: dismissed.
 #[must_use = "dropping it leaves the line"]
-pub(crate) struct Waiting<Q: Ord + Clone, C, T> {
+pub(crate) struct WaitingFetch<Q: Ord + Clone, C, T> {
     waiters: Waiters<Q, C, T>,
     ticket: Ticket,
-    slot: Rc<RefCell<Slot<T>>>,
+    slot: Rc<RefCell<WaiterSlot<T>>>,
 }
 
-impl<Q: Ord + Clone, C, T> Future for Waiting<Q, C, T> {
+impl<Q: Ord + Clone, C, T> Future for WaitingFetch<Q, C, T> {
     type Output = Option<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
         let mut slot = self.slot.borrow_mut();
-        match std::mem::replace(&mut slot.state, SlotState::Ended) {
-            SlotState::Served(work) => Poll::Ready(Some(work)),
-            SlotState::Ended => Poll::Ready(None),
-            SlotState::Waiting => {
-                slot.state = SlotState::Waiting;
+        match std::mem::replace(&mut slot.state, WaiterSlotState::Ended) {
+            WaiterSlotState::Served(work) => Poll::Ready(Some(work)),
+            WaiterSlotState::Ended => Poll::Ready(None),
+            WaiterSlotState::Waiting => {
+                slot.state = WaiterSlotState::Waiting;
                 slot.waker = Some(context.waker().clone());
                 Poll::Pending
             }
@@ -188,13 +190,13 @@ impl<Q: Ord + Clone, C, T> Future for Waiting<Q, C, T> {
     }
 }
 
-impl<Q: Ord + Clone, C, T> Drop for Waiting<Q, C, T> {
+impl<Q: Ord + Clone, C, T> Drop for WaitingFetch<Q, C, T> {
     fn drop(&mut self) {
-        let state = std::mem::replace(&mut self.slot.borrow_mut().state, SlotState::Ended);
+        let state = std::mem::replace(&mut self.slot.borrow_mut().state, WaiterSlotState::Ended);
         match state {
-            SlotState::Waiting => drop(self.waiters.line.borrow_mut().remove(self.ticket)),
-            SlotState::Served(work) => (self.waiters.give_back)(work),
-            SlotState::Ended => {}
+            WaiterSlotState::Waiting => drop(self.waiters.line.borrow_mut().remove(self.ticket)),
+            WaiterSlotState::Served(work) => (self.waiters.give_back)(work),
+            WaiterSlotState::Ended => {}
         }
     }
 }
@@ -216,10 +218,10 @@ impl<Q, C, T> fmt::Debug for Waiters<Q, C, T> {
 mod tests {
     use super::*;
 
-    type Line = Waiters<&'static str, &'static str, u32>;
+    type WaiterList = Waiters<&'static str, &'static str, u32>;
 
     struct Fixture {
-        waiters: Line,
+        waiters: WaiterList,
         given_back: Rc<RefCell<Vec<u32>>>,
     }
 
@@ -233,7 +235,7 @@ mod tests {
         Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    fn picked(waiters: &Line, queue: &'static str) -> Option<&'static str> {
+    fn picked(waiters: &WaiterList, queue: &'static str) -> Option<&'static str> {
         waiters.pick(&queue).map(|picked| *picked.who().unwrap().0)
     }
 
@@ -321,9 +323,9 @@ mod tests {
 
     #[test]
     fn giving_back_may_offer_the_work_to_the_next() {
-        let line: Rc<RefCell<Option<Line>>> = Rc::default();
+        let line: Rc<RefCell<Option<WaiterList>>> = Rc::default();
         let again = Rc::clone(&line);
-        let waiters = Line::new(move |work| {
+        let waiters = WaiterList::new(move |work| {
             let next = again.borrow().as_ref().and_then(|line| line.pick(&"a"));
             if let Some(next) = next {
                 next.serve(work);

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use crate::faktory::{Order, Signal};
+use crate::faktory::{Signal, SignalLevel};
 use crate::model::{QueueName, Wid};
 use crate::view;
 
 /// What a worker process is told. Only moves forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum WorkerState {
+pub(crate) enum WorkerDirective {
     #[default]
     Running,
     /// Takes no new jobs.
@@ -25,7 +25,7 @@ pub(crate) enum WorkerState {
     Terminate,
 }
 
-impl WorkerState {
+impl WorkerDirective {
     /// The protocol's word.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -42,10 +42,10 @@ impl WorkerState {
             .find(|state| state.as_str() == word)
     }
 
-    const fn order(self) -> Order {
+    const fn order(self) -> SignalLevel {
         match self {
-            Self::Running => Order::Serve,
-            Self::Quiet | Self::Terminate => Order::Quiet,
+            Self::Running => SignalLevel::Serve,
+            Self::Quiet | Self::Terminate => SignalLevel::Quiet,
         }
     }
 }
@@ -61,28 +61,28 @@ pub(crate) struct Profile {
 
 /// All worker processes that beat.
 #[derive(Debug, Default)]
-pub(crate) struct Workers {
-    by_wid: HashMap<Wid, Worker>,
+pub(crate) struct WorkerRegistry {
+    by_wid: HashMap<Wid, RegisteredWorker>,
 }
 
 #[derive(Debug)]
-struct Worker {
+struct RegisteredWorker {
     profile: Profile,
     started: Timestamp,
     last_beat: Timestamp,
-    state: WorkerState,
-    connections: Vec<Connection>,
+    state: WorkerDirective,
+    connections: Vec<WorkerConnection>,
     /// At most so many of its queues are shown: the setting when it last asked for others.
     queues_kept_max: usize,
 }
 
-impl Worker {
+impl RegisteredWorker {
     fn new(now: Timestamp) -> Self {
         Self {
             profile: Profile::default(),
             started: now,
             last_beat: now,
-            state: WorkerState::Running,
+            state: WorkerDirective::Running,
             connections: Vec::new(),
             queues_kept_max: 0,
         }
@@ -91,7 +91,7 @@ impl Worker {
 
 /// One connection of a worker process.
 #[derive(Debug)]
-struct Connection {
+struct WorkerConnection {
     signal: Rc<Signal>,
     /// What it last asked for, the first of them.
     queues: Box<[QueueName]>,
@@ -103,7 +103,7 @@ struct Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyWorkers;
 
-impl Workers {
+impl WorkerRegistry {
     /// A connection said HELLO: a new worker, or one more connection of a known one.
     pub(crate) fn hello(
         &mut self,
@@ -116,16 +116,20 @@ impl Workers {
         if !self.by_wid.contains_key(wid) && self.by_wid.len() >= workers_max {
             return Err(TooManyWorkers);
         }
-        let worker = self.by_wid.entry(wid.clone()).or_insert_with(|| Worker::new(now));
+        let worker = self.by_wid.entry(wid.clone()).or_insert_with(|| RegisteredWorker::new(now));
         if worker.connections.is_empty() {
             // A process that begins. One that was told to end may come back under its wid at once.
             worker.profile = profile;
             worker.started = now;
-            worker.state = WorkerState::Running;
+            worker.state = WorkerDirective::Running;
         }
         worker.last_beat = worker.last_beat.max(now);
         signal.give(worker.state.order());
-        worker.connections.push(Connection { signal, queues: Box::default(), queues_total: 0 });
+        worker.connections.push(WorkerConnection {
+            signal,
+            queues: Box::default(),
+            queues_total: 0,
+        });
         Ok(())
     }
 
@@ -159,10 +163,10 @@ impl Workers {
     pub(crate) fn beat(
         &mut self,
         wid: &str,
-        own_state: Option<WorkerState>,
+        own_state: Option<WorkerDirective>,
         rss_kb: Option<u64>,
         now: Timestamp,
-    ) -> Option<WorkerState> {
+    ) -> Option<WorkerDirective> {
         let worker = self.by_wid.get_mut(wid)?;
         worker.last_beat = worker.last_beat.max(now);
         worker.profile.rss_kb = rss_kb.unwrap_or(worker.profile.rss_kb);
@@ -171,7 +175,7 @@ impl Workers {
     }
 
     /// Tells one worker, or all. Answers how many there were.
-    pub(crate) fn tell(&mut self, wid: Option<&str>, state: WorkerState) -> u64 {
+    pub(crate) fn tell(&mut self, wid: Option<&str>, state: WorkerDirective) -> u64 {
         let mut told = 0;
         for (known, worker) in &mut self.by_wid {
             if wid.is_none_or(|wid| wid == known.as_str()) {
@@ -192,7 +196,7 @@ impl Workers {
     pub(crate) fn reap(&mut self, now: Timestamp, timeout: Duration) -> Vec<Wid> {
         let gone = self.by_wid.extract_if(|_, worker| worker.last_beat + timeout <= now);
         gone.map(|(wid, worker)| {
-            worker.connections.iter().for_each(|it| it.signal.give(Order::Close));
+            worker.connections.iter().for_each(|it| it.signal.give(SignalLevel::Close));
             wid
         })
         .collect()
@@ -204,7 +208,7 @@ impl Workers {
     }
 
     /// All, in the order of their start. `busy`: how many jobs a worker holds.
-    pub(crate) fn view(&self, busy: impl Fn(&Wid) -> u64) -> Vec<view::Worker> {
+    pub(crate) fn view(&self, busy: impl Fn(&Wid) -> u64) -> Vec<view::JobWorkerView> {
         let mut workers: Vec<_> =
             self.by_wid.iter().map(|(wid, worker)| worker.view(wid, busy(wid))).collect();
         workers.sort_by(|a, b| a.started_at.total_cmp(&b.started_at).then(a.wid.cmp(&b.wid)));
@@ -212,22 +216,22 @@ impl Workers {
     }
 }
 
-impl Worker {
-    fn advance(&mut self, state: WorkerState) {
+impl RegisteredWorker {
+    fn advance(&mut self, state: WorkerDirective) {
         self.state = self.state.max(state);
         for connection in &self.connections {
             connection.signal.give(self.state.order());
         }
     }
 
-    fn view(&self, wid: &Wid, busy: u64) -> view::Worker {
+    fn view(&self, wid: &Wid, busy: u64) -> view::JobWorkerView {
         // Connections of one worker mostly ask for the same queues.
         let asked: BTreeSet<&QueueName> =
             self.connections.iter().flat_map(|connection| &connection.queues).collect();
         let most = self.connections.iter().map(|connection| connection.queues_total).max();
         let queues_total = asked.len().max(most.unwrap_or(0)) as u64;
         let shown = asked.into_iter().take(self.queues_kept_max);
-        view::Worker {
+        view::JobWorkerView {
             wid: wid.to_string(),
             hostname: self.profile.hostname.clone(),
             pid: self.profile.pid,
@@ -254,7 +258,7 @@ mod tests {
         Timestamp::from_millis(seconds * 1_000)
     }
 
-    fn connect(workers: &mut Workers, wid: &str, now: Timestamp) -> Rc<Signal> {
+    fn connect(workers: &mut WorkerRegistry, wid: &str, now: Timestamp) -> Rc<Signal> {
         let signal = Rc::new(Signal::default());
         let hello = workers.hello(&Wid::new(wid), Profile::default(), signal.clone(), now, 10);
         assert_eq!(hello, Ok(()));
@@ -263,46 +267,46 @@ mod tests {
 
     #[test]
     fn a_state_only_moves_forward() {
-        let mut workers = Workers::default();
+        let mut workers = WorkerRegistry::default();
         let signal = connect(&mut workers, "w", at(0));
         let mut beat = |state| workers.beat("w", state, None, at(1));
-        assert_eq!(beat(None), Some(WorkerState::Running));
-        assert_eq!(beat(Some(WorkerState::Terminate)), Some(WorkerState::Terminate));
-        assert_eq!(beat(Some(WorkerState::Quiet)), Some(WorkerState::Terminate));
-        assert_eq!(beat(Some(WorkerState::Running)), Some(WorkerState::Terminate));
-        assert_eq!(signal.order(), Order::Quiet);
-        assert_eq!(connect(&mut workers, "w", at(2)).order(), Order::Quiet);
+        assert_eq!(beat(None), Some(WorkerDirective::Running));
+        assert_eq!(beat(Some(WorkerDirective::Terminate)), Some(WorkerDirective::Terminate));
+        assert_eq!(beat(Some(WorkerDirective::Quiet)), Some(WorkerDirective::Terminate));
+        assert_eq!(beat(Some(WorkerDirective::Running)), Some(WorkerDirective::Terminate));
+        assert_eq!(signal.order(), SignalLevel::Quiet);
+        assert_eq!(connect(&mut workers, "w", at(2)).order(), SignalLevel::Quiet);
     }
 
     #[test]
     fn a_process_that_begins_anew_under_its_wid_is_not_told_to_end() {
-        let mut workers = Workers::default();
+        let mut workers = WorkerRegistry::default();
         let signal = connect(&mut workers, "w", at(0));
-        workers.tell(Some("w"), WorkerState::Terminate);
+        workers.tell(Some("w"), WorkerDirective::Terminate);
         workers.disconnect(&Wid::new("w"), &signal);
-        assert_eq!(connect(&mut workers, "w", at(2)).order(), Order::Serve);
-        assert_eq!(workers.beat("w", None, None, at(3)), Some(WorkerState::Running));
+        assert_eq!(connect(&mut workers, "w", at(2)).order(), SignalLevel::Serve);
+        assert_eq!(workers.beat("w", None, None, at(3)), Some(WorkerDirective::Running));
         let started_at = workers.view(|_| 0)[0].started_at;
         assert!((started_at - 2.0).abs() < 1e-9, "{started_at}");
     }
 
     #[test]
     fn a_worker_is_reaped_exactly_when_its_beat_is_too_old() {
-        let mut workers = Workers::default();
+        let mut workers = WorkerRegistry::default();
         let early = connect(&mut workers, "early", at(0));
         let late = connect(&mut workers, "late", at(0));
         workers.beat("late", None, Some(7), at(1));
         assert_eq!(workers.next_reap(MINUTE), Some(at(60)));
         assert!(workers.reap(at(59), MINUTE).is_empty());
         assert_eq!(workers.reap(at(60), MINUTE), [Wid::new("early")]);
-        assert_eq!((early.order(), late.order()), (Order::Close, Order::Serve));
+        assert_eq!((early.order(), late.order()), (SignalLevel::Close, SignalLevel::Serve));
         assert_eq!(workers.beat("early", None, None, at(60)), None);
         assert_eq!(workers.next_reap(MINUTE), Some(at(61)));
     }
 
     #[test]
     fn a_closed_connection_leaves_the_worker_where_it_is() {
-        let mut workers = Workers::default();
+        let mut workers = WorkerRegistry::default();
         let signal = connect(&mut workers, "w", at(0));
         connect(&mut workers, "w", at(0));
         workers.disconnect(&Wid::new("w"), &signal);
@@ -313,14 +317,14 @@ mod tests {
 
     #[test]
     fn a_worker_shows_what_all_its_connections_ask_for_within_the_limit() {
-        let mut workers = Workers::default();
+        let mut workers = WorkerRegistry::default();
         let wid = Wid::new("w");
         let (one, other) = (connect(&mut workers, "w", at(0)), connect(&mut workers, "w", at(0)));
         let names = |text: &str| -> Vec<QueueName> {
-            let limits = crate::settings::Limits::default();
+            let limits = crate::settings::JobServerLimits::default();
             text.split(' ').map(|name| QueueName::parse(name, &limits).unwrap()).collect()
         };
-        let shown = |workers: &Workers| {
+        let shown = |workers: &WorkerRegistry| {
             let view = workers.view(|_| 0).remove(0);
             (view.queues.join(" "), view.queues_total)
         };
@@ -336,18 +340,18 @@ mod tests {
 
     #[test]
     fn telling_one_or_all_says_how_many() {
-        let mut workers = Workers::default();
+        let mut workers = WorkerRegistry::default();
         connect(&mut workers, "a", at(0));
         connect(&mut workers, "b", at(0));
-        assert_eq!(workers.tell(Some("a"), WorkerState::Quiet), 1);
-        assert_eq!(workers.tell(Some("nobody"), WorkerState::Quiet), 0);
-        assert_eq!(workers.tell(None, WorkerState::Terminate), 2);
+        assert_eq!(workers.tell(Some("a"), WorkerDirective::Quiet), 1);
+        assert_eq!(workers.tell(Some("nobody"), WorkerDirective::Quiet), 0);
+        assert_eq!(workers.tell(None, WorkerDirective::Terminate), 2);
         assert!(workers.view(|_| 0).iter().all(|worker| worker.state == "terminate"));
     }
 
     #[test]
     fn one_worker_too_many_is_refused_but_not_one_more_connection() {
-        let mut workers = Workers::default();
+        let mut workers = WorkerRegistry::default();
         for number in 0..10 {
             connect(&mut workers, &format!("w{number}"), at(0));
         }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tempfile::TempDir;
-use weir_log::{AppendError, Class, Log, Options, Position, RealDisk};
+use weir_log::{AppendError, Class, RealDisk, RecordPosition, SegmentLog, SegmentLogOptions};
 
 const RECORDS: u32 = 1_000_000;
 const BATCH_RECORDS: u32 = 1_000;
@@ -24,13 +24,13 @@ fn directory() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
 
-fn open(directory: &TempDir) -> Log<RealDisk> {
+fn open(directory: &TempDir) -> SegmentLog<RealDisk> {
     let disk = RealDisk::new(directory.path()).expect("a directory");
-    Log::open(disk, Options::default()).expect("opens").0
+    SegmentLog::open(disk, SegmentLogOptions::default()).expect("opens").0
 }
 
 /// Appends to the log, syncing on this thread after every batch.
-fn append_in_batches(log: &mut Log<RealDisk>) {
+fn append_in_batches(log: &mut SegmentLog<RealDisk>) {
     let syncer = log.syncer();
     for _ in 0..RECORDS / BATCH_RECORDS {
         for number in 0..BATCH_RECORDS {
@@ -42,7 +42,7 @@ fn append_in_batches(log: &mut Log<RealDisk>) {
 }
 
 /// The record of the benches: the head's first bytes and the body, as a job has them.
-fn append(log: &mut Log<RealDisk>, number: u32) -> Position {
+fn append(log: &mut SegmentLog<RealDisk>, number: u32) -> RecordPosition {
     loop {
         match log.append(Class::Job, &HEAD, &[&number.to_le_bytes(), &BODY[4..]]) {
             Ok(position) => return position,
@@ -160,9 +160,10 @@ fn append_alone(criterion: &mut Criterion) {
 fn read_alone(criterion: &mut Criterion) {
     let directory = directory();
     let mut log = open(&directory);
-    let positions: Vec<Position> = (0..100_000).map(|number| append(&mut log, number)).collect();
+    let positions: Vec<RecordPosition> =
+        (0..100_000).map(|number| append(&mut log, number)).collect();
     log.flush().expect("flushed");
-    let waiting: Vec<Position> = (0..1000).map(|number| append(&mut log, number)).collect();
+    let waiting: Vec<RecordPosition> = (0..1000).map(|number| append(&mut log, number)).collect();
     let mut group = criterion.benchmark_group("read");
     group.throughput(Throughput::Elements(1));
     for (name, positions) in [("from the page cache", positions), ("from memory", waiting)] {
@@ -219,7 +220,7 @@ fn time_salvage(segment: &[u8]) -> Duration {
     std::fs::write(directory.path().join("0000000001.log"), segment).expect("written");
     let disk = RealDisk::new(directory.path()).expect("a directory");
     let cpu = cpu_seconds();
-    let report = weir_log::salvage(&disk, Options::default()).expect("salvaged");
+    let report = weir_log::salvage(&disk, SegmentLogOptions::default()).expect("salvaged");
     let cpu = Duration::from_secs_f64(cpu_seconds() - cpu);
     assert!(report.records > 100_000 && report.damages > 0, "{report:?}");
     cpu

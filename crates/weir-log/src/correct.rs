@@ -40,13 +40,13 @@ fn wrong_bit(difference: u32, bytes: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{self, Kind};
+    use crate::format::{self, RecordKind};
 
     #[test]
     fn any_one_wrong_bit_is_found_and_two_are_not_taken_for_one() {
         let seed = Seed::new(7, 3);
         let mut record = Vec::new();
-        format::put_record(&mut record, seed, 500, Kind::Data, b"head", &[&[b'x'; 60]]);
+        format::put_record(&mut record, seed, 500, RecordKind::Data, b"head", &[&[b'x'; 60]]);
         for bit in 0..record.len() * 8 {
             let mut damaged = record.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);

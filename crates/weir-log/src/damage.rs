@@ -17,7 +17,7 @@ use crate::directory::Directory;
 use crate::disk::{self, Disk, DiskFile};
 use crate::error::OpenError;
 use crate::format::{
-    self, HEADER_BYTES, Kind, RECORD_HEADER_BYTES, RecordHeader, Seed, SegmentHeader,
+    self, HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Seed, SegmentHeader,
 };
 use crate::scan::Scanner;
 use crate::shared::locked;
@@ -99,14 +99,14 @@ pub struct DamageSummary {
 
 /// Bytes of a segment that are not what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct DamagedRange {
     pub(crate) segment: u32,
     pub(crate) start: u32,
     pub(crate) end: u32,
     pub(crate) why: String,
 }
 
-impl Place {
+impl DamagedRange {
     fn damage(&self, set_aside: u64) -> Damage {
         Damage {
             file: format::file_name(self.segment),
@@ -130,12 +130,12 @@ impl Place {
         head
     }
 
-    fn of_head(head: &[u8]) -> Option<Place> {
+    fn of_head(head: &[u8]) -> Option<DamagedRange> {
         let (numbers, why) = head.split_at_checked(HEAD_BYTES_MIN)?;
         let (segment, start) = format::pair(numbers)?;
         let (bytes, _) = format::pair(&[&numbers[8..], &[0; 4]].concat())?;
         let why = String::from_utf8_lossy(why).into_owned();
-        Some(Place { segment, start, end: start.checked_add(bytes)?, why })
+        Some(DamagedRange { segment, start, end: start.checked_add(bytes)?, why })
     }
 }
 
@@ -146,20 +146,20 @@ pub(crate) struct DamageLog<D: Disk> {
     log_id: u64,
     bytes_max: u32,
     /// Held for moments only.
-    listed: Mutex<Listed>,
+    listed: Mutex<DamageList>,
     /// Held while the file is written.
     file: Mutex<OpenFile<D::File>>,
 }
 
 /// What is known without reading the file.
 #[derive(Debug, Default)]
-struct Listed {
+struct DamageList {
     damages: Vec<Damage>,
     total: u64,
     bytes_left_out: u64,
     /// Of both files: where each place begins, and its end.
     known: BTreeMap<(u32, u32), u32>,
-    waiting: VecDeque<Place>,
+    waiting: VecDeque<DamagedRange>,
 }
 
 #[derive(Debug)]
@@ -168,8 +168,8 @@ struct OpenFile<F> {
     end: u32,
 }
 
-impl Listed {
-    fn knows(&self, place: &Place) -> bool {
+impl DamageList {
+    fn knows(&self, place: &DamagedRange) -> bool {
         let before = self.known.range(..=(place.segment, place.start)).next_back();
         before.is_some_and(|((segment, start), end)| {
             let is_within = place.start < *end && place.end <= *end;
@@ -187,7 +187,7 @@ impl Listed {
 
 impl<D: Disk> DamageLog<D> {
     pub(crate) fn open(disk: &D, log_id: u64, bytes_max: u32) -> Result<Self, OpenError> {
-        let mut listed = Listed::default();
+        let mut listed = DamageList::default();
         for entry in read(disk, FILE_ACKNOWLEDGED, log_id)?.entries {
             listed.known.insert((entry.place.segment, entry.place.start), entry.place.end);
         }
@@ -230,7 +230,7 @@ impl<D: Disk> DamageLog<D> {
     }
 
     /// Notes damage without waiting for the disk; [`DamageLog::set_aside_waiting`] copies it.
-    pub(crate) fn note(&self, place: Place) {
+    pub(crate) fn note(&self, place: DamagedRange) {
         let mut listed = locked(&self.listed);
         if listed.knows(&place) {
             return;
@@ -245,14 +245,14 @@ impl<D: Disk> DamageLog<D> {
     }
 
     /// The next place that is noted and not yet set aside. Only its start is known.
-    pub(crate) fn first_waiting(&self) -> Option<Place> {
+    pub(crate) fn first_waiting(&self) -> Option<DamagedRange> {
         locked(&self.listed).waiting.front().cloned()
     }
 
     /// Sets aside the first place that was noted.
     pub(crate) fn set_aside_waiting(
         &self,
-        place: &Place,
+        place: &DamagedRange,
         source: Option<&D::File>,
     ) -> io::Result<()> {
         let damage = self.write(place, source)?;
@@ -264,7 +264,11 @@ impl<D: Disk> DamageLog<D> {
 
     /// Sets aside what stands at `place` of `source`, durable on return. Nothing is done if that
     /// place is known. `None`: there is no file to copy from.
-    pub(crate) fn set_aside(&self, place: &Place, source: Option<&D::File>) -> io::Result<()> {
+    pub(crate) fn set_aside(
+        &self,
+        place: &DamagedRange,
+        source: Option<&D::File>,
+    ) -> io::Result<()> {
         if locked(&self.listed).knows(place) {
             return Ok(());
         }
@@ -289,7 +293,7 @@ impl<D: Disk> DamageLog<D> {
         Ok(std::mem::take(&mut listed.total))
     }
 
-    fn write(&self, place: &Place, source: Option<&D::File>) -> io::Result<Damage> {
+    fn write(&self, place: &DamagedRange, source: Option<&D::File>) -> io::Result<Damage> {
         let mut open = locked(&self.file);
         let (mut set_aside, mut at, mut is_full) = (0, place.start, false);
         loop {
@@ -340,14 +344,14 @@ impl<D: Disk> DamageLog<D> {
         let mut record =
             Vec::with_capacity(RECORD_HEADER_BYTES as usize + head.len() + bytes.len());
         let seed = Seed::new(self.log_id, NUMBER);
-        format::put_record(&mut record, seed, open.end, Kind::Data, head, &[bytes]);
+        format::put_record(&mut record, seed, open.end, RecordKind::Data, head, &[bytes]);
         disk::write_full(file, &record, open.end.into())?;
         open.end += u32::try_from(record.len()).expect("a chunk is small");
         Ok(())
     }
 }
 
-fn log_damage(place: &Place) {
+fn log_damage(place: &DamagedRange) {
     tracing::error!(
         file = format::file_name(place.segment),
         offset = place.start,
@@ -362,18 +366,18 @@ struct Contents<F> {
     /// To go on writing; `None`: there is none, or it is another log's.
     file: Option<F>,
     end: u32,
-    entries: Vec<Entry>,
+    entries: Vec<DamageEntry>,
     is_foreign: bool,
     is_torn: bool,
 }
 
 /// A damaged place, and where the bytes are that stood there.
-struct Entry {
-    place: Place,
+struct DamageEntry {
+    place: DamagedRange,
     chunks: Vec<std::ops::Range<u32>>,
 }
 
-impl Entry {
+impl DamageEntry {
     fn damage(&self) -> Damage {
         let bytes = self.chunks.iter().map(|chunk| u64::from(chunk.end - chunk.start)).sum();
         self.place.damage(bytes)
@@ -395,15 +399,15 @@ fn read<D: Disk>(disk: &D, name: &str, log_id: u64) -> Result<Contents<D::File>,
     }
     let scanner = Scanner::new(&file, log_id, NUMBER).map_err(io())?;
     let survey = survey(scanner, None).map_err(io())?;
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<DamageEntry> = Vec::new();
     survey.index.visit(NUMBER, &mut |record| {
-        let Some(place) = Place::of_head(record.head) else { return };
+        let Some(place) = DamagedRange::of_head(record.head) else { return };
         let end = record.position.offset + record.record_bytes;
         let head_bytes = u32::try_from(record.head.len()).expect("a head is under 64 KiB");
         let body = record.position.offset + RECORD_HEADER_BYTES + head_bytes..end;
         match entries.last_mut().filter(|_| place.why.is_empty()) {
             Some(entry) => entry.chunks.push(body),
-            None => entries.push(Entry { place, chunks: vec![body] }),
+            None => entries.push(DamageEntry { place, chunks: vec![body] }),
         }
     });
     let (end, is_torn) = (survey.offset, survey.torn.is_some());
@@ -449,7 +453,7 @@ pub fn set_aside<D: Disk>(
             disk::read_full(&file, &mut bytes[before..], chunk.start.into())
                 .map_err(OpenError::io(format!("read {name}")))?;
         }
-        let Place { segment, start, .. } = entry.place;
+        let DamagedRange { segment, start, .. } = entry.place;
         let seed = Seed::new(log_id, segment);
         visit(&entry.damage(), &SetAside { seed, offset: start, bytes: &bytes });
     }

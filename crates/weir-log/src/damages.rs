@@ -4,13 +4,13 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::damage::{Damage, DamageSummary, Place};
+use crate::damage::{Damage, DamageSummary, DamagedRange};
 use crate::disk::{self, Disk, DiskFile};
 use crate::format::{RECORD_HEADER_BYTES, RecordHeader};
 use crate::index::visit_entries;
-use crate::position::Position;
+use crate::position::RecordPosition;
 use crate::segment::Segment;
-use crate::shared::{Shared, locked};
+use crate::shared::{SegmentLogShared, locked};
 
 /// Set aside of a record whose length is not known.
 const RECORD_BYTES_GUESSED: u32 = 4096;
@@ -18,7 +18,7 @@ const RECORD_BYTES_GUESSED: u32 = 4096;
 /// The damage of an open log. Cheap to clone.
 #[derive(Debug)]
 pub struct Damages<D: Disk> {
-    shared: Arc<Shared<D>>,
+    shared: Arc<SegmentLogShared<D>>,
 }
 
 impl<D: Disk> Clone for Damages<D> {
@@ -28,7 +28,7 @@ impl<D: Disk> Clone for Damages<D> {
 }
 
 impl<D: Disk> Damages<D> {
-    pub(crate) fn new(shared: Arc<Shared<D>>) -> Damages<D> {
+    pub(crate) fn new(shared: Arc<SegmentLogShared<D>>) -> Damages<D> {
         Damages { shared }
     }
 
@@ -46,10 +46,10 @@ impl<D: Disk> Damages<D> {
 
     /// The record at `position` could not be read. The next sync sets aside what stands there,
     /// before it makes anything durable that is appended from now on.
-    pub fn note(&self, position: Position, why: &str) {
-        let Position { segment, offset } = position;
+    pub fn note(&self, position: RecordPosition, why: &str) {
+        let RecordPosition { segment, offset } = position;
         let why = why.to_owned();
-        self.shared.damage.note(Place { segment, start: offset, end: offset, why });
+        self.shared.damage.note(DamagedRange { segment, start: offset, end: offset, why });
     }
 
     /// An operator knows of all of it. Returns how many places that were. Waits for the disk.
@@ -63,7 +63,7 @@ impl<D: Disk> Damages<D> {
     }
 }
 
-impl<D: Disk> Shared<D> {
+impl<D: Disk> SegmentLogShared<D> {
     /// Sets aside what was noted. What the disk refuses is tried again by the next call.
     pub(crate) fn set_aside_waiting(&self) -> io::Result<()> {
         while let Some(mut place) = self.damage.first_waiting() {

@@ -11,18 +11,18 @@ use crate::scan::Scanner;
 pub(crate) struct Directory<D> {
     disk: D,
     /// By number.
-    pub(crate) files: Vec<Found>,
+    pub(crate) files: Vec<SegmentFile>,
 }
 
 /// One segment file.
-pub(crate) struct Found {
+pub(crate) struct SegmentFile {
     pub(crate) number: u32,
     /// If it is readable and has this file's number.
     pub(crate) header: Option<SegmentHeader>,
     pub(crate) trailer: Option<Trailer>,
 }
 
-impl Found {
+impl SegmentFile {
     /// The layout, if header and trailer say that this is a sealed segment of that log.
     pub(crate) fn sealed_as(&self, log_id: u64) -> Option<Seal> {
         let (header, trailer) = (self.header?, self.trailer?);
@@ -86,7 +86,7 @@ impl<D: Disk> Directory<D> {
         Ok(identity)
     }
 
-    fn inspect(&self, number: u32) -> Result<Found, OpenError> {
+    fn inspect(&self, number: u32) -> Result<SegmentFile, OpenError> {
         let name = format::file_name(number);
         let io = || OpenError::io(format!("read {name}"));
         let file = self.open(number)?;
@@ -103,7 +103,7 @@ impl<D: Disk> Directory<D> {
         let at = size.saturating_sub(TRAILER_BYTES.into());
         let read = disk::read_full(&file, &mut trailer, at).map_err(io())?;
         let trailer = Trailer::decode(&trailer[..read], size).filter(|t| t.number == number);
-        Ok(Found { number, header, trailer })
+        Ok(SegmentFile { number, header, trailer })
     }
 
     /// Whether no file holds anything behind its header: they were being made when power failed.

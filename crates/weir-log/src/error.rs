@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::position::Position;
+use crate::position::RecordPosition;
 
 /// Why a log takes no more promises: a sync or a write failed, so the kernel may have dropped
 /// pages that were believed written. Only a restart (which reads what is really there) helps.
@@ -57,7 +57,7 @@ pub enum SyncError {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum RecordError {
     /// The segment was removed: the record is not needed any more, or the position is wrong.
     #[error("segment {segment} is not part of the log")]
     Gone { segment: u32 },
@@ -70,7 +70,7 @@ pub enum ReadError {
     Io { file: String, source: io::Error },
 }
 
-impl ReadError {
+impl RecordError {
     /// Whether the same read may work in a moment: descriptors or memory ran out, and nothing is
     /// known of the record.
     #[must_use]
@@ -95,7 +95,7 @@ pub enum OpenError {
         "{file}: {why}, although everything before {durable} was safely on disk. Restore the \
          files, or move those of another log away"
     )]
-    Corrupt { file: String, offset: u32, why: String, durable: Position },
+    Corrupt { file: String, offset: u32, why: String, durable: RecordPosition },
     #[error(
         "{file} belongs to another log (its id is {found:016x}, this log's is {expected:016x}); move it away"
     )]

@@ -29,7 +29,7 @@
 //!
 //! Version 1 has no records of kind 5; its segments are read, and never added to.
 
-use crate::position::Position;
+use crate::position::RecordPosition;
 
 /// Of the segments that are written.
 pub(crate) const VERSION: u32 = 2;
@@ -91,7 +91,7 @@ impl Seed {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RecordKind {
     Data = 1,
     Mark = 2,
     End = 3,
@@ -103,7 +103,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
     pub(crate) checksum: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RecordKind,
     pub(crate) length: u32,
     pub(crate) head_length: u16,
 }
@@ -116,17 +116,19 @@ impl RecordHeader {
         let head_length = u16::from_le_bytes(bytes.get(8..10)?.try_into().ok()?);
         let length = word & (SEGMENT_BYTES_LIMIT - 1);
         let kind = match word >> LENGTH_BITS {
-            1 => Kind::Data,
-            2 => Kind::Mark,
-            3 => Kind::End,
-            4 => Kind::Gap,
-            5 => Kind::First,
+            1 => RecordKind::Data,
+            2 => RecordKind::Mark,
+            3 => RecordKind::End,
+            4 => RecordKind::Gap,
+            5 => RecordKind::First,
             _ => return None,
         };
         let plausible = match kind {
-            Kind::Data => u32::from(head_length) <= length,
-            Kind::Mark | Kind::End | Kind::First => head_length == 0 && length == 8,
-            Kind::Gap => head_length == 0,
+            RecordKind::Data => u32::from(head_length) <= length,
+            RecordKind::Mark | RecordKind::End | RecordKind::First => {
+                head_length == 0 && length == 8
+            }
+            RecordKind::Gap => head_length == 0,
         };
         plausible.then_some(RecordHeader { checksum, kind, length, head_length })
     }
@@ -154,7 +156,7 @@ pub(crate) fn put_record(
     out: &mut Vec<u8>,
     seed: Seed,
     offset: u32,
-    kind: Kind,
+    kind: RecordKind,
     head: &[u8],
     body: &[&[u8]],
 ) {
@@ -174,26 +176,26 @@ pub(crate) fn put_record(
 }
 
 /// Appends a mark: everything before `durable` was synced when this was written.
-pub(crate) fn put_mark(out: &mut Vec<u8>, seed: Seed, offset: u32, durable: Position) {
+pub(crate) fn put_mark(out: &mut Vec<u8>, seed: Seed, offset: u32, durable: RecordPosition) {
     let (segment, at) = (durable.segment.to_le_bytes(), durable.offset.to_le_bytes());
-    put_record(out, seed, offset, Kind::Mark, &[], &[&segment, &at]);
+    put_record(out, seed, offset, RecordKind::Mark, &[], &[&segment, &at]);
 }
 
 /// Appends a first record: the oldest segment is `first`.
 pub(crate) fn put_first(out: &mut Vec<u8>, seed: Seed, offset: u32, first: u32) {
-    put_record(out, seed, offset, Kind::First, &[], &[&first.to_le_bytes(), &[0; 4]]);
+    put_record(out, seed, offset, RecordKind::First, &[], &[&first.to_le_bytes(), &[0; 4]]);
 }
 
 /// Appends a gap record of `bytes` in all, which are at least [`RECORD_HEADER_BYTES`].
 pub(crate) fn put_gap(out: &mut Vec<u8>, seed: Seed, offset: u32, bytes: u32) {
     let zeros = vec![0; (bytes - RECORD_HEADER_BYTES) as usize];
-    put_record(out, seed, offset, Kind::Gap, &[], &[&zeros]);
+    put_record(out, seed, offset, RecordKind::Gap, &[], &[&zeros]);
 }
 
 /// Appends an end record.
 pub(crate) fn put_end(out: &mut Vec<u8>, seed: Seed, offset: u32, records: u32, entries: u32) {
     let body = [records.to_le_bytes(), entries.to_le_bytes()];
-    put_record(out, seed, offset, Kind::End, &[], &[&body[0], &body[1]]);
+    put_record(out, seed, offset, RecordKind::End, &[], &[&body[0], &body[1]]);
 }
 
 /// The two u32 of the body of a mark, end or first record.
@@ -204,7 +206,7 @@ pub(crate) fn pair(body: &[u8]) -> Option<(u32, u32)> {
 /// The bytes 4..10 of every mark and of every first record: what recovery looks for behind damage.
 pub(crate) fn statement_signatures() -> [[u8; 6]; 2] {
     let (mut mark, mut first) = (Vec::new(), Vec::new());
-    put_mark(&mut mark, Seed(0), 0, Position::default());
+    put_mark(&mut mark, Seed(0), 0, RecordPosition::default());
     put_first(&mut first, Seed(0), 0, 0);
     [mark, first].map(|record| record[4..10].try_into().expect("a record header has 10 bytes"))
 }
@@ -326,9 +328,9 @@ mod tests {
     fn a_record_is_only_valid_in_its_own_place() {
         let seed = Seed::new(7, 1);
         let mut out = Vec::new();
-        put_record(&mut out, seed, 100, Kind::Data, b"head", &[b"bo", b"dy"]);
+        put_record(&mut out, seed, 100, RecordKind::Data, b"head", &[b"bo", b"dy"]);
         let header = RecordHeader::decode(&out).expect("decodes");
-        assert_eq!((header.kind, header.length, header.head_length), (Kind::Data, 8, 4));
+        assert_eq!((header.kind, header.length, header.head_length), (RecordKind::Data, 8, 4));
         assert_eq!(header.record_bytes() as usize, out.len());
         assert_eq!(header.checksum, seed.checksum(100, &out[4..]));
         for elsewhere in [Seed::new(7, 2), Seed::new(8, 1)] {

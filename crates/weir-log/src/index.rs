@@ -4,12 +4,12 @@
 //! segment copies nothing.
 
 use crate::format::{self, HEADER_BYTES, MARK_BYTES, RECORD_HEADER_BYTES, Seal, Seed, Trailer};
-use crate::position::Position;
+use crate::position::RecordPosition;
 
 /// A data record as the footer knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head<'a> {
-    pub position: Position,
+pub struct IndexedRecord<'a> {
+    pub position: RecordPosition,
     pub head: &'a [u8],
     /// The record's size on disk: 10 bytes, head and body.
     pub record_bytes: u32,
@@ -49,7 +49,7 @@ impl Index {
         self.data_end = offset + RECORD_HEADER_BYTES + length;
     }
 
-    pub(crate) fn visit(&self, segment: u32, visit: &mut dyn FnMut(Head<'_>)) {
+    pub(crate) fn visit(&self, segment: u32, visit: &mut dyn FnMut(IndexedRecord<'_>)) {
         let entries = &self.bytes[MARK_BYTES as usize..];
         visit_entries(entries, segment, visit).expect("an index under construction is sound");
     }
@@ -76,7 +76,7 @@ pub(crate) struct Malformed;
 pub(crate) fn visit_entries(
     mut entries: &[u8],
     segment: u32,
-    visit: &mut dyn FnMut(Head<'_>),
+    visit: &mut dyn FnMut(IndexedRecord<'_>),
 ) -> Result<(), Malformed> {
     let mut end = HEADER_BYTES;
     while !entries.is_empty() {
@@ -88,7 +88,7 @@ pub(crate) fn visit_entries(
         let offset = end.checked_add(gap).ok_or(Malformed)?;
         let record_bytes = length.checked_add(RECORD_HEADER_BYTES).ok_or(Malformed)?;
         end = offset.checked_add(record_bytes).ok_or(Malformed)?;
-        visit(Head { position: Position { segment, offset }, head, record_bytes });
+        visit(IndexedRecord { position: RecordPosition { segment, offset }, head, record_bytes });
     }
     Ok(())
 }

@@ -23,7 +23,7 @@
 //!   lists it until an operator has acknowledged it ([`Damages`]). A missing segment is damage,
 //!   the oldest included. The exception is damage behind the last mark (a record that says how far
 //!   the log was durable when it was written): it can't be told from a torn tail and is cut and
-//!   reported as such. A clean stop writes a mark last ([`Log::mark`]). A log whose newest segments
+//!   reported as such. A clean stop writes a mark last ([`SegmentLog::mark`]). A log whose newest segments
 //!   are missing is an older state of it, and can't be told from one.
 //!
 //! The log knows nothing of what its records mean. The bytes on disk are described in `format.rs`.
@@ -64,15 +64,15 @@ mod walk;
 pub use damage::{Acknowledged, CorrectedRecord, Damage, DamageSummary, SetAside, set_aside};
 pub use damages::Damages;
 pub use disk::{Allocation, Disk, DiskFile};
-pub use error::{AppendError, OpenError, Poison, ReadError, SyncError};
-pub use index::Head;
-pub use log::{Class, Log, Room};
-pub use options::Options;
-pub use position::{Lsn, Position};
-pub use read_ahead::{ReadAhead, Record};
-pub use reader::{Reader, RecordParts};
+pub use error::{AppendError, OpenError, Poison, RecordError, SyncError};
+pub use index::IndexedRecord;
+pub use log::{Class, RoomOutcome, SegmentLog};
+pub use options::SegmentLogOptions;
+pub use position::{Lsn, RecordPosition};
+pub use read_ahead::{ReadAhead, StoredRecord};
+pub use reader::{RecordParts, RecordReader};
 pub use real_disk::{RealDisk, RealFile};
-pub use recovery::{Cut, Report};
+pub use recovery::{Cut, RecoveryReport};
 pub use repair::{Salvage, salvage};
 pub use segment::SegmentInfo;
 #[cfg(any(test, feature = "simulation"))]

@@ -5,17 +5,17 @@ use std::sync::atomic::Ordering;
 
 use crate::damages::Damages;
 use crate::disk::Disk;
-use crate::error::{AppendError, OpenError, Poison, ReadError, SyncError};
+use crate::error::{AppendError, OpenError, Poison, RecordError, SyncError};
 use crate::format::{
     self, ENTRY_BYTES_MAX, HEADER_BYTES, MARK_BYTES, RECORD_HEADER_BYTES, VERSION,
 };
-use crate::index::{Head, Index};
-use crate::options::Options;
-use crate::position::{Lsn, Position};
-use crate::reader::Reader;
-use crate::recovery::{self, Depth, Opened, Report};
+use crate::index::{Index, IndexedRecord};
+use crate::options::SegmentLogOptions;
+use crate::position::{Lsn, RecordPosition};
+use crate::reader::RecordReader;
+use crate::recovery::{self, Depth, Opened, RecoveryReport};
 use crate::segment::{Segment, SegmentInfo};
-use crate::shared::{Next, Shared, locked};
+use crate::shared::{NextSegment, SegmentLogShared, locked};
 use crate::space::Space;
 use crate::syncer::Syncer;
 
@@ -28,9 +28,9 @@ pub enum Class {
     Essential,
 }
 
-/// What [`Log::make_room`] did.
+/// What [`SegmentLog::make_room`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum RoomOutcome {
     /// The segment being written goes on.
     Kept,
     /// A new segment begins with the next append.
@@ -39,15 +39,15 @@ pub enum Room {
 
 /// An append-only log, held by the one thread that adds to it.
 #[derive(Debug)]
-pub struct Log<D: Disk> {
-    shared: Arc<Shared<D>>,
-    tail: Option<Tail<D::File>>,
+pub struct SegmentLog<D: Disk> {
+    shared: Arc<SegmentLogShared<D>>,
+    tail: Option<SegmentTail<D::File>>,
     rotated: bool,
 }
 
 /// The segment being written.
 #[derive(Debug)]
-pub(crate) struct Tail<F> {
+pub(crate) struct SegmentTail<F> {
     pub(crate) segment: Arc<Segment<F>>,
     /// The format's, as its header says.
     pub(crate) version: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Tail<F> {
     pub(crate) index: Index,
 }
 
-impl<F> Tail<F> {
+impl<F> SegmentTail<F> {
     /// Bytes left for marks, records and their footer entries.
     fn room_bytes(&self) -> u32 {
         self.free_bytes().saturating_sub(MARK_BYTES)
@@ -69,26 +69,29 @@ impl<F> Tail<F> {
     }
 }
 
-impl<D: Disk> Log<D> {
+impl<D: Disk> SegmentLog<D> {
     /// Opens the log in `disk`, or makes one in an empty directory.
     ///
     /// A torn tail (what was written after the last sync and did not all survive) is cut and
     /// reported. Damage below a position that is known to have been synced is repaired and listed
-    /// ([`Log::damages`]). When this returns, everything in the log is durable.
-    pub fn open(disk: D, options: Options) -> Result<(Log<D>, Report), OpenError> {
+    /// ([`SegmentLog::damages`]). When this returns, everything in the log is durable.
+    pub fn open(
+        disk: D,
+        options: SegmentLogOptions,
+    ) -> Result<(SegmentLog<D>, RecoveryReport), OpenError> {
         let Opened { shared, tail, report } = recovery::open(disk, options, Depth::Recent)?;
-        let mut log = Log { shared: Arc::new(shared), tail, rotated: false };
+        let mut log = SegmentLog { shared: Arc::new(shared), tail, rotated: false };
         log.prepare()?;
         // To segments of an older format nothing is added.
         let is_current = log.tail.as_ref().is_some_and(|tail| tail.version == VERSION);
-        if !is_current && matches!(locked(&log.shared.catalogue).next, Next::Ready(_)) {
+        if !is_current && matches!(locked(&log.shared.catalogue).next, NextSegment::Ready(_)) {
             log.begin_segment();
             log.prepare()?;
         }
         Ok((log, report))
     }
 
-    /// Adds a record to memory; no IO. `head` is what [`Log::heads`] shows again (kept short,
+    /// Adds a record to memory; no IO. `head` is what [`SegmentLog::heads`] shows again (kept short,
     /// under 64 KiB); the parts of `body` are joined.
     ///
     /// # Errors
@@ -98,7 +101,7 @@ impl<D: Disk> Log<D> {
         class: Class,
         head: &[u8],
         body: &[&[u8]],
-    ) -> Result<Position, AppendError> {
+    ) -> Result<RecordPosition, AppendError> {
         let body_bytes: usize = body.iter().map(|part| part.len()).sum();
         self.make_room(class, head.len(), body_bytes)?;
         let tail = self.tail.as_mut().expect("there is room, so there is a segment");
@@ -107,12 +110,12 @@ impl<D: Disk> Log<D> {
         let length = u32::try_from(head.len() + body_bytes).expect("under record_bytes_max");
         tail.index.push(offset, length, head);
         tail.offset = offset + RECORD_HEADER_BYTES + length;
-        Ok(Position { segment: tail.segment.number, offset })
+        Ok(RecordPosition { segment: tail.segment.number, offset })
     }
 
-    /// Does what [`Log::append`] does before it adds a record of that size: checks the limits and
+    /// Does what [`SegmentLog::append`] does before it adds a record of that size: checks the limits and
     /// begins a new segment if the present one has no room. For an owner that wants its own
-    /// record (a snapshot of small state) to be the first of every segment: on `Room::Rotated` it
+    /// record (a snapshot of small state) to be the first of every segment: on `RoomOutcome::Rotated` it
     /// appends that one, then the record.
     ///
     /// # Errors
@@ -122,26 +125,28 @@ impl<D: Disk> Log<D> {
         class: Class,
         head_bytes: usize,
         body_bytes: usize,
-    ) -> Result<Room, AppendError> {
+    ) -> Result<RoomOutcome, AppendError> {
         let needed = self.footprint(head_bytes, body_bytes)?;
         self.admit(class)?;
-        let room = self.tail.as_ref().map_or(0, Tail::room_bytes);
+        let room = self.tail.as_ref().map_or(0, SegmentTail::room_bytes);
         let reserve = match class {
             Class::Job => self.shared.options.reserve_bytes,
             Class::Essential => 0,
         };
         if room >= needed + reserve {
-            return Ok(Room::Kept);
+            return Ok(RoomOutcome::Kept);
         }
         match locked(&self.shared.catalogue).next {
-            Next::Pending if room >= needed && class == Class::Essential => return Ok(Room::Kept),
-            Next::Ready(_) if room >= needed => return Ok(Room::Kept),
-            Next::Ready(_) => {}
-            Next::Pending => return Err(AppendError::Backpressure),
-            Next::Failed => return Err(AppendError::NoSpace),
+            NextSegment::Pending if room >= needed && class == Class::Essential => {
+                return Ok(RoomOutcome::Kept);
+            }
+            NextSegment::Ready(_) if room >= needed => return Ok(RoomOutcome::Kept),
+            NextSegment::Ready(_) => {}
+            NextSegment::Pending => return Err(AppendError::Backpressure),
+            NextSegment::Failed => return Err(AppendError::NoSpace),
         }
         self.begin_segment();
-        Ok(Room::Rotated)
+        Ok(RoomOutcome::Rotated)
     }
 
     /// Seals the segment being written (if it holds a record), so that it can be removed.
@@ -154,9 +159,9 @@ impl<D: Disk> Log<D> {
             return Ok(());
         }
         match locked(&self.shared.catalogue).next {
-            Next::Ready(_) => {}
-            Next::Pending => return Err(AppendError::Backpressure),
-            Next::Failed => return Err(AppendError::NoSpace),
+            NextSegment::Ready(_) => {}
+            NextSegment::Pending => return Err(AppendError::Backpressure),
+            NextSegment::Failed => return Err(AppendError::NoSpace),
         }
         self.begin_segment();
         Ok(())
@@ -211,7 +216,11 @@ impl<D: Disk> Log<D> {
     ///
     /// # Errors
     /// `Gone`; `Damaged` if the footer is unreadable and the records are damaged too; `Io`.
-    pub fn heads(&self, segment: u32, visit: &mut dyn FnMut(Head<'_>)) -> Result<(), ReadError> {
+    pub fn heads(
+        &self,
+        segment: u32,
+        visit: &mut dyn FnMut(IndexedRecord<'_>),
+    ) -> Result<(), RecordError> {
         match &self.tail {
             Some(tail) if tail.segment.number == segment => {
                 tail.index.visit(segment, visit);
@@ -223,8 +232,8 @@ impl<D: Disk> Log<D> {
 
     /// For reading records, on any thread.
     #[must_use]
-    pub fn reader(&self) -> Reader<D> {
-        Reader::new(Arc::clone(&self.shared))
+    pub fn reader(&self) -> RecordReader<D> {
+        RecordReader::new(Arc::clone(&self.shared))
     }
 
     /// For the sync thread.
@@ -283,14 +292,14 @@ impl<D: Disk> Log<D> {
     /// Room before the disk has to give more, and whether it does.
     #[must_use]
     pub fn space(&self) -> Space {
-        let room = self.tail.as_ref().map_or(0, Tail::room_bytes);
+        let room = self.tail.as_ref().map_or(0, SegmentTail::room_bytes);
         let blocked = self.shared.write_blocked.load(Ordering::Relaxed);
         let options = &self.shared.options;
         match &locked(&self.shared.catalogue).next {
-            Next::Ready(next) if !blocked => {
+            NextSegment::Ready(next) if !blocked => {
                 Space::Ok { room_bytes: u64::from(room) + u64::from(next.capacity) }
             }
-            Next::Pending if !blocked => Space::Ok { room_bytes: room.into() },
+            NextSegment::Pending if !blocked => Space::Ok { room_bytes: room.into() },
             _ => Space::short(room, if blocked { room } else { options.reserve_bytes }),
         }
     }
@@ -340,19 +349,22 @@ impl<D: Disk> Log<D> {
 
     /// Seals the tail and goes on in the next segment, which the caller has seen ready.
     fn begin_segment(&mut self) {
-        if let Some(Tail { segment, offset, index, .. }) = self.tail.take() {
+        if let Some(SegmentTail { segment, offset, index, .. }) = self.tail.take() {
             let (seal, bytes) = index.seal(self.shared.log_id, segment.number, offset);
             locked(&self.shared.pending).push_seal(&segment, offset, bytes);
             segment.set_seal(seal);
         }
         let mut catalogue = locked(&self.shared.catalogue);
-        let Next::Ready(segment) = std::mem::replace(&mut catalogue.next, Next::Pending) else {
+        let NextSegment::Ready(segment) =
+            std::mem::replace(&mut catalogue.next, NextSegment::Pending)
+        else {
             unreachable!("only the owner takes the next segment");
         };
         catalogue.segments.push_back(Arc::clone(&segment));
         let first = catalogue.segments.front().map_or(segment.number, |first| first.number);
         drop(catalogue);
-        let tail = Tail { segment, version: VERSION, offset: HEADER_BYTES, index: Index::new() };
+        let tail =
+            SegmentTail { segment, version: VERSION, offset: HEADER_BYTES, index: Index::new() };
         self.tail = Some(tail);
         self.name_first(first);
         self.mark();

@@ -7,7 +7,7 @@ const MIB: u32 = 1024 * 1024;
 
 /// Limits of one log.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct SegmentLogOptions {
     /// Size to which a segment file is allocated, and at which it is sealed. Default 64 MiB,
     /// at most 256 MiB (the length field of a record).
     pub segment_bytes: u32,
@@ -27,9 +27,9 @@ pub struct Options {
     pub set_aside_bytes_max: u32,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for SegmentLogOptions {
+    fn default() -> SegmentLogOptions {
+        SegmentLogOptions {
             segment_bytes: 64 * MIB,
             reserve_bytes: 4 * MIB,
             record_bytes_max: 32 * MIB,
@@ -40,7 +40,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl SegmentLogOptions {
     /// Checks that a fresh segment holds its largest record beside the reserve.
     pub(crate) fn check(&self) -> Result<(), OpenError> {
         let needed = u64::from(self.reserve_bytes)

@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::format::{self, Kind, MARK_BYTES};
-use crate::position::{Lsn, Position};
+use crate::format::{self, MARK_BYTES, RecordKind};
+use crate::position::{Lsn, RecordPosition};
 use crate::segment::Segment;
 
 /// Size of a write: large enough that the system call is cheap beside the copy.
@@ -47,13 +47,13 @@ pub(crate) struct Pending<F> {
     /// Bytes in `frozen` and `active`.
     buffered: u64,
     /// Everything before this is on disk.
-    durable: Position,
+    durable: RecordPosition,
     /// What the last mark said.
-    marked: Position,
+    marked: RecordPosition,
 }
 
 impl<F> Pending<F> {
-    pub(crate) fn new(durable: Position) -> Pending<F> {
+    pub(crate) fn new(durable: RecordPosition) -> Pending<F> {
         Pending {
             frozen: VecDeque::new(),
             active: None,
@@ -61,7 +61,7 @@ impl<F> Pending<F> {
             end: Lsn(0),
             buffered: 0,
             durable,
-            marked: Position::default(),
+            marked: RecordPosition::default(),
         }
     }
 
@@ -73,7 +73,7 @@ impl<F> Pending<F> {
         self.buffered
     }
 
-    pub(crate) fn set_durable(&mut self, durable: Position) {
+    pub(crate) fn set_durable(&mut self, durable: RecordPosition) {
         self.durable = durable;
     }
 
@@ -92,7 +92,7 @@ impl<F> Pending<F> {
         let offset = if marked { offset + MARK_BYTES } else { offset };
         let bytes = self.room(segment, offset, length + format::RECORD_HEADER_BYTES as usize);
         let before = bytes.len();
-        format::put_record(bytes, segment.seed, offset, Kind::Data, head, body);
+        format::put_record(bytes, segment.seed, offset, RecordKind::Data, head, body);
         let added = bytes.len() - before;
         self.added(added);
         offset

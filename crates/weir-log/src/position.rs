@@ -1,31 +1,31 @@
-//! Where a record lies (`Position`) and how far the log has come (`Lsn`).
+//! Where a record lies (`RecordPosition`) and how far the log has come (`Lsn`).
 
 /// Where a record begins: the segment's number and the byte offset in its file.
 ///
 /// Positions order like the appends that made them. They stay valid until the segment is removed:
 /// neither recovery nor salvage ever moves a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
+pub struct RecordPosition {
     pub segment: u32,
     pub offset: u32,
 }
 
-impl Position {
-    /// The segment's number in the upper 32 bits, the offset in the lower: orders like `Position`.
+impl RecordPosition {
+    /// The segment's number in the upper 32 bits, the offset in the lower: orders like `RecordPosition`.
     #[must_use]
     pub fn to_u64(self) -> u64 {
         u64::from(self.segment) << 32 | u64::from(self.offset)
     }
 
-    /// The inverse of [`Position::to_u64`].
+    /// The inverse of [`RecordPosition::to_u64`].
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "takes the two halves apart")]
-    pub fn from_u64(packed: u64) -> Position {
-        Position { segment: (packed >> 32) as u32, offset: packed as u32 }
+    pub fn from_u64(packed: u64) -> RecordPosition {
+        RecordPosition { segment: (packed >> 32) as u32, offset: packed as u32 }
     }
 }
 
-impl std::fmt::Display for Position {
+impl std::fmt::Display for RecordPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "segment {} offset {}", self.segment, self.offset)
     }
@@ -50,10 +50,10 @@ mod tests {
 
     #[test]
     fn packed_positions_order_like_positions() {
-        let low = Position { segment: 1, offset: u32::MAX };
-        let high = Position { segment: 2, offset: 0 };
+        let low = RecordPosition { segment: 1, offset: u32::MAX };
+        let high = RecordPosition { segment: 2, offset: 0 };
         assert!(low < high && low.to_u64() < high.to_u64());
-        assert_eq!(Position::from_u64(low.to_u64()), low);
-        assert_eq!(Position::from_u64(high.to_u64()), high);
+        assert_eq!(RecordPosition::from_u64(low.to_u64()), low);
+        assert_eq!(RecordPosition::from_u64(high.to_u64()), high);
     }
 }

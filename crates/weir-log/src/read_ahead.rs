@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use crate::disk::Disk;
-use crate::error::ReadError;
+use crate::error::RecordError;
 use crate::format::{RecordHeader, Seed};
-use crate::position::Position;
-use crate::reader::{GUESS_BYTES, Reader, RecordParts, check_data};
+use crate::position::RecordPosition;
+use crate::reader::{GUESS_BYTES, RecordParts, RecordReader, check_data};
 use crate::segment::Segment;
 
 /// Read at once when records follow each other; also how far apart such records may lie.
@@ -20,23 +20,23 @@ const WINDOWS_MAX: usize = 8;
 
 /// A record as it lies in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct StoredRecord<'a> {
     pub head: &'a [u8],
     pub body: &'a [u8],
 }
 
-/// Reads like [`Reader`], for one thread, with up to 256 KiB of memory for what comes next. A
+/// Reads like [`RecordReader`], for one thread, with up to 256 KiB of memory for what comes next. A
 /// record that was read ahead is given even if its segment was removed since.
 #[derive(Debug)]
 pub struct ReadAhead<D: Disk> {
-    reader: Reader<D>,
+    reader: RecordReader<D>,
     /// The most recently used first.
-    windows: Vec<Window>,
+    windows: Vec<ReadWindow>,
 }
 
 /// Bytes of one segment, from `start` on. What is in the log never changes, so neither do they.
 #[derive(Debug)]
-struct Window {
+struct ReadWindow {
     segment: u32,
     seed: Seed,
     start: u32,
@@ -47,15 +47,15 @@ struct Window {
 
 impl<D: Disk> ReadAhead<D> {
     #[must_use]
-    pub fn new(reader: Reader<D>) -> ReadAhead<D> {
+    pub fn new(reader: RecordReader<D>) -> ReadAhead<D> {
         ReadAhead { reader, windows: Vec::new() }
     }
 
     /// The record at `position`, checked.
     ///
     /// # Errors
-    /// Those of [`Reader::read`].
-    pub fn read(&mut self, position: Position) -> Result<Record<'_>, ReadError> {
+    /// Those of [`RecordReader::read`].
+    pub fn read(&mut self, position: RecordPosition) -> Result<StoredRecord<'_>, RecordError> {
         let nth = match self.windows.iter().position(|window| window.holds(position)) {
             Some(nth) => nth,
             None => self.bring(position)?,
@@ -67,12 +67,12 @@ impl<D: Disk> ReadAhead<D> {
             .map_err(|why| damaged(position.segment, position.offset, why))?;
         let bytes = u32::try_from(body.end).expect("a record is smaller than its segment");
         window.next = position.offset + bytes;
-        Ok(Record { head: &record[head], body: &record[body] })
+        Ok(StoredRecord { head: &record[head], body: &record[body] })
     }
 
     /// Fills a window with the record at `position`, and with what follows it if the record
     /// itself follows one that was read. Returns which window.
-    fn bring(&mut self, position: Position) -> Result<usize, ReadError> {
+    fn bring(&mut self, position: RecordPosition) -> Result<usize, RecordError> {
         let segment = self.reader.segment(position.segment)?;
         let led_to = self.windows.iter().position(|window| window.leads_to(position));
         let nth = led_to.unwrap_or_else(|| self.spare(&segment));
@@ -90,20 +90,20 @@ impl<D: Disk> ReadAhead<D> {
     fn spare(&mut self, segment: &Arc<Segment<D::File>>) -> usize {
         if self.windows.len() < WINDOWS_MAX {
             let (number, seed) = (segment.number, segment.seed);
-            let window = Window { segment: number, seed, start: 0, bytes: Vec::new(), next: 0 };
+            let window = ReadWindow { segment: number, seed, start: 0, bytes: Vec::new(), next: 0 };
             self.windows.push(window);
         }
         self.windows.len() - 1
     }
 }
 
-fn damaged(segment: u32, offset: u32, why: &'static str) -> ReadError {
-    ReadError::Damaged { file: crate::format::file_name(segment), offset, why }
+fn damaged(segment: u32, offset: u32, why: &'static str) -> RecordError {
+    RecordError::Damaged { file: crate::format::file_name(segment), offset, why }
 }
 
-impl Window {
+impl ReadWindow {
     /// Whether the whole record at `position` is here.
-    fn holds(&self, position: Position) -> bool {
+    fn holds(&self, position: RecordPosition) -> bool {
         let ahead =
             position.offset.checked_sub(self.start).filter(|_| self.segment == position.segment);
         let Some(bytes) = ahead.and_then(|ahead| self.bytes.get(ahead as usize..)) else {
@@ -114,7 +114,7 @@ impl Window {
     }
 
     /// Whether a reader that goes on from here comes to `position` soon.
-    fn leads_to(&self, position: Position) -> bool {
+    fn leads_to(&self, position: RecordPosition) -> bool {
         self.segment == position.segment
             && position.offset.checked_sub(self.next).is_some_and(|ahead| ahead <= WINDOW_BYTES)
     }

@@ -5,32 +5,32 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::disk::{self, Disk};
-use crate::error::ReadError;
+use crate::error::RecordError;
 use crate::format::{
-    self, Kind, RECORD_HEADER_BYTES, RecordHeader, Seal, Seed, TRAILER_BYTES, Trailer,
+    self, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Seal, Seed, TRAILER_BYTES, Trailer,
 };
-use crate::index::{self, Head};
-use crate::position::Position;
+use crate::index::{self, IndexedRecord};
+use crate::position::RecordPosition;
 use crate::scan;
 use crate::segment::Segment;
-use crate::shared::{Shared, locked};
+use crate::shared::{SegmentLogShared, locked};
 
 /// Read first when the caller does not know the record's size: a typical job in one call.
 pub(crate) const GUESS_BYTES: u32 = 512;
 
 /// Reads a log. Cheap to clone.
 #[derive(Debug)]
-pub struct Reader<D: Disk> {
-    shared: Arc<Shared<D>>,
+pub struct RecordReader<D: Disk> {
+    shared: Arc<SegmentLogShared<D>>,
 }
 
-impl<D: Disk> Clone for Reader<D> {
+impl<D: Disk> Clone for RecordReader<D> {
     fn clone(&self) -> Self {
-        Reader { shared: Arc::clone(&self.shared) }
+        RecordReader { shared: Arc::clone(&self.shared) }
     }
 }
 
-/// Where head and body lie in the buffer that [`Reader::read`] filled.
+/// Where head and body lie in the buffer that [`RecordReader::read`] filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordParts {
     pub head: Range<usize>,
@@ -40,9 +40,9 @@ pub struct RecordParts {
 /// Why bytes that should be a record are none.
 pub(crate) type Flaw = &'static str;
 
-impl<D: Disk> Reader<D> {
-    pub(crate) fn new(shared: Arc<Shared<D>>) -> Reader<D> {
-        Reader { shared }
+impl<D: Disk> RecordReader<D> {
+    pub(crate) fn new(shared: Arc<SegmentLogShared<D>>) -> RecordReader<D> {
+        RecordReader { shared }
     }
 
     /// Reads the record at `position` into `into` (whose former content goes; its memory is used
@@ -51,25 +51,29 @@ impl<D: Disk> Reader<D> {
     ///
     /// # Errors
     /// `Gone` if the segment was removed, `Damaged` if no valid data record begins there, `Io`.
-    pub fn read(&self, position: Position, into: &mut Vec<u8>) -> Result<RecordParts, ReadError> {
+    pub fn read(
+        &self,
+        position: RecordPosition,
+        into: &mut Vec<u8>,
+    ) -> Result<RecordParts, RecordError> {
         self.read_sized(position, GUESS_BYTES, into)
     }
 
-    /// Like [`Reader::read`], for a caller that knows (or guesses) `record_bytes` as
-    /// [`Head::record_bytes`] tells it: one system call if it is not too small.
+    /// Like [`RecordReader::read`], for a caller that knows (or guesses) `record_bytes` as
+    /// [`IndexedRecord::record_bytes`] tells it: one system call if it is not too small.
     ///
     /// # Errors
     /// Those of `read`.
     pub fn read_sized(
         &self,
-        position: Position,
+        position: RecordPosition,
         record_bytes: u32,
         into: &mut Vec<u8>,
-    ) -> Result<RecordParts, ReadError> {
+    ) -> Result<RecordParts, RecordError> {
         let segment = self.segment(position.segment)?;
         let offset = position.offset;
         self.bring(&segment, offset, record_bytes, into)?;
-        check_data(segment.seed, offset, into).map_err(|why| ReadError::Damaged {
+        check_data(segment.seed, offset, into).map_err(|why| RecordError::Damaged {
             file: segment.name(),
             offset,
             why,
@@ -84,12 +88,12 @@ impl<D: Disk> Reader<D> {
         offset: u32,
         bytes: u32,
         into: &mut Vec<u8>,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), RecordError> {
         if offset >= segment.written() && self.copy_pending(segment, offset, into) {
             return Ok(());
         }
         self.fetch(segment, offset, bytes, into)
-            .map_err(|source| ReadError::Io { file: segment.name(), source })
+            .map_err(|source| RecordError::Io { file: segment.name(), source })
     }
 
     /// Shows the data records of a sealed segment, in order: from its footer, or by reading the
@@ -98,11 +102,15 @@ impl<D: Disk> Reader<D> {
     /// # Errors
     /// `Unsealed` for the segment being written, `Gone`, `Io`; `Damaged` when footer and records
     /// are damaged.
-    pub fn heads(&self, segment: u32, visit: &mut dyn FnMut(Head<'_>)) -> Result<(), ReadError> {
+    pub fn heads(
+        &self,
+        segment: u32,
+        visit: &mut dyn FnMut(IndexedRecord<'_>),
+    ) -> Result<(), RecordError> {
         let segment = self.segment(segment)?;
         let number = segment.number;
-        let seal = *segment.seal().ok_or(ReadError::Unsealed { segment: number })?;
-        let io = |source| ReadError::Io { file: segment.name(), source };
+        let seal = *segment.seal().ok_or(RecordError::Unsealed { segment: number })?;
+        let io = |source| RecordError::Io { file: segment.name(), source };
         if let Some(entries) = self.entries(&segment, &seal).map_err(io)?
             && index::visit_entries(&entries, number, &mut |_| ()).is_ok()
         {
@@ -136,9 +144,9 @@ impl<D: Disk> Reader<D> {
         Ok(sound.then_some(bytes))
     }
 
-    pub(crate) fn segment(&self, number: u32) -> Result<Arc<Segment<D::File>>, ReadError> {
+    pub(crate) fn segment(&self, number: u32) -> Result<Arc<Segment<D::File>>, RecordError> {
         let found = locked(&self.shared.catalogue).find(number);
-        found.ok_or(ReadError::Gone { segment: number })
+        found.ok_or(RecordError::Gone { segment: number })
     }
 
     /// Copies a record (or what else begins there) out of memory; false if it was written since.
@@ -195,7 +203,7 @@ pub(crate) fn check_data(seed: Seed, offset: u32, bytes: &[u8]) -> Result<Record
     if seed.checksum(offset, &record[4..]) != header.checksum {
         return Err("the record's checksum does not match");
     }
-    if header.kind != Kind::Data {
+    if header.kind != RecordKind::Data {
         return Err("the record here holds no data");
     }
     let head_start = format::RECORD_HEADER_BYTES as usize;

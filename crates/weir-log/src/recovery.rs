@@ -10,25 +10,25 @@
 //! Damage to records of those shows when one is read, or in [`crate::verify`].
 
 use crate::damage::DamageLog;
-use crate::directory::{Directory, Found};
+use crate::directory::{Directory, SegmentFile};
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
 use crate::format::{self, HEADER_BYTES, Seal};
 use crate::index::Index;
-use crate::log::Tail;
-use crate::options::Options;
-use crate::position::Position;
+use crate::log::SegmentTail;
+use crate::options::SegmentLogOptions;
+use crate::position::RecordPosition;
 use crate::repair;
 use crate::scan::{Ending, Scanned, Scanner};
 use crate::settle;
-use crate::shared::{Catalogue, Shared};
+use crate::shared::{Catalogue, SegmentLogShared};
 use crate::survey::survey;
-use crate::walk::{Walk, walk};
+use crate::walk::{RecoveryWalk, walk};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What opening found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct RecoveryReport {
     pub segments: u32,
     /// Data records.
     pub records: u64,
@@ -48,14 +48,14 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Where the log ends now.
-    pub position: Position,
+    pub position: RecordPosition,
     /// Bytes that stood behind it, later segments included.
     pub bytes: u64,
     pub why: String,
 }
 
 /// A segment that stays.
-pub(crate) enum Kept {
+pub(crate) enum RecoveredSegment {
     /// Sealed; `repair` is what must be written at the end record's offset.
     Sealed { number: u32, seal: Seal, repair: Option<Vec<u8>> },
     /// The one to go on with. `garbage`: something must be cut off.
@@ -73,15 +73,15 @@ pub(crate) enum Depth {
 
 /// A log before its owner has it: the next segment is not yet made.
 pub(crate) struct Opened<D: Disk> {
-    pub(crate) shared: Shared<D>,
-    pub(crate) tail: Option<Tail<D::File>>,
-    pub(crate) report: Report,
+    pub(crate) shared: SegmentLogShared<D>,
+    pub(crate) tail: Option<SegmentTail<D::File>>,
+    pub(crate) report: RecoveryReport,
 }
 
 /// Opens the log.
 pub(crate) fn open<D: Disk>(
     disk: D,
-    options: Options,
+    options: SegmentLogOptions,
     depth: Depth,
 ) -> Result<Opened<D>, OpenError> {
     options.check()?;
@@ -91,7 +91,8 @@ pub(crate) fn open<D: Disk>(
     };
     let damage = DamageLog::open(&disk, log_id, options.set_aside_bytes_max)?;
     let (scans, durable) = scan_segments(&directory, log_id, depth)?;
-    let mut report = Report { segments_scanned: as_u32(scans.len()), ..Report::default() };
+    let mut report =
+        RecoveryReport { segments_scanned: as_u32(scans.len()), ..RecoveryReport::default() };
     let scanned_numbers: Vec<u32> = scans.keys().copied().collect();
     let later_bytes = used_bytes(&scans);
     let first = oldest(&scans, durable).unwrap_or(directory.first());
@@ -105,14 +106,14 @@ pub(crate) fn open<D: Disk>(
     }
     directory.sync()?;
     let durable = end_of(&catalogue, tail.as_ref());
-    let shared = Shared::new(disk, options, log_id, catalogue, durable, damage);
+    let shared = SegmentLogShared::new(disk, options, log_id, catalogue, durable, damage);
     Ok(Opened { shared, tail, report })
 }
 
 /// Makes a log where nothing was ever written.
 fn fresh<D: Disk>(
     disk: D,
-    options: Options,
+    options: SegmentLogOptions,
     directory: &Directory<D>,
 ) -> Result<Opened<D>, OpenError> {
     for found in &directory.files {
@@ -121,8 +122,9 @@ fn fresh<D: Disk>(
     let log_id = disk.random();
     let damage = DamageLog::open(&disk, log_id, options.set_aside_bytes_max)?;
     let catalogue = Catalogue::new(VecDeque::new(), 1);
-    let shared = Shared::new(disk, options, log_id, catalogue, Position::default(), damage);
-    Ok(Opened { shared, tail: None, report: Report::default() })
+    let shared =
+        SegmentLogShared::new(disk, options, log_id, catalogue, RecordPosition::default(), damage);
+    Ok(Opened { shared, tail: None, report: RecoveryReport::default() })
 }
 
 /// Reads segments from the newest down to the one that the highest mark lies in, or all.
@@ -130,14 +132,14 @@ fn scan_segments<D: Disk>(
     directory: &Directory<D>,
     log_id: u64,
     depth: Depth,
-) -> Result<(BTreeMap<u32, Scanned>, Position), OpenError> {
+) -> Result<(BTreeMap<u32, Scanned>, RecordPosition), OpenError> {
     let mut scans = BTreeMap::new();
-    let mut durable = Position::default();
-    let mut last_valid = Position::default();
+    let mut durable = RecordPosition::default();
+    let mut last_valid = RecordPosition::default();
     for found in directory.files.iter().rev() {
         let scanned = scan(directory, found.number, log_id)?;
         durable = durable.max(scanned.statements.durable);
-        if depth == Depth::Everything && last_valid == Position::default() {
+        if depth == Depth::Everything && last_valid == RecordPosition::default() {
             last_valid = end_of_records(directory, found, log_id, &scanned)?;
         }
         scans.insert(found.number, scanned);
@@ -150,10 +152,10 @@ fn scan_segments<D: Disk>(
 
 /// Which segment the log names its oldest; `None`: it names none (before version 2 none did). What
 /// stands where the log may be torn does not count: nothing was removed because of it.
-fn oldest(scans: &BTreeMap<u32, Scanned>, durable: Position) -> Option<u32> {
+fn oldest(scans: &BTreeMap<u32, Scanned>, durable: RecordPosition) -> Option<u32> {
     let mut first = 0;
     for (number, scanned) in scans {
-        let own = |offset: u32| Position { segment: *number, offset };
+        let own = |offset: u32| RecordPosition { segment: *number, offset };
         let counts = |at: u32| at < scanned.offset || own(at) < durable;
         let named = scanned.statements.firsts.iter().filter(|(at, _)| counts(*at));
         first = named.map(|(_, named)| *named).fold(first, u32::max);
@@ -169,10 +171,10 @@ fn oldest(scans: &BTreeMap<u32, Scanned>, durable: Position) -> Option<u32> {
 /// if it holds none.
 fn end_of_records<D: Disk>(
     directory: &Directory<D>,
-    found: &Found,
+    found: &SegmentFile,
     log_id: u64,
     scanned: &Scanned,
-) -> Result<Position, OpenError> {
+) -> Result<RecordPosition, OpenError> {
     let offset = match scanned.ending {
         Ending::Sealed | Ending::Open => scanned.offset,
         Ending::Damaged { .. } => {
@@ -182,7 +184,11 @@ fn end_of_records<D: Disk>(
         }
     };
     let is_used = offset > HEADER_BYTES;
-    Ok(if is_used { Position { segment: found.number, offset } } else { Position::default() })
+    Ok(if is_used {
+        RecordPosition { segment: found.number, offset }
+    } else {
+        RecordPosition::default()
+    })
 }
 
 pub(crate) fn scan<D: Disk>(
@@ -207,7 +213,7 @@ fn used_bytes(scans: &BTreeMap<u32, Scanned>) -> BTreeMap<u32, u64> {
 }
 
 /// What is lost behind the end, if anything was written there.
-fn cut(walk: &Walk, used: &BTreeMap<u32, u64>) -> Option<Cut> {
+fn cut(walk: &RecoveryWalk, used: &BTreeMap<u32, u64>) -> Option<Cut> {
     let end = walk.end;
     let behind: u64 = used.range(end.segment..).map(|(_, bytes)| bytes).sum();
     let bytes = behind.saturating_sub(end.offset.saturating_sub(HEADER_BYTES).into());
@@ -215,10 +221,10 @@ fn cut(walk: &Walk, used: &BTreeMap<u32, u64>) -> Option<Cut> {
     (bytes > 0).then_some(Cut { position: end, bytes, why })
 }
 
-fn end_of<F>(catalogue: &Catalogue<F>, tail: Option<&Tail<F>>) -> Position {
+fn end_of<F>(catalogue: &Catalogue<F>, tail: Option<&SegmentTail<F>>) -> RecordPosition {
     match tail {
-        Some(tail) => Position { segment: tail.segment.number, offset: tail.offset },
-        None => Position { segment: catalogue.next_number, offset: 0 },
+        Some(tail) => RecordPosition { segment: tail.segment.number, offset: tail.offset },
+        None => RecordPosition { segment: catalogue.next_number, offset: 0 },
     }
 }
 

@@ -1,13 +1,13 @@
 //! Making a damaged log whole again, in place: every valid record stays where it is, and a gap
 //! record covers what lies between. What is written over was set aside before.
 
-use crate::damage::{DamageLog, Place};
+use crate::damage::{DamageLog, DamagedRange};
 use crate::directory::Directory;
 use crate::disk::{self, Disk, DiskFile};
 use crate::error::OpenError;
 use crate::format::{self, HEADER_BYTES, Seed, SegmentHeader};
 use crate::index::Index;
-use crate::options::Options;
+use crate::options::SegmentLogOptions;
 use crate::recovery::{self, Depth, io};
 
 /// What has to be written so that a segment reads without an error.
@@ -32,7 +32,7 @@ pub(crate) fn repair<D: Disk>(
     directory: &Directory<D>,
     damage: &DamageLog<D>,
     log_id: u64,
-    places: &[Place],
+    places: &[DamagedRange],
     patches: &[Patch],
 ) -> Result<(), OpenError> {
     for place in places {
@@ -84,7 +84,7 @@ pub struct Salvage {
 ///
 /// # Errors
 /// Those of [`crate::Log::open`].
-pub fn salvage<D: Disk>(disk: &D, options: Options) -> Result<Salvage, OpenError> {
+pub fn salvage<D: Disk>(disk: &D, options: SegmentLogOptions) -> Result<Salvage, OpenError> {
     let opened = recovery::open(disk.clone(), options, Depth::Everything)?;
     Ok(Salvage { records: opened.report.records, damages: opened.report.damages })
 }

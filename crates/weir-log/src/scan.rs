@@ -3,12 +3,12 @@
 use std::io;
 
 use crate::disk::{self, DiskFile};
-use crate::error::ReadError;
+use crate::error::RecordError;
 use crate::format::{
-    self, HEADER_BYTES, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, Seed,
+    self, HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_BYTES_LIMIT, Seed,
 };
-use crate::index::{Head, Index};
-use crate::position::Position;
+use crate::index::{Index, IndexedRecord};
+use crate::position::RecordPosition;
 use crate::segment::Segment;
 
 /// Read at a time; the window grows for a larger record.
@@ -26,12 +26,12 @@ pub(crate) struct Scanner<'a, F> {
 
 /// What stands at an offset.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step<'a> {
+pub(crate) enum ScanStep<'a> {
     Data {
         head: &'a [u8],
         length: u32,
     },
-    Mark(Position),
+    Mark(RecordPosition),
     End {
         records: u32,
         entries_bytes: u32,
@@ -63,17 +63,17 @@ pub(crate) struct Scanned {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statements {
     /// The highest mark.
-    pub(crate) durable: Position,
+    pub(crate) durable: RecordPosition,
     /// Where a segment was named the oldest, and which; only those that name a later one than was
     /// named before.
     pub(crate) firsts: Vec<(u32, u32)>,
 }
 
 impl Statements {
-    pub(crate) fn note(&mut self, offset: u32, step: &Step<'_>) {
+    pub(crate) fn note(&mut self, offset: u32, step: &ScanStep<'_>) {
         match step {
-            Step::Mark(mark) => self.durable = self.durable.max(*mark),
-            Step::First(first) if self.first() < *first => self.firsts.push((offset, *first)),
+            ScanStep::Mark(mark) => self.durable = self.durable.max(*mark),
+            ScanStep::First(first) if self.first() < *first => self.firsts.push((offset, *first)),
             _ => {}
         }
     }
@@ -151,44 +151,44 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
     }
 
     /// What stands at `offset`, and where the next record would begin.
-    pub(crate) fn step(&mut self, offset: u32) -> io::Result<(Step<'_>, u32)> {
-        let (seed, own) = (self.seed, Position { segment: self.number, offset });
+    pub(crate) fn step(&mut self, offset: u32) -> io::Result<(ScanStep<'_>, u32)> {
+        let (seed, own) = (self.seed, RecordPosition { segment: self.number, offset });
         let start = self.bytes(offset, RECORD_HEADER_BYTES)?;
         if start.iter().all(|byte| *byte == 0) {
-            return Ok((Step::Nothing, offset));
+            return Ok((ScanStep::Nothing, offset));
         }
         let Some(header) = RecordHeader::decode(start) else {
-            return Ok((Step::Damaged("no record begins here"), offset));
+            return Ok((ScanStep::Damaged("no record begins here"), offset));
         };
         let record_bytes = header.record_bytes();
         if record_bytes > self.size - offset {
-            return Ok((Step::Damaged("the record is longer than its segment"), offset));
+            return Ok((ScanStep::Damaged("the record is longer than its segment"), offset));
         }
         let record = self.bytes(offset, record_bytes)?;
         if as_u32(record.len()) != record_bytes {
-            return Ok((Step::Damaged("the file ends inside the record"), offset));
+            return Ok((ScanStep::Damaged("the file ends inside the record"), offset));
         }
         if seed.checksum(offset, &record[4..]) != header.checksum {
-            return Ok((Step::Damaged("the record's checksum does not match"), offset));
+            return Ok((ScanStep::Damaged("the record's checksum does not match"), offset));
         }
         let body = &record[RECORD_HEADER_BYTES as usize..];
         let (first, second) = format::pair(body).unwrap_or_default();
         let step = match header.kind {
-            Kind::Data => {
-                Step::Data { head: &body[..header.head_length.into()], length: header.length }
+            RecordKind::Data => {
+                ScanStep::Data { head: &body[..header.head_length.into()], length: header.length }
             }
-            Kind::Mark => match (Position { segment: first, offset: second }) {
+            RecordKind::Mark => match (RecordPosition { segment: first, offset: second }) {
                 mark if mark > own => {
-                    return Ok((Step::Damaged("the mark names a place behind itself"), offset));
+                    return Ok((ScanStep::Damaged("the mark names a place behind itself"), offset));
                 }
-                mark => Step::Mark(mark),
+                mark => ScanStep::Mark(mark),
             },
-            Kind::End => Step::End { records: first, entries_bytes: second },
-            Kind::Gap => Step::Gap { length: header.length },
-            Kind::First if first > own.segment => {
-                return Ok((Step::Damaged("the oldest segment lies behind this one"), offset));
+            RecordKind::End => ScanStep::End { records: first, entries_bytes: second },
+            RecordKind::Gap => ScanStep::Gap { length: header.length },
+            RecordKind::First if first > own.segment => {
+                return Ok((ScanStep::Damaged("the oldest segment lies behind this one"), offset));
             }
-            Kind::First => Step::First(first),
+            RecordKind::First => ScanStep::First(first),
         };
         Ok((step, offset + record_bytes))
     }
@@ -203,20 +203,22 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
             let (step, next) = self.step(offset)?;
             statements.note(offset, &step);
             match step {
-                Step::Data { head, length } => index.push(offset, length, head),
-                Step::Gap { .. } => has_gaps = true,
-                Step::Mark(_) | Step::First(_) => {}
-                Step::End { records, entries_bytes } => {
+                ScanStep::Data { head, length } => index.push(offset, length, head),
+                ScanStep::Gap { .. } => has_gaps = true,
+                ScanStep::Mark(_) | ScanStep::First(_) => {}
+                ScanStep::End { records, entries_bytes } => {
                     if (records, entries_bytes) == (index.records(), index.entries_bytes()) {
                         break Ending::Sealed;
                     }
                     break self.damaged(offset, "the end record contradicts the records")?;
                 }
-                Step::Nothing => match self.damaged(offset, "zeros stand where a record should")? {
-                    Ending::Damaged { garbage_bytes: 0, .. } => break Ending::Open,
-                    hole => break hole,
-                },
-                Step::Damaged(why) => break self.damaged(offset, why)?,
+                ScanStep::Nothing => {
+                    match self.damaged(offset, "zeros stand where a record should")? {
+                        Ending::Damaged { garbage_bytes: 0, .. } => break Ending::Open,
+                        hole => break hole,
+                    }
+                }
+                ScanStep::Damaged(why) => break self.damaged(offset, why)?,
             }
             offset = next;
         };
@@ -274,16 +276,16 @@ pub(crate) fn sealed_heads<F: DiskFile>(
     file: &F,
     segment: &Segment<F>,
     log_id: u64,
-    visit: &mut dyn FnMut(Head<'_>),
-) -> Result<(), ReadError> {
-    let io = |source| ReadError::Io { file: segment.name(), source };
+    visit: &mut dyn FnMut(IndexedRecord<'_>),
+) -> Result<(), RecordError> {
+    let io = |source| RecordError::Io { file: segment.name(), source };
     let scanned = Scanner::new(file, log_id, segment.number).and_then(Scanner::scan).map_err(io)?;
     if let Ending::Damaged { why, .. } = scanned.ending {
-        return Err(ReadError::Damaged { file: segment.name(), offset: scanned.offset, why });
+        return Err(RecordError::Damaged { file: segment.name(), offset: scanned.offset, why });
     }
     if segment.seal().is_none_or(|seal| seal.end_offset != scanned.offset) {
         let why = "the records end too early";
-        return Err(ReadError::Damaged { file: segment.name(), offset: scanned.offset, why });
+        return Err(RecordError::Damaged { file: segment.name(), offset: scanned.offset, why });
     }
     scanned.index.visit(segment.number, visit);
     Ok(())
@@ -308,7 +310,7 @@ mod tests {
         let disk = SimulatedDisk::new(1);
         for (offset, believed) in [(HEADER_BYTES, true), (HEADER_BYTES + 1, false)] {
             let mut bytes = SegmentHeader::encode(7, 3);
-            let durable = Position { segment: 3, offset };
+            let durable = RecordPosition { segment: 3, offset };
             format::put_mark(&mut bytes, Seed::new(7, 3), HEADER_BYTES, durable);
             disk.put_file("segment", bytes);
             let file = disk.open("segment").expect("there");
@@ -354,11 +356,11 @@ mod tests {
         let (seed, size) = (Seed::new(7, 3), 4 * WINDOW_BYTES as usize);
         let mut bytes = SegmentHeader::encode(7, 3);
         bytes.resize(size, b'x');
-        let mut highest = Position::default();
+        let mut highest = RecordPosition::default();
         for at in (1000..size - 100).step_by(50_000) {
             let offset = as_u32(at);
             let mut mark = Vec::new();
-            highest = Position { segment: 3, offset };
+            highest = RecordPosition { segment: 3, offset };
             format::put_mark(&mut mark, seed, offset, highest);
             bytes[at..at + mark.len()].copy_from_slice(&mark);
         }

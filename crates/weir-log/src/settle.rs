@@ -7,26 +7,26 @@ use crate::directory::Directory;
 use crate::disk::{self, Allocation, Disk, DiskFile};
 use crate::error::OpenError;
 use crate::format::Seal;
-use crate::log::Tail;
-use crate::options::Options;
-use crate::recovery::{Kept, Report, io};
+use crate::log::SegmentTail;
+use crate::options::SegmentLogOptions;
+use crate::recovery::{RecoveredSegment, RecoveryReport, io};
 use crate::segment::Segment;
-use crate::shared::{Catalogue, Next};
-use crate::walk::Walk;
+use crate::shared::{Catalogue, NextSegment};
+use crate::walk::RecoveryWalk;
 
 /// The segments, and the one to go on with.
-pub(crate) type Settled<F> = (Catalogue<F>, Option<Tail<F>>);
+pub(crate) type SettledSegments<F> = (Catalogue<F>, Option<SegmentTail<F>>);
 
 /// Removes what lies behind the end, repairs footers, and makes the catalogue.
 pub(crate) fn settle<D: Disk>(
     directory: &Directory<D>,
-    options: &Options,
+    options: &SegmentLogOptions,
     log_id: u64,
-    walk: Walk,
-    report: &mut Report,
-) -> Result<Settled<D::File>, OpenError> {
+    walk: RecoveryWalk,
+    report: &mut RecoveryReport,
+) -> Result<SettledSegments<D::File>, OpenError> {
     let mut next_number = walk.end.segment;
-    if let Some(Kept::Tail { number, .. }) = walk.kept.last() {
+    if let Some(RecoveredSegment::Tail { number, .. }) = walk.kept.last() {
         next_number = number + 1;
     }
     for found in directory.files.iter().rev().filter(|found| found.number >= next_number) {
@@ -41,7 +41,7 @@ pub(crate) fn settle<D: Disk>(
     for kept in walk.kept {
         report.segments += 1;
         let segment = match kept {
-            Kept::Sealed { number, seal, repair } => {
+            RecoveredSegment::Sealed { number, seal, repair } => {
                 report.records += u64::from(seal.records);
                 report.bytes += u64::from(seal.file_bytes());
                 if let Some(bytes) = repair {
@@ -53,13 +53,13 @@ pub(crate) fn settle<D: Disk>(
                 segment.set_seal(seal);
                 segment
             }
-            Kept::Tail { number, version, index, offset, garbage } => {
+            RecoveredSegment::Tail { number, version, index, offset, garbage } => {
                 report.records += u64::from(index.records());
                 report.bytes += u64::from(offset);
                 let file = directory.open(number)?;
                 let capacity = reserve(&file, number, options, offset, garbage)?;
                 let segment = Arc::new(Segment::new(number, log_id, capacity, offset, Some(file)));
-                tail = Some(Tail { segment: Arc::clone(&segment), version, offset, index });
+                tail = Some(SegmentTail { segment: Arc::clone(&segment), version, offset, index });
                 segment
             }
         };
@@ -86,7 +86,7 @@ fn repair_footer<D: Disk>(
 fn reserve<F: DiskFile>(
     file: &F,
     number: u32,
-    options: &Options,
+    options: &SegmentLogOptions,
     offset: u32,
     garbage: bool,
 ) -> Result<u32, OpenError> {
@@ -107,6 +107,6 @@ fn reserve<F: DiskFile>(
 impl<F> Catalogue<F> {
     /// Segments as they were found; the next one is not yet made.
     pub(crate) fn new(segments: VecDeque<Arc<Segment<F>>>, next_number: u32) -> Catalogue<F> {
-        Catalogue { segments, next: Next::Pending, next_number, doomed: VecDeque::new() }
+        Catalogue { segments, next: NextSegment::Pending, next_number, doomed: VecDeque::new() }
     }
 }

@@ -11,18 +11,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use crate::damage::DamageLog;
 use crate::disk::{self, Disk};
 use crate::error::{Poison, SyncError};
-use crate::options::Options;
+use crate::options::SegmentLogOptions;
 use crate::pending::Pending;
-use crate::position::{Lsn, Position};
+use crate::position::{Lsn, RecordPosition};
 use crate::segment::{OpenFiles, Segment};
 
 #[derive(Debug)]
-pub(crate) struct Shared<D: Disk> {
+pub(crate) struct SegmentLogShared<D: Disk> {
     pub(crate) disk: D,
-    pub(crate) options: Options,
+    pub(crate) options: SegmentLogOptions,
     pub(crate) log_id: u64,
     pub(crate) syncing: Mutex<()>,
-    pub(crate) writer: Mutex<Writer<D::File>>,
+    pub(crate) writer: Mutex<UnsyncedWrites<D::File>>,
     pub(crate) pending: Mutex<Pending<D::File>>,
     pub(crate) catalogue: Mutex<Catalogue<D::File>>,
     pub(crate) open_files: OpenFiles<D::File>,
@@ -35,10 +35,10 @@ pub(crate) struct Shared<D: Disk> {
 
 /// What was written but not yet synced.
 #[derive(Debug)]
-pub(crate) struct Writer<F> {
+pub(crate) struct UnsyncedWrites<F> {
     pub(crate) dirty: Vec<Arc<Segment<F>>>,
     pub(crate) lsn: Lsn,
-    pub(crate) position: Position,
+    pub(crate) position: RecordPosition,
 }
 
 /// Which segments there are.
@@ -46,7 +46,7 @@ pub(crate) struct Writer<F> {
 pub(crate) struct Catalogue<F> {
     /// Oldest first, numbers without gaps; the last may be the one being written.
     pub(crate) segments: VecDeque<Arc<Segment<F>>>,
-    pub(crate) next: Next<F>,
+    pub(crate) next: NextSegment<F>,
     pub(crate) next_number: u32,
     /// Removed segments whose files go once the log is durable up to the number beside them.
     pub(crate) doomed: VecDeque<(Arc<Segment<F>>, Lsn)>,
@@ -54,7 +54,7 @@ pub(crate) struct Catalogue<F> {
 
 /// The segment that the owner goes on with when the present one is full.
 #[derive(Debug)]
-pub(crate) enum Next<F> {
+pub(crate) enum NextSegment<F> {
     /// The syncer has not come to it.
     Pending,
     Ready(Arc<Segment<F>>),
@@ -75,21 +75,25 @@ impl<F> Catalogue<F> {
     }
 }
 
-impl<D: Disk> Shared<D> {
+impl<D: Disk> SegmentLogShared<D> {
     /// The log as recovery found it: everything before `durable` is on disk.
     pub(crate) fn new(
         disk: D,
-        options: Options,
+        options: SegmentLogOptions,
         log_id: u64,
         catalogue: Catalogue<D::File>,
-        durable: Position,
+        durable: RecordPosition,
         damage: DamageLog<D>,
-    ) -> Shared<D> {
-        Shared {
+    ) -> SegmentLogShared<D> {
+        SegmentLogShared {
             disk,
             log_id,
             syncing: Mutex::new(()),
-            writer: Mutex::new(Writer { dirty: Vec::new(), lsn: Lsn(0), position: durable }),
+            writer: Mutex::new(UnsyncedWrites {
+                dirty: Vec::new(),
+                lsn: Lsn(0),
+                position: durable,
+            }),
             pending: Mutex::new(Pending::new(durable)),
             catalogue: Mutex::new(catalogue),
             open_files: OpenFiles::new(options.open_files_max),
@@ -105,7 +109,7 @@ impl<D: Disk> Shared<D> {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    pub(crate) fn publish_durable(&self, lsn: Lsn, position: Position) {
+    pub(crate) fn publish_durable(&self, lsn: Lsn, position: RecordPosition) {
         locked(&self.pending).set_durable(position);
         self.durable.store(lsn.0, Ordering::Release);
     }
@@ -148,7 +152,7 @@ impl<D: Disk> Shared<D> {
             }
             segment.set_written(chunk.end());
             writer.lsn = chunk.lsn;
-            writer.position = Position { segment: segment.number, offset: chunk.end() };
+            writer.position = RecordPosition { segment: segment.number, offset: chunk.end() };
             if writer.dirty.last().is_none_or(|last| last.number != segment.number) {
                 writer.dirty.push(Arc::clone(segment));
             }

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Allocation, Disk, DiskFile};
-use crate::simulated_state::{Content, NameChange, SECTOR_BYTES, State, index};
+use crate::simulated_state::{Content, NameChange, SECTOR_BYTES, SimulatedState, index};
 
 /// A directory on a simulated disk. A clone is the same directory.
 ///
@@ -18,7 +18,7 @@ use crate::simulated_state::{Content, NameChange, SECTOR_BYTES, State, index};
 /// it; whoever still holds the old one gets errors.
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimulatedState>>,
     generation: u64,
 }
 
@@ -33,7 +33,7 @@ impl SimulatedDisk {
     /// An empty disk.
     #[must_use]
     pub fn new(seed: u64) -> SimulatedDisk {
-        let state = State::new(seed);
+        let state = SimulatedState::new(seed);
         SimulatedDisk { state: Arc::new(Mutex::new(state)), generation: 0 }
     }
 
@@ -120,11 +120,11 @@ impl SimulatedDisk {
         state.durable_names.remove(name);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SimulatedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn running(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn running(&self) -> io::Result<MutexGuard<'_, SimulatedState>> {
         let state = self.state();
         if state.power_out || state.generation != self.generation {
             return Err(io::Error::other("the power is out"));
@@ -133,7 +133,7 @@ impl SimulatedDisk {
     }
 
     /// Like `running`, and counts the operation against the power cut to come.
-    fn changing(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn changing(&self) -> io::Result<MutexGuard<'_, SimulatedState>> {
         let mut state = self.running()?;
         match &mut state.operations_left {
             Some(0) => {

@@ -7,7 +7,7 @@ pub(crate) const SECTOR_BYTES: usize = 512;
 const SECTORS_PER_PAGE: usize = 8;
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct SimulatedState {
     pub(crate) rng: fastrand::Rng,
     pub(crate) generation: u64,
     pub(crate) files: BTreeMap<u64, Content>,
@@ -76,9 +76,9 @@ impl Content {
     }
 }
 
-impl State {
-    pub(crate) fn new(seed: u64) -> State {
-        State {
+impl SimulatedState {
+    pub(crate) fn new(seed: u64) -> SimulatedState {
+        SimulatedState {
             rng: fastrand::Rng::with_seed(seed),
             generation: 0,
             files: BTreeMap::new(),

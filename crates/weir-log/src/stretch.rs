@@ -29,8 +29,8 @@ pub(crate) struct Stretches<'a, F> {
     registers: Vec<u32>,
     powers: Powers,
     /// Where stretches start, and where they end: neighbours share a step.
-    starts: Step,
-    ends: Step,
+    starts: StretchStep,
+    ends: StretchStep,
 }
 
 impl<'a, F: DiskFile> Stretches<'a, F> {
@@ -47,7 +47,7 @@ impl<'a, F: DiskFile> Stretches<'a, F> {
             }
         }
         registers.push(register);
-        let (starts, ends) = (Step::default(), Step::default());
+        let (starts, ends) = (StretchStep::default(), StretchStep::default());
         Ok(Stretches { file, registers, powers: Powers::new(), starts, ends })
     }
 
@@ -65,7 +65,7 @@ impl<'a, F: DiskFile> Stretches<'a, F> {
 /// What the bytes before `offset` leave.
 fn register<F: DiskFile>(
     registers: &[u32],
-    step: &mut Step,
+    step: &mut StretchStep,
     file: &F,
     offset: u32,
 ) -> io::Result<u32> {
@@ -84,12 +84,12 @@ fn advance(register: u32, bytes: &[u8]) -> u32 {
 
 /// The bytes between two known registers.
 #[derive(Default)]
-struct Step {
+struct StretchStep {
     start: u32,
     bytes: Vec<u8>,
 }
 
-impl Step {
+impl StretchStep {
     /// Holds what stands at `start`, a multiple of `STEP_BYTES`.
     fn read<F: DiskFile>(&mut self, file: &F, start: u32) -> io::Result<()> {
         if self.start == start && !self.bytes.is_empty() {

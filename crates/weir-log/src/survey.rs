@@ -5,8 +5,8 @@ use std::io;
 use crate::disk::DiskFile;
 use crate::format::{self, CHECKSUM_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader};
 use crate::index::Index;
-use crate::position::Position;
-use crate::scan::{Scanner, Statements, Step};
+use crate::position::RecordPosition;
+use crate::scan::{ScanStep, Scanner, Statements};
 use crate::stretch::Stretches;
 
 /// Bytes that belong to no valid record.
@@ -37,7 +37,7 @@ pub(crate) struct Survey {
 /// behind that place is where the log ends: nothing behind it is looked for.
 pub(crate) fn survey<F: DiskFile>(
     mut scanner: Scanner<'_, F>,
-    durable: Option<Position>,
+    durable: Option<RecordPosition>,
 ) -> io::Result<Survey> {
     let mut survey = Survey {
         index: Index::new(),
@@ -54,7 +54,7 @@ pub(crate) fn survey<F: DiskFile>(
         let Some(why) = survey.take(scanner.step(start)?) else {
             continue;
         };
-        let own = Position { segment: scanner.number(), offset: start };
+        let own = RecordPosition { segment: scanner.number(), offset: start };
         let next = match durable {
             Some(durable) if own >= durable => None,
             _ => search.next_valid(&mut scanner, start)?,
@@ -72,18 +72,18 @@ pub(crate) fn survey<F: DiskFile>(
 
 impl Survey {
     /// Notes a valid record and goes on behind it; else says why there is none.
-    fn take(&mut self, (step, next): (Step<'_>, u32)) -> Option<&'static str> {
+    fn take(&mut self, (step, next): (ScanStep<'_>, u32)) -> Option<&'static str> {
         self.statements.note(self.offset, &step);
         match step {
-            Step::Data { head, length } => self.index.push(self.offset, length, head),
-            Step::Mark(_) | Step::First(_) => {}
-            Step::Gap { length } => self.gap_bytes += u64::from(length + RECORD_HEADER_BYTES),
-            Step::End { .. } => {
+            ScanStep::Data { head, length } => self.index.push(self.offset, length, head),
+            ScanStep::Mark(_) | ScanStep::First(_) => {}
+            ScanStep::Gap { length } => self.gap_bytes += u64::from(length + RECORD_HEADER_BYTES),
+            ScanStep::End { .. } => {
                 self.sealed = true;
                 return None;
             }
-            Step::Nothing => return Some("zeros stand where a record should"),
-            Step::Damaged(why) => return Some(why),
+            ScanStep::Nothing => return Some("zeros stand where a record should"),
+            ScanStep::Damaged(why) => return Some(why),
         }
         self.offset = next;
         None
@@ -112,7 +112,7 @@ impl<'a, F: DiskFile> Search<'a, F> {
         let mut at = damaged + RECORD_HEADER_BYTES;
         while let Some((place, header)) = next_plausible(scanner, at)? {
             let is_valid = self.checksum_holds(scanner, place, header)?
-                && !matches!(scanner.step(place)?.0, Step::Damaged(_) | Step::Nothing);
+                && !matches!(scanner.step(place)?.0, ScanStep::Damaged(_) | ScanStep::Nothing);
             if is_valid {
                 return Ok(Some(place));
             }

@@ -8,7 +8,7 @@ use crate::error::{Poison, SyncError};
 use crate::format::{self, HEADER_BYTES, SegmentHeader};
 use crate::position::Lsn;
 use crate::segment::Segment;
-use crate::shared::{Next, Shared, locked};
+use crate::shared::{NextSegment, SegmentLogShared, locked};
 
 /// What [`Syncer::maintain_some`] left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Upkeep {
 /// [`Syncer::maintain_some`]: it returns at once when there is nothing to do.
 #[derive(Debug)]
 pub struct Syncer<D: Disk> {
-    shared: Arc<Shared<D>>,
+    shared: Arc<SegmentLogShared<D>>,
 }
 
 impl<D: Disk> Clone for Syncer<D> {
@@ -33,7 +33,7 @@ impl<D: Disk> Clone for Syncer<D> {
 }
 
 impl<D: Disk> Syncer<D> {
-    pub(crate) fn new(shared: Arc<Shared<D>>) -> Syncer<D> {
+    pub(crate) fn new(shared: Arc<SegmentLogShared<D>>) -> Syncer<D> {
         Syncer { shared }
     }
 
@@ -154,8 +154,8 @@ impl<D: Disk> Syncer<D> {
         let number = {
             let catalogue = locked(&self.shared.catalogue);
             match catalogue.next {
-                Next::Ready(_) => return Ok(()),
-                Next::Pending | Next::Failed => catalogue.next_number,
+                NextSegment::Ready(_) => return Ok(()),
+                NextSegment::Pending | NextSegment::Failed => catalogue.next_number,
             }
         };
         let made = self.make_segment(number);
@@ -164,7 +164,7 @@ impl<D: Disk> Syncer<D> {
             Ok(file) => file,
             Err(error) => {
                 let _ = self.shared.disk.remove(&format::file_name(number)); // maybe never made
-                locked(&self.shared.catalogue).next = Next::Failed;
+                locked(&self.shared.catalogue).next = NextSegment::Failed;
                 let what = format!("make {}", format::file_name(number));
                 return Err(if full { SyncError::NoSpace } else { upkeep(what, &error) });
             }
@@ -174,7 +174,7 @@ impl<D: Disk> Syncer<D> {
         let log_id = self.shared.log_id;
         let segment = Segment::new(number, log_id, capacity, HEADER_BYTES, Some(file));
         let mut catalogue = locked(&self.shared.catalogue);
-        catalogue.next = Next::Ready(Arc::new(segment));
+        catalogue.next = NextSegment::Ready(Arc::new(segment));
         catalogue.next_number = number + 1;
         Ok(())
     }

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use crate::damage::{self, Acknowledged, Damage, LISTED_MAX};
-use crate::directory::{Directory, Found};
+use crate::directory::{Directory, SegmentFile};
 use crate::disk::{self, Disk};
 use crate::error::OpenError;
 use crate::format::{self, HEADER_BYTES};
-use crate::position::Position;
+use crate::position::RecordPosition;
 use crate::scan::{Scanner, Statements};
 use crate::survey::{Hole, Survey, survey};
 
@@ -24,11 +24,11 @@ pub struct Verification {
     /// is not counted above.
     pub set_aside: Vec<Damage>,
     /// What was set aside, acknowledged or not.
-    known: Known,
+    known: ReportedDamages,
 }
 
 /// Where damaged places begin that were reported before.
-type Known = HashSet<(String, u32)>;
+type ReportedDamages = HashSet<(String, u32)>;
 
 /// What a full check found in one segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct SegmentCheck {
 
 /// How far a full check has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct VerifyProgress {
     pub segments_done: usize,
     pub segments: usize,
 }
@@ -87,14 +87,14 @@ impl Verification {
 /// `Io`, and what keeps any log from being read: `Foreign`, `Version`, `NoIdentity`.
 pub fn verify<D: Disk>(
     disk: &D,
-    watch: &mut dyn FnMut(Progress),
+    watch: &mut dyn FnMut(VerifyProgress),
 ) -> Result<Verification, OpenError> {
     let directory = Directory::read(disk)?;
     let mut verification = Verification::default();
     let Some(log_id) = directory.identity()? else {
         return Ok(verification);
     };
-    let mut known = Known::default();
+    let mut known = ReportedDamages::default();
     for which in [Acknowledged::No, Acknowledged::Yes] {
         damage::set_aside(disk, which, &mut |damage, _| {
             known.insert((damage.file.clone(), damage.offset));
@@ -108,7 +108,7 @@ pub fn verify<D: Disk>(
     let mut ends = Vec::new();
     for (found, segments_done) in directory.files.iter().zip(1..) {
         ends.push(check_segment(&directory, found, log_id, &mut verification)?);
-        watch(Progress { segments_done, segments });
+        watch(VerifyProgress { segments_done, segments });
     }
     let durable = ends.iter().map(|end| end.statements.durable).max().unwrap_or_default();
     let last_used = ends.iter().rev().find(|end| end.used).map_or(0, |end| end.at.segment);
@@ -152,8 +152,14 @@ impl Verification {
 
     /// Records that end below what was durable, or before later segments, are missing; what else
     /// stands behind the last record is a torn tail.
-    fn judge_end(&mut self, index: usize, end: &SegmentEnd, durable: Position, last_used: u32) {
-        let Position { segment: number, offset } = end.at;
+    fn judge_end(
+        &mut self,
+        index: usize,
+        end: &SegmentEnd,
+        durable: RecordPosition,
+        last_used: u32,
+    ) {
+        let RecordPosition { segment: number, offset } = end.at;
         let incomplete = !end.sealed && (end.at < durable || number < last_used);
         match end.torn {
             Some(hole) if incomplete || end.at < durable => {
@@ -171,7 +177,7 @@ impl Verification {
 
 /// How a segment ends, once its records are counted and its holes listed.
 struct SegmentEnd {
-    at: Position,
+    at: RecordPosition,
     sealed: bool,
     torn: Option<Hole>,
     statements: Statements,
@@ -180,7 +186,7 @@ struct SegmentEnd {
 
 fn check_segment<D: Disk>(
     directory: &Directory<D>,
-    found: &Found,
+    found: &SegmentFile,
     log_id: u64,
     verification: &mut Verification,
 ) -> Result<SegmentEnd, OpenError> {
@@ -218,5 +224,11 @@ fn check_segment<D: Disk>(
             verification.damage(Some(place), number, Hole { start, end, why });
         }
     }
-    Ok(SegmentEnd { at: Position { segment: number, offset }, sealed, torn, statements, used })
+    Ok(SegmentEnd {
+        at: RecordPosition { segment: number, offset },
+        sealed,
+        torn,
+        statements,
+        used,
+    })
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::damage::Place;
-use crate::directory::{Directory, Found};
+use crate::damage::DamagedRange;
+use crate::directory::{Directory, SegmentFile};
 use crate::disk::{self, Disk, DiskFile};
 use crate::error::OpenError;
 use crate::format::{HEADER_BYTES, MARK_BYTES, Seal, TRAILER_BYTES, Trailer, VERSION};
 use crate::index::{Index, visit_entries};
-use crate::position::Position;
-use crate::recovery::{Kept, io, name, scan};
+use crate::position::RecordPosition;
+use crate::recovery::{RecoveredSegment, io, name, scan};
 use crate::repair::Patch;
 use crate::scan::{Ending, Scanned, Scanner};
 use crate::survey::{Hole, survey};
@@ -20,19 +20,19 @@ const MISSING_MAX: u32 = 10_000;
 const MISSING: &str = "the file is missing";
 
 /// What stays of a log, where it ends and why, and what has to be repaired.
-pub(crate) struct Walk {
-    pub(crate) kept: Vec<Kept>,
+pub(crate) struct RecoveryWalk {
+    pub(crate) kept: Vec<RecoveredSegment>,
     /// The oldest segment: files before it are remains of a removal.
     pub(crate) first: u32,
-    pub(crate) end: Position,
+    pub(crate) end: RecordPosition,
     pub(crate) why: String,
     /// Damage to what was durable.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<DamagedRange>,
     pub(crate) patches: Vec<Patch>,
 }
 
 /// Whether the log goes on behind a segment.
-enum Next {
+enum WalkNext {
     Segment,
     End,
 }
@@ -56,10 +56,10 @@ struct Walker<'a, D: Disk> {
     directory: &'a Directory<D>,
     log_id: u64,
     /// Everything before this was synced.
-    durable: Position,
+    durable: RecordPosition,
     /// Segments that were read in full.
     scans: BTreeMap<u32, Scanned>,
-    walk: Walk,
+    walk: RecoveryWalk,
 }
 
 /// Follows the segments from the oldest to where the log ends.
@@ -67,13 +67,13 @@ pub(crate) fn walk<D: Disk>(
     directory: &Directory<D>,
     log_id: u64,
     scans: BTreeMap<u32, Scanned>,
-    durable: Position,
+    durable: RecordPosition,
     first: u32,
-) -> Result<Walk, OpenError> {
-    let walk = Walk {
+) -> Result<RecoveryWalk, OpenError> {
+    let walk = RecoveryWalk {
         kept: Vec::new(),
         first,
-        end: Position { segment: first, offset: 0 },
+        end: RecordPosition { segment: first, offset: 0 },
         why: MISSING.to_owned(),
         places: Vec::new(),
         patches: Vec::new(),
@@ -83,13 +83,13 @@ pub(crate) fn walk<D: Disk>(
 }
 
 impl<D: Disk> Walker<'_, D> {
-    fn run(mut self) -> Result<Walk, OpenError> {
+    fn run(mut self) -> Result<RecoveryWalk, OpenError> {
         let (directory, first) = (self.directory, self.walk.first);
         for found in directory.files.iter().filter(|found| found.number >= first) {
-            if let Next::End = self.missing_before(found.number)? {
+            if let WalkNext::End = self.missing_before(found.number)? {
                 break;
             }
-            if let Next::End = self.segment(found)? {
+            if let WalkNext::End = self.segment(found)? {
                 break;
             }
         }
@@ -98,14 +98,14 @@ impl<D: Disk> Walker<'_, D> {
 
     /// Files before `number` that are not there: damage if they held what was durable. A cut tail
     /// leaves a gap, too, if the power goes while its files are deleted.
-    fn missing_before(&mut self, number: u32) -> Result<Next, OpenError> {
+    fn missing_before(&mut self, number: u32) -> Result<WalkNext, OpenError> {
         let (from, durable) = (self.walk.end.segment, self.durable);
         if from == number {
-            return Ok(Next::Segment);
+            return Ok(WalkNext::Segment);
         }
         if durable <= self.walk.end {
             self.walk.why = format!("{MISSING}, although {} is there", name(number));
-            return Ok(Next::End);
+            return Ok(WalkNext::End);
         }
         if number - from > MISSING_MAX {
             let why = format!("{} files are missing from here on", number - from);
@@ -115,19 +115,19 @@ impl<D: Disk> Walker<'_, D> {
             self.damage(segment, Hole { start: 0, end: 0, why: MISSING });
             self.walk.patches.push(Patch::Empty { segment });
             let (seal, _) = Index::new().seal(self.log_id, segment, HEADER_BYTES);
-            self.walk.kept.push(Kept::Sealed { number: segment, seal, repair: None });
+            self.walk.kept.push(RecoveredSegment::Sealed { number: segment, seal, repair: None });
         }
-        self.walk.end = Position { segment: number, offset: 0 };
-        Ok(Next::Segment)
+        self.walk.end = RecordPosition { segment: number, offset: 0 };
+        Ok(WalkNext::Segment)
     }
 
-    fn segment(&mut self, found: &Found) -> Result<Next, OpenError> {
+    fn segment(&mut self, found: &SegmentFile) -> Result<WalkNext, OpenError> {
         let number = found.number;
         let scanned = match (self.scans.remove(&number), found.sealed_as(self.log_id)) {
             (Some(scanned), _) => scanned,
             (None, Some(seal)) if self.footer_is_sound(number, &seal)? => {
                 self.keep_sealed(number, seal, None);
-                return Ok(Next::Segment);
+                return Ok(WalkNext::Segment);
             }
             (None, _) => scan(self.directory, number, self.log_id)?,
         };
@@ -148,22 +148,22 @@ impl<D: Disk> Walker<'_, D> {
         }
         if content.is_sealed || is_complete {
             self.seal(found, content, is_complete)?;
-            return Ok(Next::Segment);
+            return Ok(WalkNext::Segment);
         }
         if found.header.is_none() && !is_used {
             self.walk.why = "its header is unreadable".to_owned();
-            return Ok(Next::End);
+            return Ok(WalkNext::End);
         }
-        self.walk.end = Position { segment: number, offset: content.offset };
+        self.walk.end = RecordPosition { segment: number, offset: content.offset };
         self.walk.why = content.why.to_owned();
-        self.walk.kept.push(Kept::Tail {
+        self.walk.kept.push(RecoveredSegment::Tail {
             number,
             version: found.header.map_or(VERSION, |header| header.version),
             index: content.index,
             offset: content.offset,
             garbage: content.torn.is_some(),
         });
-        Ok(Next::End)
+        Ok(WalkNext::End)
     }
 
     /// What holds in a segment; past damage only as far as something durable lies behind it.
@@ -179,7 +179,7 @@ impl<D: Disk> Walker<'_, D> {
             let holes = Vec::new();
             return Ok(Content { index, offset, is_sealed, holes, has_gaps, torn: None, why });
         };
-        if (Position { segment: number, offset }) >= self.durable {
+        if (RecordPosition { segment: number, offset }) >= self.durable {
             let torn = Some(Hole { start: offset, end: offset + garbage_bytes, why });
             let (is_sealed, holes) = (false, Vec::new());
             return Ok(Content { index, offset, is_sealed, holes, has_gaps, torn, why });
@@ -202,7 +202,7 @@ impl<D: Disk> Walker<'_, D> {
     /// Keeps a segment to which nothing is added any more, with a footer that fits its records.
     fn seal(
         &mut self,
-        found: &Found,
+        found: &SegmentFile,
         content: Content,
         is_complete: bool,
     ) -> Result<(), OpenError> {
@@ -231,13 +231,13 @@ impl<D: Disk> Walker<'_, D> {
     }
 
     fn keep_sealed(&mut self, number: u32, seal: Seal, repair: Option<Vec<u8>>) {
-        self.walk.kept.push(Kept::Sealed { number, seal, repair });
-        self.walk.end = Position { segment: number + 1, offset: 0 };
+        self.walk.kept.push(RecoveredSegment::Sealed { number, seal, repair });
+        self.walk.end = RecordPosition { segment: number + 1, offset: 0 };
     }
 
     fn damage(&mut self, segment: u32, hole: Hole) {
         let Hole { start, end, why } = hole;
-        self.walk.places.push(Place { segment, start, end, why: why.to_owned() });
+        self.walk.places.push(DamagedRange { segment, start, end, why: why.to_owned() });
     }
 
     /// Whether the footer that a trailer promises reads as one.

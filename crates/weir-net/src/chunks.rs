@@ -8,7 +8,7 @@ const CHUNK_BYTES_MAX: u64 = (1 << 63) - 2;
 
 /// Where in a chunked body we are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ChunkPosition {
     /// `has_digit`: a size has at least one.
     Size {
         has_digit: bool,
@@ -43,7 +43,7 @@ pub struct Piece {
 /// Reads a chunked body in the pieces in which it arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunks {
-    place: Place,
+    place: ChunkPosition,
     /// Of the present chunk.
     left: u64,
     trimmings: u32,
@@ -51,14 +51,14 @@ pub struct Chunks {
 
 impl Default for Chunks {
     fn default() -> Self {
-        Self { place: Place::Size { has_digit: false }, left: 0, trimmings: 0 }
+        Self { place: ChunkPosition::Size { has_digit: false }, left: 0, trimmings: 0 }
     }
 }
 
 impl Chunks {
     #[must_use]
     pub fn is_at_end(&self) -> bool {
-        self.place == Place::End
+        self.place == ChunkPosition::End
     }
 
     /// What `bytes` begin with, up to the end of the first data; the next call goes on behind that.
@@ -67,18 +67,18 @@ impl Chunks {
     /// The bytes are no chunks; it must not be called again.
     pub fn next(&mut self, bytes: &[u8]) -> Result<Piece, BadChunk> {
         let mut framing = 0;
-        while !matches!(self.place, Place::Data | Place::End) {
+        while !matches!(self.place, ChunkPosition::Data | ChunkPosition::End) {
             let Some(byte) = bytes.get(framing) else { break };
             self.step(*byte)?;
             framing += 1;
         }
         let mut data = 0;
-        if self.place == Place::Data {
+        if self.place == ChunkPosition::Data {
             let left = usize::try_from(self.left).unwrap_or(usize::MAX);
             data = left.min(bytes.len() - framing);
             self.left -= data as u64;
             if self.left == 0 {
-                self.place = Place::DataEnd;
+                self.place = ChunkPosition::DataEnd;
             }
         }
         Ok(Piece { framing, data })
@@ -99,23 +99,29 @@ impl Chunks {
 
     fn step(&mut self, byte: u8) -> Result<(), BadChunk> {
         self.place = match (self.place, byte) {
-            (Place::Size { .. }, digit) if digit.is_ascii_hexdigit() => {
+            (ChunkPosition::Size { .. }, digit) if digit.is_ascii_hexdigit() => {
                 self.add_digit(digit)?;
-                Place::Size { has_digit: true }
+                ChunkPosition::Size { has_digit: true }
             }
-            (Place::Size { has_digit: true }, b';' | b' ' | b'\t') => Place::Extension,
-            (Place::Size { has_digit: true } | Place::Extension, b'\r') => Place::SizeEnd,
-            (Place::SizeEnd, b'\n') if self.left == 0 => Place::Trailer,
-            (Place::SizeEnd, b'\n') => Place::Data,
-            (Place::DataEnd, b'\r') => Place::DataEndLine,
-            (Place::DataEndLine, b'\n') => Place::Size { has_digit: false },
-            (Place::Trailer, b'\r') => Place::LastEnd,
-            (Place::TrailerText, b'\r') => Place::TrailerEnd,
-            (Place::TrailerEnd, b'\n') => Place::Trailer,
-            (Place::LastEnd, b'\n') => Place::End,
-            (Place::Extension, other) if other != b'\n' => self.trimming(Place::Extension)?,
-            (Place::Trailer | Place::TrailerText, other) if other != b'\n' => {
-                self.trimming(Place::TrailerText)?
+            (ChunkPosition::Size { has_digit: true }, b';' | b' ' | b'\t') => {
+                ChunkPosition::Extension
+            }
+            (ChunkPosition::Size { has_digit: true } | ChunkPosition::Extension, b'\r') => {
+                ChunkPosition::SizeEnd
+            }
+            (ChunkPosition::SizeEnd, b'\n') if self.left == 0 => ChunkPosition::Trailer,
+            (ChunkPosition::SizeEnd, b'\n') => ChunkPosition::Data,
+            (ChunkPosition::DataEnd, b'\r') => ChunkPosition::DataEndLine,
+            (ChunkPosition::DataEndLine, b'\n') => ChunkPosition::Size { has_digit: false },
+            (ChunkPosition::Trailer, b'\r') => ChunkPosition::LastEnd,
+            (ChunkPosition::TrailerText, b'\r') => ChunkPosition::TrailerEnd,
+            (ChunkPosition::TrailerEnd, b'\n') => ChunkPosition::Trailer,
+            (ChunkPosition::LastEnd, b'\n') => ChunkPosition::End,
+            (ChunkPosition::Extension, other) if other != b'\n' => {
+                self.trimming(ChunkPosition::Extension)?
+            }
+            (ChunkPosition::Trailer | ChunkPosition::TrailerText, other) if other != b'\n' => {
+                self.trimming(ChunkPosition::TrailerText)?
             }
             _ => return Err(BadChunk),
         };
@@ -129,7 +135,7 @@ impl Chunks {
         if self.left > CHUNK_BYTES_MAX { Err(BadChunk) } else { Ok(()) }
     }
 
-    fn trimming(&mut self, place: Place) -> Result<Place, BadChunk> {
+    fn trimming(&mut self, place: ChunkPosition) -> Result<ChunkPosition, BadChunk> {
         self.trimmings += 1;
         if self.trimmings > TRIMMINGS_BYTES_MAX { Err(BadChunk) } else { Ok(place) }
     }

@@ -11,16 +11,16 @@ use std::net::{IpAddr, Ipv6Addr};
 
 pub use self::proxies::{Origin, TrustedProxies, TrustedProxy, TrustedProxyError};
 pub use self::usage::{ClientFull, ClientLimits, ClientRequest, ClientUse};
-pub(crate) use self::usage::{Clients, Share};
+pub(crate) use self::usage::{Clients, UsageShare};
 
 /// Bits of an IPv6 address that name a client: the others are its own to choose.
 const V6_BITS: u32 = 64;
 
 /// Whoever is at an address, or in a network that one client has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Client(IpAddr);
+pub struct ClientAddress(IpAddr);
 
-impl Client {
+impl ClientAddress {
     /// The address, or the first one of the network.
     #[must_use]
     pub const fn address(self) -> IpAddr {
@@ -41,7 +41,7 @@ impl Client {
     }
 }
 
-impl std::fmt::Display for Client {
+impl std::fmt::Display for ClientAddress {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             IpAddr::V4(address) => address.fmt(formatter),
@@ -54,8 +54,8 @@ impl std::fmt::Display for Client {
 mod tests {
     use super::*;
 
-    fn client(text: &str) -> Option<Client> {
-        Client::of(text.parse().expect("an address"))
+    fn client(text: &str) -> Option<ClientAddress> {
+        ClientAddress::of(text.parse().expect("an address"))
     }
 
     #[test]

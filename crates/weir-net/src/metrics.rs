@@ -14,10 +14,10 @@ use prometheus_client::registry::Registry;
 
 pub use self::tls::{ReloadOutcome, TlsMetrics};
 
-/// A limit of [`crate::server::Limits`] that somebody ran into.
+/// A limit of [`crate::server::HttpServerLimits`] that somebody ran into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is documented at the setting of the same name")]
-pub enum Limit {
+pub enum HttpServerLimit {
     ConnectionsMax,
     /// Not a setting of Weir: the system's limit of open files.
     OpenFiles,
@@ -44,7 +44,7 @@ pub enum Limit {
     ClientStreams,
 }
 
-impl Limit {
+impl HttpServerLimit {
     /// All, in the order of their discriminants.
     pub const ALL: [Self; 21] = [
         Self::ConnectionsMax,
@@ -192,27 +192,27 @@ impl ConnectionRefusal {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LimitLabel {
+struct HttpLimitLabel {
     limit: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabel {
+struct RejectReasonLabel {
     reason: &'static str,
 }
 
 /// The server side's metrics. Cheap to clone, `Send`.
 #[derive(Clone, Debug)]
-pub struct NetMetrics(Arc<Inner>);
+pub struct NetMetrics(Arc<HttpServerCounters>);
 
 #[derive(Debug)]
-struct Inner {
+struct HttpServerCounters {
     open: Gauge,
     accepted: Counter,
     requests: Counter,
     upgrades: Counter,
     http2: Counter,
-    limits: [Counter; Limit::ALL.len()],
+    limits: [Counter; HttpServerLimit::ALL.len()],
     heads_refused: [Counter; HeadRefusal::ALL.len()],
     connections_refused: [Counter; ConnectionRefusal::ALL.len()],
 }
@@ -221,7 +221,7 @@ impl NetMetrics {
     /// Makes the metrics and registers them under `weir_front_`.
     pub fn register(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("weir_front");
-        let inner = Inner {
+        let inner = HttpServerCounters {
             open: Gauge::default(),
             accepted: Counter::default(),
             requests: Counter::default(),
@@ -230,40 +230,32 @@ impl NetMetrics {
             limits: limits(registry),
             heads_refused: reasons(
                 registry,
-                ("heads_refused", "Request heads that were answered before any service saw them"),
+                ("heads_refused", "Requests that were rejected before they reached a service"),
                 HeadRefusal::ALL.map(HeadRefusal::name),
             ),
             connections_refused: reasons(
                 registry,
-                ("connections_refused", "Connections that were not served"),
+                ("connections_refused", "Connections that were rejected"),
                 ConnectionRefusal::ALL.map(ConnectionRefusal::name),
             ),
         };
         registry.register(
             "connections_open",
-            "Connections now, upgraded ones included",
+            "Open connections, including upgraded ones",
             inner.open.clone(),
         );
-        registry.register(
-            "connections_accepted",
-            "Connections taken from the kernel",
-            inner.accepted.clone(),
-        );
+        registry.register("connections_accepted", "Connections accepted", inner.accepted.clone());
         registry.register(
             "requests",
-            "Requests given to a service, upgrades aside",
+            "Requests passed to a service, excluding upgrades",
             inner.requests.clone(),
         );
         registry.register(
             "upgrades",
-            "Connections that a service took over",
+            "Connections upgraded (for example to WebSocket)",
             inner.upgrades.clone(),
         );
-        registry.register(
-            "http2_connections",
-            "Connections that spoke HTTP/2",
-            inner.http2.clone(),
-        );
+        registry.register("http2_connections", "Connections that used HTTP/2", inner.http2.clone());
         Self(Arc::new(inner))
     }
 
@@ -287,7 +279,7 @@ impl NetMetrics {
 
     /// How often a limit was met since the start.
     #[must_use]
-    pub fn limit_hits(&self, limit: Limit) -> u64 {
+    pub fn limit_hits(&self, limit: HttpServerLimit) -> u64 {
         self.0.limits[limit as usize].get()
     }
 
@@ -323,7 +315,7 @@ impl NetMetrics {
         self.0.http2.inc();
     }
 
-    pub(crate) fn limit_hit(&self, limit: Limit) {
+    pub(crate) fn limit_hit(&self, limit: HttpServerLimit) {
         self.0.limits[limit as usize].inc();
     }
 
@@ -336,11 +328,12 @@ impl NetMetrics {
     }
 }
 
-fn limits(registry: &mut Registry) -> [Counter; Limit::ALL.len()] {
-    let family = Family::<LimitLabel, Counter>::default();
-    let help = "How often a limit (named as in weir.toml) was met";
+fn limits(registry: &mut Registry) -> [Counter; HttpServerLimit::ALL.len()] {
+    let family = Family::<HttpLimitLabel, Counter>::default();
+    let help = "Times that a limit (named as in weir.toml) was reached";
     registry.register("limit_hits", help, family.clone());
-    Limit::ALL.map(|limit| family.get_or_create_owned(&LimitLabel { limit: limit.name() }))
+    HttpServerLimit::ALL
+        .map(|limit| family.get_or_create_owned(&HttpLimitLabel { limit: limit.name() }))
 }
 
 fn reasons<const N: usize>(
@@ -348,9 +341,9 @@ fn reasons<const N: usize>(
     (name, help): (&str, &str),
     reasons: [&'static str; N],
 ) -> [Counter; N] {
-    let family = Family::<ReasonLabel, Counter>::default();
+    let family = Family::<RejectReasonLabel, Counter>::default();
     registry.register(name, help, family.clone());
-    reasons.map(|reason| family.get_or_create_owned(&ReasonLabel { reason }))
+    reasons.map(|reason| family.get_or_create_owned(&RejectReasonLabel { reason }))
 }
 
 #[cfg(test)]
@@ -370,7 +363,7 @@ mod tests {
             names.dedup();
             assert_eq!(names.len(), all.len());
         }
-        check(&Limit::ALL, |one| one as usize, Limit::name);
+        check(&HttpServerLimit::ALL, |one| one as usize, HttpServerLimit::name);
         check(&HeadRefusal::ALL, |one| one as usize, HeadRefusal::name);
         check(&ConnectionRefusal::ALL, |one| one as usize, ConnectionRefusal::name);
     }
@@ -379,7 +372,7 @@ mod tests {
     fn a_scrape_shows_what_was_counted() {
         let mut registry = Registry::default();
         let metrics = NetMetrics::register(&mut registry);
-        metrics.limit_hit(Limit::HeadTimeout);
+        metrics.limit_hit(HttpServerLimit::HeadTimeout);
         metrics.head_refused(HeadRefusal::Late);
         metrics.connection_refused(ConnectionRefusal::TlsLate);
         metrics.accepted();

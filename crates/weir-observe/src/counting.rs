@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_advisor::flow;
 use weir_base::clock::Timestamp;
-use weir_sidekiq::{Connection, Lengths, Snapshot};
+use weir_sidekiq::{Lengths, RedisConnection, RedisSnapshot};
 
 /// Counts between the looks: nine stretches of ten tell a deviation to within a quarter.
 const COUNTS: u32 = 9;
@@ -22,7 +22,7 @@ pub(crate) fn moments(window: Duration) -> impl Iterator<Item = Duration> {
 
 /// The counts of one Redis.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct QueueLengths {
     queues: Vec<String>,
     counted: Vec<Lengths>,
 }
@@ -30,9 +30,9 @@ pub(crate) struct Counts {
 /// By how many jobs the change of each queue may differ by chance, squared.
 pub(crate) type Variances = BTreeMap<String, f64>;
 
-impl Counts {
+impl QueueLengths {
     /// Of what waits.
-    pub(crate) fn of(first: &Snapshot) -> Self {
+    pub(crate) fn of(first: &RedisSnapshot) -> Self {
         let mut waiting: Vec<_> =
             first.queues.iter().flatten().filter(|it| it.length > 0).collect();
         waiting.sort_by_key(|queue| std::cmp::Reverse(queue.length));
@@ -43,7 +43,7 @@ impl Counts {
 
     /// Once more; when that was, by the clock of Redis. Who can't be asked is not counted; the second look says
     /// why.
-    pub(crate) async fn count(&mut self, connection: &mut Connection) -> Option<Timestamp> {
+    pub(crate) async fn count(&mut self, connection: &mut RedisConnection) -> Option<Timestamp> {
         let lengths = connection.lengths(&self.queues).await.ok()?.ok()?;
         let at = lengths.at;
         self.counted.push(lengths);
@@ -51,7 +51,7 @@ impl Counts {
     }
 
     /// With the second look as the last count.
-    pub(crate) fn variances(&self, second: &Snapshot) -> Variances {
+    pub(crate) fn variances(&self, second: &RedisSnapshot) -> Variances {
         let ends = second.queues.iter().flatten().map(|it| (it.name.as_str(), it.length));
         let ends: BTreeMap<&str, u64> = ends.collect();
         let queues = self.queues.iter().enumerate();

@@ -11,7 +11,7 @@ const BYTES_MAX: usize = 256 << 10;
 
 /// What it was started with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Started {
+pub(crate) struct StartEnvironment {
     /// `DB_POOL`.
     pub(crate) pool: Option<u32>,
     /// `MAX_THREADS`.
@@ -20,7 +20,7 @@ pub(crate) struct Started {
     pub(crate) rails_max_threads: Option<u32>,
 }
 
-impl Started {
+impl StartEnvironment {
     /// What may not be read says nothing.
     pub(crate) fn read(proc: &Path, pid: u32) -> Self {
         let environment = fs::read(proc.join(pid.to_string()).join("environ"));
@@ -56,22 +56,26 @@ mod tests {
     #[test]
     fn only_pools_and_threads_are_read() {
         let text = b"SECRET=1\0DB_POOL=5\0MAX_THREADS=16\0RAILS_MAX_THREADS=x\0DB_POOL_SIZE=7\0";
-        let expected = Started { pool: Some(5), max_threads: Some(16), rails_max_threads: None };
-        assert_eq!(Started::parse(text), expected);
-        assert_eq!(Started::parse(b"DB_POOL=0\0"), Started::default());
-        assert_eq!(Started::parse(b"sidekiq 7.3.9 shop [0 of 5 busy]\0\0\0"), Started::default());
+        let expected =
+            StartEnvironment { pool: Some(5), max_threads: Some(16), rails_max_threads: None };
+        assert_eq!(StartEnvironment::parse(text), expected);
+        assert_eq!(StartEnvironment::parse(b"DB_POOL=0\0"), StartEnvironment::default());
+        assert_eq!(
+            StartEnvironment::parse(b"sidekiq 7.3.9 shop [0 of 5 busy]\0\0\0"),
+            StartEnvironment::default()
+        );
     }
 
     #[test]
     fn of_two_numbers_of_threads_the_fewer_count() {
-        let started = Started::parse(b"MAX_THREADS=16\0RAILS_MAX_THREADS=5\0");
+        let started = StartEnvironment::parse(b"MAX_THREADS=16\0RAILS_MAX_THREADS=5\0");
         assert_eq!(started.web_threads(), Some(5));
-        assert_eq!(Started::default().web_threads(), None);
+        assert_eq!(StartEnvironment::default().web_threads(), None);
     }
 
     #[test]
     fn a_process_that_may_not_be_read_says_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(Started::read(folder.path(), 1), Started::default());
+        assert_eq!(StartEnvironment::read(folder.path(), 1), StartEnvironment::default());
     }
 }

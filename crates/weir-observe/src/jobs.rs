@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use weir_advisor::flow::{Flow, arrivals_per_second};
 use weir_advisor::observation::{
-    Capsule, Fact, JobInHand, JobProcess, JobSet, Jobs, Missing, Ordering, Presence, Queue, Sample,
-    Share, WeightedQueue,
+    Capsule, Fact, JobInHand, JobProcess, JobSample, JobSet, Missing, ObservedQueue, Ordering,
+    ProcessPresence, SampleShare, SidekiqObservation, WeightedQueue,
 };
 use weir_base::clock::Timestamp;
-use weir_sidekiq::{JobSummary, Mode, ProcessLook, QueueLook, SetLook, Snapshot, WorkLook};
+use weir_sidekiq::{
+    CapsuleMode, JobSummary, ProcessSample, QueueSample, RedisSnapshot, RunningJobSample, SetSample,
+};
 
 use crate::redis::{known, refused};
 
@@ -25,12 +27,16 @@ const SHARES_MAX: usize = 5;
 /// ask. A set, or one key, that can't be read is left out and named.
 ///
 /// `described` is the one of the two that looked at everything; if both did, the second.
-pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) -> Fact<Jobs> {
+pub(crate) fn jobs(
+    described: &RedisSnapshot,
+    first: &RedisSnapshot,
+    second: &RedisSnapshot,
+) -> Fact<SidekiqObservation> {
     let (before, now) = (by_identity(first), by_identity(second));
     let processes = known(&described.processes, "Sidekiq's processes", |all| {
         // One without a heartbeat at the second look has ended, as in any deployment.
-        let is_there = |it: &&ProcessLook| now.contains_key(it.identity.as_str());
-        let of = |look: &ProcessLook| {
+        let is_there = |it: &&ProcessSample| now.contains_key(it.identity.as_str());
+        let of = |look: &ProcessSample| {
             let id = look.identity.as_str();
             let mut process = job_process(look, described.at);
             let (before, now) = (before.get(id), now.get(id));
@@ -49,7 +55,7 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
     let earlier = known(&first.queues, "Sidekiq's queues", Clone::clone);
     processes.zip(earlier.zip(queues)).map(|(processes, (earlier, queues))| {
         let mut unread = odd_keys(&[described, first, second]);
-        let mut set = |what: &str, of: fn(&Snapshot) -> &Looked| {
+        let mut set = |what: &str, of: fn(&RedisSnapshot) -> &SetSamples| {
             let before = known(of(first), what, Clone::clone);
             let both = before.zip(known(of(second), what, Clone::clone));
             let set = both.map(|(before, after)| job_set(&before, &after, first.at, second.at));
@@ -67,7 +73,7 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
         unread.extend([&processed, &failed].into_iter().filter_map(Fact::missing).cloned());
         let mut queues = merged(&earlier, &queues, first.at, second.at);
         count_in_hand(&mut queues, described);
-        Jobs {
+        SidekiqObservation {
             queues,
             processes,
             has_more_processes: described.has_more_processes(),
@@ -85,23 +91,23 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
     })
 }
 
-fn by_identity(look: &Snapshot) -> BTreeMap<&str, &ProcessLook> {
+fn by_identity(look: &RedisSnapshot) -> BTreeMap<&str, &ProcessSample> {
     let processes = look.processes.as_deref().unwrap_or_default();
     processes.iter().map(|it| (it.identity.as_str(), it)).collect()
 }
 
 /// Of a process by its heartbeats: one between the looks shows that it runs.
-fn presence(has_beaten: bool, beat_age: Duration) -> Presence {
+fn presence(has_beaten: bool, beat_age: Duration) -> ProcessPresence {
     if has_beaten {
-        Presence::Seen
+        ProcessPresence::Seen
     } else if beat_age >= MISSED_BEAT {
-        Presence::Silent
+        ProcessPresence::Silent
     } else {
-        Presence::Presumed
+        ProcessPresence::Presumed
     }
 }
 
-type Looked = weir_sidekiq::Read<SetLook>;
+type SetSamples = weir_sidekiq::Read<SetSample>;
 
 /// Without its growth: what is not known of a set is no flood.
 fn set_or_unknown(set: Fact<JobSet>) -> JobSet {
@@ -117,13 +123,13 @@ fn set_or_unknown(set: Fact<JobSet>) -> JobSet {
 }
 
 /// Of all looks, each once.
-fn odd_keys(looks: &[&Snapshot]) -> Vec<Missing> {
+fn odd_keys(looks: &[&RedisSnapshot]) -> Vec<Missing> {
     let odd: BTreeMap<&str, _> =
         looks.iter().flat_map(|look| &look.odd).map(|odd| (odd.what.as_str(), odd)).collect();
     odd.into_iter().map(|(what, odd)| refused(what, &odd.refusal)).collect()
 }
 
-fn processed_per_second(first: &Snapshot, second: &Snapshot) -> Fact<f64> {
+fn processed_per_second(first: &RedisSnapshot, second: &RedisSnapshot) -> Fact<f64> {
     let seconds = second.at.since(first.at).as_secs_f64();
     match (&first.processed, &second.processed) {
         (Ok(before), Ok(now)) if seconds > 0.0 => {
@@ -133,8 +139,8 @@ fn processed_per_second(first: &Snapshot, second: &Snapshot) -> Fact<f64> {
     }
 }
 
-fn failed_share(first: &Snapshot, second: &Snapshot) -> Fact<f64> {
-    let more = |of: fn(&Snapshot) -> &weir_sidekiq::Read<u64>| {
+fn failed_share(first: &RedisSnapshot, second: &RedisSnapshot) -> Fact<f64> {
+    let more = |of: fn(&RedisSnapshot) -> &weir_sidekiq::Read<u64>| {
         let (before, now) = (of(first).as_ref().ok()?, of(second).as_ref().ok()?);
         Some(now.saturating_sub(*before) as f64)
     };
@@ -163,12 +169,12 @@ impl<T> Zip<T> for Fact<T> {
 
 /// Queues of both looks: those that only a process names are in the first alone.
 fn merged(
-    earlier: &[QueueLook],
-    later: &[QueueLook],
+    earlier: &[QueueSample],
+    later: &[QueueSample],
     from: Timestamp,
     to: Timestamp,
-) -> Vec<Queue> {
-    let mut queues: BTreeMap<&str, (Option<&QueueLook>, Option<&QueueLook>)> = BTreeMap::new();
+) -> Vec<ObservedQueue> {
+    let mut queues: BTreeMap<&str, (Option<&QueueSample>, Option<&QueueSample>)> = BTreeMap::new();
     for queue in earlier {
         queues.entry(&queue.name).or_default().0 = Some(queue);
     }
@@ -179,7 +185,7 @@ fn merged(
 }
 
 /// From what threads said with their last heartbeat.
-fn count_in_hand(queues: &mut [Queue], look: &Snapshot) {
+fn count_in_hand(queues: &mut [ObservedQueue], look: &RedisSnapshot) {
     let processes = look.processes.as_deref().unwrap_or_default();
     for work in processes.iter().flat_map(|process| &process.work) {
         if let Some(queue) = queues.iter_mut().find(|queue| queue.name == work.queue) {
@@ -189,11 +195,11 @@ fn count_in_hand(queues: &mut [Queue], look: &Snapshot) {
 }
 
 fn queue(
-    before: Option<&QueueLook>,
-    after: Option<&QueueLook>,
+    before: Option<&QueueSample>,
+    after: Option<&QueueSample>,
     from: Timestamp,
     to: Timestamp,
-) -> Queue {
+) -> ObservedQueue {
     let newest = after.or(before).cloned().unwrap_or_default();
     let flow = Flow {
         window: to.since(from),
@@ -204,7 +210,7 @@ fn queue(
     };
     let samples = [after, before].into_iter().flatten().map(|queue| &queue.sample);
     let sample = samples.into_iter().find(|sample| !sample.is_empty());
-    Queue {
+    ObservedQueue {
         pushed: newest.pushed || before.is_some_and(|queue| queue.pushed),
         paused: newest.paused,
         length: newest.length,
@@ -220,7 +226,7 @@ fn queue(
 
 /// Those that came between the looks, where they were counted; otherwise by the spacing of the newest, which
 /// of a burst is the burst's.
-fn arrivals(queue: &QueueLook, from: Timestamp, to: Timestamp) -> f64 {
+fn arrivals(queue: &QueueSample, from: Timestamp, to: Timestamp) -> f64 {
     let seconds = to.since(from).as_secs_f64();
     let newest = &queue.newest;
     let reaches_back = || newest.iter().position(|at| *at <= from).map(|came| came as u64);
@@ -232,13 +238,13 @@ fn arrivals(queue: &QueueLook, from: Timestamp, to: Timestamp) -> f64 {
 
 /// Whether jobs may have come after `from` and been taken already. The oldest is taken first, so as long as
 /// one of before is there, all that came since are.
-fn is_least(queue: &QueueLook, from: Timestamp) -> bool {
+fn is_least(queue: &QueueSample, from: Timestamp) -> bool {
     let all_are_told = queue.newest.len() as u64 >= queue.length;
     let all_came = queue.came.is_some_and(|came| came >= queue.length);
     all_came || all_are_told && queue.newest.iter().chain(&queue.oldest).all(|at| *at > from)
 }
 
-fn job_set(before: &SetLook, after: &SetLook, from: Timestamp, to: Timestamp) -> JobSet {
+fn job_set(before: &SetSample, after: &SetSample, from: Timestamp, to: Timestamp) -> JobSet {
     let window = to.since(from);
     let mut flow = Flow { window, before: before.size, after: after.size, ..Flow::default() };
     // How many come and go is not known; the change itself is the least.
@@ -260,8 +266,8 @@ fn job_set(before: &SetLook, after: &SetLook, from: Timestamp, to: Timestamp) ->
     }
 }
 
-fn sample_of(jobs: &[JobSummary]) -> Sample {
-    Sample {
+fn sample_of(jobs: &[JobSummary]) -> JobSample {
+    JobSample {
         size: jobs.len() as u64,
         classes: shares(jobs.iter().map(|job| Some(job.class.as_str()))),
         hosts: shares(jobs.iter().map(|job| job.host.as_deref())),
@@ -269,19 +275,19 @@ fn sample_of(jobs: &[JobSummary]) -> Sample {
     }
 }
 
-fn shares<'a>(words: impl Iterator<Item = Option<&'a str>>) -> Vec<Share> {
+fn shares<'a>(words: impl Iterator<Item = Option<&'a str>>) -> Vec<SampleShare> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for word in words.flatten() {
         *counts.entry(word).or_default() += 1;
     }
-    let share = |(name, count): (&str, u64)| Share { name: name.to_owned(), count };
+    let share = |(name, count): (&str, u64)| SampleShare { name: name.to_owned(), count };
     let mut shares: Vec<_> = counts.into_iter().map(share).collect();
     shares.sort_by_key(|share| std::cmp::Reverse(share.count));
     shares.truncate(SHARES_MAX);
     shares
 }
 
-fn job_process(look: &ProcessLook, redis: Timestamp) -> JobProcess {
+fn job_process(look: &ProcessSample, redis: Timestamp) -> JobProcess {
     let clock_ahead_seconds = clock_ahead_seconds(look, redis);
     // By the clock of its host, which is the one that has written its times.
     let now = ahead(redis, clock_ahead_seconds);
@@ -297,7 +303,7 @@ fn job_process(look: &ProcessLook, redis: Timestamp) -> JobProcess {
         beat_age: look
             .beat_age
             .unwrap_or_else(|| look.beat.map_or(Duration::ZERO, |beat| redis.since(beat))),
-        presence: Presence::Presumed,
+        presence: ProcessPresence::Presumed,
         clock_ahead_seconds,
         capsules: look.capsules.iter().map(capsule).collect(),
         cores_used: Fact::NotAsked,
@@ -305,7 +311,7 @@ fn job_process(look: &ProcessLook, redis: Timestamp) -> JobProcess {
 }
 
 /// How far the clock of its host is ahead of that of Redis, by its last heartbeat; 0 where they agree.
-fn clock_ahead_seconds(look: &ProcessLook, redis: Timestamp) -> f64 {
+fn clock_ahead_seconds(look: &ProcessSample, redis: Timestamp) -> f64 {
     let (Some(beat), Some(age)) = (look.beat, look.beat_age) else { return 0.0 };
     let ahead = beat.as_secs_f64() - (redis.as_secs_f64() - age.as_secs_f64());
     if ahead.abs() < CLOCKS_DIFFER_MIN_SECONDS { 0.0 } else { ahead }
@@ -317,7 +323,7 @@ fn ahead(at: Timestamp, seconds: f64) -> Timestamp {
     Timestamp::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
-fn in_hand(work: &WorkLook, now: Timestamp) -> Option<JobInHand> {
+fn in_hand(work: &RunningJobSample, now: Timestamp) -> Option<JobInHand> {
     let class = work.job.as_ref().map(|job| job.class.clone()).unwrap_or_default();
     Some(JobInHand { class, age: now.since(work.run_at?) })
 }
@@ -331,10 +337,10 @@ fn capsule(look: &weir_sidekiq::Capsule) -> Capsule {
         name: look.name.clone(),
         concurrency: look.concurrency,
         ordering: match look.mode {
-            Mode::Strict => Ordering::Strict,
-            Mode::Random => Ordering::Random,
-            Mode::Weighted => Ordering::Weighted,
-            Mode::Unknown => Ordering::Unknown,
+            CapsuleMode::Strict => Ordering::Strict,
+            CapsuleMode::Random => Ordering::Random,
+            CapsuleMode::Weighted => Ordering::Weighted,
+            CapsuleMode::Unknown => Ordering::Unknown,
         },
         queues: look.queues.iter().map(queue).collect(),
     }

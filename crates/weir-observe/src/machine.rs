@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use weir_advisor::observation::{Fact, Machine, Missing, Obstacle};
+use weir_advisor::observation::{Fact, Machine, Missing, MissingReason};
 
 use crate::memory::kilobytes;
 
@@ -93,7 +93,7 @@ pub(crate) fn machine(
 fn unseen(proc: &Path) -> Missing {
     Missing {
         what: "the machine's cores and memory".to_owned(),
-        obstacle: Obstacle::NotSupported,
+        obstacle: MissingReason::NotSupported,
         reason: format!("{} does not have them", proc.display()),
         remedy: None,
     }

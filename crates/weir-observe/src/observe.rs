@@ -5,30 +5,34 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weir_advisor::observation::{
-    Fact, JobProcess, Jobs, Missing, Observation, PgBouncer, RedisServer, Service,
+    ConnectionPools, Fact, JobProcess, Missing, Observation, PgBouncer, RedisServer,
+    SidekiqObservation,
 };
 use weir_base::clock::Timestamp;
-use weir_sidekiq::{Connection, Endpoint, Limits, ProcessLook, Scope, SidekiqError, Snapshot};
+use weir_sidekiq::{
+    ProcessSample, RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits, SampleScope,
+    SidekiqError,
+};
 
-use crate::counting::{self, Counts, Variances};
-use crate::lately::History;
+use crate::counting::{self, QueueLengths, Variances};
 use crate::machine::{self, Counters};
 use crate::pgbouncer::{self, PgBouncerSource};
 use crate::postgres::{Database, PostgresSource};
-use crate::shards::{self, Described, Looked};
+use crate::recent::RecentSamples;
+use crate::shards::{self, Described, ShardSamples};
 use crate::{pooler, presence, redis, services};
 
 /// What to look at.
 #[derive(Clone, Debug)]
 pub struct Sources {
     /// One, or each shard.
-    pub redis: Vec<Endpoint>,
+    pub redis: Vec<RedisEndpoint>,
     /// What a look may cost each of them.
-    pub limits: Limits,
+    pub limits: SampleLimits,
     /// The application's database; none: not asked.
     pub postgres: Option<PostgresSource>,
     /// Who opens connections to it, beside Sidekiq's processes; of the same name, instead of them.
-    pub services: Vec<Service>,
+    pub services: Vec<ConnectionPools>,
     /// Connections that a pooler in between opens at most; 0: nothing stands between, none: nobody said.
     pub pooler: Option<u32>,
     /// The PgBouncer that stands between; none: not asked.
@@ -48,10 +52,10 @@ impl Sources {
 
 /// Looks twice. No source's failure is one of the others.
 pub async fn observe(sources: &Sources) -> Observation {
-    let mut shards: Vec<Shard> = Vec::new();
+    let mut shards: Vec<ObservedShard> = Vec::new();
     let names = shards::names(sources);
     for (endpoint, name) in sources.redis.iter().zip(&names) {
-        shards.push(Shard::look(endpoint, name, &sources.limits).await);
+        shards.push(ObservedShard::look(endpoint, name, &sources.limits).await);
     }
     let proc = sources.proc.as_deref();
     let database = match &sources.postgres {
@@ -75,7 +79,7 @@ pub async fn observe(sources: &Sources) -> Observation {
     if let ([shard], Fact::Known(jobs)) = (&shards[..], &mut observation.jobs) {
         shard.lately.add_to(jobs);
     }
-    observation.redis = shards.iter().map(Shard::server).collect();
+    observation.redis = shards.iter().map(ObservedShard::server).collect();
     shards::name_masters(&mut observation, shards.iter().map(|shard| shard.master.as_deref()));
     if let Some(mut database) = database {
         let names = services::names(shards::processes(&observation).as_ref(), &local);
@@ -98,7 +102,7 @@ pub async fn observe(sources: &Sources) -> Observation {
 }
 
 /// Until the window is over.
-async fn count_meanwhile(shards: &mut [Shard], sources: &Sources) {
+async fn count_meanwhile(shards: &mut [ObservedShard], sources: &Sources) {
     let from = tokio::time::Instant::now();
     for moment in counting::moments(sources.window) {
         tokio::time::sleep_until(from + moment).await;
@@ -117,7 +121,7 @@ fn set_deviations(observation: &mut Observation, variances: Vec<Variances>) {
     deviate(&mut observation.jobs, &counting::joined(variances));
 }
 
-fn deviate(jobs: &mut Fact<Jobs>, variances: &Variances) {
+fn deviate(jobs: &mut Fact<SidekiqObservation>, variances: &Variances) {
     let Fact::Known(jobs) = jobs else { return };
     for queue in &mut jobs.queues {
         if let (Fact::Known(flow), Some(variance)) = (&mut queue.flow, variances.get(&queue.name)) {
@@ -146,31 +150,31 @@ pub(crate) fn add_database(observation: &mut Observation, sources: &Sources) {
 }
 
 /// A Redis, as far as it could be seen.
-struct Shard {
+struct ObservedShard {
     name: String,
     database: i64,
     /// Where Sentinels have said that it is.
     master: Option<String>,
-    seen: Result<(Connection, Snapshot), Missing>,
-    counts: Counts,
-    lately: History,
+    seen: Result<(RedisConnection, RedisSnapshot), Missing>,
+    counts: QueueLengths,
+    lately: RecentSamples,
 }
 
-impl Shard {
-    async fn look(endpoint: &Endpoint, name: &str, limits: &Limits) -> Self {
+impl ObservedShard {
+    async fn look(endpoint: &RedisEndpoint, name: &str, limits: &SampleLimits) -> Self {
         let (name, database) = (name.to_owned(), endpoint.database);
         let mut master = None;
         let seen = Self::first(endpoint, limits, &mut master).await;
         let seen = seen.map_err(|error| redis::unreachable(&format!("Redis {name}"), &error));
-        let counts = seen.as_ref().map(|(_, first)| Counts::of(first)).unwrap_or_default();
-        let mut lately = History::default();
-        if let Ok((_, Snapshot { at, processes: Ok(processes), .. })) = &seen {
+        let counts = seen.as_ref().map(|(_, first)| QueueLengths::of(first)).unwrap_or_default();
+        let mut lately = RecentSamples::default();
+        if let Ok((_, RedisSnapshot { at, processes: Ok(processes), .. })) = &seen {
             note_in_hand(&mut lately, *at, processes);
         }
         Self { name, database, master, seen, counts, lately }
     }
 
-    async fn count(&mut self, limits: &Limits) {
+    async fn count(&mut self, limits: &SampleLimits) {
         let Ok((connection, _)) = &mut self.seen else { return };
         let Some(at) = self.counts.count(connection).await else { return };
         if self.lately.is_due(at) {
@@ -181,24 +185,24 @@ impl Shard {
         }
     }
 
-    fn variances(&self, look: &Looked) -> Option<Variances> {
+    fn variances(&self, look: &ShardSamples) -> Option<Variances> {
         look.as_ref().ok().map(|(_, second)| self.counts.variances(second))
     }
 
     async fn first(
-        endpoint: &Endpoint,
-        limits: &Limits,
+        endpoint: &RedisEndpoint,
+        limits: &SampleLimits,
         master: &mut Option<String>,
-    ) -> Result<(Connection, Snapshot), SidekiqError> {
-        let mut connection = Connection::open(endpoint, limits).await?;
+    ) -> Result<(RedisConnection, RedisSnapshot), SidekiqError> {
+        let mut connection = RedisConnection::open(endpoint, limits).await?;
         // It is known also of one that then answers nothing.
         *master = connection.master().map(str::to_owned);
-        let snapshot = connection.look(Scope::Everything, limits).await?;
+        let snapshot = connection.look(SampleScope::Everything, limits).await?;
         Ok((connection, snapshot))
     }
 
     /// Both looks.
-    async fn look_again(&mut self, limits: &Limits) -> Looked {
+    async fn look_again(&mut self, limits: &SampleLimits) -> ShardSamples {
         let (connection, first) = self.seen.as_mut().map_err(|missing| missing.clone())?;
         match second(connection, first, limits).await {
             Ok(second) => Ok((first.clone(), second)),
@@ -214,7 +218,7 @@ impl Shard {
     }
 }
 
-fn note_in_hand(lately: &mut History, at: Timestamp, processes: &[ProcessLook]) {
+fn note_in_hand(lately: &mut RecentSamples, at: Timestamp, processes: &[ProcessSample]) {
     let mut in_hand: BTreeMap<&str, u64> = BTreeMap::new();
     for work in processes.iter().flat_map(|process| &process.work) {
         *in_hand.entry(&work.queue).or_default() += 1;
@@ -224,11 +228,11 @@ fn note_in_hand(lately: &mut History, at: Timestamp, processes: &[ProcessLook]) 
 
 /// What has changed, and which processes have a heartbeat still.
 async fn second(
-    connection: &mut Connection,
-    first: &Snapshot,
-    limits: &Limits,
-) -> Result<Snapshot, SidekiqError> {
-    let mut second = connection.look_since(Scope::Changes, Some(first.at), limits).await?;
+    connection: &mut RedisConnection,
+    first: &RedisSnapshot,
+    limits: &SampleLimits,
+) -> Result<RedisSnapshot, SidekiqError> {
+    let mut second = connection.look_since(SampleScope::Changes, Some(first.at), limits).await?;
     let mut processes = first.processes.clone().unwrap_or_default();
     let identities: Vec<_> = processes.iter().map(|process| process.identity.clone()).collect();
     // Who may not be asked again is taken to be as it was.
@@ -246,7 +250,7 @@ async fn second(
 /// Sidekiq's processes that say to run on this machine, by identity.
 pub(crate) fn local_processes<'a>(
     proc: &Path,
-    snapshots: impl Iterator<Item = &'a Snapshot>,
+    snapshots: impl Iterator<Item = &'a RedisSnapshot>,
 ) -> BTreeMap<String, u32> {
     let Some(hostname) = machine::hostname(proc) else { return BTreeMap::new() };
     let processes = snapshots.filter_map(|snapshot| snapshot.processes.as_ref().ok()).flatten();
@@ -277,7 +281,9 @@ pub(crate) fn job_processes(
 }
 
 /// Of each shard, and of all together.
-pub(crate) fn all_jobs(observation: &mut Observation) -> impl Iterator<Item = &mut Jobs> {
+pub(crate) fn all_jobs(
+    observation: &mut Observation,
+) -> impl Iterator<Item = &mut SidekiqObservation> {
     let shards = observation.shards.iter_mut().map(|shard| &mut shard.jobs);
     let all = shards.chain([&mut observation.jobs]);
     all.filter_map(|jobs| if let Fact::Known(jobs) = jobs { Some(jobs) } else { None })

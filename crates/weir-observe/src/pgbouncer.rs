@@ -13,7 +13,7 @@ use weir_advisor::observation::{
 };
 
 pub use self::address::pgbouncer_endpoint;
-use crate::postgres::{Connection, PostgresEndpoint, PostgresError, PostgresLimits};
+use crate::postgres::{PostgresConnection, PostgresEndpoint, PostgresError, PostgresLimits};
 
 /// Of more, those at which nobody waits are left out.
 const POOLS_MAX: usize = 1_000;
@@ -35,8 +35,8 @@ pub(crate) const QUESTIONS: u64 = 3;
 /// By the connection of the look before, if there is one: one that has failed is not given back.
 pub(crate) async fn look(
     source: &PgBouncerSource,
-    held: Option<Connection>,
-) -> (Option<Connection>, Fact<PgBouncer>) {
+    held: Option<PostgresConnection>,
+) -> (Option<PostgresConnection>, Fact<PgBouncer>) {
     match try_look(source, held).await {
         Ok((connection, seen)) => (Some(connection), Fact::Known(seen)),
         Err(error) => (None, Fact::Unknown(refused::missing(&source.endpoint, &error))),
@@ -50,12 +50,12 @@ pub(crate) fn late(source: &PgBouncerSource, after: Duration) -> Missing {
 
 async fn try_look(
     source: &PgBouncerSource,
-    held: Option<Connection>,
-) -> Result<(Connection, PgBouncer), PostgresError> {
+    held: Option<PostgresConnection>,
+) -> Result<(PostgresConnection, PgBouncer), PostgresError> {
     let PostgresLimits { connect_timeout, statement_timeout, .. } = source.limits;
     let connection = match held {
         Some(connection) => connection,
-        None => Connection::open(&source.endpoint, connect_timeout).await?,
+        None => PostgresConnection::open(&source.endpoint, connect_timeout).await?,
     };
     let databases = connection.ask("SHOW DATABASES", statement_timeout).await?;
     let settings = connection.ask("SHOW CONFIG", statement_timeout).await?;

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use weir_advisor::observation::{Fact, Observation, PgBouncer, Pooler, Postgres};
+use weir_advisor::observation::{DatabaseObservation, Fact, Observation, PgBouncer, Pooler};
 use weir_advisor::wording;
 
 use crate::observe::Sources;
@@ -29,31 +29,31 @@ pub(crate) fn pooler(sources: &Sources, observation: &Observation) -> Option<Poo
 fn found(
     connections: Option<u32>,
     is_said: bool,
-    postgres: &Fact<Postgres>,
+    postgres: &Fact<DatabaseObservation>,
     proc: Option<&Path>,
 ) -> Option<Pooler> {
     if connections == Some(0) {
         return None;
     }
-    let said = || (SAID.to_owned(), "as was said".to_owned());
+    let said = || (SAID.to_owned(), "as configured".to_owned());
     let (name, shown_by) = seen(postgres, proc).or_else(|| is_said.then(said))?;
     Some(Pooler { name, shown_by, connections })
 }
 
 /// Its name, and what shows it.
-fn seen(postgres: &Fact<Postgres>, proc: Option<&Path>) -> Option<(String, String)> {
+fn seen(postgres: &Fact<DatabaseObservation>, proc: Option<&Path>) -> Option<(String, String)> {
     let postgres = postgres.known();
     let holder = postgres.and_then(holder);
     let running = || proc.and_then(running);
     let other_port = || {
         let port = postgres?.other_port?;
-        let shown = format!("the address that was given leads to its port {port}");
+        let shown = format!("the configured address leads to its port {port}");
         Some((running().map_or_else(|| UNNAMED.to_owned(), |(name, _)| name), shown))
     };
     holder.or_else(other_port).or_else(running)
 }
 
-fn holder(postgres: &Postgres) -> Option<(String, String)> {
+fn holder(postgres: &DatabaseObservation) -> Option<(String, String)> {
     let connections = postgres.connections.known()?;
     let services = connections.services();
     let name = services.into_iter().find(|service| commands::is_pooler(service))?;
@@ -73,19 +73,19 @@ fn running(proc: &Path) -> Option<(String, String)> {
 mod tests {
     use std::time::Duration;
 
-    use weir_advisor::observation::{Connections, SessionState, Sessions};
+    use weir_advisor::observation::{DatabaseConnections, SessionState, Sessions};
 
     use super::*;
 
-    fn held_by(service: &str) -> Fact<Postgres> {
+    fn held_by(service: &str) -> Fact<DatabaseObservation> {
         let sessions = vec![Sessions {
             service: service.to_owned(),
             state: SessionState::Idle,
             count: 20,
             longest: Duration::ZERO,
         }];
-        let connections = Fact::Known(Connections { sessions });
-        Fact::Known(Postgres { connections, ..Postgres::default() })
+        let connections = Fact::Known(DatabaseConnections { sessions });
+        Fact::Known(DatabaseObservation { connections, ..DatabaseObservation::default() })
     }
 
     #[test]
@@ -99,10 +99,13 @@ mod tests {
 
     #[test]
     fn an_address_that_leads_to_another_port_shows_it_and_so_does_a_process() {
-        let through = Fact::Known(Postgres { other_port: Some(5432), ..Postgres::default() });
+        let through = Fact::Known(DatabaseObservation {
+            other_port: Some(5432),
+            ..DatabaseObservation::default()
+        });
         let shown = found(None, false, &through, None).unwrap();
         assert_eq!(shown.name, "a pooler");
-        assert_eq!(shown.shown_by, "the address that was given leads to its port 5432");
+        assert_eq!(shown.shown_by, "the configured address leads to its port 5432");
         let proc = tempfile::tempdir().unwrap();
         std::fs::create_dir(proc.path().join("7")).unwrap();
         let line = "/usr/sbin/pgbouncer\0/etc/pgbouncer/pgbouncer.ini\0";
@@ -115,7 +118,7 @@ mod tests {
     #[test]
     fn one_that_nobody_sees_is_there_because_somebody_says_so() {
         let said = found(Some(40), true, &Fact::NotAsked, None).unwrap();
-        assert_eq!((said.name.as_str(), said.shown_by.as_str()), ("pgbouncer", "as was said"));
+        assert_eq!((said.name.as_str(), said.shown_by.as_str()), ("pgbouncer", "as configured"));
         assert_eq!(found(None, true, &Fact::NotAsked, None).unwrap().connections, None);
         assert_eq!(found(None, false, &Fact::NotAsked, None), None);
     }

@@ -28,19 +28,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use weir_advisor::observation::{
-    ClientProcess, Connections, DatabaseHost, Fact, Missing, Obstacle, Postgres,
+    ClientProcess, DatabaseConnections, DatabaseHost, DatabaseObservation, Fact, Missing,
+    MissingReason,
 };
 
 use self::activity::Backend;
 use self::cache::Blocks;
-pub(crate) use self::connection::Connection;
+pub(crate) use self::connection::PostgresConnection;
 pub use self::endpoint::PostgresEndpoint;
 pub use self::error::PostgresError;
 pub(crate) use self::error::{MAX_CLIENT_CONN, missing};
 use self::host::Whereabouts;
-use self::session::Session;
-use self::settings::Settings;
-use crate::environment::Started;
+use self::session::PostgresSession;
+use self::settings::ReportedSettings;
+use crate::environment::StartEnvironment;
 
 /// A database to look at.
 #[derive(Clone, Debug)]
@@ -88,13 +89,13 @@ impl Default for PostgresLimits {
 #[derive(Debug)]
 pub(crate) struct Database {
     source: PostgresSource,
-    seen: Result<(Session, Fact<Blocks>), Missing>,
+    seen: Result<(PostgresSession, Fact<Blocks>), Missing>,
 }
 
 impl Database {
     /// The first look: counters only.
     pub(crate) async fn look(source: &PostgresSource, proc: Option<&Path>) -> Self {
-        let seen = match Session::open(&source.endpoint, &source.limits).await {
+        let seen = match PostgresSession::open(&source.endpoint, &source.limits).await {
             Ok(mut session) => {
                 let blocks = cache::blocks(&mut session).await;
                 Ok((session, blocks))
@@ -115,7 +116,7 @@ impl Database {
         &mut self,
         proc: Option<&Path>,
         names: &BTreeMap<u32, String>,
-    ) -> Fact<Postgres> {
+    ) -> Fact<DatabaseObservation> {
         let (session, before) = match &mut self.seen {
             Ok(seen) => seen,
             Err(missing) => return Fact::Unknown(missing.clone()),
@@ -132,7 +133,7 @@ impl Database {
             backends
         });
         let statements = statements::statements(session).await;
-        let Settings { settings, pending_restart, origins, read_only } =
+        let ReportedSettings { settings, pending_restart, origins, read_only } =
             settings::settings(session).await;
         let exceptions = exceptions::exceptions(session).await;
         let blocks = cache::blocks(session).await;
@@ -146,7 +147,7 @@ impl Database {
         let given = self.source.memory_bytes.map(said);
         let lock_waits = locks::waits(session, backends.known().map(Vec::as_slice)).await;
         let replication = slots::replication(session).await;
-        Fact::Known(Postgres {
+        Fact::Known(DatabaseObservation {
             settings,
             pending_restart,
             read_only,
@@ -189,7 +190,8 @@ fn ledger_without_asking(
     proc: Option<&Path>,
     missing: &Missing,
 ) -> Option<String> {
-    let is_full = matches!(missing.obstacle, Obstacle::SlotsExhausted | Obstacle::LimitReached);
+    let is_full =
+        matches!(missing.obstacle, MissingReason::SlotsExhausted | MissingReason::LimitReached);
     let here = is_full && source.endpoint.is_loopback();
     proc.filter(|_| here).and_then(|proc| titles::ledger(proc, source.endpoint.port()))
 }
@@ -198,12 +200,12 @@ fn ledger_without_asking(
 fn clients(proc: Option<&Path>, owners: BTreeMap<u32, String>) -> Vec<ClientProcess> {
     let Some(proc) = proc else { return Vec::new() };
     let client = |(pid, service): (u32, String)| {
-        let started = Started::read(proc, pid);
+        let started = StartEnvironment::read(proc, pid);
         ClientProcess { service, pid, pool: started.pool, threads: started.web_threads() }
     };
     owners.into_iter().map(client).collect()
 }
 
-fn connections(backends: Fact<Vec<Backend>>) -> Fact<Connections> {
-    backends.map(|backends| Connections { sessions: activity::sessions(&backends) })
+fn connections(backends: Fact<Vec<Backend>>) -> Fact<DatabaseConnections> {
+    backends.map(|backends| DatabaseConnections { sessions: activity::sessions(&backends) })
 }

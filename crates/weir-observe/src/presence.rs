@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use weir_advisor::observation::{Jobs, Observation, Presence};
+use weir_advisor::observation::{Observation, ProcessPresence, SidekiqObservation};
 
 use crate::machine;
 use crate::observe::{all_jobs, job_processes};
@@ -20,7 +20,7 @@ const TITLE: &[u8] = b"sidekiq";
 
 /// What the kernel says of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
+enum PidStatus {
     /// It is a process of Sidekiq.
     Sidekiq,
     /// There is no such process.
@@ -34,9 +34,11 @@ pub(crate) fn see(observation: &mut Observation, local: &BTreeMap<String, u32>, 
     for process in job_processes(observation) {
         let Some(pid) = local.get(&process.identity) else { continue };
         process.presence = match (process.presence, seen(proc, *pid)) {
-            (Presence::Presumed, Seen::Sidekiq) => Presence::Seen,
+            (ProcessPresence::Presumed, PidStatus::Sidekiq) => ProcessPresence::Seen,
             // One that has just beaten runs, whatever its number is here.
-            (Presence::Presumed | Presence::Silent, Seen::Nothing) => Presence::Gone,
+            (ProcessPresence::Presumed | ProcessPresence::Silent, PidStatus::Nothing) => {
+                ProcessPresence::Gone
+            }
             (presence, _) => presence,
         };
     }
@@ -46,29 +48,29 @@ pub(crate) fn see(observation: &mut Observation, local: &BTreeMap<String, u32>, 
 }
 
 /// Processes of this machine that run without a heartbeat. The number of one that beats is not another's.
-fn running_ghosts(jobs: &Jobs, proc: &Path) -> Vec<String> {
+fn running_ghosts(jobs: &SidekiqObservation, proc: &Path) -> Vec<String> {
     let Some(hostname) = machine::hostname(proc) else { return Vec::new() };
     let beats = |pid: u32| jobs.processes.iter().any(|it| it.hostname == hostname && it.pid == pid);
     let runs = |identity: &&String| {
         let mut parts = identity.rsplitn(3, ':').skip(1);
         let (pid, host) = (parts.next().and_then(|it| it.parse().ok()), parts.next());
         let is_here = host == Some(hostname.as_str());
-        pid.is_some_and(|pid| is_here && !beats(pid) && seen(proc, pid) == Seen::Sidekiq)
+        pid.is_some_and(|pid| is_here && !beats(pid) && seen(proc, pid) == PidStatus::Sidekiq)
     };
     jobs.ghosts.iter().filter(runs).cloned().collect()
 }
 
-fn seen(proc: &Path, pid: u32) -> Seen {
+fn seen(proc: &Path, pid: u32) -> PidStatus {
     if !proc.join(INIT).exists() {
-        return Seen::Unclear;
+        return PidStatus::Unclear;
     }
     let folder = proc.join(pid.to_string());
     match fs::read(folder.join("cmdline")) {
         // It has ended, and nobody has asked how.
-        Ok(title) if title.is_empty() && is_zombie(&folder) => Seen::Nothing,
-        Ok(title) if title.windows(TITLE.len()).any(|it| it == TITLE) => Seen::Sidekiq,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Seen::Nothing,
-        _ => Seen::Unclear,
+        Ok(title) if title.is_empty() && is_zombie(&folder) => PidStatus::Nothing,
+        Ok(title) if title.windows(TITLE.len()).any(|it| it == TITLE) => PidStatus::Sidekiq,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => PidStatus::Nothing,
+        _ => PidStatus::Unclear,
     }
 }
 
@@ -84,10 +86,10 @@ mod tests {
 
     use super::*;
 
-    fn after(presence: Presence, proc: &Path) -> Presence {
+    fn after(presence: ProcessPresence, proc: &Path) -> ProcessPresence {
         let process =
             JobProcess { identity: "web:7:x".to_owned(), presence, ..JobProcess::default() };
-        let jobs = Jobs { processes: vec![process], ..Jobs::default() };
+        let jobs = SidekiqObservation { processes: vec![process], ..SidekiqObservation::default() };
         let mut observation = Observation { jobs: Fact::Known(jobs), ..Observation::default() };
         see(&mut observation, &BTreeMap::from([("web:7:x".to_owned(), 7)]), proc);
         observation.jobs.known().unwrap().processes[0].presence
@@ -96,23 +98,39 @@ mod tests {
     #[test]
     fn a_process_that_the_kernel_does_not_know_is_gone_unless_it_has_just_beaten() {
         let proc = tempfile::tempdir().unwrap();
-        assert_eq!(after(Presence::Presumed, proc.path()), Presence::Presumed, "all are hidden");
+        assert_eq!(
+            after(ProcessPresence::Presumed, proc.path()),
+            ProcessPresence::Presumed,
+            "all are hidden"
+        );
         fs::create_dir(proc.path().join(INIT)).unwrap();
-        assert_eq!(after(Presence::Presumed, proc.path()), Presence::Gone);
-        assert_eq!(after(Presence::Silent, proc.path()), Presence::Gone);
-        assert_eq!(after(Presence::Seen, proc.path()), Presence::Seen, "in another container");
+        assert_eq!(after(ProcessPresence::Presumed, proc.path()), ProcessPresence::Gone);
+        assert_eq!(after(ProcessPresence::Silent, proc.path()), ProcessPresence::Gone);
+        assert_eq!(
+            after(ProcessPresence::Seen, proc.path()),
+            ProcessPresence::Seen,
+            "in another container"
+        );
         let process = proc.path().join("7");
         fs::create_dir(&process).unwrap();
         fs::write(process.join("cmdline"), "postgres: checkpointer").unwrap();
-        assert_eq!(after(Presence::Presumed, proc.path()), Presence::Presumed);
+        assert_eq!(after(ProcessPresence::Presumed, proc.path()), ProcessPresence::Presumed);
         fs::write(process.join("cmdline"), "sidekiq 6.4.1 shop [0 of 5 busy]\0").unwrap();
-        assert_eq!(after(Presence::Presumed, proc.path()), Presence::Seen);
-        assert_eq!(after(Presence::Silent, proc.path()), Presence::Silent, "it hangs");
+        assert_eq!(after(ProcessPresence::Presumed, proc.path()), ProcessPresence::Seen);
+        assert_eq!(
+            after(ProcessPresence::Silent, proc.path()),
+            ProcessPresence::Silent,
+            "it hangs"
+        );
         fs::write(process.join("cmdline"), "").unwrap();
         fs::write(process.join("stat"), "7 (sidekiq) Z 1 7 7").unwrap();
-        assert_eq!(after(Presence::Presumed, proc.path()), Presence::Gone, "it has ended");
+        assert_eq!(
+            after(ProcessPresence::Presumed, proc.path()),
+            ProcessPresence::Gone,
+            "it has ended"
+        );
         fs::write(process.join("stat"), "7 (kworker) S 1 7 7").unwrap();
-        assert_eq!(after(Presence::Presumed, proc.path()), Presence::Presumed);
+        assert_eq!(after(ProcessPresence::Presumed, proc.path()), ProcessPresence::Presumed);
     }
 
     #[test]
@@ -127,7 +145,11 @@ mod tests {
         fs::write(proc.path().join("sys/kernel/hostname"), "web\n").unwrap();
         let beats = JobProcess { hostname: "web".to_owned(), pid: 8, ..JobProcess::default() };
         let ghosts = ["web:7:x", "web:8:x", "web:9:x", "other:7:x", "odd"].map(str::to_owned);
-        let jobs = Jobs { processes: vec![beats], ghosts: ghosts.to_vec(), ..Jobs::default() };
+        let jobs = SidekiqObservation {
+            processes: vec![beats],
+            ghosts: ghosts.to_vec(),
+            ..SidekiqObservation::default()
+        };
         let mut observation = Observation { jobs: Fact::Known(jobs), ..Observation::default() };
         see(&mut observation, &BTreeMap::new(), proc.path());
         assert_eq!(observation.jobs.known().unwrap().running_ghosts, ["web:7:x"]);

@@ -4,22 +4,24 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_advisor::observation::{
-    CommandRate, Fact, Keyspace, Master, Missing, Obstacle, Persistence, RedisOperations,
+    CommandRate, Fact, Keyspace, Master, Missing, MissingReason, Persistence, RedisOperations,
     RedisServer, SlowCommand,
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{
-    CommandLook, ForeignKeys, Read, Refusal, ServerLook, SidekiqError, Snapshot, TroubleKind,
+    CommandSample, ForeignKeys, Read, RedisSnapshot, RejectedCommand, ServerSample, SidekiqError,
+    UnreadyKind,
 };
 
 /// Fewer keys than this say nothing of what a Redis is used for.
 const SAMPLED_MIN: u64 = 50;
-const FILES: &str = "look at the paths of --redis-ca, --redis-cert and --redis-key (ca, cert and key in [[observe.redis]])";
+const FILES: &str = "check the paths of --redis-ca, --redis-cert and --redis-key (ca, cert and key \
+                     in [[observe.redis]])";
 
 /// One server, from a look at everything.
-pub(crate) fn server(name: &str, database: i64, snapshot: &Snapshot) -> Fact<RedisServer> {
+pub(crate) fn server(name: &str, database: i64, snapshot: &RedisSnapshot) -> Fact<RedisServer> {
     let Some(read) = &snapshot.server else { return Fact::NotAsked };
-    known(read, "what Redis says of itself", |look| RedisServer {
+    known(read, "the status of Redis", |look| RedisServer {
         name: name.to_owned(),
         database,
         keyspaces: keyspaces(look),
@@ -47,14 +49,14 @@ pub(crate) fn server(name: &str, database: i64, snapshot: &Snapshot) -> Fact<Red
         }),
         cache_like_share: match &snapshot.foreign_keys {
             None => Fact::NotAsked,
-            Some(keys) => known(keys, "who else uses this Redis", cache_like_share),
+            Some(keys) => known(keys, "other users of this Redis", cache_like_share),
         },
     })
 }
 
 /// What it did between two looks at everything; not known after a restart, which begins its counts anew.
-pub(crate) fn lately(earlier: &Snapshot, later: &Snapshot) -> Fact<RedisOperations> {
-    let look = |snapshot: &Snapshot| snapshot.server.clone()?.ok();
+pub(crate) fn lately(earlier: &RedisSnapshot, later: &RedisSnapshot) -> Fact<RedisOperations> {
+    let look = |snapshot: &RedisSnapshot| snapshot.server.clone()?.ok();
     let (Some(before), Some(now)) = (look(earlier), look(later)) else { return Fact::NotAsked };
     let window = later.at.since(earlier.at);
     if window.is_zero() || now.operations < before.operations {
@@ -68,10 +70,10 @@ pub(crate) fn lately(earlier: &Snapshot, later: &Snapshot) -> Fact<RedisOperatio
     })
 }
 
-fn commands(before: &ServerLook, now: &ServerLook, window: Duration) -> Vec<CommandRate> {
+fn commands(before: &ServerSample, now: &ServerSample, window: Duration) -> Vec<CommandRate> {
     let (Ok(before), Ok(now)) = (&before.commands, &now.commands) else { return Vec::new() };
     let before: BTreeMap<&str, _> = before.iter().map(|it| (it.name.as_str(), it)).collect();
-    let rate = |now: &CommandLook| {
+    let rate = |now: &CommandSample| {
         // One that is new among those that are kept was called before as well: nobody knows how often.
         let before = before.get(now.name.as_str())?;
         let calls = now.calls.checked_sub(before.calls).filter(|calls| *calls > 0)?;
@@ -88,12 +90,12 @@ fn commands(before: &ServerLook, now: &ServerLook, window: Duration) -> Vec<Comm
     rates
 }
 
-fn keyspaces(look: &ServerLook) -> Vec<Keyspace> {
+fn keyspaces(look: &ServerSample) -> Vec<Keyspace> {
     let keyspace = |it: &weir_sidekiq::Keyspace| Keyspace { database: it.database, keys: it.keys };
     look.keyspaces.iter().map(keyspace).collect()
 }
 
-fn persistence(look: &ServerLook) -> Persistence {
+fn persistence(look: &ServerSample) -> Persistence {
     Persistence {
         append_only: look.append_only,
         // Without it, what matters is whether the append-only file is on, which INFO tells.
@@ -120,9 +122,10 @@ pub(crate) fn known<T, U>(read: &Read<T>, what: &str, map: impl FnOnce(&T) -> U)
     }
 }
 
-pub(crate) fn refused(what: &str, refusal: &Refusal) -> Missing {
-    let Refusal { command, reason, grant } = refusal;
-    let obstacle = if grant.is_some() { Obstacle::NotAllowed } else { Obstacle::NotSupported };
+pub(crate) fn refused(what: &str, refusal: &RejectedCommand) -> Missing {
+    let RejectedCommand { command, reason, grant } = refusal;
+    let obstacle =
+        if grant.is_some() { MissingReason::NotAllowed } else { MissingReason::NotSupported };
     let remedy = grant.clone();
     Missing { what: what.to_owned(), obstacle, reason: format!("{command}: {reason}"), remedy }
 }
@@ -133,14 +136,14 @@ pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
     match error {
         SidekiqError::Refused { name, command, reason, grant } => Missing {
             what,
-            obstacle: Obstacle::NotAllowed,
-            reason: format!("Redis {name} refuses {command}: {reason}"),
+            obstacle: MissingReason::NotAllowed,
+            reason: format!("Redis {name} rejects {command}: {reason}"),
             remedy: Some(grant.clone()),
         },
         // It was not even asked: what is wrong is doctor's own.
         SidekiqError::Certificate { .. } => Missing {
             what,
-            obstacle: Obstacle::Login,
+            obstacle: MissingReason::Login,
             reason: error.to_string(),
             remedy: Some(FILES.to_owned()),
         },
@@ -152,21 +155,21 @@ pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
         },
         _ => Missing {
             what,
-            obstacle: Obstacle::Unreachable,
+            obstacle: MissingReason::Unreachable,
             reason: error.to_string(),
             remedy: None,
         },
     }
 }
 
-const fn obstacle(kind: TroubleKind) -> Obstacle {
+const fn obstacle(kind: UnreadyKind) -> MissingReason {
     match kind {
-        TroubleKind::ClientsExhausted => Obstacle::ClientsExhausted,
-        TroubleKind::Script => Obstacle::Script,
-        TroubleKind::Loading => Obstacle::Loading,
-        TroubleKind::MasterLost => Obstacle::MasterLost,
-        TroubleKind::Login | TroubleKind::Certificate => Obstacle::Login,
-        TroubleKind::Away | TroubleKind::ReadOnly => Obstacle::Unreachable,
+        UnreadyKind::ClientsExhausted => MissingReason::ClientsExhausted,
+        UnreadyKind::Script => MissingReason::Script,
+        UnreadyKind::Loading => MissingReason::Loading,
+        UnreadyKind::MasterLost => MissingReason::MasterLost,
+        UnreadyKind::Login | UnreadyKind::Certificate => MissingReason::Login,
+        UnreadyKind::Away | UnreadyKind::ReadOnly => MissingReason::Unreachable,
     }
 }
 
@@ -186,12 +189,12 @@ mod tests {
 
     #[test]
     fn commands_of_two_looks_give_rates_and_shares_of_redis_time() {
-        let look = |name: &str, calls, micros| CommandLook {
+        let look = |name: &str, calls, micros| CommandSample {
             name: name.to_owned(),
             calls,
             took: Duration::from_micros(micros),
         };
-        let server = |commands| ServerLook { commands: Ok(commands), ..ServerLook::default() };
+        let server = |commands| ServerSample { commands: Ok(commands), ..ServerSample::default() };
         let before =
             server(vec![look("get", 100, 1_000), look("brpop", 7, 70), look("idle", 5, 5)]);
         let now = server(vec![
@@ -210,29 +213,30 @@ mod tests {
     #[test]
     fn who_is_not_allowed_is_told_how_to_be() {
         let grant = Some("ACL SETUSER weir +zcard".to_owned());
-        let refusal = Refusal { command: "ZCARD".to_owned(), reason: "no".to_owned(), grant };
+        let refusal =
+            RejectedCommand { command: "ZCARD".to_owned(), reason: "no".to_owned(), grant };
         let missing = refused("the retry set", &refusal);
-        assert_eq!(missing.obstacle, Obstacle::NotAllowed);
+        assert_eq!(missing.obstacle, MissingReason::NotAllowed);
         assert_eq!(missing.remedy.as_deref(), Some("ACL SETUSER weir +zcard"));
-        let missing = refused("the retry set", &Refusal { grant: None, ..refusal });
-        assert_eq!((missing.obstacle, missing.remedy), (Obstacle::NotSupported, None));
+        let missing = refused("the retry set", &RejectedCommand { grant: None, ..refusal });
+        assert_eq!((missing.obstacle, missing.remedy), (MissingReason::NotSupported, None));
     }
 
     #[test]
     fn a_redis_that_answers_nobody_is_told_with_what_to_do_and_no_grant() {
         let error = SidekiqError::Unready {
             name: "a:6379".to_owned(),
-            kind: TroubleKind::Loading,
-            what: "still reads its data from disk",
+            kind: UnreadyKind::Loading,
+            what: "is still loading its data from disk",
             reason: "LOADING".to_owned(),
             remedy: "wait",
         };
         let missing = unreachable("Redis a:6379", &error);
         assert_eq!(
             (missing.obstacle, missing.remedy.as_deref()),
-            (Obstacle::Loading, Some("wait"))
+            (MissingReason::Loading, Some("wait"))
         );
-        assert_eq!(missing.reason, "Redis a:6379 still reads its data from disk (LOADING)");
+        assert_eq!(missing.reason, "Redis a:6379 is still loading its data from disk (LOADING)");
     }
 
     #[test]
@@ -241,12 +245,12 @@ mod tests {
         let (reason, grant) = ("no permissions".to_owned(), "ACL SETUSER weir +select".to_owned());
         let refused = SidekiqError::Refused { name, command, reason, grant };
         let missing = unreachable("Redis a:6379/1", &refused);
-        assert_eq!(missing.reason, "Redis a:6379/1 refuses SELECT: no permissions");
-        assert_eq!(missing.obstacle, Obstacle::NotAllowed);
+        assert_eq!(missing.reason, "Redis a:6379/1 rejects SELECT: no permissions");
+        assert_eq!(missing.obstacle, MissingReason::NotAllowed);
         let source = std::io::Error::from(std::io::ErrorKind::NotFound);
         let no_file = SidekiqError::Certificate { path: "/ca.pem".to_owned(), source };
         let missing = unreachable("Redis a:6379", &no_file);
-        assert_eq!(missing.obstacle, Obstacle::Login, "not that nobody answers there");
+        assert_eq!(missing.obstacle, MissingReason::Login, "not that nobody answers there");
         assert!(missing.remedy.unwrap().contains("--redis-ca"));
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use weir_advisor::observation::{
-    ClientProcess, Fact, JobProcess, Jobs, POOL_VARIABLE, Service, is_sidekiq,
+    ClientProcess, ConnectionPools, Fact, JobProcess, POOL_VARIABLE, SidekiqObservation, is_sidekiq,
 };
 
-use crate::environment::Started;
+use crate::environment::StartEnvironment;
 
 /// The name that stands for all of Sidekiq's processes, unless one is given by its own.
 const ALL_SIDEKIQ: &str = "sidekiq";
@@ -15,10 +15,10 @@ const ALL_SIDEKIQ: &str = "sidekiq";
 /// Sidekiq's processes as their heartbeats and `started`, by identity, tell them, and `given`; what is
 /// given wins. Unknown as long as nobody is known: a sum without everybody is still the least.
 pub(crate) fn services(
-    given: &[Service],
-    jobs: Option<&Jobs>,
-    started: &BTreeMap<String, Started>,
-) -> Fact<Vec<Service>> {
+    given: &[ConnectionPools],
+    jobs: Option<&SidekiqObservation>,
+    started: &BTreeMap<String, StartEnvironment>,
+) -> Fact<Vec<ConnectionPools>> {
     let mut services = given.to_vec();
     for seen in jobs.map(|jobs| sidekiq(jobs, started)).unwrap_or_default() {
         let same = given.iter().position(|it| is_same(&it.name, &seen.name));
@@ -35,12 +35,15 @@ pub(crate) fn services(
 }
 
 /// What the processes say that hold connections to the database, beside Sidekiq's: those have heartbeats.
-pub(crate) fn add_clients(services: &mut Fact<Vec<Service>>, clients: &[ClientProcess]) {
-    let mut seen: Vec<Service> = Vec::new();
+pub(crate) fn add_clients(services: &mut Fact<Vec<ConnectionPools>>, clients: &[ClientProcess]) {
+    let mut seen: Vec<ConnectionPools> = Vec::new();
     for client in clients.iter().filter(|client| !is_sidekiq(&client.service)) {
         let Some(pool) = client.pool else { continue };
         let (name, set_by) = (client.service.clone(), POOL_VARIABLE.to_owned());
-        count(&mut seen, Service { name, processes: 1, pool, set_by, threads: client.threads });
+        count(
+            &mut seen,
+            ConnectionPools { name, processes: 1, pool, set_by, threads: client.threads },
+        );
     }
     let mut all = services.known().cloned().unwrap_or_default();
     let known = all.len();
@@ -60,13 +63,19 @@ pub(crate) fn add_clients(services: &mut Fact<Vec<Service>>, clients: &[ClientPr
 pub(crate) fn started(
     proc: Option<&Path>,
     local: &BTreeMap<String, u32>,
-) -> BTreeMap<String, Started> {
+) -> BTreeMap<String, StartEnvironment> {
     let Some(proc) = proc else { return BTreeMap::new() };
-    local.iter().map(|(identity, pid)| (identity.clone(), Started::read(proc, *pid))).collect()
+    local
+        .iter()
+        .map(|(identity, pid)| (identity.clone(), StartEnvironment::read(proc, *pid)))
+        .collect()
 }
 
 /// Names of the processes of this machine, by their numbers.
-pub(crate) fn names(jobs: Option<&Jobs>, local: &BTreeMap<String, u32>) -> BTreeMap<u32, String> {
+pub(crate) fn names(
+    jobs: Option<&SidekiqObservation>,
+    local: &BTreeMap<String, u32>,
+) -> BTreeMap<u32, String> {
     let Some(jobs) = jobs else { return BTreeMap::new() };
     let of = |process: &JobProcess| Some((*local.get(&process.identity)?, name(process)));
     jobs.processes.iter().filter_map(of).collect()
@@ -80,28 +89,35 @@ fn is_same(one: &str, other: &str) -> bool {
 
 /// A pool is as large as there are threads, unless `DB_POOL` says otherwise. A heartbeat without threads
 /// could not be read.
-fn sidekiq(jobs: &Jobs, started: &BTreeMap<String, Started>) -> Vec<Service> {
+fn sidekiq(
+    jobs: &SidekiqObservation,
+    started: &BTreeMap<String, StartEnvironment>,
+) -> Vec<ConnectionPools> {
     let mut services = Vec::new();
     for process in jobs.processes.iter().filter(|process| process.concurrency() > 0) {
         let (name, threads) = (name(process), process.concurrency());
         let started = started.get(&process.identity).copied().unwrap_or_default();
         let set_by = match started {
-            Started { pool: Some(_), .. } => POOL_VARIABLE,
+            StartEnvironment { pool: Some(_), .. } => POOL_VARIABLE,
             // Without `-c` that is what Sidekiq's threads are.
-            Started { rails_max_threads: Some(number), .. } if number == threads => {
+            StartEnvironment { rails_max_threads: Some(number), .. } if number == threads => {
                 "RAILS_MAX_THREADS="
             }
             _ => "-c ",
         };
         let (pool, set_by) = (started.pool.unwrap_or(threads), set_by.to_owned());
-        count(&mut services, Service { name, processes: 1, pool, set_by, threads: Some(threads) });
+        count(
+            &mut services,
+            ConnectionPools { name, processes: 1, pool, set_by, threads: Some(threads) },
+        );
     }
     services
 }
 
 /// One more of those that are alike, or the first.
-fn count(services: &mut Vec<Service>, one: Service) {
-    let alike = |it: &&mut Service| Service { processes: 1, ..(**it).clone() } == one;
+fn count(services: &mut Vec<ConnectionPools>, one: ConnectionPools) {
+    let alike =
+        |it: &&mut ConnectionPools| ConnectionPools { processes: 1, ..(**it).clone() } == one;
     match services.iter_mut().find(alike) {
         Some(service) => service.processes = service.processes.saturating_add(1),
         None => services.push(one),
@@ -126,17 +142,23 @@ mod tests {
         JobProcess { identity: identity.to_owned(), capsules, ..JobProcess::default() }
     }
 
-    fn jobs() -> Jobs {
+    fn jobs() -> SidekiqObservation {
         let processes =
             vec![process("a", 25, "push"), process("b", 25, "push"), process("c", 5, "mailers")];
-        Jobs { processes, ..Jobs::default() }
+        SidekiqObservation { processes, ..SidekiqObservation::default() }
     }
 
-    fn service(name: &str, processes: u32, pool: u32, set_by: &str) -> Service {
-        Service { name: name.to_owned(), processes, pool, set_by: set_by.to_owned(), threads: None }
+    fn service(name: &str, processes: u32, pool: u32, set_by: &str) -> ConnectionPools {
+        ConnectionPools {
+            name: name.to_owned(),
+            processes,
+            pool,
+            set_by: set_by.to_owned(),
+            threads: None,
+        }
     }
 
-    fn seen(given: &[Service]) -> Vec<Service> {
+    fn seen(given: &[ConnectionPools]) -> Vec<ConnectionPools> {
         services(given, Some(&jobs()), &BTreeMap::new()).known().unwrap().clone()
     }
 
@@ -145,15 +167,16 @@ mod tests {
         let given =
             [service("web", 2, 5, "DB_POOL="), service("sidekiq mailers", 1, 50, "DB_POOL=")];
         let [web, mailers] = given.clone();
-        let mailers = Service { threads: Some(5), ..mailers };
-        let push = Service { threads: Some(25), ..service("sidekiq push", 2, 25, "-c ") };
+        let mailers = ConnectionPools { threads: Some(5), ..mailers };
+        let push = ConnectionPools { threads: Some(25), ..service("sidekiq push", 2, 25, "-c ") };
         assert_eq!(seen(&given), [web, mailers, push]);
         assert_eq!(services(&[], None, &BTreeMap::new()), Fact::NotAsked);
     }
 
     #[test]
     fn what_is_given_for_all_of_sidekiq_is_not_counted_twice() {
-        let connections = |given: &[Service]| seen(given).iter().map(Service::connections).sum();
+        let connections =
+            |given: &[ConnectionPools]| seen(given).iter().map(ConnectionPools::connections).sum();
         let all = service("sidekiq", 3, 25, "DB_POOL=");
         let sum: u32 = connections(std::slice::from_ref(&all));
         assert_eq!(sum, 75, "and not 55 more");
@@ -167,19 +190,25 @@ mod tests {
     #[test]
     fn the_environment_tells_another_pool_and_where_threads_come_from() {
         let started = BTreeMap::from([
-            ("a".to_owned(), Started { pool: Some(5), ..Started::default() }),
-            ("c".to_owned(), Started { rails_max_threads: Some(5), ..Started::default() }),
+            ("a".to_owned(), StartEnvironment { pool: Some(5), ..StartEnvironment::default() }),
+            (
+                "c".to_owned(),
+                StartEnvironment { rails_max_threads: Some(5), ..StartEnvironment::default() },
+            ),
         ]);
         let services = services(&[], Some(&jobs()), &started);
         let lines: Vec<_> =
             services.known().unwrap().iter().map(|it| it.pool_line(it.pool)).collect();
-        let no_more = "DB_POOL=5, and no more threads than that (-c or RAILS_MAX_THREADS)";
+        let no_more = "DB_POOL=5, and at most as many threads (-c or RAILS_MAX_THREADS)";
         assert_eq!(lines, [no_more, "-c 25", "RAILS_MAX_THREADS=5"]);
     }
 
     #[test]
     fn a_heartbeat_that_could_not_be_read_has_no_pool() {
-        let jobs = Jobs { processes: vec![process("a", 0, "push")], ..Jobs::default() };
+        let jobs = SidekiqObservation {
+            processes: vec![process("a", 0, "push")],
+            ..SidekiqObservation::default()
+        };
         assert_eq!(services(&[], Some(&jobs), &BTreeMap::new()), Fact::NotAsked);
     }
 
@@ -199,11 +228,11 @@ mod tests {
         ];
         let mut services = Fact::NotAsked;
         add_clients(&mut services, &clients);
-        let web = Service { threads: Some(16), ..service("web", 2, 5, "DB_POOL=") };
+        let web = ConnectionPools { threads: Some(16), ..service("web", 2, 5, "DB_POOL=") };
         assert_eq!(services, Fact::Known(vec![web.clone()]));
         let mut given = Fact::Known(vec![service("web", 4, 6, "DB_POOL=")]);
         add_clients(&mut given, &clients);
-        assert_eq!(given, Fact::Known(vec![Service { processes: 4, pool: 6, ..web }]));
+        assert_eq!(given, Fact::Known(vec![ConnectionPools { processes: 4, pool: 6, ..web }]));
     }
 
     #[test]

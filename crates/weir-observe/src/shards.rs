@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use weir_advisor::observation::{Fact, Jobs, Missing, Observation, RedisAccess, ShardJobs};
-use weir_sidekiq::{Address, Endpoint, Snapshot, join};
+use weir_advisor::observation::{
+    Fact, Missing, Observation, RedisAccess, ShardJobs, SidekiqObservation,
+};
+use weir_sidekiq::{RedisAddress, RedisEndpoint, RedisSnapshot, join};
 
 use crate::observe::Sources;
 use crate::{jobs, services};
@@ -13,7 +15,7 @@ use crate::{jobs, services};
 pub(crate) fn of_jobs(
     sources: &Sources,
     names: &[String],
-    looks: Vec<Looked>,
+    looks: Vec<ShardSamples>,
     described: Described,
     local: &BTreeMap<String, u32>,
 ) -> Observation {
@@ -46,15 +48,15 @@ pub(crate) fn names(sources: &Sources) -> Vec<String> {
 }
 
 /// How each was reached, for commands that are to be pasted.
-fn access(endpoints: &[Endpoint], names: &[String]) -> Vec<RedisAccess> {
+fn access(endpoints: &[RedisEndpoint], names: &[String]) -> Vec<RedisAccess> {
     let path = |path: &Path| path.display().to_string();
-    let of = |(endpoint, name): (&Endpoint, &String)| RedisAccess {
+    let of = |(endpoint, name): (&RedisEndpoint, &String)| RedisAccess {
         name: name.clone(),
         master: None,
         tls: match &endpoint.address {
-            Address::Tcp { tls, .. } => *tls,
-            Address::Unix(_) => false,
-            Address::Sentinel(sentinel) => sentinel.tls,
+            RedisAddress::Tcp { tls, .. } => *tls,
+            RedisAddress::Unix(_) => false,
+            RedisAddress::Sentinel(sentinel) => sentinel.tls,
         },
         authority: endpoint.tls.authority.as_deref().map(path),
         client: endpoint.tls.client.as_ref().map(|(shown, key)| (path(shown), path(key))),
@@ -75,14 +77,18 @@ pub(crate) fn name_masters<'a>(
 }
 
 /// Processes of every shard that was seen: those of one that is away keep nobody from knowing the others'.
-pub(crate) fn processes(observation: &Observation) -> Option<Jobs> {
-    let seen: Vec<&Jobs> = observation.each_jobs().filter_map(|(_, jobs)| jobs.known()).collect();
+pub(crate) fn processes(observation: &Observation) -> Option<SidekiqObservation> {
+    let seen: Vec<&SidekiqObservation> =
+        observation.each_jobs().filter_map(|(_, jobs)| jobs.known()).collect();
     let processes = seen.iter().flat_map(|jobs| jobs.processes.iter().cloned());
-    (!seen.is_empty()).then(|| Jobs { processes: processes.collect(), ..Jobs::default() })
+    (!seen.is_empty()).then(|| SidekiqObservation {
+        processes: processes.collect(),
+        ..SidekiqObservation::default()
+    })
 }
 
 /// Both looks at one shard.
-pub(crate) type Looked = Result<(Snapshot, Snapshot), Missing>;
+pub(crate) type ShardSamples = Result<(RedisSnapshot, RedisSnapshot), Missing>;
 
 /// Which of two looks was at everything, processes included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +98,11 @@ pub(crate) enum Described {
 }
 
 impl Described {
-    const fn of<'a>(self, first: &'a Snapshot, second: &'a Snapshot) -> &'a Snapshot {
+    const fn of<'a>(
+        self,
+        first: &'a RedisSnapshot,
+        second: &'a RedisSnapshot,
+    ) -> &'a RedisSnapshot {
         match self {
             Self::First => first,
             Self::Second => second,
@@ -101,8 +111,8 @@ impl Described {
 }
 
 /// Of each of several shards.
-fn shards(names: &[String], looks: &[Looked], described: Described) -> Vec<ShardJobs> {
-    let of = |(name, looked): (&String, &Looked)| {
+fn shards(names: &[String], looks: &[ShardSamples], described: Described) -> Vec<ShardJobs> {
+    let of = |(name, looked): (&String, &ShardSamples)| {
         let jobs = match looked {
             Ok((first, second)) => {
                 named(jobs::jobs(described.of(first, second), first, second), name)
@@ -115,7 +125,7 @@ fn shards(names: &[String], looks: &[Looked], described: Described) -> Vec<Shard
 }
 
 /// With the shard in the name of what is missing.
-fn named(mut jobs: Fact<Jobs>, shard: &str) -> Fact<Jobs> {
+fn named(mut jobs: Fact<SidekiqObservation>, shard: &str) -> Fact<SidekiqObservation> {
     let name = |missing: &mut Missing| missing.what = format!("{} of Redis {shard}", missing.what);
     match &mut jobs {
         Fact::Known(jobs) => jobs.unread.iter_mut().for_each(name),
@@ -126,7 +136,7 @@ fn named(mut jobs: Fact<Jobs>, shard: &str) -> Fact<Jobs> {
 }
 
 /// Of all shards, or of none: a part of the jobs is not the jobs.
-fn all_jobs(looks: Vec<Looked>, described: Described) -> Fact<Jobs> {
+fn all_jobs(looks: Vec<ShardSamples>, described: Described) -> Fact<SidekiqObservation> {
     let looks: Vec<_> = match looks.into_iter().collect() {
         Ok(looks) => looks,
         Err(missing) => return Fact::Unknown(missing),
@@ -139,7 +149,7 @@ fn all_jobs(looks: Vec<Looked>, described: Described) -> Fact<Jobs> {
 }
 
 /// Limits that cut something off in one of the looks.
-fn cut(looks: &[Looked]) -> Vec<String> {
+fn cut(looks: &[ShardSamples]) -> Vec<String> {
     let seen = looks.iter().flatten();
     let limits = seen.flat_map(|(first, second)| first.cut.iter().chain(&second.cut));
     limits.cloned().collect::<BTreeSet<_>>().into_iter().collect()

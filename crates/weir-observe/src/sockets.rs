@@ -8,11 +8,15 @@ use std::path::Path;
 use crate::memory;
 
 /// An end of a connection.
-pub(crate) type End = (IpAddr, u16);
+pub(crate) type SocketEnd = (IpAddr, u16);
 
 /// Processes by the ends of theirs among `wanted`; with `port`, only of connections to it. What may
 /// not be looked at is left out.
-pub(crate) fn owners(proc: &Path, wanted: &BTreeSet<End>, port: Option<u16>) -> BTreeMap<End, u32> {
+pub(crate) fn owners(
+    proc: &Path,
+    wanted: &BTreeSet<SocketEnd>,
+    port: Option<u16>,
+) -> BTreeMap<SocketEnd, u32> {
     let mut inodes = BTreeMap::new();
     if !wanted.is_empty() {
         for table in ["net/tcp", "net/tcp6"] {
@@ -31,7 +35,7 @@ pub(crate) fn owners(proc: &Path, wanted: &BTreeSet<End>, port: Option<u16>) -> 
 }
 
 /// The far ends of connections to `port` of this machine.
-pub(crate) fn clients_of(proc: &Path, port: u16) -> BTreeSet<End> {
+pub(crate) fn clients_of(proc: &Path, port: u16) -> BTreeSet<SocketEnd> {
     let tables = ["net/tcp", "net/tcp6"].map(|table| fs::read_to_string(proc.join(table)));
     let lines = tables.iter().flatten().flat_map(|text| text.lines());
     let far = |line: &str| {
@@ -44,7 +48,11 @@ pub(crate) fn clients_of(proc: &Path, port: u16) -> BTreeSet<End> {
 
 /// The inode and the near end of a line, if it is wanted:
 /// "  0: 0100007F:A3D2 0100007F:1538 01 ... inode ..".
-fn connection(line: &str, wanted: &BTreeSet<End>, port: Option<u16>) -> Option<(u64, End)> {
+fn connection(
+    line: &str,
+    wanted: &BTreeSet<SocketEnd>,
+    port: Option<u16>,
+) -> Option<(u64, SocketEnd)> {
     let mut words = line.split_whitespace().skip(1);
     let (near, far) = (end(words.next()?)?, end(words.next()?)?);
     let inode: u64 = words.nth(6)?.parse().ok()?;
@@ -53,7 +61,7 @@ fn connection(line: &str, wanted: &BTreeSet<End>, port: Option<u16>) -> Option<(
 }
 
 /// "0100007F:1538": words of the address in the machine's order, the port as a number.
-fn end(text: &str) -> Option<End> {
+fn end(text: &str) -> Option<SocketEnd> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
     let word = |at: usize| u32::from_str_radix(address.get(at..at + 8)?, 16).ok();

@@ -2,12 +2,12 @@
 //!
 //! A source keeps its connection from look to look. One that fails leaves its facts unknown, with what it
 //! said, and is left alone for a while, longer each time; no other source waits for it for longer than
-//! [`Pace::look_timeout`].
+//! [`PollSchedule::look_timeout`].
 
 mod database;
 mod goodput;
-mod patience;
 mod pooler;
+mod retry;
 mod shard;
 
 use std::path::Path;
@@ -21,15 +21,15 @@ use weir_base::clock::{Clock, Timestamp};
 use self::database::WatchedDatabase;
 use self::pooler::WatchedPooler;
 use self::shard::WatchedShard;
-use crate::lately::History;
 use crate::machine::{self, Counters};
 use crate::observe::{self, Sources};
-use crate::shards::{self, Described, Looked};
+use crate::recent::RecentSamples;
+use crate::shards::{self, Described, ShardSamples};
 use crate::{presence, redis, services};
 
 /// How often, and how long at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct PollSchedule {
     /// From the beginning of one look to that of the next.
     pub interval: Duration,
     /// What a look at one source may take.
@@ -56,7 +56,7 @@ pub struct Round {
 pub struct Watcher {
     /// `window` has no meaning here: looks are as far apart as they come.
     sources: Sources,
-    pace: Pace,
+    pace: PollSchedule,
     clock: Clock,
     shards: Vec<WatchedShard>,
     database: Option<Box<WatchedDatabase>>,
@@ -66,13 +66,18 @@ pub struct Watcher {
     before: Option<Observation>,
     levels: Levels,
     /// Of all shards together, then of each where there are several.
-    lately: Vec<History>,
+    lately: Vec<RecentSamples>,
 }
 
 impl Watcher {
     /// Nothing is looked at yet. `random` spreads the tries of several watchers.
     #[must_use]
-    pub fn new(sources: Sources, pace: Pace, clock: Clock, random: &mut fastrand::Rng) -> Self {
+    pub fn new(
+        sources: Sources,
+        pace: PollSchedule,
+        clock: Clock,
+        random: &mut fastrand::Rng,
+    ) -> Self {
         let names = shards::names(&sources);
         let of = |(endpoint, name)| WatchedShard::new(endpoint, name, pace, random.fork());
         let shards: Vec<_> = sources.redis.iter().zip(names).map(of).collect();
@@ -136,7 +141,7 @@ impl Watcher {
     }
 
     /// All at the same time: one that is slow holds up no other.
-    async fn look_at_shards(&mut self) -> Vec<Looked> {
+    async fn look_at_shards(&mut self) -> Vec<ShardSamples> {
         let mut looking = JoinSet::new();
         for (place, mut shard) in std::mem::take(&mut self.shards).into_iter().enumerate() {
             let (limits, pace, clock) = (self.sources.limits, self.pace, self.clock.clone());
@@ -157,7 +162,7 @@ impl Watcher {
         let all = std::iter::once(&mut observation.jobs).chain(shards);
         for (place, jobs) in all.enumerate() {
             if self.lately.len() <= place {
-                self.lately.push(History::default());
+                self.lately.push(RecentSamples::default());
             }
             if let Fact::Known(jobs) = jobs {
                 self.lately[place].note_jobs(at, jobs);
@@ -181,7 +186,10 @@ impl Watcher {
     }
 }
 
-fn server(shard: &WatchedShard, look: &Looked) -> Fact<weir_advisor::observation::RedisServer> {
+fn server(
+    shard: &WatchedShard,
+    look: &ShardSamples,
+) -> Fact<weir_advisor::observation::RedisServer> {
     match look {
         Ok((earlier, later)) => shard.server(later).map(|mut server| {
             server.lately = redis::lately(earlier, later);

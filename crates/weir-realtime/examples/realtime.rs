@@ -15,8 +15,11 @@ use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
-use weir_base::shutdown::Shutdown;
-use weir_net::server::{Body, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade};
+use weir_base::shutdown::ShutdownToken;
+use weir_net::server::{
+    ConnectionService, CoreListener, HttpServerLimits, Peer, RejectedUpgrade, ResponseBody,
+    ServerOptions, ServerStop, Upgrade,
+};
 use weir_net::{BindOptions, Listener, NetMetrics};
 use weir_realtime::hub::{Hub, Parts};
 use weir_realtime::metrics::RealtimeMetrics;
@@ -26,12 +29,12 @@ use weir_realtime::webhooks::{self, WebhookMetrics, Webhooks};
 
 struct Realtime(Rc<Shard>);
 
-impl Service for Realtime {
+impl ConnectionService for Realtime {
     fn claims_upgrade(&self, path: &str) -> bool {
         path.starts_with("/app/")
     }
 
-    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         self.0.connect(upgrade)
     }
 
@@ -39,7 +42,11 @@ impl Service for Realtime {
         Rc::clone(&self.0).run().await;
     }
 
-    async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    async fn http(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> Response<ResponseBody> {
         Rc::clone(&self.0).answer(request, peer).await
     }
 }
@@ -55,7 +62,7 @@ fn hub(cores: usize, queue_bytes: Option<usize>) -> Arc<Hub> {
         clock.clone(),
         WebhookMetrics::register(&mut registry),
         semaphore,
-        Shutdown::new(),
+        ShutdownToken::new(),
     );
     let mut app = AppSettings::new("1", "demo-key", Secret::new("demo-secret"));
     app.has_client_events = true;
@@ -76,12 +83,12 @@ async fn main() {
     let sockets = Listener::bind_group(&address, cores, BindOptions::default()).expect("to listen");
     println!("listening on {}", sockets[0].address().expect("an address"));
     let mut registry = Registry::default();
-    let stop = Stop::within(Duration::from_secs(10));
+    let stop = ServerStop::within(Duration::from_secs(10));
     let draining = stop.graceful.clone();
-    let running = weir_net::server::start(Start {
+    let running = weir_net::server::start(ServerOptions {
         listeners: vec![CoreListener { sockets, tls: None }],
         cores,
-        limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
+        limits: Arc::new(ArcSwap::from_pointee(HttpServerLimits::default())),
         clock: Clock::system(),
         metrics: NetMetrics::register(&mut registry),
         trusted_proxies: weir_net::client::TrustedProxies::default(),

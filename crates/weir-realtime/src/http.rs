@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::{Request, Response, StatusCode};
-use weir_net::server::{Body, Peer};
+use weir_net::server::{Peer, ResponseBody};
 
 use self::answer::Failure;
 use self::route::Route;
@@ -42,7 +42,11 @@ impl Shard {
     }
 
     /// Answers a request.
-    pub async fn answer(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    pub async fn answer(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> Response<ResponseBody> {
         if request.uri().path().starts_with(connect::PATH) {
             return self.stream(&request, peer);
         }

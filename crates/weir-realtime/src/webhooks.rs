@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use weir_base::clock::Clock;
 use weir_base::semaphore::Semaphore;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 pub use weir_net::post::{CaError, EndpointUrl, EndpointUrlError, Trust};
 
 pub use app_hooks::{AppHooks, Endpoint};
@@ -64,11 +64,11 @@ impl Webhooks {
         clock: Clock,
         metrics: WebhookMetrics,
         semaphore: Arc<Semaphore>,
-        shutdown: Shutdown,
+        shutdown: ShutdownToken,
     ) -> (Self, Worker) {
         let settings = settings.within_reason();
         let (intake, end) = intake(&settings.limits, clock.clone(), metrics.clone());
-        let shared = Shared { settings, clock, metrics, semaphore, ending: Shutdown::new() };
+        let shared = Shared { settings, clock, metrics, semaphore, ending: ShutdownToken::new() };
         (Self { intake }, Worker { intake: end, shared: Arc::new(shared), shutdown })
     }
 

@@ -2,13 +2,13 @@
 
 use redis::RedisError;
 
-use crate::endpoint::Address;
-use crate::trouble::TroubleKind;
+use crate::endpoint::RedisAddress;
+use crate::unready::UnreadyKind;
 
 /// One reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Away {
-    pub(crate) kind: TroubleKind,
+    pub(crate) kind: UnreadyKind,
     /// What that means, of a Redis.
     pub(crate) what: &'static str,
     /// What to do.
@@ -32,7 +32,7 @@ enum Sign {
 
 /// How it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Reachability {
     Plain,
     Tls,
     Socket,
@@ -40,7 +40,7 @@ enum Way {
 }
 
 /// None: of what was said nothing is known that could be done.
-pub(crate) fn of(address: &Address, error: &RedisError) -> Option<Away> {
+pub(crate) fn of(address: &RedisAddress, error: &RedisError) -> Option<Away> {
     let said = error.to_string();
     if let Some(refusal) = of_tls(&said) {
         return Some(refusal);
@@ -48,12 +48,12 @@ pub(crate) fn of(address: &Address, error: &RedisError) -> Option<Away> {
     explained(way(address), sign(error, &said)?)
 }
 
-const fn way(address: &Address) -> Way {
+const fn way(address: &RedisAddress) -> Reachability {
     match address {
-        Address::Tcp { tls: false, .. } => Way::Plain,
-        Address::Tcp { tls: true, .. } => Way::Tls,
-        Address::Unix(_) => Way::Socket,
-        Address::Sentinel(_) => Way::Sentinels,
+        RedisAddress::Tcp { tls: false, .. } => Reachability::Plain,
+        RedisAddress::Tcp { tls: true, .. } => Reachability::Tls,
+        RedisAddress::Unix(_) => Reachability::Socket,
+        RedisAddress::Sentinel(_) => Reachability::Sentinels,
     }
 }
 
@@ -78,21 +78,22 @@ fn sign(error: &RedisError, said: &str) -> Option<Sign> {
 
 /// What TLS itself says, in the words of rustls.
 fn of_tls(said: &str) -> Option<Away> {
-    const NOT_TRUSTED: &str = "shows a certificate that is not trusted here";
-    let kind = TroubleKind::Certificate;
+    const NOT_TRUSTED: &str = "has a certificate that is not trusted here";
+    let kind = UnreadyKind::Certificate;
     let (what, remedy) = if said.contains("UnknownIssuer") || said.contains("CaUsedAsEndEntity") {
         (
             NOT_TRUSTED,
-            "give the file of the authority that signed it by --redis-ca (ca in [[observe.redis]])",
+            "pass the file of the authority that signed it with --redis-ca (ca in \
+             [[observe.redis]])",
         )
     } else if said.contains("NotValidForName") {
-        (NOT_TRUSTED, "name its host in the address as its certificate does")
+        (NOT_TRUSTED, "use the host name of its certificate in the address")
     } else if said.contains("Expired") || said.contains("NotValidYet") {
-        (NOT_TRUSTED, "look at its dates, and at this machine's clock")
+        (NOT_TRUSTED, "check its dates, and this machine's clock")
     } else if said.contains("CertificateRequired") || said.contains("HandshakeFailure") {
         (
-            "asks for a certificate",
-            "give one by --redis-cert and --redis-key (cert and key in [[observe.redis]])",
+            "requires a client certificate",
+            "pass one with --redis-cert and --redis-key (cert and key in [[observe.redis]])",
         )
     } else {
         return None;
@@ -100,48 +101,50 @@ fn of_tls(said: &str) -> Option<Away> {
     Some(Away { kind, what, remedy })
 }
 
-fn explained(way: Way, sign: Sign) -> Option<Away> {
+fn explained(way: Reachability, sign: Sign) -> Option<Away> {
     let (what, remedy) = match (way, sign) {
-        (Way::Sentinels, _) => (
-            "is not reached by its Sentinels",
-            "look whether they run at these addresses and know the service (redis-cli -h HOST -p 26379 \
-             SENTINEL masters), and whether the server that they name has connections left (maxclients)",
+        (Reachability::Sentinels, _) => (
+            "cannot be found through its Sentinels",
+            "check that they run at these addresses and know the service (redis-cli -h HOST -p \
+             26379 SENTINEL masters), and that the server that they name has free connections \
+             (maxclients)",
         ),
-        (Way::Socket, Sign::Denied) => (
-            "is not open to this user",
-            "look at the socket's group and mode (unixsocketperm in redis.conf)",
+        (Reachability::Socket, Sign::Denied) => (
+            "cannot be opened by this user",
+            "check the socket's group and mode (unixsocketperm in redis.conf)",
         ),
-        (Way::Socket, _) => (
-            "does not answer",
-            "look whether it runs (systemctl status 'redis*'), and at the socket's path \
+        (Reachability::Socket, _) => (
+            "does not respond",
+            "check that it is running (systemctl status 'redis*'), and the socket's path \
              (unixsocket in redis.conf)",
         ),
         (_, Sign::Refused) => (
-            "does not answer: nobody listens there",
-            "look whether it runs (systemctl status 'redis*'), and at host and port in the address",
+            "does not respond: nothing listens there",
+            "check that it is running (systemctl status 'redis*'), and the host and port in the \
+             address",
         ),
-        (_, Sign::NotThere) => ("has no address", "look at the host's name in the address"),
-        (Way::Tls, Sign::Silence) => (
-            "does not answer in TLS",
-            "if its port speaks none (tls-port in redis.conf), write redis://; otherwise look at host \
-             and port, and at firewalls",
+        (_, Sign::NotThere) => ("has no address", "check the host name in the address"),
+        (Reachability::Tls, Sign::Silence) => (
+            "does not respond with TLS",
+            "if its port does not use TLS (tls-port in redis.conf), use redis://; otherwise check \
+             host and port, and firewalls",
         ),
         // Before TLS it can't say that it has no connection left.
-        (Way::Tls, Sign::Broken) => (
-            "ends the connection",
-            "look whether its port speaks TLS (tls-port in redis.conf; if not, write redis://), whether it asks \
-             for a certificate (--redis-cert, --redis-key), and whether it has connections left (maxclients)",
+        (Reachability::Tls, Sign::Broken) => (
+            "closes the connection",
+            "check that its port uses TLS (tls-port in redis.conf; if not, use redis://), whether \
+             it requires a certificate (--redis-cert, --redis-key), and that it has free \
+             connections (maxclients)",
         ),
-        (Way::Plain, Sign::Broken) => (
-            "ends the connection",
-            "if its port speaks TLS, write rediss://; otherwise look at its log",
-        ),
-        (Way::Plain, Sign::Silence) => {
-            ("does not answer", "look at host and port in the address, and at firewalls")
+        (Reachability::Plain, Sign::Broken) => {
+            ("closes the connection", "if its port uses TLS, use rediss://; otherwise see its log")
+        }
+        (Reachability::Plain, Sign::Silence) => {
+            ("does not respond", "check the host and port in the address, and firewalls")
         }
         (_, Sign::Denied) => return None,
     };
-    Some(Away { kind: TroubleKind::Away, what, remedy })
+    Some(Away { kind: UnreadyKind::Away, what, remedy })
 }
 
 #[cfg(test)]
@@ -156,31 +159,31 @@ mod tests {
 
     #[test]
     fn each_way_that_fails_says_what_to_do() {
-        let tcp = |tls| Address::Tcp { host: "h".to_owned(), port: 1, tls };
+        let tcp = |tls| RedisAddress::Tcp { host: "h".to_owned(), port: 1, tls };
         for (address, kind, remedy) in [
-            (tcp(false), io::ErrorKind::ConnectionRefused, "look whether it runs"),
-            (tcp(true), io::ErrorKind::ConnectionRefused, "look whether it runs"),
+            (tcp(false), io::ErrorKind::ConnectionRefused, "check that it is running"),
+            (tcp(true), io::ErrorKind::ConnectionRefused, "check that it is running"),
             (tcp(false), io::ErrorKind::BrokenPipe, "write rediss://"),
             (tcp(false), io::ErrorKind::ConnectionReset, "write rediss://"),
             (tcp(false), io::ErrorKind::TimedOut, "firewalls"),
             (tcp(true), io::ErrorKind::TimedOut, "write redis://"),
             (tcp(true), io::ErrorKind::UnexpectedEof, "maxclients"),
-            (Address::Unix("/x".into()), io::ErrorKind::NotFound, "unixsocket in redis.conf"),
-            (Address::Unix("/x".into()), io::ErrorKind::PermissionDenied, "unixsocketperm"),
+            (RedisAddress::Unix("/x".into()), io::ErrorKind::NotFound, "unixsocket in redis.conf"),
+            (RedisAddress::Unix("/x".into()), io::ErrorKind::PermissionDenied, "unixsocketperm"),
         ] {
             let away = of(&address, &failed(kind)).expect("it is explained");
             assert!(away.remedy.contains(remedy), "{kind:?}: {}", away.remedy);
-            assert_eq!(away.kind, TroubleKind::Away);
+            assert_eq!(away.kind, UnreadyKind::Away);
         }
     }
 
     #[test]
     fn a_certificate_is_another_matter_than_nobody_there() {
         let said = "invalid peer certificate: UnknownIssuer";
-        let address = Address::Tcp { host: "h".to_owned(), port: 1, tls: true };
+        let address = RedisAddress::Tcp { host: "h".to_owned(), port: 1, tls: true };
         let error = RedisError::from(io::Error::new(io::ErrorKind::InvalidData, said));
         let away = of(&address, &error).expect("it is explained");
         assert!(away.remedy.contains("--redis-ca"), "{away:?}");
-        assert_eq!(away.kind, TroubleKind::Certificate);
+        assert_eq!(away.kind, UnreadyKind::Certificate);
     }
 }

@@ -10,11 +10,11 @@ use std::time::Duration;
 use redis::{ErrorKind, Script, ServerErrorKind};
 use weir_base::clock::Timestamp;
 
-use crate::connection::Connection;
+use crate::connection::RedisConnection;
 use crate::error::SidekiqError;
-use crate::heartbeat::{Capsule, Mode, WeightedQueue};
+use crate::heartbeat::{Capsule, CapsuleMode, WeightedQueue};
 use crate::keys;
-use crate::snapshot::{ProcessLook, Refusal};
+use crate::snapshot::{ProcessSample, RejectedCommand};
 
 const SUFFIX: &str = "_backlog";
 
@@ -61,14 +61,14 @@ pub enum SetAside {
 /// A queue and the backlog of it.
 #[derive(Debug)]
 pub struct Backlog {
-    connection: Connection,
+    connection: RedisConnection,
     queue: String,
 }
 
 impl Backlog {
     /// Of `queue`.
     #[must_use]
-    pub fn of(connection: Connection, queue: &str) -> Self {
+    pub fn of(connection: RedisConnection, queue: &str) -> Self {
         Self { connection, queue: queue.to_owned() }
     }
 
@@ -116,7 +116,7 @@ impl Backlog {
                 .any(|sign| reason.contains(sign));
         if not_allowed {
             let (command, grant) = ("a script".to_owned(), Some(GRANT.to_owned()));
-            let refusal = Refusal { command, reason, grant };
+            let refusal = RejectedCommand { command, reason, grant };
             return self.connection.refused(self.connection.with_line(refusal));
         }
         self.connection.failed(error)
@@ -139,9 +139,9 @@ pub fn is_backlog(queue: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotReady<'a> {
     /// This process serves the backlog before other queues.
-    Before(&'a ProcessLook),
+    Before(&'a ProcessSample),
     /// Nobody serves the backlog; this process the queue.
-    OnlyQueue(&'a ProcessLook),
+    OnlyQueue(&'a ProcessSample),
     /// Nobody serves the queue: its new jobs would not run either.
     Nobody,
 }
@@ -152,12 +152,12 @@ pub enum NotReady<'a> {
 /// # Errors
 /// When that is not so.
 pub fn served_last<'a>(
-    processes: &'a [ProcessLook],
+    processes: &'a [ProcessSample],
     queue: &str,
     now: Timestamp,
-) -> Result<&'a ProcessLook, NotReady<'a>> {
+) -> Result<&'a ProcessSample, NotReady<'a>> {
     let backlog = backlog_of(queue);
-    let live = |process: &&ProcessLook| {
+    let live = |process: &&ProcessSample| {
         let age = process.beat_age.or_else(|| process.beat.map(|beat| now.since(beat)));
         let beats = age.is_none_or(|age| age <= BEAT_AGE_MAX);
         beats && !process.quiet
@@ -165,7 +165,7 @@ pub fn served_last<'a>(
     let serving = |name: &str| {
         processes.iter().filter(live).find(|process| process.served().any(|it| it == name))
     };
-    let is_first = |process: &&ProcessLook| {
+    let is_first = |process: &&ProcessSample| {
         !process.capsules.iter().all(|capsule| leaves_others_first(capsule, &backlog))
     };
     let own = serving(queue).ok_or(NotReady::Nobody)?;
@@ -178,12 +178,12 @@ pub fn served_last<'a>(
 /// Flags for the capsule of `process` that serves `queue`, with the backlog behind: all of its queues,
 /// for one `-q` on a command line replaces those of a configuration file.
 #[must_use]
-pub fn queues_with_backlog(process: &ProcessLook, queue: &str) -> Vec<String> {
+pub fn queues_with_backlog(process: &ProcessSample, queue: &str) -> Vec<String> {
     let serves = |capsule: &&Capsule| capsule.queues.iter().any(|it| it.name == queue);
     let Some(capsule) = process.capsules.iter().find(serves) else { return Vec::new() };
     let backlog = backlog_of(queue);
     let others = || capsule.queues.iter().filter(|it| it.name != backlog);
-    if matches!(capsule.mode, Mode::Strict | Mode::Unknown) {
+    if matches!(capsule.mode, CapsuleMode::Strict | CapsuleMode::Unknown) {
         return others().map(|it| it.name.clone()).chain([backlog.clone()]).collect();
     }
     // The least weight is 1, which must be the backlog's own.
@@ -201,9 +201,9 @@ fn leaves_others_first(capsule: &Capsule, backlog: &str) -> bool {
     let (own, others) = (capsule.queues[at].weight, capsule.queues.len() > 1);
     match capsule.mode {
         // Sidekiq 6 tells the order only; in that of a strict process it is the last.
-        Mode::Strict | Mode::Unknown => at + 1 == capsule.queues.len(),
-        Mode::Random => !others,
-        Mode::Weighted => {
+        CapsuleMode::Strict | CapsuleMode::Unknown => at + 1 == capsule.queues.len(),
+        CapsuleMode::Random => !others,
+        CapsuleMode::Weighted => {
             capsule.queues.iter().all(|queue| queue.name == backlog || queue.weight > own)
         }
     }
@@ -214,25 +214,25 @@ mod tests {
     use super::*;
     use crate::heartbeat::WeightedQueue;
 
-    fn process(identity: &str, mode: Mode, queues: &[(&str, u32)]) -> ProcessLook {
+    fn process(identity: &str, mode: CapsuleMode, queues: &[(&str, u32)]) -> ProcessSample {
         let queue = |(name, weight): &(&str, u32)| WeightedQueue {
             name: (*name).to_owned(),
             weight: *weight,
         };
         let queues = queues.iter().map(queue).collect();
         let capsules = vec![Capsule { mode, queues, ..Capsule::default() }];
-        ProcessLook { identity: identity.to_owned(), capsules, ..ProcessLook::default() }
+        ProcessSample { identity: identity.to_owned(), capsules, ..ProcessSample::default() }
     }
 
     const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-    fn who(processes: &[ProcessLook]) -> Result<&str, NotReady<'_>> {
+    fn who(processes: &[ProcessSample]) -> Result<&str, NotReady<'_>> {
         served_last(processes, "pull", NOW).map(|process| process.identity.as_str())
     }
 
     #[test]
     fn a_backlog_must_be_the_last_of_whoever_serves_it() {
-        let strict = |queues| process("strict", Mode::Strict, queues);
+        let strict = |queues| process("strict", CapsuleMode::Strict, queues);
         let pull = strict(&[("pull", 0)]);
         let ready = strict(&[("push", 0), ("pull", 0), ("pull_backlog", 0)]);
         assert_eq!(who(std::slice::from_ref(&ready)), Ok("strict"));
@@ -242,18 +242,18 @@ mod tests {
         assert_eq!(who(&[]), Err(NotReady::Nobody));
         let own = strict(&[("pull_backlog", 0)]);
         assert_eq!(who(&[own.clone(), pull.clone()]), Ok("strict"));
-        let before = process("before", Mode::Strict, &[("pull_backlog", 0), ("push", 0)]);
+        let before = process("before", CapsuleMode::Strict, &[("pull_backlog", 0), ("push", 0)]);
         let all = [own.clone(), pull.clone(), before];
         assert_eq!(who(&all), Err(NotReady::Before(&all[2])), "all of them");
-        assert_eq!(who(&[ProcessLook { quiet: true, ..ready }]), Err(NotReady::Nobody));
+        assert_eq!(who(&[ProcessSample { quiet: true, ..ready }]), Err(NotReady::Nobody));
         assert_eq!(who(&[own]), Err(NotReady::Nobody), "new jobs would not run either");
     }
 
     #[test]
     fn who_has_not_beaten_for_long_serves_nothing() {
-        let beaten = |millis| ProcessLook {
+        let beaten = |millis| ProcessSample {
             beat: Some(Timestamp::from_millis(millis)),
-            ..process("p", Mode::Strict, &[("pull", 0), ("pull_backlog", 0)])
+            ..process("p", CapsuleMode::Strict, &[("pull", 0), ("pull_backlog", 0)])
         };
         assert_eq!(who(&[beaten(975_000)]), Ok("p"));
         assert_eq!(who(&[beaten(1_004_000)]), Ok("p"), "its clock is ahead");
@@ -262,10 +262,11 @@ mod tests {
 
     #[test]
     fn by_chance_it_must_have_the_least_of_it() {
-        let weighted = |own| process("w", Mode::Weighted, &[("pull", 4), ("pull_backlog", own)]);
+        let weighted =
+            |own| process("w", CapsuleMode::Weighted, &[("pull", 4), ("pull_backlog", own)]);
         assert_eq!(who(&[weighted(1)]), Ok("w"));
         assert!(matches!(who(&[weighted(4)]), Err(NotReady::Before(_))));
-        let random = process("r", Mode::Random, &[("pull", 1), ("pull_backlog", 1)]);
+        let random = process("r", CapsuleMode::Random, &[("pull", 1), ("pull_backlog", 1)]);
         assert!(matches!(who(&[random]), Err(NotReady::Before(_))));
     }
 
@@ -273,18 +274,18 @@ mod tests {
     fn the_way_there_names_all_queues_and_is_one() {
         let flags = |mode, queues| queues_with_backlog(&process("p", mode, queues), "pull");
         assert_eq!(
-            flags(Mode::Strict, &[("push", 0), ("pull", 0)]),
+            flags(CapsuleMode::Strict, &[("push", 0), ("pull", 0)]),
             ["push", "pull", "pull_backlog"]
         );
         assert_eq!(
-            flags(Mode::Unknown, &[("pull_backlog", 0), ("pull", 0)]),
+            flags(CapsuleMode::Unknown, &[("pull_backlog", 0), ("pull", 0)]),
             ["pull", "pull_backlog"]
         );
         assert_eq!(
-            flags(Mode::Weighted, &[("push", 8), ("pull", 1)]),
+            flags(CapsuleMode::Weighted, &[("push", 8), ("pull", 1)]),
             ["push,16", "pull,2", "pull_backlog,1"]
         );
-        assert_eq!(flags(Mode::Random, &[("pull", 1)]), ["pull,2", "pull_backlog,1"]);
-        assert_eq!(flags(Mode::Weighted, &[("pull", 3)]), ["pull,3", "pull_backlog,1"]);
+        assert_eq!(flags(CapsuleMode::Random, &[("pull", 1)]), ["pull,2", "pull_backlog,1"]);
+        assert_eq!(flags(CapsuleMode::Weighted, &[("pull", 3)]), ["pull,3", "pull_backlog,1"]);
     }
 }

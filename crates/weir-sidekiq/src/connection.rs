@@ -11,21 +11,21 @@ use redis::{
 };
 
 use crate::away;
-use crate::endpoint::{Address, Endpoint, Sentinel, TlsFiles};
+use crate::endpoint::{RedisAddress, RedisEndpoint, Sentinel, TlsFiles};
 use crate::error::SidekiqError;
 use crate::grant;
 use crate::greeting;
-use crate::limits::Limits;
-use crate::questions::{Answer, Command, Question, READ_ONLY_ACL};
-use crate::snapshot::Refusal;
+use crate::limits::SampleLimits;
+use crate::questions::{Question, READ_ONLY_ACL, ReadCommand, ReplyResult};
+use crate::snapshot::RejectedCommand;
 use crate::trouble;
 
 /// A connection; by itself it only asks.
 #[derive(Debug)]
-pub struct Connection {
+pub struct RedisConnection {
     inner: MultiplexedConnection,
     name: String,
-    address: Address,
+    address: RedisAddress,
     /// `HOST:PORT`, where Sentinels were asked for it.
     master: Option<String>,
     user: Option<String>,
@@ -35,12 +35,15 @@ pub struct Connection {
     lacking: Option<String>,
 }
 
-impl Connection {
+impl RedisConnection {
     /// Connects within `connect_timeout`.
     ///
     /// # Errors
     /// When a certificate can't be read, nobody answers, or the password is wrong.
-    pub async fn open(endpoint: &Endpoint, limits: &Limits) -> Result<Self, SidekiqError> {
+    pub async fn open(
+        endpoint: &RedisEndpoint,
+        limits: &SampleLimits,
+    ) -> Result<Self, SidekiqError> {
         let name = endpoint.to_string();
         let certificates = certificates(&endpoint.tls)?;
         let config = AsyncConnectionConfig::new()
@@ -55,7 +58,7 @@ impl Connection {
         match tokio::time::timeout(timeout, connecting).await {
             Ok(Ok((inner, reached))) => {
                 let (address, user) = (endpoint.address.clone(), endpoint.username.clone());
-                let master = matches!(address, Address::Sentinel(_)).then_some(reached);
+                let master = matches!(address, RedisAddress::Sentinel(_)).then_some(reached);
                 Ok(Self { inner, name, address, master, user, has_answered: false, lacking: None })
             }
             Ok(Err(error)) => {
@@ -87,10 +90,10 @@ impl Connection {
     pub(crate) async fn ask(
         &mut self,
         questions: &[Question],
-    ) -> Result<Vec<Answer>, SidekiqError> {
+    ) -> Result<Vec<ReplyResult>, SidekiqError> {
         let answers = self.answers(questions).await?;
         let is_not_allowed =
-            |it: &Answer| it.as_ref().is_err_and(|refusal| refusal.grant.is_some());
+            |it: &ReplyResult| it.as_ref().is_err_and(|refusal| refusal.grant.is_some());
         if self.lacking.is_none() && answers.iter().any(is_not_allowed) {
             self.lacking = Some(self.ask_for_everything().await?);
         }
@@ -100,7 +103,7 @@ impl Connection {
     /// The rules that this user lacks of all that a look needs: whoever gives them one after the other would
     /// need a look for each.
     async fn ask_for_everything(&mut self) -> Result<String, SidekiqError> {
-        let questions = Command::ALL.map(Command::least);
+        let questions = ReadCommand::ALL.map(ReadCommand::least);
         let answers = self.answers(&questions).await?;
         let mut rules: Vec<String> = Vec::new();
         for rule in answers.into_iter().filter_map(|answer| answer.err()?.grant) {
@@ -113,7 +116,7 @@ impl Connection {
         Ok(rules.join(" "))
     }
 
-    async fn answers(&mut self, questions: &[Question]) -> Result<Vec<Answer>, SidekiqError> {
+    async fn answers(&mut self, questions: &[Question]) -> Result<Vec<ReplyResult>, SidekiqError> {
         let mut pipeline = Pipeline::with_capacity(questions.len());
         for question in questions {
             pipeline.add_command(question.to_command());
@@ -141,7 +144,7 @@ impl Connection {
     }
 
     /// Its rule, and all others that are missing, as a line that has the user of this connection.
-    pub(crate) fn with_line(&self, refusal: Refusal) -> Refusal {
+    pub(crate) fn with_line(&self, refusal: RejectedCommand) -> RejectedCommand {
         let lacking = self.lacking.as_deref().unwrap_or_default();
         let line = |rule: String| {
             let is_among = lacking.split(' ').any(|it| it == rule);
@@ -152,7 +155,7 @@ impl Connection {
             };
             grant::line(self.user.as_deref(), &rules)
         };
-        Refusal { grant: refusal.grant.map(line), ..refusal }
+        RejectedCommand { grant: refusal.grant.map(line), ..refusal }
     }
 
     fn must_be_ready(&self, said: &str) -> Result<(), SidekiqError> {
@@ -164,8 +167,8 @@ impl Connection {
     }
 
     /// An error of what can't be done without.
-    pub(crate) fn refused(&self, refusal: Refusal) -> SidekiqError {
-        let (name, Refusal { command, reason, grant }) = (self.name.clone(), refusal);
+    pub(crate) fn refused(&self, refusal: RejectedCommand) -> SidekiqError {
+        let (name, RejectedCommand { command, reason, grant }) = (self.name.clone(), refusal);
         match grant {
             Some(grant) => SidekiqError::Refused { name, command, reason, grant },
             None => SidekiqError::Connection { name, reason: format!("{command}: {reason}") },
@@ -174,7 +177,7 @@ impl Connection {
 }
 
 fn unready(name: &str, said: &str) -> Option<SidekiqError> {
-    trouble::of(said).map(|trouble| SidekiqError::Unready {
+    unready::of(said).map(|trouble| SidekiqError::Unready {
         name: name.to_owned(),
         kind: trouble.kind,
         what: trouble.what,
@@ -187,7 +190,7 @@ fn unready(name: &str, said: &str) -> Option<SidekiqError> {
 /// whoever comes: the server says so to the next one as well.
 async fn why(
     name: String,
-    address: &Address,
+    address: &RedisAddress,
     user: Option<&str>,
     error: &RedisError,
 ) -> SidekiqError {
@@ -225,7 +228,7 @@ fn failed(name: String, user: Option<&str>, error: &RedisError) -> SidekiqError 
 /// Why a connection did not come about, with what to do.
 async fn never_there(
     name: String,
-    address: &Address,
+    address: &RedisAddress,
     user: Option<&str>,
     error: &RedisError,
 ) -> SidekiqError {
@@ -241,13 +244,15 @@ async fn never_there(
 }
 
 async fn client(
-    endpoint: &Endpoint,
+    endpoint: &RedisEndpoint,
     certificates: Option<TlsCertificates>,
 ) -> Result<Client, RedisError> {
     let address = match &endpoint.address {
-        Address::Tcp { host, port, tls } => tcp(host, *port, *tls),
-        Address::Unix(path) => ConnectionAddr::Unix(path.clone()),
-        Address::Sentinel(sentinel) => return by_sentinel(endpoint, sentinel, certificates).await,
+        RedisAddress::Tcp { host, port, tls } => tcp(host, *port, *tls),
+        RedisAddress::Unix(path) => ConnectionAddr::Unix(path.clone()),
+        RedisAddress::Sentinel(sentinel) => {
+            return by_sentinel(endpoint, sentinel, certificates).await;
+        }
     };
     let info = address.into_connection_info()?.set_redis_settings(login(endpoint));
     match certificates {
@@ -266,7 +271,7 @@ fn tcp(host: &str, port: u16, tls: bool) -> ConnectionAddr {
 }
 
 /// Without `CLIENT SETINFO`, which the documented ACL does not allow.
-fn login(endpoint: &Endpoint) -> RedisConnectionInfo {
+fn login(endpoint: &RedisEndpoint) -> RedisConnectionInfo {
     let mut login =
         RedisConnectionInfo::default().set_db(endpoint.database).set_skip_set_lib_name();
     if let Some(username) = &endpoint.username {
@@ -279,7 +284,7 @@ fn login(endpoint: &Endpoint) -> RedisConnectionInfo {
 }
 
 async fn by_sentinel(
-    endpoint: &Endpoint,
+    endpoint: &RedisEndpoint,
     sentinel: &Sentinel,
     certificates: Option<TlsCertificates>,
 ) -> Result<Client, RedisError> {

@@ -2,11 +2,11 @@
 
 use weir_base::clock::Timestamp;
 
-use crate::connection::Connection;
+use crate::connection::RedisConnection;
 use crate::error::SidekiqError;
 use crate::keys;
 use crate::look::time_of;
-use crate::questions::{Command, Question};
+use crate::questions::{Question, ReadCommand};
 use crate::snapshot::Read;
 
 /// How many jobs wait in each of the queues that were asked for.
@@ -18,14 +18,15 @@ pub struct Lengths {
     pub lengths: Vec<u64>,
 }
 
-impl Connection {
+impl RedisConnection {
     /// Counts once, in one round trip: not more than some dozens of queues should be asked for.
     ///
     /// # Errors
     /// When the connection fails. What Redis refuses is no error.
     pub async fn lengths(&mut self, queues: &[String]) -> Result<Read<Lengths>, SidekiqError> {
-        let length = |queue: &String| Question::new(Command::ListLength, &[&keys::queue(queue)]);
-        let time = std::iter::once(Question::new(Command::Time, &[]));
+        let length =
+            |queue: &String| Question::new(ReadCommand::ListLength, &[&keys::queue(queue)]);
+        let time = std::iter::once(Question::new(ReadCommand::Time, &[]));
         let questions: Vec<_> = time.chain(queues.iter().map(length)).collect();
         let mut answers = self.ask(&questions).await?.into_iter();
         let time = answers.next().expect("a connection answers each question or fails");

@@ -12,9 +12,9 @@ const SENTINEL_PORT: u16 = 26379;
 
 /// One Redis, or one that Sentinels name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct RedisEndpoint {
     /// Where it is.
-    pub address: Address,
+    pub address: RedisAddress,
     /// Its number there; others than 0 take the right to `SELECT`.
     pub database: i64,
     /// Who asks; none is Redis's `default`.
@@ -27,7 +27,7 @@ pub struct Endpoint {
 
 /// How a server is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
+pub enum RedisAddress {
     /// Over TCP.
     Tcp {
         /// Name or address.
@@ -67,7 +67,7 @@ pub struct TlsFiles {
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
-impl Endpoint {
+impl RedisEndpoint {
     /// Of `redis://[USER@]HOST[:PORT][/DATABASE]`, `rediss://..` (TLS), `unix:///PATH[?db=DATABASE]`
     /// or `redis+sentinel://HOST[:PORT][,HOST[:PORT]]/SERVICE[/DATABASE]` (`rediss+sentinel`).
     ///
@@ -78,7 +78,7 @@ impl Endpoint {
     }
 }
 
-fn parse(url: &str) -> Result<Endpoint, &'static str> {
+fn parse(url: &str) -> Result<RedisEndpoint, &'static str> {
     let (scheme, rest) =
         url.split_once("://").ok_or("it must begin with redis://, rediss:// or unix://")?;
     if scheme == "unix" || scheme == "redis+unix" {
@@ -87,47 +87,48 @@ fn parse(url: &str) -> Result<Endpoint, &'static str> {
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (username, hosts) = match authority.rsplit_once('@') {
         Some((user, _)) if user.contains(':') => {
-            return Err("it holds a password; give it by the environment or a file");
+            return Err("it contains a password; pass that in the environment or a file");
         }
         Some((user, hosts)) => (Some(decoded(user)?).filter(|user| !user.is_empty()), hosts),
         None => (None, authority),
     };
     let address = |address, database| {
         let (password, tls) = (None, TlsFiles::default());
-        Endpoint { address, database, username, password, tls }
+        RedisEndpoint { address, database, username, password, tls }
     };
     match scheme {
         "redis" | "rediss" => {
             let (host, port) = host_port(hosts, REDIS_PORT)?;
-            Ok(address(Address::Tcp { host, port, tls: scheme == "rediss" }, number(path)?))
+            Ok(address(RedisAddress::Tcp { host, port, tls: scheme == "rediss" }, number(path)?))
         }
         "redis+sentinel" | "rediss+sentinel" => {
             let (service, database) = path.split_once('/').unwrap_or((path, ""));
             let tls = scheme == "rediss+sentinel";
-            Ok(address(Address::Sentinel(sentinel(hosts, service, tls)?), number(database)?))
+            Ok(address(RedisAddress::Sentinel(sentinel(hosts, service, tls)?), number(database)?))
         }
         _ => Err("it must begin with redis://, rediss://, redis+sentinel:// or unix://"),
     }
 }
 
-fn unix(rest: &str) -> Result<Endpoint, &'static str> {
+fn unix(rest: &str) -> Result<RedisEndpoint, &'static str> {
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     if !path.starts_with('/') {
-        return Err("a socket's path must be whole: unix:///run/redis/redis.sock");
+        return Err("a socket's path must be absolute: unix:///run/redis/redis.sock");
     }
     let database = match query {
         "" => 0,
-        query => {
-            number(query.strip_prefix("db=").ok_or("only ?db=NUMBER may follow a socket's path")?)?
-        }
+        query => number(query.strip_prefix("db=").ok_or(
+            "a socket's path may be followed only by \
+                                       ?db=NUMBER",
+        )?)?,
     };
-    let (address, tls) = (Address::Unix(PathBuf::from(path)), TlsFiles::default());
-    Ok(Endpoint { address, database, username: None, password: None, tls })
+    let (address, tls) = (RedisAddress::Unix(PathBuf::from(path)), TlsFiles::default());
+    Ok(RedisEndpoint { address, database, username: None, password: None, tls })
 }
 
 fn sentinel(hosts: &str, service: &str, tls: bool) -> Result<Sentinel, &'static str> {
     if service.is_empty() {
-        return Err("behind the Sentinels' addresses must be the service's name: /mymaster");
+        return Err("the Sentinels' addresses must be followed by the service's name: /mymaster");
     }
     let addresses =
         hosts.split(',').map(|host| host_port(host, SENTINEL_PORT)).collect::<Result<_, _>>()?;
@@ -146,14 +147,14 @@ fn host_port(text: &str, default: u16) -> Result<(String, u16), &'static str> {
         return Err("the host is missing");
     }
     let port = port.map_or(Ok(default), |port| {
-        port.parse().map_err(|_| "the port is no number up to 65535")
+        port.parse().map_err(|_| "the port must be a number up to 65535")
     })?;
     Ok((host.to_owned(), port))
 }
 
 /// As an address writes letters that would part it: `a%40b`.
 fn decoded(text: &str) -> Result<String, &'static str> {
-    const ODD: &str = "a % in the user's name must be followed by two hexadecimal digits";
+    const ODD: &str = "a % in the user name must be followed by two hexadecimal digits";
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
@@ -163,13 +164,13 @@ fn decoded(text: &str) -> Result<String, &'static str> {
         bytes.push(byte.ok_or(ODD)?);
         bytes.extend(rest.as_bytes());
     }
-    String::from_utf8(bytes).map_err(|_| "the user's name is not UTF-8")
+    String::from_utf8(bytes).map_err(|_| "the user name is not UTF-8")
 }
 
 fn number(text: &str) -> Result<i64, &'static str> {
     match text {
         "" => Ok(0),
-        text => text.parse().ok().filter(|it| *it >= 0).ok_or("the database is no number"),
+        text => text.parse().ok().filter(|it| *it >= 0).ok_or("the database must be a number"),
     }
 }
 
@@ -183,12 +184,14 @@ fn redacted(url: &str) -> String {
 }
 
 /// As errors and reports name it.
-impl fmt::Display for Endpoint {
+impl fmt::Display for RedisEndpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.address {
-            Address::Tcp { host, port, .. } => write!(formatter, "{host}:{port}")?,
-            Address::Unix(path) => write!(formatter, "{}", path.display())?,
-            Address::Sentinel(sentinel) => write!(formatter, "{} (Sentinel)", sentinel.service)?,
+            RedisAddress::Tcp { host, port, .. } => write!(formatter, "{host}:{port}")?,
+            RedisAddress::Unix(path) => write!(formatter, "{}", path.display())?,
+            RedisAddress::Sentinel(sentinel) => {
+                write!(formatter, "{} (Sentinel)", sentinel.service)?
+            }
         }
         if self.database == 0 { Ok(()) } else { write!(formatter, "/{}", self.database) }
     }
@@ -201,7 +204,8 @@ mod tests {
     use super::*;
 
     fn name(url: &str) -> String {
-        Endpoint::parse(url).map_or_else(|error| error.to_string(), |endpoint| endpoint.to_string())
+        RedisEndpoint::parse(url)
+            .map_or_else(|error| error.to_string(), |endpoint| endpoint.to_string())
     }
 
     #[test]
@@ -217,12 +221,12 @@ mod tests {
         ] {
             assert_eq!(name(url), expected, "{url}");
         }
-        let endpoint = Endpoint::parse("rediss+sentinel://weir@a,b:26380/mymaster").unwrap();
-        let Address::Sentinel(sentinel) = endpoint.address else { panic!("{endpoint:?}") };
+        let endpoint = RedisEndpoint::parse("rediss+sentinel://weir@a,b:26380/mymaster").unwrap();
+        let RedisAddress::Sentinel(sentinel) = endpoint.address else { panic!("{endpoint:?}") };
         assert_eq!(sentinel.addresses, [("a".to_owned(), 26379), ("b".to_owned(), 26380)]);
         assert!(sentinel.tls);
         assert_eq!(endpoint.username.as_deref(), Some("weir"));
-        let endpoint = Endpoint::parse("redis://a%40b%3A%C3%A9@localhost").unwrap();
+        let endpoint = RedisEndpoint::parse("redis://a%40b%3A%C3%A9@localhost").unwrap();
         assert_eq!(endpoint.username.as_deref(), Some("a@b:é"));
     }
 
@@ -232,9 +236,9 @@ mod tests {
             ("localhost:6379", "must begin with"),
             ("http://localhost", "must begin with"),
             ("redis://", "host is missing"),
-            ("redis://a:port", "port is no number"),
-            ("redis://a/x", "database is no number"),
-            ("redis://a/-1", "database is no number"),
+            ("redis://a:port", "port must be a number"),
+            ("redis://a/x", "database must be a number"),
+            ("redis://a/-1", "database must be a number"),
             ("unix://run/redis.sock", "must be whole"),
             ("unix:///run/redis.sock?x=1", "only ?db=NUMBER"),
             ("redis+sentinel://a,b", "service's name"),
@@ -258,7 +262,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics_or_repeats_a_password(text in "\\PC{0,40}", host in "[a-z]{1,8}") {
-            let _ = Endpoint::parse(&text);
+            let _ = RedisEndpoint::parse(&text);
             let error = name(&format!("redis://user:hunter2{text}@{host}"));
             prop_assert!(!error.contains("hunter2"), "{}", error);
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::trouble::TroubleKind;
+use crate::unready::UnreadyKind;
 
 /// Each names the Redis and what to do.
 #[derive(Debug, Error)]
@@ -39,7 +39,7 @@ pub enum SidekiqError {
         /// Its address.
         name: String,
         /// What keeps it from answering.
-        kind: TroubleKind,
+        kind: UnreadyKind,
         /// What it does instead.
         what: &'static str,
         /// What Redis said.
@@ -48,7 +48,7 @@ pub enum SidekiqError {
         remedy: &'static str,
     },
     /// The user that asks may not do what can't be done without.
-    #[error("Redis {name}: {command} is refused: {reason}; {grant}")]
+    #[error("Redis {name}: {command} is rejected: {reason}; {grant}")]
     Refused {
         /// Its address.
         name: String,

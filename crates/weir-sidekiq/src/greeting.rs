@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::endpoint::Address;
+use crate::endpoint::RedisAddress;
 
 /// A refusal comes at once; who is let in is told nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -16,17 +16,17 @@ const LONGEST: usize = 200;
 
 /// "ERR max number of clients reached". None: nothing is said, or nothing can be: before TLS, and where
 /// Sentinels say who it is.
-pub(crate) async fn of(address: &Address) -> Option<String> {
+pub(crate) async fn of(address: &RedisAddress) -> Option<String> {
     tokio::time::timeout(PATIENCE, said(address)).await.ok().flatten()
 }
 
-async fn said(address: &Address) -> Option<String> {
+async fn said(address: &RedisAddress) -> Option<String> {
     match address {
-        Address::Tcp { host, port, tls: false } => {
+        RedisAddress::Tcp { host, port, tls: false } => {
             line(TcpStream::connect((host.as_str(), *port)).await.ok()?).await
         }
-        Address::Unix(path) => line(UnixStream::connect(path).await.ok()?).await,
-        Address::Tcp { .. } | Address::Sentinel(_) => None,
+        RedisAddress::Unix(path) => line(UnixStream::connect(path).await.ok()?).await,
+        RedisAddress::Tcp { .. } | RedisAddress::Sentinel(_) => None,
     }
 }
 

@@ -16,14 +16,14 @@ pub struct Capsule {
     /// Threads.
     pub concurrency: u32,
     /// How it chooses among its queues.
-    pub mode: Mode,
+    pub mode: CapsuleMode,
     /// In the order in which it looks at them.
     pub queues: Vec<WeightedQueue>,
 }
 
 /// How a capsule chooses the next queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum CapsuleMode {
     /// All weights are 0: the first that has jobs.
     Strict,
     /// All weights are 1: by chance.
@@ -46,7 +46,7 @@ pub struct WeightedQueue {
 
 /// What is read of `info`.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Info {
+pub(crate) struct HeartbeatInfo {
     #[serde(default)]
     pub(crate) hostname: String,
     #[serde(default)]
@@ -77,7 +77,7 @@ struct CapsuleInfo {
     weights: Ordered<u32>,
 }
 
-impl Info {
+impl HeartbeatInfo {
     pub(crate) fn parse(json: &[u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
     }
@@ -94,7 +94,7 @@ impl Info {
         vec![Capsule {
             name: "default".to_owned(),
             concurrency: self.concurrency,
-            mode: Mode::Unknown,
+            mode: CapsuleMode::Unknown,
             queues: self.queues.iter().map(queue).collect(),
         }]
     }
@@ -114,9 +114,9 @@ impl Info {
 impl CapsuleInfo {
     fn capsule(&self, name: &str) -> Capsule {
         let told = match self.mode.as_str() {
-            "strict" => Mode::Strict,
-            "random" => Mode::Random,
-            "weighted" => Mode::Weighted,
+            "strict" => CapsuleMode::Strict,
+            "random" => CapsuleMode::Random,
+            "weighted" => CapsuleMode::Weighted,
             _ => mode(&self.weights),
         };
         let (concurrency, queues) = (self.concurrency, queues(&self.weights));
@@ -124,14 +124,14 @@ impl CapsuleInfo {
     }
 }
 
-fn mode(weights: &Ordered<u32>) -> Mode {
+fn mode(weights: &Ordered<u32>) -> CapsuleMode {
     let all = |weight: u32| weights.0.iter().all(|(_, it)| *it == weight);
     if all(0) {
-        Mode::Strict
+        CapsuleMode::Strict
     } else if all(1) {
-        Mode::Random
+        CapsuleMode::Random
     } else {
-        Mode::Weighted
+        CapsuleMode::Weighted
     }
 }
 
@@ -153,8 +153,8 @@ impl<T> Default for Ordered<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members<T>(std::marker::PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+        struct MembersVisitor<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for MembersVisitor<T> {
             type Value = Ordered<T>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,7 +173,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
                 Ok(Ordered::default())
             }
         }
-        deserializer.deserialize_any(Members(std::marker::PhantomData))
+        deserializer.deserialize_any(MembersVisitor(std::marker::PhantomData))
     }
 }
 
@@ -217,7 +217,7 @@ impl<'de> Deserialize<'de> for Weights {
 
 /// A job in hand: the queue and payload under a thread's name in `IDENTITY:work`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Work {
+pub(crate) struct RunningJob {
     #[serde(default)]
     pub(crate) queue: String,
     #[serde(default, deserialize_with = "time::deserialize")]
@@ -227,7 +227,7 @@ pub(crate) struct Work {
     payload: Option<Box<serde_json::value::RawValue>>,
 }
 
-impl Work {
+impl RunningJob {
     pub(crate) fn parse(json: &[u8]) -> Option<Self> {
         let work: Option<Self> = serde_json::from_slice(json).ok();
         // What is no object at all has no thread's work in it.
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     fn capsules(json: &str) -> Vec<Capsule> {
-        Info::parse(json.as_bytes()).unwrap().capsules()
+        HeartbeatInfo::parse(json.as_bytes()).unwrap().capsules()
     }
 
     fn queue(name: &str, weight: u32) -> WeightedQueue {
@@ -263,7 +263,7 @@ mod tests {
                 "queues":["push","default"],"labels":[],"identity":"web:7:0123456789ab"}"#,
         );
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].mode, found[0].concurrency), (Mode::Unknown, 5));
+        assert_eq!((found[0].mode, found[0].concurrency), (CapsuleMode::Unknown, 5));
         assert_eq!(found[0].queues, [queue("push", 0), queue("default", 0)]);
     }
 
@@ -274,7 +274,7 @@ mod tests {
                 "weights":[{"push":0,"default":0},{"one":1}],"version":"7.3.9","embedded":false}"#,
         );
         let modes: Vec<_> = found.iter().map(|capsule| capsule.mode).collect();
-        assert_eq!(modes, [Mode::Strict, Mode::Random]);
+        assert_eq!(modes, [CapsuleMode::Strict, CapsuleMode::Random]);
         assert_eq!(found[0].queues, [queue("push", 0), queue("default", 0)]);
         assert_eq!(found.iter().map(|capsule| capsule.concurrency).sum::<u32>(), 6);
     }
@@ -287,14 +287,14 @@ mod tests {
                  "single":{"concurrency":1,"mode":"strict","weights":{"one":0}}}}"#,
         );
         assert_eq!(found[0].queues, [queue("z", 2), queue("a", 1)]);
-        assert_eq!((found[1].name.as_str(), found[1].mode), ("single", Mode::Strict));
+        assert_eq!((found[1].name.as_str(), found[1].mode), ("single", CapsuleMode::Strict));
     }
 
     #[test]
     fn one_object_of_weights_is_one_capsule() {
         let found = capsules(r#"{"concurrency":5,"weights":{"b":8,"a":1}}"#);
         assert_eq!(found[0].queues, [queue("b", 8), queue("a", 1)]);
-        assert_eq!(found[0].mode, Mode::Weighted);
+        assert_eq!(found[0].mode, CapsuleMode::Weighted);
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
             r#"{"queue":"pull","payload":"{\"class\":\"A\",\"args\":[]}","run_at":1763792000}"#,
             r#"{"queue":"pull","payload":{"class":"A","args":[]},"run_at":1763792000000}"#,
         ] {
-            let work = Work::parse(json.as_bytes()).unwrap();
+            let work = RunningJob::parse(json.as_bytes()).unwrap();
             assert_eq!(work.run_at, Some(Timestamp::from_millis(1_763_792_000_000)));
             assert_eq!(work.job().unwrap().class, "A");
         }
@@ -313,8 +313,8 @@ mod tests {
         #[test]
         fn no_bytes_panic(bytes: Vec<u8>, text in "\\PC{0,60}") {
             for json in [bytes.as_slice(), text.as_bytes()] {
-                let _ = Info::parse(json).map(|info| info.capsules());
-                let _ = Work::parse(json).map(|work| work.job());
+                let _ = HeartbeatInfo::parse(json).map(|info| info.capsules());
+                let _ = RunningJob::parse(json).map(|work| work.job());
             }
         }
     }

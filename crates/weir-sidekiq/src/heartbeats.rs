@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use weir_base::clock::Timestamp;
 
-use crate::connection::Connection;
+use crate::connection::RedisConnection;
 use crate::error::SidekiqError;
-use crate::questions::{Command, Question, Told};
+use crate::questions::{Question, ReadCommand, RedisReply};
 use crate::snapshot::Read;
 use crate::time;
 
@@ -23,7 +23,7 @@ pub struct Heartbeat {
     pub quiet: bool,
 }
 
-impl Connection {
+impl RedisConnection {
     /// The heartbeats of these processes, of those that have one.
     ///
     /// # Errors
@@ -35,11 +35,11 @@ impl Connection {
         let mut beats = BTreeMap::new();
         for round in identities.chunks(ROUND) {
             let question = |identity: &String| {
-                Question::new(Command::HashFields, &[identity, "beat", "quiet", "info"])
+                Question::new(ReadCommand::HashFields, &[identity, "beat", "quiet", "info"])
             };
             let answers = self.ask(&round.iter().map(question).collect::<Vec<_>>()).await?;
             for (identity, answer) in round.iter().zip(answers) {
-                match answer.and_then(Told::read::<Vec<Option<String>>>) {
+                match answer.and_then(RedisReply::read::<Vec<Option<String>>>) {
                     Ok(fields) => {
                         let field = |at: usize| fields.get(at)?.as_deref();
                         let beat = field(0).and_then(time::from_text);

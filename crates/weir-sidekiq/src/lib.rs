@@ -3,10 +3,10 @@
 //!
 //! The only crate that knows Sidekiq's layout: its keys, its jobs, its heartbeats.
 //!
-//! - [`Endpoint`]: where a Redis is and how to get in; [`Connection`]: one way to it;
-//! - [`Connection::look`]: a [`Snapshot`], of which each part may be refused;
-//! - [`Connection::lengths`]: how many jobs wait in some queues, as often as somebody likes;
-//! - [`Limits`]: what a look may cost Redis and the caller.
+//! - [`RedisEndpoint`]: where a Redis is and how to get in; [`RedisConnection`]: one way to it;
+//! - [`RedisConnection::look`]: a [`RedisSnapshot`], of which each part may be refused;
+//! - [`RedisConnection::lengths`]: how many jobs wait in some queues, as often as somebody likes;
+//! - [`SampleLimits`]: what a look may cost Redis and the caller.
 //!
 //! Promises: for a look only commands of [`READ_ONLY_ACL`] are sent; no list, set or hash is ever read whole
 //! unless it was counted first and is small; a look ends after a number of commands, of bytes of jobs
@@ -33,24 +33,25 @@ mod snapshot;
 #[doc(hidden)]
 pub mod text;
 mod time;
-mod trouble;
+mod unready;
 
 pub use self::backlog::{
     Backlog, NotReady, SetAside, backlog_of, is_backlog, queues_with_backlog, served_last,
 };
-pub use self::connection::Connection;
+pub use self::connection::RedisConnection;
 pub use self::counts::Lengths;
-pub use self::endpoint::{Address, Endpoint, Sentinel, TlsFiles};
+pub use self::endpoint::{RedisAddress, RedisEndpoint, Sentinel, TlsFiles};
 pub use self::error::SidekiqError;
-pub use self::heartbeat::{Capsule, Mode, WeightedQueue};
+pub use self::heartbeat::{Capsule, CapsuleMode, WeightedQueue};
 pub use self::heartbeats::Heartbeat;
 pub use self::job::JobSummary;
-pub use self::limits::Limits;
-pub use self::look::Scope;
+pub use self::limits::SampleLimits;
+pub use self::look::SampleScope;
 pub use self::questions::READ_ONLY_ACL;
-pub use self::server::{CommandLook, Keyspace, Master, ServerLook, SlowCommand};
+pub use self::server::{CommandSample, Keyspace, Master, ServerSample, SlowCommand};
 pub use self::shards::join;
 pub use self::snapshot::{
-    ForeignKeys, OddKey, ProcessLook, QueueLook, Read, Refusal, SetLook, Snapshot, WorkLook,
+    ForeignKeys, OddKey, ProcessSample, QueueSample, Read, RedisSnapshot, RejectedCommand,
+    RunningJobSample, SetSample,
 };
-pub use self::trouble::TroubleKind;
+pub use self::unready::UnreadyKind;

@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// [`Snapshot::cut`]: crate::Snapshot::cut
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SampleLimits {
     /// Queues that are looked at.
     pub queues_max: usize,
     /// Processes with a heartbeat that are looked at.
@@ -50,7 +50,7 @@ pub struct Limits {
     pub deadline: Duration,
 }
 
-impl Default for Limits {
+impl Default for SampleLimits {
     fn default() -> Self {
         Self {
             queues_max: 1_000,

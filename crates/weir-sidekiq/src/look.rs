@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use crate::connection::Connection;
+use crate::connection::RedisConnection;
 use crate::error::SidekiqError;
 use crate::keys;
-use crate::limits::Limits;
-use crate::questions::{Answer, Command, Question, Told};
-use crate::snapshot::{OddKey, ProcessLook, Read, Refusal, Snapshot};
+use crate::limits::SampleLimits;
+use crate::questions::{Question, ReadCommand, RedisReply, ReplyResult};
+use crate::snapshot::{OddKey, ProcessSample, Read, RedisSnapshot, RejectedCommand};
 
 /// What a look is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum SampleScope {
     /// All there is.
     Everything,
     /// Lengths, and how fast jobs come: the second of two looks. Without processes, samples and
@@ -29,41 +29,45 @@ pub enum Scope {
     Changes,
 }
 
-impl Connection {
+impl RedisConnection {
     /// Looks once.
     ///
     /// # Errors
     /// When the connection fails, or the look takes longer or more commands than `limits` allow.
     /// What Redis refuses is no error: that part of the snapshot says so.
-    pub async fn look(&mut self, scope: Scope, limits: &Limits) -> Result<Snapshot, SidekiqError> {
+    pub async fn look(
+        &mut self,
+        scope: SampleScope,
+        limits: &SampleLimits,
+    ) -> Result<RedisSnapshot, SidekiqError> {
         self.look_since(scope, None, limits).await
     }
 
     /// The same, and counts the jobs of each queue that have come since another look.
     ///
     /// # Errors
-    /// As [`Connection::look`].
+    /// As [`RedisConnection::look`].
     pub async fn look_since(
         &mut self,
-        scope: Scope,
+        scope: SampleScope,
         since: Option<Timestamp>,
-        limits: &Limits,
-    ) -> Result<Snapshot, SidekiqError> {
+        limits: &SampleLimits,
+    ) -> Result<RedisSnapshot, SidekiqError> {
         let name = self.name().to_owned();
-        let looking = Looking::new(self, limits).look(scope, since);
+        let looking = SnapshotReader::new(self, limits).look(scope, since);
         within(limits.deadline, name, looking).await
     }
 
     /// Looks at nothing but the processes, with what they have in hand.
     ///
     /// # Errors
-    /// As [`Connection::look`].
+    /// As [`RedisConnection::look`].
     pub async fn processes(
         &mut self,
-        limits: &Limits,
-    ) -> Result<Read<Vec<ProcessLook>>, SidekiqError> {
+        limits: &SampleLimits,
+    ) -> Result<Read<Vec<ProcessSample>>, SidekiqError> {
         let name = self.name().to_owned();
-        let mut looking = Looking::new(self, limits);
+        let mut looking = SnapshotReader::new(self, limits);
         let seen = within(limits.deadline, name, looking.processes()).await?;
         Ok(seen.map(|(processes, _)| processes))
     }
@@ -81,9 +85,9 @@ async fn within<T>(
 }
 
 /// A look that is under way.
-struct Looking<'a> {
-    connection: &'a mut Connection,
-    limits: &'a Limits,
+struct SnapshotReader<'a> {
+    connection: &'a mut RedisConnection,
+    limits: &'a SampleLimits,
     cut: BTreeSet<String>,
     odd: Vec<OddKey>,
     commands: usize,
@@ -91,21 +95,21 @@ struct Looking<'a> {
     job_bytes: usize,
 }
 
-impl<'a> Looking<'a> {
-    fn new(connection: &'a mut Connection, limits: &'a Limits) -> Self {
+impl<'a> SnapshotReader<'a> {
+    fn new(connection: &'a mut RedisConnection, limits: &'a SampleLimits) -> Self {
         let (cut, odd) = (BTreeSet::new(), Vec::new());
         Self { connection, limits, cut, odd, commands: 0, job_bytes: 0 }
     }
 
     async fn look(
         mut self,
-        scope: Scope,
+        scope: SampleScope,
         since: Option<Timestamp>,
-    ) -> Result<Snapshot, SidekiqError> {
+    ) -> Result<RedisSnapshot, SidekiqError> {
         let at = self.time().await?;
         let mut processes = Ok(Vec::new());
         let mut ghosts = Vec::new();
-        if scope == Scope::Everything {
+        if scope == SampleScope::Everything {
             (processes, ghosts) = match self.processes().await? {
                 Ok((processes, ghosts)) => (Ok(processes), ghosts),
                 Err(refusal) => (Err(refusal), Vec::new()),
@@ -118,7 +122,7 @@ impl<'a> Looking<'a> {
         }
         let [scheduled, retries, dead] = self.sets(scope, at).await?;
         let [processed, failed] = self.counters().await?;
-        let mut snapshot = Snapshot {
+        let mut snapshot = RedisSnapshot {
             at,
             queues,
             processes,
@@ -134,7 +138,7 @@ impl<'a> Looking<'a> {
             cut: Vec::new(),
             commands: 0,
         };
-        if scope == Scope::Everything {
+        if scope == SampleScope::Everything {
             snapshot.server = Some(self.server().await?);
             let is_elsewhere = snapshot.is_without_sidekiq();
             snapshot.foreign_keys = Some(self.foreign_keys(is_elsewhere).await?);
@@ -145,13 +149,13 @@ impl<'a> Looking<'a> {
 
     /// The clock of Redis: without it nothing is known to be late or due.
     async fn time(&mut self) -> Result<Timestamp, SidekiqError> {
-        let answer = self.ask_one(Question::new(Command::Time, &[])).await?;
+        let answer = self.ask_one(Question::new(ReadCommand::Time, &[])).await?;
         answer.and_then(time_of).map_err(|refusal| self.connection.refused(refusal))
     }
 
     async fn counters(&mut self) -> Result<[Read<u64>; 2], SidekiqError> {
         let questions =
-            [keys::PROCESSED, keys::FAILED].map(|key| Question::new(Command::Get, &[key]));
+            [keys::PROCESSED, keys::FAILED].map(|key| Question::new(ReadCommand::Get, &[key]));
         let mut answers = self.ask(&questions).await?.into_iter();
         let mut next = || -> Read<u64> {
             let told = answers.next().transpose()?;
@@ -161,7 +165,7 @@ impl<'a> Looking<'a> {
     }
 
     /// All answers, in as many round trips as `commands_per_round` makes of them.
-    async fn ask(&mut self, questions: &[Question]) -> Result<Vec<Answer>, SidekiqError> {
+    async fn ask(&mut self, questions: &[Question]) -> Result<Vec<ReplyResult>, SidekiqError> {
         self.commands = self.commands.saturating_add(questions.len());
         if self.commands > self.limits.commands_max {
             let (name, commands_max) =
@@ -175,7 +179,7 @@ impl<'a> Looking<'a> {
         Ok(answers)
     }
 
-    async fn ask_one(&mut self, question: Question) -> Result<Answer, SidekiqError> {
+    async fn ask_one(&mut self, question: Question) -> Result<ReplyResult, SidekiqError> {
         let mut answers = self.ask(&[question]).await?;
         Ok(answers.pop().expect("a connection answers each question or fails"))
     }
@@ -205,7 +209,7 @@ impl<'a> Looking<'a> {
         let (mut members, mut odd) = (BTreeSet::new(), BTreeSet::new());
         let mut cursor = "0".to_owned();
         loop {
-            let question = Question::new(Command::SetScan, &[key, &cursor, "COUNT", WINDOW]);
+            let question = Question::new(ReadCommand::SetScan, &[key, &cursor, "COUNT", WINDOW]);
             let answer = self.ask_one(question).await?;
             let (next, window): (String, Vec<Vec<u8>>) = match answer.and_then(|told| told.read()) {
                 Ok(window) => window,
@@ -238,17 +242,17 @@ fn odd_members(key: &str, odd: &BTreeSet<Vec<u8>>) -> Option<OddKey> {
         count => format!("{count} members of {key} ({first} is one)"),
     };
     let reason = "it is not UTF-8, and none of Sidekiq's".to_owned();
-    let refusal = Refusal { command: "SSCAN".to_owned(), reason, grant: None };
+    let refusal = RejectedCommand { command: "SSCAN".to_owned(), reason, grant: None };
     Some(OddKey { what, refusal })
 }
 
 /// What `TIME` answers.
-pub(crate) fn time_of(told: Told) -> Read<Timestamp> {
+pub(crate) fn time_of(told: RedisReply) -> Read<Timestamp> {
     let (seconds, micros): (u64, u64) = told.read()?;
     Ok(Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros)))
 }
 
-fn served(processes: &Read<Vec<ProcessLook>>) -> BTreeSet<String> {
+fn served(processes: &Read<Vec<ProcessSample>>) -> BTreeSet<String> {
     let processes = processes.as_deref().unwrap_or_default();
-    processes.iter().flat_map(ProcessLook::served).map(str::to_owned).collect()
+    processes.iter().flat_map(ProcessSample::served).map(str::to_owned).collect()
 }

@@ -3,7 +3,7 @@
 use redis::{Cmd, FromRedisValue, ServerErrorKind, Value};
 
 use crate::keys;
-use crate::snapshot::{Read, Refusal};
+use crate::snapshot::{Read, RejectedCommand};
 
 /// The rules of a Redis ACL that suffice, for a user without keys to write:
 /// `ACL SETUSER weir on >PASSWORD ~* RULES`. Another database than 0 takes `+select`, and Sentinel
@@ -15,7 +15,7 @@ pub const READ_ONLY_ACL: &str = "+ping +info +config|get +llen +lindex +lrange +
 
 /// Every command that is ever sent: that none of them writes is a matter of this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum ReadCommand {
     Time,
     Info,
     ConfigGet,
@@ -35,7 +35,7 @@ pub(crate) enum Command {
     SortedRange,
 }
 
-impl Command {
+impl ReadCommand {
     /// As an ACL names it.
     const fn rule(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl Command {
     }
 }
 
-impl Command {
+impl ReadCommand {
     /// All of them.
     pub(crate) const ALL: [Self; 17] = [
         Self::Time,
@@ -109,17 +109,17 @@ impl Command {
 /// One command with its arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
-    command: Command,
+    command: ReadCommand,
     arguments: Vec<String>,
 }
 
 impl Question {
-    pub(crate) fn new(command: Command, arguments: &[&str]) -> Self {
+    pub(crate) fn new(command: ReadCommand, arguments: &[&str]) -> Self {
         Self { command, arguments: arguments.iter().map(ToString::to_string).collect() }
     }
 
     /// Members from one rank to another of a list or sorted set.
-    pub(crate) fn range(command: Command, key: &str, from: i64, to: i64) -> Self {
+    pub(crate) fn range(command: ReadCommand, key: &str, from: i64, to: i64) -> Self {
         Self::new(command, &[key, &from.to_string(), &to.to_string()])
     }
 
@@ -136,38 +136,38 @@ impl Question {
     }
 
     /// What Redis answered, or why it would not.
-    pub(crate) fn answer(&self, value: Value) -> Answer {
+    pub(crate) fn answer(&self, value: Value) -> ReplyResult {
         match value {
             Value::ServerError(error) => Err(self.refusal(
                 error.kind() == Some(ServerErrorKind::NoPerm),
                 error.details().unwrap_or_else(|| error.code()),
             )),
-            value => Ok(Told { value, question: self.clone() }),
+            value => Ok(RedisReply { value, question: self.clone() }),
         }
     }
 
-    fn refusal(&self, not_allowed: bool, reason: &str) -> Refusal {
+    fn refusal(&self, not_allowed: bool, reason: &str) -> RejectedCommand {
         let rule = self.command.rule();
         let grant = not_allowed.then(|| {
             // "no permissions to access one of the keys" names no command.
             if reason.contains("keys") { "~*".to_owned() } else { format!("+{rule}") }
         });
         let command = rule.replace('|', " ").to_ascii_uppercase();
-        Refusal { command, reason: reason.to_owned(), grant }
+        RejectedCommand { command, reason: reason.to_owned(), grant }
     }
 }
 
 /// An answer to a question.
-pub(crate) type Answer = Read<Told>;
+pub(crate) type ReplyResult = Read<RedisReply>;
 
 /// What Redis told.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct RedisReply {
     value: Value,
     question: Question,
 }
 
-impl Told {
+impl RedisReply {
     /// As another type; an answer of another kind is a refusal, not a panic.
     pub(crate) fn read<T: FromRedisValue>(self) -> Read<T> {
         redis::from_redis_value(self.value).map_err(|_| {
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn the_documented_acl_allows_every_command_that_is_sent() {
         let rules: Vec<_> = READ_ONLY_ACL.split_whitespace().collect();
-        for command in Command::ALL {
+        for command in ReadCommand::ALL {
             let rule = format!("+{}", command.rule());
             assert!(rules.contains(&rule.as_str()), "{rule}");
         }
@@ -193,13 +193,15 @@ mod tests {
 
     #[test]
     fn a_command_of_two_words_is_sent_as_two() {
-        let packed = Question::new(Command::ConfigGet, &["save"]).to_command().get_packed_command();
+        let packed =
+            Question::new(ReadCommand::ConfigGet, &["save"]).to_command().get_packed_command();
         assert_eq!(packed, b"*3\r\n$6\r\nCONFIG\r\n$3\r\nGET\r\n$4\r\nsave\r\n");
     }
 
     #[test]
     fn another_kind_of_answer_is_a_refusal() {
-        let answer = Question::new(Command::ListLength, &["queue:a"]).answer(Value::Array(vec![]));
+        let answer =
+            Question::new(ReadCommand::ListLength, &["queue:a"]).answer(Value::Array(vec![]));
         let refusal = answer.unwrap().read::<u64>().unwrap_err();
         assert!(refusal.reason.contains("queue:a"), "{refusal:?}");
         assert_eq!(refusal.grant, None);

@@ -8,7 +8,7 @@ use crate::snapshot::Read;
 
 /// One Redis server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerLook {
+pub struct ServerSample {
     /// `redis_version`.
     pub version: String,
     /// `used_memory`.
@@ -26,7 +26,7 @@ pub struct ServerLook {
     /// `total_commands_processed`.
     pub operations: u64,
     /// `INFO commandstats`, what took most time first; as many as `operations_max` allows.
-    pub commands: Read<Vec<CommandLook>>,
+    pub commands: Read<Vec<CommandSample>>,
     /// `aof_enabled`.
     pub append_only: bool,
     /// `aof_last_write_status` is ok.
@@ -78,7 +78,7 @@ pub struct Master {
 
 /// What Redis has counted of one command since its statistics were reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandLook {
+pub struct CommandSample {
     /// `lrange`, `config|get`.
     pub name: String,
     /// How often it was called.
@@ -87,7 +87,7 @@ pub struct CommandLook {
     pub took: Duration,
 }
 
-impl CommandLook {
+impl CommandSample {
     /// Of the text of `INFO commandstats`: `cmdstat_get:calls=7,usec=30,..`; at most `max`.
     pub(crate) fn parse(info: &str, max: usize) -> Vec<Self> {
         let line = |line: &str| {
@@ -118,13 +118,13 @@ pub struct SlowCommand {
 }
 
 /// One that tells nothing.
-impl Default for ServerLook {
+impl Default for ServerSample {
     fn default() -> Self {
         Self::parse("")
     }
 }
 
-impl ServerLook {
+impl ServerSample {
     /// Of the text of `INFO`. What a version does not tell is zero, or fine.
     pub(crate) fn parse(info: &str) -> Self {
         let field = |name: &str| {
@@ -173,7 +173,7 @@ mod tests {
         let info = "# Memory\r\nused_memory_peak:9\r\nused_memory:7\r\nmaxmemory_policy:noeviction\r\n\
                     maxmemory:0\r\n# Persistence\r\naof_enabled:1\r\naof_last_write_status:err\r\n\
                     rdb_last_bgsave_status:ok\r\nlatest_fork_usec:250\r\n";
-        let server = ServerLook::parse(info);
+        let server = ServerSample::parse(info);
         assert_eq!(server.used_memory_bytes, 7);
         assert_eq!(server.maxmemory_policy, "noeviction");
         assert!(server.append_only && server.last_snapshot_ok && !server.last_append_ok);
@@ -185,17 +185,17 @@ mod tests {
         let info = "# Replication\r\nrole:slave\r\nmaster_host:10.0.0.5\r\nmaster_port:6380\r\n\
                     master_link_status:down\r\n# Keyspace\r\ndb0:keys=14,expires=3,avg_ttl=0\r\n\
                     db11:keys=2,expires=0,avg_ttl=0,subexpiry=0\r\n";
-        let server = ServerLook::parse(info);
+        let server = ServerSample::parse(info);
         let master = Master { address: "10.0.0.5:6380".to_owned(), is_linked: false };
         assert_eq!(server.replica_of, Some(master));
         let keyspaces: Vec<_> = server.keyspaces.iter().map(|it| (it.database, it.keys)).collect();
         assert_eq!(keyspaces, [(0, 14), (11, 2)]);
-        assert_eq!(ServerLook::parse("role:master\r\n").replica_of, None);
+        assert_eq!(ServerSample::parse("role:master\r\n").replica_of, None);
         for (good, expected) in
             [("", false), ("min_slaves_good_slaves:1", false), ("min_slaves_good_slaves:0", true)]
         {
             let info = format!("role:master\r\n{good}\r\n");
-            assert_eq!(ServerLook::parse(&info).lacks_replicas, expected, "{good}");
+            assert_eq!(ServerSample::parse(&info).lacks_replicas, expected, "{good}");
         }
     }
 
@@ -204,7 +204,7 @@ mod tests {
         let info = "# Commandstats\r\ncmdstat_get:calls=7,usec=30,usec_per_call=4.29\r\n\
                     cmdstat_config|get:calls=1,usec=90,usec_per_call=90.00,rejected_calls=0\r\n\
                     cmdstat_odd:calls=x,usec=1\r\ncmdstat_llen:calls=2,usec=1\r\n";
-        let commands = CommandLook::parse(info, 2);
+        let commands = CommandSample::parse(info, 2);
         let names: Vec<&str> = commands.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["config|get", "get"]);
         assert_eq!((commands[1].calls, commands[1].took), (7, Duration::from_micros(30)));
@@ -213,8 +213,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_text_panics(text in "\\PC{0,80}") {
-            let _ = CommandLook::parse(&format!("cmdstat_{text}"), 10);
-            let _ = ServerLook::parse(&text);
+            let _ = CommandSample::parse(&format!("cmdstat_{text}"), 10);
+            let _ = ServerSample::parse(&text);
         }
     }
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use weir_base::clock::Timestamp;
 
-use crate::snapshot::{QueueLook, Read, SetLook, Snapshot};
+use crate::snapshot::{QueueSample, Read, RedisSnapshot, SetSample};
 
 /// All shards as one snapshot; none of none.
 ///
 /// Queues of one name are one queue; what one shard refuses is refused of all, for a part of the
 /// jobs is not the jobs. What servers say of themselves is not joined: each has its own.
 #[must_use]
-pub fn join(shards: impl IntoIterator<Item = Snapshot>) -> Option<Snapshot> {
-    shards.into_iter().reduce(|one, other| Snapshot {
+pub fn join(shards: impl IntoIterator<Item = RedisSnapshot>) -> Option<RedisSnapshot> {
+    shards.into_iter().reduce(|one, other| RedisSnapshot {
         at: one.at.max(other.at),
         queues: both(one.queues, other.queues, queues),
         processes: both(one.processes, other.processes, |mut one, other| {
@@ -37,8 +37,8 @@ fn both<T>(one: Read<T>, other: Read<T>, join: impl FnOnce(T, T) -> T) -> Read<T
     Ok(join(one?, other?))
 }
 
-fn queues(one: Vec<QueueLook>, other: Vec<QueueLook>) -> Vec<QueueLook> {
-    let mut joined: BTreeMap<String, QueueLook> = BTreeMap::new();
+fn queues(one: Vec<QueueSample>, other: Vec<QueueSample>) -> Vec<QueueSample> {
+    let mut joined: BTreeMap<String, QueueSample> = BTreeMap::new();
     for queue in one.into_iter().chain(other) {
         match joined.get_mut(&queue.name) {
             Some(known) => add(known, queue),
@@ -50,7 +50,7 @@ fn queues(one: Vec<QueueLook>, other: Vec<QueueLook>) -> Vec<QueueLook> {
     joined.into_values().collect()
 }
 
-fn add(known: &mut QueueLook, other: QueueLook) {
+fn add(known: &mut QueueSample, other: QueueSample) {
     // The spacing of the newest jobs tells how fast they come, so both lists must reach equally far
     // back: what is older than where one of them was cut is left out.
     let reach = [reach(known), reach(&other)].into_iter().flatten().max();
@@ -66,12 +66,12 @@ fn add(known: &mut QueueLook, other: QueueLook) {
 }
 
 /// How far back the newest jobs go; none if they are all jobs of the queue.
-fn reach(queue: &QueueLook) -> Option<Timestamp> {
+fn reach(queue: &QueueSample) -> Option<Timestamp> {
     let cut = (queue.newest.len() as u64) < queue.length;
     queue.newest.last().copied().filter(|_| cut)
 }
 
-fn set(mut one: SetLook, other: SetLook) -> SetLook {
+fn set(mut one: SetSample, other: SetSample) -> SetSample {
     one.size = one.size.saturating_add(other.size);
     one.due = one.due.saturating_add(other.due);
     one.lately = one.lately.saturating_add(other.lately);
@@ -83,21 +83,21 @@ fn set(mut one: SetLook, other: SetLook) -> SetLook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Refusal;
+    use crate::snapshot::RejectedCommand;
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_millis(seconds * 1_000)
     }
 
-    fn queue(name: &str, length: u64, newest: &[u64]) -> QueueLook {
+    fn queue(name: &str, length: u64, newest: &[u64]) -> QueueSample {
         let newest = newest.iter().map(|seconds| at(*seconds)).collect();
         let oldest = Some(at(length));
-        QueueLook { name: name.to_owned(), length, newest, oldest, ..QueueLook::default() }
+        QueueSample { name: name.to_owned(), length, newest, oldest, ..QueueSample::default() }
     }
 
-    fn shard(queues: Vec<QueueLook>, size: u64) -> Snapshot {
-        let set = || Ok(SetLook { size, first: Some(at(size)), ..SetLook::default() });
-        Snapshot {
+    fn shard(queues: Vec<QueueSample>, size: u64) -> RedisSnapshot {
+        let set = || Ok(SetSample { size, first: Some(at(size)), ..SetSample::default() });
+        RedisSnapshot {
             at: at(size),
             queues: Ok(queues),
             processes: Ok(Vec::new()),
@@ -138,7 +138,8 @@ mod tests {
 
     #[test]
     fn a_refusal_of_one_is_a_refusal_of_all() {
-        let refusal = Refusal { command: "LLEN".to_owned(), reason: "no".to_owned(), grant: None };
+        let refusal =
+            RejectedCommand { command: "LLEN".to_owned(), reason: "no".to_owned(), grant: None };
         let mut other = shard(Vec::new(), 4);
         other.queues = Err(refusal.clone());
         let joined = join([shard(Vec::new(), 3), other]).unwrap();

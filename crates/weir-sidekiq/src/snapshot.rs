@@ -7,18 +7,18 @@ use weir_base::clock::Timestamp;
 
 use crate::heartbeat::Capsule;
 use crate::job::JobSummary;
-use crate::server::ServerLook;
+use crate::server::ServerSample;
 
-/// As [`Snapshot::cut`] names it.
+/// As [`RedisSnapshot::cut`] names it.
 pub(crate) const PROCESSES_MAX: &str = "processes_max";
 pub(crate) const IDENTITIES_MAX: &str = "identities in the list of processes";
 
 /// A part that was read, or why it was not.
-pub type Read<T> = Result<T, Refusal>;
+pub type Read<T> = Result<T, RejectedCommand>;
 
 /// Redis would not tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RejectedCommand {
     /// The command: `SLOWLOG GET`.
     pub command: String,
     /// What Redis said.
@@ -33,32 +33,32 @@ pub struct OddKey {
     /// What it would be: "queue pull".
     pub what: String,
     /// What Redis said.
-    pub refusal: Refusal,
+    pub refusal: RejectedCommand,
 }
 
 /// All that one look has shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct RedisSnapshot {
     /// By the clock of Redis.
     pub at: Timestamp,
     /// Queues that were pushed to or that a process names, by name.
-    pub queues: Read<Vec<QueueLook>>,
+    pub queues: Read<Vec<QueueSample>>,
     /// Processes with a heartbeat.
-    pub processes: Read<Vec<ProcessLook>>,
+    pub processes: Read<Vec<ProcessSample>>,
     /// Identities in the list of processes without a heartbeat.
     pub ghosts: Vec<String>,
     /// Jobs that wait for their time.
-    pub scheduled: Read<SetLook>,
+    pub scheduled: Read<SetSample>,
     /// Failed jobs that will be tried again.
-    pub retries: Read<SetLook>,
+    pub retries: Read<SetSample>,
     /// Failed jobs that will not.
-    pub dead: Read<SetLook>,
+    pub dead: Read<SetSample>,
     /// Jobs finished since ever.
     pub processed: Read<u64>,
     /// Jobs failed since ever.
     pub failed: Read<u64>,
     /// The server, if it was asked for.
-    pub server: Option<Read<ServerLook>>,
+    pub server: Option<Read<ServerSample>>,
     /// Who else uses this Redis, if it was asked for.
     pub foreign_keys: Option<Read<ForeignKeys>>,
     /// Keys of another type than Sidekiq's and names that are none of its: what they would tell is left
@@ -72,7 +72,7 @@ pub struct Snapshot {
 
 /// One queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QueueLook {
+pub struct QueueSample {
     /// Its name.
     pub name: String,
     /// Jobs were pushed to it at some time; otherwise only a process names it.
@@ -93,7 +93,7 @@ pub struct QueueLook {
 
 /// The scheduled, retry or dead set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SetLook {
+pub struct SetSample {
     /// Jobs in it.
     pub size: u64,
     /// Of those, due by now (of the dead set: all).
@@ -108,7 +108,7 @@ pub struct SetLook {
 
 /// One process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProcessLook {
+pub struct ProcessSample {
     /// `host:pid:nonce`.
     pub identity: String,
     /// As it names its host.
@@ -136,12 +136,12 @@ pub struct ProcessLook {
     /// Its threads.
     pub capsules: Vec<Capsule>,
     /// Jobs in hand, as of the last heartbeat.
-    pub work: Vec<WorkLook>,
+    pub work: Vec<RunningJobSample>,
 }
 
 /// A job in hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkLook {
+pub struct RunningJobSample {
     /// Where it came from.
     pub queue: String,
     /// Since when.
@@ -164,10 +164,10 @@ pub struct ForeignKeys {
     pub namespaces: BTreeSet<String>,
 }
 
-impl Snapshot {
+impl RedisSnapshot {
     /// Whether there is not one key of Sidekiq's, as far as all of them could be read.
     pub(crate) fn is_without_sidekiq(&self) -> bool {
-        let is_empty = |set: &Read<SetLook>| set.as_ref().is_ok_and(|set| set.size == 0);
+        let is_empty = |set: &Read<SetSample>| set.as_ref().is_ok_and(|set| set.size == 0);
         let is_none = |count: &Read<u64>| count.as_ref().is_ok_and(|count| *count == 0);
         self.odd.is_empty()
             && self.ghosts.is_empty()
@@ -186,7 +186,7 @@ impl Snapshot {
     }
 }
 
-impl ProcessLook {
+impl ProcessSample {
     /// The queues of all its capsules.
     pub fn served(&self) -> impl Iterator<Item = &str> {
         let queues = self.capsules.iter().flat_map(|capsule| &capsule.queues);

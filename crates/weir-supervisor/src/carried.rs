@@ -8,22 +8,22 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::{Address, RollingState, Totals, Used};
-use crate::restarts::Record;
+use crate::control::{ParentTotals, RollingState, Used, WorkerAddress};
+use crate::restarts::RestartHistory;
 use crate::system;
-use crate::workers::{Asker, CarriedSlot, ListeningSocket, Rolling};
+use crate::workers::{CarriedSlot, CommandSender, ListeningSocket, Rolling};
 
-/// Of [`State`]. To be raised when its meaning changes: then programs of the other version refuse it.
+/// Of [`CarriedSupervisor`]. To be raised when its meaning changes: then programs of the other version refuse it.
 pub const VERSION: u32 = 1;
 
 /// A supervisor between two programs. Times are those of the monotonic clock, which goes on.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct State {
+pub struct CarriedSupervisor {
     pub(crate) service: CarriedProcess,
     /// Those that the service has replaced, the oldest first.
     #[serde(default)]
     pub(crate) lingering: Vec<CarriedProcess>,
-    pub(crate) restarts: Record,
+    pub(crate) restarts: RestartHistory,
     pub(crate) workers: CarriedFleet,
     pub(crate) orphans_reaped: u64,
     /// What every generation of the service inherits, by name.
@@ -31,7 +31,7 @@ pub struct State {
     /// The listening sockets that all workers of a group inherit: group, name, number.
     pub(crate) listening: Vec<(String, String, RawFd)>,
     /// Who asked for the other program.
-    pub(crate) asker: Option<Asker>,
+    pub(crate) asker: Option<CommandSender>,
 }
 
 /// Descriptors that are to outlive an exec.
@@ -70,7 +70,7 @@ pub(crate) struct CarriedFleet {
     /// Output of workers that waits.
     pub(crate) printing: Vec<u8>,
     pub(crate) lines_dropped: u64,
-    pub(crate) totals: Totals,
+    pub(crate) totals: ParentTotals,
 }
 
 /// A connected service.
@@ -121,7 +121,7 @@ pub(crate) struct CarriedWorker {
     pub(crate) partial: Vec<u8>,
     pub(crate) last_lines: Vec<String>,
     pub(crate) notify: Option<(RawFd, PathBuf)>,
-    pub(crate) address: Option<Address>,
+    pub(crate) address: Option<WorkerAddress>,
     pub(crate) listener: Option<RawFd>,
     pub(crate) started_at: Duration,
     pub(crate) kill_reason: Option<String>,
@@ -143,7 +143,7 @@ pub enum ResumeError {
     Fleet(#[from] crate::workers::FleetError),
 }
 
-impl State {
+impl CarriedSupervisor {
     /// What every generation of the service inherits, by name.
     pub fn descriptors(&mut self) -> Result<BTreeMap<String, OwnedFd>, ResumeError> {
         let all = std::mem::take(&mut self.descriptors).into_iter();

@@ -13,8 +13,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStat
 use crate::carried::{self, CarriedProcess, Carrier, ResumeError};
 use crate::inherited::{self, Word};
 use crate::output::Output;
-use crate::restarts::{Record, Restarts, Verdict};
-use crate::silence::{Look, Silence};
+use crate::restarts::{RestartDecision, RestartHistory, Restarts};
+use crate::silence::{Silence, SilenceCheck};
 use crate::spec::ChildSpec;
 use crate::system;
 
@@ -25,7 +25,7 @@ const WORD_BYTES_MAX: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Child {
     pub(crate) spec: ChildSpec,
-    pub(crate) state: State,
+    pub(crate) state: ChildState,
     restarts: Restarts,
     /// Each generation gets a control channel.
     pub(crate) has_control: bool,
@@ -33,19 +33,19 @@ pub(crate) struct Child {
 
 /// What a child does now.
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum ChildState {
     /// To be started then.
     Waiting {
         start_at: Duration,
     },
-    Running(Box<Process>),
+    Running(Box<ChildProcess>),
     /// Ended as it was asked to.
     Ended,
 }
 
 /// One generation of a child.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct ChildProcess {
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
     pub(crate) output: Output,
@@ -58,7 +58,7 @@ pub(crate) struct Process {
     pub(crate) silence: Silence,
     /// Asked to end: SIGKILL then.
     pub(crate) kill_at: Option<Duration>,
-    /// It understands [`Process::tell_replaced`].
+    /// It understands [`ChildProcess::send_replaced`].
     pub(crate) can_linger: bool,
     /// It was told to close what has no end of its own.
     pub(crate) closes_streams: bool,
@@ -74,13 +74,13 @@ pub(crate) struct Death {
     /// None: it never was.
     pub(crate) ready_for: Option<Duration>,
     pub(crate) last_lines: Vec<String>,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: RestartDecision,
 }
 
 impl Child {
     pub(crate) fn new(spec: ChildSpec) -> Self {
         let restarts = Restarts::new(spec.restart.clone());
-        let state = State::Waiting { start_at: Duration::ZERO };
+        let state = ChildState::Waiting { start_at: Duration::ZERO };
         Self { spec, state, restarts, has_control: false }
     }
 
@@ -88,29 +88,29 @@ impl Child {
     pub(crate) fn resume(
         spec: ChildSpec,
         process: CarriedProcess,
-        record: Record,
+        record: RestartHistory,
         now: Duration,
     ) -> Result<Self, ResumeError> {
-        let process = Process::resume(process, &spec, now)?;
+        let process = ChildProcess::resume(process, &spec, now)?;
         let restarts = Restarts::resume(spec.restart.clone(), record);
-        let state = State::Running(Box::new(process));
+        let state = ChildState::Running(Box::new(process));
         Ok(Self { spec, state, restarts, has_control: false })
     }
 
-    pub(crate) fn record(&self) -> Record {
+    pub(crate) fn record(&self) -> RestartHistory {
         self.restarts.record()
     }
 
-    pub(crate) fn running(&self) -> Option<&Process> {
+    pub(crate) fn running(&self) -> Option<&ChildProcess> {
         match &self.state {
-            State::Running(process) => Some(process),
+            ChildState::Running(process) => Some(process),
             _ => None,
         }
     }
 
-    pub(crate) fn running_mut(&mut self) -> Option<&mut Process> {
+    pub(crate) fn running_mut(&mut self) -> Option<&mut ChildProcess> {
         match &mut self.state {
-            State::Running(process) => Some(process),
+            ChildState::Running(process) => Some(process),
             _ => None,
         }
     }
@@ -122,19 +122,19 @@ impl Child {
     /// When there is something to do without an event.
     pub(crate) fn wakes_at(&self) -> Option<Duration> {
         match &self.state {
-            State::Waiting { start_at } => Some(*start_at),
-            State::Running(process) => {
+            ChildState::Waiting { start_at } => Some(*start_at),
+            ChildState::Running(process) => {
                 [process.kill_at, process.silence.look_at()].into_iter().flatten().min()
             }
-            State::Ended => None,
+            ChildState::Ended => None,
         }
     }
 
     /// Starts the next generation.
     pub(crate) fn start(&mut self, now: Duration) -> io::Result<Pid> {
-        let process = Process::start(&self.spec, self.has_control, now)?;
+        let process = ChildProcess::start(&self.spec, self.has_control, now)?;
         let pid = process.pid;
-        self.state = State::Running(Box::new(process));
+        self.state = ChildState::Running(Box::new(process));
         Ok(pid)
     }
 
@@ -145,25 +145,25 @@ impl Child {
 
     /// `process`, started beside the present generation, is the present one from now on; the one before
     /// it is answered. It need not be ready: a generation before it was.
-    pub(crate) fn take_over(&mut self, process: Box<Process>) -> Option<Box<Process>> {
+    pub(crate) fn take_over(&mut self, process: Box<ChildProcess>) -> Option<Box<ChildProcess>> {
         self.restarts.note_ready();
-        match std::mem::replace(&mut self.state, State::Running(process)) {
-            State::Running(before) => Some(before),
-            State::Waiting { .. } | State::Ended => None,
+        match std::mem::replace(&mut self.state, ChildState::Running(process)) {
+            ChildState::Running(before) => Some(before),
+            ChildState::Waiting { .. } | ChildState::Ended => None,
         }
     }
 
     /// Asks it to end; one that waits to be started isn't.
     pub(crate) fn stop(&mut self, now: Duration) {
         match &mut self.state {
-            State::Running(process) => process.stop(now, self.spec.stop_deadline),
-            State::Waiting { .. } | State::Ended => self.state = State::Ended,
+            ChildState::Running(process) => process.stop(now, self.spec.stop_deadline),
+            ChildState::Waiting { .. } | ChildState::Ended => self.state = ChildState::Ended,
         }
     }
 
     /// Whether this generation has ended, and what comes of it.
     pub(crate) fn reap(&mut self, now: Duration, passed_to: BorrowedFd<'_>) -> Option<Death> {
-        let State::Running(process) = &mut self.state else {
+        let ChildState::Running(process) = &mut self.state else {
             return None;
         };
         let status = process.reap(passed_to)?;
@@ -172,26 +172,26 @@ impl Child {
         let last_lines = process.output.last_lines();
         let was_asked = process.kill_at.is_some();
         let death = Death { status, pid: process.pid, ready_for, last_lines, verdict };
-        self.state = if was_asked { State::Ended } else { next_state(verdict, now) };
+        self.state = if was_asked { ChildState::Ended } else { next_state(verdict, now) };
         Some(death)
     }
 
     /// The system refused to start it: counted like a death.
-    pub(crate) fn start_failed(&mut self, now: Duration) -> Verdict {
+    pub(crate) fn start_failed(&mut self, now: Duration) -> RestartDecision {
         let verdict = self.restarts.died(None);
         self.state = next_state(verdict, now);
         verdict
     }
 }
 
-fn next_state(verdict: Verdict, now: Duration) -> State {
+fn next_state(verdict: RestartDecision, now: Duration) -> ChildState {
     match verdict {
-        Verdict::Restart { after, .. } => State::Waiting { start_at: now + after },
-        Verdict::GiveUp { .. } => State::Ended,
+        RestartDecision::Restart { after, .. } => ChildState::Waiting { start_at: now + after },
+        RestartDecision::GiveUp { .. } => ChildState::Ended,
     }
 }
 
-impl Process {
+impl ChildProcess {
     pub(crate) fn start(spec: &ChildSpec, has_control: bool, now: Duration) -> io::Result<Self> {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
         let (status, status_writer) = pipe()?;
@@ -279,7 +279,7 @@ impl Process {
     }
 
     /// Another process has taken its place: it ends by itself, when its connections have.
-    pub(crate) fn tell_replaced(&self) {
+    pub(crate) fn send_replaced(&self) {
         self.signal(Signal::USR1);
     }
 
@@ -298,12 +298,12 @@ impl Process {
         let (pid, silent_ms) =
             (self.pid.as_raw_nonzero(), now.saturating_sub(self.alive_at).as_millis());
         match self.silence.look(now) {
-            Look::Early => {}
-            Look::Abort => {
+            SilenceCheck::Early => {}
+            SilenceCheck::Abort => {
                 tracing::error!(child = name, pid, silent_ms, "does not answer; aborted");
                 self.signal(Signal::ABORT);
             }
-            Look::Kill => {
+            SilenceCheck::Kill => {
                 tracing::error!(child = name, pid, silent_ms, "still there; killed");
                 self.signal(Signal::KILL);
             }

@@ -1,8 +1,8 @@
 //! What the parent and the service process tell each other about workers.
 //!
-//! A stream socket between the two, one JSON object a line. The parent sends [`Report`]s: a snapshot
-//! of everything when a service connects, then each change. The service sends [`Request`]s; each is
-//! answered with [`Report::Done`] or [`Report::Refused`].
+//! A stream socket between the two, one JSON object a line. The parent sends [`ParentReport`]s: a snapshot
+//! of everything when a service connects, then each change. The service sends [`ParentRequest`]s; each is
+//! answered with [`ParentReport::Done`] or [`ParentReport::Refused`].
 //!
 //! Reports say how things *are*, so one that is seen twice does no harm. When a service doesn't read
 //! fast enough, the parent drops what waits and sends a fresh snapshot later; answers among it are
@@ -14,11 +14,11 @@ mod lines;
 mod link;
 mod message;
 
-pub use lines::{LineTooLong, Lines, encode};
+pub use lines::{LineSplitter, LineTooLong, encode};
 pub(crate) use link::{Incoming, Link};
 pub use message::{
-    Address, Command, GroupState, Report, Request, RollingState, SlotState, Totals, Used, Vacancy,
-    WorkerPhase, WorkerState,
+    GroupState, ParentCommand, ParentReport, ParentRequest, ParentTotals, RollingState, Used,
+    Vacancy, VacantSlot, WorkerAddress, WorkerPhase, WorkerReport,
 };
 
 /// A request longer than this ends the connection: no honest one comes near.

@@ -35,7 +35,7 @@ pub mod workers;
 
 pub use restarts::RestartPolicy;
 pub use spec::ChildSpec;
-pub use supervise::{Events, Outcome, Supervisor};
+pub use supervise::{Events, SupervisionOutcome, Supervisor};
 
 use std::time::Duration;
 

@@ -21,18 +21,18 @@ pub(crate) const CHUNK_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Output {
     pipe: Option<OwnedFd>,
-    tail: Tail,
+    tail: OutputTail,
 }
 
 impl Output {
     /// `pipe` must be non-blocking.
     pub(crate) fn new(pipe: OwnedFd) -> Self {
-        Self { pipe: Some(pipe), tail: Tail::default() }
+        Self { pipe: Some(pipe), tail: OutputTail::default() }
     }
 
     /// One that an earlier program has read up to these lines.
     pub(crate) fn resume(pipe: Option<OwnedFd>, last_lines: &[String]) -> Self {
-        Self { pipe, tail: Tail::resume(last_lines) }
+        Self { pipe, tail: OutputTail::resume(last_lines) }
     }
 
     /// What to poll for reading, while there is more to come.
@@ -87,12 +87,12 @@ pub(crate) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) {
 
 /// The last lines of some output.
 #[derive(Debug, Default)]
-pub(crate) struct Tail {
+pub(crate) struct OutputTail {
     whole: VecDeque<String>,
     partial: Vec<u8>,
 }
 
-impl Tail {
+impl OutputTail {
     pub(crate) fn resume(lines: &[String]) -> Self {
         Self { whole: lines.iter().cloned().collect(), partial: Vec::new() }
     }
@@ -131,7 +131,7 @@ mod tests {
     fn the_tail_keeps_the_last_lines_whatever_the_chunks() {
         let text: String = (0..50).map(|line| format!("line {line}\n")).collect();
         for chunk in [1, 7, 4096] {
-            let mut tail = Tail::default();
+            let mut tail = OutputTail::default();
             text.as_bytes().chunks(chunk).for_each(|bytes| tail.add(bytes));
             tail.add(b"cut off");
             let lines = tail.lines();
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_cut() {
-        let mut tail = Tail::default();
+        let mut tail = OutputTail::default();
         for _ in 0..1_000 {
             tail.add(&[b'x'; 1_000]);
         }

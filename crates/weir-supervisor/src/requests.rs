@@ -9,7 +9,7 @@ use crate::system;
 
 /// Something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum ControlRequest {
     /// SIGTERM, SIGINT: end gracefully; asked a second time: at once.
     Stop,
     /// SIGHUP: read the settings again.
@@ -24,11 +24,11 @@ pub enum Request {
 /// Where requests come from.
 #[derive(Debug)]
 pub struct Requests {
-    source: Source,
+    source: RequestSource,
 }
 
 #[derive(Debug)]
-enum Source {
+enum RequestSource {
     Signals(OwnedFd),
     Pipe(OwnedFd),
 }
@@ -41,36 +41,38 @@ impl Requests {
     /// SIGTERM, SIGINT, SIGHUP and SIGUSR2 of this process. Call it before any thread is started: the
     /// signals are blocked in the calling thread and in those that it starts.
     pub fn signals() -> std::io::Result<Self> {
-        Ok(Self { source: Source::Signals(system::signal_descriptor()?) })
+        Ok(Self { source: RequestSource::Signals(system::signal_descriptor()?) })
     }
 
     /// Requests that a [`Sender`] sends.
     pub fn pipe() -> std::io::Result<(Sender, Self)> {
         let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        Ok((Sender(writer), Self { source: Source::Pipe(reader) }))
+        Ok((Sender(writer), Self { source: RequestSource::Pipe(reader) }))
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         match &self.source {
-            Source::Signals(descriptor) | Source::Pipe(descriptor) => descriptor.as_fd(),
+            RequestSource::Signals(descriptor) | RequestSource::Pipe(descriptor) => {
+                descriptor.as_fd()
+            }
         }
     }
 
     /// The next request, if one waits.
-    pub(crate) fn next(&self) -> Option<Request> {
+    pub(crate) fn next(&self) -> Option<ControlRequest> {
         match &self.source {
-            Source::Signals(descriptor) => match system::next_signal(descriptor.as_fd())? {
-                libc::SIGHUP => Some(Request::Reload),
-                libc::SIGUSR2 => Some(Request::Upgrade),
-                _ => Some(Request::Stop),
+            RequestSource::Signals(descriptor) => match system::next_signal(descriptor.as_fd())? {
+                libc::SIGHUP => Some(ControlRequest::Reload),
+                libc::SIGUSR2 => Some(ControlRequest::Upgrade),
+                _ => Some(ControlRequest::Stop),
             },
-            Source::Pipe(descriptor) => {
+            RequestSource::Pipe(descriptor) => {
                 let mut byte = [0];
                 match rustix::io::read(descriptor, &mut byte) {
-                    Ok(1) if byte[0] == b'r' => Some(Request::Reload),
-                    Ok(1) if byte[0] == b'n' => Some(Request::Replace),
-                    Ok(1) if byte[0] == b'u' => Some(Request::Upgrade),
-                    Ok(1) => Some(Request::Stop),
+                    Ok(1) if byte[0] == b'r' => Some(ControlRequest::Reload),
+                    Ok(1) if byte[0] == b'n' => Some(ControlRequest::Replace),
+                    Ok(1) if byte[0] == b'u' => Some(ControlRequest::Upgrade),
+                    Ok(1) => Some(ControlRequest::Stop),
                     _ => None,
                 }
             }
@@ -80,12 +82,12 @@ impl Requests {
 
 impl Sender {
     /// Sends `request`.
-    pub fn send(&self, request: Request) -> std::io::Result<()> {
+    pub fn send(&self, request: ControlRequest) -> std::io::Result<()> {
         let byte = match request {
-            Request::Reload => b"r",
-            Request::Replace => b"n",
-            Request::Upgrade => b"u",
-            Request::Stop => b"s",
+            ControlRequest::Reload => b"r",
+            ControlRequest::Replace => b"n",
+            ControlRequest::Upgrade => b"u",
+            ControlRequest::Stop => b"s",
         };
         match rustix::io::write(&self.0, byte) {
             // Full of requests that nobody has read: one more would say nothing new.

@@ -27,7 +27,7 @@ pub struct RestartPolicy {
 
 /// What to do about a child that died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RestartDecision {
     /// Start it again after this wait.
     Restart { after: Duration, deaths_in_a_row: u32 },
     /// Too many deaths in a row, or it never became ready at all.
@@ -38,12 +38,12 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub struct Restarts {
     policy: RestartPolicy,
-    record: Record,
+    record: RestartHistory,
 }
 
 /// What counts about the past.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct RestartHistory {
     deaths_in_a_row: u32,
     was_ready_once: bool,
 }
@@ -52,7 +52,7 @@ impl Restarts {
     /// No deaths yet.
     #[must_use]
     pub fn new(policy: RestartPolicy) -> Self {
-        Self { policy, record: Record { deaths_in_a_row: 0, was_ready_once: false } }
+        Self { policy, record: RestartHistory { deaths_in_a_row: 0, was_ready_once: false } }
     }
 
     /// The same, for a child whose first start may fail, too: it is tried as often as any other.
@@ -64,11 +64,11 @@ impl Restarts {
     }
 
     /// With the past of another.
-    pub(crate) fn resume(policy: RestartPolicy, record: Record) -> Self {
+    pub(crate) fn resume(policy: RestartPolicy, record: RestartHistory) -> Self {
         Self { policy, record }
     }
 
-    pub(crate) fn record(&self) -> Record {
+    pub(crate) fn record(&self) -> RestartHistory {
         self.record
     }
 
@@ -82,7 +82,7 @@ impl Restarts {
     /// A child that dies before anything was ever ready is given up at once: what is wrong then
     /// (a port, a setting, a damaged store) is wrong again at the next try, and whoever starts
     /// Weir wants to read it, not to wait.
-    pub fn died(&mut self, ready_for: Option<Duration>) -> Verdict {
+    pub fn died(&mut self, ready_for: Option<Duration>) -> RestartDecision {
         self.record.was_ready_once |= ready_for.is_some();
         if ready_for.is_some_and(|ready_for| ready_for >= self.policy.healthy_after) {
             self.record.deaths_in_a_row = 0;
@@ -90,9 +90,9 @@ impl Restarts {
         self.record.deaths_in_a_row += 1;
         let deaths_in_a_row = self.record.deaths_in_a_row;
         if !self.record.was_ready_once || deaths_in_a_row > self.policy.restarts_max {
-            return Verdict::GiveUp { deaths_in_a_row };
+            return RestartDecision::GiveUp { deaths_in_a_row };
         }
-        Verdict::Restart { after: self.backoff(), deaths_in_a_row }
+        RestartDecision::Restart { after: self.backoff(), deaths_in_a_row }
     }
 
     fn backoff(&self) -> Duration {
@@ -111,8 +111,8 @@ mod tests {
     fn waits(restarts: &mut Restarts, deaths: usize) -> Vec<u128> {
         (0..deaths)
             .map_while(|_| match restarts.died(READY) {
-                Verdict::Restart { after, .. } => Some(after.as_millis()),
-                Verdict::GiveUp { .. } => None,
+                RestartDecision::Restart { after, .. } => Some(after.as_millis()),
+                RestartDecision::GiveUp { .. } => None,
             })
             .collect()
     }
@@ -130,28 +130,29 @@ mod tests {
         let mut restarts = Restarts::new(RestartPolicy::default());
         assert_eq!(waits(&mut restarts, 5).len(), 5);
         let healthy = restarts.died(Some(Duration::from_secs(30)));
-        let first = Verdict::Restart { after: Duration::from_millis(100), deaths_in_a_row: 1 };
+        let first =
+            RestartDecision::Restart { after: Duration::from_millis(100), deaths_in_a_row: 1 };
         assert_eq!(healthy, first);
     }
 
     #[test]
     fn a_child_that_never_was_ready_is_given_up_at_once() {
         let mut restarts = Restarts::new(RestartPolicy::default());
-        assert_eq!(restarts.died(None), Verdict::GiveUp { deaths_in_a_row: 1 });
+        assert_eq!(restarts.died(None), RestartDecision::GiveUp { deaths_in_a_row: 1 });
     }
 
     #[test]
     fn with_patience_a_first_start_is_tried_again() {
         let policy = RestartPolicy { restarts_max: 1, ..RestartPolicy::default() };
         let mut restarts = Restarts::patient(policy);
-        assert!(matches!(restarts.died(None), Verdict::Restart { deaths_in_a_row: 1, .. }));
-        assert_eq!(restarts.died(None), Verdict::GiveUp { deaths_in_a_row: 2 });
+        assert!(matches!(restarts.died(None), RestartDecision::Restart { deaths_in_a_row: 1, .. }));
+        assert_eq!(restarts.died(None), RestartDecision::GiveUp { deaths_in_a_row: 2 });
     }
 
     #[test]
     fn once_ready_a_failed_start_is_tried_again() {
         let mut restarts = Restarts::new(RestartPolicy::default());
-        assert!(matches!(restarts.died(READY), Verdict::Restart { .. }));
-        assert!(matches!(restarts.died(None), Verdict::Restart { deaths_in_a_row: 2, .. }));
+        assert!(matches!(restarts.died(READY), RestartDecision::Restart { .. }));
+        assert!(matches!(restarts.died(None), RestartDecision::Restart { deaths_in_a_row: 2, .. }));
     }
 }

@@ -11,7 +11,7 @@ mod group;
 mod plan;
 mod program;
 
-pub use group::{Prepared, Refused, SocketGroup};
+pub use group::{LoadedSelection, SelectionError, SocketGroup};
 pub use plan::{Plan, Selection};
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(crate) struct Silence {
 
 /// What a look shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum SilenceCheck {
     /// It may still say something.
     Early,
     /// It is to end, and to leave a core dump where the system keeps those: why it hangs is worth
@@ -54,15 +54,15 @@ impl Silence {
     }
 
     /// Looks, which was due.
-    pub(crate) fn look(&mut self, now: Duration) -> Look {
+    pub(crate) fn look(&mut self, now: Duration) -> SilenceCheck {
         self.looks += 1;
         self.look_at = self.allowed.map(|allowed| now + allowed / LOOKS);
         match self.looks {
-            ..LOOKS => Look::Early,
-            LOOKS => Look::Abort,
+            ..LOOKS => SilenceCheck::Early,
+            LOOKS => SilenceCheck::Abort,
             _ => {
                 self.ignore();
-                Look::Kill
+                SilenceCheck::Kill
             }
         }
     }
@@ -90,25 +90,28 @@ mod tests {
         while let Some(at) = silence.look_at() {
             looks.push((at.as_secs(), silence.look(at)));
         }
-        let early = [102, 104, 106].map(|at| (at, Look::Early));
-        assert_eq!(looks, [&early[..], &[(108, Look::Abort), (110, Look::Kill)]].concat());
+        let early = [102, 104, 106].map(|at| (at, SilenceCheck::Early));
+        assert_eq!(
+            looks,
+            [&early[..], &[(108, SilenceCheck::Abort), (110, SilenceCheck::Kill)]].concat()
+        );
     }
 
     #[test]
     fn a_word_begins_it_anew() {
         let mut silence = after_a_word_at(second(100));
         for at in [102, 104, 106] {
-            assert_eq!(silence.look(second(at)), Look::Early);
+            assert_eq!(silence.look(second(at)), SilenceCheck::Early);
         }
         silence.broken(second(107));
         assert_eq!(silence.look_at(), Some(second(109)));
-        assert_eq!(silence.look(second(109)), Look::Early);
+        assert_eq!(silence.look(second(109)), SilenceCheck::Early);
     }
 
     #[test]
     fn while_the_parent_does_not_run_nobody_is_heard_and_nobody_is_killed() {
         let mut silence = after_a_word_at(second(100));
-        assert_eq!(silence.look(second(90_000)), Look::Early);
+        assert_eq!(silence.look(second(90_000)), SilenceCheck::Early);
         assert_eq!(silence.look_at(), Some(second(90_002)));
     }
 

@@ -13,17 +13,17 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::carried::{Carrier, State};
-use crate::child::{self, Child, Death, Process, State as Life};
+use crate::carried::{CarriedSupervisor, Carrier};
+use crate::child::{self, Child, ChildProcess, ChildState as Life, Death};
 use crate::inherited::Word;
 use crate::monotonic;
 use crate::notify::Notify;
 use crate::orphans::Orphans;
 use crate::output;
-use crate::requests::{Request, Requests};
-use crate::restarts::Verdict;
+use crate::requests::{ControlRequest, Requests};
+use crate::restarts::RestartDecision;
 use crate::spec::ChildSpec;
-use crate::workers::{Asker, FailedGroup, Fleet};
+use crate::workers::{CommandSender, FailedGroup, Fleet};
 
 pub use self::replacement::REPLACE_DEADLINE;
 
@@ -45,7 +45,7 @@ pub trait Events {
 
     /// Executes the program anew; comes back only if that fails, with the reason, and then nothing has
     /// changed. The descriptors of `carrier` are to stay open, `state` is for [`Supervisor::resume`].
-    fn upgrade(&mut self, _state: &State, _carrier: Carrier) -> String {
+    fn upgrade(&mut self, _state: &CarriedSupervisor, _carrier: Carrier) -> String {
         "this program can't be executed anew".to_owned()
     }
 
@@ -55,7 +55,7 @@ pub trait Events {
 
 /// Why the loop ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SupervisionOutcome {
     /// Asked to, and every child ended by itself.
     Stopped,
     /// Asked to, and some child had to be killed: it passed its deadline, or a second request came.
@@ -84,11 +84,11 @@ pub struct Supervisor {
     /// Those that an earlier program has reaped.
     orphans_before: u64,
     /// To take the service's place.
-    successor: Option<Box<Process>>,
+    successor: Option<Box<ChildProcess>>,
     /// Those whose place was taken and that still have connections, the oldest first.
-    lingering: Vec<Process>,
+    lingering: Vec<ChildProcess>,
     /// Who waits to hear how the replacement goes.
-    asker: Option<Asker>,
+    asker: Option<CommandSender>,
     /// The service has taken another's place and does not serve everything yet.
     is_unproven: bool,
     /// The service needs no group of workers that the settings don't have.
@@ -96,7 +96,7 @@ pub struct Supervisor {
     /// To be done when the replacement is decided: both would change the settings.
     reload_waits: bool,
     /// This program was executed anew: the service is to be replaced, and who asked for it.
-    is_upgraded: Option<Option<Asker>>,
+    is_upgraded: Option<Option<CommandSender>>,
     /// None: the service can't run twice.
     replace_deadline: Option<Duration>,
 }
@@ -136,7 +136,7 @@ impl Supervisor {
     }
 
     /// From the first start until every child has ended.
-    pub fn run(mut self, events: &mut dyn Events) -> Outcome {
+    pub fn run(mut self, events: &mut dyn Events) -> SupervisionOutcome {
         loop {
             let now = monotonic();
             self.start_and_kill(now);
@@ -157,18 +157,18 @@ impl Supervisor {
             self.listen_to_successor(now, events);
             self.listen_to_lingering(now);
             self.listen_to_workers(now);
-            self.follow_wishes(now, events);
+            self.run_service_commands(now, events);
             self.finish_upgrade(now, events);
             self.reload_late(events);
         }
     }
 
-    fn outcome(mut self) -> Outcome {
+    fn outcome(mut self) -> SupervisionOutcome {
         self.end_workers();
         match self.gave_up {
-            Some(reason) => Outcome::GaveUp(reason),
-            None if self.killed => Outcome::Killed,
-            None => Outcome::Stopped,
+            Some(reason) => SupervisionOutcome::GaveUp(reason),
+            None if self.killed => SupervisionOutcome::Killed,
+            None => SupervisionOutcome::Stopped,
         }
     }
 
@@ -199,8 +199,10 @@ impl Supervisor {
                         let program = child.spec.program.display();
                         let reason = format!("{name}: {program} can't be started: {error}");
                         match child.start_failed(now) {
-                            Verdict::Restart { .. } => tracing::error!("{reason}; trying again"),
-                            Verdict::GiveUp { .. } => self.give_up(reason, now),
+                            RestartDecision::Restart { .. } => {
+                                tracing::error!("{reason}; trying again")
+                            }
+                            RestartDecision::GiveUp { .. } => self.give_up(reason, now),
                         }
                     }
                 },
@@ -208,9 +210,9 @@ impl Supervisor {
         }
     }
 
-    fn answer(&mut self, request: Request, now: Duration, events: &mut dyn Events) {
+    fn answer(&mut self, request: ControlRequest, now: Duration, events: &mut dyn Events) {
         match request {
-            Request::Stop if self.stopping => {
+            ControlRequest::Stop if self.stopping => {
                 tracing::warn!("asked to stop a second time: ending at once");
                 self.killed = true;
                 self.stop_children(now);
@@ -220,14 +222,14 @@ impl Supervisor {
                 self.kill_beside_service();
                 self.kill_workers(now);
             }
-            Request::Stop => {
+            ControlRequest::Stop => {
                 tracing::info!("stopping");
                 self.stop(now);
             }
-            Request::Replace => self.replace_service(now, None, events),
-            Request::Upgrade => self.upgrade(now, None, events),
-            Request::Reload if self.is_being_replaced() => self.reload_waits = true,
-            Request::Reload => self.reload(events),
+            ControlRequest::Replace => self.replace_service(now, None, events),
+            ControlRequest::Upgrade => self.upgrade(now, None, events),
+            ControlRequest::Reload if self.is_being_replaced() => self.reload_waits = true,
+            ControlRequest::Reload => self.reload(events),
         }
     }
 
@@ -323,12 +325,12 @@ impl Supervisor {
             return;
         }
         match death.verdict {
-            Verdict::Restart { after, deaths_in_a_row } => {
+            RestartDecision::Restart { after, deaths_in_a_row } => {
                 let wait_ms = after.as_millis();
                 tracing::error!(child = name, pid, wait_ms, deaths_in_a_row, "{how}; restarting");
                 self.notify.status(&format!("{name} {how}; restarting"));
             }
-            Verdict::GiveUp { deaths_in_a_row } => {
+            RestartDecision::GiveUp { deaths_in_a_row } => {
                 let reason = match death.ready_for {
                     None if deaths_in_a_row == 1 => format!("{name} {how} before it was ready"),
                     _ => format!("{name} {how}, {deaths_in_a_row} deaths in a row: crash loop"),

@@ -4,17 +4,17 @@
 //! - [`take_descriptor`]: the child's side of it;
 //! - `signal_descriptor`, `next_signal`: signals as something to poll;
 //! - `exec`: limits, user and `LISTEN_PID` of a worker between fork and exec;
-//! - [`execute_anew`]: another program in this very process;
+//! - [`reexec`]: another program in this very process;
 //! - `identity`: users and groups by name;
 //! - `bpf`: programs that choose a socket, and memory that they share with workers;
 //! - `orphans`: descendants that lost their parent.
 #![expect(unsafe_code, reason = "descriptor passing and signal masks have no safe interface")]
 
-mod anew;
 mod bpf;
 mod exec;
 mod identity;
 mod orphans;
+mod reexec;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -23,7 +23,6 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Mutex;
 
-pub use anew::execute_anew;
 pub(crate) use bpf::{
     ClassicInstruction, Instruction, Mapping, attach, attach_classic, create_map, load_program,
     waiting,
@@ -31,6 +30,7 @@ pub(crate) use bpf::{
 pub(crate) use exec::{Image, Launch, exec_by_hand};
 pub(crate) use identity::Identity;
 pub(crate) use orphans::{adopt_orphans, ended_child, reap};
+pub use reexec::reexec;
 
 /// The first descriptor that a child finds; 0, 1 and 2 are its standard streams.
 pub const FIRST_DESCRIPTOR: RawFd = 3;

@@ -24,14 +24,14 @@ mod spec;
 mod template;
 
 pub use check::{Mistake, mistakes};
-pub(crate) use fleet::{Asker, Wish};
+pub(crate) use fleet::{CommandSender, ServiceCommand};
 pub use fleet::{FailedGroup, Fleet, FleetError};
 pub(crate) use rolling::Rolling;
 pub use signals::{UnknownSignal, WorkerSignal};
 pub(crate) use slot::CarriedSlot;
 pub use spec::{
     BoundBy, Dump, GROUP_NAME_BYTES_MAX, GroupName, GroupNameError, GroupSpec, ListeningSocket,
-    PROCESSES_MAX, Readiness, ResourceLimits, SOCKETS_MAX, Sockets,
+    PROCESSES_MAX, Readiness, ResourceLimits, SOCKETS_MAX, SocketKind,
 };
 
 /// Groups of one parent.

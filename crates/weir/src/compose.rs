@@ -29,7 +29,7 @@ use anyhow::{Context, anyhow, bail};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_base::switchboard::Switchboard;
 use weir_console::live::Live;
 use weir_front::{
@@ -89,14 +89,14 @@ pub(crate) struct Weir {
     reported: Arc<Mutex<Reported>>,
     orders: Orders,
     /// Those who steer the workers.
-    workers: Shutdown,
+    workers: ShutdownToken,
     /// Another process takes over, or all ends: says that realtime's connections are to be closed.
     draining: CancellationToken,
     /// Says that WebSockets and event streams of apps are to be closed.
     streams_end: CancellationToken,
     /// When that is, once another process has taken over: `front.stream_drain`, as it is now.
     stream_drain: Cell<Duration>,
-    http: Shutdown,
+    http: ShutdownToken,
     publishers: Publishers,
     /// Once another process has taken over.
     successor: Arc<OnceLock<Successor>>,
@@ -154,11 +154,11 @@ impl Weir {
             access_log: None,
             reported: Arc::default(),
             orders: Orders::default(),
-            workers: Shutdown::new(),
+            workers: ShutdownToken::new(),
             draining: CancellationToken::new(),
             streams_end: CancellationToken::new(),
             stream_drain: Cell::new(settings.front.stream_drain),
-            http: Shutdown::new(),
+            http: ShutdownToken::new(),
             publishers: Publishers::default(),
             successor: Arc::default(),
             turns: Turns::default(),

@@ -15,8 +15,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::either::Either;
 use weir_front::Proxy;
 use weir_net::Successor;
-use weir_net::client::Client;
-use weir_net::server::{Body, Peer, Refused, Service, Upgrade};
+use weir_net::client::ClientAddress;
+use weir_net::server::{ConnectionService, Peer, RejectedUpgrade, ResponseBody, Upgrade};
 use weir_realtime::shard::Shard;
 
 use crate::gems::GemsPlaces;
@@ -100,7 +100,7 @@ impl Front {
     }
 }
 
-impl Service for Front {
+impl ConnectionService for Front {
     fn claims_upgrade(&self, path: &str) -> bool {
         match self.realtime_at(path) {
             Some(_) => path.starts_with(SOCKETS),
@@ -108,7 +108,7 @@ impl Service for Front {
         }
     }
 
-    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         if self.gems_at(upgrade.peer, upgrade.head.path()).is_some() {
             return Err(upgrade.refuse(StatusCode::NOT_FOUND, NO_UPGRADES));
         }
@@ -139,11 +139,13 @@ impl Service for Front {
         self: Rc<Self>,
         request: Request<Incoming>,
         peer: Peer,
-    ) -> impl Future<Output = Response<Body>> {
+    ) -> impl Future<Output = Response<ResponseBody>> {
         if let Some((gems, mount)) = self.gems_at(peer, request.uri().path()) {
             let index = Arc::clone(&gems.index);
             let mut request = request;
-            if let Some(client) = self.proxy.client(peer, request.headers()).and_then(Client::of) {
+            if let Some(client) =
+                self.proxy.client(peer, request.headers()).and_then(ClientAddress::of)
+            {
                 request.extensions_mut().insert(client);
             }
             let answer: Answer = Box::pin(async move { index.answer_below(&mount, request).await });
@@ -172,15 +174,19 @@ impl Service for Front {
 }
 
 /// Boxed, for its size would be that of each request to an app, too.
-type Answer = Pin<Box<dyn Future<Output = Response<Body>>>>;
+type Answer = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
 
 const NOTHING_HERE: &str = "nothing is served here; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]], gems below gems.mount\n";
 const NO_UPGRADES: &str = "the index of gems upgrades nothing\n";
 
 /// Realtime is with the next process, and this connection of a client is not.
-async fn pass_on(successor: &Successor, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+async fn pass_on(
+    successor: &Successor,
+    request: Request<Incoming>,
+    peer: Peer,
+) -> Response<ResponseBody> {
     match successor.ask(request, peer.is_tls).await {
-        Ok(response) => response.map(Body::new),
+        Ok(response) => response.map(ResponseBody::new),
         Err(error) => {
             tracing::warn!(%error, "a request to realtime could not be passed on");
             let text = format!("{error}; try again\n");
@@ -189,11 +195,11 @@ async fn pass_on(successor: &Successor, request: Request<Incoming>, peer: Peer) 
     }
 }
 
-fn nothing_here() -> Response<Body> {
+fn nothing_here() -> Response<ResponseBody> {
     text_response(StatusCode::NOT_FOUND, NOTHING_HERE)
 }
 
-fn text_response(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
+fn text_response(status: StatusCode, text: impl Into<ResponseBody>) -> Response<ResponseBody> {
     let mut response = Response::new(text.into());
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");

@@ -30,7 +30,7 @@ use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use weir_base::admin_api::{Input, Params, Problem};
+use weir_base::admin_api::{AdminError, JsonInput, Params};
 use weir_base::switch::Pattern;
 use weir_gems::operations::{KEY_NAME_CHARACTERS_MAX, KeyWanted};
 use weir_gems::platform::Platform;
@@ -109,13 +109,13 @@ pub(crate) fn router(gems: Option<Operated>) -> Router {
         .route("/mirror", get(mirror::state))
         .route("/mirror/sync", post(mirror::sync))
         .route("/mirror/accept", post(mirror::accept))
-        .fallback(async || Problem::no_such_page())
-        .method_not_allowed_fallback(async || Problem::wrong_method())
+        .fallback(async || AdminError::no_such_page())
+        .method_not_allowed_fallback(async || AdminError::wrong_method())
         .with_state(index);
     Router::new().nest("/gems", pages)
 }
 
-type Answer<T> = Result<Json<T>, Problem>;
+type Answer<T> = Result<Json<T>, AdminError>;
 
 async fn overview(State(index): State<Arc<Gems>>) -> Answer<view::Overview> {
     index.overview().await.map(Json).map_err(problem::of_store)
@@ -175,7 +175,7 @@ async fn webhooks(State(index): State<Arc<Gems>>) -> Answer<Vec<view::EndpointVi
     index.webhooks().await.map(Json).map_err(problem::of_store)
 }
 
-async fn yank(State(index): State<Arc<Gems>>, Input(yank): Input<Yank>) -> Answer<Done> {
+async fn yank(State(index): State<Arc<Gems>>, JsonInput(yank): JsonInput<Yank>) -> Answer<Done> {
     let name = yank.name.parse().map_err(problem::of_word)?;
     let identity = identity(&yank.number, yank.platform.as_deref())?;
     index.yank_by_operator(&name, &identity).await.map_err(problem::of_yank)?;
@@ -183,7 +183,7 @@ async fn yank(State(index): State<Arc<Gems>>, Input(yank): Input<Yank>) -> Answe
 }
 
 /// A release, of the platform `ruby` unless it is said.
-fn identity(number: &str, platform: Option<&str>) -> Result<Identity, Problem> {
+fn identity(number: &str, platform: Option<&str>) -> Result<Identity, AdminError> {
     let platform = platform.map_or_else(|| Ok(Platform::ruby()), str::parse);
     Ok(Identity {
         number: number.parse().map_err(problem::of_word)?,
@@ -202,7 +202,7 @@ async fn keys(State(index): State<Arc<Gems>>) -> Answer<Vec<view::KeyView>> {
 
 async fn create_key(
     State(index): State<Arc<Gems>>,
-    Input(new): Input<NewKey>,
+    JsonInput(new): JsonInput<NewKey>,
 ) -> Answer<CreatedKey> {
     check_key(&new)?;
     let wanted = KeyWanted {
@@ -216,7 +216,7 @@ async fn create_key(
 }
 
 /// A key that nobody can use, or whose name is more than a name on a terminal, is a mistake.
-fn check_key(new: &NewKey) -> Result<(), Problem> {
+fn check_key(new: &NewKey) -> Result<(), AdminError> {
     if new.name.trim().is_empty() || new.scopes.is_empty() {
         return Err(problem::incomplete_key());
     }
@@ -239,7 +239,7 @@ fn check_key(new: &NewKey) -> Result<(), Problem> {
 
 async fn revoke_key(
     State(index): State<Arc<Gems>>,
-    Input(Revoke { id }): Input<Revoke>,
+    JsonInput(Revoke { id }): JsonInput<Revoke>,
 ) -> Answer<Done> {
     match index.revoke_key(id).await.map_err(problem::of_store)? {
         true => Ok(Json(Done::new())),

@@ -20,7 +20,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_net::Listener;
 
 use weir_config::Admin;
@@ -60,7 +60,7 @@ impl Endpoint {
 pub(crate) fn serve(
     listener: Listener,
     endpoint: Endpoint,
-    shutdown: &Shutdown,
+    shutdown: &ShutdownToken,
 ) -> std::io::Result<()> {
     let listener = match listener {
         Listener::Tcp(listener) => Accepting::Tcp(TcpListener::from_std(listener)?),
@@ -92,7 +92,7 @@ impl Accepting {
 }
 
 /// Connections beyond the limit wait in the listening socket.
-async fn accept_all(listener: Accepting, endpoint: Endpoint, shutdown: Shutdown) {
+async fn accept_all(listener: Accepting, endpoint: Endpoint, shutdown: ShutdownToken) {
     let slots = Arc::new(Semaphore::new(endpoint.connections_max));
     loop {
         let slot = tokio::select! {
@@ -125,7 +125,7 @@ async fn connection(
     stream: Box<dyn Stream>,
     address: Option<SocketAddr>,
     endpoint: Endpoint,
-    shutdown: Shutdown,
+    shutdown: ShutdownToken,
 ) {
     let Endpoint { router, head_timeout, request_timeout, .. } = endpoint;
     let answers = Answers {
@@ -158,7 +158,7 @@ struct Answers {
     router: TowerToHyperService<Router>,
     address: Option<SocketAddr>,
     request_timeout: Option<Duration>,
-    shutdown: Shutdown,
+    shutdown: ShutdownToken,
 }
 
 type Answer = Result<Response<Body>, Infallible>;
@@ -194,7 +194,7 @@ fn too_late(timeout: Duration) -> Response<Body> {
 }
 
 /// An event stream has no end of its own; it ends with the service.
-fn end_streams_with(response: Response<Body>, shutdown: Shutdown) -> Response<Body> {
+fn end_streams_with(response: Response<Body>, shutdown: ShutdownToken) -> Response<Body> {
     let is_stream = |kind: &HeaderValue| kind.as_bytes().starts_with(b"text/event-stream");
     if !response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {
         return response;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::MissedTickBehavior;
 use weir_advisor::observation::{Fact, Observation, OwnQueue, RequestPath, Throughput};
 use weir_base::clock::Clock;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_jobs::handle::Handle;
 
 use self::goodput::OfJobs;
@@ -74,7 +74,7 @@ impl Measured {
     }
 
     /// Measures until the end.
-    pub(crate) async fn run(self, shutdown: Shutdown) {
+    pub(crate) async fn run(self, shutdown: ShutdownToken) {
         let mut steps = tokio::time::interval(STEP);
         steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -129,7 +129,7 @@ pub(crate) fn router(measured: Measured) -> Router {
 mod tests {
     use weir_advisor::{Severity, advise};
     use weir_base::clock::Timestamp;
-    use weir_jobs::view::Overview;
+    use weir_jobs::view::JobServerOverview;
 
     use super::*;
 
@@ -138,11 +138,11 @@ mod tests {
         let (mut jobs, mut processed_total) = (OfJobs::default(), 0);
         for (step, (working, done)) in windows.iter().enumerate() {
             processed_total += done;
-            let overview = Overview {
+            let overview = JobServerOverview {
                 working: *working,
                 enqueued: 9_000,
                 processed_total,
-                ..Overview::default()
+                ..JobServerOverview::default()
             };
             let at = Timestamp::from_millis(step as u64 * 10_000);
             jobs.note(at, overview, Vec::new(), Vec::new());
@@ -168,7 +168,7 @@ mod tests {
         let findings = advise(&observation).findings;
         assert_eq!((findings.len(), findings[0].rule), (1, "threads-hurt"));
         assert_eq!(findings[0].severity, Severity::Warning);
-        let evidence = "10 threads worked off 30.0/s, 40 threads only 10.0/s; 40 run now";
+        let evidence = "10 threads completed 30.0/s, 40 threads only 10.0/s; 40 run now";
         assert_eq!(findings[0].evidence, evidence);
 
         let rises: Vec<_> = falls.iter().map(|(threads, _)| (*threads, threads * 30)).collect();

@@ -37,7 +37,7 @@ impl Collector for ProcessMetrics {
             ("process_open_fds", "Open file descriptors", None, open_descriptors()),
             (
                 "process_start_time",
-                "Start, since the Unix epoch",
+                "Start time, in seconds since the epoch",
                 Some(Unit::Seconds),
                 Some(self.started_seconds),
             ),

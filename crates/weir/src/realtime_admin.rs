@@ -23,7 +23,7 @@ use axum::extract::State;
 use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use weir_base::admin_api::{Input, Params, Problem};
+use weir_base::admin_api::{AdminError, JsonInput, Params};
 use weir_base::switchboard::Switchboard;
 use weir_realtime::hub::Hub;
 use weir_realtime::operations::{EventPublished, PublishEvent};
@@ -72,12 +72,12 @@ pub(crate) fn router(realtime: Option<Realtime>) -> Router {
         .route("/tail", get(tail::open))
         .route("/publish", post(publish))
         .route("/disconnect", post(disconnect))
-        .fallback(async || Problem::no_such_page())
-        .method_not_allowed_fallback(async || Problem::wrong_method());
+        .fallback(async || AdminError::no_such_page())
+        .method_not_allowed_fallback(async || AdminError::wrong_method());
     Router::new().nest("/realtime", pages).with_state(realtime)
 }
 
-type Answer<T> = Result<Json<T>, Problem>;
+type Answer<T> = Result<Json<T>, AdminError>;
 
 async fn overview(State(realtime): State<Realtime>) -> Json<view::Overview> {
     Json(realtime.hub.overview())
@@ -143,14 +143,14 @@ async fn users(
 
 async fn publish(
     State(realtime): State<Realtime>,
-    Input(event): Input<PublishEvent>,
+    JsonInput(event): JsonInput<PublishEvent>,
 ) -> Answer<EventPublished> {
     realtime.hub.publish_event(&event).map(Json).map_err(problem::of_operation)
 }
 
 async fn disconnect(
     State(realtime): State<Realtime>,
-    Input(whom): Input<Disconnect>,
+    JsonInput(whom): JsonInput<Disconnect>,
 ) -> Answer<Count> {
     let count = match whom {
         Disconnect::User { app, user } => realtime.hub.disconnect_user(&app, &user),

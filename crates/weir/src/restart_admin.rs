@@ -13,8 +13,8 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
-use weir_base::admin_api::Problem;
-use weir_supervisor::control::Command;
+use weir_base::admin_api::AdminError;
+use weir_supervisor::control::ParentCommand;
 
 use crate::workers_admin::Orders;
 
@@ -29,7 +29,7 @@ pub(crate) struct Restart {
     pub(crate) deadline: Duration,
 }
 
-type Answer = Result<Json<BTreeMap<String, String>>, Problem>;
+type Answer = Result<Json<BTreeMap<String, String>>, AdminError>;
 
 /// The routes.
 pub(crate) fn router(restart: Restart) -> Router {
@@ -40,15 +40,15 @@ pub(crate) fn router(restart: Restart) -> Router {
 }
 
 async fn replace_service(State(restart): State<Restart>) -> Answer {
-    restart.ask(Command::ReplaceService).await
+    restart.ask(ParentCommand::ReplaceService).await
 }
 
 async fn upgrade(State(restart): State<Restart>) -> Answer {
-    restart.ask(Command::Upgrade).await
+    restart.ask(ParentCommand::Upgrade).await
 }
 
 impl Restart {
-    async fn ask(&self, command: Command) -> Answer {
+    async fn ask(&self, command: ParentCommand) -> Answer {
         tracing::info!(?command, "asked for");
         self.orders.ask(command, self.deadline + ANSWER_MARGIN).await?;
         Ok(Json(BTreeMap::new()))

@@ -16,7 +16,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 use weir_base::clock::Timestamp;
 use weir_supervisor::inherited::Inherited;
-use weir_supervisor::selection::busy::State;
+use weir_supervisor::selection::busy::BusyState;
 use weir_supervisor::selection::{Selection, SocketGroup};
 
 use self::metrics::AppMetrics;
@@ -147,7 +147,7 @@ impl SocketApp {
     }
 
     /// What a worker says that it does.
-    pub(crate) fn state(&self, seat: &Seat) -> State {
+    pub(crate) fn state(&self, seat: &Seat) -> BusyState {
         self.group.records().state(seat.record)
     }
 
@@ -178,7 +178,7 @@ impl SocketApp {
         let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
         claimed.retain(|record, _| ready.iter().any(|seat| seat.record == *record));
         for seat in ready {
-            if self.state(seat) != State::Claimed {
+            if self.state(seat) != BusyState::Claimed {
                 claimed.remove(&seat.record);
                 continue;
             }
@@ -206,8 +206,8 @@ impl SocketApp {
 
     fn count(&self, ready: &[Seat]) {
         let ages = ready.iter().filter_map(|seat| match self.state(seat) {
-            State::Busy(age) => Some(age),
-            State::Idle | State::Claimed => None,
+            BusyState::Busy(age) => Some(age),
+            BusyState::Idle | BusyState::Claimed => None,
         });
         let ages: Vec<Duration> = ages.collect();
         self.metrics.seen(&ages, self.waiting());

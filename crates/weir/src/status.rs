@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::handle::Handle;
-use weir_jobs::view::Overview;
+use weir_jobs::view::JobServerOverview;
 use weir_realtime::hub::Hub;
 
 use crate::compose::Addresses;
@@ -44,7 +44,7 @@ pub(crate) struct Status {
     /// Why the job server takes no jobs; None: it does, or is not served here.
     pub(crate) problem: Option<String>,
     /// None: they are not served here.
-    pub(crate) jobs: Option<Overview>,
+    pub(crate) jobs: Option<JobServerOverview>,
     /// `127.0.0.1:8080`; None: not opened.
     pub(crate) front_listen: Option<String>,
     pub(crate) realtime_listen: Option<String>,

@@ -15,7 +15,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use weir_base::admin_api::{Input, Problem};
+use weir_base::admin_api::{AdminError, JsonInput};
 use weir_base::switch::Pattern;
 use weir_base::switchboard::{SwitchError, SwitchView, Switchboard};
 use weir_gems::Endpoint;
@@ -73,7 +73,7 @@ pub(crate) fn router(switches: Switches) -> Router {
     Router::new().route("/switches", get(list).post(flip)).with_state(switches)
 }
 
-type Answer = Result<Json<Vec<Listed>>, Problem>;
+type Answer = Result<Json<Vec<Listed>>, AdminError>;
 
 async fn list(State(switches): State<Switches>) -> Answer {
     if switches.realtime.is_none() && switches.gems.is_none() {
@@ -83,7 +83,7 @@ async fn list(State(switches): State<Switches>) -> Answer {
 }
 
 /// Answers what is off afterwards.
-async fn flip(State(switches): State<Switches>, Input(flip): Input<Flip>) -> Answer {
+async fn flip(State(switches): State<Switches>, JsonInput(flip): JsonInput<Flip>) -> Answer {
     let Flip { of, pattern, position, for_seconds } = &flip;
     let board = switches.of(*of).cloned().ok_or_else(|| not_served(*of))?;
     check_name(&flip)?;
@@ -92,7 +92,7 @@ async fn flip(State(switches): State<Switches>, Input(flip): Input<Flip>) -> Ans
     // The file is synced, which may take a while.
     let changed = tokio::task::spawn_blocking(move || carry_out(&board, flip)).await;
     let is_changed = changed.map_err(|error| {
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), "see the log")
+        AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), "see the log")
     })?;
     match is_changed.map_err(of_switch)? {
         true => Ok(Json(switches.list())),
@@ -101,7 +101,7 @@ async fn flip(State(switches): State<Switches>, Input(flip): Input<Flip>) -> Ans
 }
 
 /// Endpoints are known, so a misspelt one is told before somebody waits for its effect.
-fn check_name(Flip { of, pattern, position, .. }: &Flip) -> Result<(), Problem> {
+fn check_name(Flip { of, pattern, position, .. }: &Flip) -> Result<(), AdminError> {
     let mut names = Endpoint::ALL.iter().map(|endpoint| endpoint.name());
     if *of != Of::Gems || *position == Position::On || names.any(|name| pattern.matches(name)) {
         return Ok(());
@@ -109,7 +109,7 @@ fn check_name(Flip { of, pattern, position, .. }: &Flip) -> Result<(), Problem> 
     let names = Endpoint::ALL.map(Endpoint::name).join(", ");
     let pattern = pattern.as_str();
     let error = format!("gems have no endpoint {pattern:?}; they have {names}");
-    Err(Problem::new(StatusCode::BAD_REQUEST, error, ""))
+    Err(AdminError::new(StatusCode::BAD_REQUEST, error, ""))
 }
 
 /// Answers whether anything changed.
@@ -149,22 +149,22 @@ impl fmt::Display for Of {
     }
 }
 
-fn not_served(of: Of) -> Problem {
+fn not_served(of: Of) -> AdminError {
     match of {
         Of::Realtime => crate::realtime_admin::not_served(),
         Of::Gems => crate::gems_admin::not_served(),
     }
 }
 
-fn is_on(pattern: &str) -> Problem {
+fn is_on(pattern: &str) -> AdminError {
     let hint = "GET switches lists what is off";
-    Problem::new(StatusCode::NOT_FOUND, format!("{pattern:?} is not switched off"), hint)
+    AdminError::new(StatusCode::NOT_FOUND, format!("{pattern:?} is not switched off"), hint)
 }
 
-fn of_switch(error: SwitchError) -> Problem {
+fn of_switch(error: SwitchError) -> AdminError {
     let status = match &error {
         SwitchError::TooMany(_) => StatusCode::UNPROCESSABLE_ENTITY,
         SwitchError::NotKept { .. } => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    Problem::new(status, error.to_string(), "")
+    AdminError::new(status, error.to_string(), "")
 }

@@ -24,11 +24,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
-use weir_base::admin_api::{Input, Problem};
+use weir_base::admin_api::{AdminError, JsonInput};
 use weir_base::clock::Clock;
 use weir_front::view::{AppView, TotalsView};
 use weir_front::{Apps, NoSuchApp};
-use weir_supervisor::control::Command;
+use weir_supervisor::control::ParentCommand;
 
 pub(crate) use self::orders::{Asked, Order, Orders};
 pub(crate) use self::reported::Reported;
@@ -78,13 +78,13 @@ impl Groups {
         }
     }
 
-    fn check_dump(&self, group: &str) -> Result<(), Problem> {
+    fn check_dump(&self, group: &str) -> Result<(), AdminError> {
         if self.with_dump.contains(group) {
             return Ok(());
         }
         let error = format!("{group} has no dump_signal");
         let hint = "set it, or name a signal; most servers die of one that they don't know";
-        Err(Problem::new(StatusCode::CONFLICT, error, hint))
+        Err(AdminError::new(StatusCode::CONFLICT, error, hint))
     }
 }
 
@@ -99,8 +99,8 @@ async fn list(State(front): State<Front>) -> Json<Vec<AppRow>> {
 
 async fn follow(
     State(front): State<Front>,
-    Input(order): Input<Order>,
-) -> Result<Json<BTreeMap<String, String>>, Problem> {
+    JsonInput(order): JsonInput<Order>,
+) -> Result<Json<BTreeMap<String, String>>, AdminError> {
     front.follow(order).await?;
     Ok(Json(BTreeMap::new()))
 }
@@ -134,7 +134,7 @@ impl Front {
         self.groups.with_dump.contains(group)
     }
 
-    pub(crate) async fn follow(&self, order: Order) -> Result<(), Problem> {
+    pub(crate) async fn follow(&self, order: Order) -> Result<(), AdminError> {
         let is_proxied = self.apps.view().iter().any(|app| app.name == order.app());
         let is_of_jobs = self.groups.of_jobs.contains(order.app());
         if !is_proxied && !is_of_jobs && self.sockets.get(order.app()).is_none() {
@@ -159,23 +159,25 @@ impl Front {
                 self.apps.set_maintenance(&app, is_on).map_err(no_such_app)?;
                 return self.keep_holds().await;
             }
-            Order::Restart { app: group, worker: None } => Command::RestartRolling { group },
-            Order::Restart { app: group, worker: Some(slot) } => Command::Restart { group, slot },
-            Order::Scale { app: group, processes } => Command::Scale { group, processes },
+            Order::Restart { app: group, worker: None } => ParentCommand::RestartRolling { group },
+            Order::Restart { app: group, worker: Some(slot) } => {
+                ParentCommand::Restart { group, slot }
+            }
+            Order::Scale { app: group, processes } => ParentCommand::Scale { group, processes },
             Order::Signal { app, worker, signal } => {
                 let generation = self.generation(&app, worker)?;
                 if let Some(signal) = signal {
-                    Command::Signal { generation, signal }
+                    ParentCommand::Signal { generation, signal }
                 } else {
                     self.groups.check_dump(&app)?;
-                    Command::Dump { generation }
+                    ParentCommand::Dump { generation }
                 }
             }
         };
         self.ask(command).await
     }
 
-    async fn keep_holds(&self) -> Result<(), Problem> {
+    async fn keep_holds(&self) -> Result<(), AdminError> {
         let holds = self.holds.clone();
         let kept = tokio::task::spawn_blocking(move || holds.keep()).await;
         kept.map_err(std::io::Error::other).flatten().map_err(|error| {
@@ -184,7 +186,7 @@ impl Front {
                 "it is done, but a restart will undo it: {path} can't be written ({error})"
             );
             let hint = "make it writable and do it again";
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error, hint)
+            AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error, hint)
         })
     }
 
@@ -193,35 +195,35 @@ impl Front {
     }
 
     /// The newest process in a worker's place.
-    fn generation(&self, app: &str, worker: u32) -> Result<u64, Problem> {
+    fn generation(&self, app: &str, worker: u32) -> Result<u64, AdminError> {
         let reported = self.reported();
         let states = reported.workers.values().map(|process| &process.state);
         let mut there = states.filter(|it| it.group == app && it.slot == worker);
         there.next_back().map(|it| it.generation).ok_or_else(|| {
             let error = format!("{app} has no worker {worker} now");
-            Problem::new(StatusCode::NOT_FOUND, error, "weir workers list shows who is there")
+            AdminError::new(StatusCode::NOT_FOUND, error, "weir workers list shows who is there")
         })
     }
 
-    async fn ask(&self, command: Command) -> Result<(), Problem> {
+    async fn ask(&self, command: ParentCommand) -> Result<(), AdminError> {
         if self.reported().groups.is_empty() {
             let hint = "only workers with a command ([[front.apps]], [workers]) are Weir's own";
-            return Err(Problem::new(StatusCode::CONFLICT, "Weir runs no workers", hint));
+            return Err(AdminError::new(StatusCode::CONFLICT, "Weir runs no workers", hint));
         }
         self.orders.ask(command, ANSWER_TIMEOUT).await
     }
 }
 
-fn has_no_request() -> Problem {
+fn has_no_request() -> AdminError {
     let error = "its workers have no requests, but jobs";
-    Problem::new(StatusCode::CONFLICT, error, "weir jobs pause QUEUE lets jobs of a queue wait")
+    AdminError::new(StatusCode::CONFLICT, error, "weir jobs pause QUEUE lets jobs of a queue wait")
 }
 
-fn sees_no_request() -> Problem {
+fn sees_no_request() -> AdminError {
     let error = "its workers take connections themselves: Weir sees none of their requests";
-    Problem::new(StatusCode::CONFLICT, error, "use mode = \"proxy\" for that")
+    AdminError::new(StatusCode::CONFLICT, error, "use mode = \"proxy\" for that")
 }
 
-fn no_such_app(error: NoSuchApp) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, error.to_string(), "weir workers list shows all")
+fn no_such_app(error: NoSuchApp) -> AdminError {
+    AdminError::new(StatusCode::NOT_FOUND, error.to_string(), "weir workers list shows all")
 }

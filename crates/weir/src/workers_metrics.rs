@@ -18,29 +18,29 @@ const STATES: [&str; 8] =
 impl Collector for WorkersMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let old = ConstGauge::new(i64::from(self.0.old_processes()));
-        let help = "Service processes that were replaced and still have connections";
+        let help = "Replaced service processes that still have connections";
         let name = "weir_old_service_processes";
         old.encode(encoder.encode_descriptor(name, help, None, old.metric_type())?)?;
         let rows = self.0.rows().into_iter().map(|(row, _)| row);
         let (of_jobs, apps): (Vec<AppRow>, Vec<AppRow>) = rows.partition(|row| row.mode == JOBS);
         let (encoder, apps) = (&mut encoder, Rows { label: "app", rows: &apps });
         states(encoder, "weir_front_workers", &apps, "serving")?;
-        let help = "Workers that serve and have no request";
+        let help = "Idle workers";
         gauge(encoder, "weir_front_workers_idle", help, &apps, idle)?;
-        let help = "1 while requests wait because somebody wants it";
+        let help = "1 while the app is paused: its requests wait";
         gauge(encoder, "weir_front_app_paused", help, &apps, |app| i64::from(app.is_paused))?;
-        let evicted = "Workers killed for they were stuck";
+        let evicted = "Workers killed because they were stuck";
         let evictions = |row: &AppRow| row.evictions;
         counter(encoder, "weir_front_worker_evictions", evicted, &apps, evictions)?;
-        let died = "Workers that ended unasked, or were never ready";
+        let died = "Workers that ended unexpectedly or were never ready";
         let deaths = |row: &AppRow| row.deaths;
         counter(encoder, "weir_front_worker_deaths", died, &apps, deaths)?;
-        let restarted = "Successors started in workers' places";
+        let restarted = "Workers started to replace others";
         let restarts = |row: &AppRow| row.restarts;
         counter(encoder, "weir_front_worker_restarts", restarted, &apps, restarts)?;
-        let help = "How even the counts of requests are that the present workers were given: 1 is even, which is no aim by itself";
+        let help = "Evenness of the request counts of the present workers: 1 is even, which is not a goal in itself";
         ratio(encoder, "weir_front_app_jain_index", help, &apps, |app| app.jain_index)?;
-        let help = "How long the oldest request has been running; 0: there is none";
+        let help = "Age of the oldest request in progress; 0 if there is none";
         ratio(encoder, "weir_front_app_oldest_request_seconds", help, &apps, oldest)?;
         let of_jobs = Rows { label: "group", rows: &of_jobs };
         states(encoder, "weir_workers", &of_jobs, "running")?;
@@ -69,7 +69,7 @@ fn states(
     works: &str,
 ) -> Result<(), std::fmt::Error> {
     let none = ConstGauge::new(0_i64);
-    let help = "Workers, by what they do";
+    let help = "Workers, by state";
     let mut family = encoder.encode_descriptor(name, help, None, none.metric_type())?;
     for app in rows.rows {
         for state in [works].into_iter().chain(STATES) {

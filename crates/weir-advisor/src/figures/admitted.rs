@@ -29,8 +29,8 @@ impl Default for LabelLimits {
 /// Names that have places, from one observation to the next.
 #[derive(Clone, Debug)]
 pub struct Admitted {
-    pub(super) queues: Names,
-    pub(super) services: Names,
+    pub(super) queues: AdmittedNames,
+    pub(super) services: AdmittedNames,
 }
 
 impl Admitted {
@@ -39,22 +39,22 @@ impl Admitted {
     pub const fn new(limits: LabelLimits) -> Self {
         let LabelLimits { metrics_queues_max, metrics_services_max } = limits;
         Self {
-            queues: Names::new("metrics_queues_max", metrics_queues_max),
-            services: Names::new("metrics_services_max", metrics_services_max),
+            queues: AdmittedNames::new("metrics_queues_max", metrics_queues_max),
+            services: AdmittedNames::new("metrics_services_max", metrics_services_max),
         }
     }
 }
 
 /// Names of one kind, each with the Redis that it is of; "" where there is no other.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
+pub(super) struct AdmittedNames {
     limit: &'static str,
     max: usize,
     known: BTreeSet<(String, String)>,
     left_out: usize,
 }
 
-impl Names {
+impl AdmittedNames {
     const fn new(limit: &'static str, max: usize) -> Self {
         Self { limit, max, known: BTreeSet::new(), left_out: 0 }
     }
@@ -102,10 +102,10 @@ mod tests {
 
     #[test]
     fn who_came_first_keeps_its_place_until_it_goes() {
-        let mut names = Names::new("x_max", 2);
+        let mut names = AdmittedNames::new("x_max", 2);
         names.admit_plain(["m", "z"]);
         names.admit_plain(["a", "m", "z"]);
-        let label = |names: &Names, name| names.label("", name).to_owned();
+        let label = |names: &AdmittedNames, name| names.label("", name).to_owned();
         assert_eq!((label(&names, "a"), label(&names, "z")), (OTHER.to_owned(), "z".to_owned()));
         assert_eq!(names.left_out(), 1);
         names.admit_plain(["a", "m"]);
@@ -121,7 +121,7 @@ mod tests {
         let of = |names: &[(&str, &str)]| -> BTreeSet<(String, String)> {
             names.iter().map(|(shard, name)| ((*shard).to_owned(), (*name).to_owned())).collect()
         };
-        let mut names = Names::new("x_max", 2);
+        let mut names = AdmittedNames::new("x_max", 2);
         names.admit(&of(&[("a", "push"), ("b", "push")]), |_| false);
         names.admit(&of(&[("b", "mailers"), ("b", "push")]), |shard| shard == "a");
         assert_eq!((names.label("a", "push"), names.label("b", "mailers")), ("push", OTHER));

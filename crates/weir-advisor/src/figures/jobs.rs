@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Figures;
-use super::admitted::Names;
+use super::CollectedFigures;
+use super::admitted::AdmittedNames;
 use crate::advice;
 use crate::flow::{Drain, Flow};
 use crate::forecast::Forecast;
-use crate::observation::{JobSet, Jobs, Observation, Queue};
+use crate::observation::{JobSet, Observation, ObservedQueue, SidekiqObservation};
 
-pub(super) fn add(figures: &mut Figures, observation: &Observation, names: &mut Names) {
+pub(super) fn add(
+    figures: &mut CollectedFigures,
+    observation: &Observation,
+    names: &mut AdmittedNames,
+) {
     admit(observation, names);
     for (shard, jobs) in observation.each_jobs() {
         let Some(jobs) = jobs.known() else { continue };
@@ -20,7 +24,7 @@ pub(super) fn add(figures: &mut Figures, observation: &Observation, names: &mut 
 }
 
 /// Those of a Redis that is away keep their places.
-fn admit(observation: &Observation, names: &mut Names) {
+fn admit(observation: &Observation, names: &mut AdmittedNames) {
     let of = |shard: Option<&str>| shard.unwrap_or_default().to_owned();
     let mut away = BTreeSet::new();
     let mut present = BTreeSet::new();
@@ -39,7 +43,7 @@ fn admit(observation: &Observation, names: &mut Names) {
 
 /// Figures of one Sidekiq.
 struct OfSidekiq<'a> {
-    figures: &'a mut Figures,
+    figures: &'a mut CollectedFigures,
     /// Its Redis; none: there is no other.
     shard: Option<&'a str>,
 }
@@ -50,7 +54,7 @@ impl OfSidekiq<'_> {
     }
 }
 
-fn add_jobs(figures: &mut OfSidekiq<'_>, jobs: &Jobs) {
+fn add_jobs(figures: &mut OfSidekiq<'_>, jobs: &SidekiqObservation) {
     let (drain, _, unserved) = advice::drain_of(jobs);
     let never = (!unserved.is_empty()).then_some(f64::INFINITY);
     if let Some(seconds) = never.or_else(|| drain.and_then(seconds)) {
@@ -87,9 +91,9 @@ fn add_set(figures: &mut OfSidekiq<'_>, name: &str, set: &JobSet) {
 }
 
 /// Those that share a label are one.
-fn add_queues(figures: &mut OfSidekiq<'_>, jobs: &Jobs, names: &Names) {
+fn add_queues(figures: &mut OfSidekiq<'_>, jobs: &SidekiqObservation, names: &AdmittedNames) {
     let forecast = Forecast::of(jobs);
-    let mut by_label: BTreeMap<&str, Vec<&Queue>> = BTreeMap::new();
+    let mut by_label: BTreeMap<&str, Vec<&ObservedQueue>> = BTreeMap::new();
     for queue in &jobs.queues {
         let label = names.label(figures.shard.unwrap_or_default(), &queue.name);
         by_label.entry(label).or_default().push(queue);
@@ -101,12 +105,13 @@ fn add_queues(figures: &mut OfSidekiq<'_>, jobs: &Jobs, names: &Names) {
 
 fn add_queue(
     figures: &mut OfSidekiq<'_>,
-    (jobs, forecast): (&Jobs, &Forecast),
+    (jobs, forecast): (&SidekiqObservation, &Forecast),
     label: &str,
-    queues: &[&Queue],
+    queues: &[&ObservedQueue],
 ) {
     let label = &[label];
-    let sum = |of: fn(&Queue) -> u64| queues.iter().map(|queue| of(queue)).sum::<u64>() as f64;
+    let sum =
+        |of: fn(&ObservedQueue) -> u64| queues.iter().map(|queue| of(queue)).sum::<u64>() as f64;
     figures.add("queue_size", label, sum(|queue| queue.length));
     figures.add("queue_in_hand", label, sum(|queue| queue.in_hand));
     let latency = queues.iter().map(|queue| queue.latency).max().unwrap_or_default();

@@ -8,7 +8,7 @@ pub struct Metric {
     /// What it says.
     pub help: &'static str,
     /// Whether it only rises.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// What it is measured in.
     pub unit: Unit,
     /// Names of its labels.
@@ -24,7 +24,7 @@ pub const SHARD: &str = "redis";
 
 /// Whether it only rises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// It goes up and down.
     Gauge,
     /// It only rises.
@@ -53,8 +53,8 @@ impl Metric {
     #[must_use]
     pub fn series(&self) -> String {
         let suffix = match self.kind {
-            Kind::Gauge => "",
-            Kind::Counter => "_total",
+            MetricKind::Gauge => "",
+            MetricKind::Counter => "_total",
         };
         format!("{PREFIX}{}{suffix}", self.name)
     }
@@ -66,7 +66,7 @@ const fn gauge(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Metric {
-    Metric { name, help, kind: Kind::Gauge, unit, labels, of_each_sidekiq: false }
+    Metric { name, help, kind: MetricKind::Gauge, unit, labels, of_each_sidekiq: false }
 }
 
 const fn counter(
@@ -74,7 +74,14 @@ const fn counter(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Metric {
-    Metric { name, help, kind: Kind::Counter, unit: Unit::Count, labels, of_each_sidekiq: false }
+    Metric {
+        name,
+        help,
+        kind: MetricKind::Counter,
+        unit: Unit::Count,
+        labels,
+        of_each_sidekiq: false,
+    }
 }
 
 const fn of_sidekiq(metric: Metric) -> Metric {
@@ -87,138 +94,182 @@ const SOURCE: &[&str] = &["source", "name"];
 
 /// All of them, in the order in which they are told.
 pub static METRICS: [Metric; 50] = [
-    of_sidekiq(gauge("queue_size", Unit::Count, QUEUE, "Jobs that wait")),
-    of_sidekiq(gauge("queue_in_hand", Unit::Count, QUEUE, "Jobs that threads have in hand")),
+    of_sidekiq(gauge("queue_size", Unit::Count, QUEUE, "Jobs waiting in the queue")),
+    of_sidekiq(gauge("queue_in_hand", Unit::Count, QUEUE, "Jobs in progress")),
     of_sidekiq(gauge(
         "queue_latency_seconds",
         Unit::Seconds,
         QUEUE,
-        "How long the oldest job has waited",
+        "Age of the oldest job in the queue",
     )),
     of_sidekiq(gauge(
         "queue_drain_seconds",
         Unit::Seconds,
         QUEUE,
-        "Until the queue is empty, as things go on; infinite while it grows, none while it stands",
+        "Time to drain the queue at the present rates; infinite while it grows, absent while its \
+         depth is constant",
     )),
-    of_sidekiq(gauge("queue_arriving_per_second", Unit::PerSecond, QUEUE, "Jobs that come")),
+    of_sidekiq(gauge(
+        "queue_arriving_per_second",
+        Unit::PerSecond,
+        QUEUE,
+        "Jobs that arrive per \
+                      second",
+    )),
     of_sidekiq(gauge(
         "queue_served_per_second",
         Unit::PerSecond,
         QUEUE,
-        "Jobs that are worked off",
+        "Jobs that complete per second",
     )),
-    of_sidekiq(gauge("queue_served_by", Unit::Count, QUEUE, "Processes that take its jobs")),
+    of_sidekiq(gauge("queue_served_by", Unit::Count, QUEUE, "Processes that serve the queue")),
     of_sidekiq(gauge(
         "drain_seconds",
         Unit::Seconds,
         &[],
-        "Until all queues are empty; infinite while they grow or nobody serves one, none while they stand",
+        "Time to drain all queues at the present rates; infinite while they grow or one is not \
+         served, absent while their depth is constant",
     )),
     of_sidekiq(gauge(
         "set_size",
         Unit::Count,
         &["set"],
-        "Jobs of the scheduled, retry and dead sets",
+        "Jobs in the scheduled, retry and dead sets",
     )),
-    of_sidekiq(gauge("set_overdue", Unit::Count, &["set"], "Of those, jobs whose time has come")),
+    of_sidekiq(gauge("set_overdue", Unit::Count, &["set"], "Jobs in the set that are overdue")),
     of_sidekiq(counter(
         "jobs_processed",
         &[],
-        "Jobs finished, failed ones included, as Sidekiq counts",
+        "Jobs finished, including failed ones, as counted by Sidekiq",
     )),
-    of_sidekiq(counter("jobs_failed", &[], "Jobs failed, as Sidekiq counts")),
+    of_sidekiq(counter("jobs_failed", &[], "Jobs failed, as counted by Sidekiq")),
     of_sidekiq(gauge(
         "processes",
         Unit::Count,
         &["state"],
-        "Sidekiq's processes: serving, quiet, ghost",
+        "Sidekiq processes, by state: serving, quiet, ghost",
     )),
-    of_sidekiq(gauge("threads", Unit::Count, &[], "Threads of the processes that take jobs")),
-    of_sidekiq(gauge("threads_busy", Unit::Count, &[], "Threads with a job in hand")),
-    gauge("connections", Unit::Count, &["service", "state"], "Connections to the database"),
+    of_sidekiq(gauge("threads", Unit::Count, &[], "Threads of the processes that serve queues")),
+    of_sidekiq(gauge("threads_busy", Unit::Count, &[], "Threads that are running a job")),
+    gauge(
+        "connections",
+        Unit::Count,
+        &["service", "state"],
+        "Database connections, by service and \
+           state",
+    ),
     gauge(
         "connection_state_seconds",
         Unit::Seconds,
         &["service", "state"],
-        "How long the oldest connection has been in that state",
+        "Longest time that a connection has been in the state",
     ),
-    gauge("connections_max", Unit::Count, &[], "The database's ceiling (max_connections)"),
-    gauge("connections_reserved", Unit::Count, &[], "Of those, kept for superusers"),
-    gauge("cache_hit_ratio", Unit::Share, &[], "Blocks found in shared buffers, lately"),
-    gauge("lock_waits", Unit::Count, &[], "Sessions that wait for others' locks"),
-    gauge("lock_wait_seconds", Unit::Seconds, &[], "How long the longest of them has waited"),
-    gauge("session_waits", Unit::Count, &["kind"], "Busy sessions, by what they wait for"),
+    gauge(
+        "connections_max",
+        Unit::Count,
+        &[],
+        "Connection limit of the database \
+           (max_connections)",
+    ),
+    gauge("connections_reserved", Unit::Count, &[], "Connections reserved for superusers"),
+    gauge(
+        "cache_hit_ratio",
+        Unit::Share,
+        &[],
+        "Share of blocks found in shared buffers between \
+           the last two samples",
+    ),
+    gauge("lock_waits", Unit::Count, &[], "Sessions waiting for a lock"),
+    gauge(
+        "lock_wait_seconds",
+        Unit::Seconds,
+        &[],
+        "Longest time that a session has been waiting \
+           for a lock",
+    ),
+    gauge("session_waits", Unit::Count, &["kind"], "Busy sessions, by kind of wait"),
     gauge(
         "replication_slot_bytes",
         Unit::Bytes,
         &[],
-        "WAL that Postgres keeps for the replication slot that holds back most; 0: there is none",
+        "WAL kept for the replication slot that keeps the most; 0 if there is no slot",
     ),
-    gauge("pooler_clients", Unit::Count, &["state"], "Clients of PgBouncer: active, waiting"),
+    gauge(
+        "pooler_clients",
+        Unit::Count,
+        &["state"],
+        "Clients of PgBouncer, by state: active, \
+           waiting",
+    ),
     gauge(
         "pooler_wait_seconds",
         Unit::Seconds,
         &[],
-        "How long the first of those that wait has waited for a connection",
+        "Longest time that a client has been waiting for a connection",
     ),
     gauge(
         "pooler_connections",
         Unit::Count,
         &["state"],
-        "Connections of PgBouncer to the database: active, idle, other",
+        "Connections of PgBouncer to the database, by state: active, idle, other",
     ),
     gauge(
         "pooler_connections_max",
         Unit::Count,
         &[],
-        "Connections that a pooler opens at most, as it says or as was given",
+        "Most connections that the pooler opens, as reported or as configured",
     ),
-    gauge("redis_memory_bytes", Unit::Bytes, REDIS, "Memory that Redis uses"),
+    gauge("redis_memory_bytes", Unit::Bytes, REDIS, "Memory used by Redis"),
     gauge(
         "redis_memory_max_bytes",
         Unit::Bytes,
         REDIS,
-        "Its limit (maxmemory); none: there is none",
+        "Memory limit of Redis (maxmemory); absent if there is none",
     ),
-    gauge("redis_clients", Unit::Count, REDIS, "Connections to it"),
-    counter("redis_operations", REDIS, "Commands that it has executed"),
+    gauge("redis_clients", Unit::Count, REDIS, "Client connections to Redis"),
+    counter("redis_operations", REDIS, "Commands executed by Redis"),
     gauge(
         "redis_operation_seconds",
         Unit::Seconds,
         REDIS,
-        "How long one command takes on average, lately",
+        "Average duration of a command between the last two samples",
     ),
-    counter("redis_evicted_keys", REDIS, "Keys that it has thrown away for want of memory"),
-    gauge("redis_fork_seconds", Unit::Seconds, REDIS, "How long its last fork took"),
+    counter("redis_evicted_keys", REDIS, "Keys evicted by Redis because memory was short"),
+    gauge("redis_fork_seconds", Unit::Seconds, REDIS, "Duration of the last fork of Redis"),
     gauge(
         "redis_persisting",
         Unit::Yes,
         REDIS,
-        "1 while its last snapshot and its last write to a file were fine",
+        "1 if the last snapshot and the last write to the append-only file of Redis succeeded",
     ),
     gauge("machine_cores", Unit::Count, &[], "Cores of the machine that Weir runs on"),
-    gauge("machine_cores_idle", Unit::Count, &[], "Of those, idle"),
-    gauge("machine_memory_bytes", Unit::Bytes, &[], "Its memory"),
-    gauge("machine_memory_available_bytes", Unit::Bytes, &[], "Of that, available"),
-    gauge("findings", Unit::Count, &["severity"], "What doctor finds, by severity"),
-    gauge("rule_findings", Unit::Count, &["rule", "severity"], "The same, by rule"),
+    gauge("machine_cores_idle", Unit::Count, &[], "Idle cores of that machine"),
+    gauge("machine_memory_bytes", Unit::Bytes, &[], "Memory of that machine"),
+    gauge("machine_memory_available_bytes", Unit::Bytes, &[], "Available memory of that machine"),
+    gauge("findings", Unit::Count, &["severity"], "Findings of doctor, by severity"),
+    gauge("rule_findings", Unit::Count, &["rule", "severity"], "Findings of doctor, by rule"),
     gauge(
         "look_timestamp_seconds",
         Unit::Seconds,
         &[],
-        "When the last look ended, since the epoch",
+        "Time of the last sample, in seconds since the epoch",
     ),
-    gauge("look_seconds", Unit::Seconds, &[], "How long the last look at everything took"),
-    gauge("source_up", Unit::Yes, SOURCE, "1 while the source was seen at the last look"),
-    counter("source_looks", SOURCE, "Looks at it"),
-    counter("source_failures", SOURCE, "Looks at it that have failed"),
-    counter("source_questions", SOURCE, "Commands or questions that it was sent"),
-    gauge("source_look_seconds", Unit::Seconds, SOURCE, "How long the last look took"),
+    gauge("look_seconds", Unit::Seconds, &[], "Duration of the last sample of all sources"),
+    gauge("source_up", Unit::Yes, SOURCE, "1 if the last sample of the source succeeded"),
+    counter("source_looks", SOURCE, "Samples of the source"),
+    counter("source_failures", SOURCE, "Samples of the source that failed"),
+    counter("source_questions", SOURCE, "Commands or queries sent to the source"),
+    gauge(
+        "source_look_seconds",
+        Unit::Seconds,
+        SOURCE,
+        "Duration of the last sample of the \
+           source",
+    ),
     gauge(
         "left_out",
         Unit::Count,
         &["limit"],
-        "Names without series of their own, by the setting of observe.limits that says how many have some",
+        "Names without their own series, by the limit (of observe.limits) that they exceed",
     ),
 ];

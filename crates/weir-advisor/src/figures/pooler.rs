@@ -1,9 +1,9 @@
 //! Of the PgBouncer before the database: all its pools together, for their names have no bound.
 
-use super::Figures;
+use super::CollectedFigures;
 use crate::observation::{ConnectionPool, Observation};
 
-pub(super) fn add(figures: &mut Figures, observation: &Observation) {
+pub(super) fn add(figures: &mut CollectedFigures, observation: &Observation) {
     if let Some(most) = observation.pooler.as_ref().and_then(|pooler| pooler.connections) {
         figures.add("pooler_connections_max", &[], f64::from(most));
     }

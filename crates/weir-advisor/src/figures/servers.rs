@@ -3,13 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Figures;
-use super::admitted::Names;
+use super::CollectedFigures;
+use super::admitted::AdmittedNames;
 use crate::observation::{
-    Connections, Machine, Observation, Postgres, RedisServer, SessionState, SessionWait,
+    DatabaseConnections, DatabaseObservation, Machine, Observation, RedisServer, SessionState,
+    SessionWait,
 };
 
-pub(super) fn add(figures: &mut Figures, observation: &Observation, names: &mut Names) {
+pub(super) fn add(
+    figures: &mut CollectedFigures,
+    observation: &Observation,
+    names: &mut AdmittedNames,
+) {
     match observation.postgres.known() {
         Some(postgres) => add_postgres(figures, postgres, names),
         None => names.admit_plain([]),
@@ -22,7 +27,11 @@ pub(super) fn add(figures: &mut Figures, observation: &Observation, names: &mut 
     }
 }
 
-fn add_postgres(figures: &mut Figures, postgres: &Postgres, names: &mut Names) {
+fn add_postgres(
+    figures: &mut CollectedFigures,
+    postgres: &DatabaseObservation,
+    names: &mut AdmittedNames,
+) {
     match postgres.connections.known() {
         Some(connections) => add_connections(figures, connections, names),
         None => names.admit_plain([]),
@@ -58,7 +67,11 @@ fn by_kind(waits: &[SessionWait]) -> BTreeMap<&str, u32> {
     kinds
 }
 
-fn add_connections(figures: &mut Figures, connections: &Connections, names: &mut Names) {
+fn add_connections(
+    figures: &mut CollectedFigures,
+    connections: &DatabaseConnections,
+    names: &mut AdmittedNames,
+) {
     names.admit_plain(connections.sessions.iter().map(|sessions| sessions.service.as_str()));
     let mut groups: BTreeMap<(&str, SessionState), (u32, Duration)> = BTreeMap::new();
     for sessions in &connections.sessions {
@@ -72,7 +85,7 @@ fn add_connections(figures: &mut Figures, connections: &Connections, names: &mut
     }
 }
 
-fn add_redis(figures: &mut Figures, server: &RedisServer) {
+fn add_redis(figures: &mut CollectedFigures, server: &RedisServer) {
     let label = &[server.name.as_str()];
     figures.add("redis_memory_bytes", label, server.used_memory_bytes as f64);
     if server.maxmemory_bytes > 0 {
@@ -90,7 +103,7 @@ fn add_redis(figures: &mut Figures, server: &RedisServer) {
     figures.add("redis_persisting", label, f64::from(u8::from(is_fine)));
 }
 
-fn add_machine(figures: &mut Figures, machine: &Machine) {
+fn add_machine(figures: &mut CollectedFigures, machine: &Machine) {
     figures.add("machine_cores", &[], f64::from(machine.cores));
     figures.add("machine_cores_idle", &[], machine.cores_idle);
     figures.add("machine_memory_bytes", &[], machine.memory_bytes as f64);

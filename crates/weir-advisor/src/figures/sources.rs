@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Figures, Look};
+use super::{CollectedFigures, SampleSummary};
 use crate::advice::Advice;
 use crate::finding::Severity;
 
-pub(super) fn add(figures: &mut Figures, advice: &Advice, look: Look<'_>) {
+pub(super) fn add(figures: &mut CollectedFigures, advice: &Advice, look: SampleSummary<'_>) {
     for severity in Severity::ALL {
         let found = advice.findings.iter().filter(|finding| finding.severity == severity);
         figures.add("findings", &[severity.name()], found.count() as f64);

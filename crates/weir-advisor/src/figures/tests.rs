@@ -6,15 +6,19 @@ use crate::advice::advise;
 use crate::flow::Flow;
 use crate::healthy::{self, sessions};
 use crate::observation::{
-    ConnectionPool, Fact, Missing, Obstacle, PgBouncer, Pooler, Queue, SessionState, ShardJobs,
-    SourceKind,
+    ConnectionPool, Fact, Missing, MissingReason, ObservedQueue, PgBouncer, Pooler, SessionState,
+    ShardJobs, SourceKind,
 };
 
 const UNBOUNDED: LabelLimits =
     LabelLimits { metrics_queues_max: 1_000, metrics_services_max: 1_000 };
 
 fn all(observation: &Observation, sources: &[SourceState], limits: LabelLimits) -> Vec<Figure> {
-    let look = Look { at: Timestamp::from_millis(7_000), took: Duration::from_millis(9), sources };
+    let look = SampleSummary {
+        at: Timestamp::from_millis(7_000),
+        took: Duration::from_millis(9),
+        sources,
+    };
     figures(observation, &advise(observation), look, &mut Admitted::new(limits))
 }
 
@@ -129,7 +133,7 @@ fn a_system_that_is_known_has_a_value_of_every_metric() {
 fn what_is_not_known_has_no_value_rather_than_zero() {
     let missing = Missing {
         what: "Redis".to_owned(),
-        obstacle: Obstacle::Unreachable,
+        obstacle: MissingReason::Unreachable,
         reason: "refused".to_owned(),
         remedy: None,
     };
@@ -170,7 +174,7 @@ fn what_has_no_place_is_counted_together_and_said_to_be() {
     for number in 0..200 {
         let latency = Duration::from_secs(number);
         let name = format!("tenant-{number}");
-        jobs.queues.push(Queue { name, length: 2, latency, ..Queue::default() });
+        jobs.queues.push(ObservedQueue { name, length: 2, latency, ..ObservedQueue::default() });
     }
     let connections = observation.postgres.known_mut().connections.known_mut();
     connections.sessions.push(sessions("psql", SessionState::Idle, 2));
@@ -193,7 +197,7 @@ fn what_may_not_be_read_has_no_value_which_is_not_none() {
     let jobs = observation.jobs.known_mut();
     let missing = || Missing {
         what: "the retry set".to_owned(),
-        obstacle: Obstacle::NotAllowed,
+        obstacle: MissingReason::NotAllowed,
         reason: "no permissions".to_owned(),
         remedy: None,
     };
@@ -211,7 +215,7 @@ fn what_may_not_be_read_has_no_value_which_is_not_none() {
 #[test]
 fn an_old_name_does_not_make_the_others_look_unserved() {
     let mut observation = healthy::observation();
-    let old = Queue { name: "old".to_owned(), pushed: true, ..Queue::default() };
+    let old = ObservedQueue { name: "old".to_owned(), pushed: true, ..ObservedQueue::default() };
     observation.jobs.known_mut().queues.push(old);
     let figures = all(&observation, &[], LabelLimits { metrics_queues_max: 0, ..UNBOUNDED });
     assert_eq!(value(&figures, "queue_served_by", &["other"]), Some(1.0));
@@ -258,7 +262,7 @@ fn a_redis_that_is_away_takes_no_figure_of_the_other_with_it() {
     let mut observation = sharded();
     let away = Missing {
         what: "Redis b:2".to_owned(),
-        obstacle: Obstacle::Unreachable,
+        obstacle: MissingReason::Unreachable,
         reason: "refused".to_owned(),
         remedy: None,
     };

@@ -5,7 +5,7 @@
 
 /// One queue. Rates are jobs per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Line {
+pub(super) struct FluidQueue {
     pub(super) length: f64,
     pub(super) arrivals: f64,
     pub(super) served: f64,
@@ -19,13 +19,13 @@ pub(super) struct Line {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Team {
     pub(super) threads: f64,
-    pub(super) order: Order,
+    pub(super) order: FluidOrder,
     /// Places of lines, in order, each with its weight.
     pub(super) queues: Vec<(usize, f64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum FluidOrder {
     /// The first that waits has all.
     Strict,
     /// Those that wait have their jobs taken by their weights.
@@ -36,7 +36,7 @@ pub(super) enum Order {
 const CALIBRATION_ROUNDS: usize = 30;
 
 /// Seconds until each line is empty; none: never, as far as can be told.
-pub(super) fn run(lines: &[Line], teams: &[Team]) -> Vec<Option<f64>> {
+pub(super) fn run(lines: &[FluidQueue], teams: &[Team]) -> Vec<Option<f64>> {
     let mut ends = vec![None; lines.len()];
     let Some(paces) = paces(lines, teams) else { return ends };
     let mut lines = lines.to_vec();
@@ -62,13 +62,13 @@ pub(super) fn run(lines: &[Line], teams: &[Team]) -> Vec<Option<f64>> {
     ends
 }
 
-fn until_one_is_empty(lines: &[Line]) -> Option<f64> {
+fn until_one_is_empty(lines: &[FluidQueue]) -> Option<f64> {
     let shrink = lines.iter().filter(|line| line.waits && line.change < 0.0);
     shrink.map(|line| line.length / -line.change).reduce(f64::min)
 }
 
 /// What the order of `teams` does not explain of what was worked off, as a share of it.
-pub(super) fn misfit(lines: &[Line], teams: &[Team]) -> f64 {
+pub(super) fn misfit(lines: &[FluidQueue], teams: &[Team]) -> f64 {
     let Some(pace) = common_pace(lines, teams) else { return 1.0 };
     let explained = share_out(&mut lines.to_vec(), teams, &vec![pace; lines.len()]);
     let apart: f64 = lines.iter().zip(&explained).map(|(it, said)| (it.served - said).abs()).sum();
@@ -77,9 +77,9 @@ pub(super) fn misfit(lines: &[Line], teams: &[Team]) -> f64 {
 }
 
 /// Jobs per second of a thread, for each line. None: nothing is worked off.
-fn paces(lines: &[Line], teams: &[Team]) -> Option<Vec<f64>> {
+fn paces(lines: &[FluidQueue], teams: &[Team]) -> Option<Vec<f64>> {
     let mut paces = vec![common_pace(lines, teams)?; lines.len()];
-    if teams.iter().any(|team| team.order == Order::Shared) {
+    if teams.iter().any(|team| team.order == FluidOrder::Shared) {
         return Some(paces);
     }
     // Jobs of one queue may take longer than those of another: what waits shows it.
@@ -93,7 +93,7 @@ fn paces(lines: &[Line], teams: &[Team]) -> Option<Vec<f64>> {
 }
 
 /// The one with which all together work off what was seen.
-fn common_pace(lines: &[Line], teams: &[Team]) -> Option<f64> {
+fn common_pace(lines: &[FluidQueue], teams: &[Team]) -> Option<f64> {
     let threads: f64 = teams.iter().map(|team| team.threads).sum();
     let seen: f64 = lines.iter().map(|line| line.served).sum();
     if threads <= 0.0 || seen <= 0.0 {
@@ -109,7 +109,7 @@ fn common_pace(lines: &[Line], teams: &[Team]) -> Option<f64> {
 }
 
 /// Jobs per second that are worked off of each line. What is not taken as it comes begins to wait.
-fn share_out(lines: &mut [Line], teams: &[Team], paces: &[f64]) -> Vec<f64> {
+fn share_out(lines: &mut [FluidQueue], teams: &[Team], paces: &[f64]) -> Vec<f64> {
     loop {
         let (served, left) = shared_once(lines, teams, paces);
         let mut late = lines.iter_mut().zip(left).filter(|(line, left)| {
@@ -122,7 +122,7 @@ fn share_out(lines: &mut [Line], teams: &[Team], paces: &[f64]) -> Vec<f64> {
 }
 
 /// The same, and what comes per second and is left.
-fn shared_once(lines: &[Line], teams: &[Team], paces: &[f64]) -> (Vec<f64>, Vec<f64>) {
+fn shared_once(lines: &[FluidQueue], teams: &[Team], paces: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let mut served = vec![0.0; lines.len()];
     let mut left: Vec<f64> =
         lines.iter().map(|line| if line.waits { 0.0 } else { line.arrivals }).collect();
@@ -136,7 +136,7 @@ fn shared_once(lines: &[Line], teams: &[Team], paces: &[f64]) -> (Vec<f64>, Vec<
 }
 
 impl Team {
-    fn work(&self, lines: &[Line], paces: &[f64], left: &mut [f64], served: &mut [f64]) {
+    fn work(&self, lines: &[FluidQueue], paces: &[f64], left: &mut [f64], served: &mut [f64]) {
         let mut threads = self.threads;
         for &(place, _) in &self.queues {
             if !lines[place].waits {
@@ -144,7 +144,7 @@ impl Team {
                 threads = (threads - taken / paces[place]).max(0.0);
                 left[place] -= taken;
                 served[place] += taken;
-            } else if self.order == Order::Strict {
+            } else if self.order == FluidOrder::Strict {
                 served[place] += threads * paces[place];
                 return;
             }
@@ -155,7 +155,7 @@ impl Team {
     }
 
     /// Of those that wait, of all jobs that are taken; where all weigh nothing, alike.
-    fn shares(&self, lines: &[Line]) -> Vec<(usize, f64)> {
+    fn shares(&self, lines: &[FluidQueue]) -> Vec<(usize, f64)> {
         let waiting: Vec<_> =
             self.queues.iter().copied().filter(|(place, _)| lines[*place].waits).collect();
         let all: f64 = waiting.iter().map(|(_, weight)| weight).sum();
@@ -164,7 +164,7 @@ impl Team {
         waiting.into_iter().map(|(place, weight)| (place, share(weight))).collect()
     }
 
-    fn seconds_of_a_job(&self, lines: &[Line], paces: &[f64]) -> f64 {
+    fn seconds_of_a_job(&self, lines: &[FluidQueue], paces: &[f64]) -> f64 {
         self.shares(lines).into_iter().map(|(place, share)| share / paces[place]).sum()
     }
 }
@@ -173,20 +173,20 @@ impl Team {
 mod tests {
     use super::*;
 
-    fn waits(length: f64, served: f64, arrivals: f64) -> Line {
-        Line { length, arrivals, served, change: arrivals - served, waits: true }
+    fn waits(length: f64, served: f64, arrivals: f64) -> FluidQueue {
+        FluidQueue { length, arrivals, served, change: arrivals - served, waits: true }
     }
 
-    fn taken(arrivals: f64) -> Line {
-        Line { length: 0.0, arrivals, served: arrivals, change: 0.0, waits: false }
+    fn taken(arrivals: f64) -> FluidQueue {
+        FluidQueue { length: 0.0, arrivals, served: arrivals, change: 0.0, waits: false }
     }
 
     fn strict(threads: f64, queues: &[usize]) -> Team {
         let queues = queues.iter().map(|place| (*place, 1.0)).collect();
-        Team { threads, order: Order::Strict, queues }
+        Team { threads, order: FluidOrder::Strict, queues }
     }
 
-    fn ends(lines: &[Line], teams: &[Team]) -> Vec<Option<f64>> {
+    fn ends(lines: &[FluidQueue], teams: &[Team]) -> Vec<Option<f64>> {
         let round = |end: f64| (end * 10.0).round() / 10.0;
         run(lines, teams).into_iter().map(|end| end.map(round)).collect()
     }
@@ -222,7 +222,7 @@ mod tests {
     fn weights_share_jobs_until_one_is_empty() {
         let lines = [waits(800.0, 80.0, 0.0), waits(1_000.0, 20.0, 0.0)];
         let queues = vec![(0, 4.0), (1, 1.0)];
-        let teams = [Team { threads: 5.0, order: Order::Shared, queues }];
+        let teams = [Team { threads: 5.0, order: FluidOrder::Shared, queues }];
         assert_eq!(ends(&lines, &teams), [Some(10.0), Some(18.0)]);
         assert!(misfit(&lines, &teams) < 1e-6);
         assert!(misfit(&lines, &[strict(5.0, &[0, 1])]) > 0.3);
@@ -242,13 +242,13 @@ mod tests {
             lengths in proptest::collection::vec((0.0..1e6f64, 0.0..1e3f64, 0.0..1e3f64, proptest::bool::ANY), 1..8),
             teams in proptest::collection::vec((0.0..50.0f64, proptest::collection::vec(0..8usize, 0..8), proptest::bool::ANY), 0..5),
         ) {
-            let lines: Vec<Line> = lengths
+            let lines: Vec<FluidQueue> = lengths
                 .iter()
-                .map(|&(length, arrivals, served, waits)| Line { length, arrivals, served, change: arrivals - served, waits })
+                .map(|&(length, arrivals, served, waits)| FluidQueue { length, arrivals, served, change: arrivals - served, waits })
                 .collect();
             let team = |(threads, places, is_strict): &(f64, Vec<usize>, bool)| Team {
                 threads: *threads,
-                order: if *is_strict { Order::Strict } else { Order::Shared },
+                order: if *is_strict { FluidOrder::Strict } else { FluidOrder::Shared },
                 queues: places.iter().filter(|it| **it < lines.len()).map(|it| (*it, 1.0)).collect(),
             };
             let teams: Vec<Team> = teams.iter().map(team).collect();

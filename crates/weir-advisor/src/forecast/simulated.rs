@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use super::Forecast;
 use crate::flow::{Drain, Flow, variance};
-use crate::observation::{Capsule, Fact, JobProcess, Jobs, Ordering, Queue, WeightedQueue};
+use crate::observation::{
+    Capsule, Fact, JobProcess, ObservedQueue, Ordering, SidekiqObservation, WeightedQueue,
+};
 
 /// A queue with what comes and how long its jobs take.
 #[derive(Clone, Copy)]
-struct Source {
+struct SimulatedQueue {
     name: &'static str,
     waiting: u64,
     arrivals_per_second: f64,
@@ -21,13 +23,13 @@ struct Source {
 
 /// Threads with their queues, in strict order.
 #[derive(Clone, Copy)]
-struct Process {
+struct SimulatedProcess {
     threads: u32,
     queues: &'static [usize],
 }
 
 /// Microseconds since the beginning, and what happens then.
-type Event = Reverse<(u64, Happening)>;
+type TimedEvent = Reverse<(u64, Happening)>;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
@@ -36,12 +38,12 @@ enum Happening {
 }
 
 struct Simulation {
-    sources: Vec<Source>,
-    processes: Vec<Process>,
+    sources: Vec<SimulatedQueue>,
+    processes: Vec<SimulatedProcess>,
     lengths: Vec<u64>,
     came: Vec<u64>,
     idle: Vec<u32>,
-    events: BinaryHeap<Event>,
+    events: BinaryHeap<TimedEvent>,
     now: u64,
     random: fastrand::Rng,
 }
@@ -50,7 +52,7 @@ const SECOND: u64 = 1_000_000;
 const WINDOW_SECONDS: u64 = 10;
 
 impl Simulation {
-    fn new(sources: &[Source], processes: &[Process], seed: u64) -> Self {
+    fn new(sources: &[SimulatedQueue], processes: &[SimulatedProcess], seed: u64) -> Self {
         let mut all = Self {
             sources: sources.to_vec(),
             processes: processes.to_vec(),
@@ -85,7 +87,7 @@ impl Simulation {
             };
             self.lengths[place] -= 1;
             self.idle[process] -= 1;
-            let Source { millis, long_in, .. } = self.sources[place];
+            let SimulatedQueue { millis, long_in, .. } = self.sources[place];
             let is_long = long_in > 0 && self.random.u64(..long_in) == 0;
             let takes = millis * 1_000 * if is_long { 20 } else { 1 };
             self.events.push(Reverse((self.now + takes, Happening::Done(process))));
@@ -136,21 +138,25 @@ impl Simulation {
                 arrivals_per_second: came / WINDOW_SECONDS as f64,
                 deviation: variance(&lengths).map(f64::sqrt),
             };
-            Queue {
+            ObservedQueue {
                 name: self.sources[place].name.to_owned(),
                 length: flow.after,
                 flow: Fact::Known(flow),
-                ..Queue::default()
+                ..ObservedQueue::default()
             }
         };
         let queues = (0..self.sources.len()).map(queue).collect();
-        Forecast::of(&Jobs { queues, processes: self.heartbeats(ordering), ..Jobs::default() })
+        Forecast::of(&SidekiqObservation {
+            queues,
+            processes: self.heartbeats(ordering),
+            ..SidekiqObservation::default()
+        })
     }
 
     fn heartbeats(&self, ordering: Ordering) -> Vec<JobProcess> {
         let served =
             |place: &usize| WeightedQueue { name: self.sources[*place].name.to_owned(), weight: 0 };
-        let process = |process: &Process| {
+        let process = |process: &SimulatedProcess| {
             let queues = process.queues.iter().map(served).collect();
             let capsule =
                 Capsule { concurrency: process.threads, ordering, queues, ..Capsule::default() };
@@ -170,14 +176,19 @@ impl Simulation {
     }
 }
 
-const fn source(name: &'static str, waiting: u64, arrivals_per_second: f64, millis: u64) -> Source {
-    Source { name, waiting, arrivals_per_second, millis, long_in: 0 }
+const fn source(
+    name: &'static str,
+    waiting: u64,
+    arrivals_per_second: f64,
+    millis: u64,
+) -> SimulatedQueue {
+    SimulatedQueue { name, waiting, arrivals_per_second, millis, long_in: 0 }
 }
 
 /// What is said and what comes true, in seconds, for each of `seeds`.
 fn said_and_true(
-    sources: &[Source],
-    processes: &[Process],
+    sources: &[SimulatedQueue],
+    processes: &[SimulatedProcess],
     ordering: Ordering,
 ) -> Vec<(Forecast, f64, f64)> {
     let one = |seed| {
@@ -190,7 +201,7 @@ fn said_and_true(
 }
 
 /// Within a tenth, whatever chance does.
-fn assert_close(sources: &[Source], processes: &[Process], ordering: Ordering) {
+fn assert_close(sources: &[SimulatedQueue], processes: &[SimulatedProcess], ordering: Ordering) {
     for (forecast, said, truth) in said_and_true(sources, processes, ordering) {
         assert!((said / truth - 1.0).abs() < 0.1, "{said} s said, {truth} s true: {forecast:?}");
         assert_eq!(forecast.between, None, "it is sure enough");
@@ -200,7 +211,7 @@ fn assert_close(sources: &[Source], processes: &[Process], ordering: Ordering) {
 #[test]
 fn one_queue_whose_jobs_take_equally_long() {
     let sources = [source("pull", 20_000, 0.0, 20)];
-    assert_close(&sources, &[Process { threads: 10, queues: &[0] }], Ordering::Strict);
+    assert_close(&sources, &[SimulatedProcess { threads: 10, queues: &[0] }], Ordering::Strict);
 }
 
 #[test]
@@ -210,8 +221,10 @@ fn one_of_several_queues_waits_and_one_process_serves_only_others() {
         source("push", 0, 150.0, 20),
         source("pull", 20_000, 20.0, 20),
     ];
-    let processes =
-        [Process { threads: 10, queues: &[0, 1, 2] }, Process { threads: 4, queues: &[1, 0] }];
+    let processes = [
+        SimulatedProcess { threads: 10, queues: &[0, 1, 2] },
+        SimulatedProcess { threads: 4, queues: &[1, 0] },
+    ];
     assert_close(&sources, &processes, Ordering::Strict);
     assert_close(&sources, &processes, Ordering::Unknown);
 }
@@ -219,14 +232,20 @@ fn one_of_several_queues_waits_and_one_process_serves_only_others() {
 #[test]
 fn queues_of_processes_of_their_own_do_not_wait_for_each_other() {
     let sources = [source("push", 40_000, 0.0, 20), source("pull", 8_000, 0.0, 20)];
-    let processes = [Process { threads: 10, queues: &[0] }, Process { threads: 10, queues: &[1] }];
+    let processes = [
+        SimulatedProcess { threads: 10, queues: &[0] },
+        SimulatedProcess { threads: 10, queues: &[1] },
+    ];
     assert_close(&sources, &processes, Ordering::Unknown);
 }
 
 #[test]
 fn a_queue_that_is_not_served_yet_gets_those_threads_only_that_serve_it() {
     let sources = [source("push", 20_000, 0.0, 20), source("pull", 8_000, 0.0, 20)];
-    let processes = [Process { threads: 5, queues: &[0, 1] }, Process { threads: 5, queues: &[0] }];
+    let processes = [
+        SimulatedProcess { threads: 5, queues: &[0, 1] },
+        SimulatedProcess { threads: 5, queues: &[0] },
+    ];
     assert_close(&sources, &processes, Ordering::Strict);
     assert_close(&sources, &processes, Ordering::Unknown);
     for (forecast, _, truth) in said_and_true(&sources, &processes, Ordering::Strict) {
@@ -237,9 +256,12 @@ fn a_queue_that_is_not_served_yet_gets_those_threads_only_that_serve_it() {
 
 #[test]
 fn jobs_of_which_few_take_long_while_others_come_have_a_range() {
-    let heavy = Source { long_in: 20, ..source("push", 12_000, 300.0, 10) };
-    let drains =
-        said_and_true(&[heavy], &[Process { threads: 10, queues: &[0] }], Ordering::Strict);
+    let heavy = SimulatedQueue { long_in: 20, ..source("push", 12_000, 300.0, 10) };
+    let drains = said_and_true(
+        &[heavy],
+        &[SimulatedProcess { threads: 10, queues: &[0] }],
+        Ordering::Strict,
+    );
     let mut outside = 0;
     for (forecast, said, truth) in &drains {
         let Some(between) = forecast.between else {

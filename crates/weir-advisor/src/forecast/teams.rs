@@ -2,37 +2,37 @@
 
 use std::collections::BTreeMap;
 
-use super::fluid::{self, Line, Order, Team};
+use super::fluid::{self, FluidOrder, FluidQueue, Team};
 use crate::flow::{Drain, Flow};
-use crate::observation::{Capsule, Jobs, Ordering, Queue};
+use crate::observation::{Capsule, ObservedQueue, Ordering, SidekiqObservation};
 
 /// What Sidekiq 6 does not tell of its order is taken to be strict if that explains what was worked off
 /// but for this share.
 const MISFIT_MAX: f64 = 0.2;
 
 /// Queues that processes link, by name, with who serves them.
-pub(super) struct Group<'a> {
-    queues: BTreeMap<&'a str, &'a Queue>,
+pub(super) struct LinkedQueues<'a> {
+    queues: BTreeMap<&'a str, &'a ObservedQueue>,
     capsules: Vec<&'a Capsule>,
 }
 
 /// All that is served and not paused.
-pub(super) fn groups(jobs: &Jobs) -> Vec<Group<'_>> {
-    let served: BTreeMap<&str, &Queue> = jobs
+pub(super) fn groups(jobs: &SidekiqObservation) -> Vec<LinkedQueues<'_>> {
+    let served: BTreeMap<&str, &ObservedQueue> = jobs
         .queues
         .iter()
         .filter(|queue| !queue.paused)
         .map(|queue| (queue.name.as_str(), queue))
         .collect();
-    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut groups: Vec<LinkedQueues<'_>> = Vec::new();
     for capsule in jobs.serving().flat_map(|process| &process.capsules) {
         let own = capsule.queues.iter().filter_map(|it| served.get_key_value(it.name.as_str()));
         let own = own.map(|(name, queue)| (*name, *queue));
-        let mut joined = Group { queues: own.collect(), capsules: vec![capsule] };
+        let mut joined = LinkedQueues { queues: own.collect(), capsules: vec![capsule] };
         if joined.queues.is_empty() {
             continue;
         }
-        let is_linked = |group: &mut Group<'_>| {
+        let is_linked = |group: &mut LinkedQueues<'_>| {
             group.queues.keys().any(|name| joined.queues.contains_key(name))
         };
         for linked in groups.extract_if(.., is_linked).collect::<Vec<_>>() {
@@ -44,8 +44,8 @@ pub(super) fn groups(jobs: &Jobs) -> Vec<Group<'_>> {
     groups
 }
 
-impl<'a> Group<'a> {
-    pub(super) fn queues(&self) -> impl Iterator<Item = &'a Queue> {
+impl<'a> LinkedQueues<'a> {
+    pub(super) fn queues(&self) -> impl Iterator<Item = &'a ObservedQueue> {
         self.queues.values().copied()
     }
 
@@ -60,25 +60,25 @@ impl<'a> Group<'a> {
     }
 
     /// One for each queue.
-    pub(super) fn lines(&self) -> Vec<Line> {
+    pub(super) fn lines(&self) -> Vec<FluidQueue> {
         let threads = f64::from(self.threads());
         self.queues().map(|queue| line(queue, threads)).collect()
     }
 
     /// Seconds until each queue is empty.
-    pub(super) fn run(&self, lines: &[Line]) -> Vec<Option<f64>> {
-        let strict = self.teams(lines, Order::Strict);
+    pub(super) fn run(&self, lines: &[FluidQueue]) -> Vec<Option<f64>> {
+        let strict = self.teams(lines, FluidOrder::Strict);
         if !self.capsules.iter().any(|capsule| capsule.ordering == Ordering::Unknown) {
             return fluid::run(lines, &strict);
         }
-        let shared = self.teams(lines, Order::Shared);
+        let shared = self.teams(lines, FluidOrder::Shared);
         let misfits = [&strict, &shared].map(|teams| fluid::misfit(lines, teams));
         let is_strict = misfits[0] <= MISFIT_MAX || misfits[0] <= misfits[1];
         fluid::run(lines, if is_strict { &strict } else { &shared })
     }
 
     /// Capsules that serve the same in the same order are one; where the order is not told it is `unknown`.
-    fn teams(&self, lines: &[Line], unknown: Order) -> Vec<Team> {
+    fn teams(&self, lines: &[FluidQueue], unknown: FluidOrder) -> Vec<Team> {
         let mut teams: Vec<Team> = Vec::new();
         for capsule in &self.capsules {
             let team = self.team(capsule, lines, unknown);
@@ -91,10 +91,10 @@ impl<'a> Group<'a> {
         teams
     }
 
-    fn team(&self, capsule: &Capsule, lines: &[Line], unknown: Order) -> Team {
+    fn team(&self, capsule: &Capsule, lines: &[FluidQueue], unknown: FluidOrder) -> Team {
         let order = match capsule.ordering {
-            Ordering::Strict => Order::Strict,
-            Ordering::Random | Ordering::Weighted => Order::Shared,
+            Ordering::Strict => FluidOrder::Strict,
+            Ordering::Random | Ordering::Weighted => FluidOrder::Shared,
             Ordering::Unknown => unknown,
         };
         let queues = capsule.queues.iter().filter_map(|served| {
@@ -111,7 +111,7 @@ impl<'a> Group<'a> {
 }
 
 /// What its threads have in hand within a second is no backlog: its jobs are worked off as they come.
-fn line(queue: &Queue, threads: f64) -> Line {
+fn line(queue: &ObservedQueue, threads: f64) -> FluidQueue {
     let flow = queue.flow.known().copied().unwrap_or_default();
     let (length, served) = (queue.length as f64, flow.served_per_second());
     let change = match flow.drain() {
@@ -119,5 +119,5 @@ fn line(queue: &Queue, threads: f64) -> Line {
         Drain::Stands | Drain::Empty => 0.0,
     };
     let waits = length > threads.max(served);
-    Line { length, arrivals: flow.arrivals_per_second, served, change, waits }
+    FluidQueue { length, arrivals: flow.arrivals_per_second, served, change, waits }
 }

@@ -11,15 +11,19 @@ use super::*;
 use crate::advise;
 use crate::flow::Flow;
 use crate::healthy;
-use crate::observation::{Fact, Jobs, Ordering, Queue, WeightedQueue};
+use crate::observation::{Fact, ObservedQueue, Ordering, SidekiqObservation, WeightedQueue};
 
 const NAMES: [&str; 8] =
     ["default", "push", "mailers", "mailer", "scheduler", "pull", "pull_backlog", "fasp"];
 
 const ORDERS: [Ordering; 4] =
     [Ordering::Strict, Ordering::Random, Ordering::Weighted, Ordering::Unknown];
-const PRESENCES: [Presence; 4] =
-    [Presence::Seen, Presence::Presumed, Presence::Silent, Presence::Gone];
+const PRESENCES: [ProcessPresence; 4] = [
+    ProcessPresence::Seen,
+    ProcessPresence::Presumed,
+    ProcessPresence::Silent,
+    ProcessPresence::Gone,
+];
 
 /// Queues by process and capsule: its place as it is printed.
 type Serving = BTreeMap<(String, String), Vec<String>>;
@@ -51,18 +55,18 @@ fn any_process(pid: u32) -> impl Strategy<Value = JobProcess> {
     )
 }
 
-fn any_queue(name: &'static str) -> impl Strategy<Value = Queue> {
+fn any_queue(name: &'static str) -> impl Strategy<Value = ObservedQueue> {
     (any::<bool>(), select(&[0u64, 1, 40, 5_000][..]), select(&[0u64, 90, 3_600][..])).prop_map(
         move |(pushed, length, seconds)| {
             let window = Duration::from_secs(10);
             let flow = Flow { window, before: length, after: length, ..Flow::default() };
-            Queue {
+            ObservedQueue {
                 name: name.to_owned(),
                 pushed: pushed || length > 0,
                 length,
                 latency: Duration::from_secs(if length > 0 { seconds } else { 0 }),
                 flow: Fact::Known(flow),
-                ..Queue::default()
+                ..ObservedQueue::default()
             }
         },
     )
@@ -77,14 +81,14 @@ prop_compose! {
         pushes in subsequence(&NAMES[..], 0..=NAMES.len()),
     ) -> Observation {
         let mut observation = healthy::observation();
-        *observation.jobs.known_mut() = Jobs { queues, processes, ..Jobs::default() };
+        *observation.jobs.known_mut() = SidekiqObservation { queues, processes, ..SidekiqObservation::default() };
         let pushes: Vec<String> = pushes.into_iter().map(str::to_owned).collect();
         observation.pushed_queues = if pushes.is_empty() { Fact::NotAsked } else { Fact::Known(pushes) };
         observation
     }
 }
 
-fn serving(jobs: &Jobs, counts: impl Fn(&JobProcess) -> bool) -> Serving {
+fn serving(jobs: &SidekiqObservation, counts: impl Fn(&JobProcess) -> bool) -> Serving {
     let mut serving = Serving::new();
     for process in jobs.processes.iter().filter(|it| counts(it)) {
         for capsule in &process.capsules {
@@ -114,7 +118,7 @@ fn follow(serving: &mut Serving, finding: &Finding) -> bool {
     let Some(change) = &finding.change else { return false };
     let (place, line) = (change.place.as_str(), change.line.as_str());
     if let Some(identity) = place.strip_prefix("the unit of ") {
-        let identity = identity.trim_end_matches(", as two units").to_owned();
+        let identity = identity.trim_end_matches(", split into two units").to_owned();
         serving.retain(|(process, _), _| *process != identity);
         for (at, unit) in line.split("; ").filter(|it| it.contains("-q ")).enumerate() {
             serving.insert((identity.clone(), format!("unit {at}")), queues_of(unit));
@@ -157,7 +161,7 @@ fn stranded(observation: &Observation, findings: &[&Finding]) -> Vec<String> {
     let jobs = observation.jobs.known().expect("they were seen");
     let all = serving(jobs, JobProcess::takes_jobs);
     let mut after_all = all.clone();
-    let mut after_sure = serving(jobs, |it| it.presence == Presence::Seen && !it.quiet);
+    let mut after_sure = serving(jobs, |it| it.presence == ProcessPresence::Seen && !it.quiet);
     let sure: BTreeSet<_> = after_sure.keys().map(|(process, _)| process.clone()).collect();
     for finding in findings {
         follow(&mut after_all, finding);
@@ -200,7 +204,7 @@ proptest! {
 }
 
 /// Two that serve the scheduler, of which the one that serves nothing else was killed a moment ago.
-fn killed(presence: Presence) -> Observation {
+fn killed(presence: ProcessPresence) -> Observation {
     let mut observation = healthy::observation();
     let jobs = observation.jobs.known_mut();
     let queue = WeightedQueue { name: SCHEDULER.to_owned(), weight: 1 };
@@ -217,30 +221,32 @@ fn lines(observation: &Observation) -> Vec<(Option<String>, Option<String>)> {
 
 #[test]
 fn the_only_live_process_never_has_to_leave_the_scheduler() {
-    let seen = lines(&killed(Presence::Seen));
+    let seen = lines(&killed(ProcessPresence::Seen));
     assert_eq!(seen.len(), 1, "both run: one of them leaves it");
     assert!(!seen[0].0.as_ref().unwrap().contains(SCHEDULER), "{seen:?}");
-    for presence in [Presence::Silent, Presence::Gone] {
+    for presence in [ProcessPresence::Silent, ProcessPresence::Gone] {
         assert_eq!(lines(&killed(presence)), [], "{presence:?}: one serves it");
     }
     // The other one is the one that is seen: it keeps the scheduler.
-    let presumed = lines(&killed(Presence::Presumed));
+    let presumed = lines(&killed(ProcessPresence::Presumed));
     assert!(presumed.iter().all(|(line, _)| line.as_deref() == Some("stop and disable it")));
 }
 
 #[test]
 fn where_neither_was_seen_to_run_nobody_is_told_to_leave_it() {
-    let mut observation = killed(Presence::Presumed);
-    observation.jobs.known_mut().processes[0].presence = Presence::Presumed;
+    let mut observation = killed(ProcessPresence::Presumed);
+    observation.jobs.known_mut().processes[0].presence = ProcessPresence::Presumed;
     let said = lines(&observation);
     assert_eq!(said, [(None, Some(LOOK_LONGER.to_owned()))]);
 }
 
 #[test]
 fn a_queue_whose_process_comes_back_is_given_to_no_other() {
-    for (presence, quiet) in
-        [(Presence::Gone, false), (Presence::Silent, false), (Presence::Seen, true)]
-    {
+    for (presence, quiet) in [
+        (ProcessPresence::Gone, false),
+        (ProcessPresence::Silent, false),
+        (ProcessPresence::Seen, true),
+    ] {
         let mut observation = healthy::observation();
         let process = &mut observation.jobs.known_mut().processes[1];
         (process.presence, process.quiet) = (presence, quiet);
@@ -261,7 +267,7 @@ fn a_line_about_queues_whose_effect_nobody_has_said_is_not_given_out() {
 
 #[test]
 fn a_line_that_does_harm_alone_or_after_another_is_not_given_out() {
-    let observation = killed(Presence::Seen);
+    let observation = killed(ProcessPresence::Seen);
     let processes = &observation.jobs.known().unwrap().processes;
     let stop = |at: usize| {
         let process = processes[at].identity.clone();

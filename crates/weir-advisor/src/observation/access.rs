@@ -26,7 +26,7 @@ pub struct RedisAccess {
 
 /// `redis-cli` ends with 0 also where it is not let in: without this, what waits for an answer waits for ever.
 const PASSWORD: &str =
-    "export REDISCLI_AUTH=\"${REDISCLI_AUTH:?is to be set to the password of this Redis}\" && ";
+    "export REDISCLI_AUTH=\"${REDISCLI_AUTH:?must be set to the password of this Redis}\" && ";
 
 impl RedisAccess {
     /// What stands between `redis-cli` and the rest.

@@ -20,7 +20,7 @@ pub struct Missing {
     /// What would be known: "states of connections".
     pub what: String,
     /// In the way.
-    pub obstacle: Obstacle,
+    pub obstacle: MissingReason,
     /// What the source said.
     pub reason: String,
     /// The grant or line that would let it be seen.
@@ -30,7 +30,7 @@ pub struct Missing {
 /// What kept a fact from being seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Obstacle {
+pub enum MissingReason {
     /// The user that asked may not see it.
     NotAllowed,
     /// It does not know who asks, or shows a certificate that is not trusted.
@@ -45,7 +45,7 @@ pub enum Obstacle {
     ClientsExhausted,
     /// A script holds a Redis up.
     Script,
-    /// A Redis still reads its data from disk.
+    /// A Redis is still loading its data from disk.
     Loading,
     /// A Redis is a replica without its master.
     MasterLost,

@@ -12,9 +12,9 @@ pub(crate) const SET_ASIDE_SUFFIX: &str = "_backlog";
 
 /// All that Sidekiq says of itself.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Jobs {
+pub struct SidekiqObservation {
     /// Every queue that was ever pushed to or that a process serves.
-    pub queues: Vec<Queue>,
+    pub queues: Vec<ObservedQueue>,
     /// Processes with a heartbeat.
     pub processes: Vec<JobProcess>,
     /// There are more, which were not looked at: who is not among these may serve a queue all the same.
@@ -43,7 +43,7 @@ pub struct Jobs {
 
 /// One queue.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Queue {
+pub struct ObservedQueue {
     /// Its name.
     pub name: String,
     /// Jobs were pushed to it at some time; otherwise only a process names it.
@@ -53,7 +53,7 @@ pub struct Queue {
     /// Jobs of it that threads have in hand.
     pub in_hand: u64,
     /// The same over looks of the last minutes; none: there was one.
-    pub lately: Option<InHandLately>,
+    pub lately: Option<RecentActivity>,
     /// How long the oldest has waited.
     pub latency: Duration,
     /// Paused (Sidekiq Pro).
@@ -64,12 +64,12 @@ pub struct Queue {
     /// worked off than `flow` says: nothing was left of what was there before.
     pub flow_is_least: bool,
     /// From a bounded sample of its jobs.
-    pub sample: Fact<Sample>,
+    pub sample: Fact<JobSample>,
 }
 
 /// Jobs in hand over several looks, a heartbeat apart or more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct InHandLately {
+pub struct RecentActivity {
     /// So many.
     pub looks: u32,
     /// Jobs in hand, on average: threads that the queue keeps busy.
@@ -80,20 +80,20 @@ pub struct InHandLately {
 
 /// What a bounded sample of a queue or set is made of. Arguments of jobs are not part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Sample {
+pub struct JobSample {
     /// Jobs that were looked at.
     pub size: u64,
     /// By job class, most first.
-    pub classes: Vec<Share>,
+    pub classes: Vec<SampleShare>,
     /// By remote host, as far as jobs name one.
-    pub hosts: Vec<Share>,
+    pub hosts: Vec<SampleShare>,
     /// By class of error.
-    pub errors: Vec<Share>,
+    pub errors: Vec<SampleShare>,
 }
 
 /// How many of a sample have something in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Share {
+pub struct SampleShare {
     /// In common.
     pub name: String,
     /// So many.
@@ -118,10 +118,10 @@ pub struct JobSet {
     /// Growth from two looks.
     pub flow: Fact<Flow>,
     /// From a bounded sample.
-    pub sample: Fact<Sample>,
+    pub sample: Fact<JobSample>,
 }
 
-impl Jobs {
+impl SidekiqObservation {
     /// Processes that take jobs.
     pub fn serving(&self) -> impl Iterator<Item = &JobProcess> {
         self.processes.iter().filter(|process| process.takes_jobs())
@@ -145,7 +145,7 @@ impl Jobs {
 
     /// The queue of that name.
     #[must_use]
-    pub fn queue(&self, name: &str) -> Option<&Queue> {
+    pub fn queue(&self, name: &str) -> Option<&ObservedQueue> {
         self.queues.iter().find(|queue| queue.name == name)
     }
 
@@ -209,7 +209,7 @@ impl Jobs {
     }
 }
 
-impl Queue {
+impl ObservedQueue {
     /// `weir sidekiq set-aside` has renamed it: it is meant to wait until nothing else is to do.
     #[must_use]
     pub fn is_set_aside(&self) -> bool {

@@ -17,7 +17,7 @@ pub struct Machine {
 
 /// Processes of one kind with a connection pool each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Service {
+pub struct ConnectionPools {
     /// "web", "streaming", "sidekiq push".
     pub name: String,
     /// Processes of it.
@@ -30,7 +30,7 @@ pub struct Service {
     pub threads: Option<u32>,
 }
 
-impl Service {
+impl ConnectionPools {
     /// Connections that all of it may open.
     #[must_use]
     pub const fn connections(&self) -> u32 {
@@ -55,7 +55,7 @@ impl Service {
         // Where threads set the pool, the line is theirs.
         match self.threads {
             Some(threads) if threads > pool && self.has_pool_of_its_own() => {
-                format!("{line}, and no more threads than that ({})", self.threads_set_by())
+                format!("{line}, and at most as many threads ({})", self.threads_set_by())
             }
             _ => line,
         }

@@ -10,7 +10,7 @@ use crate::plan::{DatabaseWorkload, PostgresMachine, Storage};
 
 /// What Postgres says. Each part needs rights of its own.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Postgres {
+pub struct DatabaseObservation {
     /// Who asked it, if that is known.
     pub user: Option<String>,
     /// As `SHOW` tells them.
@@ -24,7 +24,7 @@ pub struct Postgres {
     /// What roles and databases have instead.
     pub exceptions: Fact<Exceptions>,
     /// Its sessions.
-    pub connections: Fact<Connections>,
+    pub connections: Fact<DatabaseConnections>,
     /// Processes of this machine that hold some of them, as far as that can be seen.
     pub clients: Vec<ClientProcess>,
     /// The port that it listens on, where the address that was given has another one.
@@ -43,7 +43,7 @@ pub struct Postgres {
     pub replication: Fact<Replication>,
 }
 
-impl Postgres {
+impl DatabaseObservation {
     /// Settings that have another value after a restart. Of one on the command line, Postgres says that it
     /// waits whenever a file has another value, which the command line will hide again.
     pub fn waiting_for_restart(&self) -> impl Iterator<Item = &str> {
@@ -188,7 +188,7 @@ impl DatabaseHost {
 
 /// All sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Connections {
+pub struct DatabaseConnections {
     /// By service and state.
     pub sessions: Vec<Sessions>,
 }
@@ -265,7 +265,7 @@ pub struct LockWait {
     pub waited: Duration,
 }
 
-impl Connections {
+impl DatabaseConnections {
     /// All of them.
     #[must_use]
     pub fn open(&self) -> u32 {

@@ -29,7 +29,7 @@ pub struct JobProcess {
     /// Since its last heartbeat.
     pub beat_age: Duration,
     /// Whether it runs, as far as it was seen.
-    pub presence: Presence,
+    pub presence: ProcessPresence,
     /// How far the clock of its host is ahead of that of Redis; 0 where they agree, or nobody knows.
     pub clock_ahead_seconds: f64,
     /// Its threads, with what they serve. At least one.
@@ -41,7 +41,7 @@ pub struct JobProcess {
 /// Whether a process runs. A heartbeat outlives its process by a minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Presence {
+pub enum ProcessPresence {
     /// It has beaten between two looks, or runs on this machine.
     Seen,
     /// Its last heartbeat is not old: it may have ended since.
@@ -121,30 +121,30 @@ impl JobProcess {
     /// Whether it runs, as far as can be said.
     #[must_use]
     pub const fn is_alive(&self) -> bool {
-        matches!(self.presence, Presence::Seen | Presence::Presumed)
+        matches!(self.presence, ProcessPresence::Seen | ProcessPresence::Presumed)
     }
 
-    /// Why it takes no new jobs: "was quieted (TSTP)".
+    /// Why it takes no new jobs: "is quiet (TSTP)".
     #[must_use]
     pub fn why_it_takes_none(&self) -> String {
         match self.presence {
-            Presence::Gone => format!(
-                "is gone: {} has no process {}, whose last heartbeat was {} ago",
+            ProcessPresence::Gone => format!(
+                "has ended: {} has no process {}, whose last heartbeat was {} ago",
                 self.hostname,
                 self.pid,
                 wording::duration(self.beat_age)
             ),
-            Presence::Silent => format!(
-                "has missed its heartbeats, the last was {} ago",
+            ProcessPresence::Silent => format!(
+                "has missed heartbeats; the last one was {} ago",
                 wording::duration(self.beat_age)
             ),
-            Presence::Seen | Presence::Presumed => "was quieted (TSTP)".to_owned(),
+            ProcessPresence::Seen | ProcessPresence::Presumed => "is quiet (TSTP)".to_owned(),
         }
     }
 
     /// The command at which it writes what its threads do into its log.
     #[must_use]
-    pub fn tell_threads(&self) -> Option<String> {
+    pub fn print_threads_command(&self) -> Option<String> {
         self.signal("TTIN")
     }
 
@@ -199,7 +199,8 @@ mod tests {
     fn a_number_is_sent_a_signal_only_where_it_is_that_process() {
         let tell = |hostname: &str, pid, cores_used| {
             let hostname = hostname.to_owned();
-            JobProcess { hostname, pid, cores_used, ..JobProcess::default() }.tell_threads()
+            JobProcess { hostname, pid, cores_used, ..JobProcess::default() }
+                .print_threads_command()
         };
         let here = Fact::Known(0.1);
         assert_eq!(tell("web", 7, here.clone()).unwrap(), "kill -TTIN 7");

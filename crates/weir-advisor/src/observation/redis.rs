@@ -164,11 +164,11 @@ impl RedisServer {
     #[must_use]
     pub fn loses_heartbeats(&self) -> Option<String> {
         if let Some(why) = self.refuses_writes() {
-            return Some(format!("Redis takes no writes: {why}"));
+            return Some(format!("Redis rejects writes: {why}"));
         }
         let policy = &self.maxmemory_policy;
         self.evicts()
-            .then(|| format!("Redis evicts keys, heartbeats too (maxmemory-policy {policy})"))
+            .then(|| format!("Redis evicts keys, including heartbeats (maxmemory-policy {policy})"))
     }
 
     pub(super) fn missing(&self) -> [Option<&Missing>; 2] {

@@ -40,13 +40,13 @@ pub struct ReplicationSlot {
     /// WAL that was written since what it still needs.
     pub held_bytes: u64,
     /// Whether what it needs is there.
-    pub state: SlotState,
+    pub state: WalStatus,
 }
 
 /// `pg_replication_slots.wal_status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SlotState {
+pub enum WalStatus {
     /// "reserved" or "extended"; or not told, before 13.
     #[default]
     Kept,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use super::{Fact, JobProcess, Jobs, Observation};
+use super::{Fact, JobProcess, Observation, SidekiqObservation};
 
 /// Sidekiq's part of one of several Redis servers.
 #[derive(Clone, Debug, Serialize)]
@@ -12,7 +12,7 @@ pub struct ShardJobs {
     /// The server, as [`Observation::redis`] names it.
     pub name: String,
     /// What was seen there.
-    pub jobs: Fact<Jobs>,
+    pub jobs: Fact<SidekiqObservation>,
 }
 
 /// One Sidekiq, for rules that judge what belongs together.
@@ -25,7 +25,7 @@ pub(crate) struct Sidekiq<'a> {
 
 impl Observation {
     /// Jobs of each Redis, with its name where there are several.
-    pub fn each_jobs(&self) -> impl Iterator<Item = (Option<&str>, &Fact<Jobs>)> {
+    pub fn each_jobs(&self) -> impl Iterator<Item = (Option<&str>, &Fact<SidekiqObservation>)> {
         let shards = self.shards.iter().map(|it| (Some(it.name.as_str()), &it.jobs));
         let alone = self.shards.is_empty().then_some((None, &self.jobs));
         shards.chain(alone)
@@ -77,9 +77,12 @@ impl Observation {
     /// What [`remember`](Self::remember) needs of this, and nothing else.
     #[must_use]
     pub fn only_quiet(&self) -> Self {
-        let quiet = |jobs: &Jobs| {
+        let quiet = |jobs: &SidekiqObservation| {
             let quiet = jobs.processes.iter().filter(|it| it.quiet).cloned();
-            Fact::Known(Jobs { processes: quiet.collect(), ..Jobs::default() })
+            Fact::Known(SidekiqObservation {
+                processes: quiet.collect(),
+                ..SidekiqObservation::default()
+            })
         };
         let of = |shard: &ShardJobs| {
             let jobs = shard.jobs.known().map_or(Fact::NotAsked, quiet);
@@ -104,11 +107,12 @@ impl Observation {
     /// Which of the queues that the application pushes to are this shard's: those that it knows. What no
     /// shard knows is the first one's; as long as one is not seen, it may be that one's.
     fn pushed_to(&self, place: usize, names: Vec<String>) -> Vec<String> {
-        let knows = |jobs: &Jobs, name: &str| {
+        let knows = |jobs: &SidekiqObservation, name: &str| {
             jobs.queue(name).is_some_and(|queue| queue.pushed)
                 || jobs.serving_queue(name).next().is_some()
         };
-        let all: Option<Vec<&Jobs>> = self.shards.iter().map(|it| it.jobs.known()).collect();
+        let all: Option<Vec<&SidekiqObservation>> =
+            self.shards.iter().map(|it| it.jobs.known()).collect();
         let is_nobodys =
             |name: &str| all.as_ref().is_some_and(|all| !all.iter().any(|it| knows(it, name)));
         let own = self.shards[place].jobs.known();
@@ -127,7 +131,7 @@ mod tests {
     use crate::advise;
     use crate::finding::Severity;
     use crate::healthy;
-    use crate::observation::{Missing, Obstacle};
+    use crate::observation::{Missing, MissingReason};
 
     /// Two healthy shards.
     fn sharded() -> Observation {
@@ -141,10 +145,10 @@ mod tests {
         observation
     }
 
-    fn away() -> Fact<Jobs> {
+    fn away() -> Fact<SidekiqObservation> {
         Fact::Unknown(Missing {
             what: "Redis a:6379".to_owned(),
-            obstacle: Obstacle::Unreachable,
+            obstacle: MissingReason::Unreachable,
             reason: "connection refused".to_owned(),
             remedy: None,
         })
@@ -240,7 +244,9 @@ mod tests {
         let mut now = quiet(10);
         now.remember(&quiet(50));
         let seen = |it: &Observation| {
-            let of = |(_, jobs): (_, &Fact<Jobs>)| jobs.known().unwrap().processes[1].quiet_for;
+            let of = |(_, jobs): (_, &Fact<SidekiqObservation>)| {
+                jobs.known().unwrap().processes[1].quiet_for
+            };
             it.each_jobs().map(of).collect::<Vec<_>>()
         };
         assert_eq!(seen(&now), [Duration::from_secs(60); 2]);

@@ -41,20 +41,20 @@ impl Claim {
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            Self::ConnectionsFit => "pools fit the database",
-            Self::EveryQueueFirst => "each queue stands first somewhere",
-            Self::GuaranteedSlots => "mail and the clock have threads of their own",
+            Self::ConnectionsFit => "connection pools fit the database",
+            Self::EveryQueueFirst => "each queue is first in a process",
+            Self::GuaranteedSlots => "mail and the scheduler have threads of their own",
             Self::SchedulerOnce => "one process serves the scheduler",
-            Self::PoolsCoverThreads => "no thread waits for a connection of its own process",
+            Self::PoolsCoverThreads => "each thread has a connection in its pool",
             Self::ThreadsThere => "each process has threads and queues",
-            Self::SetAsideLast => "what was set aside stands last",
-            Self::OneOrder => "each process has one order",
-            Self::NamesDiffer => "each kind of process has a name of its own",
-            Self::QueuesRead => "queues are written as behind -q",
-            Self::MemoryFits => "memory is enough",
+            Self::SetAsideLast => "backlogs that were set aside are last",
+            Self::OneOrder => "each process has one queue order",
+            Self::NamesDiffer => "process names are unique",
+            Self::QueuesRead => "queues are written as for -q",
+            Self::MemoryFits => "there is enough memory",
             Self::CoresEnough => "threads fit the cores",
-            Self::KeepsUp => "each queue keeps up with what comes",
-            Self::TargetsKept => "19 of 20 jobs wait no longer than they may",
+            Self::KeepsUp => "each queue keeps up with arrivals",
+            Self::TargetsKept => "19 of 20 jobs start within their target",
         }
     }
 }
@@ -62,7 +62,7 @@ impl Claim {
 /// Whether a rule is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ClaimOutcome {
     /// It is.
     Holds,
     /// It is not.
@@ -71,7 +71,7 @@ pub enum Outcome {
     Unknown,
 }
 
-impl Outcome {
+impl ClaimOutcome {
     pub(super) const fn of(holds: bool) -> Self {
         if holds { Self::Holds } else { Self::Broken }
     }
@@ -92,7 +92,7 @@ pub struct Proof {
     /// The rule.
     pub claim: Claim,
     /// Whether it is kept.
-    pub outcome: Outcome,
+    pub outcome: ClaimOutcome,
     /// What shows it: "185 of 185 connections, 15 in reserve".
     pub figures: String,
 }
@@ -101,6 +101,6 @@ impl Proof {
     /// Whether the rule is kept, for sure.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.outcome == Outcome::Holds
+        self.outcome == ClaimOutcome::Holds
     }
 }

@@ -3,37 +3,41 @@
 //! Ruby runs one thread of a process at a time, and threads wait for the database and the net most of theirs: a
 //! core keeps up with 25, which is what one process is given at most. More only wait for each other.
 
-use super::Wanted;
-use super::claim::{Claim, Outcome, Proof};
-use super::layout::Layout;
+use super::PlanInput;
+use super::claim::{Claim, ClaimOutcome, Proof};
+use super::layout::ProcessLayout;
 use super::split::CONCURRENCY_MAX;
 use crate::wording::number;
 
 /// Threads that a machine can keep busy.
-pub(super) const fn threads_max(wanted: &Wanted) -> u32 {
+pub(super) const fn threads_max(wanted: &PlanInput) -> u32 {
     wanted.cores.saturating_mul(CONCURRENCY_MAX)
 }
 
 /// Threads of Sidekiq and of the web.
-fn threads(layout: &Layout) -> u64 {
+fn threads(layout: &ProcessLayout) -> u64 {
     let of = |processes: u32, threads: u32| u64::from(processes) * u64::from(threads);
     let services = layout.services.iter().map(|it| of(it.processes, it.threads));
     let workers = layout.workers.iter().map(|it| of(it.processes, it.concurrency));
     services.chain(workers).fold(0, u64::saturating_add)
 }
 
-pub(super) fn enough(wanted: &Wanted, layout: &Layout) -> Proof {
+pub(super) fn enough(wanted: &PlanInput, layout: &ProcessLayout) -> Proof {
     let (threads, most) = (threads(layout), threads_max(wanted));
     let figures = format!(
         "{threads} of {} that {} can keep busy",
         number(most, "thread", "threads"),
         number(wanted.cores, "core", "cores")
     );
-    Proof { claim: Claim::CoresEnough, outcome: Outcome::of(threads <= u64::from(most)), figures }
+    Proof {
+        claim: Claim::CoresEnough,
+        outcome: ClaimOutcome::of(threads <= u64::from(most)),
+        figures,
+    }
 }
 
 /// Cores that the threads of the layout take.
-pub(super) fn way_out(layout: &Layout) -> String {
+pub(super) fn remedy(layout: &ProcessLayout) -> String {
     let cores = threads(layout).div_ceil(u64::from(CONCURRENCY_MAX));
     format!("{} (--cores {cores}), on this machine or on others", number(cores, "core", "cores"))
 }

@@ -5,9 +5,9 @@
 use serde::Serialize;
 use weir_base::hint;
 
-use crate::observation::{InHandLately, Jobs, Queue};
+use crate::observation::{ObservedQueue, RecentActivity, SidekiqObservation};
 
-use super::{Known, QueueDemand, importance, kept};
+use super::{DemandSource, QueueDemand, current_threads, importance};
 
 /// Seconds of a job where nobody has seen one end: half of what a delivery over the net takes.
 const SERVICE_SECONDS: f64 = 0.2;
@@ -26,7 +26,7 @@ const MISSED: f64 = 3.0;
 /// one with a backlog shows all that come. Where none is in hand just now, the looks before tell how many are
 /// on average.
 #[must_use]
-pub fn demand(queue: &Queue) -> QueueDemand {
+pub fn demand(queue: &ObservedQueue) -> QueueDemand {
     let flow = queue.flow.known();
     let mut served = flow.map_or(0.0, |flow| flow.served_per_second());
     let arrivals = flow.map_or(0.0, |flow| flow.arrivals_per_second);
@@ -42,13 +42,13 @@ pub fn demand(queue: &Queue) -> QueueDemand {
     };
     let arrivals_per_second = arrivals.max(in_hand / service_seconds);
     let known = if served >= SERVED_MIN && in_hand > 0.0 {
-        if is_most { Known::AtMost } else { Known::All }
+        if is_most { DemandSource::AtMost } else { DemandSource::All }
     } else if arrivals_per_second > arrivals {
-        Known::Busy
+        DemandSource::Busy
     } else if arrivals > 0.0 || served >= SERVED_MIN {
-        Known::Comes
+        DemandSource::Comes
     } else {
-        Known::Nothing
+        DemandSource::Nothing
     };
     let said = QueueDemand::said(queue.name.clone(), arrivals_per_second, service_seconds);
     QueueDemand { known, ..said }
@@ -56,7 +56,7 @@ pub fn demand(queue: &Queue) -> QueueDemand {
 
 /// Jobs in hand on average, and whether they may be fewer. None, if there are too few looks to tell, or if
 /// nothing came.
-fn on_average(lately: &InHandLately, rate: f64) -> (f64, bool) {
+fn on_average(lately: &RecentActivity, rate: f64) -> (f64, bool) {
     match lately.in_hand > 0.0 {
         true => (lately.in_hand, false),
         false if lately.looks >= LOOKS_MIN && rate > 0.0 => {
@@ -89,18 +89,18 @@ pub struct LeftOut {
 /// Sidekiq never forgets a name that was pushed to once: one that is empty and that nobody serves is left
 /// out, as is one that is only served, and misspelt.
 #[must_use]
-pub fn demands(jobs: &Jobs, pushes: &[String]) -> Demands {
+pub fn demands(jobs: &SidekiqObservation, pushes: &[String]) -> Demands {
     demands_of(jobs, pushes, false)
 }
 
 /// The same, where something holds jobs up ([`held_up`](super::held_up)): how long they take now tells nothing
 /// of how many threads they need.
 #[must_use]
-pub fn demands_held_up(jobs: &Jobs, pushes: &[String]) -> Demands {
+pub fn demands_held_up(jobs: &SidekiqObservation, pushes: &[String]) -> Demands {
     demands_of(jobs, pushes, true)
 }
 
-fn demands_of(jobs: &Jobs, pushes: &[String], is_held_up: bool) -> Demands {
+fn demands_of(jobs: &SidekiqObservation, pushes: &[String], is_held_up: bool) -> Demands {
     let mut demands = Demands::default();
     for queue in &jobs.queues {
         match why_not(jobs, pushes, queue) {
@@ -114,7 +114,7 @@ fn demands_of(jobs: &Jobs, pushes: &[String], is_held_up: bool) -> Demands {
             demands.queues.push(QueueDemand::unseen(name));
         }
     }
-    kept::keep(&mut demands.queues, jobs);
+    current_threads::keep(&mut demands.queues, jobs);
     let ranks = importance::ranks(jobs);
     for queue in &mut demands.queues {
         queue.importance = ranks.get(queue.name.as_str()).copied().unwrap_or(u32::MAX);
@@ -125,22 +125,22 @@ fn demands_of(jobs: &Jobs, pushes: &[String], is_held_up: bool) -> Demands {
 }
 
 /// Its time was that of whatever holds it up, and so is a rate that rests on it.
-fn demand_held_up(queue: &Queue) -> QueueDemand {
+fn demand_held_up(queue: &ObservedQueue) -> QueueDemand {
     let seen = demand(queue);
     let arrivals_per_second = match seen.known {
-        Known::Nothing => return seen,
-        Known::Busy => queue.flow.known().map_or(0.0, |flow| flow.arrivals_per_second),
+        DemandSource::Nothing => return seen,
+        DemandSource::Busy => queue.flow.known().map_or(0.0, |flow| flow.arrivals_per_second),
         _ => seen.arrivals_per_second,
     };
     let said = QueueDemand::said(seen.name, arrivals_per_second, SERVICE_SECONDS);
-    QueueDemand { known: Known::HeldUp, ..said }
+    QueueDemand { known: DemandSource::HeldUp, ..said }
 }
 
 impl QueueDemand {
     /// Of a queue that the application pushes to and that nobody has seen yet.
     #[must_use]
     pub fn unseen(name: &str) -> Self {
-        Self { known: Known::Nothing, ..Self::said(name.to_owned(), 0.0, SERVICE_SECONDS) }
+        Self { known: DemandSource::Nothing, ..Self::said(name.to_owned(), 0.0, SERVICE_SECONDS) }
     }
 
     /// Of a queue whose figures somebody knows.
@@ -151,7 +151,7 @@ impl QueueDemand {
             arrivals_per_second,
             service_seconds,
             target_seconds: None,
-            known: Known::All,
+            known: DemandSource::All,
             threads_now: 0,
             importance: 0,
         }
@@ -159,13 +159,14 @@ impl QueueDemand {
 
     /// Whether somebody has said or seen what comes.
     #[must_use]
-    pub fn tells_rate(&self) -> bool {
-        self.known.tells_rate() && (self.known != Known::HeldUp || self.arrivals_per_second > 0.0)
+    pub fn knows_rate(&self) -> bool {
+        self.known.knows_rate()
+            && (self.known != DemandSource::HeldUp || self.arrivals_per_second > 0.0)
     }
 }
 
 /// None: it is one to plan for.
-fn why_not(jobs: &Jobs, pushes: &[String], queue: &Queue) -> Option<String> {
+fn why_not(jobs: &SidekiqObservation, pushes: &[String], queue: &ObservedQueue) -> Option<String> {
     if has_jobs(queue) || pushes.contains(&queue.name) {
         return None;
     }
@@ -173,7 +174,10 @@ fn why_not(jobs: &Jobs, pushes: &[String], queue: &Queue) -> Option<String> {
     let is_served = jobs.processes.iter().any(|process| process.serves(&queue.name));
     if is_served {
         return meant(jobs, pushes, queue).map(|meant| {
-            format!("it is served and nobody pushes to it: taken for a misspelt {meant:?}")
+            format!(
+                "it is served, but nothing pushes to it: assumed to be a misspelling of \
+                     {meant:?}"
+            )
         });
     }
     // While no process is there to be asked, a name may be that of any of their queues.
@@ -184,14 +188,18 @@ fn why_not(jobs: &Jobs, pushes: &[String], queue: &Queue) -> Option<String> {
     })
 }
 
-fn has_jobs(queue: &Queue) -> bool {
+fn has_jobs(queue: &ObservedQueue) -> bool {
     let came = || queue.flow.known().is_some_and(|flow| flow.arrivals_per_second > 0.0);
     queue.length > 0 || queue.in_hand > 0 || came()
 }
 
 /// The queue to plan for that nobody serves and whose name is nearly that of `served`, which nobody has
 /// pushed to.
-fn meant<'a>(jobs: &'a Jobs, pushes: &'a [String], served: &Queue) -> Option<&'a str> {
+fn meant<'a>(
+    jobs: &'a SidekiqObservation,
+    pushes: &'a [String],
+    served: &ObservedQueue,
+) -> Option<&'a str> {
     if served.pushed {
         return None;
     }

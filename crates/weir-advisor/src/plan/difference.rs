@@ -107,7 +107,7 @@ fn settings_changes(settings: &PostgresSettings, plan: &Plan) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::healthy;
-    use crate::plan::Layout;
+    use crate::plan::ProcessLayout;
 
     #[test]
     fn a_process_that_tells_no_weights_is_the_planned_one_with_its_queues() {
@@ -118,7 +118,7 @@ mod tests {
             queues: ["pull", "fasp"].map(str::to_owned).into(),
             ..WorkerLayout::default()
         };
-        let layout = Layout { workers: vec![worker], ..Layout::default() };
+        let layout = ProcessLayout { workers: vec![worker], ..ProcessLayout::default() };
         let plan = Plan { layout, postgres: Vec::new(), redis: Vec::new(), proofs: Vec::new() };
         let mut observation = healthy::observation();
         let mut with = |ordering, queues: &[(&str, u32)]| {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::observation::{Observation, Postgres, SessionState};
+use crate::observation::{DatabaseObservation, Observation, SessionState};
 use crate::wording;
 
 /// Of busy sessions: if more of them wait than work, more sessions get no more done.
@@ -33,21 +33,24 @@ pub fn held_up(observation: &Observation) -> Vec<String> {
     of_database.into_iter().chain(of_cores).collect()
 }
 
-fn of_database(postgres: &Postgres) -> Vec<String> {
+fn of_database(postgres: &DatabaseObservation) -> Vec<String> {
     let waits = postgres.lock_waits.known().map(Vec::as_slice).unwrap_or_default();
     let long = waits.iter().filter(|wait| wait.waited >= LOCK_WAIT_MIN).count() as u64;
     let locks = (long > 0).then(|| {
-        format!("{} for another's lock", wording::number(long, "session waits", "sessions wait"))
+        format!(
+            "{} for a lock of another session",
+            wording::number(long, "session waits", "sessions wait")
+        )
     });
     let hits = postgres.cache_hit_ratio.known().filter(|hits| **hits < HITS_MIN);
     let hits = hits.map(|hits| {
-        format!("only {:.1} % of the blocks that are asked for are in shared buffers", hits * 100.0)
+        format!("only {:.1} % of the requested blocks are in shared buffers", hits * 100.0)
     });
     [locks, waiting(postgres), hits].into_iter().flatten().collect()
 }
 
 /// Busy sessions most of which wait.
-fn waiting(postgres: &Postgres) -> Option<String> {
+fn waiting(postgres: &DatabaseObservation) -> Option<String> {
     let busy = postgres.connections.known()?.in_state(SessionState::Active);
     let waits = postgres.waits.known()?.iter();
     let held: Vec<_> = waits.filter(|it| HELD_UP_BY.contains(&it.kind.as_str())).collect();
@@ -56,7 +59,7 @@ fn waiting(postgres: &Postgres) -> Option<String> {
     let is_held_up = busy >= BUSY_MIN && f64::from(count) >= WAITING_SHARE * f64::from(busy);
     is_held_up.then(|| {
         format!(
-            "{count} of {busy} busy sessions of the database wait, most for {} {}",
+            "{count} of {busy} busy sessions of the database are waiting, most for {} {}",
             most.kind, most.event
         )
     })
@@ -67,7 +70,7 @@ mod tests {
     use super::*;
     use crate::healthy;
     use crate::observation::{Fact, LockWait, SessionWait};
-    use crate::plan::{Known, demands, demands_held_up};
+    use crate::plan::{DemandSource, demands, demands_held_up};
 
     #[test]
     fn what_holds_jobs_up_is_named() {
@@ -91,9 +94,9 @@ mod tests {
         *postgres.cache_hit_ratio.known_mut() = 0.5;
         observation.machine.known_mut().cores_idle = 0.0;
         let expected = [
-            "1 session waits for another's lock",
-            "6 of 12 busy sessions of the database wait, most for IO DataFileRead",
-            "only 50.0 % of the blocks that are asked for are in shared buffers",
+            "1 session waits for a lock of another session",
+            "6 of 12 busy sessions of the database are waiting, most for IO DataFileRead",
+            "only 50.0 % of the requested blocks are in shared buffers",
             "none of 4 cores is idle",
         ];
         assert_eq!(held_up(&observation), expected);
@@ -114,7 +117,7 @@ mod tests {
         let taken = of(demands(jobs, &[]));
         assert!(taken.arrivals_per_second * taken.service_seconds > 2_000.0, "{taken:?}");
         let held_up = of(demands_held_up(jobs, &[]));
-        assert_eq!((held_up.known, held_up.service_seconds), (Known::HeldUp, 0.2));
+        assert_eq!((held_up.known, held_up.service_seconds), (DemandSource::HeldUp, 0.2));
         assert_eq!(held_up.threads_now, 5, "of 25 for 5 queues beside mail");
     }
 
@@ -129,7 +132,7 @@ mod tests {
         let jobs = observation.jobs.known().unwrap();
         let queues = demands_held_up(jobs, &[]).queues;
         let push = queues.iter().find(|it| it.name == "push").unwrap();
-        assert_eq!((push.known, push.arrivals_per_second), (Known::HeldUp, 0.0));
-        assert!(!push.tells_rate());
+        assert_eq!((push.known, push.arrivals_per_second), (DemandSource::HeldUp, 0.0));
+        assert!(!push.knows_rate());
     }
 }

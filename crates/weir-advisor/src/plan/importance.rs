@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::observation::{Capsule, Jobs};
+use crate::observation::{Capsule, SidekiqObservation};
 
 /// Parts of the whole: shares as integers can be compared.
 const WHOLE: u64 = 1_000;
 
 /// Where a queue stands, over all orders.
 #[derive(Clone, Copy, Default)]
-struct Places {
+struct QueueRank {
     /// Of queues that stand before it, without the first of each process.
     before: u64,
     /// Of queues that stand beside it, without the first.
@@ -21,7 +21,7 @@ struct Places {
     is_first: bool,
 }
 
-impl Places {
+impl QueueRank {
     fn rank(self) -> u32 {
         let unknown = if self.is_first { 0 } else { WHOLE / 2 };
         let rank = (self.before * WHOLE).checked_div(self.beside).unwrap_or(unknown);
@@ -31,11 +31,11 @@ impl Places {
 
 /// For each queue that is served, from 0 (always before the others) to 1,000 (always behind); half of that where
 /// nothing tells. By weight, then by place.
-pub(super) fn ranks(jobs: &Jobs) -> BTreeMap<&str, u32> {
+pub(super) fn ranks(jobs: &SidekiqObservation) -> BTreeMap<&str, u32> {
     let capsules = jobs.processes.iter().flat_map(|process| &process.capsules);
     // A kind of process counts once, however many of it there are.
     let orders: BTreeSet<Vec<&str>> = capsules.map(order).collect();
-    let mut all: BTreeMap<&str, Places> = BTreeMap::new();
+    let mut all: BTreeMap<&str, QueueRank> = BTreeMap::new();
     for order in &orders {
         let Some((first, others)) = order.split_first() else { continue };
         all.entry(first).or_default().is_first |= !others.is_empty();
@@ -63,7 +63,10 @@ mod tests {
 
     fn by_importance(processes: &[&[(&str, u32)]]) -> Vec<String> {
         let process = |queues: &&[(&str, u32)]| healthy::process(1, 5, Ordering::Strict, queues);
-        let jobs = Jobs { processes: processes.iter().map(process).collect(), ..Jobs::default() };
+        let jobs = SidekiqObservation {
+            processes: processes.iter().map(process).collect(),
+            ..SidekiqObservation::default()
+        };
         let mut ranks: Vec<_> = ranks(&jobs).into_iter().map(|(name, rank)| (rank, name)).collect();
         ranks.sort_unstable();
         ranks.into_iter().map(|(_, name)| name.to_owned()).collect()

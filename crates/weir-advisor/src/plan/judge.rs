@@ -5,8 +5,8 @@
 use crate::observation::{is_nearly_full, is_set_aside};
 use crate::wording::{bytes, list};
 
-use super::claim::{Claim, Outcome, Proof};
-use super::layout::{Gap, Layout, WorkerLayout};
+use super::claim::{Claim, ClaimOutcome, Proof};
+use super::layout::{Gap, ProcessLayout, WorkerLayout};
 
 const SCHEDULER: &str = "scheduler";
 /// Queues that a person or the clock waits for: behind others they come an hour late.
@@ -14,7 +14,7 @@ const GUARANTEED: [&str; 2] = ["mailers", SCHEDULER];
 
 /// Each rule, for a layout that has to serve `queues`.
 #[must_use]
-pub fn judge(layout: &Layout, queues: &[&str]) -> Vec<Proof> {
+pub fn judge(layout: &ProcessLayout, queues: &[&str]) -> Vec<Proof> {
     let mut proofs = vec![
         connections(layout),
         every_queue_first(layout, queues),
@@ -29,25 +29,25 @@ pub fn judge(layout: &Layout, queues: &[&str]) -> Vec<Proof> {
     proofs
 }
 
-fn proof(claim: Claim, outcome: Outcome, figures: String) -> Proof {
+fn proof(claim: Claim, outcome: ClaimOutcome, figures: String) -> Proof {
     Proof { claim, outcome, figures }
 }
 
 /// Names of those of which something is not said.
-fn lacking<'a>(layout: &'a Layout, gap: &'a Gap) -> Vec<&'a str> {
+fn lacking<'a>(layout: &'a ProcessLayout, gap: &'a Gap) -> Vec<&'a str> {
     let services = layout.services.iter().map(|it| (it.name.as_str(), &it.gaps));
     let workers = layout.workers.iter().map(|it| (it.name.as_str(), &it.gaps));
     let all = services.chain(workers).filter(|(_, gaps)| gaps.contains(gap));
     all.map(|(name, _)| name).collect()
 }
 
-fn connections(layout: &Layout) -> Proof {
+fn connections(layout: &ProcessLayout) -> Proof {
     let (sum, budget) = (layout.connections(), u64::from(layout.budget()));
-    let Layout { max_connections, reserve, reserved_connections, .. } = layout;
+    let ProcessLayout { max_connections, reserve, reserved_connections, .. } = layout;
     let less = if reserve >= reserved_connections {
         format!("{reserve} in reserve")
     } else {
-        format!("{reserved_connections} that Postgres keeps for superusers")
+        format!("{reserved_connections} that Postgres reserves for superusers")
     };
     // Of these more may be open than are counted.
     let is_least =
@@ -57,29 +57,32 @@ fn connections(layout: &Layout) -> Proof {
         format!("{least}{sum} of {budget} connections ({max_connections} less {less})");
     if layout.pooler_connections.is_some() {
         let pools = layout.pools();
-        figures.push_str(&format!(", which the pooler opens; pools of {pools} wait at it"));
-        return proof(Claim::ConnectionsFit, Outcome::of(sum <= budget), figures);
+        figures.push_str(&format!(", opened by the pooler; pools of {pools} connect to it"));
+        return proof(Claim::ConnectionsFit, ClaimOutcome::of(sum <= budget), figures);
     }
     let gaps = unknown_connections(layout);
-    let outcome = Outcome::told(sum > budget, !gaps.is_empty());
+    let outcome = ClaimOutcome::told(sum > budget, !gaps.is_empty());
     match outcome {
-        Outcome::Unknown => figures.push_str(&gaps),
-        Outcome::Holds if is_full(layout) => {
-            figures.push_str("; with all of them open doctor warns: a deploy may be refused");
+        ClaimOutcome::Unknown => figures.push_str(&gaps),
+        ClaimOutcome::Holds if is_full(layout) => {
+            figures.push_str(
+                "; doctor warns when all are open: connections may be rejected during \
+                              a deployment",
+            );
         }
-        Outcome::Holds | Outcome::Broken => {}
+        ClaimOutcome::Holds | ClaimOutcome::Broken => {}
     }
     proof(Claim::ConnectionsFit, outcome, figures)
 }
 
 /// What of the sum is not known; empty where everything is.
-fn unknown_connections(layout: &Layout) -> String {
+fn unknown_connections(layout: &ProcessLayout) -> String {
     let of = |gap: &Gap, what: &str| {
         let names = lacking(layout, gap);
         (!names.is_empty()).then(|| what.replace("{}", &list(names)))
     };
     let reasons: Vec<String> = [
-        of(&Gap::Pool, "`pool` (DB_POOL) of {} is not said"),
+        of(&Gap::Pool, "`pool` (DB_POOL) of {} is not given"),
         of(&Gap::Processes, "the number of processes of {} is not known"),
         unknown_commands(layout),
     ]
@@ -96,7 +99,7 @@ fn unknown_connections(layout: &Layout) -> String {
 }
 
 /// None: all are known.
-fn unknown_commands(layout: &Layout) -> Option<String> {
+fn unknown_commands(layout: &ProcessLayout) -> Option<String> {
     match lacking(layout, &Gap::Command).as_slice() {
         [] => None,
         [name] => Some(format!("the command of {name} is not known")),
@@ -104,12 +107,12 @@ fn unknown_commands(layout: &Layout) -> Option<String> {
     }
 }
 
-fn is_full(layout: &Layout) -> bool {
+fn is_full(layout: &ProcessLayout) -> bool {
     let open = u32::try_from(layout.connections());
     open.is_ok_and(|open| is_nearly_full(open, layout.usable_connections()))
 }
 
-fn every_queue_first(layout: &Layout, queues: &[&str]) -> Proof {
+fn every_queue_first(layout: &ProcessLayout, queues: &[&str]) -> Proof {
     let first = |queue: &&str| layout.workers.iter().any(|worker| worker.is_first(queue));
     let never = unserved(layout, queues);
     let is_behind = |queue: &&str| !first(queue) && !never.contains(queue);
@@ -121,36 +124,36 @@ fn every_queue_first(layout: &Layout, queues: &[&str]) -> Proof {
     // What was set aside is behind on purpose.
     let behind: Vec<_> = behind.into_iter().filter(|queue| !is_set_aside(queue)).collect();
     if !behind.is_empty() {
-        figures.push(format!("no process looks at {} first", list(behind.iter().copied())));
+        figures.push(format!("no process serves {} first", list(behind.iter().copied())));
     }
     let holds = figures.is_empty();
     let outcome = unless_unsaid(layout, holds, &mut figures);
     if holds {
         figures.push(match queues.len() {
-            1 => "its one queue has turns of its own".to_owned(),
-            all => format!("each of {all} queues has turns of its own"),
+            1 => "its only queue is first".to_owned(),
+            all => format!("each of {all} queues is first in a process"),
         });
     }
     proof(Claim::EveryQueueFirst, outcome, figures.join("; "))
 }
 
 /// Queues that no process of the layout serves.
-pub(crate) fn unserved<'a>(layout: &Layout, queues: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn unserved<'a>(layout: &ProcessLayout, queues: &[&'a str]) -> Vec<&'a str> {
     let is_served = |queue: &&str| layout.workers.iter().any(|it| it.serves(queue));
     queues.iter().copied().filter(|queue| !is_served(queue)).collect()
 }
 
 /// What is missing may be what a process does whose queues are not said.
-fn unless_unsaid(layout: &Layout, holds: bool, figures: &mut Vec<String>) -> Outcome {
+fn unless_unsaid(layout: &ProcessLayout, holds: bool, figures: &mut Vec<String>) -> ClaimOutcome {
     let unsaid = lacking(layout, &Gap::Queues);
     if holds || unsaid.is_empty() {
-        return Outcome::of(holds);
+        return ClaimOutcome::of(holds);
     }
-    figures.push(format!("unknown, because the queues of {} are not said", list(unsaid)));
-    Outcome::Unknown
+    figures.push(format!("unknown, because the queues of {} are not given", list(unsaid)));
+    ClaimOutcome::Unknown
 }
 
-fn guaranteed(layout: &Layout, queues: &[&str]) -> Proof {
+fn guaranteed(layout: &ProcessLayout, queues: &[&str]) -> Proof {
     let wanted = GUARANTEED.into_iter().filter(|queue| queues.contains(queue));
     let (mut kept, mut unknown, mut broken) = (Vec::new(), Vec::new(), Vec::new());
     for queue in wanted {
@@ -170,15 +173,15 @@ fn guaranteed(layout: &Layout, queues: &[&str]) -> Proof {
     }
     let is_served = unless_unsaid(layout, broken.is_empty(), &mut broken);
     let outcome = match is_served {
-        Outcome::Holds => Outcome::told(false, !unknown.is_empty()),
+        ClaimOutcome::Holds => ClaimOutcome::told(false, !unknown.is_empty()),
         not => not,
     };
     let figures = match outcome {
-        Outcome::Holds if kept.is_empty() => {
+        ClaimOutcome::Holds if kept.is_empty() => {
             format!("none of the queues is {}", list(GUARANTEED).replace(" and ", " or "))
         }
-        Outcome::Holds => kept.join(", "),
-        Outcome::Broken | Outcome::Unknown => {
+        ClaimOutcome::Holds => kept.join(", "),
+        ClaimOutcome::Broken | ClaimOutcome::Unknown => {
             broken.into_iter().chain(unknown).collect::<Vec<_>>().join("; ")
         }
     };
@@ -191,16 +194,16 @@ fn why_unknown(worker: &WorkerLayout) -> String {
     if worker.is_by_chance() {
         let others = worker.queues.len() - 1;
         format!(
-            "has turns by chance only, in {name} with {others} more: unknown, because long jobs of \
-             others may hold every thread"
+            "is chosen by weight or at random, in {name} with {others} more: unknown, because long \
+             jobs of others may occupy every thread"
         )
     } else {
-        format!("is first in {name}: unknown, because its `concurrency` is not said")
+        format!("is first in {name}: unknown, because its `concurrency` is not given")
     }
 }
 
 /// " (only behind push)".
-fn behind(layout: &Layout, queue: &str) -> String {
+fn behind(layout: &ProcessLayout, queue: &str) -> String {
     let serving = layout.workers.iter().filter(|worker| worker.serves(queue));
     let mut before: Vec<_> =
         serving.filter_map(|worker| worker.queues.first()).map(String::as_str).collect();
@@ -209,30 +212,30 @@ fn behind(layout: &Layout, queue: &str) -> String {
     if before.is_empty() { String::new() } else { format!(" (only behind {})", list(before)) }
 }
 
-fn scheduler_once(layout: &Layout, queues: &[&str]) -> Proof {
+fn scheduler_once(layout: &ProcessLayout, queues: &[&str]) -> Proof {
     let serving = layout.workers.iter().filter(|worker| worker.serves(SCHEDULER));
     let count: u32 = serving.map(|worker| worker.processes).fold(0, u32::saturating_add);
     let is_wanted = queues.contains(&SCHEDULER);
     let unsaid = lacking(layout, &Gap::Queues);
     let outcome = match count {
-        0 | 1 if !unsaid.is_empty() => Outcome::Unknown,
-        0 => Outcome::of(!is_wanted),
-        count => Outcome::of(count == 1),
+        0 | 1 if !unsaid.is_empty() => ClaimOutcome::Unknown,
+        0 => ClaimOutcome::of(!is_wanted),
+        count => ClaimOutcome::of(count == 1),
     };
     let mut figures = match count {
-        0 if !is_wanted => format!("{SCHEDULER} is none of the queues"),
+        0 if !is_wanted => format!("there is no queue {SCHEDULER}"),
         0 => format!("no process serves the queue {SCHEDULER}"),
         1 => format!("1 process serves the queue {SCHEDULER}"),
         _ => format!("{count} processes serve the queue {SCHEDULER}"),
     };
-    if outcome == Outcome::Unknown {
+    if outcome == ClaimOutcome::Unknown {
         figures
-            .push_str(&format!("; unknown, because the queues of {} are not said", list(unsaid)));
+            .push_str(&format!("; unknown, because the queues of {} are not given", list(unsaid)));
     }
     proof(Claim::SchedulerOnce, outcome, figures)
 }
 
-fn pools(layout: &Layout) -> Proof {
+fn pools(layout: &ProcessLayout) -> Proof {
     let short = |name: &str, threads: u32, pool: u32| {
         (pool < threads).then(|| format!("{name} has {threads} threads and a pool of {pool}"))
     };
@@ -244,11 +247,11 @@ fn pools(layout: &Layout) -> Proof {
     let unsaid = gaps.iter().filter_map(|(gap, what)| {
         let names = lacking(layout, gap);
         (!names.is_empty())
-            .then(|| format!("unknown, because {what} of {} is not said", list(names)))
+            .then(|| format!("unknown, because {what} of {} is not given", list(names)))
     });
     let unsaid = unsaid.chain(unknown_commands(layout).map(|it| format!("unknown, because {it}")));
     figures.extend(unsaid);
-    let outcome = Outcome::told(is_broken, !figures.is_empty());
+    let outcome = ClaimOutcome::told(is_broken, !figures.is_empty());
     if figures.is_empty() {
         figures.push("each pool covers its threads".to_owned());
     }
@@ -256,13 +259,13 @@ fn pools(layout: &Layout) -> Proof {
 }
 
 /// None where all can work: that goes without saying.
-fn threads_there(layout: &Layout) -> Option<Proof> {
+fn threads_there(layout: &ProcessLayout) -> Option<Proof> {
     let none = |it: &&WorkerLayout| it.concurrency == 0 && !it.gaps.contains(&Gap::Threads);
     let mut figures: Vec<_> = layout
         .workers
         .iter()
         .filter(none)
-        .map(|it| format!("{} has no thread (concurrency = 0): it works off nothing", it.name))
+        .map(|it| format!("{} has no thread (concurrency = 0): it runs no jobs", it.name))
         .collect();
     let is_idle = |it: &&WorkerLayout| it.queues.is_empty() && !it.gaps.contains(&Gap::Queues);
     let idle = layout.workers.iter().filter(is_idle);
@@ -270,14 +273,14 @@ fn threads_there(layout: &Layout) -> Option<Proof> {
     let is_broken = !figures.is_empty();
     let unsaid = layout.workers.iter().filter(|it| it.gaps.contains(&Gap::Threads));
     figures.extend(
-        unsaid.map(|it| format!("{}: unknown, because its `concurrency` is not said", it.name)),
+        unsaid.map(|it| format!("{}: unknown, because its `concurrency` is not given", it.name)),
     );
-    let outcome = Outcome::told(is_broken, true);
+    let outcome = ClaimOutcome::told(is_broken, true);
     (!figures.is_empty()).then(|| proof(Claim::ThreadsThere, outcome, figures.join("; ")))
 }
 
 /// None where nothing was set aside. A process that serves nothing else holds nobody up.
-fn set_aside_last(layout: &Layout) -> Option<Proof> {
+fn set_aside_last(layout: &ProcessLayout) -> Option<Proof> {
     let (mut seen, mut unknown, mut broken) = (Vec::new(), Vec::new(), Vec::new());
     for worker in &layout.workers {
         let last = worker.queues.iter().rposition(|queue| !is_set_aside(queue));
@@ -286,47 +289,48 @@ fn set_aside_last(layout: &Layout) -> Option<Proof> {
             seen.push(queue.as_str());
             match last {
                 Some(_) if worker.is_by_chance() => {
-                    unknown.push(format!("{queue} has turns by chance in {}", worker.name));
+                    unknown.push(format!(
+                        "{queue} is chosen by weight or at random in {}",
+                        worker.name
+                    ));
                 }
-                Some(last) if at < last => broken.push(format!(
-                    "{queue} stands before {} in {}",
-                    worker.queues[last], worker.name
-                )),
+                Some(last) if at < last => broken
+                    .push(format!("{queue} is before {} in {}", worker.queues[last], worker.name)),
                 _ => {}
             }
         }
     }
     seen.sort_unstable();
     seen.dedup();
-    let outcome = Outcome::told(!broken.is_empty(), !unknown.is_empty());
+    let outcome = ClaimOutcome::told(!broken.is_empty(), !unknown.is_empty());
     broken.extend(unknown);
     let figures = if broken.is_empty() { list(seen.iter().copied()) } else { broken.join("; ") };
     (!seen.is_empty()).then(|| proof(Claim::SetAsideLast, outcome, figures))
 }
 
 /// None where it is clear for all.
-fn one_order(layout: &Layout) -> Option<Proof> {
+fn one_order(layout: &ProcessLayout) -> Option<Proof> {
     let names = lacking(layout, &Gap::Order);
     (!names.is_empty()).then(|| {
         let figures = format!(
-            "{}: some queues have a weight and others have none, or `order` says another order; with one \
-             weight Sidekiq chooses all by weight, those without count 1, and none is first",
+            "{}: only some queues have a weight, or `order` contradicts the weights; with any \
+             weight, Sidekiq chooses all queues by weight (1 where none is given), and none is \
+             first",
             list(names)
         );
-        proof(Claim::OneOrder, Outcome::Broken, figures)
+        proof(Claim::OneOrder, ClaimOutcome::Broken, figures)
     })
 }
 
 /// None where nobody said how much there is: what is not known is not judged.
-fn memory(layout: &Layout) -> Option<Proof> {
+fn memory(layout: &ProcessLayout) -> Option<Proof> {
     let (needed, most) = (layout.memory_bytes(), layout.memory_bytes_max?);
     let mut figures = format!("processes need {} of {}", bytes(needed), bytes(most));
     let reckoned = lacking(layout, &Gap::Memory);
     if !reckoned.is_empty() {
-        figures
-            .push_str(&format!("; that of {} is what such processes usually need", list(reckoned)));
+        figures.push_str(&format!("; that of {} is an estimate", list(reckoned)));
     }
-    Some(proof(Claim::MemoryFits, Outcome::of(needed <= most), figures))
+    Some(proof(Claim::MemoryFits, ClaimOutcome::of(needed <= most), figures))
 }
 
 #[cfg(test)]

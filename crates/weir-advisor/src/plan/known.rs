@@ -5,7 +5,7 @@ use serde::Serialize;
 /// What somebody has said or seen of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Known {
+pub enum DemandSource {
     /// What comes, and what each takes.
     All,
     /// What comes, and what each takes at most: in many looks none of its jobs was in hand.
@@ -20,16 +20,16 @@ pub enum Known {
     Nothing,
 }
 
-impl Known {
+impl DemandSource {
     /// What comes.
     #[must_use]
-    pub const fn tells_rate(self) -> bool {
+    pub const fn knows_rate(self) -> bool {
         matches!(self, Self::All | Self::AtMost | Self::Comes | Self::HeldUp)
     }
 
     /// What each takes.
     #[must_use]
-    pub const fn tells_seconds(self) -> bool {
+    pub const fn knows_seconds(self) -> bool {
         matches!(self, Self::All | Self::AtMost)
     }
 
@@ -41,7 +41,7 @@ impl Known {
 
     /// How many threads it keeps busy.
     #[must_use]
-    pub const fn tells_load(self) -> bool {
+    pub const fn knows_load(self) -> bool {
         matches!(self, Self::All | Self::AtMost | Self::Busy)
     }
 }

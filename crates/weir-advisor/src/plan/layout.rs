@@ -6,7 +6,7 @@ use crate::observation::Ordering;
 
 /// All that opens connections, and what there is for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Layout {
+pub struct ProcessLayout {
     /// Web and streaming.
     pub services: Vec<ServiceLayout>,
     /// Sidekiq's processes.
@@ -84,7 +84,7 @@ pub struct WorkerLayout {
     pub gaps: Vec<Gap>,
 }
 
-impl Layout {
+impl ProcessLayout {
     /// Sessions that who is no superuser can have.
     #[must_use]
     pub const fn usable_connections(&self) -> u32 {

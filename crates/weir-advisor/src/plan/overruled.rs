@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::database_settings::Origin;
-use crate::observation::{ConnectionLimit, Postgres, SettingException};
+use crate::observation::{ConnectionLimit, DatabaseObservation, SettingException};
 
 use super::Plan;
 
@@ -20,18 +20,18 @@ pub struct Overruled {
 
 /// Those of the plan's settings that something else sets now.
 #[must_use]
-pub fn overruled(postgres: &Postgres, plan: &Plan) -> Vec<Overruled> {
+pub fn overruled(postgres: &DatabaseObservation, plan: &Plan) -> Vec<Overruled> {
     let of = |name: &'static str| {
         let (by, remedy) = match Origin::of(postgres, name) {
             Origin::Main | Origin::SomeFile => return None,
             Origin::Included(file) => (
                 file.to_owned(),
-                format!("take {name} out of it, or include postgresql-weir.conf after it"),
+                format!("remove {name} from it, or include postgresql-weir.conf after it"),
             ),
             Origin::Altered => ("ALTER SYSTEM".to_owned(), format!("ALTER SYSTEM RESET {name};")),
             Origin::CommandLine => (
                 "the command line of Postgres".to_owned(),
-                format!("take -c {name} off that command line"),
+                format!("remove -c {name} from that command line"),
             ),
             // Said below, with what ends it, unless that may not be seen.
             Origin::Role if postgres.exceptions.known().is_some() => return None,
@@ -49,7 +49,10 @@ pub fn overruled(postgres: &Postgres, plan: &Plan) -> Vec<Overruled> {
 }
 
 /// What roles and databases have instead, and how many sessions.
-fn exceptions<'a>(postgres: &'a Postgres, plan: &'a Plan) -> impl Iterator<Item = Overruled> + 'a {
+fn exceptions<'a>(
+    postgres: &'a DatabaseObservation,
+    plan: &'a Plan,
+) -> impl Iterator<Item = Overruled> + 'a {
     let known = postgres.exceptions.known();
     let setting = move |name: &'static str| {
         let of = move |it: &SettingException| Overruled {
@@ -78,7 +81,9 @@ fn exceptions<'a>(postgres: &'a Postgres, plan: &'a Plan) -> impl Iterator<Item 
 mod tests {
     use super::*;
     use crate::observation::{Exceptions, Fact, Holder, SettingOrigin};
-    use crate::plan::{DatabaseWorkload, Layout, PostgresMachine, Storage, postgres_settings};
+    use crate::plan::{
+        DatabaseWorkload, PostgresMachine, ProcessLayout, Storage, postgres_settings,
+    };
 
     fn origin(name: &str, source: &str, file: Option<&str>) -> SettingOrigin {
         let (name, source) = (name.to_owned(), source.to_owned());
@@ -95,7 +100,7 @@ mod tests {
             storage: Storage::Ssd,
         };
         let plan = Plan {
-            layout: Layout { pooler_connections: Some(40), ..Layout::default() },
+            layout: ProcessLayout { pooler_connections: Some(40), ..ProcessLayout::default() },
             postgres: postgres_settings(&machine),
             redis: Vec::new(),
             proofs: Vec::new(),
@@ -121,13 +126,14 @@ mod tests {
             limits: vec![limit(shop(), 5, 0), limit(app, 9, 0)],
         };
         let exceptions = Fact::Known(exceptions);
-        let postgres = Postgres { origins, exceptions, ..Postgres::default() };
+        let postgres =
+            DatabaseObservation { origins, exceptions, ..DatabaseObservation::default() };
         let found = overruled(&postgres, &plan);
         let lines: Vec<_> = found.iter().map(|it| (it.name, it.remedy.as_str())).collect();
         let expected = [
             ("max_connections", "ALTER SYSTEM RESET max_connections;"),
-            ("shared_buffers", "take -c shared_buffers off that command line"),
-            ("work_mem", "take work_mem out of it, or include postgresql-weir.conf after it"),
+            ("shared_buffers", "remove -c shared_buffers from that command line"),
+            ("work_mem", "remove work_mem from it, or include postgresql-weir.conf after it"),
             ("work_mem", r#"ALTER ROLE "shop" RESET work_mem;"#),
             ("max_connections", r#"ALTER DATABASE "app" CONNECTION LIMIT 40;"#),
         ];

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::Setting;
+use super::PlannedSetting;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -61,7 +61,7 @@ pub enum Storage {
 
 /// All settings, in the order of their weight.
 #[must_use]
-pub fn postgres_settings(machine: &PostgresMachine) -> Vec<Setting> {
+pub fn postgres_settings(machine: &PostgresMachine) -> Vec<PlannedSetting> {
     let mut settings = memory(machine);
     settings.extend(log(machine));
     settings.extend(disk(machine.storage));
@@ -69,12 +69,12 @@ pub fn postgres_settings(machine: &PostgresMachine) -> Vec<Setting> {
     settings
 }
 
-fn setting(name: &'static str, value: String, reason: &'static str) -> Setting {
-    Setting { name, value, reason, restart: false }
+fn setting(name: &'static str, value: String, reason: &'static str) -> PlannedSetting {
+    PlannedSetting { name, value, reason, restart: false }
 }
 
-fn at_start(name: &'static str, value: String, reason: &'static str) -> Setting {
-    Setting { name, value, reason, restart: true }
+fn at_start(name: &'static str, value: String, reason: &'static str) -> PlannedSetting {
+    PlannedSetting { name, value, reason, restart: true }
 }
 
 /// What the database has of a machine that it shares with an application, where nobody says otherwise.
@@ -105,7 +105,7 @@ pub fn effective_cache_size(machine: &PostgresMachine) -> u64 {
     })
 }
 
-fn memory(machine: &PostgresMachine) -> Vec<Setting> {
+fn memory(machine: &PostgresMachine) -> Vec<PlannedSetting> {
     let PostgresMachine { memory_bytes, workload, .. } = *machine;
     let buffers = shared_buffers(machine);
     let cached = effective_cache_size(machine);
@@ -117,27 +117,27 @@ fn memory(machine: &PostgresMachine) -> Vec<Setting> {
         at_start(
             "max_connections",
             machine.connections.to_string(),
-            "the ceiling that the pools and the reserve fit below",
+            "enough for the pools and the reserve",
         ),
         at_start("shared_buffers", size(buffers), "a quarter of the database's memory"),
         setting(
             "effective_cache_size",
             size(cached),
-            "what it and the kernel cache: three quarters",
+            "three quarters of it, for caches of Postgres and the kernel",
         ),
         setting(
             "work_mem",
             size(work_mem(machine)),
-            "what is left, for each session three sorts at once",
+            "the rest, for three sorts at once in each session",
         ),
         setting(
             "maintenance_work_mem",
             size(maintenance.min(8 * GIB)),
-            "a sixteenth: VACUUM and indexes",
+            "a sixteenth of it, for VACUUM and indexes",
         ),
     ];
     if buffers >= 2 * GIB {
-        settings.push(at_start("huge_pages", "try".to_owned(), "fewer page tables from 2 GB on"));
+        settings.push(at_start("huge_pages", "try".to_owned(), "smaller page tables, from 2 GB"));
     }
     settings
 }
@@ -169,7 +169,7 @@ pub fn work_mem(machine: &PostgresMachine) -> u64 {
     share.max(4 * MIB)
 }
 
-fn log(machine: &PostgresMachine) -> Vec<Setting> {
+fn log(machine: &PostgresMachine) -> Vec<PlannedSetting> {
     let (least, most) = match machine.workload {
         DatabaseWorkload::Web | DatabaseWorkload::Mixed => (GIB, 4 * GIB),
         DatabaseWorkload::Oltp => (2 * GIB, 8 * GIB),
@@ -178,15 +178,15 @@ fn log(machine: &PostgresMachine) -> Vec<Setting> {
     };
     let buffers = (shared_buffers(machine) / 100 * 3).min(16 * MIB);
     vec![
-        setting("min_wal_size", size(least), "files that are kept rather than made anew"),
+        setting("min_wal_size", size(least), "WAL files are reused instead of created"),
         setting("max_wal_size", size(most), "fewer checkpoints while jobs write"),
         at_start("wal_buffers", size(buffers), "3 % of shared buffers, at most one file"),
     ]
 }
 
-fn disk(storage: Storage) -> Vec<Setting> {
+fn disk(storage: Storage) -> Vec<PlannedSetting> {
     let (page_cost, concurrency, reason) = match storage {
-        Storage::Hdd => ("4", 2, "a disk that turns"),
+        Storage::Hdd => ("4", 2, "a rotating disk"),
         Storage::Ssd => ("1.1", 200, "a disk without seeks"),
         Storage::Nvme => ("1.1", 1_000, "a disk without seeks, with deep queues"),
     };
@@ -196,13 +196,13 @@ fn disk(storage: Storage) -> Vec<Setting> {
     ]
 }
 
-fn parallel(machine: &PostgresMachine) -> Vec<Setting> {
+fn parallel(machine: &PostgresMachine) -> Vec<PlannedSetting> {
     let small_statements = matches!(
         machine.workload,
         DatabaseWorkload::Web | DatabaseWorkload::Oltp | DatabaseWorkload::Mixed
     );
     let jit = small_statements
-        .then(|| setting("jit", "off".to_owned(), "compiling takes longer than such statements"));
+        .then(|| setting("jit", "off".to_owned(), "compilation takes longer than such statements"));
     let mut settings: Vec<_> = jit.into_iter().collect();
     if machine.cores >= PARALLEL_CORES_MIN {
         let (all, some) = (machine.cores.to_string(), (machine.cores / 2).min(4).to_string());

@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use super::Setting;
+use super::PlannedSetting;
 use crate::redis_settings;
 
 /// What keeps jobs: nothing is evicted, and a crash loses at most a second.
 #[must_use]
-pub fn redis_settings() -> Vec<Setting> {
-    let setting = |name, value: &str, reason| Setting {
+pub fn redis_settings() -> Vec<PlannedSetting> {
+    let setting = |name, value: &str, reason| PlannedSetting {
         name,
         value: value.to_owned(),
         reason,
@@ -19,10 +19,10 @@ pub fn redis_settings() -> Vec<Setting> {
         setting(
             "appendonly",
             "yes",
-            "a restart keeps every job; written into redis.conf alone it would lose them all",
+            "a restart keeps every job; if only redis.conf had this, a restart would lose them all",
         ),
         setting("appendfsync", "everysec", "a power cut loses at most a second"),
-        setting("latency-monitor-threshold", "100", "what holds everybody up is recorded"),
+        setting("latency-monitor-threshold", "100", "delays that affect all clients are recorded"),
     ]
 }
 
@@ -30,21 +30,23 @@ pub fn redis_settings() -> Vec<Setting> {
 ///
 /// No file to include: a Redis that starts with `appendonly yes` and has no such file yet starts empty.
 #[must_use]
-pub fn redis_script(settings: &[Setting]) -> String {
+pub fn redis_script(settings: &[PlannedSetting]) -> String {
     let cli = "redis-cli \"$@\"";
     let mut text = "#!/bin/sh\n\
-        # For the Redis that runs, with the options of redis-cli that reach it:\n\
+        # Run this against the running Redis, with the options that redis-cli needs to connect:\n\
         #   sh redis-weir.sh -h 127.0.0.1 -p 6379\n\
-        # Never put appendonly into redis.conf instead: a Redis that starts with it and has no such file\n\
+        # Do not put appendonly into redis.conf instead: a Redis that starts with it but has no \
+        such file\n\
         # yet starts without its jobs. (A password: REDISCLI_AUTH.)\n\
         set -eu\n\
-        # redis-cli ends well whatever Redis says: only OK goes on.\n\
+        # redis-cli exits with 0 even for an error reply: continue only after OK.\n\
         ok() {\n  \
           answer=$(cat)\n  \
-          [ \"$answer\" = OK ] || { echo \"given up, for Redis says: ${answer:-nothing}\" >&2; exit 1; }\n\
+          [ \"$answer\" = OK ] || { echo \"stopped; Redis replied: ${answer:-nothing}\" >&2; exit \
+          1; }\n\
         }\n"
-        .to_owned();
-    for Setting { name, value, reason, .. } in settings {
+    .to_owned();
+    for PlannedSetting { name, value, reason, .. } in settings {
         let _ = write!(text, "# {reason}\n{cli} CONFIG SET {name} {value} | ok\n");
     }
     let wait = redis_settings::wait_for_file(cli);

@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use crate::observation::{Ordering, SET_ASIDE_SUFFIX, is_set_aside};
 
 use super::cores;
-use super::layout::{Layout, ServiceLayout, WorkerLayout};
+use super::layout::{ProcessLayout, ServiceLayout, WorkerLayout};
 use super::targets;
 use super::web::threads_enough;
-use super::{Known, QueueDemand, Wanted, ceiling};
+use super::{DemandSource, PlanInput, QueueDemand, ceiling};
 
 /// Over what a queue needs on average: what comes in bursts.
 const GUARANTEE: f64 = 1.3;
@@ -41,9 +41,9 @@ const BUSY_MAX: f64 = 1e12;
 const NAME_LETTERS_MAX: usize = 32;
 
 /// The best layout; whether it keeps the rules is judged elsewhere.
-pub(super) fn layout(wanted: &Wanted) -> Layout {
+pub(super) fn layout(wanted: &PlanInput) -> ProcessLayout {
     let services = services(wanted);
-    let mut layout = Layout {
+    let mut layout = ProcessLayout {
         services,
         workers: Vec::new(),
         max_connections: wanted.max_connections,
@@ -67,7 +67,7 @@ pub(super) fn layout(wanted: &Wanted) -> Layout {
     layout
 }
 
-fn processes_memory(wanted: &Wanted) -> u64 {
+fn processes_memory(wanted: &PlanInput) -> u64 {
     let stores = wanted.postgres_memory_bytes.saturating_add(wanted.redis_memory_bytes);
     wanted.memory_bytes.saturating_sub(stores)
 }
@@ -80,12 +80,12 @@ pub(super) fn is_alone_by_name(queue: &str) -> bool {
     ALONE.contains(&queue)
 }
 
-fn ruby_bytes(wanted: &Wanted, threads: u32) -> u64 {
+fn ruby_bytes(wanted: &PlanInput, threads: u32) -> u64 {
     let memory = wanted.process_memory;
     memory.ruby_bytes.saturating_add(memory.thread_bytes.saturating_mul(u64::from(threads)))
 }
 
-fn services(wanted: &Wanted) -> Vec<ServiceLayout> {
+fn services(wanted: &PlanInput) -> Vec<ServiceLayout> {
     let threads = wanted.web.threads.max(1);
     let processes = threads_enough(&wanted.web).div_ceil(threads).max(WEB_PROCESSES_MIN);
     let (streaming, pool) = wanted.streaming;
@@ -112,7 +112,7 @@ fn services(wanted: &Wanted) -> Vec<ServiceLayout> {
 /// Threads that a queue needs on average. One that is held up keeps those that it has, whatever comes: of how
 /// long its jobs take nothing is known, and more threads would only wait as well.
 pub(super) fn need(queue: &QueueDemand) -> f64 {
-    if queue.known == Known::HeldUp && queue.threads_now > 0 {
+    if queue.known == DemandSource::HeldUp && queue.threads_now > 0 {
         return 0.0;
     }
     busy(queue.arrivals_per_second, queue.service_seconds)
@@ -145,7 +145,7 @@ fn guarantee_of_group(group: &[&QueueDemand], longest: f64) -> u32 {
 }
 
 /// Groups of queues that share a process, with the threads of each.
-fn workers(wanted: &Wanted, layout: &Layout, processes: usize) -> Vec<WorkerLayout> {
+fn workers(wanted: &PlanInput, layout: &ProcessLayout, processes: usize) -> Vec<WorkerLayout> {
     let (aside, queues): (Vec<&QueueDemand>, Vec<_>) =
         wanted.queues.iter().partition(|it| is_set_aside(&it.name));
     let (alone, mut others): (Vec<_>, Vec<_>) = queues.into_iter().partition(|it| is_alone(it));
@@ -184,7 +184,7 @@ fn workers(wanted: &Wanted, layout: &Layout, processes: usize) -> Vec<WorkerLayo
 
 /// What was set aside waits until nothing else is to do: last in every process with its own queue that
 /// has an order, and in no other.
-fn add_last(wanted: &Wanted, workers: &mut Vec<WorkerLayout>, backlog: &str) {
+fn add_last(wanted: &PlanInput, workers: &mut Vec<WorkerLayout>, backlog: &str) {
     let own = backlog.strip_suffix(SET_ASIDE_SUFFIX).unwrap_or(backlog);
     let has_order = |it: &WorkerLayout| it.ordering == Ordering::Strict;
     let is_own = |it: &WorkerLayout| has_order(it) && it.serves(own);
@@ -250,7 +250,7 @@ fn threads(groups: &[Vec<&QueueDemand>], guaranteed: &[u32], total: u32) -> Vec<
     guaranteed.iter().zip(groups).map(share).collect()
 }
 
-fn alone_worker(wanted: &Wanted, queue: &QueueDemand) -> WorkerLayout {
+fn alone_worker(wanted: &PlanInput, queue: &QueueDemand) -> WorkerLayout {
     let threads = guarantee_of_group(&[queue], queue.service_seconds).max(queue.threads_now);
     // Two processes would enqueue twice what runs by the clock.
     let processes = if queue.name == SCHEDULER { 1 } else { threads.div_ceil(CONCURRENCY_MAX) };
@@ -258,7 +258,7 @@ fn alone_worker(wanted: &Wanted, queue: &QueueDemand) -> WorkerLayout {
     of_one_queue(wanted, &queue.name, processes, concurrency)
 }
 
-fn of_one_queue(wanted: &Wanted, name: &str, processes: u32, concurrency: u32) -> WorkerLayout {
+fn of_one_queue(wanted: &PlanInput, name: &str, processes: u32, concurrency: u32) -> WorkerLayout {
     WorkerLayout {
         name: String::new(),
         processes,
@@ -273,7 +273,7 @@ fn of_one_queue(wanted: &Wanted, name: &str, processes: u32, concurrency: u32) -
 
 /// With so many threads, of which so many are `guaranteed`.
 fn worker(
-    wanted: &Wanted,
+    wanted: &PlanInput,
     group: &[&QueueDemand],
     all: &[&str],
     (guaranteed, threads): (u32, u32),

@@ -10,10 +10,10 @@ use std::time::Duration;
 use crate::observation::{Ordering, is_set_aside};
 use crate::wording::{self, list};
 
-use super::claim::{Claim, Outcome, Proof};
-use super::layout::{Layout, ServiceLayout, WorkerLayout};
+use super::claim::{Claim, ClaimOutcome, Proof};
+use super::layout::{ProcessLayout, ServiceLayout, WorkerLayout};
 use super::split::{WEB, need};
-use super::{Known, QueueDemand, Wanted, ceiling};
+use super::{DemandSource, PlanInput, QueueDemand, ceiling};
 
 /// ln 20: the wait that 19 of 20 stay below, in means.
 const NINETEEN_OF_TWENTY: f64 = 2.995_732_273_553_991;
@@ -37,7 +37,7 @@ pub(super) fn longest<'a>(queues: impl IntoIterator<Item = &'a QueueDemand>) -> 
 }
 
 /// Whether each target is kept; none where there is no target.
-pub(super) fn proof(wanted: &Wanted, layout: &Layout) -> Option<Proof> {
+pub(super) fn proof(wanted: &PlanInput, layout: &ProcessLayout) -> Option<Proof> {
     let (mut kept, mut broken, mut is_unknown) = (Vec::new(), Vec::new(), false);
     for queue in &wanted.queues {
         let Some(target) = queue.target_seconds else { continue };
@@ -45,27 +45,27 @@ pub(super) fn proof(wanted: &Wanted, layout: &Layout) -> Option<Proof> {
         let firsts = layout.workers.iter().filter(|worker| worker.is_first(&queue.name));
         let wait = firsts.map(of).fold(f64::INFINITY, f64::min);
         let mut figures = format!("{} {} of {}", queue.name, words(wait), words(target));
-        if !queue.known.tells_seconds() {
+        if !queue.known.knows_seconds() {
             is_unknown = true;
-            figures.push_str(" if it is as assumed");
+            figures.push_str(" if the assumption is right");
         }
         if wait <= target { kept.push(figures) } else { broken.push(figures) }
     }
-    let outcome = Outcome::told(!broken.is_empty(), is_unknown);
+    let outcome = ClaimOutcome::told(!broken.is_empty(), is_unknown);
     let all = if broken.is_empty() { kept } else { broken };
     let figures = list(all.iter().map(String::as_str));
     (!all.is_empty()).then_some(Proof { claim: Claim::TargetsKept, outcome, figures })
 }
 
 /// Who works, and how much of it.
-pub(super) struct Load {
+pub(super) struct WorkerLoad {
     name: String,
     busy: f64,
     threads: u32,
 }
 
-impl Load {
-    fn of(wanted: &Wanted, worker: &WorkerLayout) -> Option<Self> {
+impl WorkerLoad {
+    fn of(wanted: &PlanInput, worker: &WorkerLayout) -> Option<Self> {
         // What was set aside need not keep up: it is there to be worked off when nothing else is.
         let queues = wanted.queues.iter().filter(|queue| !is_set_aside(&queue.name));
         let first = queues.filter(|queue| worker.is_first(&queue.name));
@@ -80,7 +80,7 @@ impl Load {
         Some(Self { name, busy: first.map(need).sum(), threads: worker.threads() })
     }
 
-    fn of_web(wanted: &Wanted, web: &ServiceLayout) -> Self {
+    fn of_web(wanted: &PlanInput, web: &ServiceLayout) -> Self {
         let threads = web.processes.saturating_mul(web.threads);
         Self { name: web.name.clone(), busy: wanted.web.busy(), threads }
     }
@@ -99,28 +99,31 @@ impl Load {
 }
 
 /// Of all processes of Sidekiq, and of the web.
-pub(super) fn loads<'a>(wanted: &'a Wanted, layout: &'a Layout) -> impl Iterator<Item = Load> + 'a {
+pub(super) fn loads<'a>(
+    wanted: &'a PlanInput,
+    layout: &'a ProcessLayout,
+) -> impl Iterator<Item = WorkerLoad> + 'a {
     let web = layout.services.iter().filter(|it| it.name == WEB);
-    let workers = layout.workers.iter().filter_map(|worker| Load::of(wanted, worker));
-    workers.chain(web.map(|web| Load::of_web(wanted, web)))
+    let workers = layout.workers.iter().filter_map(|worker| WorkerLoad::of(wanted, worker));
+    workers.chain(web.map(|web| WorkerLoad::of_web(wanted, web)))
 }
 
 /// Whether the threads of each process are more than its queues, or requests, keep busy on average.
-pub(super) fn keeps_up(wanted: &Wanted, layout: &Layout) -> Proof {
+pub(super) fn keeps_up(wanted: &PlanInput, layout: &ProcessLayout) -> Proof {
     let loads: Vec<_> = loads(wanted, layout).collect();
     let behind: Vec<_> = loads
         .iter()
         .filter(|load| load.is_behind())
-        .map(|Load { name, busy, threads }| {
+        .map(|WorkerLoad { name, busy, threads }| {
             format!("{name} keeps {busy:.1} threads busy and has {threads}")
         })
         .collect();
     let unknown = unknown(wanted, layout);
-    let outcome = Outcome::told(!behind.is_empty(), unknown.is_some());
+    let outcome = ClaimOutcome::told(!behind.is_empty(), unknown.is_some());
     let fullest = loads.iter().max_by(|one, other| one.share().total_cmp(&other.share()));
     let figures = match fullest {
-        _ if outcome == Outcome::Unknown => unknown.unwrap_or_default(),
-        Some(Load { name, busy, threads }) if behind.is_empty() => {
+        _ if outcome == ClaimOutcome::Unknown => unknown.unwrap_or_default(),
+        Some(WorkerLoad { name, busy, threads }) if behind.is_empty() => {
             format!("the fullest is {name}, with {busy:.1} of {threads} threads busy on average")
         }
         _ => behind.join("; "),
@@ -129,33 +132,34 @@ pub(super) fn keeps_up(wanted: &Wanted, layout: &Layout) -> Proof {
 }
 
 /// Why nobody can tell whether all keep up; none: it can be told.
-fn unknown(wanted: &Wanted, layout: &Layout) -> Option<String> {
-    let is_one = |it: &&QueueDemand| !it.known.tells_load() && !is_set_aside(&it.name);
+fn unknown(wanted: &PlanInput, layout: &ProcessLayout) -> Option<String> {
+    let is_one = |it: &&QueueDemand| !it.known.knows_load() && !is_set_aside(&it.name);
     let queues: Vec<_> = wanted.queues.iter().filter(is_one).collect();
     let (first, others) = queues.split_first()?;
     let it = if others.is_empty() { "it" } else { "them" };
     let (held_up, others): (Vec<&&QueueDemand>, Vec<_>) =
-        queues.iter().partition(|it| it.known == Known::HeldUp);
-    let (came, idle): (Vec<_>, Vec<_>) = others.into_iter().partition(|it| it.known.tells_rate());
+        queues.iter().partition(|it| it.known == DemandSource::HeldUp);
+    let (came, idle): (Vec<_>, Vec<_>) = others.into_iter().partition(|it| it.known.knows_rate());
     let names = |of: &[&&QueueDemand]| list(of.iter().map(|queue| queue.name.as_str()));
     let was = if idle.len() == 1 { "was" } else { "were" };
     let mut ways = Vec::new();
     if !idle.is_empty() {
-        ways.push(format!("{} {was} not seen at work; look while there is work", names(&idle)));
+        ways.push(format!(
+            "{} {was} idle in all samples; take samples while there is work",
+            names(&idle)
+        ));
     }
     if !came.is_empty() {
         // One look seldom meets what takes milliseconds.
-        let why = "came and none was met in hand; look more often (weir plan --window 2m looks ten times)";
+        let why = "arrived and none was in progress in a sample; take more samples (weir plan \
+                   --window 2m takes ten)";
         ways.push(format!("jobs of {} {why}", names(&came)));
     }
     if !held_up.is_empty() {
-        ways.push(format!(
-            "jobs of {} are held up, so what each takes is not known",
-            names(&held_up)
-        ));
+        ways.push(format!("jobs of {} are delayed, so their run time is unknown", names(&held_up)));
     }
     let mut why = format!(
-        "{}; or give what comes and what each takes (weir plan --queue {}=RATE,SECONDS)",
+        "{}; or give the arrival rate and the run time (weir plan --queue {}=RATE,SECONDS)",
         ways.join("; "),
         first.name
     );
@@ -173,11 +177,11 @@ fn unknown(wanted: &Wanted, layout: &Layout) -> Option<String> {
 
 fn words(seconds: f64) -> String {
     let duration = Duration::try_from_secs_f64(seconds);
-    duration.map_or_else(|_| "without end".to_owned(), wording::duration)
+    duration.map_or_else(|_| "forever".to_owned(), wording::duration)
 }
 
 /// What a queue's jobs wait for the threads of `worker`, in which it has its turn first.
-fn wait_in(wanted: &Wanted, worker: &WorkerLayout, queue: &QueueDemand) -> f64 {
+fn wait_in(wanted: &PlanInput, worker: &WorkerLayout, queue: &QueueDemand) -> f64 {
     let served = wanted.queues.iter().filter(|queue| worker.serves(&queue.name));
     let threads = f64::from(worker.threads());
     // Of queues that are chosen among by chance, each gets its share of the threads that come free.

@@ -15,7 +15,7 @@ fn queue(name: &str, arrivals_per_second: f64, service_seconds: f64) -> QueueDem
 }
 
 /// The plan with a target for one queue.
-fn aimed(name: &str, target_seconds: f64, wanted: Wanted) -> Result<Plan, Impossible> {
+fn aimed(name: &str, target_seconds: f64, wanted: PlanInput) -> Result<Plan, Impossible> {
     let mut wanted = wanted;
     let queue = wanted.queues.iter_mut().find(|queue| queue.name == name);
     queue.unwrap().target_seconds = Some(target_seconds);
@@ -23,8 +23,8 @@ fn aimed(name: &str, target_seconds: f64, wanted: Wanted) -> Result<Plan, Imposs
 }
 
 /// Mastodon's queues on 4 cores, 8 GB, 200 connections.
-fn mastodon() -> Wanted {
-    Wanted {
+fn mastodon() -> PlanInput {
+    PlanInput {
         cores: 4,
         memory_bytes: 8 * GIB,
         postgres_memory_bytes: 2 * GIB,
@@ -77,7 +77,7 @@ fn mastodons_queues_fit_on_a_small_machine() {
 
 #[test]
 fn a_database_that_is_too_small_is_said_with_figures() {
-    let wanted = Wanted { max_connections: 20, ..mastodon() };
+    let wanted = PlanInput { max_connections: 20, ..mastodon() };
     let broken = plan(&wanted).unwrap_err().broken;
     assert_eq!(broken[0].claim, Claim::ConnectionsFit);
     assert!(broken[0].figures.contains("of 5"), "{}", broken[0].figures);
@@ -86,12 +86,12 @@ fn a_database_that_is_too_small_is_said_with_figures() {
 #[test]
 fn threads_are_capped_by_cores() {
     // 80 busy threads on one core: they would only wait for it.
-    let mut wanted = Wanted { cores: 1, max_connections: 500, ..mastodon() };
+    let mut wanted = PlanInput { cores: 1, max_connections: 500, ..mastodon() };
     wanted.queues = vec![queue("default", 160.0, 0.5)];
-    let Impossible { broken, ways_out } = plan(&wanted).unwrap_err();
+    let Impossible { broken, remedies } = plan(&wanted).unwrap_err();
     assert_eq!(broken[0].claim, Claim::CoresEnough);
     assert!(broken[0].figures.ends_with("of 25 threads that 1 core can keep busy"), "{broken:?}");
-    assert!(ways_out[0].starts_with("5 cores (--cores 5)"), "{ways_out:?}");
+    assert!(remedies[0].starts_with("5 cores (--cores 5)"), "{remedies:?}");
     wanted.queues = vec![queue("default", 20.0, 0.5)];
     let sidekiq = &plan(&wanted).unwrap().layout.workers[0];
     assert_eq!(sidekiq.concurrency, 14, "25 less those of web and streaming; 22 were enough");
@@ -101,7 +101,7 @@ fn threads_are_capped_by_cores() {
 fn queues_that_are_held_up_keep_the_threads_that_they_have() {
     let mut wanted = mastodon();
     let held_up = |name: &str| QueueDemand {
-        known: Known::HeldUp,
+        known: DemandSource::HeldUp,
         threads_now: 5,
         // By the assumed time 40 threads.
         ..queue(name, 200.0, 0.2)
@@ -112,7 +112,7 @@ fn queues_that_are_held_up_keep_the_threads_that_they_have() {
     assert_eq!((threads("sidekiq-default"), threads("sidekiq-push")), (5, 5));
     // While no process runs there is nothing to keep.
     wanted.queues = vec![QueueDemand { threads_now: 0, ..queue("default", 20.0, 0.2) }];
-    wanted.queues[0].known = Known::HeldUp;
+    wanted.queues[0].known = DemandSource::HeldUp;
     assert!(plan(&wanted).unwrap().layout.workers[0].threads() > 4);
 }
 
@@ -125,7 +125,7 @@ fn a_process_that_is_idle_helps_the_most_important_queue_first() {
         queue("pull", 2.0, 1.0),
         queue("fasp", 0.1, 0.1),
     ];
-    let order = |wanted: &Wanted, name: &str| {
+    let order = |wanted: &PlanInput, name: &str| {
         let layout = plan(wanted).unwrap().layout;
         layout.workers.iter().find(|it| it.name == name).unwrap().queues.join(" ")
     };
@@ -156,7 +156,7 @@ fn a_target_gets_its_threads_or_is_refused_with_figures() {
 #[test]
 fn mail_that_comes_fast_gets_the_processes_that_it_takes() {
     let mut wanted =
-        Wanted { cores: 16, memory_bytes: 64 * GIB, max_connections: 500, ..mastodon() };
+        PlanInput { cores: 16, memory_bytes: 64 * GIB, max_connections: 500, ..mastodon() };
     wanted.queues = vec![queue("mailers", 100.0, 1.0), queue("default", 5.0, 0.1)];
     let mail = &plan(&wanted).unwrap().layout.workers[0];
     assert!(mail.processes * mail.concurrency > 130, "{mail:?}");
@@ -217,14 +217,14 @@ fn any_name_of_a_queue_gives_a_worker_a_name_of_its_own() {
 
 #[test]
 fn services_elsewhere_get_no_settings() {
-    let wanted = Wanted { postgres_memory_bytes: 0, redis_memory_bytes: 0, ..mastodon() };
+    let wanted = PlanInput { postgres_memory_bytes: 0, redis_memory_bytes: 0, ..mastodon() };
     let plan = plan(&wanted).unwrap();
     assert_eq!((plan.postgres.len(), plan.redis.len()), (0, 0));
 }
 
 #[test]
 fn little_memory_has_rare_queues_share_a_process() {
-    let wanted = Wanted { memory_bytes: 9 * GIB / 2, postgres_memory_bytes: GIB, ..mastodon() };
+    let wanted = PlanInput { memory_bytes: 9 * GIB / 2, postgres_memory_bytes: GIB, ..mastodon() };
     let plan = plan(&wanted).unwrap();
     let full = super::plan(&mastodon()).unwrap();
     assert!(plan.layout.workers.len() < full.layout.workers.len());
@@ -299,7 +299,7 @@ proptest! {
         let aimed = queues.iter_mut().filter(|queue| !queue.name.starts_with("mailers"));
         aimed.for_each(|queue| queue.target_seconds = target);
         let (cores, memory_bytes, max_connections) = (64, 256 * GIB, 2_000);
-        let wanted = Wanted { cores, memory_bytes, max_connections, queues, ..mastodon() };
+        let wanted = PlanInput { cores, memory_bytes, max_connections, queues, ..mastodon() };
         let plan = plan(&wanted).map_err(|it| TestCaseError::fail(format!("{it:?}")))?;
         let need: f64 = rates.iter().map(|(rate, service)| rate * service).sum();
         let threads: u32 =

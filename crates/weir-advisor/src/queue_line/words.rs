@@ -27,7 +27,7 @@ pub(super) fn place(process: &JobProcess, capsule: &Capsule) -> String {
     }
     let of = if process.capsules.len() > 1 { "the default capsule of " } else { "" };
     let weights = match capsule.ordering {
-        Ordering::Unknown => "; Sidekiq 6 does not tell weights: keep those that are there",
+        Ordering::Unknown => "; Sidekiq 6 does not report weights: keep the existing ones",
         _ => "",
     };
     format!(

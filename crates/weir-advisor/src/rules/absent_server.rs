@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Jobs, Presence};
+use crate::observation::{ProcessPresence, SidekiqObservation};
 use crate::wording;
 
 /// What a deployment needs at most, during which processes are quiet.
@@ -17,7 +17,7 @@ pub(super) fn found(
     rule: &'static str,
     subject: &str,
     waiting: &str,
-    jobs: &Jobs,
+    jobs: &SidekiqObservation,
     queue: &str,
 ) -> Option<Finding> {
     let absent: Vec<_> = jobs.absent_servers(queue).collect();
@@ -41,7 +41,7 @@ pub(super) fn found(
         false => Severity::Critical,
     };
     let finding = Finding::new(rule, severity, subject, evidence)
-        .leads_to("Nobody takes its jobs until that process runs again: start it, or restart it.");
-    let is_gone = absent.iter().any(|it| it.presence != Presence::Seen);
+        .leads_to("No process takes its jobs until that one runs again: start or restart it.");
+    let is_gone = absent.iter().any(|it| it.presence != ProcessPresence::Seen);
     Some(if is_gone || !is_deployment { finding.next(UNITS) } else { finding })
 }

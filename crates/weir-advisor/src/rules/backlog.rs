@@ -5,7 +5,9 @@ use std::time::Duration;
 use crate::finding::{Finding, Severity};
 use crate::flow::Drain;
 use crate::forecast::Forecast;
-use crate::observation::{Fact, JobProcess, Jobs, Observation, Queue, SET_ASIDE_SUFFIX};
+use crate::observation::{
+    Fact, JobProcess, Observation, ObservedQueue, SET_ASIDE_SUFFIX, SidekiqObservation,
+};
 use crate::queue_line::Repaired;
 use crate::rules::starving_queue;
 use crate::shell;
@@ -28,9 +30,10 @@ const HANG_MIN: Duration = Duration::from_secs(300);
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     // Of a few that stand behind other queues that rule tells more.
-    let is_stuck = |queue: &Queue| is_stuck(queue) && !starving_queue::explains(jobs, queue);
-    let behind = |queue: &&Queue| !queue.paused && (is_long(queue) || is_stuck(queue));
-    let served = |queue: &&Queue| jobs.serving_queue(&queue.name).next().is_some();
+    let is_stuck =
+        |queue: &ObservedQueue| is_stuck(queue) && !starving_queue::explains(jobs, queue);
+    let behind = |queue: &&ObservedQueue| !queue.paused && (is_long(queue) || is_stuck(queue));
+    let served = |queue: &&ObservedQueue| jobs.serving_queue(&queue.name).next().is_some();
     let mut queues: Vec<_> = jobs.queues.iter().filter(behind).filter(served).collect();
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.latency));
     let forecast = if queues.is_empty() { Forecast::default() } else { Forecast::of(jobs) };
@@ -40,25 +43,25 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 /// Paused on purpose, and perhaps by somebody who has gone home since.
-fn is_forgotten(queue: &Queue) -> bool {
+fn is_forgotten(queue: &ObservedQueue) -> bool {
     queue.paused && queue.length > 0 && queue.latency >= STUCK_MIN
 }
 
-fn paused(queue: &Queue) -> Finding {
+fn paused(queue: &ObservedQueue) -> Finding {
     let subject = format!("queue {}", queue.name);
     let evidence = format!("{}; it is paused (Sidekiq Pro)", waiting(queue));
     let unpause = format!("Sidekiq::Queue.new(\"{}\").unpause!", ruby(&queue.name));
     Finding::new(NAME, Severity::Notice, subject, evidence)
-        .leads_to("Its jobs wait until somebody ends that.")
+        .leads_to("Its jobs wait until the queue is unpaused.")
         .next(format!("bundle exec rails runner {}", shell::word(&unpause)))
 }
 
-fn is_long(queue: &Queue) -> bool {
+fn is_long(queue: &ObservedQueue) -> bool {
     queue.length >= LENGTH_MIN && queue.latency >= LATENCY_MIN
 }
 
 /// A few jobs that nobody takes, though somebody serves their queue.
-fn is_stuck(queue: &Queue) -> bool {
+fn is_stuck(queue: &ObservedQueue) -> bool {
     let is_late = queue.length > 0 && queue.latency >= STUCK_MIN && !queue.is_set_aside();
     is_late && queue.flow.known().is_some() && queue.stands()
 }
@@ -72,7 +75,11 @@ fn ruby(text: &str) -> String {
     text.chars().flat_map(escaped).collect()
 }
 
-fn found((jobs, repaired): (&Jobs, &Repaired<'_>), queue: &Queue, forecast: &Forecast) -> Finding {
+fn found(
+    (jobs, repaired): (&SidekiqObservation, &Repaired<'_>),
+    queue: &ObservedQueue,
+    forecast: &Forecast,
+) -> Finding {
     let drain = forecast.queue(&queue.name);
     let is_set_aside = queue.is_set_aside();
     let severity = match drain {
@@ -88,16 +95,16 @@ fn found((jobs, repaired): (&Jobs, &Repaired<'_>), queue: &Queue, forecast: &For
     if let Some(process) = hanging(jobs, queue) {
         let since = wording::duration(HANG_MIN);
         let finding = finding.leads_to(format!(
-            "None was worked off: every thread that serves it has had its job for {since} or longer. \
-             Sidekiq's log on {} then tells where they are.",
+            "No job was completed: every thread that serves it has been running its job for \
+             {since} or longer. After the signal, Sidekiq's log on {} shows where they are.",
             process.hostname
         ));
-        return Finding { next: process.tell_threads(), ..finding };
+        return Finding { next: process.print_threads_command(), ..finding };
     }
     if !is_long(queue) {
         // Not behind others, but stuck: what its threads do is in Sidekiq's log then.
         let process = jobs.serving_queue(&queue.name).next();
-        return Finding { next: process.and_then(JobProcess::tell_threads), ..finding };
+        return Finding { next: process.and_then(JobProcess::print_threads_command), ..finding };
     }
     match drain {
         // It is over before anything that is done about it.
@@ -109,19 +116,24 @@ fn found((jobs, repaired): (&Jobs, &Repaired<'_>), queue: &Queue, forecast: &For
 
 /// In two steps, unless somebody serves the backlog already: as Sidekiq is set up by nobody it does not, and
 /// the command would refuse.
-fn set_aside(jobs: &Jobs, repaired: &Repaired<'_>, finding: Finding, queue: &str) -> Finding {
+fn set_aside(
+    jobs: &SidekiqObservation,
+    repaired: &Repaired<'_>,
+    finding: Finding,
+    queue: &str,
+) -> Finding {
     let backlog = backlog_of(queue);
     let command = set_aside_command(queue);
     if jobs.serving_queue(&backlog).next().is_some() {
         return finding.next(command);
     }
     let first = match repaired.is_changed(queue) {
-        true => "once what is said of its queues is done, ",
+        true => "once the other change to its queues is made, ",
         false => "",
     };
     let consequence = format!(
-        "{} To let new jobs go first takes two steps: {first}a process has to serve {backlog} as the last of \
-         its queues; when it runs, the command sets the backlog aside.",
+        "{} Running new jobs first takes two steps: {first}a process must serve {backlog} as the \
+         last of its queues; once it runs, the command sets the backlog aside.",
         finding.consequence
     );
     let finding = finding.leads_to(consequence);
@@ -134,7 +146,7 @@ fn set_aside(jobs: &Jobs, repaired: &Repaired<'_>, finding: Finding, queue: &str
     repaired.with_last(finding, queue, &backlogs).next(command)
 }
 
-fn is_to_be_set_aside(jobs: &Jobs, queue: &Queue) -> bool {
+fn is_to_be_set_aside(jobs: &SidekiqObservation, queue: &ObservedQueue) -> bool {
     let is_late = !queue.paused && is_long(queue) && queue.latency >= SET_ASIDE_MIN;
     is_late && !queue.is_set_aside() && !has_been_set_aside(jobs, queue)
 }
@@ -144,7 +156,7 @@ fn backlog_of(queue: &str) -> String {
 }
 
 /// A backlog of it is there already, which the command does not overwrite.
-fn has_been_set_aside(jobs: &Jobs, queue: &Queue) -> bool {
+fn has_been_set_aside(jobs: &SidekiqObservation, queue: &ObservedQueue) -> bool {
     jobs.queue(&backlog_of(&queue.name)).is_some_and(|it| it.length > 0)
 }
 
@@ -153,10 +165,10 @@ fn set_aside_command(queue: &str) -> String {
     format!("weir sidekiq set-aside {end_of_options}{}", shell::word(queue))
 }
 
-fn evidence(queue: &Queue) -> String {
+fn evidence(queue: &ObservedQueue) -> String {
     let flow = match &queue.flow {
         Fact::Known(flow) => format!(
-            "; {} come, {} are worked off",
+            "; arrival rate {}, completion rate {}",
             counted_rate(flow.arrivals_per_second, flow.window),
             counted_rate(flow.served_per_second(), flow.window)
         ),
@@ -165,36 +177,38 @@ fn evidence(queue: &Queue) -> String {
     format!("{}{flow}", waiting(queue))
 }
 
-fn waiting(queue: &Queue) -> String {
+fn waiting(queue: &ObservedQueue) -> String {
     wording::jobs_wait_since(queue.length, queue.latency)
 }
 
-fn consequence(queue: &Queue, forecast: &Forecast) -> String {
+fn consequence(queue: &ObservedQueue, forecast: &Forecast) -> String {
     let between = forecast.queue_between(&queue.name);
     match forecast.queue(&queue.name) {
-        Some(Drain::Grows) => "It grows: at this rate it never ends.".to_owned(),
-        Some(Drain::After(left)) => format!("It is empty in {}.", wording::about(left, between)),
+        Some(Drain::Grows) => "It is growing: at these rates it will never drain.".to_owned(),
+        Some(Drain::After(left)) => {
+            format!("It will be empty in {}.", wording::about(left, between))
+        }
         _ if is_stuck(queue) => {
-            "None was worked off: its threads are busy with others, or hang.".to_owned()
+            "No job was completed: its threads are busy with other jobs, or hang.".to_owned()
         }
         Some(Drain::Stands) => stands(queue),
-        Some(Drain::Empty) | None => "New jobs wait as long.".to_owned(),
+        Some(Drain::Empty) | None => "New jobs wait equally long.".to_owned(),
     }
 }
 
-fn stands(queue: &Queue) -> String {
+fn stands(queue: &ObservedQueue) -> String {
     match &queue.flow {
         Fact::Known(flow) if !flow.is_steady() => format!(
-            "Whether it grows or shrinks does not show within {}: a longer --window tells.",
+            "{} are too short to tell whether it is growing or shrinking: use a longer --window.",
             wording::duration(flow.window)
         ),
-        _ => "It neither grows nor shrinks: new jobs wait as long.".to_owned(),
+        _ => "Its depth is constant: new jobs wait equally long.".to_owned(),
     }
 }
 
 /// The first process that serves it, where none of its jobs is worked off and every thread that could has had
 /// its job for long: more of the queue's own jobs would hang as well.
-fn hanging<'a>(jobs: &'a Jobs, queue: &'a Queue) -> Option<&'a JobProcess> {
+fn hanging<'a>(jobs: &'a SidekiqObservation, queue: &'a ObservedQueue) -> Option<&'a JobProcess> {
     let mut serving = jobs.serving_queue(&queue.name);
     let hangs = |process: &JobProcess| process.all_have_had_their_job_for(HANG_MIN);
     let first = serving.next().filter(|it| queue.stands() && hangs(it))?;
@@ -222,9 +236,10 @@ mod tests {
     fn a_queue_that_drains_says_when_it_is_empty() {
         let finding = check(&behind("push", 40_200, 40_000, 120)).remove(0);
         assert_eq!(finding.severity, Severity::Warning);
-        let expected = "40,000 jobs wait, the oldest for 2 min; 10.0/s come, 30.0/s are worked off";
+        let expected = "40,000 jobs wait, the oldest for 2 min; arrival rate 10.0/s, completion \
+                        rate 30.0/s";
         assert_eq!(finding.evidence, expected);
-        assert_eq!(finding.consequence, "It is empty in 33 min 20 s (27 min to 43 min).");
+        assert_eq!(finding.consequence, "It will be empty in 33 min 20 s (27 min to 43 min).");
         assert_eq!(finding.next.as_deref(), Some("weir plan"));
     }
 
@@ -234,7 +249,7 @@ mod tests {
         let queue = observation.jobs.known_mut().queue_mut("push");
         queue.flow.known_mut().arrivals_per_second = 0.0;
         let finding = check(&observation).remove(0);
-        let expected = "; < 1 in 10 s come, < 1 in 10 s are worked off";
+        let expected = "; arrival rate < 1 in 10 s, completion rate < 1 in 10 s";
         assert!(finding.evidence.ends_with(expected), "{}", finding.evidence);
     }
 
@@ -274,7 +289,7 @@ mod tests {
         let mut observation = behind("push", 39_000, 40_000, 1_200);
         let jobs = observation.jobs.known_mut();
         let name = "push_backlog".to_owned();
-        jobs.queues.push(Queue { name, length: 1, ..Queue::default() });
+        jobs.queues.push(ObservedQueue { name, length: 1, ..ObservedQueue::default() });
         let next = |it: &Observation| check(it).remove(0).next;
         assert_eq!(next(&observation).as_deref(), Some("weir plan"));
         observation.jobs.known_mut().queue_mut("push_backlog").length = 0;
@@ -319,7 +334,7 @@ mod tests {
         queue.flow.known_mut().arrivals_per_second = 0.0;
         let finding = check(&observation).remove(0);
         assert_eq!(finding.next.as_deref(), Some("kill -TTIN 1"));
-        assert!(finding.consequence.starts_with("None was worked off"), "{}", finding.consequence);
+        assert!(finding.consequence.starts_with("No job was completed"), "{}", finding.consequence);
         let queue = observation.jobs.known_mut().queue_mut("push");
         queue.flow.known_mut().before = 3;
         assert_eq!(check(&observation), [], "two were");
@@ -331,7 +346,7 @@ mod tests {
     #[test]
     fn what_is_over_soon_takes_nothing() {
         let finding = check(&behind("push", 3_000, 2_000, 900)).remove(0);
-        assert!(finding.consequence.starts_with("It is empty in 20 s"), "{finding:?}");
+        assert!(finding.consequence.starts_with("It will be empty in 20 s"), "{finding:?}");
         assert_eq!((finding.change, finding.next), (None, None));
     }
 
@@ -345,7 +360,7 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!(finding.next.as_deref(), Some("kill -TTIN 1"));
         assert!(
-            finding.consequence.starts_with("None was worked off: every thread"),
+            finding.consequence.starts_with("No job was completed: every thread"),
             "{finding:?}"
         );
         // One thread goes on.
@@ -357,12 +372,12 @@ mod tests {
     fn what_does_not_show_yet_is_not_said_to_stand() {
         let finding = check(&behind("push", 40_010, 40_000, 120)).remove(0);
         let expected =
-            "Whether it grows or shrinks does not show within 10 s: a longer --window tells.";
+            "10 s are too short to tell whether it is growing or shrinking: use a longer --window.";
         assert_eq!(finding.consequence, expected);
         let mut long = behind("push", 40_010, 40_000, 120);
         long.jobs.known_mut().queue_mut("push").flow.known_mut().window =
             Duration::from_secs(3_600);
-        assert!(check(&long)[0].consequence.starts_with("It neither grows nor shrinks"));
+        assert!(check(&long)[0].consequence.starts_with("Its depth is constant"));
     }
 
     #[test]

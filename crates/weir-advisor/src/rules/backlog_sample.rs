@@ -1,7 +1,7 @@
 //! What a backlog is made of, where one class or host stands out.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, Queue, Sample, Share};
+use crate::observation::{JobSample, Observation, ObservedQueue, SampleShare};
 use crate::wording::{count, percent};
 
 pub(crate) const NAME: &str = "backlog-made-of";
@@ -16,11 +16,11 @@ const HOST_SHARE: f64 = 0.3;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
-    let long = |queue: &&Queue| queue.length >= LENGTH_MIN;
+    let long = |queue: &&ObservedQueue| queue.length >= LENGTH_MIN;
     jobs.queues.iter().filter(long).filter_map(found).collect()
 }
 
-fn found(queue: &Queue) -> Option<Finding> {
+fn found(queue: &ObservedQueue) -> Option<Finding> {
     let sample = queue.sample.known().filter(|sample| sample.size >= SAMPLE_MIN)?;
     let host = largest(sample, &sample.hosts, HOST_SHARE);
     let host = host.map(|(share, host)| format!("{share} are for {host}"));
@@ -32,13 +32,17 @@ fn found(queue: &Queue) -> Option<Finding> {
     if parts.is_empty() {
         return None;
     }
-    let evidence = format!("of {} jobs looked at {}", count(sample.size), parts.join(", "));
+    let evidence = format!("in a sample of {} jobs, {}", count(sample.size), parts.join(", "));
     let finding = Finding::new(NAME, Severity::Notice, format!("queue {}", queue.name), evidence);
-    Some(finding.leads_to("What the queue waits for is mostly this."))
+    Some(finding.leads_to("Most jobs in this queue are of this kind."))
 }
 
 /// "87 %", "`DeliveryWorker`".
-fn largest<'a>(sample: &Sample, shares: &'a [Share], share_min: f64) -> Option<(String, &'a str)> {
+fn largest<'a>(
+    sample: &JobSample,
+    shares: &'a [SampleShare],
+    share_min: f64,
+) -> Option<(String, &'a str)> {
     let largest = shares.iter().max_by_key(|share| share.count)?;
     let share = largest.count as f64 / sample.size as f64;
     (share >= share_min).then(|| (percent(share), largest.name.as_str()))
@@ -50,15 +54,15 @@ mod tests {
     use crate::healthy;
     use crate::observation::Fact;
 
-    fn share(name: &str, count: u64) -> Share {
-        Share { name: name.to_owned(), count }
+    fn share(name: &str, count: u64) -> SampleShare {
+        SampleShare { name: name.to_owned(), count }
     }
 
-    fn with(classes: Vec<Share>, hosts: Vec<Share>) -> Vec<Finding> {
+    fn with(classes: Vec<SampleShare>, hosts: Vec<SampleShare>) -> Vec<Finding> {
         let mut observation = healthy::observation();
         let queue = observation.jobs.known_mut().queue_mut("pull");
         queue.length = 40_000;
-        queue.sample = Fact::Known(Sample { size: 1_000, classes, hosts, errors: Vec::new() });
+        queue.sample = Fact::Known(JobSample { size: 1_000, classes, hosts, errors: Vec::new() });
         check(&observation)
     }
 
@@ -69,7 +73,7 @@ mod tests {
             vec![share("slow.example", 400)],
         );
         let expected =
-            "of 1,000 jobs looked at 87 % are LinkCrawlWorker, 40 % are for slow.example";
+            "in a sample of 1,000 jobs, 87 % are LinkCrawlWorker, 40 % are for slow.example";
         assert_eq!(findings[0].evidence, expected);
     }
 
@@ -84,7 +88,7 @@ mod tests {
         let mut observation = healthy::observation();
         let sample = |size| {
             let classes = vec![share("A", size), share("B", 0)];
-            Fact::Known(Sample { size, classes, ..Sample::default() })
+            Fact::Known(JobSample { size, classes, ..JobSample::default() })
         };
         for (length, size, findings) in [(1_000, 100, 1), (999, 100, 0), (1_000, 99, 0)] {
             let queue = observation.jobs.known_mut().queue_mut("pull");

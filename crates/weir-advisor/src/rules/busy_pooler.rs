@@ -31,16 +31,16 @@ fn found(observation: &Observation) -> Option<Finding> {
         return None;
     }
     let all = match most {
-        1 => "the one connection that it opens at most is busy".to_owned(),
-        _ => format!("all {most} connections that it opens at most are busy"),
+        1 => "the only connection that it may open is busy".to_owned(),
+        _ => format!("all {most} connections that it may open are busy"),
     };
     let run = if active == 1 { "runs" } else { "run" };
     let are = if stuck == 1 { "is" } else { "are" };
     let evidence =
         format!("{all}: {active} {run} a statement, {stuck} {are} idle in a transaction");
     let finding = Finding::new(NAME, Severity::Notice, pooler.name.as_str(), evidence).leads_to(
-        "As long as that is so its clients wait for one of them, and fail after query_wait_timeout. How many wait \
-         PgBouncer tells: --pgbouncer-url.",
+        "Meanwhile its clients wait for a connection, and fail after query_wait_timeout. PgBouncer \
+         reports how many wait: --pgbouncer-url.",
     );
     // What all others hold the database has not left.
     let usable = postgres.settings.known()?.usable_connections();
@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn one_without_a_free_connection_is_told_with_what_the_database_has_room_for() {
         let finding = with(15, 0, Some(20)).unwrap();
-        let expected = "all 20 connections that it opens at most are busy: 15 run a statement, 5 are idle in \
+        let expected = "all 20 connections that it may open are busy: 15 run a statement, 5 are \
+                        idle in \
                         a transaction";
         assert_eq!((finding.subject.as_str(), finding.evidence.as_str()), ("pgbouncer", expected));
         assert_eq!(finding.severity, Severity::Notice, "it is so at one moment");

@@ -17,7 +17,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 fn found(ratio: f64) -> Finding {
     let evidence = format!("{:.1} % of blocks were in shared buffers", ratio * 100.0);
     Finding::new(NAME, Severity::Warning, "Postgres cache", evidence)
-        .leads_to("The rest comes from the kernel's cache or the disk, and jobs take longer.")
+        .leads_to("The rest comes from the kernel's cache or the disk, which makes jobs slower.")
         .next("weir plan")
 }
 

@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{
-    ConnectionLimit, Missing, Observation, Obstacle, Service, is_nearly_full,
+    ConnectionLimit, ConnectionPools, Missing, MissingReason, Observation, is_nearly_full,
 };
 use crate::wording;
 
@@ -11,17 +11,22 @@ pub(crate) const NAME: &str = "connection-limit";
 const PLACE: &str = "psql, as a superuser";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    let refused = observation.missing().find(|it| it.obstacle == Obstacle::LimitReached);
+    let refused = observation.missing().find(|it| it.obstacle == MissingReason::LimitReached);
     refused.map(met).into_iter().chain(nearly_met(observation)).collect()
 }
 
 /// Whoever looks is refused like everybody who has that role, or asks for that database.
 fn met(missing: &Missing) -> Finding {
-    let finding = Finding::new(NAME, Severity::Critical, missing.what.as_str(), missing.reason.as_str())
-        .leads_to(
-            "Whoever connects as that role, or to that database, is refused however many slots the server \
-             has left: the application's requests and jobs, too, if they do.",
-        );
+    let finding = Finding::new(
+        NAME,
+        Severity::Critical,
+        missing.what.as_str(),
+        missing.reason.as_str(),
+    )
+    .leads_to(
+        "New connections as that role, or to that database, are rejected even if the server \
+             has free slots; this includes the application's requests and jobs if they use it.",
+    );
     match &missing.remedy {
         Some(line) => finding.change(PLACE, line.as_str()),
         None => finding,
@@ -43,21 +48,19 @@ fn nearly_met(observation: &Observation) -> Vec<Finding> {
     short.map(|limit| found(limit, services, usable)).collect()
 }
 
-fn found(limit: &ConnectionLimit, services: &[Service], usable: u32) -> Finding {
+fn found(limit: &ConnectionLimit, services: &[ConnectionPools], usable: u32) -> Finding {
     let ConnectionLimit { holder, connections, open } = limit;
     let severity = if open >= connections { Severity::Critical } else { Severity::Warning };
     let evidence = format!(
-        "{} open, it may have {connections} (CONNECTION LIMIT); the server has {}",
+        "{} open, of at most {connections} (CONNECTION LIMIT); the server has {}",
         wording::number(*open, "connection is", "connections are"),
         wording::number(usable, "usable slot", "usable slots")
     );
     // What the pools may open, where the server has that many.
-    let pools = services.iter().map(Service::connections).fold(0, u32::saturating_add);
+    let pools = services.iter().map(ConnectionPools::connections).fold(0, u32::saturating_add);
     let enough = if pools > *connections { pools.min(usable) } else { usable };
     Finding::new(NAME, severity, holder.words(), evidence)
-        .leads_to(
-            "The next one is refused (SQLSTATE 53300), however many slots the server has left.",
-        )
+        .leads_to("The next one is rejected (SQLSTATE 53300), even if the server has free slots.")
         .change(PLACE, limit.line(enough))
 }
 
@@ -80,7 +83,7 @@ mod tests {
         let finding = with(20, 20).remove(0);
         assert_eq!((finding.severity, finding.subject.as_str()), (Severity::Critical, "role shop"));
         assert!(
-            finding.evidence.starts_with("20 connections are open, it may have 20 "),
+            finding.evidence.starts_with("20 connections are open, of at most 20 "),
             "{finding:?}"
         );
         // Pools of 10, 10, 25 and 5.
@@ -96,7 +99,7 @@ mod tests {
         let line = r#"ALTER ROLE "weir" CONNECTION LIMIT -1;"#;
         observation.postgres = Fact::Unknown(Missing {
             what: "Postgres db:5432/app".to_owned(),
-            obstacle: Obstacle::LimitReached,
+            obstacle: MissingReason::LimitReached,
             reason: "too many connections for role \"weir\" (SQLSTATE 53300)".to_owned(),
             remedy: Some(line.to_owned()),
         });

@@ -20,7 +20,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let are = if open == 1 { "is" } else { "are" };
     let evidence = format!("{open} of {usable} usable slots {are} taken: {}", connections.ledger());
     let finding = Finding::new(NAME, severity, "Postgres connections", evidence)
-        .leads_to("When the last is taken, new connections are refused (SQLSTATE 53300).");
+        .leads_to("When the last slot is taken, new connections are rejected (SQLSTATE 53300).");
     vec![finding.next("weir plan")]
 }
 

@@ -30,15 +30,15 @@ fn found(set: &JobSet, is_flood: bool) -> Finding {
     // Who has set `dead_max_jobs` knows what fits.
     let fit = match set.size > CAPACITY {
         true => String::new(),
-        false => format!(", {} fit", wording::count(CAPACITY)),
+        false => format!(", at most {}", wording::count(CAPACITY)),
     };
     let sample = set.sample.known().and_then(most_common);
     let sample = sample.map(|sample| format!("; {sample}")).unwrap_or_default();
-    let evidence = format!("{} jobs are dead{fit}; {lately}{sample}", wording::count(set.size));
+    let evidence = format!("{} dead jobs{fit}; {lately}{sample}", wording::count(set.size));
     let is_full = set.size >= NEARLY_FULL;
     let severity = if is_flood && is_full { Severity::Warning } else { Severity::Notice };
     Finding::new(NAME, severity, "the dead set", evidence)
-        .leads_to("When it is full, each new one drops the oldest for good.")
+        .leads_to("When the set is full, each new dead job deletes the oldest one.")
 }
 
 #[cfg(test)]
@@ -71,8 +71,8 @@ mod tests {
             (set.size, set.died_lately) = (size, died_lately);
             check(&observation).remove(0).evidence
         };
-        let expected = "9,500 jobs are dead, 10,000 fit; 1,200 of them within the last hour";
+        let expected = "9,500 dead jobs, at most 10,000; 1,200 of them within the last hour";
         assert_eq!(evidence(9_500, 1_200), expected);
-        assert_eq!(evidence(50_000, 0), "50,000 jobs are dead; none of them within the last hour");
+        assert_eq!(evidence(50_000, 0), "50,000 dead jobs; none of them within the last hour");
     }
 }

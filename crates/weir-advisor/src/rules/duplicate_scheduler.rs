@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{JobProcess, Jobs, Observation, Presence};
+use crate::observation::{JobProcess, Observation, ProcessPresence, SidekiqObservation};
 use crate::queue_line::{self, Repaired};
 use crate::rules::absent_server;
 use crate::wording;
@@ -26,9 +26,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     }
 }
 
-fn missing(observation: &Observation, jobs: &Jobs) -> Finding {
-    const CONSEQUENCE: &str =
-        "Nothing that runs by the clock is enqueued: no clean-up, no trends, no digests.";
+fn missing(observation: &Observation, jobs: &SidekiqObservation) -> Finding {
+    const CONSEQUENCE: &str = "Periodic jobs are not enqueued: no clean-up, no trends, no digests.";
     let subject = "queue scheduler";
     if let Some(finding) = absent_server::found(NAME, subject, "", jobs, QUEUE) {
         return finding.leads_to(CONSEQUENCE);
@@ -40,23 +39,23 @@ fn missing(observation: &Observation, jobs: &Jobs) -> Finding {
 
 /// A finding for each but the one that serves the fewest queues beside it. One that was not seen to run since
 /// its last heartbeat may have ended, and then nobody serves it twice.
-fn duplicate(jobs: &Jobs, repaired: &Repaired<'_>) -> Vec<Finding> {
+fn duplicate(jobs: &SidekiqObservation, repaired: &Repaired<'_>) -> Vec<Finding> {
     let mut serving: Vec<_> = jobs.serving_queue(QUEUE).collect();
     serving.sort_by_key(|process| queue_line::scheduler_rank(process));
     let identities = wording::list(serving.iter().map(|it| it.identity.as_str()));
     let mut evidence = format!("{} processes serve it: {identities}", serving.len());
-    let unsure = serving.iter().filter(|it| it.presence != Presence::Seen);
+    let unsure = serving.iter().filter(|it| it.presence != ProcessPresence::Seen);
     let unsure: Vec<_> = unsure.map(|it| it.identity.as_str()).collect();
     let (severity, consequence) = match unsure.is_empty() {
-        true => (Severity::Warning, "What runs by the clock is enqueued more than once."),
+        true => (Severity::Warning, "Periodic jobs are enqueued more than once."),
         false => {
             let (run, their) = if unsure.len() == 1 { ("runs", "its") } else { ("run", "their") };
             let unsure = wording::list(unsure);
             let _ = write!(
                 evidence,
-                "; whether {unsure} still {run} was not seen since {their} last heartbeat"
+                "; it is unknown whether {unsure} still {run} since {their} last heartbeat"
             );
-            let if_all = "If all of them run, what runs by the clock is enqueued more than once.";
+            let if_all = "If all of them run, periodic jobs are enqueued more than once.";
             (Severity::Notice, if_all)
         }
     };

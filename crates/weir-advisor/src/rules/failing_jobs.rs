@@ -1,7 +1,7 @@
 //! Most jobs fail, whatever becomes of them: those without a retry leave no other trace.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Jobs, Observation};
+use crate::observation::{Observation, SidekiqObservation};
 use crate::rules::retry_flood;
 use crate::wording::{self, percent};
 
@@ -17,7 +17,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     found.into_iter().collect()
 }
 
-fn found(jobs: &Jobs) -> Option<Finding> {
+fn found(jobs: &SidekiqObservation) -> Option<Finding> {
     let share = *jobs.failed_share.known()?;
     let window = jobs.retries.flow.known()?.window;
     let finished = jobs.processed_per_second.known()? * window.as_secs_f64();
@@ -26,10 +26,10 @@ fn found(jobs: &Jobs) -> Option<Finding> {
     }
     let sample = jobs.retries.sample.known().and_then(retry_flood::most_common);
     let (sample, fate) = match jobs.retries.size + jobs.dead.size {
-        0 => (String::new(), "None of them waits for another try: they are lost."),
+        0 => (String::new(), "None of them is in the retry set: they are lost."),
         _ => (
             sample.map(|it| format!(", of the retry set {it}")).unwrap_or_default(),
-            "Those with a retry are tried again later, the others are lost.",
+            "Those with retries run again later; the others are lost.",
         ),
     };
     let evidence = format!(
@@ -37,7 +37,7 @@ fn found(jobs: &Jobs) -> Option<Finding> {
         percent(share),
         wording::duration(window)
     );
-    let fate = format!("{fate} Sidekiq's log has each error with the line that raised it.");
+    let fate = format!("{fate} Sidekiq's log shows each error with the line that raised it.");
     Some(Finding::new(NAME, Severity::Warning, "Sidekiq", evidence).leads_to(fate))
 }
 
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use crate::flow::Flow;
     use crate::healthy;
-    use crate::observation::{Fact, Sample, Share};
+    use crate::observation::{Fact, JobSample, SampleShare};
 
     fn with(share: f64, per_second: f64, retries: u64) -> Option<Finding> {
         let mut observation = healthy::observation();
@@ -64,10 +64,10 @@ mod tests {
             arrivals_per_second: 0.0,
             deviation: None,
         });
-        let of = |name: &str| vec![Share { name: name.to_owned(), count: 10 }];
+        let of = |name: &str| vec![SampleShare { name: name.to_owned(), count: 10 }];
         let (classes, errors) = (of("Import"), of("PG::DiskFull"));
         jobs.retries.sample =
-            Fact::Known(Sample { size: 10, classes, errors, ..Sample::default() });
+            Fact::Known(JobSample { size: 10, classes, errors, ..JobSample::default() });
         check(&observation).pop()
     }
 
@@ -77,10 +77,10 @@ mod tests {
         let expected = "97 % of the jobs of the last 10 s failed, of the retry set 100 % of a sample with \
                         PG::DiskFull, most often Import";
         assert_eq!(finding.evidence, expected);
-        assert!(finding.consequence.starts_with("Those with a retry"));
+        assert!(finding.consequence.starts_with("Those with retries"));
         let lost = with(1.0, 30.0, 0).unwrap();
         assert_eq!(lost.evidence, "100 % of the jobs of the last 10 s failed");
-        assert!(lost.consequence.starts_with("None of them waits for another try: they are lost"));
+        assert!(lost.consequence.starts_with("None of them is in the retry set: they are lost"));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Processes that ended without a word: killed, or out of memory.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, JobProcess, Jobs, Observation, Presence, RedisServer};
+use crate::observation::{
+    Fact, JobProcess, Observation, ProcessPresence, RedisServer, SidekiqObservation,
+};
 use crate::wording;
 
 pub(crate) const NAME: &str = "ghost-process";
@@ -11,8 +13,9 @@ const KILLED: &str = "journalctl -k --grep 'killed process'";
 const NAMED_MAX: usize = 3;
 
 /// What they had in hand is forgotten with their heartbeat: whether it was anything can't be told.
-const CONSEQUENCE: &str = "They ended without a word: killed, or out of memory; what is next may say so. A job that \
-    one had in hand then is lost. A Sidekiq that runs takes them off the list by itself, within some minutes.";
+const CONSEQUENCE: &str = "They ended without a shutdown: killed, or out of memory; the suggested \
+                           command may show it. Jobs that were in progress are lost. A running \
+                           Sidekiq removes them from the list within some minutes.";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
@@ -27,33 +30,40 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 fn unless_lost(finding: Finding, loss: Option<&str>) -> Finding {
     let Some(why) = loss else { return finding };
     let finding = Finding { severity: Severity::Notice, next: None, ..finding };
-    finding.leads_to(format!("{why}. Whether they still run can't be told until that ends."))
+    finding.leads_to(format!(
+        "{why}. Until that is resolved, it is unknown whether they still \
+                              run."
+    ))
 }
 
 /// One whose heartbeat has not expired yet, and that beats no more: for this minute it tells what it had in
 /// hand.
 fn missing(process: &JobProcess) -> Finding {
     let in_hand = match process.busy {
-        0 => "it had no job in hand then".to_owned(),
-        busy => format!("it had {} in hand then", wording::number(busy, "job", "jobs")),
+        0 => "it had no job in progress".to_owned(),
+        busy => format!("it had {} in progress", wording::number(busy, "job", "jobs")),
     };
     let evidence = format!("it {}; {in_hand}", process.why_it_takes_none());
     let subject = format!("process {}", process.identity);
     let finding = Finding::new(NAME, Severity::Warning, subject, evidence);
-    if process.presence == Presence::Gone {
+    if process.presence == ProcessPresence::Gone {
         return finding
-            .leads_to("It ended without a word: killed, or out of memory; what is next may say so. What it had in hand at its end is lost, unless its fetcher keeps it (Sidekiq Pro).")
+            .leads_to(
+                "It ended without a shutdown: killed, or out of memory; the suggested \
+                       command may show it. Jobs in progress at its end are lost, unless its \
+                       fetcher keeps them (Sidekiq Pro).",
+            )
             .next(KILLED);
     }
     // No signal is sent to it: its number may be another process' by now.
     finding.leads_to(format!(
-        "It hangs, has ended without a word, or does not reach Redis: what it serves is not served for \
-         now. Its log on {}, or the kernel's, tells which.",
+        "It hangs, was killed, or cannot reach Redis: it serves nothing at present. Its log on {}, \
+         or the kernel's, shows which.",
         process.hostname
     ))
 }
 
-fn ghosts(jobs: &Jobs) -> Option<Finding> {
+fn ghosts(jobs: &SidekiqObservation) -> Option<Finding> {
     let ended = jobs.ghosts.iter().filter(|it| !jobs.running_ghosts.contains(it));
     let evidence = listed(
         &ended.map(String::as_str).collect::<Vec<_>>(),
@@ -65,15 +75,15 @@ fn ghosts(jobs: &Jobs) -> Option<Finding> {
 }
 
 /// Neither killed nor hung for all that is known: started once more, they would have the same error.
-fn running(jobs: &Jobs) -> Option<Finding> {
+fn running(jobs: &SidekiqObservation) -> Option<Finding> {
     let evidence = listed(
         &jobs.running_ghosts.iter().map(String::as_str).collect::<Vec<_>>(),
         "process runs on this machine without a heartbeat in this Redis",
         "processes run on this machine without a heartbeat in this Redis",
     )?;
     Some(Finding::new(NAME, Severity::Warning, "Sidekiq processes", evidence).leads_to(
-        "They hang, or Redis refuses them (a password that was changed), or they use another Redis now. \
-         Sidekiq's log has the error.",
+        "They hang, or Redis rejects them (a changed password), or they now use another Redis. \
+         Sidekiq's log shows the error.",
     ))
 }
 
@@ -104,7 +114,7 @@ mod tests {
             "2 processes in the list have no heartbeat: a:1:x and a:2:x"
         );
         let consequence = check(&observation).remove(0).consequence;
-        assert!(consequence.contains("off the list by itself"), "no command is needed for that");
+        assert!(consequence.contains("from the list"), "no command is needed for that");
         observation.jobs.known_mut().ghosts.pop();
         let one = "1 process in the list has no heartbeat: a:1:x";
         assert_eq!(check(&observation)[0].evidence, one);
@@ -114,20 +124,21 @@ mod tests {
 
     #[test]
     fn one_that_beats_no_more_is_told_with_what_it_had_in_hand() {
-        let found = |presence: Presence| {
+        let found = |presence: ProcessPresence| {
             let mut observation = healthy::observation();
             let process = &mut observation.jobs.known_mut().processes[1];
             (process.presence, process.busy) = (presence, 3);
             process.beat_age = std::time::Duration::from_secs(24);
             check(&observation).pop()
         };
-        assert_eq!(found(Presence::Seen), None);
-        assert_eq!(found(Presence::Presumed), None);
-        let gone = found(Presence::Gone).unwrap();
-        let expected = "it is gone: shop has no process 2, whose last heartbeat was 24 s ago; it had 3 jobs in hand then";
+        assert_eq!(found(ProcessPresence::Seen), None);
+        assert_eq!(found(ProcessPresence::Presumed), None);
+        let gone = found(ProcessPresence::Gone).unwrap();
+        let expected = "it has ended: shop has no process 2, whose last heartbeat was 24 s ago; it \
+                        had 3 jobs in progress";
         assert_eq!(gone.evidence, expected);
-        let silent = found(Presence::Silent).unwrap();
-        assert!(silent.evidence.starts_with("it has missed its heartbeats, the last was 24 s ago"));
+        let silent = found(ProcessPresence::Silent).unwrap();
+        assert!(silent.evidence.starts_with("it has missed heartbeats; the last one was 24 s ago"));
         assert_eq!(silent.next, None, "its number may be another process' by now");
     }
 
@@ -138,7 +149,7 @@ mod tests {
         observation.redis[0].known_mut().persistence.last_append_ok = false;
         let finding = check(&observation).remove(0);
         assert_eq!((finding.severity, finding.next), (Severity::Notice, None));
-        assert!(finding.consequence.starts_with("Redis takes no writes: the last write"));
+        assert!(finding.consequence.starts_with("Redis rejects writes: the last write"));
     }
 
     #[test]
@@ -162,7 +173,7 @@ mod tests {
         "allkeys-lru".clone_into(&mut redis.maxmemory_policy);
         (redis.maxmemory_bytes, redis.evicted_keys) = (redis.used_memory_bytes, 7);
         let finding = check(&observation).remove(0);
-        assert!(finding.consequence.starts_with("Redis evicts keys, heartbeats too"));
+        assert!(finding.consequence.starts_with("Redis evicts keys, including heartbeats"));
         assert_eq!(finding.severity, Severity::Notice);
     }
 }

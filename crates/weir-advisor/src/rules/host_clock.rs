@@ -30,8 +30,8 @@ fn found(process: &JobProcess) -> Finding {
     let evidence = format!("the clock of its host is {difference} {direction} that of Redis");
     let subject = format!("process {}", process.identity);
     let finding = Finding::new(NAME, Severity::Warning, subject, evidence).leads_to(format!(
-        "What is scheduled for a time may run {difference} {off}. Jobs that it pushes have wrong times: \
-         how long they have waited is off by as much, here and in Sidekiq's pages."
+        "Scheduled jobs may run {difference} {off}. Jobs that it pushes have wrong times: their \
+         latency is wrong by the same amount, here and in Sidekiq's pages."
     ));
     Finding { next: process.there("timedatectl"), ..finding }
 }

@@ -37,7 +37,7 @@ fn found(observation: &Observation, service: &str, idle: u32, usable: f64) -> Fi
     let number = wording::number(idle, "idle connection", "idle connections");
     let evidence = format!("{number}, {share} of all usable slots");
     let finding = Finding::new(NAME, Severity::Warning, service, evidence)
-        .leads_to("They are missing where jobs wait for a connection.");
+        .leads_to("Other processes lack them while jobs wait for a connection.");
     let pooler = observation.pooler.as_ref();
     if pooler.is_some_and(|it| it.name == service) {
         // It keeps them for ten minutes, unless it is told otherwise.
@@ -47,8 +47,8 @@ fn found(observation: &Observation, service: &str, idle: u32, usable: f64) -> Fi
     match services.iter().find(|known| known.name == service) {
         // Smaller pools would change nothing.
         Some(known) if idle > known.connections() => finding.leads_to(format!(
-            "They are missing where jobs wait for a connection. Its pools hold {} at most: it opens others \
-             beside them, or does not close those of threads that have ended.",
+            "Other processes lack them while jobs wait for a connection. Its pools hold at most \
+             {}: it opens others in addition, or does not close those of threads that have ended.",
             known.connections()
         )),
         Some(known) => {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::database_settings;
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, Postgres, SessionState, Sessions, SettingException};
+use crate::observation::{
+    DatabaseObservation, Observation, SessionState, Sessions, SettingException,
+};
 use crate::wording;
 
 pub(crate) const NAME: &str = "idle-in-transaction";
@@ -24,11 +26,15 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     sessions.iter().filter(stuck).map(|it| found(observation, postgres, it)).collect()
 }
 
-fn found(observation: &Observation, postgres: &Postgres, sessions: &Sessions) -> Finding {
+fn found(
+    observation: &Observation,
+    postgres: &DatabaseObservation,
+    sessions: &Sessions,
+) -> Finding {
     let longest = wording::duration(sessions.longest);
     let oldest = if sessions.count == 1 { "" } else { "the oldest " };
     let sessions_are = wording::number(sessions.count, "session is", "sessions are");
-    let evidence = format!("{sessions_are} idle in transaction, {oldest}since {longest}");
+    let evidence = format!("{sessions_are} idle in transaction, {oldest}for {longest}");
     let finding = Finding::new(NAME, Severity::Warning, sessions.service.as_str(), evidence)
         .leads_to("They keep their locks and slots, and VACUUM from removing dead rows.");
     let finding = database_settings::change(finding, postgres, (SETTING, "'5min'"), false);
@@ -54,7 +60,7 @@ mod tests {
         let sessions = &mut observation.postgres.known_mut().connections.known_mut().sessions[0];
         (sessions.state, sessions.count) = (SessionState::IdleInTransaction, 1);
         sessions.longest = LONGEST;
-        let expected = "1 session is idle in transaction, since 1 min";
+        let expected = "1 session is idle in transaction, for 1 min";
         assert_eq!(check(&observation)[0].evidence, expected);
     }
 
@@ -71,7 +77,7 @@ mod tests {
             let found = check(&observation);
             assert_eq!(found.len(), findings, "{state:?} {seconds}");
             if let Some(finding) = found.first() {
-                let expected = "8 sessions are idle in transaction, the oldest since 1 min";
+                let expected = "8 sessions are idle in transaction, the oldest for 1 min";
                 assert_eq!(finding.evidence, expected);
             }
         }

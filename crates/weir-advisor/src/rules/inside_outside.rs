@@ -35,11 +35,15 @@ fn found(path: &RequestPath) -> Finding {
         let line = format!("workers = {}", path.workers + path.workers.div_ceil(2));
         finding
             .leads_to(
-                "All workers are busy when requests come; the app's own figures do not show it.",
+                "All workers are busy when requests arrive; the app's own figures do not show \
+                 this.",
             )
             .change(format!("weir.toml, [[front.apps]] {}", path.app), line)
     } else {
-        finding.leads_to("Neither the app nor its queue: look at the network, TLS, a proxy before it, or large answers.")
+        finding.leads_to(
+            "Neither the app nor its queue is the cause: check the network, TLS, a \
+                          proxy in front of it, or large responses.",
+        )
     }
 }
 

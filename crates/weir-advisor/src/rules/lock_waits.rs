@@ -12,7 +12,8 @@ pub(crate) const NAME: &str = "lock-waits";
 /// What a session waits for whose commit no standby has confirmed (`wait_event`).
 const SYNC_REP: &str = "SyncRep";
 /// `pg_monitor`, which suffices to look, does not.
-const RIGHT: &str = "To end a session takes pg_signal_backend or a superuser: name one behind -U.";
+const RIGHT: &str = "Ending a session requires pg_signal_backend or a superuser: name one after \
+                     -U.";
 /// A wait of this length is no longer two transactions in each other's way.
 const WAIT_MIN: Duration = Duration::from_secs(10);
 
@@ -65,7 +66,7 @@ fn found(
     let holds = holds.map(|relation| format!(" on {relation}")).unwrap_or_default();
     let longest = victims.iter().map(|wait| wait.waited).max().unwrap_or_default();
     let waiting = format!(
-        "{} for its lock{holds}, the longest since {}",
+        "{} for its lock{holds}, the longest for {}",
         waiting(victims),
         wording::duration(longest)
     );
@@ -84,15 +85,15 @@ fn found(
         // It may be a migration, which is nobody's to end unseen.
         Some((SessionState::Active, _)) => finding
             .leads_to(format!(
-                "Threads that wait work nothing off, and hold their connections. If it may be lost, \
-                 pg_terminate_backend({blocker}) ends it and undoes what it has done. {RIGHT}"
+                "Waiting threads run no jobs, and hold their connections. If its work may be lost, \
+                 pg_terminate_backend({blocker}) ends it and rolls its transaction back. {RIGHT}"
             ))
             .next(observation.psql(&format!(
                 "SELECT application_name, usename, xact_start, query FROM pg_stat_activity \
                  WHERE pid = {blocker}"
             ))),
         _ => finding
-            .leads_to(format!("Threads that wait work nothing off, and hold their connections. {RIGHT}"))
+            .leads_to(format!("Waiting threads run no jobs, and hold their connections. {RIGHT}"))
             .next(observation.psql(&format!("SELECT pg_terminate_backend({blocker})"))),
     }
 }
@@ -108,13 +109,14 @@ fn committed(
     let since = state.map(|(_, since)| format!(" for {}", wording::duration(since)));
     let since = since.unwrap_or_default();
     let evidence = format!(
-        "a session of {service} has committed and waits{since} for a synchronous standby: {waiting}"
+        "a session of {service} has committed and is waiting{since} for a synchronous standby: \
+         {waiting}"
     );
     Finding::new(NAME, Severity::Critical, format!("session {blocker}"), evidence)
         .leads_to(
-            "Every commit waits until a standby of synchronous_standby_names answers: start it, or take it \
-             from that setting. Ending the session undoes nothing: its change stays, and is lost if this \
-             server is.",
+            "Every commit waits until a standby in synchronous_standby_names responds: start it, \
+             or remove it from that setting. Ending the session rolls nothing back: its change \
+             stays, but only on this server.",
         )
         .next(observation.psql(
             "SELECT application_name, state, sync_state, current_setting('synchronous_standby_names') \
@@ -126,9 +128,7 @@ fn committed(
 fn prepared(observation: &Observation, waiting: &str) -> Finding {
     let evidence = format!("it was neither committed nor rolled back: {waiting}");
     Finding::new(NAME, Severity::Critical, "a prepared transaction", evidence)
-        .leads_to(
-            "Threads that wait work nothing off. COMMIT PREPARED or ROLLBACK PREPARED ends it.",
-        )
+        .leads_to("Waiting threads run no jobs. COMMIT PREPARED or ROLLBACK PREPARED ends it.")
         .next(observation.psql("SELECT gid, prepared, owner, database FROM pg_prepared_xacts"))
 }
 
@@ -198,7 +198,7 @@ mod tests {
         ]);
         assert_eq!(findings.len(), 2, "nine seconds are no wait");
         let expected = "a session of client 7, idle in transaction for 5 min: 2 sessions of sidekiq and 1 of \
-                        web wait for its lock on statuses, the longest since 1 min 35 s";
+                        web wait for its lock on statuses, the longest for 1 min 35 s";
         assert_eq!(findings[0].evidence, expected);
         assert_eq!(findings[0].next.as_deref(), Some("psql -c 'SELECT pg_terminate_backend(7)'"));
         assert_eq!(findings[1].subject, "session 9");
@@ -231,7 +231,9 @@ mod tests {
         let finding =
             findings(&[LockWait { blocking_state, blocking_event, ..wait(1, 7, 20) }]).remove(0);
         assert!(!format!("{finding:?}").contains("terminate"), "{finding:?}");
-        assert!(finding.evidence.contains("has committed and waits for 40 s for a synchronous"));
+        assert!(
+            finding.evidence.contains("has committed and is waiting for 40 s for a synchronous")
+        );
         assert!(finding.next.unwrap().contains("pg_stat_replication"));
     }
 
@@ -242,7 +244,11 @@ mod tests {
             findings(&[LockWait { blocking_state: Some(working), ..wait(1, 7, 20) }]).remove(0);
         let next = finding.next.unwrap();
         assert!(next.contains("WHERE pid = 7") && !next.contains("terminate"), "{next}");
-        assert!(finding.consequence.contains("undoes what it has done"), "{}", finding.consequence);
+        assert!(
+            finding.consequence.contains("rolls its transaction back"),
+            "{}",
+            finding.consequence
+        );
     }
 
     #[test]

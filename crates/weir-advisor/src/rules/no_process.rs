@@ -1,7 +1,7 @@
 //! No process takes jobs.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, JobProcess, Jobs, Observation, RedisServer};
+use crate::observation::{Fact, JobProcess, Observation, RedisServer, SidekiqObservation};
 use crate::wording;
 
 pub(crate) const NAME: &str = "no-process";
@@ -12,7 +12,8 @@ const UNITS: &str = "systemctl list-unit-files '*sidekiq*'";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let jobs = observation.jobs.known();
-    let nobody = |jobs: &&Jobs| !jobs.has_more_processes && jobs.serving().next().is_none();
+    let nobody =
+        |jobs: &&SidekiqObservation| !jobs.has_more_processes && jobs.serving().next().is_none();
     let redis = observation.redis.first().and_then(Fact::known);
     let loss = redis.and_then(RedisServer::loses_heartbeats);
     let found = jobs.filter(nobody).and_then(found);
@@ -21,7 +22,11 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 /// Jobs and no trace of any process, beside other databases: Sidekiq may serve one of those.
-fn or_elsewhere(finding: Finding, jobs: Option<&Jobs>, redis: Option<&RedisServer>) -> Finding {
+fn or_elsewhere(
+    finding: Finding,
+    jobs: Option<&SidekiqObservation>,
+    redis: Option<&RedisServer>,
+) -> Finding {
     let is_nobody = jobs.is_some_and(|it| it.processes.is_empty() && it.ghosts.is_empty());
     let Some(redis) = redis.filter(|_| is_nobody) else { return finding };
     let others = redis.keyspaces.iter().filter(|it| it.database != redis.database && it.keys > 0);
@@ -30,7 +35,8 @@ fn or_elsewhere(finding: Finding, jobs: Option<&Jobs>, redis: Option<&RedisServe
         return finding;
     }
     let consequence = format!(
-        "{} If it runs already, its REDIS_URL may name another database than {}: there are keys in {}.",
+        "{} If it is already running, its REDIS_URL may name a database other than {}: there are \
+         keys in {}.",
         finding.consequence,
         redis.database,
         wording::list(others.iter().map(String::as_str))
@@ -39,41 +45,49 @@ fn or_elsewhere(finding: Finding, jobs: Option<&Jobs>, redis: Option<&RedisServe
 }
 
 /// One that runs on this machine is not to be started again: a second one would have the same error.
-fn unless_running(finding: Finding, jobs: Option<&Jobs>) -> Finding {
+fn unless_running(finding: Finding, jobs: Option<&SidekiqObservation>) -> Finding {
     let Some(first) = jobs.and_then(|it| it.running_ghosts.first()) else { return finding };
-    let evidence = format!("{}; {first} runs on this machine all the same", finding.evidence);
+    let evidence = format!("{}; {first} runs on this machine nevertheless", finding.evidence);
     Finding { evidence, next: None, ..finding }.leads_to(
-        "It hangs, or Redis refuses it (a password that was changed), or it uses another Redis now: \
-         Sidekiq's log has the error.",
+        "It hangs, or Redis rejects it (a changed password), or it now uses another Redis: \
+         Sidekiq's log shows the error.",
     )
 }
 
 /// A Redis that keeps no heartbeats: processes may run, and are not to be started again.
-fn unless_lost(finding: Finding, jobs: Option<&Jobs>, loss: Option<String>) -> Finding {
-    let is_silent = |jobs: &Jobs| jobs.processes.iter().all(|it| !it.is_alive());
+fn unless_lost(
+    finding: Finding,
+    jobs: Option<&SidekiqObservation>,
+    loss: Option<String>,
+) -> Finding {
+    let is_silent = |jobs: &SidekiqObservation| jobs.processes.iter().all(|it| !it.is_alive());
     let Some(why) = loss.filter(|_| jobs.is_some_and(is_silent)) else { return finding };
     let evidence = format!("{}; {why}", finding.evidence);
     let finding = Finding { evidence, severity: Severity::Warning, next: None, ..finding };
     finding.leads_to(
-        "Sidekiq's processes may well run: Redis does not keep their heartbeats. First see to Redis.",
+        "Sidekiq's processes may be running: Redis does not keep their heartbeats. Repair Redis \
+         first.",
     )
 }
 
 /// Without jobs, quiet processes are a deployment, and where Sidekiq has no key at all another rule speaks.
-fn found(jobs: &Jobs) -> Option<Finding> {
+fn found(jobs: &SidekiqObservation) -> Option<Finding> {
     if jobs.backlog() > 0 {
         return Some(waiting(jobs));
     }
     let is_gone = jobs.processes.is_empty() && !jobs.is_nowhere();
-    let evidence = "no Sidekiq process has a heartbeat; no job waits yet";
+    let evidence = "no Sidekiq process has a heartbeat; no job is waiting yet";
     is_gone.then(|| {
         Finding::new(NAME, Severity::Warning, "Sidekiq", evidence)
-            .leads_to("Its keys are there and nobody works: the next job will wait, and what is scheduled stays where it is.")
+            .leads_to(
+                "Its keys exist but no process runs: the next job will wait, and scheduled \
+                       jobs are not moved.",
+            )
             .next(UNITS)
     })
 }
 
-fn waiting(jobs: &Jobs) -> Finding {
+fn waiting(jobs: &SidekiqObservation) -> Finding {
     let waiting = wording::jobs_wait(jobs.backlog());
     let all_are_quiet = jobs.processes.iter().all(|it| it.quiet && it.is_alive());
     let evidence = match jobs.processes.as_slice() {
@@ -82,18 +96,18 @@ fn waiting(jobs: &Jobs) -> Finding {
             format!("{waiting} and the only process, {}, {}", one.identity, one.why_it_takes_none())
         }
         all if all_are_quiet => {
-            format!("{waiting} and all {} processes were quieted (TSTP)", all.len())
+            format!("{waiting} and all {} processes are quiet (TSTP)", all.len())
         }
         all => {
             let of = |it: &JobProcess| format!("{} {}", it.identity, it.why_it_takes_none());
             let named: Vec<String> = all.iter().take(NAMED_MAX).map(of).collect();
             let named = wording::list(named.iter().map(String::as_str));
-            format!("{waiting} and none of {} processes takes them: {named}", all.len())
+            format!("{waiting} and none of {} processes takes jobs: {named}", all.len())
         }
     };
     Finding::new(NAME, Severity::Critical, "Sidekiq", evidence)
         .leads_to(format!(
-            "Nothing is worked off. Sidekiq's units, running or not, are in the list; {} yours.",
+            "No jobs are run. The command lists Sidekiq's units, running or not; {} yours.",
             if jobs.processes.is_empty() { "start" } else { "restart" }
         ))
         .next(UNITS)
@@ -114,7 +128,7 @@ mod tests {
         }
         let finding = check(&observation).remove(0);
         assert_eq!((finding.severity, finding.next.as_deref()), (Severity::Warning, Some(UNITS)));
-        *observation.jobs.known_mut() = Jobs::default();
+        *observation.jobs.known_mut() = SidekiqObservation::default();
         assert_eq!(check(&observation), [], "where nothing is, no process is missed");
     }
 
@@ -125,7 +139,7 @@ mod tests {
         observation.redis[0].known_mut().persistence.last_snapshot_ok = false;
         let finding = check(&observation).remove(0);
         assert_eq!((finding.severity, finding.next.as_deref()), (Severity::Warning, None));
-        assert!(finding.evidence.ends_with("takes no writes: its last snapshot failed (MISCONF)"));
+        assert!(finding.evidence.ends_with("rejects writes: its last snapshot failed (MISCONF)"));
         assert_eq!(crate::advise(&observation).findings[0].rule, "redis-persistence");
         // Processes that beat were not refused.
         let mut quiet = healthy::observation();
@@ -141,7 +155,7 @@ mod tests {
         let redis = observation.redis[0].known_mut();
         redis.database = 1;
         let finding = check(&observation).remove(0);
-        let expected = "another database than 1: there are keys in 0.";
+        let expected = "a database other than 1: there are keys in 0.";
         assert!(finding.consequence.ends_with(expected), "{finding:?}");
     }
 
@@ -160,7 +174,7 @@ mod tests {
         for process in &mut observation.jobs.known_mut().processes {
             process.quiet = true;
         }
-        assert!(check(&observation)[0].evidence.contains("all 2 processes were quieted"));
+        assert!(check(&observation)[0].evidence.contains("all 2 processes are quiet"));
     }
 
     #[test]
@@ -171,7 +185,7 @@ mod tests {
         jobs.ghosts = vec!["shop:7:x".to_owned()];
         jobs.running_ghosts = jobs.ghosts.clone();
         let finding = check(&observation).remove(0);
-        assert!(finding.evidence.ends_with("; shop:7:x runs on this machine all the same"));
+        assert!(finding.evidence.ends_with("; shop:7:x runs on this machine nevertheless"));
         assert_eq!((finding.severity, finding.next), (Severity::Critical, None));
         assert!(!finding.consequence.contains("start"));
     }

@@ -1,7 +1,7 @@
 //! Not one key of Sidekiq's: doctor was pointed at the wrong place, or Sidekiq was never started.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, Jobs, Keyspace, Observation, RedisServer};
+use crate::observation::{Fact, Keyspace, Observation, RedisServer, SidekiqObservation};
 use crate::shell;
 use crate::wording;
 
@@ -9,10 +9,10 @@ pub(crate) const NAME: &str = "no-sidekiq";
 
 /// Databases and namespaces that are named.
 const NAMED_MAX: usize = 3;
-const FOR_NOBODY: &str = "Nothing that is said here is about your jobs";
+const FOR_NOBODY: &str = "This report is not about your jobs";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    if !observation.jobs.known().is_some_and(Jobs::is_nowhere) {
+    if !observation.jobs.known().is_some_and(SidekiqObservation::is_nowhere) {
         return Vec::new();
     }
     match observation.redis.first().and_then(Fact::known) {
@@ -40,7 +40,7 @@ fn found(observation: &Observation, redis: &RedisServer) -> Finding {
         Some(likely) => elsewhere(evidence(&databases(&others)), redis, *likely),
         // Its keys were here, perhaps: jobs, queues and heartbeats.
         None if redis.evicts() => evidence("Redis evicts keys").leads_to(
-            "Either Sidekiq uses another Redis, or this one has evicted all that it had here.",
+            "Either Sidekiq uses another Redis, or this one has evicted all of its keys.",
         ),
         None => nothing(evidence("no other database has any key")),
     }
@@ -67,8 +67,8 @@ fn namespaced(
     let key = shell::word(&format!("{namespace}:queues"));
     finding
         .leads_to(format!(
-            "{FOR_NOBODY}: doctor looks at Sidekiq's keys as they are without redis-namespace, which \
-             Sidekiq 7 no longer takes. What is under one it does not see."
+            "{FOR_NOBODY}: doctor does not support redis-namespace (nor does Sidekiq 7) and does \
+             not examine keys with a namespace."
         ))
         .next(observation.redis_command(&redis.name, |cli| format!("{cli} SMEMBERS {key}")))
 }
@@ -79,7 +79,8 @@ fn elsewhere(finding: Finding, redis: &RedisServer, likely: Keyspace) -> Finding
     finding
         .leads_to(format!("{FOR_NOBODY}: they are in another database, or on another Redis."))
         .change(
-            "the end of Redis' address, as it is given to doctor (--redis, or url in [[observe.redis]])",
+            "the end of the address of Redis that doctor is given (--redis, or url in \
+             [[observe.redis]])",
             format!("{end}{}", likely.database),
         )
 }
@@ -123,7 +124,7 @@ mod tests {
 
     fn nowhere(database: i64, keyspaces: &[(i64, u64)]) -> Observation {
         let mut observation = healthy::observation();
-        *observation.jobs.known_mut() = Jobs::default();
+        *observation.jobs.known_mut() = SidekiqObservation::default();
         let redis = observation.redis[0].known_mut();
         redis.database = database;
         let keyspace =
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn where_redis_evicts_keys_sidekiq_s_may_have_been_among_them() {
         let mut observation = healthy::observation();
-        *observation.jobs.known_mut() = Jobs::default();
+        *observation.jobs.known_mut() = SidekiqObservation::default();
         let redis = observation.redis[0].known_mut();
         "allkeys-lru".clone_into(&mut redis.maxmemory_policy);
         (redis.maxmemory_bytes, redis.evicted_keys) = (redis.used_memory_bytes, 7);

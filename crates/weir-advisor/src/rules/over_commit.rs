@@ -4,12 +4,12 @@
 //! and the pools of those who do without it, which are seen with sessions of their own.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{ConnectionLimit, Observation, Pooler, Service};
+use crate::observation::{ConnectionLimit, ConnectionPools, Observation, Pooler};
 
 pub(crate) const NAME: &str = "over-commit";
 
 const SUBJECT: &str = "connection pools";
-const CONSEQUENCE: &str = "Under load the database refuses connections (SQLSTATE 53300).";
+const CONSEQUENCE: &str = "Under load the database rejects connections (SQLSTATE 53300).";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let settings = observation.postgres.known().and_then(|it| it.settings.known());
@@ -17,7 +17,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         return Vec::new();
     };
     let usable = settings.usable_connections();
-    let (direct, pooled): (Vec<&Service>, Vec<&Service>) =
+    let (direct, pooled): (Vec<&ConnectionPools>, Vec<&ConnectionPools>) =
         services.iter().partition(|service| is_direct(observation, service));
     let direct_sum = sum(&direct);
     let finding = match &observation.pooler {
@@ -27,7 +27,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     };
     let finding = finding.or_else(|| {
         let opened = match observation.pooler.as_ref().map(|pooler| pooler.connections) {
-            None => services.iter().map(Service::connections).fold(0, u32::saturating_add),
+            None => services.iter().map(ConnectionPools::connections).fold(0, u32::saturating_add),
             Some(pooler) => direct_sum.saturating_add(pooler?),
         };
         over_limit(database_limit(observation)?, opened)
@@ -56,18 +56,18 @@ fn over_limit(limit: &ConnectionLimit, opened: u32) -> Option<Finding> {
 }
 
 /// Where there is a pooler, who has sessions under its own name does without it.
-fn is_direct(observation: &Observation, service: &Service) -> bool {
+fn is_direct(observation: &Observation, service: &ConnectionPools) -> bool {
     let connections = observation.postgres.known().and_then(|it| it.connections.known());
     let has_sessions =
         || connections.is_some_and(|it| it.sessions.iter().any(|one| one.service == service.name));
     observation.pooler.is_none() || has_sessions()
 }
 
-fn sum(services: &[&Service]) -> u32 {
+fn sum(services: &[&ConnectionPools]) -> u32 {
     services.iter().map(|it| it.connections()).fold(0, u32::saturating_add)
 }
 
-fn too_many(services: &[&Service], usable: u32) -> Finding {
+fn too_many(services: &[&ConnectionPools], usable: u32) -> Finding {
     let sum = sum(services);
     let evidence = format!("pools sum to {sum}, {usable} slots are usable: {}", words(services));
     let finding = Finding::new(NAME, Severity::Warning, SUBJECT, evidence).leads_to(CONSEQUENCE);
@@ -83,8 +83,8 @@ fn too_many(services: &[&Service], usable: u32) -> Finding {
 /// Who does without the pooler fits; the question is what the pooler adds.
 fn behind(
     pooler: &Pooler,
-    direct: &[&Service],
-    pooled: &[&Service],
+    direct: &[&ConnectionPools],
+    pooled: &[&ConnectionPools],
     usable: u32,
 ) -> Option<Finding> {
     let Pooler { name, shown_by, connections } = pooler;
@@ -92,12 +92,13 @@ fn behind(
     let Some(most) = *connections else {
         let all = own.saturating_add(sum(pooled));
         let evidence = format!(
-            "unknown: pools sum to {all}, {usable} slots are usable, and {name} stands between \
-             ({shown_by}): how many connections it opens at most is not known"
+            "unknown: pools sum to {all}, {usable} slots are usable, and {name} is in between \
+             ({shown_by}): the most connections that it opens is unknown"
         );
-        let consequence = "Whether the database will refuse connections can't be told. `--pgbouncer-url` asks \
-             PgBouncer; `--pgbouncer NUMBER` says it: max_db_connections of pgbouncer.ini, or default_pool_size \
-             for each user and database; 0 if nothing stands between.";
+        let consequence = "It is unknown whether the database will reject connections. \
+                           `--pgbouncer-url` queries PgBouncer; `--pgbouncer NUMBER` gives the \
+                           number: max_db_connections in pgbouncer.ini, or default_pool_size for \
+                           each user and database; 0 if there is no pooler.";
         let unknown = Finding::new(NAME, Severity::Unknown, SUBJECT, evidence);
         return (all > usable).then(|| unknown.leads_to(consequence));
     };
@@ -117,8 +118,8 @@ fn behind(
     })
 }
 
-fn words(services: &[&Service]) -> String {
-    let line = |it: &&Service| format!("{} {} x {}", it.name, it.processes, it.pool);
+fn words(services: &[&ConnectionPools]) -> String {
+    let line = |it: &&ConnectionPools| format!("{} {} x {}", it.name, it.processes, it.pool);
     services.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{JobSet, Jobs, Observation};
+use crate::observation::{JobSet, Observation, SidekiqObservation};
 use crate::wording;
 
 pub(crate) const NAME: &str = "overdue-jobs";
@@ -21,27 +21,32 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         .collect()
 }
 
-fn found(name: &str, set: &JobSet, jobs: &Jobs) -> Finding {
+fn found(name: &str, set: &JobSet, jobs: &SidekiqObservation) -> Finding {
     let (overdue, are) =
         (wording::count(set.overdue), if set.overdue == 1 { "job is" } else { "jobs are" });
     let evidence =
-        format!("{overdue} {are} due, the first since {}", wording::duration(set.overdue_by));
+        format!("{overdue} {are} due, the first for {}", wording::duration(set.overdue_by));
     let finding = |severity| Finding::new(NAME, severity, name, evidence);
     if set.overdue_moves {
         return finding(Severity::Warning).leads_to(moving(set));
     }
     let Some(process) = jobs.serving().next() else {
-        return finding(Severity::Critical)
-            .leads_to("Processes move them that run and are not quiet, and there is none.");
+        return finding(Severity::Critical).leads_to(
+            "Running processes that are not quiet move them to their queues, and there \
+                       is none.",
+        );
     };
     if jobs.serving().all(|it| it.running_for.is_some_and(|age| age < OVERDUE_MIN)) {
-        return finding(Severity::Warning)
-            .leads_to("Processes move them, and begin with it within a minute of their start.");
+        return finding(Severity::Warning).leads_to(
+            "Processes move them to their queues, beginning within a minute of their \
+                       start.",
+        );
     }
     let stuck = finding(Severity::Critical).leads_to(
-        "Processes move them, and their pollers are stuck: Sidekiq's log has what threads do then.",
+        "Processes move them to their queues, but their pollers are stuck: after the signal, \
+         Sidekiq's log shows what the threads do.",
     );
-    Finding { next: process.tell_threads(), ..stuck }
+    Finding { next: process.print_threads_command(), ..stuck }
 }
 
 /// After an outage all that became due meanwhile is moved at once, which takes its time.
@@ -51,9 +56,14 @@ fn moving(set: &JobSet) -> String {
         Ok(left) => {
             let (rate, left) =
                 (wording::rate(set.overdue_fewer_per_second), wording::duration(left));
-            format!("Processes move them, {rate}: the last is in its queue in {left}.")
+            format!(
+                "Processes move them to their queues at {rate}: the last one will be there in \
+                     {left}."
+            )
         }
-        Err(_) => "Processes move them, and as many become due: new ones are as late.".to_owned(),
+        Err(_) => "Processes move them to their queues, but as many become due: new ones are \
+                   equally late."
+            .to_owned(),
     }
 }
 
@@ -92,7 +102,7 @@ mod tests {
         (set.overdue_moves, set.overdue_fewer_per_second) = (true, 500.0);
         let moves = check(&observation).remove(0);
         assert_eq!((moves.severity, moves.next), (Severity::Warning, None));
-        let expected = "Processes move them, 500/s: the last is in its queue in 1 min 20 s.";
+        let expected = "Processes move them to their queues at 500/s: the last one will be there in 1 min 20 s.";
         assert_eq!(moves.consequence, expected);
         observation.jobs.known_mut().scheduled.overdue_fewer_per_second = 0.0;
         let as_many = check(&observation).remove(0);

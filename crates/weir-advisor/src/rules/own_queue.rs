@@ -26,10 +26,10 @@ fn found(queue: &OwnQueue) -> Option<Finding> {
     let waiting = wording::jobs_wait_since(queue.length, queue.latency);
     if queue.fetchers == 0 && queue.length > 0 {
         let them = if queue.length == 1 { "it" } else { "them" };
-        let evidence = format!("{waiting}, and no worker asks for {them}");
+        let evidence = format!("{waiting}, and no worker fetches {them}");
         let finding = Finding::new(NAME, Severity::Critical, subject, evidence);
-        return Some(finding.leads_to("Its jobs are never worked off.").next(format!(
-            "start a worker that fetches {}; weir status shows who is there",
+        return Some(finding.leads_to("Its jobs are never run.").next(format!(
+            "start a worker that fetches {}; weir status lists the workers",
             queue.name
         )));
     }
@@ -38,20 +38,20 @@ fn found(queue: &OwnQueue) -> Option<Finding> {
 
 fn behind(queue: &OwnQueue, subject: String, waiting: &str) -> Finding {
     let (come, go) = (queue.arrivals_per_second, queue.served_per_second);
-    let evidence = format!("{waiting}; {} come, {} are worked off", rate(come), rate(go));
+    let evidence = format!("{waiting}; arrival rate {}, completion rate {}", rate(come), rate(go));
     let flow = flow(queue);
     let finding = |severity| Finding::new(NAME, severity, subject, evidence);
     match flow.drain() {
         Drain::Grows => finding(Severity::Critical)
             .leads_to(
-                "It grows: at this rate it never ends. More workers help as long as goodput rises with \
-                 them: weir workers scale takes a group and a number.",
+                "It is growing: at these rates it will never drain. More workers help as long as \
+                 they raise goodput: use weir workers scale GROUP NUMBER.",
             )
             .next("weir workers list"),
         Drain::After(left) => finding(Severity::Warning)
-            .leads_to(format!("It is empty in {}.", wording::duration(left))),
+            .leads_to(format!("It will be empty in {}.", wording::duration(left))),
         Drain::Stands | Drain::Empty => finding(Severity::Warning).leads_to(format!(
-            "Whether it grows or shrinks does not show within {}.",
+            "{} are too short to tell whether it is growing or shrinking.",
             wording::duration(RATES_WINDOW)
         )),
     }
@@ -84,22 +84,25 @@ mod tests {
     fn a_queue_that_is_behind_says_when_it_is_over_or_that_it_never_is() {
         let finding = with(|_| {}).remove(0);
         assert_eq!(finding.severity, Severity::Warning);
-        assert_eq!(finding.consequence, "It is empty in 1 min 40 s.");
+        assert_eq!(finding.consequence, "It will be empty in 1 min 40 s.");
         let finding = with(|queue| queue.served_per_second = 1.0).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
         assert_eq!(finding.next.as_deref(), Some("weir workers list"));
         let finding = with(|queue| queue.served_per_second = 10.0).remove(0);
         assert_eq!(finding.severity, Severity::Warning, "as many come as are worked off");
-        assert!(finding.consequence.starts_with("Whether it grows or shrinks"), "{finding:?}");
+        assert!(
+            finding.consequence.starts_with("too short to tell whether it is growing"),
+            "{finding:?}"
+        );
     }
 
     #[test]
     fn one_that_nobody_asks_for_is_never_worked_off() {
         let finding = with(|queue| (queue.fetchers, queue.length) = (0, 1)).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
-        assert_eq!(finding.evidence, "1 job waits, for 2 min, and no worker asks for it");
+        assert_eq!(finding.evidence, "1 job waits, for 2 min, and no worker fetches it");
         let several = with(|queue| queue.fetchers = 0).remove(0);
-        assert!(several.evidence.ends_with("no worker asks for them"), "{several:?}");
+        assert!(several.evidence.ends_with("no worker fetches them"), "{several:?}");
     }
 
     #[test]

@@ -11,13 +11,13 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let waiting: Vec<&str> = postgres.waiting_for_restart().collect();
     let wait = match waiting.len() {
         0 => return Vec::new(),
-        1 => "was changed and waits",
-        _ => "were changed and wait",
+        1 => "was changed and takes effect",
+        _ => "were changed and take effect",
     };
     let names = wording::list(waiting);
-    let evidence = format!("{names} {wait} for a restart");
+    let evidence = format!("{names} {wait} after a restart");
     let finding = Finding::new(NAME, Severity::Warning, "Postgres", evidence)
-        .leads_to("The database still runs with the old values.");
+        .leads_to("The database still uses the old values.");
     vec![finding.next("systemctl restart postgresql")]
 }
 
@@ -32,7 +32,8 @@ mod tests {
         let mut observation = healthy::observation();
         let pending = &mut observation.postgres.known_mut().pending_restart;
         *pending = ["shared_buffers", "max_connections"].map(str::to_owned).to_vec();
-        let expected = "shared_buffers and max_connections were changed and wait for a restart";
+        let expected =
+            "shared_buffers and max_connections were changed and take effect after a restart";
         assert_eq!(check(&observation)[0].evidence, expected);
     }
 
@@ -45,7 +46,7 @@ mod tests {
         let source = "command line".to_owned();
         let name = "max_connections".to_owned();
         postgres.origins.push(SettingOrigin { name, source, file: None });
-        let expected = "shared_buffers was changed and waits for a restart";
+        let expected = "shared_buffers was changed and takes effect after a restart";
         assert_eq!(check(&observation)[0].evidence, expected);
         observation.postgres.known_mut().pending_restart.pop();
         assert_eq!(check(&observation), []);

@@ -37,7 +37,7 @@ fn found(process: &JobProcess) -> Option<Finding> {
         (Severity::Warning, format!("for at least {seen}"))
     } else {
         // A heartbeat does not tell, and one look is short.
-        (Severity::Notice, "since when it does not tell".to_owned())
+        (Severity::Notice, "for an unknown time".to_owned())
     };
     let evidence = format!("it takes no new jobs (TSTP), {since}; {busy}");
     let finding = Finding::new(NAME, severity, format!("process {}", process.identity), evidence);
@@ -49,8 +49,8 @@ fn found(process: &JobProcess) -> Option<Finding> {
         Finding { next: process.signal("TERM"), ..finding }
     } else {
         finding.leads_to(format!(
-            "During a deployment that is as it should be. If there is none, {threads_serve} nothing \
-             until it is restarted, on {}.",
+            "This is normal during a deployment. Otherwise, {threads_serve} nothing until it is \
+             restarted, on {}.",
             process.hostname
         ))
     })

@@ -15,14 +15,14 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let finding = match postgres.read_only {
         None => return Vec::new(),
         // Applications read from standbys, and those are observed for good.
-        Some(ReadOnly::Standby) => found(Severity::Notice, "it is a standby and takes no writes")
+        Some(ReadOnly::Standby) => found(Severity::Notice, "it is a standby and rejects writes")
             .leads_to(
-                "Reading from it is fine. If the application writes here, each write fails \
-                 (PG::ReadOnlySqlTransaction): then DATABASE_URL or DB_HOST is to name the primary.",
+                "Reads work. If the application writes here, each write fails \
+                 (PG::ReadOnlySqlTransaction): DATABASE_URL or DB_HOST must name the primary.",
             )
             .next(observation.psql(PRIMARY)),
         Some(ReadOnly::Setting) => {
-            let finding = found(Severity::Critical, &format!("{SETTING} is on: it takes no writes"))
+            let finding = found(Severity::Critical, &format!("{SETTING} is on: it rejects writes"))
                 .leads_to("Each job and request that writes fails (PG::ReadOnlySqlTransaction).");
             database_settings::change(finding, postgres, (SETTING, "off"), false)
         }

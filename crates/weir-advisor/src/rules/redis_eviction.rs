@@ -28,7 +28,7 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let evicted = wording::number(redis.evicted_keys, "key was", "keys were");
     let evidence = format!("maxmemory-policy is {policy}, {evicted} evicted since its start");
     let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence)
-        .leads_to("When memory is short, whole queues vanish without an error.");
+        .leads_to("When memory is short, Redis deletes whole queues without an error.");
     if policy == KEEPS_ALL {
         return Some(finding);
     }
@@ -40,7 +40,8 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let room = redis_memory::raised(redis);
     let command = |cli: &str| format!("{cli} CONFIG SET maxmemory {room} && {}", keep(cli));
     let consequence = format!(
-        "{} It is nearly full: the command gives it room first, without which every push would fail.",
+        "{} Redis is nearly full: the command raises maxmemory first, because otherwise every push \
+         would fail.",
         finding.consequence
     );
     Some(finding.leads_to(consequence).next(observation.redis_command(&redis.name, command)))

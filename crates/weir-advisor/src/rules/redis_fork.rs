@@ -21,7 +21,7 @@ fn found(redis: &RedisServer) -> Finding {
     let used = wording::bytes(redis.used_memory_bytes);
     let evidence = format!("its last fork took {took}, with {used} in use");
     Finding::new(NAME, Severity::Warning, format!("Redis {}", redis.name), evidence)
-        .leads_to("Everything waits that long at each snapshot or rewrite of the append-only file.")
+        .leads_to("All clients wait that long at each snapshot or rewrite of the append-only file.")
         .change(
             "/etc/tmpfiles.d/redis.conf",
             "w /sys/kernel/mm/transparent_hugepage/enabled - - - - never",

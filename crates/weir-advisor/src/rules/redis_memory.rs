@@ -40,10 +40,13 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence);
     Some(match redis.maxmemory_bytes {
         0 => finding
-            .leads_to("A snapshot forks and may need as much again; then the kernel kills Redis.")
+            .leads_to(
+                "A snapshot forks and may need the same amount again; the kernel would then \
+                       kill Redis.",
+            )
             .change("/etc/sysctl.d/90-redis.conf", "vm.overcommit_memory = 1")
             .next("sysctl --system"),
-        _ => finding.leads_to("At the ceiling every push fails (OOM command not allowed).").next(
+        _ => finding.leads_to("At the limit every push fails (OOM command not allowed).").next(
             observation.redis_command(&redis.name, |cli| {
                 redis_settings::set(cli, "maxmemory", &raised(redis))
             }),

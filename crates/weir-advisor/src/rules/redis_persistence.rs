@@ -7,8 +7,9 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "redis-persistence";
 
-const CONSEQUENCE: &str = "A restart or a power cut loses every job. So does appendonly in redis.conf and a restart: \
-    the running Redis has to write its append-only file first.";
+const CONSEQUENCE: &str = "A restart or a power cut loses every job. So does setting appendonly in \
+                           redis.conf and restarting: the running Redis must write its append-only \
+                           file first.";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let servers = observation.redis.iter().filter_map(Fact::known);
@@ -41,7 +42,7 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
 fn failed(observation: &Observation, redis: &RedisServer, evidence: String) -> Finding {
     Finding::new(NAME, Severity::Critical, subject(redis), evidence)
         .leads_to(
-            "Redis refuses writes (MISCONF), so pushes fail; a restart loses what is not saved.",
+            "Redis rejects writes (MISCONF), so pushes fail; a restart loses unsaved changes.",
         )
         .next(observation.redis_command(&redis.name, |cli| {
             format!("df -h \"$({cli} CONFIG GET dir | tail -n 1)\"")

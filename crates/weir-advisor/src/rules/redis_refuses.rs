@@ -1,7 +1,7 @@
 //! A Redis that answers nobody: no connection is left, a script runs, it loads, its master is lost.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, Missing, Observation, Obstacle, RedisServer};
+use crate::observation::{Fact, Missing, MissingReason, Observation, RedisServer};
 use crate::redis_settings;
 
 pub(crate) const NAME: &str = "redis-refuses";
@@ -18,20 +18,21 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 /// It may be the half of a split that others have left: to lift the limit there loses what is written.
 fn lacks_replicas(observation: &Observation, redis: &RedisServer) -> Finding {
-    let evidence = "it refuses every write (NOREPLICAS): min-replicas-to-write is set and no replica is \
+    let evidence = "it rejects every write (NOREPLICAS): min-replicas-to-write is set and no \
+                    replica is \
                     connected";
     let subject = format!("Redis {}", redis.name);
     Finding::new(NAME, Severity::Critical, subject, evidence)
         .leads_to(
-            "Sidekiq neither pushes nor fetches. Start the replica again. Only if this is still the master \
-             and the replica is gone for good: CONFIG SET min-replicas-to-write 0.",
+            "Sidekiq can neither push nor fetch. Start the replica. Only if this is still the \
+             master and the replica will not return: CONFIG SET min-replicas-to-write 0.",
         )
         .next(observation.redis_command(&redis.name, |cli| format!("{cli} INFO replication")))
 }
 
 /// Whether this rule says it.
-pub(super) const fn says(obstacle: Obstacle) -> bool {
-    use Obstacle::{ClientsExhausted, Loading, MasterLost, Script};
+pub(super) const fn says(obstacle: MissingReason) -> bool {
+    use MissingReason::{ClientsExhausted, Loading, MasterLost, Script};
     matches!(obstacle, ClientsExhausted | Loading | MasterLost | Script)
 }
 
@@ -47,31 +48,36 @@ fn found(observation: &Observation, missing: &Missing) -> Option<Finding> {
     let finding = Finding::new(NAME, Severity::Critical, missing.what.as_str(), evidence);
     let name = missing.what.trim_start_matches("Redis ");
     Some(match missing.obstacle {
-        Obstacle::ClientsExhausted => finding
+        MissingReason::ClientsExhausted => {
+            finding
+                .leads_to(
+                    "New connections are rejected: those of Sidekiq, of the application, and of \
+                 redis-cli, until you stop a process that is not needed.",
+                )
+                .next(observation.redis_command(name, |cli| {
+                    redis_settings::set(cli, "maxclients", MORE_CLIENTS)
+                }))
+        }
+        MissingReason::Script => finding
             .leads_to(
-                "Whoever connects anew is refused: Sidekiq, the application, and redis-cli until a \
-                 process that can be spared is stopped.",
-            )
-            .next(observation.redis_command(name, |cli| {
-                redis_settings::set(cli, "maxclients", MORE_CLIENTS)
-            })),
-        Obstacle::Script => finding
-            .leads_to(
-                "Every push and fetch is refused until it ends. One that has written already can't be \
-                 ended without losing what it wrote: then wait for it.",
+                "Every push and fetch is rejected until it ends. A script that has already written \
+                 cannot be ended without losing its writes: in that case wait for it.",
             )
             .next(observation.redis_command(name, |cli| {
                 format!("{cli} {} KILL", kind_of_script(&missing.reason))
             })),
-        Obstacle::Loading => finding
-            .leads_to("Every push and fetch is refused until all its data is read.")
+        MissingReason::Loading => finding
+            .leads_to("Every push and fetch is rejected until all data is loaded.")
             .next(observation.redis_command(name, redis_settings::wait_for_data)),
         _ => finding
-            .leads_to("It tells nothing of its copy, and Sidekiq can't write to it: name its master.")
+            .leads_to(
+                "It does not serve its copy of the data, and Sidekiq cannot write to it: use \
+                       its master.",
+            )
             .change_and_restart(
-                "the address of Redis, as Sidekiq (REDIS_URL) and doctor have it",
+                "the address of Redis in Sidekiq (REDIS_URL) and for doctor",
                 observation.redis_command(name, |cli| {
-                    format!("the master's, which this tells: {cli} INFO replication")
+                    format!("the master's, as shown by: {cli} INFO replication")
                 }),
             ),
     })
@@ -104,7 +110,7 @@ mod tests {
     use crate::advise;
     use crate::healthy;
 
-    fn refusing(obstacle: Obstacle, reason: &str) -> Observation {
+    fn refusing(obstacle: MissingReason, reason: &str) -> Observation {
         let mut observation = healthy::observation();
         let missing = Missing {
             what: "Redis 10.0.0.5:6380".to_owned(),
@@ -122,22 +128,22 @@ mod tests {
         const CLI: &str = "redis-cli -h 10.0.0.5 -p 6380";
         for (obstacle, reason, next) in [
             (
-                Obstacle::ClientsExhausted,
+                MissingReason::ClientsExhausted,
                 "ERR max number of clients reached",
                 "CONFIG SET maxclients 20000 && ",
             ),
             (
-                Obstacle::Script,
+                MissingReason::Script,
                 "BUSY You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
                 "SCRIPT KILL",
             ),
             (
-                Obstacle::Script,
+                MissingReason::Script,
                 "BUSY You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",
                 "FUNCTION KILL",
             ),
             (
-                Obstacle::Loading,
+                MissingReason::Loading,
                 "LOADING Redis is loading the dataset in memory",
                 "INFO persistence",
             ),
@@ -154,20 +160,21 @@ mod tests {
             assert!(command.contains(&format!("{CLI} {next}")), "{command}");
         }
         let lost =
-            check(&refusing(Obstacle::MasterLost, "MASTERDOWN Link with MASTER is down")).remove(0);
+            check(&refusing(MissingReason::MasterLost, "MASTERDOWN Link with MASTER is down"))
+                .remove(0);
         assert!(lost.change.unwrap().restart);
     }
 
     #[test]
     fn a_name_is_said_once() {
-        let reason = "Redis 10.0.0.5:6380 still reads its data from disk (LOADING)";
-        let finding = check(&refusing(Obstacle::Loading, reason)).remove(0);
-        assert_eq!(finding.evidence, "it still reads its data from disk (LOADING)");
+        let reason = "Redis 10.0.0.5:6380 is still loading its data from disk (LOADING)";
+        let finding = check(&refusing(MissingReason::Loading, reason)).remove(0);
+        assert_eq!(finding.evidence, "it is still loading its data from disk (LOADING)");
     }
 
     #[test]
     fn one_that_is_away_is_only_unseen() {
-        assert_eq!(check(&refusing(Obstacle::Unreachable, "refused")), []);
-        assert_eq!(check(&refusing(Obstacle::NotAllowed, "NOAUTH")), []);
+        assert_eq!(check(&refusing(MissingReason::Unreachable, "refused")), []);
+        assert_eq!(check(&refusing(MissingReason::NotAllowed, "NOAUTH")), []);
     }
 }

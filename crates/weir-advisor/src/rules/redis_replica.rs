@@ -1,38 +1,42 @@
 //! A replica where Sidekiq's master should be: it takes no writes (READONLY).
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, Jobs, Master, Observation, RedisServer};
+use crate::observation::{Fact, Master, Observation, RedisServer, SidekiqObservation};
 
 pub(crate) const NAME: &str = "redis-replica";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let servers = observation.redis.iter().zip(observation.each_jobs());
-    let of = |(server, (_, jobs)): (&Fact<RedisServer>, (_, &Fact<Jobs>))| {
+    let of = |(server, (_, jobs)): (&Fact<RedisServer>, (_, &Fact<SidekiqObservation>))| {
         found(observation, server.known()?, jobs.known())
     };
     servers.filter_map(of).collect()
 }
 
-fn found(observation: &Observation, redis: &RedisServer, jobs: Option<&Jobs>) -> Option<Finding> {
+fn found(
+    observation: &Observation,
+    redis: &RedisServer,
+    jobs: Option<&SidekiqObservation>,
+) -> Option<Finding> {
     let Master { address, is_linked } = redis.replica_of.as_ref()?;
     // A copy has its master's heartbeats. Whoever is pointed at it can't beat.
     let is_alive = jobs.is_some_and(|jobs| !jobs.processes.is_empty());
     let (severity, link) = match (is_alive, is_linked) {
         (true, true) => (Severity::Notice, ""),
-        (true, false) => (Severity::Warning, ", which it does not reach"),
+        (true, false) => (Severity::Warning, ", which it cannot reach"),
         (false, _) => (Severity::Critical, " and no Sidekiq process has a heartbeat in it"),
     };
     let evidence = format!("it is a replica of {address}{link}");
     let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence).leads_to(
-        "A replica refuses every write (READONLY): a Sidekiq that is pointed at it neither pushes \
-             nor fetches. What is read here is what the master had.",
+        "A replica rejects every write (READONLY): a Sidekiq that uses it can neither push nor \
+         fetch. The data shown here is what the master had.",
     );
     let database = match redis.database {
         0 => String::new(),
         number => format!("/{number}"),
     };
     Some(finding.change_and_restart(
-        "the address of Redis, as Sidekiq (REDIS_URL) and doctor have it",
+        "the address of Redis in Sidekiq (REDIS_URL) and for doctor",
         format!("{}{address}{database}", observation.redis_scheme(&redis.name)),
     ))
 }

@@ -18,7 +18,10 @@ fn server(redis: &RedisServer) -> Option<Finding> {
     let evidence =
         format!("{} of a sample of its keys expire and are not Sidekiq's", percent(*share));
     let finding = Finding::new(NAME, Severity::Notice, format!("Redis {}", redis.name), evidence)
-        .leads_to("A cache wants to evict and jobs must not be; and a cache's growth takes the jobs' memory.");
+        .leads_to(
+            "A cache needs eviction, which would delete jobs, and its growth takes memory \
+                   from the jobs.",
+        );
     Some(finding.change_and_restart(
         "the application's environment",
         "CACHE_REDIS_URL = redis://a-second-server:6379",

@@ -22,15 +22,15 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let recent = |slow: &&SlowCommand| slow.took >= SLOW_MIN && slow.age <= AGE_MAX;
     let slow: Vec<_> = redis.slow_commands.known()?.iter().filter(recent).collect();
     let worst = slow.iter().max_by_key(|slow| slow.took)?;
-    let slowest = if slow.len() == 1 { ":" } else { ", the slowest" };
+    let slowest = if slow.len() == 1 { "" } else { ", the slowest" };
     let evidence = format!(
-        "{} in the last 10 min{slowest} {} with {}",
+        "{} in the last 10 min{slowest} ({}) took {}",
         wording::number(slow.len() as u64, "slow command", "slow commands"),
         worst.command,
         wording::duration(worst.took)
     );
     let finding = Finding::new(NAME, Severity::Notice, format!("Redis {}", redis.name), evidence)
-        .leads_to("Redis does one thing at a time: pushes and fetches waited.");
+        .leads_to("Redis runs one command at a time: pushes and fetches waited.");
     Some(
         finding.next(observation.redis_command(&redis.name, |cli| format!("{cli} SLOWLOG GET 10"))),
     )
@@ -54,10 +54,10 @@ mod tests {
         assert_eq!(check(&observation), []);
         let commands = observation.redis[0].known_mut().slow_commands.known_mut();
         commands.extend([slow("LRANGE", 1_500, 60), slow("KEYS", 200, 60)]);
-        let expected = "2 slow commands in the last 10 min, the slowest LRANGE with 1 s";
+        let expected = "2 slow commands in the last 10 min, the slowest (LRANGE) took 1 s";
         assert_eq!(check(&observation)[0].evidence, expected);
         observation.redis[0].known_mut().slow_commands.known_mut().pop();
-        let expected = "1 slow command in the last 10 min: LRANGE with 1 s";
+        let expected = "1 slow command in the last 10 min (LRANGE) took 1 s";
         assert_eq!(check(&observation)[0].evidence, expected);
     }
 }

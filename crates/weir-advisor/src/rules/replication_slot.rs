@@ -4,7 +4,7 @@
 use crate::database_settings;
 use crate::finding::{Finding, Severity};
 use crate::observation::{
-    Observation, Postgres, Replication, ReplicationSlot, SlotLimit, SlotState,
+    DatabaseObservation, Observation, Replication, ReplicationSlot, SlotLimit, WalStatus,
 };
 use crate::{sql, wording};
 
@@ -31,12 +31,12 @@ fn severity(slot: &ReplicationSlot, replication: &Replication) -> Option<Severit
     let times = |times: u64| replication.wal_bytes_max.max(1).saturating_mul(times);
     let is_far = slot.held_bytes >= times(FAR);
     match (slot.state, slot.active) {
-        (SlotState::Lost | SlotState::Unreserved, _) => Some(Severity::Critical),
+        (WalStatus::Lost | WalStatus::Unreserved, _) => Some(Severity::Critical),
         // Nothing ends it before the disk does.
-        (SlotState::Kept, false) if is_far && !is_limited(replication) => Some(Severity::Critical),
-        (SlotState::Kept, false) if slot.held_bytes >= times(1) => Some(Severity::Warning),
-        (SlotState::Kept, true) if is_far => Some(Severity::Warning),
-        (SlotState::Kept, _) => None,
+        (WalStatus::Kept, false) if is_far && !is_limited(replication) => Some(Severity::Critical),
+        (WalStatus::Kept, false) if slot.held_bytes >= times(1) => Some(Severity::Warning),
+        (WalStatus::Kept, true) if is_far => Some(Severity::Warning),
+        (WalStatus::Kept, _) => None,
     }
 }
 
@@ -46,7 +46,7 @@ const fn is_limited(replication: &Replication) -> bool {
 
 fn found(
     observation: &Observation,
-    postgres: &Postgres,
+    postgres: &DatabaseObservation,
     replication: &Replication,
     (slot, severity): (&ReplicationSlot, Severity),
 ) -> Finding {
@@ -55,7 +55,7 @@ fn found(
     let finding = Finding::new(NAME, severity, subject, evidence);
     let finding = finding.leads_to(consequence(slot, replication));
     let finding = match (slot.state, replication.limit) {
-        (SlotState::Kept, SlotLimit::Unlimited) => {
+        (WalStatus::Kept, SlotLimit::Unlimited) => {
             let enough = format!("'{}GB'", enough_gib(slot, replication));
             database_settings::change(finding, postgres, (SETTING, &enough), false)
         }
@@ -68,32 +68,35 @@ fn found(
     }
     // A replica that is down for an hour needs it: that can't be seen from here.
     let drop = format!("SELECT pg_drop_replication_slot({})", sql::literal(&slot.name));
-    finding.next(format!("if nobody needs it any more: {}", observation.psql(&drop)))
+    finding.next(format!("if it is no longer needed: {}", observation.psql(&drop)))
 }
 
 fn used(slot: &ReplicationSlot) -> String {
     match (slot.active, slot.inactive_for) {
         (true, _) => "it is in use".to_owned(),
-        (false, Some(time)) => format!("nobody has used it for {}", wording::duration(time)),
-        (false, None) => "nobody uses it".to_owned(),
+        (false, Some(time)) => format!("it has not been used for {}", wording::duration(time)),
+        (false, None) => "it is not in use".to_owned(),
     }
 }
 
 fn held(slot: &ReplicationSlot, replication: &Replication) -> String {
     let held = wording::bytes(slot.held_bytes);
     match (slot.state, replication.limit) {
-        (SlotState::Lost, _) => "WAL that it needs was removed (wal_status is lost)".to_owned(),
-        (SlotState::Unreserved, _) => format!(
-            "of the {held} of WAL that it needs the next checkpoint removes some (wal_status is unreserved)"
+        (WalStatus::Lost, _) => "WAL that it needs has been removed (wal_status is \
+                                 lost)"
+            .to_owned(),
+        (WalStatus::Unreserved, _) => format!(
+            "the next checkpoint will remove some of the {held} of WAL that it needs (wal_status \
+             is unreserved)"
         ),
-        (SlotState::Kept, limit) => {
+        (WalStatus::Kept, limit) => {
             let own = wording::bytes(replication.wal_bytes_max);
             let limit = match limit {
                 SlotLimit::Bytes(limit) => format!("{SETTING} is {}", wording::bytes(limit)),
                 SlotLimit::Unlimited => format!("{SETTING} sets no limit"),
                 SlotLimit::NotSupported => "there is no limit".to_owned(),
             };
-            format!("{held} of WAL are kept for it, where max_wal_size is {own}; {limit}")
+            format!("{held} of WAL are kept for it, and max_wal_size is {own}; {limit}")
         }
     }
 }
@@ -101,31 +104,37 @@ fn held(slot: &ReplicationSlot, replication: &Replication) -> String {
 fn consequence(slot: &ReplicationSlot, replication: &Replication) -> String {
     let who = "(a replica, a subscription, a backup)";
     let end = match (slot.state, is_limited(replication)) {
-        (SlotState::Lost, _) => {
+        (WalStatus::Lost, _) => {
             return format!(
-                "What used it {who} can't go on from there and has to be set up anew; it holds nothing back any more."
+                "Its client {who} cannot continue and must be set up again; the slot keeps no WAL \
+                 any more."
             );
         }
-        (SlotState::Unreserved, _) => format!(
-            "Then what uses it {who} has to be set up anew. It can go on if it catches up before, or if {SETTING} \
-             is raised, where the disk has room."
+        (WalStatus::Unreserved, _) => format!(
+            "After that, its client {who} must be set up again. It can continue if it catches up \
+             first, or if you raise {SETTING} and the disk has room."
         ),
-        (SlotState::Kept, true) => format!(
-            "Beyond that limit Postgres removes the WAL, and what uses it {who} has to be set up anew."
+        (WalStatus::Kept, true) => format!(
+            "Beyond that limit Postgres removes the WAL, and the slot's client {who} must be set \
+             up again."
         ),
-        (SlotState::Kept, false) => {
-            "Postgres keeps all WAL from there on, until the disk is full and it stops.".to_owned()
+        (WalStatus::Kept, false) => {
+            "Postgres keeps all WAL from that position, until the disk is full and Postgres \
+             stops."
+                .to_owned()
         }
     };
     let start = match slot.active {
         true => {
-            " What reads from it is slower than what is written: look at its load and at the network to it."
+            " Its client reads more slowly than Postgres writes: check its load and the network to \
+             it."
         }
-        false => " What has used it has to be started, or the slot to be dropped.",
+        false => " Start its client, or drop the slot.",
     };
     let bound = match (slot.state, replication.limit) {
-        (SlotState::Kept, SlotLimit::Unlimited) => {
-            " With the line to change, who falls further behind has to be set up anew, and Postgres goes on."
+        (WalStatus::Kept, SlotLimit::Unlimited) => {
+            " With the change, a client that falls further behind must be set up again, and \
+             Postgres continues to run."
         }
         _ => "",
     };
@@ -186,12 +195,12 @@ mod tests {
     fn one_that_nobody_uses_is_bounded_above_what_it_holds_and_dropped_if_nobody_needs_it() {
         let finding = with(SlotLimit::Unlimited, |it| it.held_bytes = 7 * GIB).unwrap();
         assert_eq!(finding.subject, "replication slot standby");
-        let expected = "nobody uses it: 7 GB of WAL are kept for it, where max_wal_size is 1 GB; \
+        let expected = "it is not in use: 7 GB of WAL are kept for it, and max_wal_size is 1 GB; \
                         max_slot_wal_keep_size sets no limit";
         assert_eq!(finding.evidence, expected);
         assert!(finding.consequence.contains("until the disk is full"), "{finding:?}");
         assert_eq!(finding.change.unwrap().line, "max_slot_wal_keep_size = '14GB'");
-        let expected = "if nobody needs it any more: \
+        let expected = "if it is no longer needed: \
                         psql -c \"SELECT pg_drop_replication_slot('standby')\"";
         assert_eq!(finding.next.as_deref(), Some(expected));
         let finding = with(SlotLimit::Unlimited, |it| it.held_bytes = GIB).unwrap();
@@ -206,7 +215,7 @@ mod tests {
             it.held_bytes = 2 * GIB;
         });
         let finding = finding.unwrap();
-        let expected = "nobody has used it for 2 days 7 h: 2 GB of WAL are kept for it, where max_wal_size is \
+        let expected = "it has not been used for 2 days 7 h: 2 GB of WAL are kept for it, and max_wal_size is \
                         1 GB; max_slot_wal_keep_size is 5 GB";
         assert_eq!(finding.evidence, expected);
         assert_eq!(finding.change, None, "it has one");
@@ -228,12 +237,12 @@ mod tests {
     #[test]
     fn what_is_lost_or_nearly_is_critical_however_little_it_holds() {
         let limit = SlotLimit::Bytes(GIB);
-        let lost = with(limit, |it| (it.state, it.held_bytes) = (SlotState::Lost, 0)).unwrap();
+        let lost = with(limit, |it| (it.state, it.held_bytes) = (WalStatus::Lost, 0)).unwrap();
         assert_eq!(lost.severity, Severity::Critical);
-        let expected = "nobody uses it: WAL that it needs was removed (wal_status is lost)";
+        let expected = "it is not in use: WAL that it needs has been removed (wal_status is lost)";
         assert_eq!(lost.evidence, expected);
         assert!(lost.next.unwrap().contains("pg_drop_replication_slot"));
-        let nearly = with(limit, |it| it.state = SlotState::Unreserved).unwrap();
+        let nearly = with(limit, |it| it.state = WalStatus::Unreserved).unwrap();
         assert_eq!(nearly.severity, Severity::Critical);
         assert!(nearly.consequence.contains("max_slot_wal_keep_size is raised"), "{nearly:?}");
         assert_eq!(nearly.change, None);

@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::flow::{Drain, Flow};
-use crate::observation::{JobSet, Observation, Sample};
+use crate::observation::{JobSample, JobSet, Observation};
 use crate::wording::{self, percent};
 
 pub(crate) const NAME: &str = "retry-flood";
@@ -32,7 +32,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 /// Remote servers that are down fail in several ways; what the application or its database does, in one.
-fn one_cause(sample: &Sample) -> bool {
+fn one_cause(sample: &JobSample) -> bool {
     let most = sample.errors.iter().map(|share| share.count).max().unwrap_or_default();
     most as f64 >= ONE_CAUSE_SHARE * sample.size as f64
 }
@@ -43,17 +43,17 @@ fn grows(flow: &Flow) -> bool {
 }
 
 fn found(set: &JobSet, grows: bool) -> Finding {
-    let growth = if grows { " and it grows" } else { "" };
+    let growth = if grows { " and the number is growing" } else { "" };
     let sample = set.sample.known().and_then(most_common);
     let sample = sample.map(|sample| format!("; {sample}")).unwrap_or_default();
     let evidence =
-        format!("{} failed jobs wait for another try{growth}{sample}", wording::count(set.size));
+        format!("{} failed jobs wait for a retry{growth}{sample}", wording::count(set.size));
     Finding::new(NAME, Severity::Warning, "the retry set", evidence)
-        .leads_to("They come back into their queues, mostly to fail again.")
+        .leads_to("They return to their queues, mostly to fail again.")
 }
 
 /// What most of a sample have in common.
-pub(super) fn most_common(sample: &Sample) -> Option<String> {
+pub(super) fn most_common(sample: &JobSample) -> Option<String> {
     let error = sample.errors.iter().max_by_key(|share| share.count)?;
     let share = percent(error.count as f64 / sample.size.max(1) as f64);
     let class = sample.classes.iter().max_by_key(|share| share.count);
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
     use crate::healthy;
-    use crate::observation::{Fact, Share};
+    use crate::observation::{Fact, SampleShare};
 
     fn with(before: u64, size: u64) -> Vec<Finding> {
         let mut observation = healthy::observation();
@@ -81,8 +81,8 @@ mod tests {
             arrivals_per_second: 1.0,
             deviation: None,
         });
-        let share = |name: &str, count| Share { name: name.to_owned(), count };
-        set.sample = Fact::Known(Sample {
+        let share = |name: &str, count| SampleShare { name: name.to_owned(), count };
+        set.sample = Fact::Known(JobSample {
             size: 200,
             classes: vec![share("DeliveryWorker", 190)],
             errors: vec![share("HTTP::TimeoutError", 150)],
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_flood_names_the_error() {
-        let expected = "12,000 failed jobs wait for another try; 75 % of a sample with HTTP::TimeoutError, most often DeliveryWorker";
+        let expected = "12,000 failed jobs wait for a retry; 75 % of a sample with HTTP::TimeoutError, most often DeliveryWorker";
         assert_eq!(with(12_000, 12_000)[0].evidence, expected);
     }
 
@@ -113,13 +113,13 @@ mod tests {
             let mut observation = healthy::observation();
             let set = &mut observation.jobs.known_mut().retries;
             set.size = size;
-            let share = |name: &str, count| Share { name: name.to_owned(), count };
+            let share = |name: &str, count| SampleShare { name: name.to_owned(), count };
             let errors = vec![share("NameError", same), share("IOError", 100 - same)];
-            set.sample = Fact::Known(Sample { size: 100, errors, ..Sample::default() });
+            set.sample = Fact::Known(JobSample { size: 100, errors, ..JobSample::default() });
             check(&observation).pop()
         };
         let finding = of(240, 95).unwrap();
-        let expected = "240 failed jobs wait for another try; 95 % of a sample with NameError";
+        let expected = "240 failed jobs wait for a retry; 95 % of a sample with NameError";
         assert_eq!((finding.severity, finding.evidence.as_str()), (Severity::Notice, expected));
         assert_eq!(of(240, 80), None);
         assert_eq!(of(99, 95), None);

@@ -1,37 +1,37 @@
 //! The database has no slot left, not even to look at it.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, Obstacle, Service};
+use crate::observation::{ConnectionPools, MissingReason, Observation};
 
 pub(crate) const NAME: &str = "slots-exhausted";
 
 /// What stands before the ledger in the reason, where there is one.
 const HELD_BY: &str = "; held by ";
 
-const REFUSED: &str = "Every new connection is refused: requests and jobs fail at random.";
+const REFUSED: &str = "Every new connection is rejected: requests and jobs fail at random.";
 const CEILING: &str = "sudo -u postgres psql -c 'SHOW max_connections'";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    let exhausted = observation.missing().find(|it| it.obstacle == Obstacle::SlotsExhausted);
+    let exhausted = observation.missing().find(|it| it.obstacle == MissingReason::SlotsExhausted);
     exhausted.map(|missing| found(observation, &missing.reason)).into_iter().collect()
 }
 
 fn found(observation: &Observation, reason: &str) -> Finding {
-    let evidence = format!("no connection slot is left: {reason}");
+    let evidence = format!("no connection slot is free: {reason}");
     let finding = Finding::new(NAME, Severity::Critical, "Postgres", evidence).leads_to(REFUSED);
     // Behind a pooler it is not the application's pools that fill the slots.
     let services = observation.services.known().filter(|_| observation.pooler.is_none());
     let services = services.map(Vec::as_slice).unwrap_or_default();
     let largest = services.iter().max_by_key(|service| service.connections());
-    let is_to_shrink = |service: &&Service| {
+    let is_to_shrink = |service: &&ConnectionPools| {
         may_hold_most(&service.name, reason) && !holds_more_than_pools(services, service, reason)
     };
     match largest.filter(is_to_shrink) {
         // It could not ask the database for its ceiling either.
         None => finding
             .leads_to(format!(
-                "{REFUSED} Postgres keeps some slots for superusers, who can still ask for its ceiling; \
-                 weir plan --max-connections works out pools that fit it."
+                "{REFUSED} Postgres reserves some slots for superusers, who can still query its \
+                 limit; weir plan --max-connections calculates pools that fit."
             ))
             .next(CEILING),
         Some(largest) => {
@@ -55,10 +55,14 @@ fn may_hold_most(service: &str, reason: &str) -> bool {
 
 /// Whether who holds most holds more than all pools of its kind: it opens connections beside them, or leaves
 /// them open, and smaller pools would free none.
-fn holds_more_than_pools(services: &[Service], largest: &Service, reason: &str) -> bool {
-    let family = |service: &Service| service.name.split(' ').next().map(str::to_owned);
+fn holds_more_than_pools(
+    services: &[ConnectionPools],
+    largest: &ConnectionPools,
+    reason: &str,
+) -> bool {
+    let family = |service: &ConnectionPools| service.name.split(' ').next().map(str::to_owned);
     let same = services.iter().filter(|it| family(it) == family(largest));
-    let pools = same.map(Service::connections).fold(0, u32::saturating_add);
+    let pools = same.map(ConnectionPools::connections).fold(0, u32::saturating_add);
     let ledger = reason.split_once(HELD_BY).map_or("", |(_, ledger)| ledger);
     let held = ledger.split(' ').find_map(|word| word.trim_end_matches(',').parse::<u32>().ok());
     held.is_some_and(|held| held > pools)
@@ -75,7 +79,7 @@ mod tests {
         let mut observation = healthy::observation();
         observation.postgres = Fact::Unknown(Missing {
             what: "the database".to_owned(),
-            obstacle: Obstacle::SlotsExhausted,
+            obstacle: MissingReason::SlotsExhausted,
             reason: "remaining connection slots are reserved (SQLSTATE 53300)".to_owned(),
             remedy: None,
         });
@@ -98,7 +102,7 @@ mod tests {
             let mut observation = healthy::observation();
             observation.postgres = Fact::Unknown(Missing {
                 what: "the database".to_owned(),
-                obstacle: Obstacle::SlotsExhausted,
+                obstacle: MissingReason::SlotsExhausted,
                 reason: format!("none (SQLSTATE 53300){HELD_BY}{held}"),
                 remedy: None,
             });

@@ -1,7 +1,7 @@
 //! More threads than connections in a process: they wait for each other, whatever the database has left.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, POOL_VARIABLE, Service};
+use crate::observation::{ConnectionPools, Observation, POOL_VARIABLE};
 use crate::wording;
 
 pub(crate) const NAME: &str = "small-pool";
@@ -15,8 +15,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 fn found(
     observation: &Observation,
-    services: &[Service],
-    service: &Service,
+    services: &[ConnectionPools],
+    service: &ConnectionPools,
     threads: u32,
 ) -> Finding {
     let pool = service.pool;
@@ -25,7 +25,7 @@ fn found(
         wording::number(pool, "connection", "connections")
     );
     let finding = Finding::new(NAME, Severity::Warning, service.name.as_str(), evidence).leads_to(
-        "Threads wait for a connection of their own process, and fail after some seconds \
+        "Threads wait for a connection from the pool of their process, and fail after some seconds \
          (ActiveRecord::ConnectionTimeoutError).",
     );
     if has_room(observation, services, service, threads) {
@@ -37,20 +37,20 @@ fn found(
         // A larger pool would be over the database's ceiling.
         let line = wording::number(pool, "thread", "threads");
         let line = format!("{line} ({})", service.threads_set_by());
-        finding.change_and_restart(format!("what starts {}", service.name), line)
+        finding.change_and_restart(format!("the command that starts {}", service.name), line)
     }
 }
 
 /// Whether the database has the connections that are missing, or a pooler would bear them.
 fn has_room(
     observation: &Observation,
-    services: &[Service],
-    service: &Service,
+    services: &[ConnectionPools],
+    service: &ConnectionPools,
     threads: u32,
 ) -> bool {
     let settings = observation.postgres.known().and_then(|it| it.settings.known());
     let Some(settings) = settings.filter(|_| observation.pooler.is_none()) else { return true };
-    let sum = services.iter().map(Service::connections).fold(0, u32::saturating_add);
+    let sum = services.iter().map(ConnectionPools::connections).fold(0, u32::saturating_add);
     let more = service.processes.saturating_mul(threads.saturating_sub(service.pool));
     sum.saturating_add(more) <= settings.usable_connections()
 }
@@ -63,7 +63,7 @@ mod tests {
     fn with(processes: u32, pool: u32, threads: Option<u32>) -> Observation {
         let mut observation = healthy::observation();
         let web = &mut observation.services.known_mut()[0];
-        *web = Service { threads, ..service("web", processes, pool, "DB_POOL=") };
+        *web = ConnectionPools { threads, ..service("web", processes, pool, "DB_POOL=") };
         observation
     }
 
@@ -86,10 +86,11 @@ mod tests {
 
     #[test]
     fn a_pool_is_not_made_smaller_without_its_threads() {
-        let service = Service { threads: Some(25), ..service("sidekiq push", 1, 25, "DB_POOL=") };
-        let line = "DB_POOL=20, and no more threads than that (-c or RAILS_MAX_THREADS)";
+        let service =
+            ConnectionPools { threads: Some(25), ..service("sidekiq push", 1, 25, "DB_POOL=") };
+        let line = "DB_POOL=20, and at most as many threads (-c or RAILS_MAX_THREADS)";
         assert_eq!(service.pool_line(20), line);
-        let by_threads = Service { set_by: "-c ".to_owned(), ..service };
+        let by_threads = ConnectionPools { set_by: "-c ".to_owned(), ..service };
         assert_eq!(by_threads.pool_line(20), "-c 20");
         assert_eq!(by_threads.place(), "the command line of sidekiq push");
     }

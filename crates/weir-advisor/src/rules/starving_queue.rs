@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Capsule, Fact, JobProcess, Jobs, Observation, Ordering, Queue};
+use crate::observation::{
+    Capsule, Fact, JobProcess, Observation, ObservedQueue, Ordering, SidekiqObservation,
+};
 use crate::queue_line::{self, Repaired};
 use crate::wording;
 
@@ -13,7 +15,7 @@ pub(crate) const NAME: &str = "starving-queue";
 const LATENCY_MIN: Duration = Duration::from_secs(60);
 
 /// Where a queue is served: a process with one of its capsules.
-type Place<'a> = (&'a JobProcess, &'a Capsule);
+type ServingCapsule<'a> = (&'a JobProcess, &'a Capsule);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
@@ -26,13 +28,13 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 /// Capsules that should begin with other queues than they do, with those.
-pub(crate) fn to_begin_with(jobs: &Jobs) -> Vec<(&JobProcess, &Capsule, Vec<&str>)> {
+pub(crate) fn to_begin_with(jobs: &SidekiqObservation) -> Vec<(&JobProcess, &Capsule, Vec<&str>)> {
     let starving = all(jobs);
     let places = starving.iter().filter_map(|it| Some((spare(jobs, &it.places)?, it.names())));
     places.map(|((process, capsule), names)| (process, capsule, names)).collect()
 }
 
-fn all(jobs: &Jobs) -> Vec<Starving<'_>> {
+fn all(jobs: &SidekiqObservation) -> Vec<Starving<'_>> {
     let starving = jobs.queues.iter().filter_map(|queue| starving(jobs, queue));
     let mut starving = starving.collect::<Vec<_>>();
     combine(&mut starving);
@@ -41,8 +43,8 @@ fn all(jobs: &Jobs) -> Vec<Starving<'_>> {
 
 /// A queue, or several that the same places serve, with what stands before.
 struct Starving<'a> {
-    queues: Vec<&'a Queue>,
-    places: Vec<Place<'a>>,
+    queues: Vec<&'a ObservedQueue>,
+    places: Vec<ServingCapsule<'a>>,
     before: Vec<&'a str>,
 }
 
@@ -53,19 +55,19 @@ impl<'a> Starving<'a> {
 }
 
 /// Whether this is why the queue waits.
-pub(super) fn explains(jobs: &Jobs, queue: &Queue) -> bool {
+pub(super) fn explains(jobs: &SidekiqObservation, queue: &ObservedQueue) -> bool {
     starving(jobs, queue).is_some()
 }
 
 /// If the queue is late, and every capsule that serves it has jobs of another to do first.
-fn starving<'a>(jobs: &'a Jobs, queue: &'a Queue) -> Option<Starving<'a>> {
+fn starving<'a>(jobs: &'a SidekiqObservation, queue: &'a ObservedQueue) -> Option<Starving<'a>> {
     let is_meant_to = queue.paused || queue.is_set_aside();
     let is_late = queue.latency >= LATENCY_MIN && waits(queue) && queue.stands();
     if is_meant_to || !is_late {
         return None;
     }
     let capsules = jobs.serving().flat_map(|it| it.capsules.iter().map(move |own| (it, own)));
-    let places: Vec<Place<'_>> =
+    let places: Vec<ServingCapsule<'_>> =
         capsules.filter(|(_, it)| position(it, &queue.name).is_some()).collect();
     if places.is_empty() {
         return None;
@@ -96,7 +98,7 @@ fn combine(findings: &mut Vec<Starving<'_>>) {
     *findings = combined;
 }
 
-fn found(jobs: &Jobs, repaired: &Repaired<'_>, starving: &Starving<'_>) -> Finding {
+fn found(jobs: &SidekiqObservation, repaired: &Repaired<'_>, starving: &Starving<'_>) -> Finding {
     let (Starving { queues, places, before }, names) = (starving, starving.names());
     let words = if names.len() > 1 { "queues" } else { "queue" };
     let length: u64 = queues.iter().map(|queue| queue.length).sum();
@@ -108,7 +110,7 @@ fn found(jobs: &Jobs, repaired: &Repaired<'_>, starving: &Starving<'_>) -> Findi
         false => (Severity::Notice, " if its order is strict"),
     };
     let evidence = format!(
-        "{}; each process that serves it looks at {} first{if_strict}",
+        "{}; each process that serves it fetches from {} first{if_strict}",
         wording::jobs_wait_since(length, latency),
         wording::list(before.iter().copied())
     );
@@ -122,8 +124,8 @@ fn found(jobs: &Jobs, repaired: &Repaired<'_>, starving: &Starving<'_>) -> Findi
         None => {
             let threads = places.iter().map(|(_, it)| it.concurrency).max().unwrap_or_default();
             let finding = finding.leads_to(
-                "It gets a thread only when those are empty. A process more takes a connection of the \
-                 database for each of its threads.",
+                "It gets a thread only when those are empty. An additional process takes one \
+                 database connection for each of its threads.",
             );
             queue_line::one_more(finding, threads, &names)
         }
@@ -131,9 +133,12 @@ fn found(jobs: &Jobs, repaired: &Repaired<'_>, starving: &Starving<'_>) -> Findi
 }
 
 /// One whose first queue is first elsewhere as well: it can begin with another, and none is worse off.
-fn spare<'a>(jobs: &Jobs, places: &[Place<'a>]) -> Option<Place<'a>> {
+fn spare<'a>(
+    jobs: &SidekiqObservation,
+    places: &[ServingCapsule<'a>],
+) -> Option<ServingCapsule<'a>> {
     let first = |capsule: &Capsule| capsule.queues.first().map(|it| it.name.clone());
-    let is_spare = |place: &&Place<'_>| {
+    let is_spare = |place: &&ServingCapsule<'_>| {
         let (process, own) = place;
         let others = jobs.serving().filter(|it| it.identity != process.identity);
         others.flat_map(|it| &it.capsules).any(|it| first(it) == first(own))
@@ -147,7 +152,11 @@ fn position(capsule: &Capsule, queue: &str) -> Option<usize> {
 
 /// The first queue with jobs that `capsule` looks at before `queue`; none if `queue` has its turns, or
 /// threads are idle: what waits before it is being taken then.
-fn waiting_before<'a>(jobs: &Jobs, (process, capsule): Place<'a>, queue: &str) -> Option<&'a str> {
+fn waiting_before<'a>(
+    jobs: &SidekiqObservation,
+    (process, capsule): ServingCapsule<'a>,
+    queue: &str,
+) -> Option<&'a str> {
     if !matches!(capsule.ordering, Ordering::Strict | Ordering::Unknown) {
         return None;
     }
@@ -161,7 +170,7 @@ fn waiting_before<'a>(jobs: &Jobs, (process, capsule): Place<'a>, queue: &str) -
 }
 
 /// At both looks: what comes and is taken at once is not waited for.
-fn waits(queue: &Queue) -> bool {
+fn waits(queue: &ObservedQueue) -> bool {
     let before = match &queue.flow {
         Fact::Known(flow) => flow.before,
         _ => queue.length,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{JobInHand, JobProcess, Jobs, Observation};
+use crate::observation::{JobInHand, JobProcess, Observation, SidekiqObservation};
 use crate::wording;
 
 pub(crate) const NAME: &str = "stuck-threads";
@@ -22,7 +22,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         .collect()
 }
 
-fn found(jobs: &Jobs, process: &JobProcess) -> Option<Finding> {
+fn found(jobs: &SidekiqObservation, process: &JobProcess) -> Option<Finding> {
     let all_for = |age| process.all_have_had_their_job_for(age);
     let is_younger = all_for(ALL_AGE_MIN) && !all_for(AGE_MIN);
     let age_min = if is_younger { ALL_AGE_MIN } else { AGE_MIN };
@@ -34,28 +34,34 @@ fn found(jobs: &Jobs, process: &JobProcess) -> Option<Finding> {
     let is_missed = jobs.queues.iter().any(|it| it.length > 0 && process.serves(&it.name));
     let (severity, consequence) = match (is_all, stuck.len()) {
         (true, _) if !is_missed => {
-            (Severity::Warning, "No thread of it is left for other jobs; none waits for one yet.")
+            (Severity::Warning, "It has no thread left for other jobs; none is waiting yet.")
         }
         // They may be long jobs.
-        (true, _) if !is_long => (Severity::Warning, "No thread of it is left for other jobs."),
-        (true, _) => (Severity::Critical, "No thread of it is left for other jobs."),
-        (false, 1) => (Severity::Warning, "The other jobs have this thread no more."),
-        (false, _) => (Severity::Warning, "The other jobs have these threads no more."),
+        (true, _) if !is_long => (Severity::Warning, "It has no thread left for other jobs."),
+        (true, _) => (Severity::Critical, "It has no thread left for other jobs."),
+        (false, 1) => (Severity::Warning, "This thread is not available for other jobs."),
+        (false, _) => (Severity::Warning, "These threads are not available for other jobs."),
     };
     let (class, age) = (oldest.class.as_str(), wording::duration(oldest.age));
     let evidence = match (stuck.len(), threads) {
-        (1, 1) => format!("its one thread has had its job ({class}) for {age}"),
-        (1, _) => format!("1 of its {threads} threads has had its job ({class}) for {age}"),
+        (1, 1) => format!("its only thread has been running its job ({class}) for {age}"),
+        (1, _) => format!(
+            "1 of its {threads} threads has been running its job ({class}) for \
+                           {age}"
+        ),
         (stuck, _) => format!(
-            "{stuck} of its {threads} threads have had their job for more than {}, the oldest ({class}) for {age}",
+            "{stuck} of its {threads} threads have been running their jobs for more than {}, the \
+             oldest ({class}) for {age}",
             wording::duration(age_min)
         ),
     };
     let subject = format!("process {}", process.identity);
-    let where_from =
-        format!("{consequence} Sidekiq's log on {} then tells where they are.", process.hostname);
+    let where_from = format!(
+        "{consequence} After the signal, Sidekiq's log on {} shows where they are.",
+        process.hostname
+    );
     let finding = Finding::new(NAME, severity, subject, evidence).leads_to(where_from);
-    Some(Finding { next: process.tell_threads(), ..finding })
+    Some(Finding { next: process.print_threads_command(), ..finding })
 }
 
 #[cfg(test)]
@@ -87,7 +93,7 @@ mod tests {
         process.capsules[0].concurrency = 1;
         process.in_hand = vec![JobInHand { class: "Import".to_owned(), age: AGE_MIN }];
         let finding = check(&observation).remove(0);
-        assert_eq!(finding.evidence, "its one thread has had its job (Import) for 1 h");
+        assert_eq!(finding.evidence, "its only thread has been running its job (Import) for 1 h");
         assert_eq!(finding.severity, Severity::Critical);
     }
 
@@ -98,14 +104,19 @@ mod tests {
         observation.jobs.known_mut().processes[1].in_hand =
             vec![JobInHand { class: "Import".to_owned(), age }];
         let finding = check(&observation).remove(0);
-        assert_eq!(finding.evidence, "1 of its 5 threads has had its job (Import) for 4 h");
-        assert!(finding.consequence.starts_with("The other jobs have this thread no more. "));
+        assert_eq!(
+            finding.evidence,
+            "1 of its 5 threads has been running its job (Import) for 4 \
+                                      h"
+        );
+        assert!(finding.consequence.starts_with("This thread is not available for other jobs. "));
         assert_eq!(finding.next.as_deref(), Some("kill -TTIN 2"));
         let process = &mut observation.jobs.known_mut().processes[1];
         process.in_hand = vec![process.in_hand[0].clone(); 2];
         assert_eq!(
             check(&observation)[0].evidence,
-            "2 of its 5 threads have had their job for more than 1 h, the oldest (Import) for 4 h"
+            "2 of its 5 threads have been running their jobs for more than 1 h, the oldest \
+             (Import) for 4 h"
         );
     }
 
@@ -117,6 +128,6 @@ mod tests {
         jobs.queue_mut("scheduler").length = 0;
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Warning);
-        assert!(finding.consequence.contains("none waits for one yet"));
+        assert!(finding.consequence.contains("none is waiting yet"));
     }
 }

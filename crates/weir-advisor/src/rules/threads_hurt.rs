@@ -37,7 +37,7 @@ fn found(throughput: &Throughput, enough: &Goodput, worse: &Goodput) -> Finding 
     let threads = throughput.threads_now;
     let run = if threads == 1 { "runs" } else { "run" };
     let evidence = format!(
-        "{} worked off {}, {} threads only {}; {threads} {run} now",
+        "{} completed {}, {} threads only {}; {threads} {run} now",
         wording::number(enough.threads, "thread", "threads"),
         rate(enough.jobs_per_second),
         worse.threads,
@@ -46,7 +46,10 @@ fn found(throughput: &Throughput, enough: &Goodput, worse: &Goodput) -> Finding 
     let too_many = threads >= worse.threads;
     let severity = if too_many { Severity::Warning } else { Severity::Notice };
     let finding = Finding::new(NAME, severity, format!("threads of {}", throughput.of), evidence)
-        .leads_to("Adding threads will hurt: what they share, mostly the database, is the limit.");
+        .leads_to(
+            "Adding threads will lower throughput: a resource that they share, mostly the \
+                   database, is the limit.",
+        );
     if too_many {
         let line = format!("-c: {} in all", enough.threads);
         finding.change_and_restart(throughput.place.as_str(), line)

@@ -3,7 +3,7 @@
 //! First of all rules: what others say beside it is said without what this one would have told.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Fact, Missing, Observation, Obstacle};
+use crate::observation::{Fact, Missing, MissingReason, Observation};
 
 pub(crate) const NAME: &str = "unreachable";
 
@@ -37,17 +37,17 @@ fn whole(observation: &Observation) -> impl Iterator<Item = &Missing> {
 
 /// Nobody there is an outage for whoever has that address, and who is not let in is blind; what a version
 /// does not have is neither.
-const fn severity(obstacle: Obstacle) -> Option<Severity> {
+const fn severity(obstacle: MissingReason) -> Option<Severity> {
     match obstacle {
-        Obstacle::Unreachable => Some(Severity::Critical),
-        Obstacle::Login | Obstacle::NotAllowed => Some(Severity::Warning),
-        Obstacle::SlotsExhausted
-        | Obstacle::LimitReached
-        | Obstacle::ClientsExhausted
-        | Obstacle::Script
-        | Obstacle::Loading
-        | Obstacle::MasterLost
-        | Obstacle::NotSupported => None,
+        MissingReason::Unreachable => Some(Severity::Critical),
+        MissingReason::Login | MissingReason::NotAllowed => Some(Severity::Warning),
+        MissingReason::SlotsExhausted
+        | MissingReason::LimitReached
+        | MissingReason::ClientsExhausted
+        | MissingReason::Script
+        | MissingReason::Loading
+        | MissingReason::MasterLost
+        | MissingReason::NotSupported => None,
     }
 }
 
@@ -60,15 +60,15 @@ fn found(missing: &Missing) -> Option<Finding> {
     };
     let consequence = match severity {
         Severity::Critical => {
-            "Nothing is known of it, and who has the same address gets no answer either: Sidekiq, the \
-             application."
+            "Nothing is known about it, and other clients with the same address, such as Sidekiq \
+             and the application, get no response either."
         }
-        _ => "Nothing is known of it: what is wrong there is not said here.",
+        _ => "Nothing is known about it: problems there are not reported.",
     };
     let finding =
         Finding::new(NAME, severity, missing.what.as_str(), evidence).leads_to(consequence);
     Some(match (&missing.remedy, missing.obstacle) {
-        (Some(remedy), Obstacle::NotAllowed) => {
+        (Some(remedy), MissingReason::NotAllowed) => {
             finding.change("the source, as its administrator", remedy.as_str())
         }
         (Some(remedy), _) => finding.next(remedy.as_str()),
@@ -82,12 +82,12 @@ mod tests {
     use crate::advise;
     use crate::healthy;
 
-    fn missing(what: &str, obstacle: Obstacle) -> Missing {
+    fn missing(what: &str, obstacle: MissingReason) -> Missing {
         Missing {
             what: what.to_owned(),
             obstacle,
-            reason: format!("{what} does not answer (refused)"),
-            remedy: Some("look whether it runs".to_owned()),
+            reason: format!("{what} does not respond (refused)"),
+            remedy: Some("check that it is running".to_owned()),
         }
     }
 
@@ -96,20 +96,21 @@ mod tests {
         let mut observation = healthy::observation();
         let settings = observation.postgres.known_mut().settings.known_mut();
         settings.shared_buffers_bytes = 128 << 20;
-        let redis = missing("Redis a:6379", Obstacle::Unreachable);
+        let redis = missing("Redis a:6379", MissingReason::Unreachable);
         observation.redis = vec![Fact::Unknown(redis.clone())];
         observation.jobs = Fact::Unknown(redis);
         let advice = advise(&observation);
         let rules: Vec<_> = advice.findings.iter().map(|it| it.rule).collect();
         assert_eq!(rules, [NAME, "untuned-database"], "once, and not as unseen as well");
         assert_eq!(advice.verdict.severity, Some(Severity::Critical));
-        let expected = "Redis a:6379: it does not answer (refused); next: look whether it runs";
+        let expected =
+            "Redis a:6379: it does not respond (refused); next: check that it is running";
         assert_eq!(advice.verdict.to_string(), expected);
     }
 
     #[test]
     fn who_is_not_let_in_is_warned_before_other_warnings_and_nobody_is_said_to_be_away() {
-        for obstacle in [Obstacle::Login, Obstacle::NotAllowed] {
+        for obstacle in [MissingReason::Login, MissingReason::NotAllowed] {
             let mut observation = healthy::observation();
             observation.postgres = Fact::Unknown(missing("Postgres b:5432/x", obstacle));
             observation.jobs.known_mut().ghosts = vec!["shop:9:x".to_owned()];
@@ -117,7 +118,7 @@ mod tests {
             let rules: Vec<_> = findings.iter().map(|it| (it.rule, it.severity)).collect();
             let expected = [(NAME, Severity::Warning), ("ghost-process", Severity::Warning)];
             assert_eq!(rules, expected);
-            assert_eq!(findings[0].change.is_some(), obstacle == Obstacle::NotAllowed);
+            assert_eq!(findings[0].change.is_some(), obstacle == MissingReason::NotAllowed);
         }
     }
 
@@ -125,8 +126,8 @@ mod tests {
     fn a_part_that_is_not_seen_is_no_source() {
         let mut observation = healthy::observation();
         observation.postgres.known_mut().cache_hit_ratio =
-            Fact::Unknown(missing("cache hits", Obstacle::Unreachable));
-        observation.jobs = Fact::Unknown(missing("queues", Obstacle::NotAllowed));
+            Fact::Unknown(missing("cache hits", MissingReason::Unreachable));
+        observation.jobs = Fact::Unknown(missing("queues", MissingReason::NotAllowed));
         assert_eq!(check(&observation), []);
         assert_eq!(advise(&observation).findings.len(), 2, "both are unseen");
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Jobs, Missing, Observation, Obstacle, SessionState};
+use crate::observation::{Missing, MissingReason, Observation, SessionState, SidekiqObservation};
 use crate::rules::{redis_refuses, unreachable};
 use crate::sql;
 use crate::wording;
@@ -14,7 +14,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     // That no slot or connection is left is a finding of its own, so is a Redis that refuses everybody, and so is a source
     // of which nothing is seen.
     let is_said = |it: &Missing| {
-        matches!(it.obstacle, Obstacle::SlotsExhausted | Obstacle::LimitReached)
+        matches!(it.obstacle, MissingReason::SlotsExhausted | MissingReason::LimitReached)
             || redis_refuses::says(it.obstacle)
             || unreachable::says(observation, it)
     };
@@ -28,13 +28,13 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 fn cut(observation: &Observation) -> Option<Finding> {
     let limits = wording::list(observation.cut.iter().map(String::as_str));
     (!limits.is_empty()).then(|| {
-        let evidence = format!("unknown: there is more than the limits of a look: {limits}");
-        let has_more = |jobs: &Jobs| jobs.has_more_processes;
+        let evidence = format!("unknown: there is more than the limits of a sample: {limits}");
+        let has_more = |jobs: &SidekiqObservation| jobs.has_more_processes;
         let served = match observation.each_jobs().any(|it| it.1.known().is_some_and(has_more)) {
-            true => " Whether every queue is served can't be told.",
+            true => " It is unknown whether every queue is served.",
             false => "",
         };
-        let consequence = "What is behind a limit was not looked at; it may be what is wrong.";
+        let consequence = "Data beyond a limit was not examined; the problem may be there.";
         Finding::new(NAME, Severity::Unknown, "the rest of Sidekiq", evidence)
             .leads_to(format!("{consequence}{served}"))
     })
@@ -47,9 +47,9 @@ fn found(missing: &Missing) -> Finding {
         missing.what.as_str(),
         format!("unknown: {}", missing.reason),
     )
-    .leads_to("Whether something is wrong here can't be told.");
+    .leads_to("It is unknown whether there is a problem.");
     match (&missing.remedy, missing.obstacle) {
-        (Some(remedy), Obstacle::NotAllowed) => {
+        (Some(remedy), MissingReason::NotAllowed) => {
             finding.change("the source, as its administrator", remedy.as_str())
         }
         (Some(remedy), _) => finding.next(remedy.as_str()),
@@ -68,7 +68,7 @@ fn hidden(observation: &Observation) -> Option<Finding> {
             wording::number(connections.open(), "session", "sessions")
         );
         Finding::new(NAME, Severity::Unknown, "states of connections", evidence)
-            .leads_to("Idle and stuck transactions can't be told from busy ones.")
+            .leads_to("Idle and stuck transactions cannot be distinguished from busy ones.")
             .change("psql, as a superuser", grant(postgres.user.as_deref()))
     })
 }
@@ -83,7 +83,7 @@ mod tests {
     use crate::healthy::{self, sessions};
     use crate::observation::Fact;
 
-    fn missing(obstacle: Obstacle) -> Missing {
+    fn missing(obstacle: MissingReason) -> Missing {
         Missing {
             what: "cache hits".to_owned(),
             obstacle,
@@ -96,8 +96,9 @@ mod tests {
     fn a_refused_fact_is_unknown_with_its_grant_and_never_fine() {
         let mut observation = healthy::observation();
         observation.postgres.known_mut().cache_hit_ratio =
-            Fact::Unknown(missing(Obstacle::NotAllowed));
-        observation.postgres.known_mut().lock_waits = Fact::Unknown(missing(Obstacle::NotAllowed));
+            Fact::Unknown(missing(MissingReason::NotAllowed));
+        observation.postgres.known_mut().lock_waits =
+            Fact::Unknown(missing(MissingReason::NotAllowed));
         let findings = check(&observation);
         assert_eq!(findings.len(), 1, "said once: {findings:?}");
         assert_eq!(findings[0].severity, Severity::Unknown);
@@ -108,14 +109,14 @@ mod tests {
     fn redis_that_refuses_its_slow_log_is_unknown_too() {
         let mut observation = healthy::observation();
         observation.redis[0].known_mut().slow_commands =
-            Fact::Unknown(missing(Obstacle::NotAllowed));
+            Fact::Unknown(missing(MissingReason::NotAllowed));
         assert_eq!(check(&observation).len(), 1);
     }
 
     #[test]
     fn a_part_of_sidekiq_that_can_not_be_read_is_unknown() {
         let mut observation = healthy::observation();
-        observation.jobs.known_mut().unread = vec![missing(Obstacle::NotSupported)];
+        observation.jobs.known_mut().unread = vec![missing(MissingReason::NotSupported)];
         assert_eq!(check(&observation).len(), 1);
     }
 
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn exhausted_slots_are_another_finding() {
         let mut observation = healthy::observation();
-        observation.postgres = Fact::Unknown(missing(Obstacle::SlotsExhausted));
+        observation.postgres = Fact::Unknown(missing(MissingReason::SlotsExhausted));
         assert_eq!(check(&observation), []);
     }
 

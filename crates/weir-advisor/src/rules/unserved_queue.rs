@@ -1,7 +1,7 @@
 //! Jobs wait in a queue that no process serves: its name is misspelt somewhere, or forgotten.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Jobs, Observation, Queue};
+use crate::observation::{Observation, ObservedQueue, SidekiqObservation};
 use crate::queue_line::Repaired;
 use crate::rules::absent_server;
 use crate::wording;
@@ -14,13 +14,14 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     if jobs.serving().next().is_none() {
         return Vec::new();
     }
-    let unserved =
-        |queue: &&Queue| queue.length > 0 && !queue.paused && jobs.nobody_serves(&queue.name);
+    let unserved = |queue: &&ObservedQueue| {
+        queue.length > 0 && !queue.paused && jobs.nobody_serves(&queue.name)
+    };
     let repaired = Repaired::of(observation);
     jobs.queues.iter().filter(unserved).map(|queue| found(jobs, &repaired, queue)).collect()
 }
 
-fn found(jobs: &Jobs, repaired: &Repaired<'_>, queue: &Queue) -> Finding {
+fn found(jobs: &SidekiqObservation, repaired: &Repaired<'_>, queue: &ObservedQueue) -> Finding {
     let name = &queue.name;
     let waiting = wording::jobs_wait_since(queue.length, queue.latency);
     let subject = format!("queue {name}");
@@ -29,12 +30,12 @@ fn found(jobs: &Jobs, repaired: &Repaired<'_>, queue: &Queue) -> Finding {
     }
     let hint = repaired.misspelt(name).map(|(identity, served)| {
         format!(
-            "; {identity} serves \"{served}\", which nobody pushes to: did you mean \"{name}\"?"
+            "; {identity} serves \"{served}\", to which nothing pushes: did you mean \"{name}\"?"
         )
     });
     let evidence = format!("{waiting}, and no process serves it{}", hint.unwrap_or_default());
     let finding = Finding::new(NAME, Severity::Critical, subject, evidence)
-        .leads_to("Its jobs are never worked off.");
+        .leads_to("Its jobs are never run.");
     repaired.change(finding, name)
 }
 
@@ -82,7 +83,7 @@ mod tests {
         assert!(
             finding
                 .evidence
-                .contains("serves \"mailer\", which nobody pushes to: did you mean \"mailers\"?")
+                .contains("serves \"mailer\", to which nothing pushes: did you mean \"mailers\"?")
         );
         let all = "-q default,8 -q push,6 -q ingress,4 -q pull,1 -q fasp,1 -q mailers,1";
         assert_eq!(finding.change.unwrap().line, all);

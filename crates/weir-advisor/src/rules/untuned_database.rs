@@ -6,7 +6,7 @@
 
 use crate::database_settings::{self, Size};
 use crate::finding::{Finding, Severity};
-use crate::observation::{DatabaseHost, Observation, Postgres, PostgresSettings};
+use crate::observation::{DatabaseHost, DatabaseObservation, Observation, PostgresSettings};
 use crate::plan::{self, postgres_size};
 use crate::wording::{bytes, percent};
 
@@ -46,9 +46,9 @@ struct Harm {
 }
 
 impl Harm {
-    fn of(postgres: &Postgres, is_behind: bool) -> Self {
+    fn of(postgres: &DatabaseObservation, is_behind: bool) -> Self {
         let Some(hits) = postgres.cache_hit_ratio.known() else {
-            let words = "Whether that does harm was not seen: too few blocks were asked for.";
+            let words = "Too few blocks were requested to tell whether this does harm.";
             return Self { severity: Severity::Notice, words: words.to_owned() };
         };
         let found = format!("{:.1} % of blocks were found in it", hits * 100.0);
@@ -60,8 +60,8 @@ impl Harm {
                 false => Severity::Warning,
             };
             let words = format!(
-                "Only {found}: the database reads elsewhere what it could keep, and more threads make it \
-                 slower."
+                "Only {found}: the database reads the others from the kernel or the disk, and more \
+                 threads make it slower."
             );
             (severity, words)
         };
@@ -70,7 +70,7 @@ impl Harm {
 }
 
 fn against_machine(
-    postgres: &Postgres,
+    postgres: &DatabaseObservation,
     settings: &PostgresSettings,
     host: &DatabaseHost,
     harm: &Harm,
@@ -98,9 +98,10 @@ fn against_machine(
 
 fn as_shipped(settings: &PostgresSettings, harm: &Harm) -> Option<Finding> {
     (settings.shared_buffers_bytes <= SHIPPED_BYTES).then(|| {
-        let evidence = "128 MB or less, what Postgres ships with for the smallest machine";
+        let evidence = "at most 128 MB, the default of Postgres, for the smallest machine";
         let consequence = format!(
-            "{} What its machine has is told there by what is next, and to doctor by --postgres-memory.",
+            "{} Run the suggested command there to find its memory, and pass that to doctor with \
+             --postgres-memory.",
             harm.words
         );
         Finding::new(NAME, harm.severity, "shared_buffers", evidence)
@@ -109,7 +110,11 @@ fn as_shipped(settings: &PostgresSettings, harm: &Harm) -> Option<Finding> {
     })
 }
 
-fn planner(postgres: &Postgres, settings: &PostgresSettings, host: &DatabaseHost) -> Vec<Finding> {
+fn planner(
+    postgres: &DatabaseObservation,
+    settings: &PostgresSettings,
+    host: &DatabaseHost,
+) -> Vec<Finding> {
     let memory = host.memory_bytes.max(host.share_bytes);
     let recommended = plan::effective_cache_size(&host.machine(1, settings.max_connections));
     // Half of the recommendation, or more than there is.
@@ -119,7 +124,7 @@ fn planner(postgres: &Postgres, settings: &PostgresSettings, host: &DatabaseHost
     let found = |size: Size<'_>| {
         let evidence = format!("{} for a machine with {}", bytes(size.bytes), bytes(memory));
         let finding = Finding::new(NAME, Severity::Notice, size.subject(), evidence)
-            .leads_to("The planner misjudges what an index costs.");
+            .leads_to("The planner misestimates the cost of an index.");
         size.change(finding, postgres, &postgres_size(recommended))
     };
     sizes.filter(|size| !right.contains(&size.bytes)).map(found).collect()

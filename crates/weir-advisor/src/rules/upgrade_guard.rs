@@ -1,7 +1,7 @@
 //! The application's version pushes to a queue that no process serves, before the first job does.
 
 use crate::finding::{Assignment, Finding, Severity};
-use crate::observation::{Jobs, Observation};
+use crate::observation::{Observation, SidekiqObservation};
 use crate::queue_line::Repaired;
 use crate::{shell, wording};
 
@@ -27,7 +27,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 /// That nothing runs is another rule's; which queues what is started has to serve is said here, once. Quiet
 /// processes are a deployment, and where there is no key of Sidekiq's it may be somewhere else.
-fn without_process(jobs: &Jobs, pushed: &[String]) -> Option<Finding> {
+fn without_process(jobs: &SidekiqObservation, pushed: &[String]) -> Option<Finding> {
     let is_gone = jobs.processes.is_empty() && !jobs.has_more_processes && !jobs.is_nowhere();
     if !is_gone || pushed.is_empty() {
         return None;
@@ -37,12 +37,11 @@ fn without_process(jobs: &Jobs, pushed: &[String]) -> Option<Finding> {
         _ => ("queues", "them"),
     };
     let names = wording::list(pushed.iter().map(String::as_str));
-    let evidence =
-        format!("the application pushes to {them} and no process runs that serves {them}");
+    let evidence = format!("the application pushes to {them} and no running process serves {them}");
     let flags: Vec<String> =
         pushed.iter().map(|name| format!("-q {}", shell::word(name))).collect();
     let finding = Finding::new(NAME, Severity::Warning, format!("{subject} {names}"), evidence)
-        .leads_to("Units that are started have to serve all of them, in one process or several.");
+        .leads_to("The units that you start must serve all of them, in one process or several.");
     let place =
         "the command lines of Sidekiq's processes (or :queues: of its sidekiq.yml), together";
     Some(
@@ -61,7 +60,7 @@ fn found(repaired: &Repaired<'_>, name: &str) -> Finding {
         hint.unwrap_or_default()
     );
     let finding = Finding::new(NAME, Severity::Warning, format!("queue {name}"), evidence)
-        .leads_to("Its first job will wait for ever.");
+        .leads_to("Its first job will wait forever.");
     repaired.change(finding, name)
 }
 
@@ -107,7 +106,7 @@ mod tests {
         observation.jobs.known_mut().processes = quiet;
         observation.jobs.known_mut().processes.iter_mut().for_each(|it| it.quiet = true);
         assert_eq!(check(&observation), [], "a deployment");
-        *observation.jobs.known_mut() = Jobs::default();
+        *observation.jobs.known_mut() = SidekiqObservation::default();
         assert_eq!(check(&observation), [], "it may be another place");
     }
 

@@ -2,7 +2,7 @@
 
 use crate::database_settings::Size;
 use crate::finding::{Finding, Severity};
-use crate::observation::{DatabaseHost, Observation, Postgres, PostgresSettings};
+use crate::observation::{DatabaseHost, DatabaseObservation, Observation, PostgresSettings};
 use crate::plan;
 use crate::wording::{bytes, number};
 
@@ -25,7 +25,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 fn found(
-    (postgres, settings): (&Postgres, &PostgresSettings),
+    (postgres, settings): (&DatabaseObservation, &PostgresSettings),
     host: DatabaseHost,
     cores: u32,
     size: &Size<'_>,
@@ -37,14 +37,14 @@ fn found(
     }
     let recommended = plan::work_mem(&host.machine(cores, settings.max_connections));
     let evidence = format!(
-        "{} for each of {} is {}, the database may use {}",
+        "{} for each of {} is {}; the database may use {}",
         bytes(size.bytes),
         number(sessions, "session", "sessions"),
         bytes(all),
         bytes(host.memory_bytes)
     );
     let finding = Finding::new(NAME, Severity::Warning, size.subject(), evidence)
-        .leads_to("Under load the kernel ends the database for want of memory.");
+        .leads_to("Under load the kernel kills the database because memory runs out.");
     Some(size.change(finding, postgres, &format!("{}MB", recommended / MIB)))
 }
 

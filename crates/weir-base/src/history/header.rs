@@ -3,7 +3,7 @@
 //! `magic | checksum u32 | length u32 | text`, padded to whole blocks. The text is one line per
 //! fact: `step SECONDS`, `slots COUNT`, `values PER_COLUMN`, then `column NAME` in order.
 
-use super::ring::Shape;
+use super::ring::RingShape;
 
 const MAGIC: &[u8; 8] = b"weirhis1";
 const PREFIX_BYTES: usize = 16;
@@ -13,7 +13,7 @@ const BLOCK_BYTES: usize = 4096;
 pub(super) const BYTES_MAX: usize = 16 * BLOCK_BYTES;
 
 /// The head of `shape`, padded.
-pub(super) fn encode(shape: &Shape) -> Vec<u8> {
+pub(super) fn encode(shape: &RingShape) -> Vec<u8> {
     let mut text = format!(
         "step {}\nslots {}\nvalues {}\n",
         shape.step_seconds, shape.slots, shape.values_per_column
@@ -32,7 +32,7 @@ pub(super) fn encode(shape: &Shape) -> Vec<u8> {
 }
 
 /// The shape that a file's first bytes tell and the length of the head; None: not a whole head.
-pub(super) fn decode(start: &[u8]) -> Option<(Shape, usize)> {
+pub(super) fn decode(start: &[u8]) -> Option<(RingShape, usize)> {
     let rest = start.strip_prefix(MAGIC)?;
     let (checksum, rest) = rest.split_first_chunk::<4>()?;
     let (length, rest) = rest.split_first_chunk::<4>()?;
@@ -45,8 +45,9 @@ pub(super) fn decode(start: &[u8]) -> Option<(Shape, usize)> {
     Some((parse(std::str::from_utf8(text).ok()?)?, head_bytes))
 }
 
-fn parse(text: &str) -> Option<Shape> {
-    let mut shape = Shape { columns: Vec::new(), step_seconds: 0, slots: 0, values_per_column: 0 };
+fn parse(text: &str) -> Option<RingShape> {
+    let mut shape =
+        RingShape { columns: Vec::new(), step_seconds: 0, slots: 0, values_per_column: 0 };
     for line in text.lines() {
         match line.split_once(' ')? {
             ("step", value) => shape.step_seconds = value.parse().ok()?,

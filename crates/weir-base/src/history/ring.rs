@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 
 /// What a ring's rows mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct RingShape {
     pub(super) columns: Vec<String>,
     pub(super) step_seconds: u64,
     pub(super) slots: u64,
@@ -21,7 +21,7 @@ pub(super) struct Shape {
     pub(super) values_per_column: usize,
 }
 
-impl Shape {
+impl RingShape {
     pub(super) fn new(
         columns: &[&str],
         step: Duration,
@@ -54,7 +54,7 @@ impl Shape {
 /// An open ring file with a memory for the rows that it doesn't take.
 #[derive(Debug)]
 pub(super) struct Ring {
-    shape: Shape,
+    shape: RingShape,
     path: PathBuf,
     file: Option<RingFile>,
     /// Rows (second, encoded) that are not in the file, oldest first; at most `memory_rows_max`.
@@ -72,7 +72,12 @@ const RETRY_ROWS: u32 = 60;
 const CATCH_UP_ROWS: usize = 60;
 
 impl Ring {
-    pub(super) fn open(directory: &Path, name: &str, shape: Shape, memory_rows_max: usize) -> Self {
+    pub(super) fn open(
+        directory: &Path,
+        name: &str,
+        shape: RingShape,
+        memory_rows_max: usize,
+    ) -> Self {
         let mut ring = Self {
             shape,
             path: directory.join(name),

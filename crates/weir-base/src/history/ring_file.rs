@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::band::Band;
-use super::ring::Shape;
+use super::ring::RingShape;
 use super::{header, row};
 
 /// Rows are read in pieces of about this size.
@@ -22,7 +22,7 @@ pub(super) struct RingFile {
 impl RingFile {
     /// Opens the file of `shape`; an older one with other columns or sizes is rewritten, a damaged
     /// one is set aside.
-    pub(super) fn open(path: &Path, shape: &Shape) -> io::Result<Self> {
+    pub(super) fn open(path: &Path, shape: &RingShape) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory)?;
         }
@@ -49,13 +49,13 @@ impl RingFile {
     }
 
     /// Makes the file under another name first, so that a crash leaves the old one or the new.
-    fn create(path: &Path, shape: &Shape) -> io::Result<Self> {
+    fn create(path: &Path, shape: &RingShape) -> io::Result<Self> {
         let fresh = Self::create_at(&path.with_extension("new"), shape)?;
         fs::rename(path.with_extension("new"), path)?;
         Ok(fresh)
     }
 
-    fn create_at(path: &Path, shape: &Shape) -> io::Result<Self> {
+    fn create_at(path: &Path, shape: &RingShape) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
         let head = header::encode(shape);
@@ -64,7 +64,7 @@ impl RingFile {
     }
 
     /// Copies the rows by the columns' names into a file of the new shape.
-    fn rewrite(self, path: &Path, old: &Shape, new: &Shape) -> io::Result<Self> {
+    fn rewrite(self, path: &Path, old: &RingShape, new: &RingShape) -> io::Result<Self> {
         let fresh_path = path.with_extension("new");
         let fresh = Self::create_at(&fresh_path, new)?;
         let of_old = |name: &String| old.columns.iter().position(|column| column == name);
@@ -89,21 +89,21 @@ impl RingFile {
         Ok(fresh)
     }
 
-    fn offset(&self, shape: &Shape, slot: u64) -> u64 {
+    fn offset(&self, shape: &RingShape, slot: u64) -> u64 {
         self.head_bytes as u64 + slot * shape.row_bytes() as u64
     }
 
-    pub(super) fn write(&self, shape: &Shape, second: u64, encoded: &[u8]) -> io::Result<()> {
+    pub(super) fn write(&self, shape: &RingShape, second: u64, encoded: &[u8]) -> io::Result<()> {
         self.file.write_all_at(encoded, self.offset(shape, shape.slot(second)))
     }
 
     /// Reads rows from `slot` on; returns how many bytes there were. What can't be read is a gap.
-    pub(super) fn read(&self, shape: &Shape, slot: u64, buffer: &mut [u8]) -> usize {
+    pub(super) fn read(&self, shape: &RingShape, slot: u64, buffer: &mut [u8]) -> usize {
         read_up_to(&self.file, buffer, self.offset(shape, slot)).unwrap_or(0)
     }
 
     /// Every whole row, in the order of the file.
-    pub(super) fn every_row(&self, shape: &Shape, each: &mut dyn FnMut(u64, &[u8])) {
+    pub(super) fn every_row(&self, shape: &RingShape, each: &mut dyn FnMut(u64, &[u8])) {
         let row_bytes = shape.row_bytes();
         let rows_max = (READ_BYTES / row_bytes).max(1) as u64;
         let mut buffer = Vec::new();

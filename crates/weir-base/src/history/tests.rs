@@ -15,8 +15,8 @@ fn at(second: u64) -> Timestamp {
     Timestamp::from_millis(second * 1_000)
 }
 
-fn settings(directory: &Path) -> Settings {
-    Settings {
+fn settings(directory: &Path) -> HistorySettings {
+    HistorySettings {
         directory: directory.to_owned(),
         seconds_kept: Duration::from_secs(600),
         minutes_kept: Duration::from_secs(4 * HOUR),
@@ -24,8 +24,14 @@ fn settings(directory: &Path) -> Settings {
     }
 }
 
-fn read(history: &History, name: &str, from: u64, to: u64, points_max: usize) -> Vec<Option<Band>> {
-    let query = Query { series: &[name], from: at(from), to: at(to), points_max };
+fn read(
+    history: &MetricsHistory,
+    name: &str,
+    from: u64,
+    to: u64,
+    points_max: usize,
+) -> Vec<Option<Band>> {
+    let query = HistoryQuery { series: &[name], from: at(from), to: at(to), points_max };
     history.query(&query).columns.remove(0)
 }
 
@@ -36,28 +42,28 @@ fn means(points: &[Option<Band>]) -> Vec<Option<f64>> {
 #[test]
 fn seconds_come_back_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let history = History::open(&settings(folder.path()), &["jobs", "errors"]);
+    let history = MetricsHistory::open(&settings(folder.path()), &["jobs", "errors"]);
     history.append(at(START), &[5.0, f64::NAN]);
     history.append(at(START + 2), &[7.0, 1.0]);
     drop(history);
-    let history = History::open(&settings(folder.path()), &["jobs", "errors"]);
+    let history = MetricsHistory::open(&settings(folder.path()), &["jobs", "errors"]);
     let jobs = read(&history, "jobs", START, START + 3, 10);
     assert_eq!(means(&jobs), [Some(5.0), None, Some(7.0)]);
     let errors = read(&history, "errors", START, START + 3, 10);
     assert_eq!(means(&errors), [None, None, Some(1.0)]);
     assert_eq!(means(&read(&history, "nobody", START, START + 1, 10)), [None]);
-    assert_eq!(history.condition(), Condition::OnDisk);
+    assert_eq!(history.condition(), HistoryCondition::OnDisk);
 }
 
 #[test]
 fn a_minute_that_began_before_a_restart_is_folded_after_it() {
     let folder = tempfile::tempdir().unwrap();
-    let history = History::open(&settings(folder.path()), &["jobs"]);
+    let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
     for second in 0..60 {
         history.append(at(START + second), &[f64::from(u32::try_from(second).unwrap())]);
     }
     drop(history);
-    let history = History::open(&settings(folder.path()), &["jobs"]);
+    let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
     history.append(at(START + 2 * HOUR), &[0.0]);
     let points = read(&history, "jobs", START, START + HOUR, 60);
     assert_eq!(points[0], Some(Band { min: 0.0, mean: 29.5, max: 59.0 }));
@@ -67,7 +73,7 @@ fn a_minute_that_began_before_a_restart_is_folded_after_it() {
 #[test]
 fn a_long_chart_ends_with_the_seconds_of_the_minute_that_is_not_over() {
     let folder = tempfile::tempdir().unwrap();
-    let history = History::open(&settings(folder.path()), &["jobs"]);
+    let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
     for second in 0..2 * HOUR + 30 {
         history.append(at(START + second), &[1.0]);
     }
@@ -79,7 +85,7 @@ fn a_long_chart_ends_with_the_seconds_of_the_minute_that_is_not_over() {
 #[test]
 fn a_torn_row_is_a_gap() {
     let folder = tempfile::tempdir().unwrap();
-    let history = History::open(&settings(folder.path()), &["jobs"]);
+    let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
     for second in 0..10 {
         history.append(at(START + second), &[1.0]);
     }
@@ -89,7 +95,7 @@ fn a_torn_row_is_a_gap() {
     let slot = (START + 4) % 600;
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(&[0xff; 3], 4096 + slot * row as u64 + 18).unwrap();
-    let history = History::open(&settings(folder.path()), &["jobs"]);
+    let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
     let points = read(&history, "jobs", START, START + 10, 10);
     assert_eq!(points.iter().position(Option::is_none), Some(4));
     assert_eq!(points.iter().flatten().count(), 9);
@@ -98,12 +104,12 @@ fn a_torn_row_is_a_gap() {
 #[test]
 fn columns_are_matched_by_name_when_the_list_changes() {
     let folder = tempfile::tempdir().unwrap();
-    let history = History::open(&settings(folder.path()), &["gone", "kept"]);
+    let history = MetricsHistory::open(&settings(folder.path()), &["gone", "kept"]);
     for second in 0..=60 {
         history.append(at(START + second), &[1.0, 2.0]);
     }
     drop(history);
-    let history = History::open(&settings(folder.path()), &["kept", "fresh"]);
+    let history = MetricsHistory::open(&settings(folder.path()), &["kept", "fresh"]);
     assert_eq!(means(&read(&history, "kept", START, START + 1, 1)), [Some(2.0)]);
     assert_eq!(means(&read(&history, "fresh", START, START + 1, 1)), [None]);
     history.append(at(START + 61), &[3.0, 4.0]);
@@ -116,7 +122,7 @@ fn columns_are_matched_by_name_when_the_list_changes() {
 fn a_file_without_a_readable_head_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("seconds.ring"), b"something else").unwrap();
-    let history = History::open(&settings(folder.path()), &["jobs"]);
+    let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
     history.append(at(START), &[1.0]);
     assert_eq!(means(&read(&history, "jobs", START, START + 1, 1)), [Some(1.0)]);
     let aside = fs::read(folder.path().join("seconds.damaged")).unwrap();
@@ -128,11 +134,11 @@ fn without_a_folder_the_newest_rows_stay_in_memory_and_reach_the_disk_later() {
     let folder = tempfile::tempdir().unwrap();
     let blocked = folder.path().join("history");
     fs::write(&blocked, b"a file where the folder should be").unwrap();
-    let history = History::open(&settings(&blocked), &["jobs"]);
+    let history = MetricsHistory::open(&settings(&blocked), &["jobs"]);
     for second in 0..300 {
         history.append(at(START + second), &[1.0]);
     }
-    let Condition::InMemory(problem) = history.condition() else { panic!("it must say so") };
+    let HistoryCondition::InMemory(problem) = history.condition() else { panic!("it must say so") };
     assert!(problem.contains("history"), "{problem}");
     let points = read(&history, "jobs", START, START + 300, 300);
     assert_eq!(points.iter().flatten().count(), 100, "memory_rows_max");
@@ -143,14 +149,14 @@ fn without_a_folder_the_newest_rows_stay_in_memory_and_reach_the_disk_later() {
     let points = read(&history, "jobs", START + 300, START + 500, 300);
     assert_eq!(points.iter().flatten().count(), 200);
     drop(history);
-    let history = History::open(&settings(&blocked), &["jobs"]);
+    let history = MetricsHistory::open(&settings(&blocked), &["jobs"]);
     assert_eq!(read(&history, "jobs", START + 499, START + 500, 1).iter().flatten().count(), 1);
 }
 
 #[test]
 fn the_files_have_a_fixed_size() {
     let folder = tempfile::tempdir().unwrap();
-    let history = History::open(&settings(folder.path()), &["jobs"]);
+    let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
     for second in 0..3_000 {
         history.append(at(START + second), &[1.0]);
     }
@@ -163,7 +169,7 @@ fn the_files_have_a_fixed_size() {
 #[should_panic(expected = "one value per column")]
 fn a_row_of_the_wrong_width_is_a_mistake_of_the_program() {
     let folder = tempfile::tempdir().unwrap();
-    History::open(&settings(folder.path()), &["jobs"]).append(at(START), &[]);
+    MetricsHistory::open(&settings(folder.path()), &["jobs"]).append(at(START), &[]);
 }
 
 proptest! {
@@ -176,12 +182,12 @@ proptest! {
         rows in prop::collection::vec((0_u64..1_500, 0_u32..1_000, prop::bool::weighted(0.05)), 1..120)
     ) {
         let folder = tempfile::tempdir().unwrap();
-        let mut history = History::open(&settings(folder.path()), &["jobs"]);
+        let mut history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
         let mut slots: BTreeMap<u64, (u64, f64)> = BTreeMap::new();
         for (second, value, restart) in rows {
             if restart {
                 drop(history);
-                history = History::open(&settings(folder.path()), &["jobs"]);
+                history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
             }
             history.append(at(START + second), &[f64::from(value)]);
             slots.insert((START + second) % 600, (START + second, f64::from(value)));
@@ -204,7 +210,7 @@ proptest! {
         values in prop::collection::vec(-1e9_f64..1e9, 1..600), points_max in 1_usize..700
     ) {
         let folder = tempfile::tempdir().unwrap();
-        let history = History::open(&settings(folder.path()), &["jobs"]);
+        let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
         for (second, value) in (START..).zip(&values) {
             history.append(at(second), &[*value]);
         }
@@ -222,11 +228,11 @@ proptest! {
     #[test]
     fn any_file_can_be_opened(bytes in prop::collection::vec(any::<u8>(), 0..2_000), head in any::<bool>()) {
         let folder = tempfile::tempdir().unwrap();
-        let shape = Shape::new(&["jobs"], SECOND, Duration::from_secs(600), 1);
+        let shape = RingShape::new(&["jobs"], SECOND, Duration::from_secs(600), 1);
         let mut content = if head { header::encode(&shape) } else { Vec::new() };
         content.extend_from_slice(&bytes);
         fs::write(folder.path().join("seconds.ring"), content).unwrap();
-        let history = History::open(&settings(folder.path()), &["jobs"]);
+        let history = MetricsHistory::open(&settings(folder.path()), &["jobs"]);
         history.append(at(START), &[1.0]);
         prop_assert_eq!(means(&read(&history, "jobs", START, START + 1, 1)), vec![Some(1.0)]);
     }

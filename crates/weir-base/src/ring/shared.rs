@@ -7,7 +7,7 @@ use arc_swap::{ArcSwap, Cache};
 
 use super::{Node, Ring, RingError};
 
-/// A ring that is replaced as a whole. Those who look up each have a [`Reader`]; those who change
+/// A ring that is replaced as a whole. Those who look up each have a [`RingReader`]; those who change
 /// it wait for each other, never a reader for them.
 #[derive(Debug, Default)]
 pub struct SharedRing {
@@ -25,12 +25,12 @@ impl SharedRing {
 
     /// A way to look up, for one thread or task to keep.
     #[must_use]
-    pub fn reader(&self) -> Reader {
-        Reader(Cache::new(Arc::clone(&self.current)))
+    pub fn reader(&self) -> RingReader {
+        RingReader(Cache::new(Arc::clone(&self.current)))
     }
 
     /// The ring of this moment, for everything but lookups in a row: those are cheaper by a
-    /// [`Reader`].
+    /// [`RingReader`].
     #[must_use]
     pub fn snapshot(&self) -> Arc<Ring> {
         self.current.load_full()
@@ -64,9 +64,9 @@ impl SharedRing {
 ///
 /// It keeps the ring that it last saw (2 MiB) until its next lookup.
 #[derive(Clone)]
-pub struct Reader(Cache<Arc<ArcSwap<Ring>>, Arc<Ring>>);
+pub struct RingReader(Cache<Arc<ArcSwap<Ring>>, Arc<Ring>>);
 
-impl Reader {
+impl RingReader {
     /// The newest ring: for several lookups in the same one.
     pub fn ring(&mut self) -> &Ring {
         self.0.load()
@@ -78,7 +78,7 @@ impl Reader {
     }
 }
 
-impl fmt::Debug for Reader {
+impl fmt::Debug for RingReader {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Reader").finish_non_exhaustive()
     }

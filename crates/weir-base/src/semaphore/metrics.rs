@@ -34,8 +34,8 @@ impl Collector for SemaphoreCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         type Value = fn(&Semaphore) -> u32;
         let gauges: [(&str, &str, Value); 2] = [
-            ("semaphore_in_use", "Permits that are held", |semaphore| semaphore.usage().in_use),
-            ("semaphore_limit", "Permits that may be held", |semaphore| semaphore.usage().limit),
+            ("semaphore_in_use", "Permits in use", |semaphore| semaphore.usage().in_use),
+            ("semaphore_limit", "Limit of permits", |semaphore| semaphore.usage().limit),
         ];
         for (name, help, value) in gauges {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -44,7 +44,7 @@ impl Collector for SemaphoreCollector {
                 ConstGauge::new(value(semaphore)).encode(family.encode_family(&label)?)?;
             }
         }
-        let help = "Refusals because all permits were in use";
+        let help = "Requests for a permit that were rejected because all were in use";
         let mut family =
             encoder.encode_descriptor("semaphore_refused", help, None, MetricType::Counter)?;
         for semaphore in &self.0 {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use weir_supervisor::selection::{Prepared, SocketGroup};
+use weir_supervisor::selection::{LoadedSelection, SocketGroup};
 use weir_supervisor::workers::{Mistake, mistakes as of_group};
 
 use super::super::{App, Processes, Settings, SharedSockets};
@@ -55,7 +55,7 @@ fn reject_unreachable(settings: &Settings, report: &mut Report) {
 /// The group without its sockets. None: not even that much memory can be had.
 fn unbound(processes: &Processes, sockets: &SharedSockets) -> Option<Arc<SocketGroup>> {
     let plan = sockets.plan(processes).reduced();
-    let prepared = Prepared::new(plan, sockets.listen.is_ipv6()).ok()?;
+    let prepared = LoadedSelection::new(plan, sockets.listen.is_ipv6()).ok()?;
     prepared.join("", Vec::new()).ok().map(Arc::new)
 }
 
@@ -107,7 +107,7 @@ fn shared_warnings(app: &App, processes: &Processes, sockets: &SharedSockets) ->
             ".evict_after: with mode = \"sockets\" a request's age is known only from a worker that keeps its busy word (docs/front-sockets.md); of others none is ever too old".to_owned(),
         );
     }
-    if let Err(refused) = Prepared::new(plan, sockets.listen.is_ipv6()) {
+    if let Err(refused) = LoadedSelection::new(plan, sockets.listen.is_ipv6()) {
         let name = &app.settings.name;
         warnings.push(format!(
             ".selection: {refused}. Where Weir runs like this, the workers of {name} share one socket"

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use weir_front::Address;
+use weir_front::UpstreamAddress;
 
 use super::super::{App, Settings};
 use weir_settings::Report;
@@ -65,8 +65,8 @@ fn routes(app: &App) -> Vec<Route> {
 /// Those of its upstreams at which the front listens.
 fn own(app: &App, front: SocketAddr) -> impl Iterator<Item = SocketAddr> {
     app.settings.workers.iter().filter_map(move |upstream| match upstream {
-        Address::Tcp(address) if is_at(*address, front) => Some(*address),
-        Address::Tcp(_) | Address::Unix(_) => None,
+        UpstreamAddress::Tcp(address) if is_at(*address, front) => Some(*address),
+        UpstreamAddress::Tcp(_) | UpstreamAddress::Unix(_) => None,
     })
 }
 

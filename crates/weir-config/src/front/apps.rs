@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use weir_front::{Address, AppLimits, AppSettings, ForwardedHeader};
+use weir_front::{AppLimits, AppSettings, ForwardedHeader, UpstreamAddress};
 use weir_settings::{Section, TableReader};
 use weir_supervisor::workers::GroupName;
 
@@ -57,7 +57,7 @@ struct AppTable {
     /// Where the app's workers listen, one address for each process: "unix:/PATH" or "IP:PORT". A
     /// worker that is removed finishes the requests that it has. Required, unless there is a command.
     #[setting(some_texts, reload)]
-    upstreams: Vec<Address>,
+    upstreams: Vec<UpstreamAddress>,
     /// The HTML file that clients get during maintenance, with 503 (weir workers maintenance APP on).
     /// None: a plain page of Weir's own.
     maintenance_page: Option<PathBuf>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_supervisor::RestartPolicy;
 use weir_supervisor::selection::SocketGroup;
 use weir_supervisor::workers::{
-    BoundBy, GroupNameError, GroupSpec, PROCESSES_MAX, Readiness, Sockets,
+    BoundBy, GroupNameError, GroupSpec, PROCESSES_MAX, Readiness, SocketKind,
 };
 
 use super::super::launch::{Launch, Recycling};
@@ -112,14 +112,14 @@ impl Processes {
     }
 
     /// What a worker gets to listen on, by the first of its arguments that says so.
-    fn sockets(&self) -> Option<Sockets> {
+    fn sockets(&self) -> Option<SocketKind> {
         let says = |text: &str| self.launch.command.iter().any(|argument| argument.contains(text));
         if says("{socket}") {
-            Some(Sockets::UnixSocket(BoundBy::Worker))
+            Some(SocketKind::UnixSocket(BoundBy::Worker))
         } else if says("{fd}") {
-            Some(Sockets::UnixSocket(BoundBy::Parent))
+            Some(SocketKind::UnixSocket(BoundBy::Parent))
         } else {
-            says("{port}").then_some(Sockets::Port)
+            says("{port}").then_some(SocketKind::Port)
         }
     }
 
@@ -151,8 +151,8 @@ impl Processes {
     ) -> Result<GroupSpec, GroupNameError> {
         Ok(GroupSpec {
             sockets: match shared {
-                Some(group) => Sockets::Group(group),
-                None => self.sockets().unwrap_or(Sockets::None),
+                Some(group) => SocketKind::Group(group),
+                None => self.sockets().unwrap_or(SocketKind::None),
             },
             readiness: Readiness::Probed,
             let_go_deadline: self.finish_timeout,

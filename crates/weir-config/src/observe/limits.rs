@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_advisor::figures::LabelLimits;
 use weir_observe::PostgresLimits;
 use weir_settings::{DAY, SECOND, Section, WAIT};
-use weir_sidekiq::Limits as RedisLimits;
+use weir_sidekiq::SampleLimits as RedisLimits;
 
 /// More of anything than a Sidekiq has.
 const COUNT: RangeInclusive<u64> = 1..=1_000_000;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use weir_base::secret::Secret;
-use weir_sidekiq::{Address, Endpoint, TlsFiles};
+use weir_sidekiq::{RedisAddress, RedisEndpoint, TlsFiles};
 
 use weir_settings::{Section, TableReader};
 
@@ -30,27 +30,27 @@ struct Redis {
 }
 
 /// None: there is an error in it, which is reported.
-pub(super) fn read(table: &mut TableReader<'_>) -> Option<Endpoint> {
+pub(super) fn read(table: &mut TableReader<'_>) -> Option<RedisEndpoint> {
     let mut redis = Redis::default();
     redis.read(table);
     redis.endpoint(table)
 }
 
 /// What a comparison of settings has to look at.
-pub(super) fn secrets(endpoint: &Endpoint) -> [Option<Secret>; 2] {
+pub(super) fn secrets(endpoint: &RedisEndpoint) -> [Option<Secret>; 2] {
     let of_sentinels = match &endpoint.address {
-        Address::Sentinel(sentinel) => sentinel.password.clone(),
-        Address::Tcp { .. } | Address::Unix(_) => None,
+        RedisAddress::Sentinel(sentinel) => sentinel.password.clone(),
+        RedisAddress::Tcp { .. } | RedisAddress::Unix(_) => None,
     };
     [endpoint.password.clone(), of_sentinels]
 }
 
 impl Redis {
-    fn endpoint(self, table: &mut TableReader<'_>) -> Option<Endpoint> {
+    fn endpoint(self, table: &mut TableReader<'_>) -> Option<RedisEndpoint> {
         if self.url.is_empty() {
             return None;
         }
-        let mut endpoint = match Endpoint::parse(&self.url) {
+        let mut endpoint = match RedisEndpoint::parse(&self.url) {
             Ok(endpoint) => endpoint,
             Err(error) => {
                 table.error_at("url", &error.to_string());
@@ -64,9 +64,9 @@ impl Redis {
         endpoint.password = self.password;
         endpoint.tls = TlsFiles { authority: self.ca, client: self.cert.zip(self.key) };
         let has_tls = match &mut endpoint.address {
-            Address::Tcp { tls, .. } => *tls,
-            Address::Unix(_) => false,
-            Address::Sentinel(sentinel) => {
+            RedisAddress::Tcp { tls, .. } => *tls,
+            RedisAddress::Unix(_) => false,
+            RedisAddress::Sentinel(sentinel) => {
                 sentinel.username = self.sentinel_user;
                 sentinel.password = self.sentinel_password;
                 sentinel.tls

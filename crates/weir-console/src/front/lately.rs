@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_front::Distribution;
-use weir_front::view::{Count, jain_index};
+use weir_front::view::{ReasonCount, jain_index};
 
 use super::{App, Worker};
 use crate::figures::as_float;
@@ -57,7 +57,7 @@ impl Lately {
     }
 }
 
-fn sum(counts: &[Count]) -> u64 {
+fn sum(counts: &[ReasonCount]) -> u64 {
     counts.iter().map(|it| it.count).sum()
 }
 

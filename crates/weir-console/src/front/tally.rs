@@ -67,7 +67,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use weir_front::Distribution;
-    use weir_front::view::{Count, TotalsView};
+    use weir_front::view::{ReasonCount, TotalsView};
 
     use super::*;
     use crate::front::Worker;
@@ -87,7 +87,7 @@ mod tests {
     }
 
     fn app(answers: u64, refused: u64, workers: Vec<Worker>) -> App {
-        let refusals = vec![Count { reason: "queue_max", count: refused }];
+        let refusals = vec![ReasonCount { reason: "queue_max", count: refused }];
         let totals = TotalsView { answers, refusals, ..TotalsView::default() };
         App { name: "shop".to_owned(), totals, workers, ..App::default() }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_base::clock::Timestamp;
-use weir_base::history::{History, Settings};
+use weir_base::history::{HistorySettings, MetricsHistory};
 use weir_jobs::view;
 
 use crate::figures::as_float;
@@ -32,18 +32,18 @@ pub(crate) struct QueueCharts {
 impl QueueCharts {
     /// `whole` says how the server's history is kept.
     #[must_use]
-    pub(crate) fn new(whole: &Settings, queues_max: usize, metrics: ConsoleMetrics) -> Self {
+    pub(crate) fn new(whole: &HistorySettings, queues_max: usize, metrics: ConsoleMetrics) -> Self {
         let histories = QueueHistories::new(whole, &COLUMNS, queues_max, metrics);
         Self { histories, totals: Mutex::default() }
     }
 
     /// The history of a queue; None: it has none.
-    pub(crate) fn of(&self, name: &str) -> Option<Arc<History>> {
+    pub(crate) fn of(&self, name: &str) -> Option<Arc<MetricsHistory>> {
         self.histories.of(name)
     }
 
     /// Writes one row for each queue that has a history. Waits for the disk.
-    pub(crate) fn record(&self, at: Timestamp, queues: &[view::Queue]) {
+    pub(crate) fn record(&self, at: Timestamp, queues: &[view::QueueView]) {
         let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         self.histories.record(
             at,
@@ -64,7 +64,7 @@ impl QueueCharts {
 }
 
 /// The values of [`COLUMNS`].
-fn row(queue: &view::Queue, now: Totals, before: Option<Totals>) -> [f64; COLUMNS.len()] {
+fn row(queue: &view::QueueView, now: Totals, before: Option<Totals>) -> [f64; COLUMNS.len()] {
     let rates = before.map_or([None; 3], |before| now.rates_since(&before));
     let [pushed, processed, failed] = rates.map(|rate| rate.unwrap_or(f64::NAN));
     let (depth, working) = (as_float(queue.depth), as_float(queue.working));
@@ -75,7 +75,7 @@ fn row(queue: &view::Queue, now: Totals, before: Option<Totals>) -> [f64; COLUMN
 mod tests {
     use std::path::Path;
 
-    use weir_base::history::Query;
+    use weir_base::history::HistoryQuery;
 
     use super::*;
 
@@ -83,19 +83,20 @@ mod tests {
         Timestamp::from_millis((1_000_000 + second) * 1_000)
     }
 
-    fn queue(name: &str, pushed: u64) -> view::Queue {
-        view::Queue { name: name.into(), pushed, depth: pushed, ..view::Queue::default() }
+    fn queue(name: &str, pushed: u64) -> view::QueueView {
+        view::QueueView { name: name.into(), pushed, depth: pushed, ..view::QueueView::default() }
     }
 
     fn open(directory: &Path, queues_max: usize) -> QueueCharts {
-        let whole = Settings { directory: directory.to_owned(), ..Settings::default() };
+        let whole =
+            HistorySettings { directory: directory.to_owned(), ..HistorySettings::default() };
         QueueCharts::new(&whole, queues_max, ConsoleMetrics::default())
     }
 
     /// Pushed per second and depth in the seconds `from..to`.
     fn means(histories: &QueueCharts, name: &str, from: u64, to: u64) -> Vec<Option<f64>> {
         let series = ["pushed_per_second", "depth"];
-        let query = Query { series: &series, from: at(from), to: at(to), points_max: 1 };
+        let query = HistoryQuery { series: &series, from: at(from), to: at(to), points_max: 1 };
         let table = histories.of(name).expect("a history").query(&query);
         table.columns.iter().map(|points| points[0].map(|band| band.mean)).collect()
     }

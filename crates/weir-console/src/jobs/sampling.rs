@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::clock::{Clock, Timestamp};
-use weir_base::history::{Condition, History, Query};
+use weir_base::history::{HistoryCondition, HistoryQuery, MetricsHistory};
 use weir_jobs::handle::HandleError;
 use weir_jobs::view;
 
@@ -25,8 +25,8 @@ pub(crate) struct Sampling {
     interval: Duration,
     tally: Tally,
     readings: u64,
-    queues: Arc<Vec<view::Queue>>,
-    workers: Arc<Vec<view::Worker>>,
+    queues: Arc<Vec<view::QueueView>>,
+    workers: Arc<Vec<view::JobWorkerView>>,
 }
 
 impl Sampling {
@@ -66,8 +66,8 @@ impl Sampling {
             processed_per_second: lately.processed,
             limits_hit: self.tally.limits_hit(),
             history_problem: match self.jobs.history.condition() {
-                Condition::OnDisk => None,
-                Condition::InMemory(problem) => Some(problem),
+                HistoryCondition::OnDisk => None,
+                HistoryCondition::InMemory(problem) => Some(problem),
             },
         };
         Ok(Reading {
@@ -84,7 +84,7 @@ impl Sampling {
     async fn record(
         &self,
         at: Timestamp,
-        overview: &view::Overview,
+        overview: &view::JobServerOverview,
         in_detail: bool,
     ) -> Option<f64> {
         let row = row(overview, self.tally.rates(self.interval));
@@ -103,10 +103,10 @@ impl Sampling {
 }
 
 /// The retry set's mean size in the minute that began ten minutes ago.
-fn retries_before(history: &History, now: Timestamp) -> Option<f64> {
+fn retries_before(history: &MetricsHistory, now: Timestamp) -> Option<f64> {
     let from = now - Duration::from_secs(600);
     let to = now - Duration::from_secs(540);
-    let query = Query { series: &["retries"], from, to, points_max: 1 };
+    let query = HistoryQuery { series: &["retries"], from, to, points_max: 1 };
     let table = history.query(&query);
     table.columns.first()?.first()?.map(|band| band.mean)
 }

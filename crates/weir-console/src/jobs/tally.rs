@@ -28,7 +28,7 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Notes a reading.
-    pub(super) fn add(&mut self, at: Timestamp, overview: &view::Overview) {
+    pub(super) fn add(&mut self, at: Timestamp, overview: &view::JobServerOverview) {
         let totals = Totals {
             at,
             pushed: overview.pushed_total,
@@ -99,12 +99,12 @@ impl Tally {
 mod tests {
     use super::*;
 
-    fn overview(pushed: u64, hits: u64) -> view::Overview {
+    fn overview(pushed: u64, hits: u64) -> view::JobServerOverview {
         let limit = view::LimitHit { limit: "connections_max".into(), hits };
-        view::Overview {
+        view::JobServerOverview {
             pushed_total: pushed,
             limits_hit: vec![limit],
-            ..view::Overview::default()
+            ..view::JobServerOverview::default()
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use weir_advisor::observation::{Observation, Queue};
+use weir_advisor::observation::{Observation, ObservedQueue};
 use weir_advisor::{Drain, Forecast};
 use weir_base::clock::Timestamp;
 
@@ -43,7 +43,7 @@ pub(super) fn record(histories: &QueueHistories, at: Timestamp, observation: &Ob
 }
 
 /// The values of [`COLUMNS`]; NaN: not known, and of the last that there is no end.
-fn row(queue: &Queue, drain: Option<Drain>) -> [f64; COLUMNS.len()] {
+fn row(queue: &ObservedQueue, drain: Option<Drain>) -> [f64; COLUMNS.len()] {
     let flow = queue.paced();
     let drain = match drain {
         Some(Drain::Empty) => 0.0,

@@ -41,7 +41,7 @@ pub(crate) async fn points(
 /// Reads a history on a thread that may wait for the disk.
 pub(crate) async fn read(
     console: &Console,
-    history: Arc<history::History>,
+    history: Arc<history::MetricsHistory>,
     wanted: Wanted,
 ) -> Result<Chart, PageError> {
     let series: Vec<String> = wanted.series.split(',').map(str::to_owned).collect();
@@ -59,7 +59,7 @@ pub(crate) async fn read(
     let from = to - Duration::from_secs(wanted.seconds);
     let read = tokio::task::spawn_blocking(move || {
         let names: Vec<&str> = series.iter().map(String::as_str).collect();
-        history.query(&history::Query { series: &names, from, to, points_max })
+        history.query(&history::HistoryQuery { series: &names, from, to, points_max })
     });
     let table = read.await.map_err(|error| PageError::Invalid(error.to_string()))?;
     let pick = |value: fn(&history::Band) -> f64| {

@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use serde::Deserialize;
-use weir_front::view::Count;
+use weir_front::view::ReasonCount;
 
 pub(crate) use self::act::act;
 use super::chart::{self, Chart};
@@ -256,7 +256,7 @@ fn facts(app: &App) -> Vec<Fact> {
 }
 
 /// `queue_max 3 · overload 1`
-fn by_reason(counts: &[Count]) -> String {
+fn by_reason(counts: &[ReasonCount]) -> String {
     let met = counts.iter().filter(|it| it.count > 0);
     let texts: Vec<String> =
         met.map(|it| format!("{} {}", it.reason, figures::count(it.count))).collect();

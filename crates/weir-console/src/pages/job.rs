@@ -43,7 +43,7 @@ struct JobPage {
     payload_shown: String,
     is_cut: bool,
     download: String,
-    job: view::Job,
+    job: view::JobView,
 }
 
 #[derive(Debug, Deserialize)]
@@ -85,7 +85,7 @@ pub(crate) async fn page(
 }
 
 /// The job with what clients wrote made fit to be read. Its key stays as it is.
-fn in_visible_letters(mut job: view::Job) -> view::Job {
+fn in_visible_letters(mut job: view::JobView) -> view::JobView {
     let show = |text: &mut String| *text = visible(text).into_owned();
     show(&mut job.jid);
     show(&mut job.jobtype);
@@ -111,7 +111,7 @@ pub(crate) async fn payload(
     Ok((headers, job.payload).into_response())
 }
 
-async fn find(console: &Console, jid: String) -> Result<view::Job, PageError> {
+async fn find(console: &Console, jid: String) -> Result<view::JobView, PageError> {
     let found = console.jobs()?.handle.job(jid.clone()).await?;
     found.ok_or_else(|| {
         let jid = figures::shortened(&jid, 100);
@@ -119,33 +119,33 @@ async fn find(console: &Console, jid: String) -> Result<view::Job, PageError> {
     })
 }
 
-fn place(job: &view::Job) -> Option<Place> {
+fn place(job: &view::JobView) -> Option<Place> {
     match job.state {
-        view::State::Enqueued => Some(Place::Queue(job.queue.clone())),
-        view::State::Working => None,
-        view::State::Scheduled => Some(Place::Scheduled),
-        view::State::Retries => Some(Place::Retries),
-        view::State::Dead => Some(Place::Dead),
+        view::JobViewState::Enqueued => Some(Place::Queue(job.queue.clone())),
+        view::JobViewState::Working => None,
+        view::JobViewState::Scheduled => Some(Place::Scheduled),
+        view::JobViewState::Retries => Some(Place::Retries),
+        view::JobViewState::Dead => Some(Place::Dead),
     }
 }
 
-const fn section(state: view::State) -> Section {
+const fn section(state: view::JobViewState) -> Section {
     match state {
-        view::State::Enqueued => Section::Queues,
-        view::State::Working => Section::Workers,
-        view::State::Scheduled => Section::Scheduled,
-        view::State::Retries => Section::Retries,
-        view::State::Dead => Section::Dead,
+        view::JobViewState::Enqueued => Section::Queues,
+        view::JobViewState::Working => Section::Workers,
+        view::JobViewState::Scheduled => Section::Scheduled,
+        view::JobViewState::Retries => Section::Retries,
+        view::JobViewState::Dead => Section::Dead,
     }
 }
 
-pub(crate) const fn state_word(state: view::State) -> &'static str {
+pub(crate) const fn state_word(state: view::JobViewState) -> &'static str {
     match state {
-        view::State::Enqueued => "waits in its queue",
-        view::State::Working => "is in a worker's hands",
-        view::State::Scheduled => "is scheduled",
-        view::State::Retries => "waits for another try",
-        view::State::Dead => "is dead",
+        view::JobViewState::Enqueued => "waits in its queue",
+        view::JobViewState::Working => "is in a worker's hands",
+        view::JobViewState::Scheduled => "is scheduled",
+        view::JobViewState::Retries => "waits for another try",
+        view::JobViewState::Dead => "is dead",
     }
 }
 

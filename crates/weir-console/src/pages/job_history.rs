@@ -19,7 +19,7 @@ pub(crate) struct Event {
     pub(crate) is_ahead: bool,
 }
 
-/// Times that the payload may have beside those of [`view::Job`]. Clients write what they like.
+/// Times that the payload may have beside those of [`view::JobView`]. Clients write what they like.
 #[derive(Default, Deserialize)]
 struct Times {
     #[serde(default)]
@@ -27,7 +27,7 @@ struct Times {
 }
 
 /// Oldest first; what lies ahead last.
-pub(crate) fn events(job: &view::Job, now: f64) -> Vec<Event> {
+pub(crate) fn events(job: &view::JobView, now: f64) -> Vec<Event> {
     let mut events = Vec::new();
     let mut add = |what: String, at: Moment<'_>| events.push(at.event(what, now));
     if let Some(created) = &job.created_at {
@@ -36,7 +36,7 @@ pub(crate) fn events(job: &view::Job, now: f64) -> Vec<Event> {
     let times: Times = serde_json::from_str(&job.payload).unwrap_or_default();
     let enqueued_at = times.enqueued_at.as_ref().and_then(|at| at.as_str());
     match (job.state, enqueued_at) {
-        (view::State::Enqueued, _) => {
+        (view::JobViewState::Enqueued, _) => {
             add(format!("Put into queue {}", job.queue), Moment::Seconds(job.at));
         }
         (_, Some(at)) => add(format!("Put into queue {}", job.queue), Moment::Text(at)),
@@ -46,17 +46,17 @@ pub(crate) fn events(job: &view::Job, now: f64) -> Vec<Event> {
         failed(failure, &mut add);
     }
     match job.state {
-        view::State::Enqueued => {}
-        view::State::Working => working(job, &mut add),
-        view::State::Scheduled => add("Due".into(), Moment::Seconds(job.at)),
-        view::State::Retries => add("Next try".into(), Moment::Seconds(job.at)),
-        view::State::Dead => add("Moved to the dead set".into(), Moment::Seconds(job.at)),
+        view::JobViewState::Enqueued => {}
+        view::JobViewState::Working => working(job, &mut add),
+        view::JobViewState::Scheduled => add("Due".into(), Moment::Seconds(job.at)),
+        view::JobViewState::Retries => add("Next try".into(), Moment::Seconds(job.at)),
+        view::JobViewState::Dead => add("Moved to the dead set".into(), Moment::Seconds(job.at)),
     }
     in_order(&mut events);
     events.into_iter().map(|(_, event)| event).collect()
 }
 
-fn failed(failure: &view::Failure, add: &mut impl FnMut(String, Moment<'_>)) {
+fn failed(failure: &view::FailureView, add: &mut impl FnMut(String, Moment<'_>)) {
     let Some(at) = &failure.failed_at else { return };
     let text = format!("{}: {}", failure.errtype, failure.message);
     let text = figures::shortened(&text, MESSAGE_CHARACTERS);
@@ -70,7 +70,7 @@ fn failed(failure: &view::Failure, add: &mut impl FnMut(String, Moment<'_>)) {
 /// Characters of an error in the history; the page has it whole.
 const MESSAGE_CHARACTERS: usize = 160;
 
-fn working(job: &view::Job, add: &mut impl FnMut(String, Moment<'_>)) {
+fn working(job: &view::JobView, add: &mut impl FnMut(String, Moment<'_>)) {
     let who = job.wid.as_ref().map_or_else(String::new, |wid| format!(" by worker {wid}"));
     add(format!("Taken{who}"), Moment::Seconds(job.at));
     let lapses = job.at + figures::as_float(job.reserve_for_seconds);
@@ -135,8 +135,8 @@ fn in_order(events: &mut [(Option<f64>, Event)]) {
 mod tests {
     use super::*;
 
-    fn job(state: view::State, at: f64, payload: &str) -> view::Job {
-        view::Job {
+    fn job(state: view::JobViewState, at: f64, payload: &str) -> view::JobView {
+        view::JobView {
             jid: "j".into(),
             jobtype: "Work".into(),
             queue: "push".into(),
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    fn told(job: &view::Job) -> Vec<String> {
+    fn told(job: &view::JobView) -> Vec<String> {
         let events = events(job, 1_000.0);
         let line = |event: Event| {
             let ahead = if event.is_ahead { " (ahead)" } else { "" };
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_job_that_failed_twice_and_waits() {
-        let failure = view::Failure {
+        let failure = view::FailureView {
             retry_count: 1,
             remaining: 23,
             failed_at: Some("1970-01-01T00:15:00Z".into()),
@@ -173,8 +173,10 @@ mod tests {
             backtrace: Vec::new(),
         };
         let payload = r#"{"enqueued_at":"1970-01-01T00:12:00Z"}"#;
-        let job =
-            view::Job { failure: Some(failure), ..job(view::State::Retries, 1_200.0, payload) };
+        let job = view::JobView {
+            failure: Some(failure),
+            ..job(view::JobViewState::Retries, 1_200.0, payload)
+        };
         let expected = [
             "Created | 6 min 40 s ago",
             "Put into queue push | 4 min 40 s ago",
@@ -186,9 +188,9 @@ mod tests {
 
     #[test]
     fn a_job_in_hand_says_when_it_comes_back() {
-        let job = view::Job {
+        let job = view::JobView {
             wid: Some("w1".into()),
-            ..job(view::State::Working, 990.0, r#"{"enqueued_at":"1970-01-01T00:12:00Z"}"#)
+            ..job(view::JobViewState::Working, 990.0, r#"{"enqueued_at":"1970-01-01T00:12:00Z"}"#)
         };
         let expected = [
             "Created | 6 min 40 s ago",
@@ -202,7 +204,7 @@ mod tests {
     #[test]
     fn times_that_are_none_are_shown_as_they_are() {
         let strange = r#"{"enqueued_at":{"deep":[1]}}"#;
-        let mut job = job(view::State::Dead, 1_000.0, strange);
+        let mut job = job(view::JobViewState::Dead, 1_000.0, strange);
         job.created_at = Some("<b>yesterday</b>".into());
         let events = events(&job, 1_000.0);
         assert_eq!((events[0].when.as_str(), events[0].moment.as_str()), ("", "<b>yesterday</b>"));

@@ -182,7 +182,7 @@ async fn list(console: &Console, visitor: &Visitor, place: Place, wanted: Wanted
 
 /// A page of jobs. The job server stops a search now and then to let others run; it is asked again
 /// until the page is full, for at most `limits.search_time`.
-async fn read(console: &Console, query: handle::Query) -> Result<view::Page, PageError> {
+async fn read(console: &Console, query: handle::JobQuery) -> Result<view::JobListPage, PageError> {
     let Deps { clock, settings, .. } = &console.deps;
     let handle = &console.jobs()?.handle;
     let wanted = query.limit.unwrap_or(settings.limits.page_jobs);
@@ -194,7 +194,7 @@ async fn read(console: &Console, query: handle::Query) -> Result<view::Page, Pag
             break;
         }
         let limit = Some(wanted - page.jobs.len());
-        let on = handle::Query { after: page.next.take(), limit, ..query.clone() };
+        let on = handle::JobQuery { after: page.next.take(), limit, ..query.clone() };
         let more = handle.jobs(on).await?;
         page.jobs.extend(more.jobs);
         page.scanned += more.scanned;
@@ -226,9 +226,9 @@ const fn section(place: &Place) -> Section {
 }
 
 impl Wanted {
-    fn query(&self, place: &Place, limit: usize) -> handle::Query {
+    fn query(&self, place: &Place, limit: usize) -> handle::JobQuery {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        handle::Query {
+        handle::JobQuery {
             place: place.name(),
             search: given(&self.search),
             jobtype: given(&self.jobtype),
@@ -281,7 +281,7 @@ impl Wanted {
 const EXCERPT_CHARACTERS: usize = 160;
 
 impl Row {
-    fn of(job: &view::Job, now: f64) -> Self {
+    fn of(job: &view::JobView, now: f64) -> Self {
         let failure = job.failure.as_ref();
         Self {
             key: job.key.clone(),
@@ -307,7 +307,7 @@ pub(crate) fn job_address(jid: &str) -> String {
     address("/job", &[("jid", jid)])
 }
 
-fn tries(failure: &view::Failure) -> String {
+fn tries(failure: &view::FailureView) -> String {
     let failed = failure.retry_count + 1;
     match failure.remaining {
         0 => format!("failed {failed}×"),

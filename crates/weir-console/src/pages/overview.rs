@@ -88,7 +88,7 @@ pub(crate) async fn fragment(State(console): State<Arc<Console>>) -> Result<Resp
 const QUEUES_SHOWN: usize = 5;
 
 /// Whether it never had a job.
-fn is_new(overview: &view::Overview) -> bool {
+fn is_new(overview: &view::JobServerOverview) -> bool {
     overview.pushed_total == 0 && overview.queues == 0
 }
 
@@ -100,7 +100,7 @@ impl<'a> LivePart<'a> {
 
 impl<'a> JobsPart<'a> {
     fn of(reading: &'a jobs::Reading) -> Self {
-        let mut deepest: Vec<&view::Queue> = reading.queues.iter().collect();
+        let mut deepest: Vec<&view::QueueView> = reading.queues.iter().collect();
         deepest.sort_by(|one, other| {
             other.depth.cmp(&one.depth).then_with(|| one.name.cmp(&other.name))
         });

@@ -42,7 +42,7 @@ pub(crate) struct Head {
 #[derive(Template)]
 #[template(path = "queue_live.html")]
 pub(crate) struct LivePart {
-    queue: view::Queue,
+    queue: view::QueueView,
     drain: String,
     target: Option<String>,
     wait_class: &'static str,
@@ -131,7 +131,7 @@ impl LivePart {
         let queue = queue.ok_or_else(|| super::queues::unknown(name))?;
         let fetchers = Fetchers::of(&jobs.workers);
         let row = Row::new(queue, &fetchers);
-        let mut workers: Vec<&view::Worker> =
+        let mut workers: Vec<&view::JobWorkerView> =
             jobs.workers.iter().filter(|worker| asks_for(worker, name)).collect();
         workers.sort_by_key(|worker| (!is_running(worker), &worker.hostname, worker.pid));
         let count = workers.len();
@@ -154,7 +154,7 @@ impl LivePart {
     }
 }
 
-fn asks_for(worker: &view::Worker, queue: &str) -> bool {
+fn asks_for(worker: &view::JobWorkerView, queue: &str) -> bool {
     worker.queues.binary_search_by(|name| name.as_str().cmp(queue)).is_ok()
 }
 
@@ -180,7 +180,7 @@ fn who(fetchers: &Fetchers<'_>, name: &str) -> String {
 }
 
 impl Worker {
-    fn of(worker: &view::Worker, now: f64) -> Self {
+    fn of(worker: &view::JobWorkerView, now: f64) -> Self {
         let host = if worker.hostname.is_empty() { &worker.wid } else { &worker.hostname };
         Self {
             name: visible(&format!("{host} · pid {}", worker.pid)).into_owned(),

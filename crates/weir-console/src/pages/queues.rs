@@ -45,7 +45,7 @@ struct LivePart<'a> {
 
 /// A queue as the tables show it.
 pub(crate) struct Row<'a> {
-    pub(crate) queue: &'a view::Queue,
+    pub(crate) queue: &'a view::QueueView,
     pub(crate) address: String,
     pub(crate) confirm_address: String,
     pub(crate) drain: String,
@@ -108,7 +108,7 @@ impl<'a> LivePart<'a> {
     /// The deepest `queues_max` of the wanted queues, in the wanted order.
     fn new(reading: &'a Reading, wanted: &Wanted, queues_max: usize, csrf: &'a str) -> Self {
         let fetchers = Fetchers::of(&reading.workers);
-        let mut shown: Vec<&view::Queue> =
+        let mut shown: Vec<&view::QueueView> =
             reading.queues.iter().filter(|queue| queue.name.contains(&wanted.search)).collect();
         let (count, total) = (shown.len(), shown.iter().map(|queue| queue.depth).sum());
         let jobs = figures::counted(total, "job");
@@ -129,7 +129,7 @@ impl<'a> LivePart<'a> {
 }
 
 impl Wanted {
-    fn sort(&self, queues: &mut [&view::Queue]) {
+    fn sort(&self, queues: &mut [&view::QueueView]) {
         queues.sort_by(|one, other| {
             let by_figure = match self.sort.as_str() {
                 "depth" => other.depth.cmp(&one.depth),
@@ -146,7 +146,7 @@ impl Wanted {
 }
 
 impl<'a> Row<'a> {
-    pub(crate) fn new(queue: &'a view::Queue, fetchers: &Fetchers<'_>) -> Self {
+    pub(crate) fn new(queue: &'a view::QueueView, fetchers: &Fetchers<'_>) -> Self {
         let count = fetchers.count(&queue.name);
         let is_left = fetchers.is_surely_left(&queue.name) && queue.depth > 0 && !queue.paused;
         let is_late = |target: f64| queue.latency_seconds > target && queue.depth > 0;
@@ -167,7 +167,7 @@ impl<'a> Row<'a> {
 }
 
 /// How long until the queue is empty, in words.
-pub(crate) fn drain(queue: &view::Queue) -> String {
+pub(crate) fn drain(queue: &view::QueueView) -> String {
     let growth = queue.pushed_per_second - queue.processed_per_second;
     match queue.drain_seconds {
         _ if queue.depth == 0 => "–".to_owned(),
@@ -222,7 +222,7 @@ pub(crate) async fn confirm(
 }
 
 /// The queue of that name.
-pub(crate) async fn find(console: &Console, name: &str) -> Result<view::Queue, PageError> {
+pub(crate) async fn find(console: &Console, name: &str) -> Result<view::QueueView, PageError> {
     let queues = console.jobs()?.handle.queues().await?;
     let found = queues.into_iter().find(|queue| queue.name == name);
     found.ok_or_else(|| unknown(name))
@@ -265,19 +265,19 @@ mod tests {
 
     #[test]
     fn time_to_drain_in_words() {
-        let queue = |depth, pushed, processed, drain_seconds| view::Queue {
+        let queue = |depth, pushed, processed, drain_seconds| view::QueueView {
             depth,
             pushed_per_second: pushed,
             processed_per_second: processed,
             drain_seconds,
-            ..view::Queue::default()
+            ..view::QueueView::default()
         };
         assert_eq!(drain(&queue(0, 9.0, 0.0, None)), "–");
         assert_eq!(drain(&queue(9, 1.0, 2.0, Some(90.0))), "1 min 30 s");
         assert_eq!(drain(&queue(9, 3.0, 2.0, None)), "never, grows 1.0/s");
         assert_eq!(drain(&queue(9, 0.0, 0.0, None)), "never, stands still");
         assert_eq!(drain(&queue(9, 2.0, 2.0, None)), "never, stays level");
-        let paused = view::Queue { paused: true, ..queue(9, 0.0, 0.0, None) };
+        let paused = view::QueueView { paused: true, ..queue(9, 0.0, 0.0, None) };
         assert_eq!(drain(&paused), "paused");
     }
 }

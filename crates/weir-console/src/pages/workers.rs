@@ -43,7 +43,7 @@ struct LivePart {
 
 /// A worker as the page shows it.
 struct Row {
-    worker: view::Worker,
+    worker: view::JobWorkerView,
     /// The worker's id, fit to be read; the form sends it as it is.
     wid_shown: String,
     started: String,
@@ -138,7 +138,7 @@ impl LivePart {
 }
 
 impl Row {
-    fn of(mut worker: view::Worker, jobs: Vec<BusyJob>, now: f64) -> Self {
+    fn of(mut worker: view::JobWorkerView, jobs: Vec<BusyJob>, now: f64) -> Self {
         worker.labels.iter_mut().chain([&mut worker.hostname]).for_each(|text| {
             *text = visible(text).into_owned();
         });
@@ -177,7 +177,7 @@ pub(crate) fn state_word(state: &str) -> &'static str {
 }
 
 impl BusyJob {
-    fn of(reservation: &view::Reservation, now: f64) -> Self {
+    fn of(reservation: &view::ReservationView, now: f64) -> Self {
         Self {
             address: job_address(&reservation.jid),
             jid: visible(&reservation.jid).into_owned(),

@@ -1,6 +1,6 @@
 //! Rules about limits that were met lately: what that means differs from limit to limit.
 
-use weir_jobs::settings::Limits;
+use weir_jobs::settings::JobServerLimits;
 use weir_jobs::view::LimitHit;
 
 use super::{Finding, JobFacts, Level};
@@ -18,13 +18,13 @@ struct Meaning {
 /// that never says HELLO, a worker that was killed), they are worth knowing but no warning.
 const MEANINGS: [Meaning; 8] = [
     Meaning {
-        limit: Limits::HEARTBEAT_TIMEOUT.name,
+        limit: JobServerLimits::HEARTBEAT_TIMEOUT.name,
         level: Level::Notice,
         what: "A worker vanished without a word",
         todo: "Its jobs went back to their queues. Look at why its process ended.",
     },
     Meaning {
-        limit: Limits::RETURNS_MAX.name,
+        limit: JobServerLimits::RETURNS_MAX.name,
         level: Level::Warning,
         what: "A job took its worker down again and again and counts as failed",
         todo: "Look for it among the retries: it may use too much memory.",
@@ -36,31 +36,31 @@ const MEANINGS: [Meaning; 8] = [
         todo: "Raise it (LimitNOFILE= of the unit, ulimit -n) or lower jobs.limits.connections_max.",
     },
     Meaning {
-        limit: Limits::WRONG_PASSWORDS_MAX.name,
+        limit: JobServerLimits::WRONG_PASSWORDS_MAX.name,
         level: Level::Warning,
         what: "An address tries wrong passwords at the job server",
         todo: "A client with an old password, or somebody who guesses: the log names the address.",
     },
     Meaning {
-        limit: Limits::DEAD_JOBS_MAX.name,
+        limit: JobServerLimits::DEAD_JOBS_MAX.name,
         level: Level::Warning,
         what: "The dead set is full: its oldest jobs are forgotten",
         todo: "Requeue or delete what you can, or raise jobs.limits.dead_jobs_max.",
     },
     Meaning {
-        limit: Limits::HELLO_TIMEOUT.name,
+        limit: JobServerLimits::HELLO_TIMEOUT.name,
         level: Level::Notice,
         what: "A connection never said HELLO",
         todo: "A port scan or a health check by TCP does that; clients don't.",
     },
     Meaning {
-        limit: Limits::LINE_TIMEOUT.name,
+        limit: JobServerLimits::LINE_TIMEOUT.name,
         level: Level::Notice,
         what: "A client left a line unfinished",
         todo: "A client that hangs or a very slow network.",
     },
     Meaning {
-        limit: Limits::WRITE_TIMEOUT.name,
+        limit: JobServerLimits::WRITE_TIMEOUT.name,
         level: Level::Notice,
         what: "A client didn't read its replies and was cut off",
         todo: "A client that hangs or a very slow network.",

@@ -39,7 +39,7 @@ fn finding(found: &weir_advisor::Finding) -> Finding {
 #[cfg(test)]
 mod tests {
     use weir_advisor::advise;
-    use weir_advisor::observation::{Fact, Jobs, Observation, OwnQueue};
+    use weir_advisor::observation::{Fact, Observation, OwnQueue, SidekiqObservation};
 
     use super::*;
 
@@ -55,7 +55,7 @@ mod tests {
             served_per_second: 1.0,
         };
         let ghosts = vec!["web:7:0123456789ab".to_owned()];
-        let jobs = Fact::Known(Jobs { ghosts, ..Jobs::default() });
+        let jobs = Fact::Known(SidekiqObservation { ghosts, ..SidekiqObservation::default() });
         let own_queues = Fact::Known(vec![late]);
         let advice = advise(&Observation { own_queues, jobs, ..Observation::default() });
         assert!(advice.findings.iter().any(|it| it.rule == OWN_QUEUE));

@@ -31,7 +31,7 @@ enum Trouble {
     Late,
 }
 
-fn trouble(queue: &view::Queue, fetchers: &Fetchers<'_>) -> Trouble {
+fn trouble(queue: &view::QueueView, fetchers: &Fetchers<'_>) -> Trouble {
     if queue.paused || queue.depth == 0 {
         return Trouble::None;
     }
@@ -50,32 +50,32 @@ fn trouble(queue: &view::Queue, fetchers: &Fetchers<'_>) -> Trouble {
 }
 
 /// By how many jobs a second it grows; None: it doesn't, or not for long enough to say.
-fn growth(queue: &view::Queue) -> Option<f64> {
+fn growth(queue: &view::QueueView) -> Option<f64> {
     let growth = queue.pushed_per_second - queue.processed_per_second;
     let is_trend = growth > queue.pushed_per_second * GROWTH_SHARE
         && as_float(queue.depth) > queue.pushed_per_second * GROWTH_BACKLOG_SECONDS;
     is_trend.then_some(growth)
 }
 
-fn is_late(queue: &view::Queue) -> bool {
+fn is_late(queue: &view::QueueView) -> bool {
     queue.latency_seconds > queue.target_latency_seconds.unwrap_or(LATE_SECONDS)
 }
 
 fn each(
     facts: &JobFacts<'_>,
     wanted: Trouble,
-    describe: impl Fn(&view::Queue, &Fetchers<'_>) -> (Level, String, String),
+    describe: impl Fn(&view::QueueView, &Fetchers<'_>) -> (Level, String, String),
 ) -> Vec<Finding> {
     let fetchers = Fetchers::of(facts.workers);
     let troubled = facts.queues.iter().filter(|queue| trouble(queue, &fetchers) == wanted);
-    let finding = |queue: &view::Queue| {
+    let finding = |queue: &view::QueueView| {
         let (level, what, todo) = describe(queue, &fetchers);
         Finding { level, what, todo, link: link(queue), jobs: queue.depth }
     };
     troubled.map(finding).collect()
 }
 
-fn link(queue: &view::Queue) -> String {
+fn link(queue: &view::QueueView) -> String {
     Place::Queue(queue.name.clone()).address(&[])
 }
 
@@ -98,14 +98,14 @@ pub(super) fn queue_is_not_fetched(facts: &JobFacts<'_>) -> Vec<Finding> {
 }
 
 /// `Queue pull is 9 jobs behind and grows by 2.0/s`
-fn behind(queue: &view::Queue) -> String {
+fn behind(queue: &view::QueueView) -> String {
     let grows = growth(queue).map_or_else(String::new, |by| format!(" and grows by {}", rate(by)));
     format!("Queue {} is {} behind{grows}", queue.name, counted(queue.depth, "job"))
 }
 
 /// What workers ask for without getting anything: one of those may be a misspelt name.
 fn names_without_jobs<'f>(facts: &JobFacts<'f>) -> Vec<&'f str> {
-    let used = |queue: &&view::Queue| queue.depth > 0 || queue.pushed > 0;
+    let used = |queue: &&view::QueueView| queue.depth > 0 || queue.pushed > 0;
     let used: BTreeSet<&str> =
         facts.queues.iter().filter(used).map(|queue| queue.name.as_str()).collect();
     Fetchers::of(facts.workers).queues().filter(|name| !used.contains(name)).collect()
@@ -195,7 +195,7 @@ pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<Finding> {
 /// Paused, and jobs gather.
 pub(super) fn queue_is_paused(facts: &JobFacts<'_>) -> Vec<Finding> {
     let paused = facts.queues.iter().filter(|queue| queue.paused && queue.depth > 0);
-    let finding = |queue: &view::Queue| Finding {
+    let finding = |queue: &view::QueueView| Finding {
         level: Level::Warning,
         what: format!("Queue {} is paused with {}", queue.name, counted(queue.depth, "job")),
         todo: "Resume it once the reason for the pause is gone.".to_owned(),

@@ -10,7 +10,7 @@ struct Server {
     queues: Vec<view::Queue>,
     workers: Vec<view::Worker>,
     trend: Trend,
-    limits: Limits,
+    limits: JobServerLimits,
     realtime: Option<Reading>,
 }
 
@@ -53,7 +53,7 @@ fn healthy() -> Server {
         queues: vec![queue("default"), queue("pull")],
         workers: vec![worker],
         trend: Trend { processed_per_second: 10.0, ..Trend::default() },
-        limits: Limits::default(),
+        limits: JobServerLimits::default(),
         realtime: None,
     }
 }
@@ -526,7 +526,7 @@ fn what_happened_to_an_app_within_a_minute() {
     let mut tally = front::Tally::default();
     let (before, mut app) = (calm_app(), calm_app());
     app.evictions = 2;
-    app.totals.refusals = vec![weir_front::view::Count { reason: "queue_max", count: 5 }];
+    app.totals.refusals = vec![weir_front::view::ReasonCount { reason: "queue_max", count: 5 }];
     let at = |second: u64| weir_base::clock::Timestamp::from_millis(second * 1_000);
     tally.add(at(1_000), &[before]);
     tally.add(at(1_001), std::slice::from_ref(&app));

@@ -63,7 +63,7 @@ pub(crate) const SILENT_SECONDS: f64 = 32.0;
 /// A worker that holds jobs has stopped beating.
 pub(super) fn worker_is_silent(facts: &JobFacts<'_>) -> Vec<Finding> {
     let gone_after = facts.limits.heartbeat_timeout.as_secs_f64();
-    let find = |worker: &view::Worker| {
+    let find = |worker: &view::JobWorkerView| {
         let silence = facts.overview.now - worker.last_beat_at;
         (silence >= SILENT_SECONDS && worker.busy > 0).then(|| Finding {
             level: Level::Warning,

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use http_body_util::BodyExt;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_console::front::{App, Operated, Order, Refused, Worker};
 use weir_console::sampler::Sampler;
 use weir_front::Distribution;
-use weir_front::view::{Count, TotalsView};
+use weir_front::view::{ReasonCount, TotalsView};
 
 use crate::site::{PATIENCE, Site, eventually};
 
@@ -106,10 +106,10 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
         answers: 12_345,
         server_errors: 6,
         refusals: vec![
-            Count { reason: "queue_max", count: 3 },
-            Count { reason: "overload", count: 0 },
+            ReasonCount { reason: "queue_max", count: 3 },
+            ReasonCount { reason: "overload", count: 0 },
         ],
-        failures: vec![Count { reason: "broken", count: 2 }],
+        failures: vec![ReasonCount { reason: "broken", count: 2 }],
         ..TotalsView::default()
     };
     app.workers[1] = Worker {
@@ -213,7 +213,7 @@ async fn apps_whose_workers_take_connections_themselves_can_not_be_paused() {
 async fn figures_are_of_the_last_minute_and_charted() {
     let apps = Apps::of(vec![shop()]);
     let site = Site::with_apps(Arc::clone(&apps) as Arc<dyn Operated>);
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let mut browser = site.browser();
     // What was before the first reading is no news.
@@ -227,7 +227,7 @@ async fn figures_are_of_the_last_minute_and_charted() {
         let lengths = |millis| Distribution::of(&[Duration::from_millis(millis); 10]);
         app.totals = TotalsView {
             answers: 3_000,
-            refusals: vec![Count { reason: "queue_max", count: 5 }],
+            refusals: vec![ReasonCount { reason: "queue_max", count: 5 }],
             waits: lengths(80),
             services: lengths(400),
             ..TotalsView::default()

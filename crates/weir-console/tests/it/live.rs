@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use http_body_util::BodyExt;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_console::sampler::Sampler;
 
 use crate::site::{PATIENCE, Site, eventually, job, seconds};
@@ -10,7 +10,7 @@ use crate::site::{PATIENCE, Site, eventually, job, seconds};
 #[tokio::test]
 async fn a_stream_tells_of_jobs_as_they_come() {
     let site = Site::open();
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let response = site.browser().open("/events").await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -34,7 +34,7 @@ async fn a_stream_tells_of_jobs_as_they_come() {
 async fn what_was_sampled_is_charted() {
     let site = Site::open();
     site.push((0..5).map(|n| job(&format!("chart-{n:04}"), "Work", "default"))).await;
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let mut browser = site.browser();
     let chart = eventually(async || {
@@ -64,7 +64,7 @@ async fn a_chart_is_bounded_and_names_what_it_does_not_know() {
 #[tokio::test]
 async fn streams_end_with_the_console() {
     let site = Site::open();
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let stream = site.browser().open("/events").await;
     shutdown.request();

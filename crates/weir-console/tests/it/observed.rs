@@ -8,13 +8,14 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use weir_advisor::flow::Flow;
 use weir_advisor::observation::{
-    Capsule, CommandRate, Connections, Fact, JobProcess, Jobs, LockWait, Missing, Obstacle,
-    Postgres, PostgresSettings, Queue, RedisOperations, RedisServer, SessionState, SessionWait,
-    Sessions, ShardJobs, SlowCommand, SourceKind, SourceState, StatementTimes, WeightedQueue,
+    Capsule, CommandRate, DatabaseConnections, DatabaseObservation, Fact, JobProcess, LockWait,
+    Missing, MissingReason, ObservedQueue, PostgresSettings, RedisOperations, RedisServer,
+    SessionState, SessionWait, Sessions, ShardJobs, SidekiqObservation, SlowCommand, SourceKind,
+    SourceState, StatementTimes, WeightedQueue,
 };
 use weir_advisor::{Observation, advise};
 use weir_base::clock::Timestamp;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_console::observed::{Looked, Watched};
 use weir_console::sampler::Sampler;
 
@@ -59,7 +60,7 @@ impl Looks {
     }
 }
 
-fn jobs(queue: &str) -> Jobs {
+fn jobs(queue: &str) -> SidekiqObservation {
     let flow = Flow {
         window: Duration::from_secs(15),
         before: 60_600,
@@ -67,21 +68,21 @@ fn jobs(queue: &str) -> Jobs {
         arrivals_per_second: 4.0,
         deviation: None,
     };
-    let late = Queue {
+    let late = ObservedQueue {
         name: queue.to_owned(),
         pushed: true,
         length: 60_000,
         latency: Duration::from_secs(7_200),
         flow: Fact::Known(flow),
-        ..Queue::default()
+        ..ObservedQueue::default()
     };
-    let unserved = Queue {
+    let unserved = ObservedQueue {
         name: "mailers".to_owned(),
         pushed: true,
         length: 40,
         latency: Duration::from_secs(3_700),
         flow: Fact::Known(Flow { before: 40, after: 40, ..flow }),
-        ..Queue::default()
+        ..ObservedQueue::default()
     };
     let served = ["mailer", queue].map(|name| WeightedQueue { name: name.to_owned(), weight: 0 });
     let capsule = Capsule { concurrency: 25, queues: served.into(), ..Capsule::default() };
@@ -91,17 +92,21 @@ fn jobs(queue: &str) -> Jobs {
         capsules: vec![capsule],
         ..JobProcess::default()
     };
-    Jobs { queues: vec![late, unserved], processes: vec![process], ..Jobs::default() }
+    SidekiqObservation {
+        queues: vec![late, unserved],
+        processes: vec![process],
+        ..SidekiqObservation::default()
+    }
 }
 
-fn postgres() -> Postgres {
+fn postgres() -> DatabaseObservation {
     let sessions = |service: &str, state, count| Sessions {
         service: service.to_owned(),
         state,
         count,
         longest: Duration::from_secs(75),
     };
-    Postgres {
+    DatabaseObservation {
         user: None,
         settings: Fact::Known(PostgresSettings {
             max_connections: 100,
@@ -111,7 +116,7 @@ fn postgres() -> Postgres {
             work_mem_bytes: 4 << 20,
             random_page_cost: 4.0,
         }),
-        connections: Fact::Known(Connections {
+        connections: Fact::Known(DatabaseConnections {
             sessions: vec![
                 sessions("web", SessionState::Idle, 60),
                 sessions("web", SessionState::IdleInTransaction, 2),
@@ -140,7 +145,7 @@ fn postgres() -> Postgres {
             total: Duration::from_secs(50),
             share: 0.61,
         }]),
-        ..Postgres::default()
+        ..DatabaseObservation::default()
     }
 }
 
@@ -220,7 +225,7 @@ async fn a_queue_has_a_page_of_its_own_and_charts_for_as_many_as_are_allowed() {
     unserved.assert_shows("No process does.");
     unserved.assert_shows("did you mean &#34;mailers&#34;?");
 
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let series = "waiting,latency_seconds,arriving_per_second,served_per_second,drain_seconds";
     let chart = format!("/observed/queue/chart?name=push&series={series}&seconds=60&points=1");
@@ -292,7 +297,7 @@ async fn queues_of_one_name_are_rows_of_their_redis_where_there_are_several() {
 async fn queues_of_a_redis_that_is_away_keep_their_charts() {
     let looks = Looks::of(sharded());
     let site = Site::with_observed(looks.clone());
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let mut browser = site.browser();
     let mut last = async |shard: &str| -> Option<f64> {
@@ -308,7 +313,7 @@ async fn queues_of_a_redis_that_is_away_keep_their_charts() {
 
     let away = Missing {
         what: "Redis b:2".to_owned(),
-        obstacle: Obstacle::Unreachable,
+        obstacle: MissingReason::Unreachable,
         reason: "Connection refused".to_owned(),
         remedy: None,
     };
@@ -379,9 +384,14 @@ async fn a_plan_is_made_of_what_was_seen_and_of_what_one_says() {
     let site = Site::with_observed(Looks::of(observation("push")));
     let mut browser = site.browser();
     let page = browser.get("/plan?cores=4&memory_gib=8&max_connections=200").await;
-    for text in
-        ["pools fit the database", "Holds", "shared_buffers = ", "maxmemory-policy", "- 1 x "]
-    {
+    for text in [
+        "connection pools fit the database",
+        "Holds",
+        "shared_buffers = ",
+        "maxmemory-policy",
+        "- \
+          1 x ",
+    ] {
         page.assert_shows(text);
     }
     let small = browser.get("/plan?cores=4&memory_gib=8&max_connections=20").await;
@@ -412,17 +422,17 @@ async fn names_of_others_are_escaped_on_every_page() {
 async fn what_is_not_known_is_said_with_what_would_let_it_be_seen() {
     let missing = Missing {
         what: "Postgres' slow statements".to_owned(),
-        obstacle: Obstacle::NotSupported,
+        obstacle: MissingReason::NotSupported,
         reason: "relation does not exist".to_owned(),
         remedy: Some("CREATE EXTENSION pg_stat_statements;".to_owned()),
     };
     let away = Missing {
         what: "Redis 127.0.0.1:6379".to_owned(),
-        obstacle: Obstacle::Unreachable,
+        obstacle: MissingReason::Unreachable,
         reason: "Connection refused".to_owned(),
         remedy: None,
     };
-    let postgres = Postgres { statements: Fact::Unknown(missing), ..postgres() };
+    let postgres = DatabaseObservation { statements: Fact::Unknown(missing), ..postgres() };
     let observation = Observation {
         jobs: Fact::Unknown(away.clone()),
         redis: vec![Fact::Unknown(away)],
@@ -443,11 +453,11 @@ async fn what_is_not_known_is_said_with_what_would_let_it_be_seen() {
 async fn a_part_that_may_not_be_read_is_unknown() {
     let unread = Missing {
         what: "the retry set".to_owned(),
-        obstacle: Obstacle::NotAllowed,
+        obstacle: MissingReason::NotAllowed,
         reason: "ZCARD: this user has no permissions".to_owned(),
         remedy: Some("ACL SETUSER weir +zcard".to_owned()),
     };
-    let jobs = Jobs { unread: vec![unread], ..Jobs::default() };
+    let jobs = SidekiqObservation { unread: vec![unread], ..SidekiqObservation::default() };
     let observation = Observation { jobs: Fact::Known(jobs), ..Observation::default() };
     let site = Site::with_observed(Looks::of(observation));
     let doctor = site.browser().get("/doctor").await;
@@ -478,7 +488,7 @@ async fn before_the_first_look_and_where_nothing_is_observed_pages_say_so() {
 #[tokio::test]
 async fn what_was_seen_is_remembered() {
     let site = Site::with_observed(Looks::of(observation("push")));
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let address = "/observed/chart?series=waiting,redis_memory_bytes&seconds=60&points=1";
     let mut browser = site.browser();

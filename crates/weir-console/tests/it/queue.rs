@@ -1,7 +1,7 @@
 //! A queue's own page: its figures, who fetches it, its charts, its jobs from both ends.
 
 use axum::http::StatusCode;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_console::sampler::Sampler;
 
 use crate::site::{PATIENCE, Site, eventually, job};
@@ -74,7 +74,7 @@ async fn a_queue_paused_on_its_page_stays_on_its_page() {
 async fn a_queues_rates_are_charted() {
     let site = Site::with(|settings| settings.limits.chart_queues_max = 1);
     site.push((0..5).map(|n| job(&format!("alpha-{n:04}"), "Work", "alpha"))).await;
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let _watched = site.browser().open("/events").await;
     let mut browser = site.browser();
@@ -110,7 +110,7 @@ async fn a_queues_rates_are_charted() {
 async fn the_verdict_is_above_every_page() {
     let site = Site::open();
     site.push([job("alarm-0001", "Work", "alpha")]).await;
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let mut browser = site.browser();
     for path in ["/dead", "/workers", "/job?jid=alarm-0001", "/nowhere"] {

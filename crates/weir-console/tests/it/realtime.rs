@@ -7,7 +7,7 @@ mod tail;
 use axum::http::StatusCode;
 use http_body_util::BodyExt;
 use serde_json::json;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_console::sampler::Sampler;
 use weir_realtime::settings::SlowClients;
 
@@ -40,7 +40,7 @@ async fn without_jobs_realtime_is_shown_alone() {
     channels.site.without_jobs();
     let _client = channels.subscriber("a");
     let site = &channels.site;
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let mut browser = site.browser();
     let page = browser.get("/").await;
@@ -109,7 +109,7 @@ async fn connections_are_charted_and_an_app_at_its_limit_is_critical() {
     let channels = Channels::with(|_| {}, |_, app| app.connections_max = 1);
     let site = &channels.site;
     let _client = channels.subscriber("a");
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let mut browser = site.browser();
     eventually(async || {

@@ -27,8 +27,8 @@ use weir_console::settings::Settings;
 use weir_console::{Deps, Histories, Jobs, Realtime, Routes, router};
 use weir_jobs::handle::Handle;
 use weir_jobs::metrics::JobsMetrics;
-use weir_jobs::server::{Running, Start, Stop};
-use weir_jobs::settings::{Limits, StoreKind};
+use weir_jobs::server::{JobServerOptions, JobServerStop, RunningJobServer};
+use weir_jobs::settings::{JobServerLimits, StoreKind};
 
 pub(crate) const PASSWORD: &str = "correct horse battery staple";
 pub(crate) const TOKEN: &str = "a-token-of-the-admin-api";
@@ -42,8 +42,8 @@ pub(crate) struct Site {
     pub(crate) jobs_address: SocketAddr,
     handle: Handle,
     router: Router,
-    stop: Stop,
-    _running: Running,
+    stop: JobServerStop,
+    _running: RunningJobServer,
     _directory: tempfile::TempDir,
 }
 
@@ -72,7 +72,7 @@ impl Site {
         let mut settings = Settings::default();
         change(&mut settings);
         let directory = tempfile::tempdir().expect("a folder");
-        let stop = Stop {
+        let stop = JobServerStop {
             graceful: CancellationToken::new(),
             at_once: CancellationToken::new(),
             deadline: PATIENCE,
@@ -109,7 +109,7 @@ impl Site {
     pub(crate) fn with_apps(apps: Arc<dyn Operated>) -> Self {
         let mut site = Self::open();
         let directory = site._directory.path().to_owned();
-        let history = history::Settings { directory, ..history::Settings::default() };
+        let history = history::HistorySettings { directory, ..history::HistorySettings::default() };
         site.deps.front = Some(Front::new(apps, &history));
         site.router = router(site.deps.clone());
         site
@@ -119,7 +119,7 @@ impl Site {
     pub(crate) fn with_observed(watched: Arc<dyn Watched>) -> Self {
         let mut site = Self::open();
         let directory = site._directory.path().to_owned();
-        let history = history::Settings { directory, ..history::Settings::default() };
+        let history = history::HistorySettings { directory, ..history::HistorySettings::default() };
         let kept = Duration::from_secs(86_400);
         let histories = Histories {
             settings: history.clone(),
@@ -183,13 +183,13 @@ impl Drop for Site {
     }
 }
 
-fn job_server(stop: &Stop) -> (Running, SocketAddr) {
+fn job_server(stop: &JobServerStop) -> (RunningJobServer, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let mut settings =
-        weir_jobs::settings::Settings { store: StoreKind::Memory, ..Default::default() };
+        weir_jobs::settings::JobServerSettings { store: StoreKind::Memory, ..Default::default() };
     settings.limits.fetch_wait = Duration::from_millis(50);
-    let running = weir_jobs::server::start(Start {
+    let running = weir_jobs::server::start(JobServerOptions {
         listeners: vec![listener],
         metrics: JobsMetrics::register(
             &mut Registry::default(),
@@ -210,16 +210,22 @@ fn deps(
     directory: &std::path::Path,
     jobs_address: SocketAddr,
 ) -> Deps {
-    let history_settings =
-        history::Settings { directory: directory.to_owned(), ..history::Settings::default() };
+    let history_settings = history::HistorySettings {
+        directory: directory.to_owned(),
+        ..history::HistorySettings::default()
+    };
     let live = Live::new(&settings.limits);
     let histories = Histories {
         settings: history_settings.clone(),
         queues_max: settings.limits.chart_queues_max,
         metrics: live.metrics(),
     };
-    let jobs =
-        Jobs::new(handle.clone(), Limits::default(), &format!("tcp://{jobs_address}"), histories);
+    let jobs = Jobs::new(
+        handle.clone(),
+        JobServerLimits::default(),
+        &format!("tcp://{jobs_address}"),
+        histories,
+    );
     let text = |text: &'static str| axum::routing::get(move || async move { text });
     Deps {
         routes: Routes {

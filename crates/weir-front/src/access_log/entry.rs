@@ -12,10 +12,10 @@ use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Response, StatusCode, Version};
 use weir_base::clock::{Clock, Timestamp};
-use weir_net::server::{Body, BoxError, RawTarget};
+use weir_net::server::{BoxError, RawTarget, ResponseBody};
 
 use super::AccessLog;
-use super::line::Record;
+use super::line::AccessLogRecord;
 
 /// Bytes of a field of a client's that are written.
 const FIELD_BYTES_MAX: usize = 2 << 10;
@@ -32,21 +32,21 @@ pub(crate) struct Timing {
 }
 
 /// A request that goes into the log.
-pub(crate) struct Entry {
+pub(crate) struct PendingLogEntry {
     log: AccessLog,
     clock: Clock,
     since: Timestamp,
     /// None: it is in the log.
-    record: Option<Box<Record>>,
+    record: Option<Box<AccessLogRecord>>,
 }
 
-impl Entry {
+impl PendingLogEntry {
     pub(crate) fn new(log: &AccessLog, clock: &Clock, request: &Parts) -> Self {
         let since = clock.now();
         let (uri, headers) = (&request.uri, &request.headers);
         let authority = || uri.authority().map(|authority| authority.as_str().to_owned());
         let micros = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
-        let record = Record {
+        let record = AccessLogRecord {
             time: jiff::Timestamp::from_microsecond(micros).unwrap_or_default(),
             method: cut(request.method.as_str()),
             host: field(headers, &HOST).or_else(authority).unwrap_or_default(),
@@ -54,7 +54,7 @@ impl Entry {
             protocol: protocol(request.version),
             referer: field(headers, &REFERER),
             user_agent: field(headers, &USER_AGENT),
-            ..Record::default()
+            ..AccessLogRecord::default()
         };
         Self { log: log.clone(), clock: clock.clone(), since, record: Some(Box::new(record)) }
     }
@@ -78,14 +78,17 @@ impl Entry {
         });
     }
 
-    fn note(&mut self, what: impl FnOnce(&mut Record)) {
+    fn note(&mut self, what: impl FnOnce(&mut AccessLogRecord)) {
         if let Some(record) = &mut self.record {
             what(record);
         }
     }
 
     /// Goes into the log when the body of the answer ends or is given up.
-    pub(crate) fn follow(mut self: Box<Self>, mut answer: Response<Body>) -> Response<Body> {
+    pub(crate) fn follow(
+        mut self: Box<Self>,
+        mut answer: Response<ResponseBody>,
+    ) -> Response<ResponseBody> {
         if let Some(timing) = answer.extensions_mut().remove::<Timing>() {
             self.timed(timing);
         }
@@ -95,7 +98,7 @@ impl Entry {
         let wants_head = self.record.as_ref().is_some_and(|record| record.method == "HEAD");
         answer.map(|body| {
             let is_over = body.is_end_stream() || wants_head;
-            Body::new(Followed { body, entry: Some(self), is_over })
+            ResponseBody::new(Followed { body, entry: Some(self), is_over })
         })
     }
 
@@ -113,14 +116,14 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for PendingLogEntry {
     fn drop(&mut self) {
         self.note(|record| record.status = CLIENT_GONE);
         self.write(false);
     }
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for PendingLogEntry {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Entry").finish_non_exhaustive()
     }
@@ -153,9 +156,9 @@ const fn protocol(version: Version) -> &'static str {
 
 /// A body that is counted.
 struct Followed {
-    body: Body,
+    body: ResponseBody,
     /// None: written.
-    entry: Option<Box<Entry>>,
+    entry: Option<Box<PendingLogEntry>>,
     /// Its end was reached.
     is_over: bool,
 }

@@ -11,7 +11,7 @@ use super::LogFormat;
 
 /// What is known of a request that has ended.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Record {
+pub(super) struct AccessLogRecord {
     #[serde(serialize_with = "as_text")]
     pub(super) time: Timestamp,
     pub(super) client: Option<IpAddr>,
@@ -42,7 +42,7 @@ fn as_text<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::E
     serializer.collect_str(time)
 }
 
-impl Record {
+impl AccessLogRecord {
     pub(super) fn write(&self, format: LogFormat, into: &mut Vec<u8>) {
         // Writing to memory can't fail.
         let _ = match format {
@@ -92,8 +92,8 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn record() -> Record {
-        Record {
+    fn record() -> AccessLogRecord {
+        AccessLogRecord {
             time: Timestamp::from_second(971_211_336).expect("a time"),
             client: "192.0.2.7".parse().ok(),
             method: "GET".to_owned(),
@@ -105,7 +105,7 @@ mod tests {
             complete: true,
             seconds: 0.25,
             user_agent: Some("a \"browser\"\n\u{e9}".to_owned()),
-            ..Record::default()
+            ..AccessLogRecord::default()
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A number of bytes for all cores; clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget(Arc<Account>);
+pub(crate) struct ByteBudget(Arc<Account>);
 
 #[derive(Debug)]
 struct Account {
@@ -16,11 +16,11 @@ struct Account {
 /// Bytes that were taken, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    budget: Budget,
+    budget: ByteBudget,
     bytes: usize,
 }
 
-impl Budget {
+impl ByteBudget {
     pub(crate) fn new(max: usize) -> Self {
         Self(Arc::new(Account { used: AtomicUsize::new(0), max }))
     }
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_comes_back_and_too_much_is_not_given() {
-        let budget = Budget::new(100);
+        let budget = ByteBudget::new(100);
         let first = budget.take(60);
         assert!(first.is_some() && budget.take(41).is_none());
         assert_eq!(budget.used(), 60, "the refused bytes are not counted");

@@ -6,23 +6,23 @@ use std::sync::Arc;
 use tokio::sync::oneshot::Sender;
 use weir_net::client::ClientRequest;
 
-use super::{App, Worker};
-use crate::dispatch::{Dispatcher, Permit, Refusal, StreamSlot, Ticket};
+use super::{ProxiedApp, UpstreamWorker};
+use crate::dispatch::{Dispatcher, Permit, QueueError, StreamSlot, Ticket};
 
 /// What whoever waits is handed.
-pub(super) type Handed = Result<Slot, Refusal>;
+pub(super) type Handed = Result<UpstreamSlot, QueueError>;
 
 /// A slot of a worker.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    app: Arc<App>,
-    pub(crate) worker: Arc<Worker>,
+pub(crate) struct UpstreamSlot {
+    app: Arc<ProxiedApp>,
+    pub(crate) worker: Arc<UpstreamWorker>,
     /// None: taken out.
     permit: Option<Permit>,
 }
 
-impl Slot {
-    pub(super) fn new(app: &Arc<App>, worker: Arc<Worker>, permit: Permit) -> Self {
+impl UpstreamSlot {
+    pub(super) fn new(app: &Arc<ProxiedApp>, worker: Arc<UpstreamWorker>, permit: Permit) -> Self {
         Self { app: Arc::clone(app), worker, permit: Some(permit) }
     }
 
@@ -31,7 +31,7 @@ impl Slot {
         self.permit.take()
     }
 
-    pub(crate) fn app(&self) -> &Arc<App> {
+    pub(crate) fn app(&self) -> &Arc<ProxiedApp> {
         &self.app
     }
 
@@ -70,15 +70,15 @@ impl Slot {
     pub(crate) fn open_stream(
         &self,
         client: Option<&ClientRequest>,
-    ) -> Result<StreamSlot, Refusal> {
+    ) -> Result<StreamSlot, QueueError> {
         if client.is_some_and(|client| client.become_stream().is_err()) {
-            return Err(self.app.refuse_stream(Refusal::ClientStreams));
+            return Err(self.app.refuse_stream(QueueError::ClientStreams));
         }
-        self.make_stream().ok_or_else(|| self.app.refuse_stream(Refusal::Streams))
+        self.make_stream().ok_or_else(|| self.app.refuse_stream(QueueError::Streams))
     }
 }
 
-impl Drop for Slot {
+impl Drop for UpstreamSlot {
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
             self.app.take_back(permit);
@@ -88,18 +88,18 @@ impl Drop for Slot {
 
 /// A place in the queue.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
-    app: &'a App,
+pub(super) struct QueuePlace<'a> {
+    app: &'a ProxiedApp,
     ticket: Ticket,
 }
 
-impl<'a> Place<'a> {
-    pub(super) fn new(app: &'a App, ticket: Ticket) -> Self {
+impl<'a> QueuePlace<'a> {
+    pub(super) fn new(app: &'a ProxiedApp, ticket: Ticket) -> Self {
         Self { app, ticket }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         // A lock for who was handed something, too: they have waited longer than that.
         let now = self.app.clock.now();

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use super::Wish;
+use super::RequestClass;
 use super::delay::Delay;
-use super::lane::Lane;
+use super::priority_queue::PriorityQueue;
 
 /// What goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,34 +26,34 @@ impl Priority {
 pub(crate) struct Ticket(u64);
 
 #[derive(Debug)]
-struct Entry<T> {
-    wish: Wish,
+struct QueuedRequest<T> {
+    wish: RequestClass,
     since: Timestamp,
     waiter: T,
 }
 
 /// The requests that wait.
 #[derive(Debug)]
-pub(super) struct Queue<T> {
+pub(super) struct RequestQueue<T> {
     /// By their numbers, and so in the order of their arrival.
-    entries: BTreeMap<u64, Entry<T>>,
-    lanes: [Lane; 3],
+    entries: BTreeMap<u64, QueuedRequest<T>>,
+    lanes: [PriorityQueue; 3],
     pushed: u64,
     delay: Delay,
 }
 
-impl<T> Default for Queue<T> {
+impl<T> Default for RequestQueue<T> {
     fn default() -> Self {
         Self {
             entries: BTreeMap::new(),
-            lanes: Priority::ALL.map(|_| Lane::default()),
+            lanes: Priority::ALL.map(|_| PriorityQueue::default()),
             pushed: 0,
             delay: Delay::default(),
         }
     }
 }
 
-impl<T> Queue<T> {
+impl<T> RequestQueue<T> {
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -75,7 +75,7 @@ impl<T> Queue<T> {
     /// `delay_max`: what takes longer to serve is too long.
     pub(super) fn push(
         &mut self,
-        wish: Wish,
+        wish: RequestClass,
         waiter: T,
         delay_max: Duration,
         now: Timestamp,
@@ -86,7 +86,7 @@ impl<T> Queue<T> {
         self.pushed += 1;
         let number = self.pushed;
         self.lanes[wish.priority as usize].push(wish.client, number);
-        self.entries.insert(number, Entry { wish, since: now, waiter });
+        self.entries.insert(number, QueuedRequest { wish, since: now, waiter });
         self.delay.judge(self.len(), delay_max, now);
         Ticket(number)
     }
@@ -125,7 +125,7 @@ impl<T> Queue<T> {
 
     /// Takes out whoever has less claim to wait than `wish`: of a lower priority; or of a client
     /// with more requests than the one who wishes; or, `newest_first`, the oldest.
-    pub(super) fn make_room(&mut self, wish: Wish, newest_first: bool) -> Option<T> {
+    pub(super) fn make_room(&mut self, wish: RequestClass, newest_first: bool) -> Option<T> {
         let lowest = *Priority::ALL.iter().rev().find(|&&one| !self.lane(one).is_empty())?;
         let lane = self.lane(lowest);
         let (oldest_of_fattest, fattest) = lane.fattest()?;
@@ -145,7 +145,7 @@ impl<T> Queue<T> {
         entries.find(|(_, entry)| entry.wish.priority == priority).map(|(number, _)| *number)
     }
 
-    fn lane(&self, priority: Priority) -> &Lane {
+    fn lane(&self, priority: Priority) -> &PriorityQueue {
         &self.lanes[priority as usize]
     }
 

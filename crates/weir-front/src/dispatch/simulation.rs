@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use weir_net::client::Client;
+use weir_net::client::ClientAddress;
 
 use super::*;
 
@@ -16,18 +16,18 @@ const SIGMA: f64 = 1.47;
 const MEAN_MS: f64 = 59.0;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum SimulationEvent {
     Arrival,
     End(usize),
 }
 
 /// How long each served request took from its arrival, sorted, and how many were not served.
-struct Outcome {
+struct SimulationOutcome {
     took_ms: Vec<f64>,
     refused: usize,
 }
 
-impl Outcome {
+impl SimulationOutcome {
     fn percentile(&self, percent: usize) -> f64 {
         self.took_ms[self.took_ms.len() * percent / 100]
     }
@@ -39,8 +39,8 @@ fn normal(random: &mut fastrand::Rng) -> f64 {
     radius * (std::f64::consts::TAU * random.f64()).cos()
 }
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> QueueLimits {
+    QueueLimits {
         queue_max: 1_024,
         queue_timeout: Duration::from_secs(30),
         overload_delay: Duration::from_secs(2),
@@ -50,29 +50,29 @@ fn limits() -> Limits {
 }
 
 /// `load`: 1.0 is all that the workers can do.
-fn simulate(load: f64, seed: u64) -> Outcome {
+fn simulate(load: f64, seed: u64) -> SimulationOutcome {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut dispatcher: Dispatcher<Timestamp> = Dispatcher::new(limits());
     for _ in 0..WORKERS {
         dispatcher.add_worker(Slots { requests: 1, streams: 0 }, Timestamp::default());
     }
-    let mut events = BinaryHeap::from([Reverse((0_u64, Event::Arrival))]);
+    let mut events = BinaryHeap::from([Reverse((0_u64, SimulationEvent::Arrival))]);
     let mut running: Slab<(Permit, Timestamp)> = Slab::new();
-    let mut outcome = Outcome { took_ms: Vec::new(), refused: 0 };
+    let mut outcome = SimulationOutcome { took_ms: Vec::new(), refused: 0 };
     let mut arrivals = 0;
     while let Some(Reverse((micros, event))) = events.pop() {
         let now = Timestamp::from_micros(micros);
         outcome.refused += dispatcher.expire(now).len();
         let begun = match event {
-            Event::Arrival => {
+            SimulationEvent::Arrival => {
                 arrivals += 1;
                 if arrivals < REQUESTS {
                     let gap_ms = -(1.0 - random.f64()).ln() * MEAN_MS / (load * WORKERS as f64);
-                    events.push(Reverse((micros + to_micros(gap_ms), Event::Arrival)));
+                    events.push(Reverse((micros + to_micros(gap_ms), SimulationEvent::Arrival)));
                 }
                 arrive(&mut dispatcher, &mut outcome, &mut random, now)
             }
-            Event::End(key) => {
+            SimulationEvent::End(key) => {
                 let (permit, arrived) = running.remove(key);
                 outcome.took_ms.push(now.since(arrived).as_secs_f64() * 1e3);
                 dispatcher.end(permit);
@@ -81,7 +81,7 @@ fn simulate(load: f64, seed: u64) -> Outcome {
         };
         if let Some(begun) = begun {
             let service_ms = MEDIAN_MS * (SIGMA * normal(&mut random)).exp();
-            let end = Event::End(running.insert(begun));
+            let end = SimulationEvent::End(running.insert(begun));
             events.push(Reverse((micros + to_micros(service_ms), end)));
         }
     }
@@ -91,18 +91,20 @@ fn simulate(load: f64, seed: u64) -> Outcome {
 
 fn arrive(
     dispatcher: &mut Dispatcher<Timestamp>,
-    outcome: &mut Outcome,
+    outcome: &mut SimulationOutcome,
     random: &mut fastrand::Rng,
     now: Timestamp,
 ) -> Option<(Permit, Timestamp)> {
     if let Some(permit) = dispatcher.take(now) {
         return Some((permit, now));
     }
-    let client = Client::of([10, 0, random.u8(..), random.u8(..)].into());
-    let wish = Wish { priority: Priority::Normal, client };
+    let client = ClientAddress::of([10, 0, random.u8(..), random.u8(..)].into());
+    let wish = RequestClass { priority: Priority::Normal, client };
     match dispatcher.wait(wish, now, now) {
-        Waiting::Queued { displaced, .. } => outcome.refused += usize::from(displaced.is_some()),
-        Waiting::Refused(..) => outcome.refused += 1,
+        EnqueueOutcome::Queued { displaced, .. } => {
+            outcome.refused += usize::from(displaced.is_some())
+        }
+        EnqueueOutcome::Refused(..) => outcome.refused += 1,
     }
     None
 }
@@ -154,12 +156,12 @@ impl ClosedLoop {
         while now < 120_000 {
             let time = Timestamp::from_millis(now);
             for client in asking.drain(..) {
-                let wish = Wish { priority: Priority::Normal, client: None };
+                let wish = RequestClass { priority: Priority::Normal, client: None };
                 if let Some(permit) = dispatcher.take(time) {
                     ends.push(Reverse((self.end(now), running.insert((client, permit)))));
                 } else {
                     let waiting = dispatcher.wait(wish, client, time);
-                    assert!(matches!(waiting, Waiting::Queued { displaced: None, .. }));
+                    assert!(matches!(waiting, EnqueueOutcome::Queued { displaced: None, .. }));
                 }
             }
             let Some(Reverse((end, key))) = ends.pop() else { unreachable!("somebody runs") };
@@ -233,9 +235,11 @@ fn useful_percent(load: f64, patience_ms: u64) -> usize {
                 let gap_ms = -(1.0 - random.f64()).ln() * 20.0 / (load * 4.0);
                 events.push(Reverse((micros + to_micros(gap_ms), 0, 0, 0)));
                 number += 1;
-                let wish = Wish { priority: Priority::Normal, client: client_of(number) };
+                let wish = RequestClass { priority: Priority::Normal, client: client_of(number) };
                 dispatcher.take(now).map(|permit| (micros, permit)).or_else(|| {
-                    if let Waiting::Queued { ticket, .. } = dispatcher.wait(wish, micros, now) {
+                    if let EnqueueOutcome::Queued { ticket, .. } =
+                        dispatcher.wait(wish, micros, now)
+                    {
                         tickets.insert(number, ticket);
                         events.push(Reverse((micros + 1_000 * patience_ms, 2, 0, number)));
                     }
@@ -262,9 +266,9 @@ fn useful_percent(load: f64, patience_ms: u64) -> usize {
     100 * useful / served
 }
 
-fn client_of(number: u64) -> Asker {
+fn client_of(number: u64) -> FlowKey {
     let [.., a, b] = number.to_be_bytes();
-    Client::of([10, 0, a, b].into())
+    ClientAddress::of([10, 0, a, b].into())
 }
 
 #[test]

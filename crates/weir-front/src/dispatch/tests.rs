@@ -2,15 +2,15 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use proptest::prelude::*;
-use weir_net::client::Client;
+use weir_net::client::ClientAddress;
 
 use super::*;
 
 const STEP: Duration = Duration::from_secs(1);
 const ONE: Slots = Slots { requests: 1, streams: 1 };
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> QueueLimits {
+    QueueLimits {
         queue_max: 8,
         queue_timeout: 30 * STEP,
         overload_delay: STEP / 5,
@@ -19,12 +19,12 @@ fn limits() -> Limits {
     }
 }
 
-fn client(number: u8) -> Asker {
-    Client::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)))
+fn client(number: u8) -> FlowKey {
+    ClientAddress::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)))
 }
 
-fn wish(client_number: u8) -> Wish {
-    Wish { priority: Priority::Normal, client: client(client_number) }
+fn wish(client_number: u8) -> RequestClass {
+    RequestClass { priority: Priority::Normal, client: client(client_number) }
 }
 
 fn at(seconds: u64) -> Timestamp {
@@ -39,9 +39,9 @@ fn busy() -> (Dispatcher<u32>, Permit) {
     (dispatcher, permit)
 }
 
-fn queue(dispatcher: &mut Dispatcher<u32>, wish: Wish, waiter: u32, now: u64) -> Ticket {
+fn queue(dispatcher: &mut Dispatcher<u32>, wish: RequestClass, waiter: u32, now: u64) -> Ticket {
     match dispatcher.wait(wish, waiter, at(now)) {
-        Waiting::Queued { ticket, displaced: None } => ticket,
+        EnqueueOutcome::Queued { ticket, displaced: None } => ticket,
         other => panic!("{other:?}"),
     }
 }
@@ -183,7 +183,7 @@ fn clients_take_turns_and_one_with_many_requests_waits_for_itself() {
 fn a_higher_priority_goes_first() {
     let (mut dispatcher, permit) = busy();
     for (waiter, priority) in [(1, Priority::Low), (2, Priority::Normal), (3, Priority::High)] {
-        queue(&mut dispatcher, Wish { priority, ..wish(1) }, waiter, 0);
+        queue(&mut dispatcher, RequestClass { priority, ..wish(1) }, waiter, 0);
     }
     assert_eq!(order(&mut dispatcher, permit, 1), [3, 2, 1]);
 }
@@ -195,18 +195,20 @@ fn a_full_queue_refuses_who_has_no_better_claim() {
         queue(&mut dispatcher, wish(1), waiter, 0);
     }
     let refused = dispatcher.wait(wish(1), 8, at(1));
-    assert_eq!(refused, Waiting::Refused(8, Refusal::QueueFull));
+    assert_eq!(refused, EnqueueOutcome::Refused(8, QueueError::QueueFull));
     // Another client has a better claim than the one who fills the queue, until both have as many.
     for waiter in 9..12 {
         match dispatcher.wait(wish(2), waiter, at(1)) {
-            Waiting::Queued { displaced: Some((displaced, Refusal::QueueFull)), .. } => {
+            EnqueueOutcome::Queued {
+                displaced: Some((displaced, QueueError::QueueFull)), ..
+            } => {
                 assert_eq!(displaced, waiter - 9, "the oldest of the one who has most");
             }
             other => panic!("{other:?}"),
         }
     }
-    let low = Wish { priority: Priority::Low, ..wish(3) };
-    assert_eq!(dispatcher.wait(low, 12, at(1)), Waiting::Refused(12, Refusal::QueueFull));
+    let low = RequestClass { priority: Priority::Low, ..wish(3) };
+    assert_eq!(dispatcher.wait(low, 12, at(1)), EnqueueOutcome::Refused(12, QueueError::QueueFull));
     assert_eq!(dispatcher.waiting(), 8);
 }
 
@@ -217,8 +219,8 @@ fn a_request_waits_as_long_as_the_queue_may_hold_it_and_no_longer() {
     queue(&mut dispatcher, wish(1), 1, 0);
     queue(&mut dispatcher, wish(2), 2, 1);
     assert_eq!(dispatcher.expire(at(29)), []);
-    assert_eq!(dispatcher.expire(at(30)), [(1, Refusal::QueueTimeout)]);
-    assert_eq!(dispatcher.expire(at(31)), [(2, Refusal::QueueTimeout)]);
+    assert_eq!(dispatcher.expire(at(30)), [(1, QueueError::QueueTimeout)]);
+    assert_eq!(dispatcher.expire(at(31)), [(2, QueueError::QueueTimeout)]);
 }
 
 #[test]
@@ -230,7 +232,10 @@ fn during_an_overload_the_newest_goes_first_and_nobody_waits_long() {
     assert!(!dispatcher.is_overloaded(at(2)));
     assert!(dispatcher.is_overloaded(at(3)), "never empty for over 2 s");
     let expired = dispatcher.expire(at(3));
-    assert_eq!(expired, [(1, Refusal::Overload), (2, Refusal::Overload), (3, Refusal::Overload)]);
+    assert_eq!(
+        expired,
+        [(1, QueueError::Overload), (2, QueueError::Overload), (3, QueueError::Overload)]
+    );
     // The overload has ended with the queue.
     for waiter in [4, 5, 6] {
         queue(&mut dispatcher, wish(waiter), u32::from(waiter), 3);
@@ -252,7 +257,7 @@ fn an_overloaded_full_queue_holds_the_newest() {
         queue(&mut dispatcher, wish(waiter), u32::from(waiter), 0);
     }
     match dispatcher.wait(wish(9), 9, at(3)) {
-        Waiting::Queued { displaced: Some((0, Refusal::Overload)), .. } => {}
+        EnqueueOutcome::Queued { displaced: Some((0, QueueError::Overload)), .. } => {}
         other => panic!("{other:?}"),
     }
 }
@@ -420,16 +425,16 @@ impl World {
         self.asked += 1;
         let waiter = self.asked;
         let priority = [Priority::High, Priority::Normal, Priority::Low][usize::from(priority)];
-        let wish = Wish { priority, client: client(client_number) };
+        let wish = RequestClass { priority, client: client(client_number) };
         match self.dispatcher.wait(wish, waiter, self.now) {
-            Waiting::Queued { ticket, displaced } => {
+            EnqueueOutcome::Queued { ticket, displaced } => {
                 self.waiting.insert(waiter);
                 self.tickets.push((ticket, waiter));
                 if let Some((displaced, _)) = displaced {
                     assert!(self.waiting.remove(&displaced), "told once");
                 }
             }
-            Waiting::Refused(refused, _) => assert_eq!(refused, waiter),
+            EnqueueOutcome::Refused(refused, _) => assert_eq!(refused, waiter),
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) struct Load {
 }
 
 #[derive(Debug)]
-struct Worker {
+struct DispatchWorker {
     serial: u64,
     slots: Slots,
     requests: u32,
@@ -73,17 +73,17 @@ struct Worker {
 /// The one to take is found by looking at all: for the dozens that an app has, this is some ten
 /// nanoseconds and keeps no order up to date.
 #[derive(Debug, Default)]
-pub(super) struct Workers {
-    workers: Slab<Worker>,
+pub(super) struct WorkerTable {
+    workers: Slab<DispatchWorker>,
     added: u64,
     given: u64,
 }
 
-impl Workers {
+impl WorkerTable {
     pub(super) fn add(&mut self, slots: Slots) -> WorkerKey {
         self.added += 1;
         let serial = self.added;
-        let index = self.workers.insert(Worker {
+        let index = self.workers.insert(DispatchWorker {
             serial,
             slots,
             requests: 0,
@@ -102,7 +102,7 @@ impl Workers {
 
     /// A request's slot of the worker that has least to do.
     pub(super) fn take(&mut self) -> Option<WorkerKey> {
-        self.take_if(Worker::has_room)
+        self.take_if(DispatchWorker::has_room)
     }
 
     /// The same of a worker that has room for a stream, too.
@@ -110,7 +110,7 @@ impl Workers {
         self.take_if(|worker| worker.has_room() && worker.all_streams() < worker.slots.streams)
     }
 
-    fn take_if(&mut self, may_be: impl Fn(&Worker) -> bool) -> Option<WorkerKey> {
+    fn take_if(&mut self, may_be: impl Fn(&DispatchWorker) -> bool) -> Option<WorkerKey> {
         let with_room = self.workers.iter_mut().filter(|(_, worker)| may_be(worker));
         let (index, worker) = with_room.min_by_key(|(_, worker)| {
             (worker.all_requests(), worker.all_streams(), worker.last_given)
@@ -164,7 +164,7 @@ impl Workers {
     }
 
     /// The worker of a slot.
-    fn holding(&mut self, key: WorkerKey) -> &mut Worker {
+    fn holding(&mut self, key: WorkerKey) -> &mut DispatchWorker {
         let worker = &mut self.workers[key.index];
         assert_eq!(worker.serial, key.serial, "a worker is forgotten after its last slot");
         worker
@@ -232,12 +232,12 @@ impl Workers {
         self.workers.get(key.index).is_some_and(|worker| worker.serial == key.serial)
     }
 
-    fn get_mut(&mut self, key: WorkerKey) -> Option<&mut Worker> {
+    fn get_mut(&mut self, key: WorkerKey) -> Option<&mut DispatchWorker> {
         self.workers.get_mut(key.index).filter(|worker| worker.serial == key.serial)
     }
 }
 
-impl Worker {
+impl DispatchWorker {
     fn load(&self) -> Load {
         Load {
             requests: self.requests,

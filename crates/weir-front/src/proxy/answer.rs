@@ -2,11 +2,11 @@
 
 use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
-use weir_net::server::Body;
+use weir_net::server::ResponseBody;
 
-use super::exchange::Failed;
+use super::exchange::ExchangeError;
 use crate::app::Maintenance;
-use crate::dispatch::Refusal;
+use crate::dispatch::QueueError;
 use crate::rules::ShedSettings;
 
 /// Seconds after which whoever met a full queue or an overload may come again. Both end within
@@ -23,8 +23,8 @@ pub(super) const NO_APP: &str = "no app is served at this host and path\n";
 pub(super) const COME_BACK: &str = "there is too much to do just now; come back later\n";
 
 /// A status and a line of text.
-pub(super) fn text(status: StatusCode, text: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::from(text));
+pub(super) fn text(status: StatusCode, text: &'static str) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::from(text));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, kind);
@@ -32,7 +32,7 @@ pub(super) fn text(status: StatusCode, text: &'static str) -> Response<Body> {
 }
 
 /// What a request is told that is none to be passed on.
-pub(super) fn no_request(status: StatusCode, line: &'static str) -> Response<Body> {
+pub(super) fn no_request(status: StatusCode, line: &'static str) -> Response<ResponseBody> {
     let mut response = text(status, line);
     if status == StatusCode::NOT_IMPLEMENTED {
         // Where its body ends is not known for sure, so nothing behind it is a request.
@@ -42,7 +42,7 @@ pub(super) fn no_request(status: StatusCode, line: &'static str) -> Response<Bod
 }
 
 /// What a request is told that no worker answered.
-pub(super) fn failed(failed: Failed) -> Response<Body> {
+pub(super) fn failed(failed: ExchangeError) -> Response<ResponseBody> {
     let (status, line) = wording(failed);
     let mut response = text(status, line);
     ask_to_retry(status, response.headers_mut());
@@ -57,8 +57,8 @@ pub(super) fn ask_to_retry(status: StatusCode, headers: &mut HeaderMap) {
 }
 
 /// The page that is shown during maintenance.
-pub(super) fn maintenance(maintenance: &Maintenance) -> Response<Body> {
-    let mut response = Response::new(Body::from(maintenance.page()));
+pub(super) fn maintenance(maintenance: &Maintenance) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::from(maintenance.page()));
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     let kind = HeaderValue::from_static("text/html; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, kind);
@@ -68,7 +68,7 @@ pub(super) fn maintenance(maintenance: &Maintenance) -> Response<Body> {
 }
 
 /// What a request gets when none of the app's workers can be started.
-pub(super) fn no_program() -> Response<Body> {
+pub(super) fn no_program() -> Response<ResponseBody> {
     let status = StatusCode::SERVICE_UNAVAILABLE;
     let line = "no worker of this app can be started (weir workers list says why)\n";
     let mut response = text(status, line);
@@ -77,59 +77,61 @@ pub(super) fn no_program() -> Response<Body> {
 }
 
 /// What a rule tells those whom it refuses.
-pub(super) fn shed(rule: &ShedSettings) -> Response<Body> {
+pub(super) fn shed(rule: &ShedSettings) -> Response<ResponseBody> {
     let mut response = text(rule.status, COME_BACK);
     let seconds = HeaderValue::from(rule.retry_after.as_secs());
     response.headers_mut().insert(RETRY_AFTER, seconds);
     response
 }
 
-pub(super) fn wording(failed: Failed) -> (StatusCode, &'static str) {
+pub(super) fn wording(failed: ExchangeError) -> (StatusCode, &'static str) {
     match failed {
-        Failed::Refused(Refusal::QueueFull) => (
+        ExchangeError::Refused(QueueError::QueueFull) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "too many requests wait for this app (queue_max); try again\n",
         ),
-        Failed::Refused(Refusal::QueueTimeout) => (
+        ExchangeError::Refused(QueueError::QueueTimeout) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "no worker of this app was free in time (queue_timeout); try again\n",
         ),
-        Failed::Refused(Refusal::Overload) => (
+        ExchangeError::Refused(QueueError::Overload) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "this app has more requests than it can serve (overload_wait); try again\n",
         ),
-        Failed::Refused(Refusal::Streams) => (
+        ExchangeError::Refused(QueueError::Streams) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "this app has as many WebSockets and event streams as it may have (streams); try again\n",
         ),
-        Failed::Refused(Refusal::ClientStreams) => (
+        ExchangeError::Refused(QueueError::ClientStreams) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "your address has too many WebSockets and event streams open (front.clients.streams_max); try again later\n",
         ),
-        Failed::TooLarge => (
+        ExchangeError::TooLarge => (
             StatusCode::PAYLOAD_TOO_LARGE,
             "the request's body is longer than this app allows (request_bytes_max)\n",
         ),
-        Failed::BadBody => {
+        ExchangeError::BadBody => {
             (StatusCode::BAD_REQUEST, "the request's body broke off or is damaged\n")
         }
-        Failed::SlowBody => (
+        ExchangeError::SlowBody => (
             StatusCode::REQUEST_TIMEOUT,
             "the request's body did not arrive in time (body_timeout)\n",
         ),
-        Failed::Unreachable => (StatusCode::BAD_GATEWAY, "no worker of this app can be reached\n"),
-        Failed::Broken => {
+        ExchangeError::Unreachable => {
+            (StatusCode::BAD_GATEWAY, "no worker of this app can be reached\n")
+        }
+        ExchangeError::Broken => {
             (StatusCode::BAD_GATEWAY, "the worker hung up before its answer was complete\n")
         }
-        Failed::Malformed => (
+        ExchangeError::Malformed => (
             StatusCode::BAD_GATEWAY,
             "what the worker said is no answer of HTTP/1.1 to this request\n",
         ),
-        Failed::AnswerHead => (
+        ExchangeError::AnswerHead => (
             StatusCode::BAD_GATEWAY,
             "the worker's answer has a longer head than this app allows (answer_head_bytes_max, answer_headers_max)\n",
         ),
-        Failed::Late => {
+        ExchangeError::Late => {
             (StatusCode::GATEWAY_TIMEOUT, "the worker did not answer in time (service_timeout)\n")
         }
     }

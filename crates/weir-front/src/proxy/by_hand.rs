@@ -2,7 +2,7 @@
 
 use weir_base::clock::Timestamp;
 use weir_net::client::TrustedProxies;
-use weir_net::server::{Head, Peer};
+use weir_net::server::{HttpRequestHead, Peer};
 
 use super::head::{self, BodyHead, Forwarded, RequestId, RequestStart, Target};
 use super::socket;
@@ -11,7 +11,7 @@ use crate::forwarded_headers::{ForwardedHeader, ForwardedHeaders};
 /// The head that a worker gets of a client's. None: the client's is refused.
 #[must_use]
 pub fn head_for_worker(bytes: &[u8]) -> Option<Vec<u8>> {
-    let parts = Head::read(bytes, socket::parts_of).flatten()?;
+    let parts = HttpRequestHead::read(bytes, socket::parts_of).flatten()?;
     let target = Target::of(&parts).ok()?;
     let peer = Peer { address: Some([127, 0, 0, 1].into()), is_tls: false, listener: 0 };
     let origin = TrustedProxies::default().origin(peer, &parts.headers);

@@ -21,11 +21,11 @@ pub(super) struct Deadlines {
     /// Ticks so far.
     now: Cell<u64>,
     /// As many as there are requests in hand.
-    waiting: RefCell<Slab<Waiting>>,
+    waiting: RefCell<Slab<DeadlineWaker>>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct DeadlineWaker {
     until: u64,
     waker: Waker,
 }
@@ -82,7 +82,7 @@ impl<F: Future + Unpin> Future for Within<'_, F> {
             Some(key) => waiting[key].waker.clone_from(context.waker()),
             None => {
                 let waker = context.waker().clone();
-                let key = waiting.insert(Waiting { until: self.until, waker });
+                let key = waiting.insert(DeadlineWaker { until: self.until, waker });
                 drop(waiting);
                 self.key = Some(key);
             }

@@ -8,7 +8,7 @@
 //!
 //! A worker that was given a request is busy until it answers, whether or not anybody still waits:
 //! a slot that is given away before would send the next request to a worker that is stuck. So an
-//! exchange whose client is gone goes on alone ([`Running`]).
+//! exchange whose client is gone goes on alone ([`RunningExchange`]).
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,23 +20,25 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 use weir_base::clock::Timestamp;
 use weir_net::client::ClientRequest;
-use weir_net::server::Body;
+use weir_net::server::ResponseBody;
 
 use super::deadlines::Deadlines;
 use super::head::{self, BodyHead};
-use super::relay::{self, Kind, Relay};
+use super::relay::{self, Relay, RelayKind};
 use super::request_body::RequestBody;
-use super::{Prepared, Proxy, answer, gzip};
+use super::{AcceptedRequest, Proxy, answer, gzip};
 use crate::access_log::Timing;
-use crate::app::{App, Slot, Worker};
-use crate::dispatch::{Refusal, StreamSlot};
-use crate::metrics::Failure;
-use crate::upstream::{Answer, AnswerReader, BadAnswer, Connection, Exchange, Framed, Trouble};
+use crate::app::{ProxiedApp, UpstreamSlot, UpstreamWorker};
+use crate::dispatch::{QueueError, StreamSlot};
+use crate::metrics::RequestFailure;
+use crate::upstream::{
+    AnswerReader, BadAnswer, Exchange, Framed, UpstreamConnection, UpstreamError, UpstreamResponse,
+};
 
 /// Why a request has no worker's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failed {
-    Refused(Refusal),
+pub(super) enum ExchangeError {
+    Refused(QueueError),
     TooLarge,
     BadBody,
     SlowBody,
@@ -49,23 +51,27 @@ pub(super) enum Failed {
     Late,
 }
 
-impl Failed {
-    pub(super) fn metric(self) -> Option<Failure> {
+impl ExchangeError {
+    pub(super) fn metric(self) -> Option<RequestFailure> {
         match self {
             // Counted where it was refused.
             Self::Refused(_) => None,
-            Self::TooLarge | Self::BadBody | Self::SlowBody => Some(Failure::BadRequest),
-            Self::Unreachable => Some(Failure::Unreachable),
-            Self::Broken | Self::Malformed => Some(Failure::Broken),
-            Self::AnswerHead => Some(Failure::AnswerHead),
-            Self::Late => Some(Failure::Late),
+            Self::TooLarge | Self::BadBody | Self::SlowBody => Some(RequestFailure::BadRequest),
+            Self::Unreachable => Some(RequestFailure::Unreachable),
+            Self::Broken | Self::Malformed => Some(RequestFailure::Broken),
+            Self::AnswerHead => Some(RequestFailure::AnswerHead),
+            Self::Late => Some(RequestFailure::Late),
         }
     }
 }
 
 impl Proxy {
     /// The answer of a worker, or one that says why there is none.
-    pub(super) async fn exchange(&self, app: &Arc<App>, prepared: Box<Prepared>) -> Response<Body> {
+    pub(super) async fn exchange(
+        &self,
+        app: &Arc<ProxiedApp>,
+        prepared: Box<AcceptedRequest>,
+    ) -> Response<ResponseBody> {
         let unanswered = Unanswered::new(app);
         let tried = self.try_workers(app, prepared).await;
         unanswered.finish();
@@ -80,9 +86,9 @@ impl Proxy {
 
     async fn try_workers(
         &self,
-        app: &Arc<App>,
-        mut prepared: Box<Prepared>,
-    ) -> Result<Response<Body>, Failed> {
+        app: &Arc<ProxiedApp>,
+        mut prepared: Box<AcceptedRequest>,
+    ) -> Result<Response<ResponseBody>, ExchangeError> {
         if !prepared.body.is_whole() {
             // Boxed: most requests have no use for its size.
             Box::pin(prepared.body.read_ahead(app)).await?;
@@ -117,18 +123,18 @@ impl Proxy {
             // The others may have ended with that one.
             may_reuse = false;
         }
-        Err(Failed::Unreachable)
+        Err(ExchangeError::Unreachable)
     }
 
     /// Counts a worker's answer, and passes it on. `arrived`: when the request did.
     fn respond(
         &self,
-        app: &App,
-        prepared: &Prepared,
+        app: &ProxiedApp,
+        prepared: &AcceptedRequest,
         arrived: Timestamp,
-        (answer, exchange, slot): (Box<Answer>, Exchange, Slot),
-    ) -> Response<Body> {
-        let Prepared { since, gzip, .. } = *prepared;
+        (answer, exchange, slot): (Box<UpstreamResponse>, Exchange, UpstreamSlot),
+    ) -> Response<ResponseBody> {
+        let AcceptedRequest { since, gzip, .. } = *prepared;
         let now = app.now();
         let service = now.since(since);
         app.metrics.answered(answer.status, service);
@@ -146,7 +152,12 @@ impl Proxy {
     }
 
     /// For the access log, if there is one.
-    pub(super) fn timing(&self, slot: &Slot, queue: Duration, service: Duration) -> Option<Timing> {
+    pub(super) fn timing(
+        &self,
+        slot: &UpstreamSlot,
+        queue: Duration,
+        service: Duration,
+    ) -> Option<Timing> {
         let worker = || slot.worker.address.to_string();
         self.settings.access_log.is_some().then(|| Timing { queue, service, worker: worker() })
     }
@@ -154,12 +165,12 @@ impl Proxy {
     /// Asks one worker. None: the request reached nobody, or may be repeated.
     async fn ask(
         &self,
-        app: &App,
-        prepared: &mut Prepared,
-        slot: Slot,
-        mut connection: Box<Connection>,
-    ) -> Result<Option<(Box<Answer>, Exchange, Slot)>, Failed> {
-        let Prepared { method, head, fields, body, .. } = prepared;
+        app: &ProxiedApp,
+        prepared: &mut AcceptedRequest,
+        slot: UpstreamSlot,
+        mut connection: Box<UpstreamConnection>,
+    ) -> Result<Option<(Box<UpstreamResponse>, Exchange, UpstreamSlot)>, ExchangeError> {
+        let AcceptedRequest { method, head, fields, body, .. } = prepared;
         let (framed, length) = body.framed();
         let body_head = match (framed, length) {
             (Framed::Chunked, _) => BodyHead::Chunked,
@@ -176,35 +187,35 @@ impl Proxy {
         let limits = app.limits.head_limits();
         let method = method.clone();
         let exchange = Exchange::new(connection, method, bytes, body.rest.take(), framed, limits);
-        let mut running = Running::new(exchange, slot);
+        let mut running = RunningExchange::new(exchange, slot);
         match running.answer(app, &self.deadlines).await? {
             // Nobody asked for another protocol.
             Ok(answer) if answer.status == StatusCode::SWITCHING_PROTOCOLS => {
                 drop(running.take());
-                Err(Failed::Malformed)
+                Err(ExchangeError::Malformed)
             }
             Ok(answer) => Ok(running.take().map(|(exchange, slot)| (answer, exchange, slot))),
             // The worker has it all the same.
-            Err(Trouble::Body(bad)) => {
+            Err(UpstreamError::Body(bad)) => {
                 running.go_on_alone();
                 Err(bad.into())
             }
-            Err(Trouble::Unsent) => {
+            Err(UpstreamError::Unsent) => {
                 body.rest = running.take().and_then(|(exchange, _)| exchange.into_body());
                 Ok(None)
             }
-            Err(Trouble::Ended) => {
+            Err(UpstreamError::Ended) => {
                 drop(running.take());
                 let is_at_once = app.now().since(since) < app.limits.repeat_within;
-                if may_repeat && is_at_once { Ok(None) } else { Err(Failed::Broken) }
+                if may_repeat && is_at_once { Ok(None) } else { Err(ExchangeError::Broken) }
             }
-            Err(Trouble::Bad(bad)) => {
+            Err(UpstreamError::Bad(bad)) => {
                 drop(running.take());
                 tracing::warn!(app = app.name, error = %bad, "a worker's answer can't be passed on");
                 Err(match bad {
-                    BadAnswer::TooLong | BadAnswer::TooManyFields => Failed::AnswerHead,
+                    BadAnswer::TooLong | BadAnswer::TooManyFields => ExchangeError::AnswerHead,
                     BadAnswer::Syntax | BadAnswer::Length | BadAnswer::Chunks(_) => {
-                        Failed::Malformed
+                        ExchangeError::Malformed
                     }
                 })
             }
@@ -213,27 +224,27 @@ impl Proxy {
 
     pub(super) fn pass_on(
         &self,
-        mut answer: Box<Answer>,
+        mut answer: Box<UpstreamResponse>,
         exchange: Exchange,
-        slot: Slot,
+        slot: UpstreamSlot,
         client: Option<&ClientRequest>,
-    ) -> Response<Body> {
+    ) -> Response<ResponseBody> {
         let mut reader = exchange.into_reader(&mut answer);
         let body = match reader.take_whole() {
             Some(whole) => {
                 relay::let_go(reader, &slot, &self.pool);
-                Body::from(whole)
+                ResponseBody::from(whole)
             }
             None if answer.is_event_stream => match slot.open_stream(client) {
                 Ok(stream) => self.relay_stream(reader, slot, stream),
                 Err(refusal) => {
                     relay::hang_up(reader, slot);
-                    return answer::failed(Failed::Refused(refusal));
+                    return answer::failed(ExchangeError::Refused(refusal));
                 }
             },
             None => {
                 let patience = slot.app().limits.body_timeout;
-                Relay { reader, slot, pool: self.pool.clone(), patience, kind: Kind::Answer }
+                Relay { reader, slot, pool: self.pool.clone(), patience, kind: RelayKind::Answer }
                     .start()
             }
         };
@@ -244,17 +255,25 @@ impl Proxy {
     }
 
     /// Events that are still to come.
-    fn relay_stream(&self, reader: AnswerReader, slot: Slot, stream: StreamSlot) -> Body {
+    fn relay_stream(
+        &self,
+        reader: AnswerReader,
+        slot: UpstreamSlot,
+        stream: StreamSlot,
+    ) -> ResponseBody {
         let has_own_slot = stream == StreamSlot::Own;
-        let kind = Kind::Stream { drain: self.drain.clone(), has_own_slot };
+        let kind = RelayKind::Stream { drain: self.drain.clone(), has_own_slot };
         let patience = slot.app().limits.stream_idle_timeout;
         Relay { reader, slot, pool: self.pool.clone(), patience, kind }.start()
     }
 }
 
 /// None: the worker can't be reached, and is left alone for a while.
-pub(super) async fn connect(app: &App, worker: &Worker) -> Option<Box<Connection>> {
-    match timeout(app.limits.connect_timeout, Connection::open(&worker.address)).await {
+pub(super) async fn connect(
+    app: &ProxiedApp,
+    worker: &UpstreamWorker,
+) -> Option<Box<UpstreamConnection>> {
+    match timeout(app.limits.connect_timeout, UpstreamConnection::open(&worker.address)).await {
         Ok(Ok(connection)) => Some(connection),
         Ok(Err(_)) | Err(_) => {
             app.suspend(worker);
@@ -269,8 +288,8 @@ pub(super) async fn connect(app: &App, worker: &Worker) -> Option<Box<Connection
 const FRESH_FOR: Duration = Duration::from_secs(1);
 
 /// Since when a connection may have been idle that is to take this request.
-fn oldest_idle(prepared: &Prepared) -> Timestamp {
-    let Prepared { method, body, since, .. } = prepared;
+fn oldest_idle(prepared: &AcceptedRequest) -> Timestamp {
+    let AcceptedRequest { method, body, since, .. } = prepared;
     if is_repeatable(method, body) { Timestamp::from_micros(0) } else { *since - FRESH_FOR }
 }
 
@@ -281,30 +300,30 @@ fn is_repeatable(method: &Method, body: &RequestBody) -> bool {
 
 /// A request that a worker has and somebody waits for. If nobody does any more, it goes on alone
 /// until the worker has answered or hangs up.
-pub(super) struct Running {
+pub(super) struct RunningExchange {
     /// None: it is over.
-    exchange: Option<(Exchange, Slot)>,
+    exchange: Option<(Exchange, UpstreamSlot)>,
 }
 
-impl Running {
-    pub(super) fn new(exchange: Exchange, slot: Slot) -> Self {
+impl RunningExchange {
+    pub(super) fn new(exchange: Exchange, slot: UpstreamSlot) -> Self {
         Self { exchange: Some((exchange, slot)) }
     }
 
     /// What it was made of, after an answer or the end of the connection.
-    pub(super) fn take(&mut self) -> Option<(Exchange, Slot)> {
+    pub(super) fn take(&mut self) -> Option<(Exchange, UpstreamSlot)> {
         self.exchange.take()
     }
 
     /// The head of the answer, unless the worker or the client is too slow.
     pub(super) async fn answer(
         &mut self,
-        app: &App,
+        app: &ProxiedApp,
         deadlines: &Deadlines,
-    ) -> Result<Result<Box<Answer>, Trouble>, Failed> {
+    ) -> Result<Result<Box<UpstreamResponse>, UpstreamError>, ExchangeError> {
         let patience = app.limits.service_timeout;
-        let Some((exchange, slot)) = &mut self.exchange else { return Err(Failed::Broken) };
-        let mut turn = Turn::new(exchange.sent());
+        let Some((exchange, slot)) = &mut self.exchange else { return Err(ExchangeError::Broken) };
+        let mut turn = UploadFairness::new(exchange.sent());
         loop {
             let (sent, was_uploading) = (exchange.sent(), exchange.is_uploading());
             let answer = poll_fn(|context| {
@@ -327,7 +346,7 @@ impl Running {
         }
         let is_clients_fault = exchange.waits_for_client();
         self.go_on_alone();
-        Err(if is_clients_fault { Failed::SlowBody } else { Failed::Late })
+        Err(if is_clients_fault { ExchangeError::SlowBody } else { ExchangeError::Late })
     }
 
     fn go_on_alone(&mut self) {
@@ -354,12 +373,12 @@ impl Running {
 }
 
 /// Whose turn it is while a body is on its way to a worker.
-pub(super) struct Turn {
+pub(super) struct UploadFairness {
     sent: u64,
     is_clients: bool,
 }
 
-impl Turn {
+impl UploadFairness {
     /// The worker's. `sent`: bytes that have left.
     pub(super) fn new(sent: u64) -> Self {
         Self { sent, is_clients: false }
@@ -370,7 +389,7 @@ impl Turn {
     }
 
     /// A worker that takes some of the body is not stuck, nor is one that waits for more of it.
-    pub(super) fn note(&mut self, sent: u64, is_clients: bool, slot: &Slot) {
+    pub(super) fn note(&mut self, sent: u64, is_clients: bool, slot: &UpstreamSlot) {
         if is_clients && !self.is_clients {
             slot.waits_for_client();
         } else if !is_clients && (self.is_clients || self.sent != sent) {
@@ -380,17 +399,17 @@ impl Turn {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningExchange {
     fn drop(&mut self) {
         self.go_on_alone();
     }
 }
 
 /// A request without an answer; counted if its client goes before that is over.
-pub(super) struct Unanswered<'a>(Option<&'a App>);
+pub(super) struct Unanswered<'a>(Option<&'a ProxiedApp>);
 
 impl<'a> Unanswered<'a> {
-    pub(super) const fn new(app: &'a App) -> Self {
+    pub(super) const fn new(app: &'a ProxiedApp) -> Self {
         Self(Some(app))
     }
 
@@ -403,7 +422,7 @@ impl<'a> Unanswered<'a> {
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         if let Some(app) = self.0 {
-            app.metrics.failed(Failure::ClientGone);
+            app.metrics.failed(RequestFailure::ClientGone);
         }
     }
 }

@@ -14,7 +14,7 @@ use hyper::header::{
     CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, VARY,
 };
 use hyper::{Response, StatusCode};
-use weir_net::server::{Body, BoxError};
+use weir_net::server::{BoxError, ResponseBody};
 
 use crate::settings::Gzip;
 
@@ -48,14 +48,18 @@ fn coding(text: &str) -> (&str, bool) {
 
 /// What a request is that may get a compressed answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct GzipRequest {
     pub(super) is_accepted: bool,
     /// Its answer has no body, and the fields that one with a body has (RFC 9110, section 9.3.2).
     pub(super) is_head: bool,
 }
 
 /// The answer, compressed if that is worth while and the client takes it.
-pub(super) fn apply(gzip: &Gzip, asked: Asked, answer: Response<Body>) -> Response<Body> {
+pub(super) fn apply(
+    gzip: &Gzip,
+    asked: GzipRequest,
+    answer: Response<ResponseBody>,
+) -> Response<ResponseBody> {
     if !is_worth_while(gzip, asked, &answer) {
         return answer;
     }
@@ -75,11 +79,11 @@ pub(super) fn apply(gzip: &Gzip, asked: Asked, answer: Response<Body>) -> Respon
     let encoder = GzEncoder::new(Vec::new(), Compression::new(gzip.level));
     Response::from_parts(
         parts,
-        Body::new(Gzipped { body, encoder: Some(encoder), is_dirty: false }),
+        ResponseBody::new(Gzipped { body, encoder: Some(encoder), is_dirty: false }),
     )
 }
 
-fn is_worth_while(gzip: &Gzip, asked: Asked, answer: &Response<Body>) -> bool {
+fn is_worth_while(gzip: &Gzip, asked: GzipRequest, answer: &Response<ResponseBody>) -> bool {
     let headers = answer.headers();
     let status = answer.status();
     let has_body = status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;
@@ -132,7 +136,7 @@ fn weaken(headers: &mut HeaderMap) {
 
 /// A body on its way through the encoder.
 struct Gzipped {
-    body: Body,
+    body: ResponseBody,
     /// None: the end.
     encoder: Option<GzEncoder<Vec<u8>>>,
     /// Something went in that is not out yet.
@@ -231,10 +235,10 @@ mod tests {
     fn only_what_is_worth_while_is_compressed() {
         let gzip = Gzip { bytes_min: 10, level: 4 };
         let judged = |status, fields: &[(&'static str, &'static str)], body: &'static str| {
-            let mut answer = Response::new(Body::from(body));
+            let mut answer = Response::new(ResponseBody::from(body));
             *answer.status_mut() = status;
             *answer.headers_mut() = headers(fields);
-            is_worth_while(&gzip, Asked { is_accepted: true, is_head: false }, &answer)
+            is_worth_while(&gzip, GzipRequest { is_accepted: true, is_head: false }, &answer)
         };
         let ok = StatusCode::OK;
         let json = ("content-type", "application/problem+json; charset=utf-8");

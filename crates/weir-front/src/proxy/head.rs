@@ -65,9 +65,9 @@ impl Target {
         let Noticed { coding, host, ends_here, has_cookies, has_request_id } =
             Noticed::of(&request.headers);
         match coding {
-            Found::Never => {}
-            Found::Once(coding) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {}
-            Found::Once(_) | Found::Often => {
+            FieldCount::Never => {}
+            FieldCount::Once(coding) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {}
+            FieldCount::Once(_) | FieldCount::Often => {
                 return refuse(
                     StatusCode::NOT_IMPLEMENTED,
                     "the only transfer coding here is chunked\n",
@@ -76,15 +76,15 @@ impl Target {
         }
         // The target's own host goes first (RFC 9112, section 3.2.2).
         let host = match (request.uri.authority(), host) {
-            (_, Found::Often) => {
+            (_, FieldCount::Often) => {
                 return refuse(StatusCode::BAD_REQUEST, "a request has one Host\n");
             }
             (Some(authority), _) => HeaderValue::from_str(authority.as_str()).ok(),
-            (None, Found::Once(host)) => Some(host.clone()),
-            (None, Found::Never) if request.version == Version::HTTP_10 => {
+            (None, FieldCount::Once(host)) => Some(host.clone()),
+            (None, FieldCount::Never) if request.version == Version::HTTP_10 => {
                 Some(HeaderValue::from_static(""))
             }
-            (None, Found::Never) => {
+            (None, FieldCount::Never) => {
                 return refuse(StatusCode::BAD_REQUEST, "the request has no Host\n");
             }
         };
@@ -102,13 +102,13 @@ impl Target {
 }
 
 /// How often a field came.
-enum Found<'a> {
+enum FieldCount<'a> {
     Never,
     Once(&'a HeaderValue),
     Often,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FieldCount<'a> {
     fn add(&mut self, value: &'a HeaderValue) {
         *self = if matches!(self, Self::Never) { Self::Once(value) } else { Self::Often };
     }
@@ -117,8 +117,8 @@ impl<'a> Found<'a> {
 /// The fields that mean something here. One look at each field of a request costs less than looking
 /// these up.
 struct Noticed<'a> {
-    coding: Found<'a>,
-    host: Found<'a>,
+    coding: FieldCount<'a>,
+    host: FieldCount<'a>,
     ends_here: Vec<HeaderName>,
     has_cookies: bool,
     has_request_id: bool,
@@ -127,8 +127,8 @@ struct Noticed<'a> {
 impl<'a> Noticed<'a> {
     fn of(headers: &'a HeaderMap) -> Self {
         let mut noticed = Self {
-            coding: Found::Never,
-            host: Found::Never,
+            coding: FieldCount::Never,
+            host: FieldCount::Never,
             ends_here: Vec::new(),
             has_cookies: false,
             has_request_id: false,

@@ -17,25 +17,25 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
-use weir_net::server::{Body, BoxError};
+use weir_net::server::{BoxError, ResponseBody};
 
-use super::exchange::Turn;
-use crate::app::{Lease, Slot};
+use super::exchange::UploadFairness;
+use crate::app::{Lease, UpstreamSlot};
 use crate::drain::Drain;
-use crate::upstream::{AnswerReader, Pool, ReadError};
+use crate::upstream::{AnswerReader, IdleConnections, UpstreamBodyError};
 
 /// How an answer is passed on.
 pub(super) struct Relay {
     pub(super) reader: AnswerReader,
-    pub(super) slot: Slot,
-    pub(super) pool: Pool,
+    pub(super) slot: UpstreamSlot,
+    pub(super) pool: IdleConnections,
     /// How long the worker may be silent.
     pub(super) patience: Duration,
-    pub(super) kind: Kind,
+    pub(super) kind: RelayKind,
 }
 
 /// What the answer is.
-pub(super) enum Kind {
+pub(super) enum RelayKind {
     Answer,
     /// Events without an end: it ends when its client goes, or Weir does.
     Stream {
@@ -48,19 +48,19 @@ pub(super) enum Kind {
 
 impl Relay {
     /// The body for the client.
-    pub(super) fn start(self) -> Body {
+    pub(super) fn start(self) -> ResponseBody {
         let length = self.reader.length();
-        let channel = Channel::default();
+        let channel = RelayChannel::default();
         let body = RelayBody { channel: channel.clone(), bytes_left: length };
         drop(spawn_local(self.run(channel)));
-        Body::new(body)
+        ResponseBody::new(body)
     }
 
     fn let_go(self) {
         let_go(self.reader, &self.slot, &self.pool);
     }
 
-    async fn run(mut self, channel: Channel) {
+    async fn run(mut self, channel: RelayChannel) {
         match self.pump(&channel).await {
             Some(Ok(())) => {
                 self.let_go();
@@ -71,26 +71,26 @@ impl Relay {
         }
         // The worker has its slot until it is done, whoever listens.
         match self.kind {
-            Kind::Answer => {
+            RelayKind::Answer => {
                 self.slot.owes_still();
                 let bytes_max = self.slot.app().limits.answer_buffer_bytes;
                 if self.reader.discard(bytes_max).await {
                     self.let_go();
                 }
             }
-            Kind::Stream { has_own_slot: true, .. } => {}
-            Kind::Stream { has_own_slot: false, .. } => {
+            RelayKind::Stream { has_own_slot: true, .. } => {}
+            RelayKind::Stream { has_own_slot: false, .. } => {
                 outlive_listener(&mut self.reader, &self.slot).await;
             }
         }
     }
 
     /// To the end of the body. None: the client has gone.
-    async fn pump(&mut self, channel: &Channel) -> Option<Result<(), BoxError>> {
+    async fn pump(&mut self, channel: &RelayChannel) -> Option<Result<(), BoxError>> {
         let app = self.slot.app().clone();
         let mut drained: Option<Pin<Box<dyn Future<Output = ()>>>> = match &self.kind {
-            Kind::Stream { drain, .. } => Some(Box::pin(drain.clone().turn())),
-            Kind::Answer => None,
+            RelayKind::Stream { drain, .. } => Some(Box::pin(drain.clone().turn())),
+            RelayKind::Answer => None,
         };
         loop {
             let mut is_clients_turn = false;
@@ -108,31 +108,31 @@ impl Relay {
                 self.slot.owes();
             }
             let (reader, slot, owes) = (&mut self.reader, &self.slot, drained.is_none());
-            let mut turn = Turn::new(reader.sent());
+            let mut turn = UploadFairness::new(reader.sent());
             let sent = reader.sent();
             let next = poll_fn(|context| {
                 if channel.poll_gone(context).is_ready() {
-                    return Poll::Ready(Next::Gone);
+                    return Poll::Ready(RelayedPiece::Gone);
                 }
                 if let Some(drained) = &mut drained
                     && drained.as_mut().poll(context).is_ready()
                 {
-                    return Poll::Ready(Next::Bytes(None));
+                    return Poll::Ready(RelayedPiece::Bytes(None));
                 }
                 let data = reader.poll_data(context);
                 // It may wait for more of its request before it says more.
                 if owes && data.is_pending() && (turn.is_clients() || reader.is_sending()) {
                     turn.note(reader.sent(), reader.waits_for_client(), slot);
                 }
-                data.map(Next::Bytes)
+                data.map(RelayedPiece::Bytes)
             });
             match timeout(self.patience, next).await {
                 Err(_) if self.reader.sent() != sent => {}
                 Err(_) => return Some(Err("the worker was silent for too long".into())),
-                Ok(Next::Gone) => return None,
-                Ok(Next::Bytes(None)) => return Some(Ok(())),
-                Ok(Next::Bytes(Some(Err(error)))) => return Some(Err(error.into())),
-                Ok(Next::Bytes(Some(Ok(data)))) => {
+                Ok(RelayedPiece::Gone) => return None,
+                Ok(RelayedPiece::Bytes(None)) => return Some(Ok(())),
+                Ok(RelayedPiece::Bytes(Some(Err(error)))) => return Some(Err(error.into())),
+                Ok(RelayedPiece::Bytes(Some(Ok(data)))) => {
                     let lease = app.buffers.take(data.len());
                     channel.push(data, lease);
                 }
@@ -142,7 +142,7 @@ impl Relay {
 }
 
 /// The answer has come to its end: the connection may serve another request.
-pub(super) fn let_go(reader: AnswerReader, slot: &Slot, pool: &Pool) {
+pub(super) fn let_go(reader: AnswerReader, slot: &UpstreamSlot, pool: &IdleConnections) {
     if let Some(connection) = reader.into_connection() {
         let app = slot.app();
         pool.keep(&slot.worker, connection, app.limits.keep_alive(), app.now());
@@ -150,7 +150,7 @@ pub(super) fn let_go(reader: AnswerReader, slot: &Slot, pool: &Pool) {
 }
 
 /// Nobody is to listen to a stream: its worker has no room for it, or its client may have no more.
-pub(super) fn hang_up(mut reader: AnswerReader, slot: Slot) {
+pub(super) fn hang_up(mut reader: AnswerReader, slot: UpstreamSlot) {
     // A process or a thread that it keeps busy has its slot until it has noticed.
     if slot.app().limits.streams() == 0 {
         drop(spawn_local(async move {
@@ -167,7 +167,7 @@ pub(super) fn hang_up(mut reader: AnswerReader, slot: Slot) {
 
 /// A process or a thread that a stream keeps busy learns by its next word that nobody listens. It
 /// owes none, but for one in the time that streams have for it.
-pub(super) async fn outlive_listener(reader: &mut AnswerReader, slot: &Slot) {
+pub(super) async fn outlive_listener(reader: &mut AnswerReader, slot: &UpstreamSlot) {
     reader.hang_up().await;
     let patience = slot.app().limits.stream_idle_timeout;
     if timeout(patience, reader.discard(0)).await.is_err() {
@@ -176,17 +176,17 @@ pub(super) async fn outlive_listener(reader: &mut AnswerReader, slot: &Slot) {
     }
 }
 
-enum Next {
+enum RelayedPiece {
     Gone,
-    Bytes(Option<Result<Bytes, ReadError>>),
+    Bytes(Option<Result<Bytes, UpstreamBodyError>>),
 }
 
 /// Between the task that reads and the body that hyper writes; clones are the same.
 #[derive(Clone, Default)]
-struct Channel(Rc<RefCell<Shared>>);
+struct RelayChannel(Rc<RefCell<RelayState>>);
 
 #[derive(Default)]
-struct Shared {
+struct RelayState {
     pieces: VecDeque<(Bytes, Option<Lease>)>,
     bytes: usize,
     /// The budget gave nothing for the last piece: there is room when all is gone.
@@ -197,7 +197,7 @@ struct Shared {
     writer: Option<Waker>,
 }
 
-impl Channel {
+impl RelayChannel {
     fn push(&self, data: Bytes, lease: Option<Lease>) {
         let mut shared = self.0.borrow_mut();
         shared.bytes += data.len();
@@ -265,7 +265,7 @@ fn wake(waker: Option<Waker>) {
 
 /// What the client's connection takes.
 struct RelayBody {
-    channel: Channel,
+    channel: RelayChannel,
     /// None: the worker has not said.
     bytes_left: Option<u64>,
 }

@@ -6,8 +6,8 @@ use std::future::poll_fn;
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
-use super::exchange::Failed;
-use crate::app::{App, Lease};
+use super::exchange::ExchangeError;
+use crate::app::{Lease, ProxiedApp};
 use crate::upstream::{BadBody, Framed, Outgoing};
 
 /// The body of a request.
@@ -35,14 +35,15 @@ impl RequestBody {
     }
 
     /// Takes in what comes, to the end or as much as may be kept.
-    pub(super) async fn read_ahead(&mut self, app: &App) -> Result<(), Failed> {
+    pub(super) async fn read_ahead(&mut self, app: &ProxiedApp) -> Result<(), ExchangeError> {
         while let Some(rest) = &mut self.rest {
             if self.come.len() >= app.limits.request_buffer_bytes {
                 return Ok(());
             }
             let next = poll_fn(|context| rest.poll_data(context));
-            let next =
-                timeout(app.limits.body_timeout, next).await.map_err(|_| Failed::SlowBody)?;
+            let next = timeout(app.limits.body_timeout, next)
+                .await
+                .map_err(|_| ExchangeError::SlowBody)?;
             match next {
                 None => self.rest = None,
                 Some(data) => {
@@ -61,7 +62,7 @@ impl RequestBody {
     }
 
     /// Whether more may be kept.
-    fn take_in(&mut self, data: &[u8], app: &App) -> bool {
+    fn take_in(&mut self, data: &[u8], app: &ProxiedApp) -> bool {
         let before = self.come.capacity();
         self.come.extend_from_slice(data);
         let more = self.come.capacity() - before;
@@ -95,7 +96,7 @@ impl RequestBody {
     }
 }
 
-impl From<BadBody> for Failed {
+impl From<BadBody> for ExchangeError {
     fn from(bad: BadBody) -> Self {
         match bad {
             BadBody::TooLarge => Self::TooLarge,

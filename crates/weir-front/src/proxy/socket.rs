@@ -21,17 +21,17 @@ use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_local;
 use weir_net::client::ClientRequest;
-use weir_net::server::{Body, Head, Refused, Stream, Upgrade};
+use weir_net::server::{ConnectionStream, HttpRequestHead, RejectedUpgrade, ResponseBody, Upgrade};
 
 use self::join::Protocol;
-use super::exchange::{Failed, Running, Unanswered, connect};
+use super::exchange::{ExchangeError, RunningExchange, Unanswered, connect};
 use super::head::{self, BodyHead, Target};
 use super::{Proxy, answer};
-use crate::access_log::{Entry, Timing};
-use crate::app::{App, Slot};
-use crate::dispatch::Wish;
+use crate::access_log::{PendingLogEntry, Timing};
+use crate::app::{ProxiedApp, UpstreamSlot};
+use crate::dispatch::RequestClass;
 use crate::drain::Drain;
-use crate::upstream::{Answer, Connection, Exchange, Framed, Trouble};
+use crate::upstream::{Exchange, Framed, UpstreamConnection, UpstreamError, UpstreamResponse};
 
 /// Bytes that a client may send before the worker has agreed. More wait in the kernel.
 const EARLY_BYTES_MAX: usize = 16 << 10;
@@ -39,7 +39,7 @@ const EARLY_BYTES_MAX: usize = 16 << 10;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Takes over the connection, or refuses it.
-pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
     let Some(parts) = parts_of(upgrade.head) else {
         return Err(upgrade.refuse(StatusCode::BAD_REQUEST, "the request's head is malformed"));
     };
@@ -70,12 +70,15 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
     let head = head::write(&parts, &target, &forwarded, protocol);
     let Upgrade { stream, rest, client: whose, .. } = upgrade;
     let client = Early { stream, bytes: rest.to_vec() };
-    let request = Wanted { method, head, entry, whose };
+    let request = UpgradeRequest { method, head, entry, whose };
     drop(spawn_local(serve(Rc::clone(proxy), app, client, wish, request)));
     Ok(())
 }
 
-fn follow(entry: Option<Box<Entry>>, answer: Response<Body>) -> Response<Body> {
+fn follow(
+    entry: Option<Box<PendingLogEntry>>,
+    answer: Response<ResponseBody>,
+) -> Response<ResponseBody> {
     match entry {
         Some(entry) => entry.follow(answer),
         None => answer,
@@ -83,7 +86,7 @@ fn follow(entry: Option<Box<Entry>>, answer: Response<Body>) -> Response<Body> {
 }
 
 /// None: hyper's types can't hold it, so it is malformed.
-pub(super) fn parts_of(head: &Head<'_>) -> Option<request::Parts> {
+pub(super) fn parts_of(head: &HttpRequestHead<'_>) -> Option<request::Parts> {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = Method::from_bytes(head.method.as_bytes()).ok()?;
     parts.uri = head.target.parse::<Uri>().ok()?;
@@ -99,18 +102,18 @@ pub(super) fn parts_of(head: &Head<'_>) -> Option<request::Parts> {
 }
 
 /// What a worker is asked.
-struct Wanted {
+struct UpgradeRequest {
     method: Method,
     head: Vec<u8>,
     /// For the access log.
-    entry: Option<Box<Entry>>,
+    entry: Option<Box<PendingLogEntry>>,
     /// None: nobody's in particular.
     whose: Option<ClientRequest>,
 }
 
 /// The client's side before the worker has agreed.
 struct Early {
-    stream: Stream,
+    stream: ConnectionStream,
     /// What the client has sent behind its head.
     bytes: Vec<u8>,
 }
@@ -139,10 +142,10 @@ impl Early {
 
 async fn serve(
     proxy: Rc<Proxy>,
-    app: Arc<App>,
+    app: Arc<ProxiedApp>,
     mut client: Early,
-    wish: Wish,
-    mut request: Wanted,
+    wish: RequestClass,
+    mut request: UpgradeRequest,
 ) {
     let (entry, method, whose) =
         (request.entry.take(), request.method.clone(), request.whose.take());
@@ -153,7 +156,7 @@ async fn serve(
         Ok(agreed) if agreed.answer.status == StatusCode::SWITCHING_PROTOCOLS => {
             if let Err(refusal) = agreed.slot.open_stream(whose.as_ref()) {
                 drop(agreed);
-                let answer = follow(entry, answer::failed(Failed::Refused(refusal)));
+                let answer = follow(entry, answer::failed(ExchangeError::Refused(refusal)));
                 return note(&app, pass_on(client, answer, &method).await);
             }
             if let Some(mut entry) = entry {
@@ -165,7 +168,7 @@ async fn serve(
             let joined = agree(&app, client, agreed.answer, connection, agreed.slot, drain).await;
             return note(&app, joined);
         }
-        Ok(Asked { answer, exchange, slot, timing }) => {
+        Ok(UpgradeExchange { answer, exchange, slot, timing }) => {
             let mut response = proxy.pass_on(answer, exchange, slot, whose.as_ref());
             timing.into_iter().for_each(|timing| drop(response.extensions_mut().insert(timing)));
             response
@@ -180,7 +183,11 @@ async fn serve(
 
 /// An answer that is no upgrade; the connection ends with it. One that breaks off ends without its
 /// last chunk.
-async fn pass_on(mut client: Early, answer: Response<Body>, method: &Method) -> io::Result<()> {
+async fn pass_on(
+    mut client: Early,
+    answer: Response<ResponseBody>,
+    method: &Method,
+) -> io::Result<()> {
     let (mut parts, mut body) = answer.into_parts();
     let framed = wire::frame(&mut parts, &body, method);
     let head = wire::head_bytes(parts.status, &parts.headers);
@@ -202,22 +209,27 @@ async fn pass_on(mut client: Early, answer: Response<Body>, method: &Method) -> 
     AsyncWriteExt::shutdown(&mut client.stream).await
 }
 
-fn note(app: &App, ended: io::Result<()>) {
+fn note(app: &ProxiedApp, ended: io::Result<()>) {
     if let Err(error) = ended {
         tracing::debug!(app = app.name, %error, "a socket ended");
     }
 }
 
 /// A worker's answer, where the rest of it is, and the slot that it holds.
-struct Asked {
-    answer: Box<Answer>,
+struct UpgradeExchange {
+    answer: Box<UpstreamResponse>,
     exchange: Exchange,
-    slot: Slot,
+    slot: UpstreamSlot,
     timing: Option<Timing>,
 }
 
-async fn ask(proxy: &Proxy, app: &Arc<App>, wish: Wish, request: Wanted) -> Result<Asked, Failed> {
-    let Wanted { method, head, .. } = request;
+async fn ask(
+    proxy: &Proxy,
+    app: &Arc<ProxiedApp>,
+    wish: RequestClass,
+    request: UpgradeRequest,
+) -> Result<UpgradeExchange, ExchangeError> {
+    let UpgradeRequest { method, head, .. } = request;
     let arrived = app.now();
     for _ in 0..app.limits.attempts_max {
         let slot = app.slot_for_stream(wish).await?;
@@ -226,24 +238,24 @@ async fn ask(proxy: &Proxy, app: &Arc<App>, wish: Wish, request: Wanted) -> Resu
         let (bytes, limits) = (head.clone(), app.limits.head_limits());
         let exchange =
             Exchange::new(connection, method.clone(), bytes, None, Framed::Length, limits);
-        let mut running = Running::new(exchange, slot);
+        let mut running = RunningExchange::new(exchange, slot);
         let asked = running.answer(app, &proxy.deadlines).await?;
         match (asked, running.take()) {
             (Ok(answer), Some((exchange, slot))) => {
                 let service = app.now().since(since);
                 app.metrics.answered(answer.status, service);
                 let timing = proxy.timing(&slot, since.since(arrived), service);
-                return Ok(Asked { answer, exchange, slot, timing });
+                return Ok(UpgradeExchange { answer, exchange, slot, timing });
             }
-            (Err(Trouble::Unsent), _) => {}
-            (Ok(_) | Err(_), _) => return Err(Failed::Broken),
+            (Err(UpstreamError::Unsent), _) => {}
+            (Ok(_) | Err(_), _) => return Err(ExchangeError::Broken),
         }
     }
-    Err(Failed::Unreachable)
+    Err(ExchangeError::Unreachable)
 }
 
 /// What the worker has agreed to.
-fn protocol(answer: &Answer) -> Protocol {
+fn protocol(answer: &UpstreamResponse) -> Protocol {
     let upgrade = answer.headers.get(UPGRADE).map(HeaderValue::as_bytes);
     match upgrade {
         Some(name) if name.eq_ignore_ascii_case(b"websocket") => Protocol::WebSocket,
@@ -253,11 +265,11 @@ fn protocol(answer: &Answer) -> Protocol {
 
 /// Joins the two sockets until one side ends, both are silent for too long, or it is their turn to end.
 async fn agree(
-    app: &App,
+    app: &ProxiedApp,
     mut client: Early,
-    answer: Box<Answer>,
-    worker: Box<Connection>,
-    slot: Slot,
+    answer: Box<UpstreamResponse>,
+    worker: Box<UpstreamConnection>,
+    slot: UpstreamSlot,
     drain: Drain,
 ) -> io::Result<()> {
     let head = wire::head_bytes(answer.status, &answer.headers);

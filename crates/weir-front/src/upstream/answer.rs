@@ -28,7 +28,7 @@ pub(crate) struct HeadLimits {
 
 /// A worker's answer, of which the head has come.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct UpstreamResponse {
     pub(crate) status: StatusCode,
     /// Without what ends at the next hop (RFC 9110, section 7.6.1), unless it switches protocols.
     pub(crate) headers: HeaderMap,
@@ -44,7 +44,7 @@ pub(crate) struct Answer {
     pub(super) may_keep: bool,
 }
 
-impl Answer {
+impl UpstreamResponse {
     /// Whether what has come of the body is one: while the client can still be told.
     pub(super) fn check_body(&self) -> Result<(), BadAnswer> {
         if let Framing::Chunked(mut chunks) = self.framing {
@@ -77,7 +77,7 @@ pub(super) fn read(
     method: &Method,
     limits: HeadLimits,
     room: &mut HeaderMap,
-) -> Result<Option<Box<Answer>>, BadAnswer> {
+) -> Result<Option<Box<UpstreamResponse>>, BadAnswer> {
     let mut start = 0;
     loop {
         let mut usual = [const { MaybeUninit::uninit() }; HEADERS_USUAL];
@@ -106,7 +106,7 @@ pub(super) fn read(
             continue;
         }
         let shared = Bytes::copy_from_slice(text);
-        let mut fields = Fields::within(std::mem::take(room), head.headers.len());
+        let mut fields = ResponseFields::within(std::mem::take(room), head.headers.len());
         for field in &*head.headers {
             let start = field.value.as_ptr().addr() - text.as_ptr().addr();
             let value = start..start + field.value.len();
@@ -116,7 +116,7 @@ pub(super) fn read(
         let framing = fields.framing(status, method);
         let may_keep = head.version == Some(1) && fields.may_outlive(&framing);
         let rest = shared.slice(length..);
-        return Ok(Some(Box::new(Answer {
+        return Ok(Some(Box::new(UpstreamResponse {
             status,
             is_event_stream: fields.is_event_stream,
             runtime: fields.runtime,
@@ -129,7 +129,7 @@ pub(super) fn read(
 }
 
 /// The fields of a head, and what they say of the message itself.
-struct Fields {
+struct ResponseFields {
     headers: HeaderMap,
     length: Option<u64>,
     /// The length as it is passed on.
@@ -143,7 +143,7 @@ struct Fields {
     named: Vec<HeaderName>,
 }
 
-impl Fields {
+impl ResponseFields {
     /// `headers`: empty, for as many.
     fn within(mut headers: HeaderMap, fields: usize) -> Self {
         headers.reserve(fields);
@@ -326,11 +326,11 @@ mod tests {
 
     const LIMITS: HeadLimits = HeadLimits { bytes_max: 1_024, headers_max: 150 };
 
-    fn answer(text: &str) -> Result<Option<Box<Answer>>, BadAnswer> {
+    fn answer(text: &str) -> Result<Option<Box<UpstreamResponse>>, BadAnswer> {
         read(text.as_bytes(), &Method::GET, LIMITS, &mut HeaderMap::new())
     }
 
-    fn complete(text: &str) -> Box<Answer> {
+    fn complete(text: &str) -> Box<UpstreamResponse> {
         answer(text).expect("an answer").expect("a whole head")
     }
 

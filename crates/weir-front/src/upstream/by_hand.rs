@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hyper::Method;
 use hyper::header::HeaderMap;
 
-use super::answer::{self, Answer, HeadLimits};
+use super::answer::{self, HeadLimits, UpstreamResponse};
 
 /// The bounds of the settings' defaults.
 const LIMITS: HeadLimits = HeadLimits { bytes_max: 64 << 10, headers_max: 1_000 };
@@ -15,7 +15,7 @@ pub(crate) fn read(
     bytes: &[u8],
     method: &Method,
     piece: usize,
-) -> Option<(Box<Answer>, Vec<u8>, bool)> {
+) -> Option<(Box<UpstreamResponse>, Vec<u8>, bool)> {
     let mut came = 0;
     let mut answer = loop {
         if came == bytes.len() {

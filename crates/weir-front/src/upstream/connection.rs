@@ -8,8 +8,8 @@ use hyper::header::HeaderMap;
 use weir_base::clock::Timestamp;
 
 use super::sending::Sending;
-use super::socket::Socket;
-use crate::address::Address;
+use super::socket::UpstreamSocket;
+use crate::address::UpstreamAddress;
 
 /// Bytes of a buffer that an idle connection keeps for its next request.
 const BUFFER_BYTES_KEPT: usize = 4 << 10;
@@ -18,8 +18,8 @@ const BUFFER_BYTES_KEPT: usize = 4 << 10;
 /// Nothing of the socket was read that an answer did not take. It goes from hand to hand many times
 /// with each request, so it is boxed.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) socket: Socket,
+pub(crate) struct UpstreamConnection {
+    pub(crate) socket: UpstreamSocket,
     /// It has carried a request before.
     pub(crate) is_reused: bool,
     /// When its last exchange ended.
@@ -31,10 +31,10 @@ pub(crate) struct Connection {
     pub(super) fields: HeaderMap,
 }
 
-impl Connection {
-    pub(crate) async fn open(address: &Address) -> io::Result<Box<Self>> {
+impl UpstreamConnection {
+    pub(crate) async fn open(address: &UpstreamAddress) -> io::Result<Box<Self>> {
         Ok(Box::new(Self {
-            socket: Socket::connect(address).await?,
+            socket: UpstreamSocket::connect(address).await?,
             is_reused: false,
             idle_since: Timestamp::from_micros(0),
             sending: Sending::default(),

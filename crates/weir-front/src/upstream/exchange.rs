@@ -7,15 +7,15 @@ use std::task::{Context, Poll, ready};
 use hyper::Method;
 use tokio::io::AsyncWrite;
 
-use super::answer::{self, Answer, BadAnswer, HeadLimits};
-use super::connection::Connection;
+use super::answer::{self, BadAnswer, HeadLimits, UpstreamResponse};
+use super::connection::UpstreamConnection;
 use super::outgoing::{BadBody, Outgoing};
 use super::reader::AnswerReader;
 use super::sending::{Framed, Sending};
 
 /// Why a worker gave no answer.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum UpstreamError {
     /// The connection had ended before anything was sent.
     Unsent,
     /// The connection ended before an answer.
@@ -29,7 +29,7 @@ pub(crate) enum Trouble {
 /// before it stopped.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    connection: Box<Connection>,
+    connection: Box<UpstreamConnection>,
     method: Method,
     limits: HeadLimits,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// `bytes`: the request's head, and of its body what has come already; `body`: what is to come.
     pub(crate) fn new(
-        mut connection: Box<Connection>,
+        mut connection: Box<UpstreamConnection>,
         method: Method,
         bytes: Vec<u8>,
         body: Option<Outgoing>,
@@ -68,7 +68,7 @@ impl Exchange {
         self.connection.sending.waits_for_client()
     }
 
-    /// What there is of the body; all of it if the exchange is [`Trouble::Unsent`].
+    /// What there is of the body; all of it if the exchange is [`UpstreamError::Unsent`].
     pub(crate) fn into_body(mut self) -> Option<Outgoing> {
         self.connection.sending.take_body()
     }
@@ -77,10 +77,10 @@ impl Exchange {
     pub(crate) fn poll_answer(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Box<Answer>, Trouble>> {
-        let Connection { socket, sending, .. } = &mut *self.connection;
+    ) -> Poll<Result<Box<UpstreamResponse>, UpstreamError>> {
+        let UpstreamConnection { socket, sending, .. } = &mut *self.connection;
         if let Err(error) = sending.poll(socket, context) {
-            return Poll::Ready(Err(Trouble::Body(error)));
+            return Poll::Ready(Err(UpstreamError::Body(error)));
         }
         loop {
             if let Some(answer) = ready!(self.poll_head(context)).transpose() {
@@ -93,9 +93,9 @@ impl Exchange {
     fn poll_head(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Box<Answer>>, Trouble>> {
+    ) -> Poll<Result<Option<Box<UpstreamResponse>>, UpstreamError>> {
         let Self { connection, method, limits } = self;
-        let Connection { socket, unread, fields, .. } = &mut **connection;
+        let UpstreamConnection { socket, unread, fields, .. } = &mut **connection;
         let read = socket.poll_take(context, |bytes| {
             if unread.is_empty() {
                 let answer = answer::read(bytes, method, *limits, fields);
@@ -108,27 +108,27 @@ impl Exchange {
             answer::read(unread, method, *limits, fields)
         });
         Poll::Ready(match ready!(read) {
-            Ok(Some(answer)) => answer.and_then(checked).map_err(Trouble::Bad),
-            Ok(None) | Err(_) if self.connection.sending.total() > 0 => Err(Trouble::Ended),
-            Ok(None) | Err(_) => Err(Trouble::Unsent),
+            Ok(Some(answer)) => answer.and_then(checked).map_err(UpstreamError::Bad),
+            Ok(None) | Err(_) if self.connection.sending.total() > 0 => Err(UpstreamError::Ended),
+            Ok(None) | Err(_) => Err(UpstreamError::Unsent),
         })
     }
 
     /// The rest of the answer.
-    pub(crate) fn into_reader(self, answer: &mut Answer) -> AnswerReader {
+    pub(crate) fn into_reader(self, answer: &mut UpstreamResponse) -> AnswerReader {
         let framing = std::mem::replace(&mut answer.framing, super::framing::Framing::EMPTY);
         let rest = std::mem::take(&mut answer.rest);
         AnswerReader::new(self.connection, framing, rest, answer.may_keep)
     }
 
     /// The socket, after an answer that switches protocols.
-    pub(crate) fn into_connection(self) -> Box<Connection> {
+    pub(crate) fn into_connection(self) -> Box<UpstreamConnection> {
         self.connection
     }
 
     /// Nobody waits for the answer any more: resolves when the worker has given one, or hung up
     /// (None). A body that is not there any more ends where it is, which a worker that reads can see.
-    pub(crate) async fn outlive_client(&mut self) -> Option<Box<Answer>> {
+    pub(crate) async fn outlive_client(&mut self) -> Option<Box<UpstreamResponse>> {
         if self.is_sending() {
             // A worker that does not listen says nothing either.
             let socket = &mut self.connection.socket;
@@ -140,7 +140,9 @@ impl Exchange {
     }
 }
 
-fn checked(answer: Option<Box<Answer>>) -> Result<Option<Box<Answer>>, BadAnswer> {
+fn checked(
+    answer: Option<Box<UpstreamResponse>>,
+) -> Result<Option<Box<UpstreamResponse>>, BadAnswer> {
     answer.iter().try_for_each(|answer| answer.check_body())?;
     Ok(answer)
 }

@@ -7,24 +7,28 @@ use std::sync::{Arc, Weak};
 use hashbrown::HashMap;
 use weir_base::clock::Timestamp;
 
-use super::connection::Connection;
-use crate::app::Worker;
+use super::connection::UpstreamConnection;
+use crate::app::UpstreamWorker;
 
 /// The idle connections of one core; clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pool(Rc<RefCell<HashMap<u64, Idle>>>);
+pub(crate) struct IdleConnections(Rc<RefCell<HashMap<u64, Idle>>>);
 
 #[derive(Debug)]
 struct Idle {
-    worker: Weak<Worker>,
+    worker: Weak<UpstreamWorker>,
     #[expect(clippy::vec_box, reason = "they are boxed wherever they go")]
-    connections: Vec<Box<Connection>>,
+    connections: Vec<Box<UpstreamConnection>>,
 }
 
-impl Pool {
+impl IdleConnections {
     /// An idle connection to `worker`: the one that was used last, so the others can end. `since`: not
     /// one that has been idle for longer.
-    pub(crate) fn idle(&self, worker: &Worker, since: Timestamp) -> Option<Box<Connection>> {
+    pub(crate) fn idle(
+        &self,
+        worker: &UpstreamWorker,
+        since: Timestamp,
+    ) -> Option<Box<UpstreamConnection>> {
         let mut pool = self.0.borrow_mut();
         let idle = pool.get_mut(&worker.serial)?;
         while let Some(connection) = idle.connections.pop_if(|it| it.idle_since >= since) {
@@ -38,8 +42,8 @@ impl Pool {
     /// Keeps a connection whose response has ended `now`, if fewer than `idle_max` are.
     pub(crate) fn keep(
         &self,
-        worker: &Arc<Worker>,
-        mut connection: Box<Connection>,
+        worker: &Arc<UpstreamWorker>,
+        mut connection: Box<UpstreamConnection>,
         idle_max: usize,
         now: Timestamp,
     ) {

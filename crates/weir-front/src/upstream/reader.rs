@@ -9,12 +9,12 @@ use bytes::Bytes;
 use tokio::io::AsyncWrite;
 use weir_net::chunks::BadChunk;
 
-use super::connection::Connection;
+use super::connection::UpstreamConnection;
 use super::framing::Framing;
 
 /// Why a body broke off.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
+pub(crate) enum UpstreamBodyError {
     #[error("the worker hung up in the middle of its answer")]
     Short,
     #[error("the client broke off its request in the middle of the answer to it")]
@@ -29,7 +29,7 @@ pub(crate) enum ReadError {
 /// all.
 #[derive(Debug)]
 pub(crate) struct AnswerReader {
-    connection: Box<Connection>,
+    connection: Box<UpstreamConnection>,
     framing: Framing,
     /// Read and not taken.
     rest: Bytes,
@@ -39,7 +39,7 @@ pub(crate) struct AnswerReader {
 
 impl AnswerReader {
     pub(super) fn new(
-        connection: Box<Connection>,
+        connection: Box<UpstreamConnection>,
         framing: Framing,
         rest: Bytes,
         may_keep: bool,
@@ -70,12 +70,12 @@ impl AnswerReader {
     pub(crate) fn poll_data(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, ReadError>>> {
-        let Connection { socket, sending, .. } = &mut *self.connection;
+    ) -> Poll<Option<Result<Bytes, UpstreamBodyError>>> {
+        let UpstreamConnection { socket, sending, .. } = &mut *self.connection;
         if sending.poll(socket, context).is_err() {
             // The worker has the request all the same: whoever reads on hears what it says.
             sending.give_up();
-            return Poll::Ready(Some(Err(ReadError::Client)));
+            return Poll::Ready(Some(Err(UpstreamBodyError::Client)));
         }
         loop {
             match self.framing.next(&mut self.rest) {
@@ -89,7 +89,7 @@ impl AnswerReader {
             match ready!(self.connection.poll_bytes(context)) {
                 Ok(bytes) if !bytes.is_empty() => self.rest = bytes,
                 Ok(_) if matches!(self.framing, Framing::UntilClose) => self.has_closed = true,
-                Ok(_) => return Poll::Ready(Some(Err(ReadError::Short))),
+                Ok(_) => return Poll::Ready(Some(Err(UpstreamBodyError::Short))),
                 Err(error) => return Poll::Ready(Some(Err(error.into()))),
             }
         }
@@ -112,7 +112,7 @@ impl AnswerReader {
 
     /// Tells the worker that nobody listens, as far as it can be told while it says nothing.
     pub(crate) async fn hang_up(&mut self) {
-        let Connection { socket, sending, .. } = &mut *self.connection;
+        let UpstreamConnection { socket, sending, .. } = &mut *self.connection;
         sending.give_up();
         // A worker that is gone need not be told.
         let _ = poll_fn(|context| Pin::new(&mut *socket).poll_shutdown(context)).await;
@@ -132,7 +132,7 @@ impl AnswerReader {
     }
 
     /// The connection, if the worker will read another request from it.
-    pub(crate) fn into_connection(mut self) -> Option<Box<Connection>> {
+    pub(crate) fn into_connection(mut self) -> Option<Box<UpstreamConnection>> {
         let is_clean = self.framing.is_at_end() && self.rest.is_empty() && !self.is_sending();
         if !is_clean || !self.may_keep {
             return None;

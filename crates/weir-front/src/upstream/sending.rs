@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 
 use super::outgoing::{BadBody, Outgoing};
-use super::socket::Socket;
+use super::socket::UpstreamSocket;
 
 /// How a worker is told where a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Sending {
     /// Sends what can be sent. A worker that takes no more is no error here: its answer says more.
     pub(super) fn poll(
         &mut self,
-        socket: &mut Socket,
+        socket: &mut UpstreamSocket,
         context: &mut Context<'_>,
     ) -> Result<(), BadBody> {
         while !self.is_refused {
@@ -139,7 +139,7 @@ impl Sending {
 
     fn poll_bytes(
         &mut self,
-        socket: &mut Socket,
+        socket: &mut UpstreamSocket,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         let written = Pin::new(socket).poll_write(context, &self.bytes[self.sent..]);

@@ -8,20 +8,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::scratch;
-use crate::address::Address;
+use crate::address::UpstreamAddress;
 
 /// A socket to a worker.
 #[derive(Debug)]
-pub(crate) enum Socket {
+pub(crate) enum UpstreamSocket {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
 
-impl Socket {
-    pub(crate) async fn connect(address: &Address) -> io::Result<Self> {
+impl UpstreamSocket {
+    pub(crate) async fn connect(address: &UpstreamAddress) -> io::Result<Self> {
         match address {
-            Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
-            Address::Tcp(address) => {
+            UpstreamAddress::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+            UpstreamAddress::Tcp(address) => {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
                 Ok(Self::Tcp(stream))
@@ -54,7 +54,7 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for UpstreamSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -67,7 +67,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for UpstreamSocket {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

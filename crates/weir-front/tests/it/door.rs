@@ -15,10 +15,11 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_base::clock::Clock;
 use weir_front::{
-    Address, AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings,
+    AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings, UpstreamAddress,
 };
 use weir_net::server::{
-    Body, CoreIndex, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade,
+    ConnectionService, CoreIndex, CoreListener, HttpServerLimits, Peer, RejectedUpgrade,
+    ResponseBody, ServerOptions, ServerStop, Upgrade,
 };
 use weir_net::{BindOptions, Listener, NetMetrics};
 
@@ -27,12 +28,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Behind(Rc<Proxy>);
 
-impl Service for Behind {
+impl ConnectionService for Behind {
     fn claims_upgrade(&self, _path: &str) -> bool {
         true
     }
 
-    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         self.0.upgrade(upgrade)
     }
 
@@ -44,7 +45,7 @@ impl Service for Behind {
         self: Rc<Self>,
         request: Request<Incoming>,
         peer: Peer,
-    ) -> impl Future<Output = Response<Body>> {
+    ) -> impl Future<Output = Response<ResponseBody>> {
         Rc::clone(&self.0).answer(request, peer)
     }
 }
@@ -65,17 +66,21 @@ impl Door {
         Self::to(limits, workers.iter().map(|worker| worker.address()).collect())
     }
 
-    pub(crate) fn to(limits: AppLimits, workers: Vec<Address>) -> Self {
+    pub(crate) fn to(limits: AppLimits, workers: Vec<UpstreamAddress>) -> Self {
         let app = AppSettings { workers, limits, ..AppSettings::new("app") };
         Self::of(app, ProxySettings::default())
     }
 
     pub(crate) fn of(app: AppSettings, settings: ProxySettings) -> Self {
-        Self::within(Limits::default(), app, settings)
+        Self::within(HttpServerLimits::default(), app, settings)
     }
 
     /// The same, with limits of the server side.
-    pub(crate) fn within(limits: Limits, app: AppSettings, settings: ProxySettings) -> Self {
+    pub(crate) fn within(
+        limits: HttpServerLimits,
+        app: AppSettings,
+        settings: ProxySettings,
+    ) -> Self {
         let clock = Clock::system();
         let mut registry = Registry::default();
         let apps = Apps::new(vec![app], &clock, &FrontMetrics::register(&mut registry));
@@ -85,11 +90,11 @@ impl Door {
             Listener::Tcp(socket) => socket.local_addr().expect("an address"),
             Listener::Unix(_) => unreachable!("bound to a port"),
         };
-        let stop = Stop::within(PATIENCE);
+        let stop = ServerStop::within(PATIENCE);
         let (graceful, at_once) = (stop.graceful.clone(), stop.at_once.clone());
         let drain = Drain { begun: graceful.clone(), window: Duration::from_millis(50) };
         let shared = Arc::clone(&apps);
-        weir_net::server::start(Start {
+        weir_net::server::start(ServerOptions {
             listeners: vec![CoreListener { sockets, tls: None }],
             cores: 1,
             limits: Arc::new(ArcSwap::from_pointee(limits)),
@@ -165,13 +170,13 @@ impl Worker {
         Self(TcpListener::bind("127.0.0.1:0").await.expect("to bind"))
     }
 
-    pub(crate) async fn listen_at(address: Address) -> Self {
-        let Address::Tcp(address) = address else { unreachable!("a port") };
+    pub(crate) async fn listen_at(address: UpstreamAddress) -> Self {
+        let UpstreamAddress::Tcp(address) = address else { unreachable!("a port") };
         Self(TcpListener::bind(address).await.expect("to bind again"))
     }
 
-    pub(crate) fn address(&self) -> Address {
-        Address::Tcp(self.0.local_addr().expect("an address"))
+    pub(crate) fn address(&self) -> UpstreamAddress {
+        UpstreamAddress::Tcp(self.0.local_addr().expect("an address"))
     }
 
     pub(crate) async fn accept(&self) -> Peers {

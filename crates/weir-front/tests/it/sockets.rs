@@ -187,7 +187,7 @@ async fn events_beyond_the_limit_are_refused_and_requests_are_served() {
 async fn one_client_leaves_streams_to_others() {
     let worker = Worker::listen().await;
     let clients = ClientLimits { streams_max: 1, ..ClientLimits::default() };
-    let limits = weir_net::server::Limits { clients, ..Default::default() };
+    let limits = weir_net::server::HttpServerLimits { clients, ..Default::default() };
     let proxy: TrustedProxy = "127.0.0.1".parse().expect("an address");
     let settings = ProxySettings { trusted_proxies: vec![proxy].into(), access_log: None };
     let app = AppSettings { workers: vec![worker.address()], ..AppSettings::new("app") };

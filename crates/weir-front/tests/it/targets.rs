@@ -6,13 +6,13 @@ use std::thread;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use weir_front::{Address, AppLimits, AppSettings, LogFormat, ProxySettings};
+use weir_front::{AppLimits, AppSettings, LogFormat, ProxySettings, UpstreamAddress};
 
 use crate::access_log::Logged;
 use crate::door::{Door, PATIENCE, Worker, status};
 
 /// A worker that answers with the target that it got, a line feed and the body.
-fn echo() -> Address {
+fn echo() -> UpstreamAddress {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     // It ends with the test's process.
@@ -21,7 +21,7 @@ fn echo() -> Address {
             thread::spawn(move || while matches!(echo_one(&stream), Ok(true)) {});
         }
     });
-    Address::Tcp(address)
+    UpstreamAddress::Tcp(address)
 }
 
 /// Whether there was a request.

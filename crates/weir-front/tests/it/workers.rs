@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weir_base::clock::Clock;
-use weir_front::view::WorkerState;
-use weir_front::{Address, AppLimits, NoSuchApp};
+use weir_front::view::UpstreamWorkerState;
+use weir_front::{AppLimits, NoSuchApp, UpstreamAddress};
 
 use crate::door::{Door, Peers, Worker, get};
 
@@ -77,7 +77,7 @@ async fn a_worker_may_listen_on_a_unix_socket() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("app.sock");
     let listener = tokio::net::UnixListener::bind(&path).expect("to bind");
-    let door = Door::to(limits(), vec![Address::Unix(path)]);
+    let door = Door::to(limits(), vec![UpstreamAddress::Unix(path)]);
     let mut client = door.get("/").await;
     let (mut socket, _) = listener.accept().await.expect("a connection");
     let mut head = [0; 1024];
@@ -99,7 +99,7 @@ async fn workers_are_replaced_without_losing_a_request() {
     door.until("weir_front_app_waiting{app=\"app\"}", 1).await;
     door.apps.set_workers("app", &[new.address()]).expect("the app");
     let states: Vec<_> = door.apps.view()[0].workers.iter().map(|worker| worker.state).collect();
-    assert_eq!(states, [WorkerState::Draining, WorkerState::Serving]);
+    assert_eq!(states, [UpstreamWorkerState::Draining, UpstreamWorkerState::Serving]);
 
     let mut replaced = new.accept().await;
     assert!(replaced.head().await.starts_with("GET /waiting "), "the new one takes over");
@@ -209,7 +209,7 @@ async fn one_that_is_held_back_gets_nothing_new_and_keeps_what_it_has() {
     door.until("weir_front_app_waiting{app=\"app\"}", 1).await;
     assert!(one.is_left_alone().await);
     let states: Vec<_> = door.apps.view()[0].workers.iter().map(|worker| worker.state).collect();
-    assert_eq!(states, [WorkerState::HeldBack, WorkerState::Serving]);
+    assert_eq!(states, [UpstreamWorkerState::HeldBack, UpstreamWorkerState::Serving]);
 
     // There is room for one more beside the old one.
     door.apps.hold_back("app", &one.address(), false).expect("the app");

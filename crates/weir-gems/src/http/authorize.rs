@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use hyper::StatusCode;
 use weir_base::failed_attempts::FailedAttempts;
-use weir_net::client::Client;
+use weir_net::client::ClientAddress;
 
 use super::credentials::key_of;
 use super::{Call, Failure, Gems};
@@ -99,7 +99,7 @@ impl Gems {
 
 /// Clients of this machine are one.
 fn client_address(call: &Call<'_>) -> IpAddr {
-    let client = call.request.extensions.get::<Client>();
+    let client = call.request.extensions.get::<ClientAddress>();
     client.map_or(Ipv4Addr::LOCALHOST.into(), |client| client.address())
 }
 

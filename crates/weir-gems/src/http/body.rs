@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::task::JoinHandle;
-use weir_net::server::{Body, BoxError};
+use weir_net::server::{BoxError, ResponseBody};
 
 use crate::index::text::Text;
 
@@ -24,17 +24,17 @@ struct Pieces {
 }
 
 /// A range of a text, shared with all who are sent it.
-pub(super) fn of_text(text: &Text, range: Range<u64>) -> Body {
+pub(super) fn of_text(text: &Text, range: Range<u64>) -> ResponseBody {
     of_pieces(text.range(range).collect())
 }
 
 /// Bytes that lie in several places; each is let go when it is sent.
-pub(super) fn of_pieces(mut pieces: VecDeque<Bytes>) -> Body {
+pub(super) fn of_pieces(mut pieces: VecDeque<Bytes>) -> ResponseBody {
     let left = pieces.iter().map(|piece| piece.len() as u64).sum();
     match pieces.len() {
-        0 => Body::empty(),
+        0 => ResponseBody::empty(),
         1 => pieces.pop_front().unwrap_or_default().into(),
-        _ => Body::new(Pieces { pieces, left }),
+        _ => ResponseBody::new(Pieces { pieces, left }),
     }
 }
 
@@ -72,9 +72,9 @@ struct FilePart {
 }
 
 /// A range of a file.
-pub(super) fn of_file(file: File, range: Range<u64>) -> Body {
+pub(super) fn of_file(file: File, range: Range<u64>) -> ResponseBody {
     let (at, end) = (range.start, range.end);
-    Body::new(FilePart { file: Arc::new(file), at, end, reading: None })
+    ResponseBody::new(FilePart { file: Arc::new(file), at, end, reading: None })
 }
 
 impl FilePart {
@@ -125,15 +125,19 @@ impl HttpBody for FilePart {
 
 /// A body after whose end something is done.
 struct Then<F> {
-    body: Body,
+    body: ResponseBody,
     left: u64,
     done: Option<F>,
 }
 
 /// `done` is called when the connection has taken all of a body's bytes, which are so many; never, if
 /// its client is gone before.
-pub(super) fn then(body: Body, length: u64, done: impl FnOnce() + Unpin + 'static) -> Body {
-    Body::new(Then { body, left: length, done: Some(done) })
+pub(super) fn then(
+    body: ResponseBody,
+    length: u64,
+    done: impl FnOnce() + Unpin + 'static,
+) -> ResponseBody {
+    ResponseBody::new(Then { body, left: length, done: Some(done) })
 }
 
 impl<F: FnOnce() + Unpin> HttpBody for Then<F> {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use tokio::task::yield_now;
-use weir_net::server::Body;
+use weir_net::server::ResponseBody;
 
 use super::memory::{Account, with_end};
 use super::representation::{BINARY, REVALIDATE};
@@ -35,7 +35,7 @@ impl Gems {
         }
         if names.is_empty() {
             // Clients ask so whether there is such an API.
-            return Ok(response(format, Body::empty()));
+            return Ok(response(format, ResponseBody::empty()));
         }
         let stored = self.store.fragments(&names).await?;
         let packed = stored.iter().map(|(_, bytes)| bytes.len()).sum();
@@ -118,7 +118,7 @@ fn split(gems: &str) -> Vec<&str> {
     names.into_iter().map(|(_, name)| name).collect()
 }
 
-fn response(format: Format, answer: Body) -> Response<Body> {
+fn response(format: Format, answer: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(answer);
     let kind = match format {
         Format::Marshal => BINARY,

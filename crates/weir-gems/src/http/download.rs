@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use weir_net::server::Body;
+use weir_net::server::ResponseBody;
 
 use super::representation::{BINARY, Described, FOR_A_YEAR};
 use super::{Answer, Call, Failure, Gems, body};
@@ -207,7 +207,7 @@ fn redirect(base: &str, full_name: &str) -> Answer {
         Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text)
     };
     let location = HeaderValue::from_str(&format!("{base}/{name}.gem")).map_err(wrong)?;
-    let mut response = Response::new(Body::empty());
+    let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::FOUND;
     response.headers_mut().insert(header::LOCATION, location);
     Ok(response)

@@ -4,7 +4,7 @@ use std::io;
 
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
-use weir_net::server::Body;
+use weir_net::server::ResponseBody;
 
 use super::Endpoint;
 use super::representation::NOT_AT_ALL;
@@ -75,11 +75,11 @@ impl Failure {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
     }
 
-    pub(super) fn into_response(self) -> Response<Body> {
+    pub(super) fn into_response(self) -> Response<ResponseBody> {
         let mut text = printable(&self.text);
         text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
         text.push('\n');
-        let mut response = Response::new(Body::from(text));
+        let mut response = Response::new(ResponseBody::from(text));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");

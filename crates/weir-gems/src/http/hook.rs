@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
 use hyper::{Response, StatusCode};
-use weir_net::server::{Body, BoxError};
+use weir_net::server::{BoxError, ResponseBody};
 
 use super::representation::TEXT;
 use super::{Answer, Call, Failure, Gems};
@@ -23,7 +23,7 @@ impl Gems {
         let refused = |status, text: &str| Err(Failure::new(status, text));
         match mirror.hook(route, &call.request.headers, &body).await? {
             HookAnswer::Taken => {
-                let mut response = Response::new(Body::from("taken\n"));
+                let mut response = Response::new(ResponseBody::from("taken\n"));
                 response.headers_mut().insert(hyper::header::CONTENT_TYPE, TEXT);
                 Ok(response)
             }

@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 use hyper::{Response, StatusCode};
-use weir_net::client::Client;
-use weir_net::server::{AnswerWithin, Body};
+use weir_net::client::ClientAddress;
+use weir_net::server::{AnswerWithin, ResponseBody};
 
 use super::representation::{Described, bytes};
 use super::{Answer, Call, Failure, Gems};
@@ -28,7 +28,7 @@ impl<B: AsRef<[u8]>> AsRef<[u8]> for Kept<B> {
 #[derive(Clone, Copy)]
 pub(super) struct Account {
     budget: Budget,
-    client: Option<Client>,
+    client: Option<ClientAddress>,
 }
 
 impl Account {
@@ -96,7 +96,10 @@ impl Gems {
 }
 
 /// An answer that holds room: its client has so long to take it.
-pub(super) fn with_end(mut answer: Response<Body>, limits: &GemsLimits) -> Response<Body> {
+pub(super) fn with_end(
+    mut answer: Response<ResponseBody>,
+    limits: &GemsLimits,
+) -> Response<ResponseBody> {
     answer.extensions_mut().insert(AnswerWithin(limits.answer_timeout));
     answer
 }

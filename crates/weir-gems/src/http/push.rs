@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hyper::body::Body as HttpBody;
 use hyper::{Response, StatusCode};
 use weir_base::clock::Timestamp;
-use weir_net::server::{Body, BoxError};
+use weir_net::server::{BoxError, ResponseBody};
 
 use super::authorize::check_gem;
 use super::receive::{Received, blocking};
@@ -124,7 +124,7 @@ fn answer(
     specification: &Specification,
     pushed: &Pushed,
     has_attestations: bool,
-) -> Response<Body> {
+) -> Response<ResponseBody> {
     let Specification { name, version, platform, .. } = specification;
     let mut text = match platform.is_ruby() {
         true => format!("Successfully registered gem: {name} ({version})\n"),
@@ -137,7 +137,7 @@ fn answer(
     if has_attestations {
         text.push_str("Note: attestations are not kept here.\n");
     }
-    let mut response = Response::new(Body::from(text));
+    let mut response = Response::new(ResponseBody::from(text));
     response.headers_mut().insert(hyper::header::CONTENT_TYPE, TEXT);
     response
 }

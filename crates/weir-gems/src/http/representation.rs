@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use weir_net::server::Body;
+use weir_net::server::ResponseBody;
 
 use super::range::{Wanted, wanted};
 use crate::index::digest::Digests;
@@ -61,14 +61,14 @@ impl Described {
     pub(super) fn answer(
         self,
         request: &Parts,
-        body: impl FnOnce(Range<u64>) -> Body,
-    ) -> Response<Body> {
+        body: impl FnOnce(Range<u64>) -> ResponseBody,
+    ) -> Response<ResponseBody> {
         // In this order (RFC 9110, 13.2.2).
         if is_another_wanted(&request.headers, &self.etag) {
-            return self.response(StatusCode::PRECONDITION_FAILED, Body::empty());
+            return self.response(StatusCode::PRECONDITION_FAILED, ResponseBody::empty());
         }
         if is_known(&request.headers, &self.etag) {
-            return self.response(StatusCode::NOT_MODIFIED, Body::empty());
+            return self.response(StatusCode::NOT_MODIFIED, ResponseBody::empty());
         }
         match self.wanted(request) {
             Wanted::All => {
@@ -83,7 +83,8 @@ impl Described {
             }
             Wanted::Nothing => {
                 let content = format!("bytes */{}", self.length);
-                let mut response = self.response(StatusCode::RANGE_NOT_SATISFIABLE, Body::empty());
+                let mut response =
+                    self.response(StatusCode::RANGE_NOT_SATISFIABLE, ResponseBody::empty());
                 set(&mut response, header::CONTENT_RANGE, content);
                 response
             }
@@ -103,7 +104,7 @@ impl Described {
         }
     }
 
-    fn response(self, status: StatusCode, body: Body) -> Response<Body> {
+    fn response(self, status: StatusCode, body: ResponseBody) -> Response<ResponseBody> {
         let mut response = Response::new(body);
         *response.status_mut() = status;
         let headers = response.headers_mut();
@@ -131,7 +132,7 @@ pub(super) fn keep_private(headers: &mut HeaderMap) {
 }
 
 /// What is set is ASCII without control characters.
-fn set(response: &mut Response<Body>, name: HeaderName, value: String) {
+fn set(response: &mut Response<ResponseBody>, name: HeaderName, value: String) {
     if let Ok(value) = HeaderValue::try_from(value) {
         response.headers_mut().insert(name, value);
     }
@@ -160,7 +161,11 @@ fn bare(tag: &str) -> &str {
 }
 
 /// The answer with bytes that are at hand.
-pub(super) fn bytes(request: &Parts, described: Described, content: &Bytes) -> Response<Body> {
+pub(super) fn bytes(
+    request: &Parts,
+    described: Described,
+    content: &Bytes,
+) -> Response<ResponseBody> {
     described.answer(request, |range| {
         // They are in memory, so their places fit.
         let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(content.len());

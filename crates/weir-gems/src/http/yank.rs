@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
 use hyper::{Response, StatusCode};
-use weir_net::server::{Body, BoxError};
+use weir_net::server::{BoxError, ResponseBody};
 
 use super::authorize::check_gem;
 use super::representation::TEXT;
@@ -29,7 +29,7 @@ impl Gems {
         self.store.yank(&name, &identity, self.clock.now()).await?;
         tracing::info!(gem = format!("{name}-{identity}"), key = key.id, "a gem was yanked");
         let text = format!("Successfully deleted gem: {name} ({identity})\n");
-        let mut response = Response::new(Body::from(text));
+        let mut response = Response::new(ResponseBody::from(text));
         response.headers_mut().insert(hyper::header::CONTENT_TYPE, TEXT);
         Ok(response)
     }

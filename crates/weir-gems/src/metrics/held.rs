@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use weir_net::client::Client;
+use weir_net::client::ClientAddress;
 
 use super::{Limit, LimitLabel};
 
@@ -39,7 +39,7 @@ pub(crate) struct Budgets {
 
 /// What clients hold; those that hold nothing are not in it. std: held for an addition.
 #[derive(Clone, Debug, Default)]
-struct Clients(Arc<Mutex<HashMap<(Budget, Client), u64>>>);
+struct Clients(Arc<Mutex<HashMap<(Budget, ClientAddress), u64>>>);
 
 /// A part of a budget; dropping it gives it back.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(crate) struct Room {
 #[derive(Debug)]
 struct Share {
     clients: Clients,
-    whose: (Budget, Client),
+    whose: (Budget, ClientAddress),
     bytes: u64,
 }
 
@@ -91,7 +91,7 @@ impl Budgets {
     pub(super) fn take(
         &self,
         budget: Budget,
-        client: Option<Client>,
+        client: Option<ClientAddress>,
         bytes: u64,
         max: RoomMax,
     ) -> Result<Room, Limit> {
@@ -108,7 +108,12 @@ impl Budgets {
 }
 
 impl Clients {
-    fn take(&self, whose: (Budget, Client), bytes: u64, bytes_max: u64) -> Result<Share, Limit> {
+    fn take(
+        &self,
+        whose: (Budget, ClientAddress),
+        bytes: u64,
+        bytes_max: u64,
+    ) -> Result<Share, Limit> {
         let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let held = clients.get(&whose).copied().unwrap_or_default().saturating_add(bytes);
         if held > bytes_max {
@@ -144,7 +149,7 @@ mod tests {
     #[test]
     fn a_client_that_holds_nothing_is_forgotten() {
         let budgets = Budgets::register(&mut Registry::default());
-        let client = Client::of("192.0.2.7".parse().unwrap());
+        let client = ClientAddress::of("192.0.2.7".parse().unwrap());
         let max = RoomMax { together: 10, of_client: 4 };
         let take = |budget, client, bytes| budgets.take(budget, client, bytes, max);
         let rooms = [

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all};
 use tokio::sync::watch;
 use weir_base::clock::Timestamp;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 
 use super::asked::Lane;
 use super::look::Scope;
@@ -36,7 +36,7 @@ enum Found {
 impl Mirror {
     /// Keeps everything up to date until it is time to end. What is in hand then is left as it is:
     /// the next start goes on from there.
-    pub async fn run(&self, shutdown: &Shutdown) {
+    pub async fn run(&self, shutdown: &ShutdownToken) {
         let work = Box::pin(async {
             tokio::join!(self.run_looks(), self.run_hooks(), self.run_files());
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use weir_base::clock::Clock;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 
 use super::lane::Lane;
 use super::metrics::WebhookMetrics;
@@ -21,7 +21,7 @@ pub struct WebhookParts {
     pub clock: Clock,
     pub metrics: WebhookMetrics,
     /// Ends it: an attempt that is on its way is waited for.
-    pub shutdown: Shutdown,
+    pub shutdown: ShutdownToken,
 }
 
 /// Sends events until it is told to end. For other settings, end it and start another one.
@@ -37,7 +37,7 @@ pub(super) struct Parts {
     pub(super) settings: WebhookSettings,
     pub(super) clock: Clock,
     pub(super) metrics: WebhookMetrics,
-    pub(super) shutdown: Shutdown,
+    pub(super) shutdown: ShutdownToken,
     /// Tells this sender from others, also in other processes.
     pub(super) holder: String,
 }

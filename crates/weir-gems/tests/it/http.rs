@@ -25,7 +25,7 @@ use weir_gems::package::sample::Sample;
 use weir_gems::settings::GemsSettings;
 use weir_gems::store::{GemStore, KeySettings, Scope, SqliteSettings, SqliteStore};
 use weir_gems::{Files, Gems, GemsMetrics, GemsParts, keys};
-use weir_net::server::Body;
+use weir_net::server::ResponseBody;
 
 use crate::store::NOW;
 
@@ -155,7 +155,7 @@ impl Index {
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
-    ) -> Response<Body> {
+    ) -> Response<ResponseBody> {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use weir_base::clock::Clock;
 use weir_base::secret::Secret;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_gems::store::webhooks::{Change, WebhookStore};
 use weir_gems::store::{GemStore, SqliteStore, Store};
 use weir_gems::webhooks::{
@@ -22,7 +22,7 @@ use crate::store::{NOW, identity, new, postgres_place, settings, sqlite};
 
 /// A sender that runs.
 struct Running {
-    shutdown: Shutdown,
+    shutdown: ShutdownToken,
     task: JoinHandle<()>,
     clock: Clock,
     registry: Registry,
@@ -30,7 +30,7 @@ struct Running {
 
 impl Running {
     fn start(store: &Arc<GemStore>, settings: WebhookSettings, clock: &Clock) -> Self {
-        let (shutdown, mut registry) = (Shutdown::new(), Registry::default());
+        let (shutdown, mut registry) = (ShutdownToken::new(), Registry::default());
         let parts = WebhookParts {
             store: Arc::clone(store),
             settings,

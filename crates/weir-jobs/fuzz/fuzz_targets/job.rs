@@ -13,13 +13,13 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use weir_base::clock::Timestamp;
 use weir_jobs::job::{JobBatch, JobError};
 use weir_jobs::job_text;
-use weir_jobs::model::{Failure, NewJob};
-use weir_jobs::settings::Limits;
+use weir_jobs::model::{FailureState, NewJob};
+use weir_jobs::settings::JobServerLimits;
 
 const NOW: Timestamp = Timestamp::from_micros(1_795_202_902_123_456);
 
 fuzz_target!(|bytes: &[u8]| {
-    let limits = Limits { pushb_jobs_max: 16, ..Limits::default() };
+    let limits = JobServerLimits { pushb_jobs_max: 16, ..JobServerLimits::default() };
     let mut batch = JobBatch::new();
     match batch.parse_one(bytes, NOW, &limits) {
         Ok(job) => check(&job),
@@ -51,7 +51,7 @@ fn check_error(error: &JobError) {
 fn check(job: &NewJob<'_>) {
     check_text(job.json);
     check_text(&[&job.json[..job.base_bytes], b"}"].concat());
-    let failure = Failure { message: "\"}\n".to_owned(), ..Failure::default() };
+    let failure = FailureState { message: "\"}\n".to_owned(), ..FailureState::default() };
     let failed = job_text::failed(job.json, job.base_bytes, &failure);
     check_text(&failed);
     assert_eq!(job_text::failure(&failed, job.base_bytes), Some(failure.clone()));

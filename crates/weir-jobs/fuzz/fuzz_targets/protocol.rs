@@ -21,8 +21,8 @@ use serde::de::IgnoredAny;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_jobs::metrics::JobsMetrics;
-use weir_jobs::server::{Running, Start, Stop, start};
-use weir_jobs::settings::{Settings, StoreKind};
+use weir_jobs::server::{RunningJobServer, JobServerOptions, JobServerStop, start};
+use weir_jobs::settings::{JobServerSettings, StoreKind};
 
 /// Below libFuzzer's largest input, so that longer lines come up.
 const LINE_BYTES_MAX: usize = 1_000;
@@ -37,21 +37,21 @@ const HANG_UP: u8 = 4;
 const PIECES: u8 = 8;
 
 /// One server for all runs.
-static SERVER: LazyLock<(SocketAddr, Running)> = LazyLock::new(|| {
+static SERVER: LazyLock<(SocketAddr, RunningJobServer)> = LazyLock::new(|| {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let mut settings =
-        Settings { store: StoreKind::Memory, allow_flush: true, ..Settings::default() };
+        JobServerSettings { store: StoreKind::Memory, allow_flush: true, ..JobServerSettings::default() };
     settings.limits.fetch_wait = Duration::ZERO;
     settings.limits.line_bytes_max = LINE_BYTES_MAX;
     // Every worker is a new one and stays until it is reaped.
     settings.limits.workers_max = usize::MAX;
-    let stop = Stop {
+    let stop = JobServerStop {
         graceful: CancellationToken::new(),
         at_once: CancellationToken::new(),
         deadline: Duration::from_secs(10),
     };
-    let start_with = Start {
+    let start_with = JobServerOptions {
         listeners: vec![listener],
         settings,
         clock: Clock::system(),

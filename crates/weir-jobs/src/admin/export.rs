@@ -8,31 +8,31 @@ use std::task::{Context, Poll, ready};
 use axum::body::{Bytes, HttpBody};
 use hyper::body::Frame;
 
-use crate::handle::{Handle, HandleError, Query};
+use crate::handle::{Handle, HandleError, JobQuery};
 use crate::server::import;
-use crate::view::Page;
+use crate::view::JobListPage;
 
-type NextPage = Pin<Box<dyn Future<Output = Result<Page, HandleError>> + Send>>;
+type NextPage = Pin<Box<dyn Future<Output = Result<JobListPage, HandleError>> + Send>>;
 
 /// A body of export lines; [`import`] says what a line holds. An error in the middle breaks the
 /// body off, so that nobody takes half an export for a whole one.
 pub(super) struct Export {
     handle: Handle,
-    query: Query,
+    query: JobQuery,
     ready: VecDeque<Bytes>,
     next: Option<NextPage>,
 }
 
 impl Export {
     /// Reads the first page, so that what is wrong with the question is answered properly.
-    pub(super) async fn begin(handle: Handle, query: Query) -> Result<Self, HandleError> {
+    pub(super) async fn begin(handle: Handle, query: JobQuery) -> Result<Self, HandleError> {
         let first = handle.jobs(query.clone()).await?;
         let mut export = Self { handle, query, ready: VecDeque::new(), next: None };
         export.add(&first);
         Ok(export)
     }
 
-    fn add(&mut self, page: &Page) {
+    fn add(&mut self, page: &JobListPage) {
         let lines: String =
             page.jobs.iter().map(|job| import::line(&self.query.place, job)).collect();
         if !lines.is_empty() {

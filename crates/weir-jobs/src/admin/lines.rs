@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use http_body_util::BodyExt as _;
 use memchr::memchr;
 use tokio::time::sleep;
-use weir_base::admin_api::Problem;
+use weir_base::admin_api::AdminError;
 
 use crate::handle::{Handle, HandleError};
 use crate::view::Pushed;
@@ -23,7 +23,7 @@ const BUSY_TRIES: u32 = 100;
 
 /// What the lines are.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     /// Jobs to push.
     Jobs,
     /// Lines of an export.
@@ -33,7 +33,7 @@ pub(super) enum Kind {
 /// Lines that are not stored yet.
 struct Piece<'h> {
     handle: &'h Handle,
-    kind: Kind,
+    kind: LineKind,
     lines: Vec<Vec<u8>>,
     bytes: usize,
     /// Lines before this piece.
@@ -42,7 +42,11 @@ struct Piece<'h> {
 }
 
 /// Stores all lines of `body`. What was stored before an error stays stored; its text says how many.
-pub(super) async fn take(handle: &Handle, body: Body, kind: Kind) -> Result<Pushed, Problem> {
+pub(super) async fn take(
+    handle: &Handle,
+    body: Body,
+    kind: LineKind,
+) -> Result<Pushed, AdminError> {
     let outcome = Pushed::default();
     let mut piece = Piece { handle, kind, lines: Vec::new(), bytes: 0, lines_before: 0, outcome };
     let mut begun: Vec<u8> = Vec::new();
@@ -61,7 +65,7 @@ pub(super) async fn take(handle: &Handle, body: Body, kind: Kind) -> Result<Push
 }
 
 impl Piece<'_> {
-    async fn add(&mut self, begun: &mut Vec<u8>, data: &Bytes) -> Result<(), Problem> {
+    async fn add(&mut self, begun: &mut Vec<u8>, data: &Bytes) -> Result<(), AdminError> {
         let mut rest: &[u8] = data;
         while let Some(end) = memchr(b'\n', rest) {
             begun.extend_from_slice(&rest[..end]);
@@ -77,7 +81,7 @@ impl Piece<'_> {
         Ok(())
     }
 
-    async fn line(&mut self, line: Vec<u8>) -> Result<(), Problem> {
+    async fn line(&mut self, line: Vec<u8>) -> Result<(), AdminError> {
         self.bytes += line.len();
         self.lines.push(line);
         if self.lines.len() >= PIECE_LINES || self.bytes >= PIECE_BYTES {
@@ -86,7 +90,7 @@ impl Piece<'_> {
         Ok(())
     }
 
-    async fn store(&mut self) -> Result<(), Problem> {
+    async fn store(&mut self) -> Result<(), AdminError> {
         let lines = std::mem::take(&mut self.lines);
         self.bytes = 0;
         let count = lines.len() as u64;
@@ -127,19 +131,20 @@ impl Piece<'_> {
 
     async fn send_once(&self, jobs: Vec<Vec<u8>>) -> Result<Pushed, HandleError> {
         match self.kind {
-            Kind::Jobs => self.handle.push(jobs).await,
-            Kind::Exported => self.handle.import(jobs).await,
+            LineKind::Jobs => self.handle.push(jobs).await,
+            LineKind::Exported => self.handle.import(jobs).await,
         }
     }
 
-    fn broken(&self, status: StatusCode, error: &str) -> Problem {
+    fn broken(&self, status: StatusCode, error: &str) -> AdminError {
         let stored = self.outcome.accepted;
         let error = format!("{error}; {stored} jobs of the lines before were stored");
-        Problem::new(status, error, "the body is one JSON object per line")
+        AdminError::new(status, error, "the body is one JSON object per line")
     }
 
-    fn interrupted(&self, error: HandleError) -> Problem {
+    fn interrupted(&self, error: HandleError) -> AdminError {
         let stored = self.outcome.accepted;
-        Problem::from(error).with_note(&format!("; {stored} jobs of the lines before were stored"))
+        AdminError::from(error)
+            .with_note(&format!("; {stored} jobs of the lines before were stored"))
     }
 }

@@ -1,24 +1,24 @@
 //! What went wrong, as an HTTP answer: the one place where errors become statuses.
 
 use axum::http::StatusCode;
-use weir_base::admin_api::Problem;
+use weir_base::admin_api::AdminError;
 
 use crate::handle::HandleError;
 use crate::store::StoreError;
 
-pub(super) fn no_such_job(jid: &str) -> Problem {
+pub(super) fn no_such_job(jid: &str) -> AdminError {
     let hint = "it may be done already; an id is case-sensitive";
-    Problem::new(StatusCode::NOT_FOUND, format!("there is no job {jid:?}"), hint)
+    AdminError::new(StatusCode::NOT_FOUND, format!("there is no job {jid:?}"), hint)
 }
 
-pub(super) fn no_such_worker(wid: &str) -> Problem {
+pub(super) fn no_such_worker(wid: &str) -> AdminError {
     let hint = "it may have stopped beating; GET workers lists those that beat";
-    Problem::new(StatusCode::NOT_FOUND, format!("there is no worker {wid:?}"), hint)
+    AdminError::new(StatusCode::NOT_FOUND, format!("there is no worker {wid:?}"), hint)
 }
 
 const PLACES: &str = "a place is scheduled, retries, dead or queue:NAME";
 
-impl From<HandleError> for Problem {
+impl From<HandleError> for AdminError {
     fn from(error: HandleError) -> Self {
         let text = error.to_string();
         match error {

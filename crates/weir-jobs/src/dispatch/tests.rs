@@ -1,8 +1,8 @@
 use super::*;
-use crate::settings::Limits;
+use crate::settings::JobServerLimits;
 
 fn names(text: &str) -> Vec<QueueName> {
-    let parse = |name| QueueName::parse(name, &Limits::default()).unwrap();
+    let parse = |name| QueueName::parse(name, &JobServerLimits::default()).unwrap();
     text.split_whitespace().map(parse).collect()
 }
 
@@ -109,7 +109,7 @@ fn the_fresh_lane_serves_the_newest_and_leaves_the_backlog_its_turn() {
         let rules = allocation(&[("a", rules.clone())]);
         let mut dispatcher = Dispatcher::default();
         let mut choose = |_| dispatcher.choose(&rules, &queues, found.iter().copied()).unwrap().end;
-        let letter = |end: End| if end == End::Oldest { 'o' } else { 'n' };
+        let letter = |end: QueueEnd| if end == QueueEnd::Oldest { 'o' } else { 'n' };
         let ends: String = (0..expected.len()).map(|n| letter(choose(n))).collect();
         assert_eq!(ends, expected, "{rules:?} {wait}");
     };

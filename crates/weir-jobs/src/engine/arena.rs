@@ -3,7 +3,7 @@
 //! Entries sit in chunks, so growth never copies (no doubling at 5 million jobs) and a chunk whose
 //! jobs are all gone gives its memory back.
 
-use weir_log::Position;
+use weir_log::RecordPosition;
 
 /// Entries per chunk: 12 KiB at 24 bytes, a size that allocators don't round up.
 const CHUNK_ENTRIES: usize = 512;
@@ -15,7 +15,7 @@ pub(crate) struct JobIndex(pub(crate) u32);
 /// Where a live job rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Rest {
+pub(crate) enum EntryState {
     /// In its queue.
     Waiting,
     /// With a worker.
@@ -27,30 +27,30 @@ pub(crate) enum Rest {
 
 /// What memory holds of a job: 24 bytes. All else is in its record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ArenaEntry {
     /// Its record in the log.
-    pub(crate) position: Position,
+    pub(crate) position: RecordPosition,
     /// Microseconds: when it was enqueued (unique within the server), is due, or died.
     pub(crate) order: u64,
     /// Of its jid; see [`super::index`].
     pub(crate) hash: u32,
     /// Its queue's number.
     pub(crate) queue: u16,
-    pub(crate) rest: Rest,
+    pub(crate) rest: EntryState,
     /// False when too many jobs share the hash (a producer that repeats one jid).
     pub(crate) indexed: bool,
 }
 
 #[derive(Debug)]
-enum Slot {
-    Live(Entry),
+enum ArenaSlot {
+    Live(ArenaEntry),
     /// The next free slot of the chunk.
     Free(Option<u16>),
 }
 
 #[derive(Debug)]
 struct Chunk {
-    slots: Vec<Slot>,
+    slots: Vec<ArenaSlot>,
     first_free: Option<u16>,
     live: u16,
 }
@@ -77,7 +77,7 @@ impl Arena {
     ///
     /// # Panics
     /// At 2^32 live jobs.
-    pub(crate) fn insert(&mut self, entry: Entry) -> JobIndex {
+    pub(crate) fn insert(&mut self, entry: ArenaEntry) -> JobIndex {
         let number = self.chunk_with_room();
         let chunk = self.chunks[number].as_mut().expect("a chunk with room is there");
         let slot = chunk.insert(entry);
@@ -89,7 +89,7 @@ impl Arena {
     }
 
     /// Removes a job that is there, and returns what was known of it.
-    pub(crate) fn remove(&mut self, index: JobIndex) -> Entry {
+    pub(crate) fn remove(&mut self, index: JobIndex) -> ArenaEntry {
         let (number, slot) = place_of(index);
         let chunk = self.chunks[number].as_mut().expect("the job's chunk is there");
         let was_full = chunk.is_full();
@@ -109,40 +109,40 @@ impl Arena {
     }
 
     /// A job that is there.
-    pub(crate) fn get(&self, index: JobIndex) -> &Entry {
+    pub(crate) fn get(&self, index: JobIndex) -> &ArenaEntry {
         let (number, slot) = place_of(index);
         match self.chunks[number].as_ref().map(|chunk| &chunk.slots[slot]) {
-            Some(Slot::Live(entry)) => entry,
+            Some(ArenaSlot::Live(entry)) => entry,
             _ => panic!("job {} is not live", index.0),
         }
     }
 
     /// A job, if it is there.
-    pub(crate) fn lookup(&self, index: JobIndex) -> Option<&Entry> {
+    pub(crate) fn lookup(&self, index: JobIndex) -> Option<&ArenaEntry> {
         let (number, slot) = place_of(index);
         match self.chunks.get(number)?.as_ref()?.slots.get(slot)? {
-            Slot::Live(entry) => Some(entry),
-            Slot::Free(_) => None,
+            ArenaSlot::Live(entry) => Some(entry),
+            ArenaSlot::Free(_) => None,
         }
     }
 
     /// All jobs, in no order that means anything.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobIndex, &Entry)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobIndex, &ArenaEntry)> {
         let chunks = self.chunks.iter().enumerate();
         let chunks = chunks.filter_map(|(number, chunk)| Some((number, chunk.as_ref()?)));
         chunks.flat_map(|(number, chunk)| {
             chunk.slots.iter().enumerate().filter_map(move |(slot, live)| match live {
-                Slot::Live(entry) => Some((index_of(number, slot), entry)),
-                Slot::Free(_) => None,
+                ArenaSlot::Live(entry) => Some((index_of(number, slot), entry)),
+                ArenaSlot::Free(_) => None,
             })
         })
     }
 
     /// A job that is there, to change.
-    pub(crate) fn get_mut(&mut self, index: JobIndex) -> &mut Entry {
+    pub(crate) fn get_mut(&mut self, index: JobIndex) -> &mut ArenaEntry {
         let (number, slot) = place_of(index);
         match self.chunks[number].as_mut().map(|chunk| &mut chunk.slots[slot]) {
-            Some(Slot::Live(entry)) => entry,
+            Some(ArenaSlot::Live(entry)) => entry,
             _ => panic!("job {} is not live", index.0),
         }
     }
@@ -176,22 +176,24 @@ impl Chunk {
         usize::from(self.live) == CHUNK_ENTRIES
     }
 
-    fn insert(&mut self, entry: Entry) -> usize {
+    fn insert(&mut self, entry: ArenaEntry) -> usize {
         self.live += 1;
         let Some(slot) = self.first_free.map(usize::from) else {
-            self.slots.push(Slot::Live(entry));
+            self.slots.push(ArenaSlot::Live(entry));
             return self.slots.len() - 1;
         };
-        let Slot::Free(next) = self.slots[slot] else { panic!("the free list names a live slot") };
+        let ArenaSlot::Free(next) = self.slots[slot] else {
+            panic!("the free list names a live slot")
+        };
         self.first_free = next;
-        self.slots[slot] = Slot::Live(entry);
+        self.slots[slot] = ArenaSlot::Live(entry);
         slot
     }
 
-    fn remove(&mut self, slot: usize) -> Entry {
+    fn remove(&mut self, slot: usize) -> ArenaEntry {
         let number = u16::try_from(slot).expect("a chunk has fewer than 2^16 slots");
-        let freed = Slot::Free(self.first_free);
-        let Slot::Live(entry) = std::mem::replace(&mut self.slots[slot], freed) else {
+        let freed = ArenaSlot::Free(self.first_free);
+        let ArenaSlot::Live(entry) = std::mem::replace(&mut self.slots[slot], freed) else {
             panic!("removed twice");
         };
         self.first_free = Some(number);
@@ -214,20 +216,20 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn entry(order: u64) -> Entry {
-        Entry {
-            position: Position { segment: 1, offset: 8 },
+    fn entry(order: u64) -> ArenaEntry {
+        ArenaEntry {
+            position: RecordPosition { segment: 1, offset: 8 },
             order,
             hash: 0,
             queue: 0,
-            rest: Rest::Waiting,
+            rest: EntryState::Waiting,
             indexed: true,
         }
     }
 
     #[test]
     fn an_entry_costs_24_bytes() {
-        assert_eq!(std::mem::size_of::<Slot>(), 24);
+        assert_eq!(std::mem::size_of::<ArenaSlot>(), 24);
     }
 
     #[test]

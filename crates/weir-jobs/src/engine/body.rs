@@ -1,12 +1,12 @@
 //! The body of a job's record: what the server must know of the job without reading its JSON
 //! again, and then the JSON itself, exactly as a worker gets it.
 
-use super::varint::{self, Fields, Malformed};
+use super::varint::{self, FieldReader, Malformed};
 use crate::model::NewJob;
 
 /// A job as stored; text borrowed from the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Body<'a> {
+pub(crate) struct StoredBody<'a> {
     pub(crate) jid: &'a str,
     pub(crate) jobtype: &'a str,
     pub(crate) reserve_for_seconds: u32,
@@ -17,7 +17,7 @@ pub(crate) struct Body<'a> {
     pub(crate) json: &'a [u8],
 }
 
-impl<'a> Body<'a> {
+impl<'a> StoredBody<'a> {
     /// Of a job that comes in.
     pub(crate) const fn of(job: &NewJob<'a>) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl<'a> Body<'a> {
 
     /// Reads a body back.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let mut fields = Fields(bytes);
+        let mut fields = FieldReader(bytes);
         let body = Self {
             jid: fields.text()?,
             jobtype: fields.text()?,
@@ -68,7 +68,7 @@ mod tests {
             jid: String, jobtype: String, numbers in (any::<u32>(), any::<i32>(), any::<u32>()),
             json: Vec<u8>,
         ) {
-            let body = Body {
+            let body = StoredBody {
                 jid: &jid,
                 jobtype: &jobtype,
                 reserve_for_seconds: numbers.0,
@@ -80,12 +80,12 @@ mod tests {
             let mut bytes = Vec::new();
             body.write_facts(&mut bytes);
             bytes.extend_from_slice(&json);
-            prop_assert_eq!(Body::read(&bytes), Ok(body));
+            prop_assert_eq!(StoredBody::read(&bytes), Ok(body));
         }
 
         #[test]
         fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
-            let _ = Body::read(&bytes);
+            let _ = StoredBody::read(&bytes);
         }
     }
 }

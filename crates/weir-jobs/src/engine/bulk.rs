@@ -3,17 +3,17 @@
 use weir_log::Disk;
 
 use super::core::Engine;
-use super::inner::Inner;
-use crate::model::{EntryKey, Place};
+use super::inner::EngineShared;
+use crate::model::{EntryKey, JobLocation};
 use crate::store::{Action, StoreError};
 
 /// Jobs that one action handles before others get their turn.
 const SLICE_JOBS: usize = 256;
 
-impl<D: Disk> Inner<D> {
+impl<D: Disk> EngineShared<D> {
     pub(super) async fn act_on_entries(
         &self,
-        place: &Place,
+        place: &JobLocation,
         keys: &[EntryKey],
         action: Action,
     ) -> Result<u64, StoreError> {
@@ -39,13 +39,13 @@ impl<D: Disk> Inner<D> {
     /// Requeues or kills all jobs that are in the place now.
     pub(super) async fn act_on_all(
         &self,
-        place: &Place,
+        place: &JobLocation,
         action: Action,
     ) -> Result<u64, StoreError> {
         let Some(last) = self.engine.borrow().last_order(place) else {
             return Ok(0);
         };
-        if *place == Place::Set(crate::model::SetName::Dead) && action == Action::Kill {
+        if *place == JobLocation::Set(crate::model::SetName::Dead) && action == Action::Kill {
             return Ok(0);
         }
         let mut count = 0;

@@ -3,13 +3,13 @@
 //! emptying a queue of millions holds nobody up.
 
 use super::arena::JobIndex;
-use super::lane::Lane;
 use super::state::TimeSet;
+use super::waiting_list::WaitingList;
 
 /// What is left of emptied places.
 #[derive(Debug, Default)]
 pub(crate) struct Cleared {
-    lanes: Vec<Lane>,
+    lanes: Vec<WaitingList>,
     sets: Vec<TimeSet>,
 }
 
@@ -18,7 +18,7 @@ impl Cleared {
         self.lanes.is_empty() && self.sets.is_empty()
     }
 
-    pub(crate) fn add_lane(&mut self, lane: Lane) {
+    pub(crate) fn add_lane(&mut self, lane: WaitingList) {
         if lane.len() > 0 {
             self.lanes.push(lane);
         }

@@ -8,19 +8,20 @@ use std::collections::HashMap;
 
 use weir_base::clock::Timestamp;
 use weir_log::{
-    AppendError, Disk, Log, Lsn, OpenError, Options, Position, ReadAhead, ReadError, Report,
+    AppendError, Disk, Lsn, OpenError, ReadAhead, RecordError, RecordPosition, RecoveryReport,
+    SegmentLog, SegmentLogOptions,
 };
 
-use super::arena::{Entry, JobIndex};
-use super::head::{Gone, Head};
+use super::arena::{ArenaEntry, JobIndex};
+use super::head::{RecordHead, RemovalReason};
 use super::journal::Journal;
 use super::reclaim::Reclaim;
 use super::recover::{self, RecoverError};
-use super::state::State;
+use super::state::EngineState;
 use crate::allocation::Allocation;
 use crate::dispatch::Dispatcher;
 use crate::metrics::JobsMetrics;
-use crate::settings::{Limits, Settings};
+use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::StoreError;
 
 /// Bytes that wait for the sync thread before pushes wait for it, too: some 10 ms of the fastest
@@ -96,8 +97,8 @@ pub(crate) struct Engine<D: Disk> {
     pub(crate) journal: Journal<D>,
     /// For what is read in the order of the log: jobs on their way to workers, compaction.
     pub(crate) ahead: ReadAhead<D>,
-    pub(crate) state: State,
-    pub(crate) settings: Settings,
+    pub(crate) state: EngineState,
+    pub(crate) settings: JobServerSettings,
     pub(crate) allocation: Allocation,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) metrics: JobsMetrics,
@@ -112,14 +113,14 @@ impl<D: Disk> Engine<D> {
     /// Opens the log and rebuilds memory from it.
     pub(crate) fn open(
         disk: D,
-        settings: &Settings,
+        settings: &JobServerSettings,
         metrics: JobsMetrics,
         mut random: fastrand::Rng,
-    ) -> Result<(Self, Report), EngineOpenError> {
-        let (log, report) = Log::open(disk, log_options(settings))?;
+    ) -> Result<(Self, RecoveryReport), EngineOpenError> {
+        let (log, report) = SegmentLog::open(disk, log_options(settings))?;
         let empty = log.segments().iter().all(|segment| segment.records == 0);
         let state = if empty {
-            State::new(random.u64(..), metrics.clone())
+            EngineState::new(random.u64(..), metrics.clone())
         } else {
             recover::recover(&log, metrics.clone(), &settings.limits, &mut random)?
         };
@@ -158,7 +159,7 @@ impl<D: Disk> Engine<D> {
     /// A job's record can't be read: it leaves memory, and is listed as damage until an operator has
     /// acknowledged it. Damage is final and noted in the log; a failed read gets another chance at
     /// the next start. What may work in a moment changes nothing.
-    pub(crate) fn drop_unreadable(&mut self, job: JobIndex, error: &ReadError) -> Unreadable {
+    pub(crate) fn drop_unreadable(&mut self, job: JobIndex, error: &RecordError) -> Unreadable {
         if error.is_passing() {
             tracing::warn!(%error, "a job's record can't be read just now");
             return Unreadable::JustNow(StoreError::Failed(format!("{error}; try again")));
@@ -166,8 +167,8 @@ impl<D: Disk> Engine<D> {
         let position = self.state.arena.get(job).position;
         self.note_damage(position, error);
         tracing::error!(%error, ?position, "a job's record can't be read: the job is left out");
-        if matches!(error, ReadError::Damaged { .. }) {
-            let head = Head::Remove { gone: Gone::Deleted, position };
+        if matches!(error, RecordError::Damaged { .. }) {
+            let head = RecordHead::Remove { gone: RemovalReason::Deleted, position };
             // Without the note it is found, and reported, once more at the next start.
             let _ = self.journal.note(&head, &self.state);
         }
@@ -176,10 +177,10 @@ impl<D: Disk> Engine<D> {
     }
 
     /// The next sync sets aside what stands there.
-    pub(crate) fn note_damage(&self, position: Position, error: &ReadError) {
+    pub(crate) fn note_damage(&self, position: RecordPosition, error: &RecordError) {
         let damages = self.journal.log.damages();
         match error {
-            ReadError::Damaged { why, .. } => damages.note(position, why),
+            RecordError::Damaged { why, .. } => damages.note(position, why),
             error => damages.note(position, &error.to_string()),
         }
     }
@@ -211,7 +212,7 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    fn forgotten(&mut self, job: JobIndex, entry: Entry) {
+    fn forgotten(&mut self, job: JobIndex, entry: ArenaEntry) {
         self.returns.remove(&job);
         self.note_release(entry.position.segment);
         self.forget_removed(entry.queue);
@@ -222,7 +223,7 @@ impl<D: Disk> Engine<D> {
         let removed = self.state.queues.get(queue);
         if removed.hidden && removed.jobs == 0 {
             // Without the note the next start finds an empty hidden queue and forgets it.
-            let _ = self.journal.note(&Head::QueueForgotten { queue }, &self.state);
+            let _ = self.journal.note(&RecordHead::QueueForgotten { queue }, &self.state);
             self.state.queues.forget(queue);
         }
     }
@@ -230,16 +231,16 @@ impl<D: Disk> Engine<D> {
 
 /// How the log of these settings is opened.
 #[must_use]
-pub fn log_options(settings: &Settings) -> Options {
-    let Limits { segment_bytes, reserve_bytes, set_aside_bytes_max, .. } = settings.limits;
+pub fn log_options(settings: &JobServerSettings) -> SegmentLogOptions {
+    let JobServerLimits { segment_bytes, reserve_bytes, set_aside_bytes_max, .. } = settings.limits;
     let largest = segment_bytes.saturating_sub(reserve_bytes + SEGMENT_BYTES_SPARE);
-    let defaults = Options::default();
+    let defaults = SegmentLogOptions::default();
     let record_bytes_max = if largest > 2 * HEAD_BYTES_MAX {
         (largest - HEAD_BYTES_MAX).min(defaults.record_bytes_max)
     } else {
         largest / 2
     };
-    Options {
+    SegmentLogOptions {
         segment_bytes,
         reserve_bytes,
         record_bytes_max,

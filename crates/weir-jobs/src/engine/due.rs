@@ -1,5 +1,5 @@
 //! What time brings: due jobs, lapsed reservations, dead jobs past their age, and upkeep of the
-//! log. Exact: the caller sleeps until [`Next::At`].
+//! log. Exact: the caller sleeps until [`NextCall::At`].
 
 use weir_base::clock::Timestamp;
 use weir_log::Disk;
@@ -13,7 +13,7 @@ const SLICE_JOBS: usize = 256;
 
 /// When to call again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextCall {
     /// There is more to do: at once, after letting others run.
     Now,
     At(Timestamp),
@@ -24,7 +24,7 @@ pub(crate) enum Next {
 /// What a tick did.
 #[derive(Debug)]
 pub(crate) struct Ticked {
-    pub(crate) next: Next,
+    pub(crate) next: NextCall,
     /// Queues that have new work or a free slot, in the order in which it came.
     pub(crate) queues: Vec<u16>,
 }
@@ -62,7 +62,7 @@ impl<D: Disk> Engine<D> {
         }
         self.forget_cleared(CLEARED_SLICE_JOBS);
         let more_to_reclaim = self.reclaim_slice()?;
-        let next = if left == 0 || more_to_reclaim { Next::Now } else { self.next_time() };
+        let next = if left == 0 || more_to_reclaim { NextCall::Now } else { self.next_time() };
         Ok(Ticked { next, queues })
     }
 
@@ -71,9 +71,9 @@ impl<D: Disk> Engine<D> {
     }
 
     /// When there is something to do next.
-    pub(crate) fn next_time(&self) -> Next {
+    pub(crate) fn next_time(&self) -> NextCall {
         if self.reclaim_due() || !self.state.cleared.is_empty() {
-            return Next::Now;
+            return NextCall::Now;
         }
         let first = |set| self.state.set(set).first().map(|(at, _)| Timestamp::from_micros(*at));
         let dead_age = self.settings.limits.dead_age_max;
@@ -83,6 +83,6 @@ impl<D: Disk> Engine<D> {
             first(SetName::Retries),
             first(SetName::Dead).map(|died| died + dead_age),
         ];
-        times.into_iter().flatten().min().map_or(Next::Idle, Next::At)
+        times.into_iter().flatten().min().map_or(NextCall::Idle, NextCall::At)
     }
 }

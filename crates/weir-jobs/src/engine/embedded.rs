@@ -5,18 +5,18 @@ use std::rc::Rc;
 
 use tokio::task::JoinHandle;
 use weir_base::clock::{Clock, Timestamp};
-use weir_log::{Damage, Disk, RealDisk, Report};
+use weir_log::{Damage, Disk, RealDisk, RecoveryReport};
 
 use super::core::{Engine, EngineError, EngineOpenError};
-use super::due::Next;
-use super::inner::{Fetcher, Inner};
+use super::due::NextCall;
+use super::inner::{EngineShared, Fetcher};
 use super::push::Arrival;
-use super::scan::{Found, Walk};
-use super::work::Taken;
+use super::scan::{ScanOutcome, ScanWalk};
+use super::work::EngineFetch;
 use crate::allocation::Allocation;
-use crate::metrics::{JobsMetrics, Limit};
-use crate::model::{Delivery, FailureReport, NewJob, Place, QueueName, Wid};
-use crate::settings::Settings;
+use crate::metrics::{JobServerLimit, JobsMetrics};
+use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid};
+use crate::settings::JobServerSettings;
 use crate::store::{
     Action, Capabilities, Counts, FailOutcome, FetchRequest, QueueAction, Reserved, Restored,
     ScanPage, ScanRequest, Selection, Storage, Store, StoreError, StoredJob,
@@ -28,7 +28,7 @@ const READ_ASIDE_STOPS: usize = 64;
 /// Jobs in the segment log. Lives on the thread that serves the connections, in a `LocalSet`.
 #[derive(Debug)]
 pub struct EmbeddedStore<D: Disk = RealDisk> {
-    inner: Rc<Inner<D>>,
+    inner: Rc<EngineShared<D>>,
     tasks: RefCell<Vec<JoinHandle<()>>>,
 }
 
@@ -36,10 +36,10 @@ impl EmbeddedStore<RealDisk> {
     /// Opens the log in `settings.directory`, which is made when missing, and rebuilds memory.
     /// Must be called in a `LocalSet`.
     pub fn open(
-        settings: &Settings,
+        settings: &JobServerSettings,
         clock: Clock,
         metrics: JobsMetrics,
-    ) -> Result<(Self, Report), EngineOpenError> {
+    ) -> Result<(Self, RecoveryReport), EngineOpenError> {
         let disk = RealDisk::new(&settings.directory).map_err(EngineOpenError::Directory)?;
         Self::open_on(disk, settings, clock, metrics)
     }
@@ -49,19 +49,19 @@ impl<D: Disk> EmbeddedStore<D> {
     /// Like [`EmbeddedStore::open`], on any disk.
     pub fn open_on(
         disk: D,
-        settings: &Settings,
+        settings: &JobServerSettings,
         clock: Clock,
         metrics: JobsMetrics,
-    ) -> Result<(Self, Report), EngineOpenError> {
-        let (inner, report) = Inner::open(disk, settings, clock, metrics)?;
-        let tasks = RefCell::new(Inner::spawn_tasks(&inner));
+    ) -> Result<(Self, RecoveryReport), EngineOpenError> {
+        let (inner, report) = EngineShared::open(disk, settings, clock, metrics)?;
+        let tasks = RefCell::new(EngineShared::spawn_tasks(&inner));
         Ok((Self { inner, tasks }, report))
     }
 
     /// Does everything that is due by the clock now. The store does so by itself on the system's
     /// clock; a test that moves a manual clock says when.
     pub async fn tick(&self) -> Result<(), StoreError> {
-        while self.inner.tick().await? == Next::Now {}
+        while self.inner.tick().await? == NextCall::Now {}
         Ok(())
     }
 }
@@ -117,7 +117,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         }
         let limit = inner.engine.borrow().settings.limits.waiting_fetches_max;
         if inner.waiters.len() >= limit {
-            inner.metrics.limit_hit(Limit::WaitingFetchesMax);
+            inner.metrics.limit_hit(JobServerLimit::WaitingFetchesMax);
             let text = format!(
                 "too many waiting fetches: at most {limit} (jobs.limits.waiting_fetches_max)"
             );
@@ -171,15 +171,15 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     async fn act(
         &self,
-        place: &Place,
+        place: &JobLocation,
         what: &Selection,
         action: Action,
     ) -> Result<u64, StoreError> {
         let count = match (what, place, action) {
-            (Selection::All, Place::Set(set), Action::Discard) => {
+            (Selection::All, JobLocation::Set(set), Action::Discard) => {
                 self.inner.retrying(|engine, _| engine.clear_set(*set)).await?
             }
-            (Selection::All, Place::Queue(name), Action::Discard) => {
+            (Selection::All, JobLocation::Queue(name), Action::Discard) => {
                 let clear = QueueAction::Clear;
                 self.inner.retrying(|engine, _| engine.act_on_queue(name.as_str(), clear)).await?
             }
@@ -282,21 +282,21 @@ impl<D: Disk> Store for EmbeddedStore<D> {
     }
 }
 
-fn deliveries(taken: Vec<Taken>) -> Vec<Delivery> {
+fn deliveries(taken: Vec<EngineFetch>) -> Vec<Delivery> {
     taken.into_iter().map(|taken| taken.delivery).collect()
 }
 
-impl<D: Disk> Inner<D> {
-    fn walk(&self, request: &ScanRequest) -> Walk<D> {
+impl<D: Disk> EngineShared<D> {
+    fn walk(&self, request: &ScanRequest) -> ScanWalk<D> {
         let engine = self.engine.borrow();
         let mut stops = engine.stops(request);
         let more = stops.len() > request.scan_max;
         stops.truncate(request.scan_max);
-        let named = |stop: super::look::Stop| {
+        let named = |stop: super::look::WalkStop| {
             let name = engine.state.queues.get(stop.queue).name.clone();
             (stop, name)
         };
-        Walk {
+        ScanWalk {
             reader: engine.journal.reader.clone(),
             stops: stops.into_iter().map(named).collect(),
             filter: request.filter.clone(),
@@ -307,7 +307,7 @@ impl<D: Disk> Inner<D> {
     }
 
     /// The page, once those of its jobs that can't be read are dropped.
-    fn page(&self, found: Found) -> Result<ScanPage, StoreError> {
+    fn page(&self, found: ScanOutcome) -> Result<ScanPage, StoreError> {
         let mut engine = self.engine.borrow_mut();
         for (stop, error) in &found.unreadable {
             engine.drop_stop(stop, error)?;

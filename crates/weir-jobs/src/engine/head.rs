@@ -1,12 +1,12 @@
 //! The head of a log record: the few bytes from which a restart rebuilds all of memory. A sealed
 //! segment's footer repeats the heads, so a restart reads no payloads.
 //!
-//! Every live job has exactly one valid record, a [`Head::Put`]. A later record ends it: one that
-//! replaces it (`replaces`), a [`Head::Remove`], or one that empties its whole place.
+//! Every live job has exactly one valid record, a [`RecordHead::Put`]. A later record ends it: one that
+//! replaces it (`replaces`), a [`RecordHead::Remove`], or one that empties its whole place.
 
-use weir_log::Position;
+use weir_log::RecordPosition;
 
-use super::varint::{self, Fields, Malformed};
+use super::varint::{self, FieldReader, Malformed};
 use crate::model::SetName;
 
 /// Why a `Put` was written.
@@ -24,7 +24,7 @@ pub(crate) enum Cause {
 
 /// Why a job went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gone {
+pub(crate) enum RemovalReason {
     /// Its worker is done.
     Acked,
     /// It failed and had no retries to use (`retry = 0`).
@@ -35,7 +35,7 @@ pub(crate) enum Gone {
 
 /// Where a stored job rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stored {
+pub(crate) enum StoredPlace {
     /// Waiting, or reserved: reservations are not stored.
     Queue,
     Set(SetName),
@@ -45,24 +45,24 @@ pub(crate) enum Stored {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Put {
     pub(crate) cause: Cause,
-    pub(crate) stored: Stored,
+    pub(crate) stored: StoredPlace,
     pub(crate) queue: u16,
-    /// Microseconds; see [`super::arena::Entry::order`].
+    /// Microseconds; see [`super::arena::ArenaEntry::order`].
     pub(crate) order: u64,
     pub(crate) hash: u32,
     /// The record that this one takes the place of.
-    pub(crate) replaces: Option<Position>,
+    pub(crate) replaces: Option<RecordPosition>,
 }
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Head<'a> {
+pub(crate) enum RecordHead<'a> {
     Put(Put),
     Remove {
-        gone: Gone,
-        position: Position,
+        gone: RemovalReason,
+        position: RecordPosition,
     },
-    /// The first record of a segment; its body is a [`super::snapshot::Snapshot`].
+    /// The first record of a segment; its body is a [`super::snapshot::EngineSnapshot`].
     Snapshot,
     QueueDefined {
         queue: u16,
@@ -99,7 +99,7 @@ pub(crate) enum Head<'a> {
 const PUT: u8 = 0x80;
 const REMOVE: u8 = 0x40;
 
-impl Head<'_> {
+impl RecordHead<'_> {
     /// Appends the head's bytes.
     pub(crate) fn write(&self, into: &mut Vec<u8>) {
         match self {
@@ -129,16 +129,16 @@ fn tagged(into: &mut Vec<u8>, tag: u8, queue: u16) {
     varint::put(into, u64::from(queue));
 }
 
-impl<'a> Head<'a> {
+impl<'a> RecordHead<'a> {
     /// Reads a head back.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let mut fields = Fields(bytes);
+        let mut fields = FieldReader(bytes);
         let tag = fields.byte()?;
         if tag & PUT != 0 {
             return Put::read(tag, &mut fields).map(Self::Put);
         }
         if tag & REMOVE != 0 {
-            let gone = Gone::from_code(tag & !REMOVE)?;
+            let gone = RemovalReason::from_code(tag & !REMOVE)?;
             return Ok(Self::Remove { gone, position: read_position(&mut fields)? });
         }
         Ok(match tag {
@@ -168,14 +168,14 @@ impl Put {
         }
     }
 
-    fn read(tag: u8, fields: &mut Fields<'_>) -> Result<Self, Malformed> {
+    fn read(tag: u8, fields: &mut FieldReader<'_>) -> Result<Self, Malformed> {
         let queue = fields.narrow()?;
         let order = fields.number()?;
         let hash = fields.bytes(4)?.try_into().map_err(|_| Malformed)?;
         let replaces = if tag & 0x10 == 0 { None } else { Some(read_position(fields)?) };
         Ok(Self {
             cause: Cause::from_code(tag & 3),
-            stored: Stored::from_code((tag >> 2) & 3),
+            stored: StoredPlace::from_code((tag >> 2) & 3),
             queue,
             order,
             hash: u32::from_le_bytes(hash),
@@ -204,7 +204,7 @@ impl Cause {
     }
 }
 
-impl Stored {
+impl StoredPlace {
     const fn code(self) -> u8 {
         match self {
             Self::Queue => 0,
@@ -222,7 +222,7 @@ impl Stored {
     }
 }
 
-impl Gone {
+impl RemovalReason {
     const fn code(self) -> u8 {
         match self {
             Self::Acked => 0,
@@ -259,7 +259,7 @@ const fn set_from(code: u8) -> Result<SetName, Malformed> {
 }
 
 /// A list of records.
-pub(crate) fn write_positions(into: &mut Vec<u8>, positions: &[Position]) {
+pub(crate) fn write_positions(into: &mut Vec<u8>, positions: &[RecordPosition]) {
     varint::put(into, positions.len() as u64);
     for position in positions {
         put_position(into, *position);
@@ -267,19 +267,19 @@ pub(crate) fn write_positions(into: &mut Vec<u8>, positions: &[Position]) {
 }
 
 /// Reads [`write_positions`] back.
-pub(crate) fn read_positions(bytes: &[u8]) -> Result<Vec<Position>, Malformed> {
-    let mut fields = Fields(bytes);
+pub(crate) fn read_positions(bytes: &[u8]) -> Result<Vec<RecordPosition>, Malformed> {
+    let mut fields = FieldReader(bytes);
     let count = fields.number()?;
     (0..count).map(|_| read_position(&mut fields)).collect()
 }
 
-fn put_position(into: &mut Vec<u8>, position: Position) {
+fn put_position(into: &mut Vec<u8>, position: RecordPosition) {
     varint::put(into, u64::from(position.segment));
     varint::put(into, u64::from(position.offset));
 }
 
-fn read_position(fields: &mut Fields<'_>) -> Result<Position, Malformed> {
-    Ok(Position { segment: fields.narrow()?, offset: fields.narrow()? })
+fn read_position(fields: &mut FieldReader<'_>) -> Result<RecordPosition, Malformed> {
+    Ok(RecordPosition { segment: fields.narrow()?, offset: fields.narrow()? })
 }
 
 #[cfg(test)]
@@ -287,34 +287,35 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn position() -> impl Strategy<Value = Position> {
-        (any::<u32>(), any::<u32>()).prop_map(|(segment, offset)| Position { segment, offset })
+    fn position() -> impl Strategy<Value = RecordPosition> {
+        (any::<u32>(), any::<u32>())
+            .prop_map(|(segment, offset)| RecordPosition { segment, offset })
     }
 
-    fn put() -> impl Strategy<Value = Head<'static>> {
+    fn put() -> impl Strategy<Value = RecordHead<'static>> {
         let codes = (0..4u8, 0..4u8);
         (codes, any::<u16>(), any::<u64>(), any::<u32>(), proptest::option::of(position()))
             .prop_map(|((cause, stored), queue, order, hash, replaces)| {
-                let (cause, stored) = (Cause::from_code(cause), Stored::from_code(stored));
-                Head::Put(Put { cause, stored, queue, order, hash, replaces })
+                let (cause, stored) = (Cause::from_code(cause), StoredPlace::from_code(stored));
+                RecordHead::Put(Put { cause, stored, queue, order, hash, replaces })
             })
     }
 
-    fn head() -> impl Strategy<Value = Head<'static>> {
-        let gone = (0..3u8).prop_map(|code| Gone::from_code(code).unwrap());
+    fn head() -> impl Strategy<Value = RecordHead<'static>> {
+        let gone = (0..3u8).prop_map(|code| RemovalReason::from_code(code).unwrap());
         let set = (1..4u8).prop_map(|code| set_from(code).unwrap());
         prop_oneof![
             put(),
-            (gone, position()).prop_map(|(gone, position)| Head::Remove { gone, position }),
-            Just(Head::Snapshot),
-            any::<u16>().prop_map(|queue| Head::QueueDefined { queue, name: "mailers" }),
-            any::<u16>().prop_map(|queue| Head::QueuePaused { queue }),
-            any::<u16>().prop_map(|queue| Head::QueueResumed { queue }),
-            any::<u16>().prop_map(|queue| Head::QueueCleared { queue }),
-            any::<u16>().prop_map(|queue| Head::QueueForgotten { queue }),
-            any::<u16>().prop_map(|queue| Head::QueueHidden { queue }),
-            set.prop_map(|set| Head::SetCleared { set }),
-            Just(Head::Flushed),
+            (gone, position()).prop_map(|(gone, position)| RecordHead::Remove { gone, position }),
+            Just(RecordHead::Snapshot),
+            any::<u16>().prop_map(|queue| RecordHead::QueueDefined { queue, name: "mailers" }),
+            any::<u16>().prop_map(|queue| RecordHead::QueuePaused { queue }),
+            any::<u16>().prop_map(|queue| RecordHead::QueueResumed { queue }),
+            any::<u16>().prop_map(|queue| RecordHead::QueueCleared { queue }),
+            any::<u16>().prop_map(|queue| RecordHead::QueueForgotten { queue }),
+            any::<u16>().prop_map(|queue| RecordHead::QueueHidden { queue }),
+            set.prop_map(|set| RecordHead::SetCleared { set }),
+            Just(RecordHead::Flushed),
         ]
     }
 
@@ -323,15 +324,15 @@ mod tests {
         fn a_head_comes_back(head in head()) {
             let mut bytes = Vec::new();
             head.write(&mut bytes);
-            prop_assert_eq!(Head::read(&bytes), Ok(head));
+            prop_assert_eq!(RecordHead::read(&bytes), Ok(head));
             for cut in 0..bytes.len() {
-                prop_assert!(Head::read(&bytes[..cut]) != Ok(head));
+                prop_assert!(RecordHead::read(&bytes[..cut]) != Ok(head));
             }
         }
 
         #[test]
         fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
-            let _ = Head::read(&bytes);
+            let _ = RecordHead::read(&bytes);
         }
     }
 }

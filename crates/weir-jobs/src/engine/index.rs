@@ -90,16 +90,16 @@ const fn spread(hash: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::arena::{Entry, Rest};
-    use weir_log::Position;
+    use crate::engine::arena::{ArenaEntry, EntryState};
+    use weir_log::RecordPosition;
 
     fn add(arena: &mut Arena, index: &mut JidIndex, hash: u32) -> (JobIndex, bool) {
-        let entry = Entry {
-            position: Position { segment: 0, offset: 0 },
+        let entry = ArenaEntry {
+            position: RecordPosition { segment: 0, offset: 0 },
             order: 0,
             hash,
             queue: 0,
-            rest: Rest::Waiting,
+            rest: EntryState::Waiting,
             indexed: true,
         };
         let job = arena.insert(entry);

@@ -9,19 +9,19 @@ use std::rc::{Rc, Weak};
 
 use tokio::sync::Notify;
 use weir_base::clock::{Clock, Timestamp};
-use weir_log::{Disk, Position, Report, Space};
+use weir_log::{Disk, RecordPosition, RecoveryReport, Space};
 
 use super::arena::JobIndex;
 use super::core::{Engine, EngineError, EngineOpenError};
 use super::durability::Promises;
 use super::push::Arrival;
 use super::sync_thread::{Pace, SyncThread};
-use super::work::Taken;
+use super::work::EngineFetch;
 use crate::allocation::Allocation;
-use crate::metrics::{JobsMetrics, Limit};
+use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::model::{QueueName, Wid};
-use crate::settings::{Fsync, Settings};
-use crate::store::{Condition, Storage, StoreError};
+use crate::settings::{Fsync, JobServerSettings};
+use crate::store::{Storage, StoreCondition, StoreError};
 use crate::waiters::Waiters;
 
 /// With less room than this on a full disk, pushes count as refused: the next larger one is.
@@ -35,12 +35,12 @@ pub(super) struct Fetcher {
 }
 
 /// A job of a batch that is stored, should it have to be taken back.
-pub(super) type StoredAt = (JobIndex, Position);
+pub(super) type StoredAt = (JobIndex, RecordPosition);
 
 #[derive(Debug)]
-pub(super) struct Inner<D: Disk> {
+pub(super) struct EngineShared<D: Disk> {
     pub(super) engine: RefCell<Engine<D>>,
-    pub(super) waiters: Waiters<QueueName, Fetcher, Vec<Taken>>,
+    pub(super) waiters: Waiters<QueueName, Fetcher, Vec<EngineFetch>>,
     pub(super) clock: Clock,
     pub(super) metrics: JobsMetrics,
     pub(super) promises: Promises,
@@ -61,13 +61,13 @@ pub(super) struct Inner<D: Disk> {
     pub(super) fsync_acks: bool,
 }
 
-impl<D: Disk> Inner<D> {
+impl<D: Disk> EngineShared<D> {
     pub(super) fn open(
         disk: D,
-        settings: &Settings,
+        settings: &JobServerSettings,
         clock: Clock,
         metrics: JobsMetrics,
-    ) -> Result<(Rc<Self>, Report), EngineOpenError> {
+    ) -> Result<(Rc<Self>, RecoveryReport), EngineOpenError> {
         let random = fastrand::Rng::new();
         let (mut engine, report) = Engine::open(disk, settings, metrics.clone(), random)?;
         engine.allocation = Allocation::of_settings(settings);
@@ -102,7 +102,7 @@ impl<D: Disk> Inner<D> {
         queues: &[QueueName],
         max: usize,
         now: Timestamp,
-    ) -> Vec<Taken> {
+    ) -> Vec<EngineFetch> {
         let mut taken = Vec::new();
         let mut engine = self.engine.borrow_mut();
         while taken.len() < max
@@ -150,7 +150,7 @@ impl<D: Disk> Inner<D> {
     }
 
     /// Work that was handed out but never taken goes back to its place.
-    fn give_back(&self, taken: Vec<Taken>) {
+    fn give_back(&self, taken: Vec<EngineFetch>) {
         let mut queues = Vec::with_capacity(taken.len());
         for taken in &taken {
             queues.extend(self.engine.borrow_mut().put_back(taken));
@@ -254,15 +254,17 @@ impl<D: Disk> Inner<D> {
             self.sync.borrow().request();
         }
         if damages.bytes_left_out > self.bytes_left_out.replace(damages.bytes_left_out) {
-            self.metrics.limit_hit(Limit::SetAsideBytesMax);
+            self.metrics.limit_hit(JobServerLimit::SetAsideBytesMax);
         }
         let segments = log.segments();
         let (p50, p99) = self.sync.borrow().percentiles();
         let condition = match (log.poisoned(), log.space()) {
-            (Some(poison), _) => Condition::Failed(poison.to_string()),
-            (None, Space::Full) => Condition::Full,
-            (None, Space::Low { job_bytes, .. }) if job_bytes < JOB_BYTES_LOW => Condition::Low,
-            (None, Space::Low { .. } | Space::Ok { .. }) => Condition::Ok,
+            (Some(poison), _) => StoreCondition::Failed(poison.to_string()),
+            (None, Space::Full) => StoreCondition::Full,
+            (None, Space::Low { job_bytes, .. }) if job_bytes < JOB_BYTES_LOW => {
+                StoreCondition::Low
+            }
+            (None, Space::Low { .. } | Space::Ok { .. }) => StoreCondition::Ok,
         };
         Storage {
             kind: "embedded",
@@ -276,7 +278,7 @@ impl<D: Disk> Inner<D> {
     }
 }
 
-fn giving_back_to<D: Disk>(inner: Weak<Inner<D>>) -> impl Fn(Vec<Taken>) {
+fn giving_back_to<D: Disk>(inner: Weak<EngineShared<D>>) -> impl Fn(Vec<EngineFetch>) {
     move |taken| {
         if let Some(inner) = inner.upgrade() {
             inner.give_back(taken);

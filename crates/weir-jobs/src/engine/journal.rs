@@ -1,17 +1,20 @@
 //! The log as the engine uses it: typed records in, typed records out, and the snapshot at the
 //! head of every segment.
 
-use weir_log::{AppendError, Class, Disk, Log, Position, ReadAhead, ReadError, Reader, Room};
+use weir_log::{
+    AppendError, Class, Disk, ReadAhead, RecordError, RecordPosition, RecordReader, RoomOutcome,
+    SegmentLog,
+};
 
-use super::body::Body;
-use super::head::{Head, Put};
-use super::state::State;
+use super::body::StoredBody;
+use super::head::{Put, RecordHead};
+use super::state::EngineState;
 
 /// Writes and reads the engine's records.
 #[derive(Debug)]
 pub(crate) struct Journal<D: Disk> {
-    pub(crate) log: Log<D>,
-    pub(crate) reader: Reader<D>,
+    pub(crate) log: SegmentLog<D>,
+    pub(crate) reader: RecordReader<D>,
     head: Vec<u8>,
     facts: Vec<u8>,
     /// The segment has no snapshot yet: nothing else may be written first.
@@ -21,7 +24,7 @@ pub(crate) struct Journal<D: Disk> {
 }
 
 impl<D: Disk> Journal<D> {
-    pub(crate) fn new(log: Log<D>) -> Self {
+    pub(crate) fn new(log: SegmentLog<D>) -> Self {
         let reader = log.reader();
         // A crash may leave the last segment empty, with the snapshot cut off.
         let snapshot_due = log.segments().last().is_none_or(|last| last.records == 0);
@@ -38,11 +41,11 @@ impl<D: Disk> Journal<D> {
         &mut self,
         class: Class,
         put: &Put,
-        body: &Body<'_>,
-        state: &State,
-    ) -> Result<Position, AppendError> {
+        body: &StoredBody<'_>,
+        state: &EngineState,
+    ) -> Result<RecordPosition, AppendError> {
         self.head.clear();
-        Head::Put(*put).write(&mut self.head);
+        RecordHead::Put(*put).write(&mut self.head);
         self.facts.clear();
         body.write_facts(&mut self.facts);
         let body_bytes = self.facts.len() + body.json.len();
@@ -51,16 +54,20 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Writes a record without a body.
-    pub(crate) fn note(&mut self, head: &Head<'_>, state: &State) -> Result<(), AppendError> {
+    pub(crate) fn note(
+        &mut self,
+        head: &RecordHead<'_>,
+        state: &EngineState,
+    ) -> Result<(), AppendError> {
         self.note_with(head, &[], state)
     }
 
     /// Writes a record that is not a job's.
     pub(crate) fn note_with(
         &mut self,
-        head: &Head<'_>,
+        head: &RecordHead<'_>,
         body: &[u8],
-        state: &State,
+        state: &EngineState,
     ) -> Result<(), AppendError> {
         self.head.clear();
         head.write(&mut self.head);
@@ -69,12 +76,12 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Writes the snapshot that the segment lacks, if it does. A new log begins with one.
-    pub(crate) fn write_snapshot(&mut self, state: &State) -> Result<(), AppendError> {
+    pub(crate) fn write_snapshot(&mut self, state: &EngineState) -> Result<(), AppendError> {
         if !self.snapshot_due {
             return Ok(());
         }
         let (mut head, mut body) = (Vec::new(), Vec::new());
-        Head::Snapshot.write(&mut head);
+        RecordHead::Snapshot.write(&mut head);
         state.snapshot().write(&mut body);
         self.log.append(Class::Essential, &head, &[&body])?;
         self.snapshot_due = false;
@@ -85,10 +92,10 @@ impl<D: Disk> Journal<D> {
         &mut self,
         class: Class,
         body_bytes: usize,
-        state: &State,
+        state: &EngineState,
     ) -> Result<(), AppendError> {
         let room = self.log.make_room(class, self.head.len(), body_bytes)?;
-        self.note_rotation(room == Room::Rotated);
+        self.note_rotation(room == RoomOutcome::Rotated);
         self.write_snapshot(state)
     }
 
@@ -100,19 +107,19 @@ impl<D: Disk> Journal<D> {
     /// Reads the body of the job's record at `position` into `buffer`.
     pub(crate) fn read<'b>(
         &self,
-        position: Position,
+        position: RecordPosition,
         buffer: &'b mut Vec<u8>,
-    ) -> Result<Body<'b>, ReadError> {
+    ) -> Result<StoredBody<'b>, RecordError> {
         read_body(&self.reader, position, buffer)
     }
 }
 
 /// Reads the body of the job's record at `position`, from any thread.
 pub(crate) fn read_body<'b, D: Disk>(
-    reader: &Reader<D>,
-    position: Position,
+    reader: &RecordReader<D>,
+    position: RecordPosition,
     buffer: &'b mut Vec<u8>,
-) -> Result<Body<'b>, ReadError> {
+) -> Result<StoredBody<'b>, RecordError> {
     let parts = reader.read(position, buffer)?;
     parse_body(position, &buffer[parts.body])
 }
@@ -120,13 +127,13 @@ pub(crate) fn read_body<'b, D: Disk>(
 /// Like [`read_body`], for one thread that mostly reads jobs in the order in which they came.
 pub(crate) fn read_body_ahead<D: Disk>(
     ahead: &mut ReadAhead<D>,
-    position: Position,
-) -> Result<Body<'_>, ReadError> {
+    position: RecordPosition,
+) -> Result<StoredBody<'_>, RecordError> {
     parse_body(position, ahead.read(position)?.body)
 }
 
-fn parse_body(position: Position, bytes: &[u8]) -> Result<Body<'_>, ReadError> {
-    Body::read(bytes).map_err(|_| ReadError::Damaged {
+fn parse_body(position: RecordPosition, bytes: &[u8]) -> Result<StoredBody<'_>, RecordError> {
+    StoredBody::read(bytes).map_err(|_| RecordError::Damaged {
         file: format!("segment {}", position.segment),
         offset: position.offset,
         why: "the record is not a job's",

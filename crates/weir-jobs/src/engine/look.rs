@@ -5,22 +5,22 @@
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use weir_base::clock::Timestamp;
-use weir_log::{Disk, Position, ReadError};
+use weir_log::{Disk, RecordError, RecordPosition};
 
-use super::arena::{Entry, JobIndex, Rest};
-use super::body::Body;
+use super::arena::{ArenaEntry, EntryState, JobIndex};
+use super::body::StoredBody;
 use super::core::{Engine, Unreadable};
 use crate::job_text;
-use crate::model::{EntryKey, Place, SetName};
+use crate::model::{EntryKey, JobLocation, SetName};
 use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanRequest, StoreError, StoredJob};
 
 /// A job that a walk came by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stop {
+pub(crate) struct WalkStop {
     pub(crate) job: JobIndex,
-    pub(crate) position: Position,
+    pub(crate) position: RecordPosition,
     pub(crate) order: u64,
-    pub(crate) rest: Rest,
+    pub(crate) rest: EntryState,
     pub(crate) queue: u16,
 }
 
@@ -60,7 +60,7 @@ impl<D: Disk> Engine<D> {
         let mut all: Vec<_> = self.state.reserved.iter().collect();
         all.sort_unstable_by_key(|reservation| (reservation.since, reservation.job));
         let mut buffer = Vec::new();
-        let mut shown = |reservation: &super::reservations::Reservation| {
+        let mut shown = |reservation: &super::reservations::EngineReservation| {
             let entry = self.state.arena.get(reservation.job);
             let body = self.journal.read(entry.position, &mut buffer);
             Reserved {
@@ -82,7 +82,7 @@ impl<D: Disk> Engine<D> {
         let mut buffer = Vec::new();
         let body = self.journal.read(entry.position, &mut buffer).ok()?;
         let mut stored = self.stored(&self.stop(job), &body);
-        if entry.rest == Rest::Reserved
+        if entry.rest == EntryState::Reserved
             && let Some(reservation) = self.state.reserved.get(jid)
         {
             stored.at = reservation.since;
@@ -93,11 +93,11 @@ impl<D: Disk> Engine<D> {
     }
 
     /// The next stops of a walk: one more than `scan_max`, so that the caller sees if there is more.
-    pub(crate) fn stops(&self, request: &ScanRequest) -> Vec<Stop> {
+    pub(crate) fn stops(&self, request: &ScanRequest) -> Vec<WalkStop> {
         let after = request.after.as_ref();
         let max = request.scan_max.saturating_add(1);
         match &request.place {
-            Place::Queue(name) => {
+            JobLocation::Queue(name) => {
                 let Some(number) = self.state.queues.number(name.as_str()) else {
                     return Vec::new();
                 };
@@ -109,7 +109,7 @@ impl<D: Disk> Engine<D> {
                     lane.after(after, arena).take(max).map(|job| self.stop(job)).collect()
                 }
             }
-            Place::Set(set) => self.set_stops(*set, after, request),
+            JobLocation::Set(set) => self.set_stops(*set, after, request),
         }
     }
 
@@ -118,13 +118,13 @@ impl<D: Disk> Engine<D> {
         set: SetName,
         after: Option<&EntryKey>,
         request: &ScanRequest,
-    ) -> Vec<Stop> {
+    ) -> Vec<WalkStop> {
         let max = request.scan_max.saturating_add(1);
         let jobs = self.state.set(set);
         let stop = |(_, job): &(u64, JobIndex)| self.stop(*job);
         // A key whose job has left: go on with the first job of the same time, so that none of
         // them is passed over. Showing one twice does no harm.
-        let place = Place::Set(set);
+        let place = JobLocation::Set(set);
         if request.newest_first {
             let until = after.map_or(Unbounded, |key| match self.entries(&place, key).min() {
                 Some(job) => Excluded((key.order, job)),
@@ -141,10 +141,10 @@ impl<D: Disk> Engine<D> {
     }
 
     /// The order of the last job of a place.
-    pub(crate) fn last_order(&self, place: &Place) -> Option<u64> {
+    pub(crate) fn last_order(&self, place: &JobLocation) -> Option<u64> {
         match place {
-            Place::Set(set) => self.state.set(*set).last().map(|(at, _)| *at),
-            Place::Queue(name) => {
+            JobLocation::Set(set) => self.state.set(*set).last().map(|(at, _)| *at),
+            JobLocation::Queue(name) => {
                 let queue = self.state.queues.get(self.state.queues.number(name.as_str())?);
                 queue.lane.last().map(|job| self.state.arena.get(job).order)
             }
@@ -152,10 +152,10 @@ impl<D: Disk> Engine<D> {
     }
 
     /// The first job of a place, if its order is not behind `last`.
-    pub(crate) fn first_up_to(&self, place: &Place, last: u64) -> Option<JobIndex> {
+    pub(crate) fn first_up_to(&self, place: &JobLocation, last: u64) -> Option<JobIndex> {
         let (order, job) = match place {
-            Place::Set(set) => self.state.set(*set).first().copied()?,
-            Place::Queue(name) => {
+            JobLocation::Set(set) => self.state.set(*set).first().copied()?,
+            JobLocation::Queue(name) => {
                 let queue = self.state.queues.get(self.state.queues.number(name.as_str())?);
                 let first = queue.lane.first()?;
                 (self.state.arena.get(first).order, first)
@@ -164,15 +164,19 @@ impl<D: Disk> Engine<D> {
         (order <= last).then_some(job)
     }
 
-    pub(crate) fn stop(&self, job: JobIndex) -> Stop {
-        let Entry { position, order, rest, queue, .. } = *self.state.arena.get(job);
-        Stop { job, position, order, rest, queue }
+    pub(crate) fn stop(&self, job: JobIndex) -> WalkStop {
+        let ArenaEntry { position, order, rest, queue, .. } = *self.state.arena.get(job);
+        WalkStop { job, position, order, rest, queue }
     }
 
     /// A walk could not read this job's record: it is dropped, if it still rests there.
-    pub(crate) fn drop_stop(&mut self, stop: &Stop, error: &ReadError) -> Result<(), StoreError> {
+    pub(crate) fn drop_stop(
+        &mut self,
+        stop: &WalkStop,
+        error: &RecordError,
+    ) -> Result<(), StoreError> {
         let entry = self.state.arena.lookup(stop.job);
-        let same = |entry: &Entry| entry.position == stop.position && entry.rest == stop.rest;
+        let same = |entry: &ArenaEntry| entry.position == stop.position && entry.rest == stop.rest;
         if !entry.is_some_and(same) || self.state.is_cleared(stop.job) {
             return Ok(());
         }
@@ -183,7 +187,7 @@ impl<D: Disk> Engine<D> {
     }
 
     /// A job in full, from its record. For a reserved job the caller adds the reservation.
-    pub(crate) fn stored(&self, stop: &Stop, body: &Body<'_>) -> StoredJob {
+    pub(crate) fn stored(&self, stop: &WalkStop, body: &StoredBody<'_>) -> StoredJob {
         let queue = self.state.queues.get(stop.queue).name.clone();
         stored_job(stop, queue, body)
     }
@@ -191,9 +195,9 @@ impl<D: Disk> Engine<D> {
 
 /// A job in full, from its record.
 pub(crate) fn stored_job(
-    stop: &Stop,
+    stop: &WalkStop,
     queue: crate::model::QueueName,
-    body: &Body<'_>,
+    body: &StoredBody<'_>,
 ) -> StoredJob {
     StoredJob {
         key: EntryKey { order: stop.order, jid: Box::from(body.jid) },

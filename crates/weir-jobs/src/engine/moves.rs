@@ -2,17 +2,17 @@
 //! pause, resume and remove.
 
 use weir_base::clock::Timestamp;
-use weir_log::{Class, Disk, Position};
+use weir_log::{Class, Disk, RecordPosition};
 
-use super::arena::{Entry, JobIndex, Rest};
-use super::body::Body;
+use super::arena::{ArenaEntry, EntryState, JobIndex};
+use super::body::StoredBody;
 use super::core::{Engine, EngineError};
-use super::head::{Cause, Gone, Head, Put, Stored, write_positions};
+use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace, write_positions};
 use super::journal::read_body_ahead;
-use super::state::State;
+use super::state::EngineState;
 use crate::job_text;
-use crate::metrics::Limit;
-use crate::model::{EntryKey, Place, SetName};
+use crate::metrics::JobServerLimit;
+use crate::model::{EntryKey, JobLocation, SetName};
 use crate::store::{Action, QueueAction};
 
 /// Jobs of an emptied place that are forgotten before others get their turn: some 0.3 ms. In the
@@ -41,8 +41,8 @@ impl<D: Disk> Engine<D> {
         now: Timestamp,
     ) -> Result<Option<u16>, EngineError> {
         let order = self.next_order(now);
-        let text = |body: &Body<'_>| job_text::enqueued(body.json, body.base_bytes, now);
-        if !self.rewrite(job, Stored::Queue, order, Cause::Moved, text)? {
+        let text = |body: &StoredBody<'_>| job_text::enqueued(body.json, body.base_bytes, now);
+        if !self.rewrite(job, StoredPlace::Queue, order, Cause::Moved, text)? {
             return Ok(None);
         }
         Ok(Some(self.state.arena.get(job).queue))
@@ -50,7 +50,7 @@ impl<D: Disk> Engine<D> {
 
     /// Moves a resting job to the dead set.
     pub(crate) fn kill(&mut self, job: JobIndex, now: Timestamp) -> Result<(), EngineError> {
-        let dead = Stored::Set(SetName::Dead);
+        let dead = StoredPlace::Set(SetName::Dead);
         self.rewrite(job, dead, now.as_micros(), Cause::Moved, |body| body.json.to_vec())?;
         self.trim_dead()
     }
@@ -58,7 +58,8 @@ impl<D: Disk> Engine<D> {
     /// Forgets a resting job.
     pub(crate) fn discard(&mut self, job: JobIndex) -> Result<(), EngineError> {
         let position = self.state.arena.get(job).position;
-        self.journal.note(&Head::Remove { gone: Gone::Deleted, position }, &self.state)?;
+        self.journal
+            .note(&RecordHead::Remove { gone: RemovalReason::Deleted, position }, &self.state)?;
         self.forget(job);
         Ok(())
     }
@@ -67,10 +68,10 @@ impl<D: Disk> Engine<D> {
     fn rewrite(
         &mut self,
         job: JobIndex,
-        stored: Stored,
+        stored: StoredPlace,
         order: u64,
         cause: Cause,
-        text: impl FnOnce(&Body<'_>) -> Vec<u8>,
+        text: impl FnOnce(&StoredBody<'_>) -> Vec<u8>,
     ) -> Result<bool, EngineError> {
         let position = self.state.arena.get(job).position;
         let mut buffer = Vec::new();
@@ -79,20 +80,20 @@ impl<D: Disk> Engine<D> {
             Err(error) => return self.drop_unreadable(job, &error).or_stop().map(|()| false),
         };
         let json = text(&body);
-        self.put_anew(job, &Body { json: &json, ..body }, cause, stored, order)?;
+        self.rewrite_record(job, &StoredBody { json: &json, ..body }, cause, stored, order)?;
         Ok(true)
     }
 
     /// Writes `body` as a job's new record; the job rests there from now on.
-    pub(crate) fn put_anew(
+    pub(crate) fn rewrite_record(
         &mut self,
         job: JobIndex,
-        body: &Body<'_>,
+        body: &StoredBody<'_>,
         cause: Cause,
-        stored: Stored,
+        stored: StoredPlace,
         order: u64,
     ) -> Result<(), EngineError> {
-        let Entry { position: old, queue, hash, .. } = *self.state.arena.get(job);
+        let ArenaEntry { position: old, queue, hash, .. } = *self.state.arena.get(job);
         let put = Put { cause, stored, queue, order, hash, replaces: Some(old) };
         let position = self.journal.put(Class::Essential, &put, body, &self.state)?;
         self.state.rest(job, stored.rest(), order);
@@ -104,10 +105,10 @@ impl<D: Disk> Engine<D> {
 
     /// Writes the job's record as it is at the end of the log. False: it could not be read.
     pub(crate) fn copy(&mut self, job: JobIndex) -> Result<bool, EngineError> {
-        let Entry { position, queue, hash, order, rest, .. } = *self.state.arena.get(job);
+        let ArenaEntry { position, queue, hash, order, rest, .. } = *self.state.arena.get(job);
         let body = match read_body_ahead(&mut self.ahead, position) {
             Ok(body) => body,
-            Err(error) if rest == Rest::Reserved && !error.is_passing() => {
+            Err(error) if rest == EntryState::Reserved && !error.is_passing() => {
                 // Its worker has it; when it is done there is nothing left to read.
                 tracing::error!(%error, "the record of a reserved job can't be read");
                 self.note_damage(position, &error);
@@ -115,7 +116,7 @@ impl<D: Disk> Engine<D> {
             }
             Err(error) => return self.drop_unreadable(job, &error).or_stop().map(|()| false),
         };
-        let stored = rest.set().map_or(Stored::Queue, Stored::Set);
+        let stored = rest.set().map_or(StoredPlace::Queue, StoredPlace::Set);
         let replaces = Some(position);
         let put = Put { cause: Cause::Copied, stored, queue, order, hash, replaces };
         let position = self.journal.put(Class::Essential, &put, &body, &self.state)?;
@@ -129,21 +130,21 @@ impl<D: Disk> Engine<D> {
             let Some((_, oldest)) = self.state.set(SetName::Dead).first().copied() else {
                 break;
             };
-            self.metrics.limit_hit(Limit::DeadJobsMax);
+            self.metrics.limit_hit(JobServerLimit::DeadJobsMax);
             self.discard(oldest)?;
         }
         Ok(())
     }
 
     /// The resting job that `key` names in `place`.
-    pub(crate) fn entry(&self, place: &Place, key: &EntryKey) -> Option<JobIndex> {
+    pub(crate) fn entry(&self, place: &JobLocation, key: &EntryKey) -> Option<JobIndex> {
         self.entries(place, key).next()
     }
 
     /// The resting jobs that `key` names: several only if a producer used a jid twice in one batch.
     pub(crate) fn entries<'a>(
         &'a self,
-        place: &Place,
+        place: &JobLocation,
         key: &'a EntryKey,
     ) -> impl Iterator<Item = JobIndex> + 'a {
         let wanted = self.rest_of(place);
@@ -152,11 +153,11 @@ impl<D: Disk> Engine<D> {
         })
     }
 
-    pub(crate) fn rest_of(&self, place: &Place) -> Option<Wanted> {
+    pub(crate) fn rest_of(&self, place: &JobLocation) -> Option<ExpectedEntry> {
         Some(match place {
-            Place::Set(set) => Wanted { rest: Rest::in_set(*set), queue: None },
-            Place::Queue(name) => Wanted {
-                rest: Rest::Waiting,
+            JobLocation::Set(set) => ExpectedEntry { rest: EntryState::in_set(*set), queue: None },
+            JobLocation::Queue(name) => ExpectedEntry {
+                rest: EntryState::Waiting,
                 queue: Some(self.state.queues.number(name.as_str())?),
             },
         })
@@ -164,7 +165,7 @@ impl<D: Disk> Engine<D> {
 
     /// Empties a set. Returns how many jobs went.
     pub(crate) fn clear_set(&mut self, set: SetName) -> Result<u64, EngineError> {
-        self.journal.note(&Head::SetCleared { set }, &self.state)?;
+        self.journal.note(&RecordHead::SetCleared { set }, &self.state)?;
         Ok(self.state.clear_set(set) as u64)
     }
 
@@ -179,12 +180,12 @@ impl<D: Disk> Engine<D> {
         };
         match action {
             QueueAction::Pause => {
-                self.journal.note(&Head::QueuePaused { queue }, &self.state)?;
+                self.journal.note(&RecordHead::QueuePaused { queue }, &self.state)?;
                 self.state.queues.get_mut(queue).paused = true;
                 Ok(0)
             }
             QueueAction::Resume => {
-                self.journal.note(&Head::QueueResumed { queue }, &self.state)?;
+                self.journal.note(&RecordHead::QueueResumed { queue }, &self.state)?;
                 self.state.queues.get_mut(queue).paused = false;
                 Ok(0)
             }
@@ -197,14 +198,14 @@ impl<D: Disk> Engine<D> {
         let held = self.state.reserved.iter().map(|held| self.state.arena.get(held.job));
         let held = held.filter(|entry| entry.queue == queue).map(|entry| entry.position);
         let mut body = Vec::new();
-        write_positions(&mut body, &held.collect::<Vec<Position>>());
-        self.journal.note_with(&Head::QueueCleared { queue }, &body, &self.state)?;
+        write_positions(&mut body, &held.collect::<Vec<RecordPosition>>());
+        self.journal.note_with(&RecordHead::QueueCleared { queue }, &body, &self.state)?;
         Ok(self.state.clear_lane(queue) as u64)
     }
 
     fn remove_queue(&mut self, queue: u16) -> Result<u64, EngineError> {
         let count = self.clear_queue(queue)?;
-        self.journal.note(&Head::QueueHidden { queue }, &self.state)?;
+        self.journal.note(&RecordHead::QueueHidden { queue }, &self.state)?;
         self.state.queues.get_mut(queue).hide();
         self.forget_removed(queue);
         Ok(count)
@@ -212,8 +213,8 @@ impl<D: Disk> Engine<D> {
 
     /// Forgets everything.
     pub(crate) fn flush(&mut self) -> Result<(), EngineError> {
-        self.journal.note(&Head::Flushed, &self.state)?;
-        let fresh = State::new(self.state.seed, self.metrics.clone());
+        self.journal.note(&RecordHead::Flushed, &self.state)?;
+        let fresh = EngineState::new(self.state.seed, self.metrics.clone());
         let old = std::mem::replace(&mut self.state, fresh);
         self.state.next_order = old.next_order;
         self.returns.clear();
@@ -224,13 +225,13 @@ impl<D: Disk> Engine<D> {
 
 /// What a job must look like to be the one meant.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
-    rest: Rest,
+pub(crate) struct ExpectedEntry {
+    rest: EntryState,
     queue: Option<u16>,
 }
 
-impl Wanted {
-    pub(crate) fn is(&self, entry: &Entry) -> bool {
+impl ExpectedEntry {
+    pub(crate) fn is(&self, entry: &ArenaEntry) -> bool {
         entry.rest == self.rest && self.queue.is_none_or(|queue| entry.queue == queue)
     }
 }

@@ -1,16 +1,16 @@
 //! Jobs that come in.
 
 use weir_base::clock::Timestamp;
-use weir_log::{Class, Disk, Position};
+use weir_log::{Class, Disk, RecordPosition};
 
-use super::arena::{JobIndex, Rest};
-use super::body::Body;
+use super::arena::{EntryState, JobIndex};
+use super::body::StoredBody;
 use super::core::{Engine, EngineError};
-use super::head::{Cause, Gone, Head, Put, Stored};
+use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace};
 use super::state::NewEntry;
-use crate::metrics::Limit;
+use crate::metrics::JobServerLimit;
 use crate::model::{NewJob, QueueName, SetName};
-use crate::settings::Limits;
+use crate::settings::JobServerLimits;
 use crate::store::{Restored, StoreError};
 
 /// Queues are numbered with 16 bits.
@@ -54,15 +54,15 @@ impl<D: Disk> Engine<D> {
         let (job, set) = (arrival.job(), arrival.set());
         let queue = self.queue_for_push(job.queue)?;
         let (stored, rest, order) = match set {
-            None => (Stored::Queue, Rest::Waiting, self.next_order(now)),
-            Some((set, at)) => (Stored::Set(set), Rest::in_set(set), at.as_micros()),
+            None => (StoredPlace::Queue, EntryState::Waiting, self.next_order(now)),
+            Some((set, at)) => (StoredPlace::Set(set), EntryState::in_set(set), at.as_micros()),
         };
         let hash = self.state.hash(job.jid);
         let put = Put { cause: Cause::Pushed, stored, queue, order, hash, replaces: None };
-        let position = self.journal.put(Class::Job, &put, &Body::of(job), &self.state);
+        let position = self.journal.put(Class::Job, &put, &StoredBody::of(job), &self.state);
         let position = position.inspect_err(|error| {
             if matches!(error, weir_log::AppendError::NoSpace) {
-                self.metrics.limit_hit(Limit::ReserveBytes);
+                self.metrics.limit_hit(JobServerLimit::ReserveBytes);
             }
         })?;
         let index = self.state.insert(NewEntry { position, order, hash, queue, rest });
@@ -73,12 +73,14 @@ impl<D: Disk> Engine<D> {
 
     /// Takes back a job of a batch that could not be stored whole, unless it has gone its way. It
     /// stays in the totals: a counter that went down would read as one that began anew.
-    pub(crate) fn take_back(&mut self, job: JobIndex, position: Position) {
+    pub(crate) fn take_back(&mut self, job: JobIndex, position: RecordPosition) {
         let entry = self.state.arena.lookup(job).filter(|entry| entry.position == position);
-        if entry.is_none_or(|entry| entry.rest == Rest::Reserved) || self.state.is_cleared(job) {
+        if entry.is_none_or(|entry| entry.rest == EntryState::Reserved)
+            || self.state.is_cleared(job)
+        {
             return;
         }
-        let head = Head::Remove { gone: Gone::Deleted, position };
+        let head = RecordHead::Remove { gone: RemovalReason::Deleted, position };
         if let Err(error) = self.journal.note(&head, &self.state) {
             tracing::error!(%error, "part of a refused batch stays in the log");
         }
@@ -92,10 +94,11 @@ impl<D: Disk> Engine<D> {
             return Ok(number);
         }
         let number = self.number_for_new_queue()?;
-        let unlimited = Limits { queue_name_bytes_max: usize::MAX, ..Limits::default() };
+        let unlimited =
+            JobServerLimits { queue_name_bytes_max: usize::MAX, ..JobServerLimits::default() };
         let name = QueueName::parse(name, &unlimited)
             .map_err(|error| StoreError::Limit(error.to_string()))?;
-        let head = Head::QueueDefined { queue: number, name: name.as_str() };
+        let head = RecordHead::QueueDefined { queue: number, name: name.as_str() };
         self.journal.note(&head, &self.state)?;
         self.state.queues.define(number, name);
         Ok(number)
@@ -109,7 +112,7 @@ impl<D: Disk> Engine<D> {
         if let Some(number) = self.state.queues.free_number().filter(|_| is_allowed) {
             return Ok(number);
         }
-        self.metrics.limit_hit(Limit::QueuesMax);
+        self.metrics.limit_hit(JobServerLimit::QueuesMax);
         let max = max.min(QUEUES_MAX);
         let text = format!("too many queues: at most {max} (jobs.limits.queues_max)");
         Err(StoreError::Limit(text).into())

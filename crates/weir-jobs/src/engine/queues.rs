@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use super::lane::Lane;
 use super::snapshot::QueueFacts;
+use super::waiting_list::WaitingList;
 use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::QueueName;
 
 /// One queue.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct EngineQueue {
     pub(crate) name: QueueName,
-    pub(crate) lane: Lane,
+    pub(crate) lane: WaitingList,
     pub(crate) paused: bool,
     /// Its jobs that workers hold.
     pub(crate) reserved: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Queue {
     pub(crate) metrics: QueueMetrics,
 }
 
-impl Queue {
+impl EngineQueue {
     /// An operator removed it, but it still has jobs somewhere.
     pub(crate) const fn hide(&mut self) {
         self.hidden = true;
@@ -40,7 +40,7 @@ impl Queue {
 /// All queues, by number and by name.
 #[derive(Debug)]
 pub(crate) struct Queues {
-    by_number: Vec<Option<Queue>>,
+    by_number: Vec<Option<EngineQueue>>,
     by_name: HashMap<QueueName, u16, foldhash::fast::RandomState>,
     /// Below this every number is given.
     vacant_from: usize,
@@ -77,10 +77,10 @@ impl Queues {
             self.by_number.resize_with(place + 1, || None);
         }
         self.by_name.insert(name.clone(), number);
-        self.by_number[place] = Some(Queue {
+        self.by_number[place] = Some(EngineQueue {
             metrics: self.metrics.queue(name.as_str()),
             name,
-            lane: Lane::default(),
+            lane: WaitingList::default(),
             paused: false,
             reserved: 0,
             jobs: 0,
@@ -110,13 +110,13 @@ impl Queues {
     }
 
     /// A queue that is there.
-    pub(crate) fn get(&self, number: u16) -> &Queue {
+    pub(crate) fn get(&self, number: u16) -> &EngineQueue {
         let queue = self.by_number.get(usize::from(number)).and_then(Option::as_ref);
         queue.expect("a job's queue is there")
     }
 
     /// A queue that is there, to change.
-    pub(crate) fn get_mut(&mut self, number: u16) -> &mut Queue {
+    pub(crate) fn get_mut(&mut self, number: u16) -> &mut EngineQueue {
         let queue = self.by_number.get_mut(usize::from(number)).and_then(Option::as_mut);
         queue.expect("a job's queue is there")
     }
@@ -131,7 +131,7 @@ impl Queues {
     }
 
     /// All queues with their numbers, hidden ones too.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Queue)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &EngineQueue)> {
         // Closed: behind the last number an open range would overflow.
         let numbered = self.by_number.iter().zip(0..=u16::MAX);
         numbered.filter_map(|(queue, number)| Some((number, queue.as_ref()?)))
@@ -139,7 +139,7 @@ impl Queues {
 
     /// What a snapshot keeps of them.
     pub(crate) fn facts(&self) -> Vec<QueueFacts> {
-        let facts = |(number, queue): (u16, &Queue)| QueueFacts {
+        let facts = |(number, queue): (u16, &EngineQueue)| QueueFacts {
             number,
             name: queue.name.as_str().to_owned(),
             paused: queue.paused,
@@ -152,13 +152,14 @@ impl Queues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Limits;
+    use crate::settings::JobServerLimits;
 
     #[test]
     fn as_many_queues_as_there_are_numbers_are_listed() {
         let mut queues = Queues::new(JobsMetrics::detached());
         for number in 0..=u16::MAX {
-            let name = QueueName::parse(&format!("q{number}"), &Limits::default()).unwrap();
+            let name =
+                QueueName::parse(&format!("q{number}"), &JobServerLimits::default()).unwrap();
             queues.define(number, name);
         }
         assert_eq!((queues.iter().count(), queues.len()), (65_536, 65_536));
@@ -170,7 +171,8 @@ mod tests {
 
     #[test]
     fn the_lowest_free_number_is_found_without_a_look_at_the_others() {
-        let name = |number: u16| QueueName::parse(&format!("q{number}"), &Limits::default());
+        let name =
+            |number: u16| QueueName::parse(&format!("q{number}"), &JobServerLimits::default());
         let mut queues = Queues::new(JobsMetrics::detached());
         for expected in 0..1_000 {
             assert_eq!(queues.free_number(), Some(expected));

@@ -6,11 +6,11 @@
 //! copied to the end of the log first: so the log stays within about twice what is live, each live
 //! byte is copied at most once per byte of garbage, and one old job never pins what lies behind.
 
-use weir_log::{Disk, Position};
+use weir_log::{Disk, RecordPosition};
 
 use super::arena::JobIndex;
 use super::core::{Engine, EngineError};
-use super::head::{Head, Put};
+use super::head::{Put, RecordHead};
 
 /// Dead segments that may lie about before live jobs are copied for their sake.
 const SLACK_SEGMENTS: u32 = 2;
@@ -35,7 +35,7 @@ pub(crate) struct Reclaim {
 /// A record that may still be a live job's.
 #[derive(Clone, Copy, Debug)]
 enum Candidate {
-    Record(Position, u32),
+    Record(RecordPosition, u32),
     /// A live job that can't be found by the hash in its record.
     Job(JobIndex),
 }
@@ -114,7 +114,7 @@ impl<D: Disk> Engine<D> {
         };
         let mut jobs = Vec::new();
         let result = self.journal.log.heads(first, &mut |found| {
-            if let Ok(Head::Put(Put { hash, .. })) = Head::read(found.head) {
+            if let Ok(RecordHead::Put(Put { hash, .. })) = RecordHead::read(found.head) {
                 jobs.push(Candidate::Record(found.position, hash));
             }
         });

@@ -6,15 +6,15 @@
 
 use std::collections::HashMap;
 
-use weir_log::{Disk, Log, Position, ReadError, Reader};
+use weir_log::{Disk, RecordError, RecordPosition, RecordReader, SegmentLog};
 
-use super::head::{Cause, Gone, Head, Put, Stored, read_positions};
+use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace, read_positions};
 use super::rebuild::Rebuild;
-use super::snapshot::{QueueFacts, Snapshot, Totals};
-use super::state::{NewEntry, State};
+use super::snapshot::{EngineSnapshot, EngineTotals, QueueFacts};
+use super::state::{EngineState, NewEntry};
 use crate::metrics::JobsMetrics;
 use crate::model::{QueueName, SetName};
-use crate::settings::Limits;
+use crate::settings::JobServerLimits;
 
 /// Jobs that are added to the jid index together: enough that each part of the table gets
 /// hundreds, few enough that the list costs 2 MiB.
@@ -25,7 +25,7 @@ const INDEX_BATCH_JOBS: usize = 1 << 18;
 pub enum RecoverError {
     /// A segment can't be read.
     #[error("cannot read the jobs log: {0}")]
-    Read(#[from] ReadError),
+    Read(#[from] RecordError),
     /// A record that a newer (or broken) Weir wrote.
     #[error(
         "segment {segment}, offset {offset} of the jobs log holds a record that this version of \
@@ -36,53 +36,53 @@ pub enum RecoverError {
 
 /// What the first walk learned.
 #[derive(Debug, Default)]
-struct Ended {
+struct FirstPass {
     /// Positions of records that no longer count, sorted.
     records: Vec<u64>,
     /// Records of jobs, whether they count or not.
     puts: usize,
     /// Jobs waiting in the queue before this position are gone, but for those that workers held.
     queues_cleared: HashMap<u16, Cleared, foldhash::fast::RandomState>,
-    sets_cleared: [Option<Position>; 3],
-    flushed: Option<Position>,
+    sets_cleared: [Option<RecordPosition>; 3],
+    flushed: Option<RecordPosition>,
     queues: HashMap<u16, QueueFacts>,
     /// Whether a queue may be hidden: most logs know none, and need not look at each record.
     any_hidden: bool,
-    totals: Totals,
+    totals: EngineTotals,
     seed: Option<u64>,
     /// Where the first snapshot is that can be read; before it the seed is not known.
-    seed_known_from: Option<Position>,
+    seed_known_from: Option<RecordPosition>,
     next_order: u64,
 }
 
 /// A queue was cleared at this position.
 #[derive(Debug)]
 struct Cleared {
-    at: Position,
+    at: RecordPosition,
     /// Sorted.
-    kept: Vec<Position>,
+    kept: Vec<RecordPosition>,
 }
 
 impl Cleared {
-    fn ends(&self, position: Position) -> bool {
+    fn ends(&self, position: RecordPosition) -> bool {
         position < self.at && self.kept.binary_search(&position).is_err()
     }
 }
 
 /// Rebuilds the state that `log` tells.
 pub(crate) fn recover<D: Disk>(
-    log: &Log<D>,
+    log: &SegmentLog<D>,
     metrics: JobsMetrics,
-    limits: &Limits,
+    limits: &JobServerLimits,
     random: &mut fastrand::Rng,
-) -> Result<State, RecoverError> {
-    let ended = Ended::read(log)?;
+) -> Result<EngineState, RecoverError> {
+    let ended = FirstPass::read(log)?;
     let seed = ended.seed.unwrap_or_else(|| random.u64(..));
-    let mut state = State::new(seed, metrics);
+    let mut state = EngineState::new(seed, metrics);
     state.totals = ended.totals;
     for facts in ended.queues.values() {
         // A name was checked when it came in; a smaller limit since then must not lose its jobs.
-        let limits = Limits { queue_name_bytes_max: usize::MAX, ..limits.clone() };
+        let limits = JobServerLimits { queue_name_bytes_max: usize::MAX, ..limits.clone() };
         if let Ok(name) = QueueName::parse(&facts.name, &limits) {
             state.queues.define(facts.number, name);
             let queue = state.queues.get_mut(facts.number);
@@ -96,7 +96,7 @@ pub(crate) fn recover<D: Disk>(
     let mut unindexed = Vec::new();
     let mut rebuild = Rebuild::new(log.reader(), ended.hashes_unknown_before());
     walk(log, |position, head| {
-        if let Head::Put(mut put) = head {
+        if let RecordHead::Put(mut put) = head {
             state.next_order = state.next_order.max(put.order_floor());
             if filter.counts(position, &put) {
                 rebuild.complete(position, &mut put, &mut state);
@@ -118,25 +118,25 @@ impl Put {
     /// Queue orders are given in sequence; the orders of sets are times.
     const fn order_floor(&self) -> u64 {
         match self.stored {
-            Stored::Queue => self.order + 1,
-            Stored::Set(_) => 0,
+            StoredPlace::Queue => self.order + 1,
+            StoredPlace::Set(_) => 0,
         }
     }
 }
 
-fn entry(position: Position, put: &Put) -> NewEntry {
+fn entry(position: RecordPosition, put: &Put) -> NewEntry {
     let rest = put.stored.rest();
     NewEntry { position, order: put.order, hash: put.hash, queue: put.queue, rest }
 }
 
 /// Which records of the second walk still count. Positions must come in order.
 struct Survivors<'a> {
-    ended: &'a Ended,
+    ended: &'a FirstPass,
     next_ended: usize,
 }
 
 impl Survivors<'_> {
-    fn counts(&mut self, position: Position, put: &Put) -> bool {
+    fn counts(&mut self, position: RecordPosition, put: &Put) -> bool {
         let packed = position.to_u64();
         let ended = &self.ended.records;
         while ended.get(self.next_ended).is_some_and(|ended| *ended < packed) {
@@ -146,30 +146,30 @@ impl Survivors<'_> {
             return false;
         }
         let emptied = match put.stored {
-            Stored::Queue => {
+            StoredPlace::Queue => {
                 let cleared = self.ended.queues_cleared.get(&put.queue);
                 cleared.is_some_and(|cleared| cleared.ends(position))
             }
-            Stored::Set(set) => self.ended.sets_cleared[set as usize] > Some(position),
+            StoredPlace::Set(set) => self.ended.sets_cleared[set as usize] > Some(position),
         };
         !emptied && self.ended.flushed <= Some(position)
     }
 }
 
-impl Ended {
-    fn read<D: Disk>(log: &Log<D>) -> Result<Self, RecoverError> {
+impl FirstPass {
+    fn read<D: Disk>(log: &SegmentLog<D>) -> Result<Self, RecoverError> {
         let mut ended = Self { next_order: 1, ..Self::default() };
         let reader = log.reader();
         let mut buffer = Vec::new();
         walk(log, |position, head| {
             match head {
-                Head::Snapshot => {
+                RecordHead::Snapshot => {
                     if let Some(body) = read_noted(log, &reader, position, &mut buffer)? {
-                        let snapshot = Snapshot::read(body);
+                        let snapshot = EngineSnapshot::read(body);
                         ended.begin(position, snapshot.map_err(|_| unknown(position))?);
                     }
                 }
-                Head::QueueCleared { queue } => {
+                RecordHead::QueueCleared { queue } => {
                     // Which jobs stay is not known without it: all do.
                     if let Some(body) = read_noted(log, &reader, position, &mut buffer)? {
                         let kept = read_positions(body).map_err(|_| unknown(position))?;
@@ -185,7 +185,7 @@ impl Ended {
     }
 
     /// A snapshot says all that the records before it added up to.
-    fn begin(&mut self, position: Position, snapshot: Snapshot) {
+    fn begin(&mut self, position: RecordPosition, snapshot: EngineSnapshot) {
         self.seed_known_from.get_or_insert(position);
         self.seed = Some(snapshot.seed);
         self.next_order = self.next_order.max(snapshot.next_order);
@@ -194,55 +194,55 @@ impl Ended {
         self.queues = snapshot.queues.into_iter().map(|facts| (facts.number, facts)).collect();
     }
 
-    fn hashes_unknown_before(&self) -> Position {
-        const EVERYWHERE: Position = Position { segment: u32::MAX, offset: u32::MAX };
+    fn hashes_unknown_before(&self) -> RecordPosition {
+        const EVERYWHERE: RecordPosition = RecordPosition { segment: u32::MAX, offset: u32::MAX };
         self.seed_known_from.unwrap_or(EVERYWHERE)
     }
 
-    fn note(&mut self, position: Position, head: Head<'_>) {
+    fn note(&mut self, position: RecordPosition, head: RecordHead<'_>) {
         match head {
-            Head::Put(put) => {
+            RecordHead::Put(put) => {
                 self.puts += 1;
                 self.totals.count_put(put.cause);
-                self.records.extend(put.replaces.map(Position::to_u64));
+                self.records.extend(put.replaces.map(RecordPosition::to_u64));
                 if self.any_hidden {
                     self.show(&put);
                 }
             }
-            Head::Remove { gone, position } => {
+            RecordHead::Remove { gone, position } => {
                 self.totals.count_gone(gone);
                 self.records.push(position.to_u64());
             }
-            Head::QueueDefined { queue, name } => {
+            RecordHead::QueueDefined { queue, name } => {
                 let name = name.to_owned();
                 let facts = QueueFacts { number: queue, name, paused: false, hidden: false };
                 self.queues.insert(queue, facts);
             }
-            Head::QueuePaused { queue } => self.change(queue, |facts| facts.paused = true),
-            Head::QueueResumed { queue } => self.change(queue, |facts| facts.paused = false),
-            Head::QueueHidden { queue } => {
+            RecordHead::QueuePaused { queue } => self.change(queue, |facts| facts.paused = true),
+            RecordHead::QueueResumed { queue } => self.change(queue, |facts| facts.paused = false),
+            RecordHead::QueueHidden { queue } => {
                 self.any_hidden = true;
                 self.change(queue, |facts| {
                     facts.hidden = true;
                     facts.paused = false;
                 });
             }
-            Head::QueueForgotten { queue } => {
+            RecordHead::QueueForgotten { queue } => {
                 self.clear(queue, position, Vec::new());
                 self.queues.remove(&queue);
             }
-            Head::SetCleared { set } => self.sets_cleared[set as usize] = Some(position),
-            Head::Flushed => {
+            RecordHead::SetCleared { set } => self.sets_cleared[set as usize] = Some(position),
+            RecordHead::Flushed => {
                 self.flushed = Some(position);
                 self.queues.clear();
-                self.totals = Totals::default();
+                self.totals = EngineTotals::default();
             }
-            Head::Snapshot | Head::QueueCleared { .. } => {}
+            RecordHead::Snapshot | RecordHead::QueueCleared { .. } => {}
         }
     }
 
     /// What an earlier clearing ended stays ended: only what that one kept may be kept now.
-    fn clear(&mut self, queue: u16, at: Position, mut kept: Vec<Position>) {
+    fn clear(&mut self, queue: u16, at: RecordPosition, mut kept: Vec<RecordPosition>) {
         kept.sort_unstable();
         if let Some(before) = self.queues_cleared.get(&queue) {
             kept.retain(|position| !before.ends(*position));
@@ -252,7 +252,7 @@ impl Ended {
 
     /// A removed queue comes back with a push, or with a job that comes to wait in it.
     fn show(&mut self, put: &Put) {
-        let comes_to_wait = put.stored == Stored::Queue && put.cause != Cause::Copied;
+        let comes_to_wait = put.stored == StoredPlace::Queue && put.cause != Cause::Copied;
         if put.cause == Cause::Pushed || comes_to_wait {
             self.change(put.queue, |facts| facts.hidden = false);
         }
@@ -265,7 +265,7 @@ impl Ended {
     }
 }
 
-impl Totals {
+impl EngineTotals {
     pub(crate) const fn count_put(&mut self, cause: Cause) {
         match cause {
             Cause::Pushed => self.pushed += 1,
@@ -277,14 +277,14 @@ impl Totals {
         }
     }
 
-    pub(crate) const fn count_gone(&mut self, gone: Gone) {
+    pub(crate) const fn count_gone(&mut self, gone: RemovalReason) {
         match gone {
-            Gone::Acked => self.processed += 1,
-            Gone::FailedForGood => {
+            RemovalReason::Acked => self.processed += 1,
+            RemovalReason::FailedForGood => {
                 self.processed += 1;
                 self.failed += 1;
             }
-            Gone::Deleted => {}
+            RemovalReason::Deleted => {}
         }
     }
 }
@@ -292,14 +292,14 @@ impl Totals {
 /// The body of a record that is not a job's; `None`: it is damaged, which is noted, and what it
 /// said is lost.
 fn read_noted<'b, D: Disk>(
-    log: &Log<D>,
-    reader: &Reader<D>,
-    position: Position,
+    log: &SegmentLog<D>,
+    reader: &RecordReader<D>,
+    position: RecordPosition,
     buffer: &'b mut Vec<u8>,
 ) -> Result<Option<&'b [u8]>, RecoverError> {
     match reader.read(position, buffer) {
         Ok(parts) => Ok(Some(&buffer[parts.body])),
-        Err(ReadError::Damaged { why, .. }) => {
+        Err(RecordError::Damaged { why, .. }) => {
             log.damages().note(position, why);
             Ok(None)
         }
@@ -308,14 +308,14 @@ fn read_noted<'b, D: Disk>(
 }
 
 fn walk<D: Disk>(
-    log: &Log<D>,
-    mut visit: impl FnMut(Position, Head<'_>) -> Result<(), RecoverError>,
+    log: &SegmentLog<D>,
+    mut visit: impl FnMut(RecordPosition, RecordHead<'_>) -> Result<(), RecoverError>,
 ) -> Result<(), RecoverError> {
     for segment in log.segments() {
         let mut result = Ok(());
         log.heads(segment.number, &mut |found| {
             if result.is_ok() {
-                result = match Head::read(found.head) {
+                result = match RecordHead::read(found.head) {
                     Ok(head) => visit(found.position, head),
                     Err(_) => Err(unknown(found.position)),
                 };
@@ -326,7 +326,7 @@ fn walk<D: Disk>(
     Ok(())
 }
 
-const fn unknown(position: Position) -> RecoverError {
+const fn unknown(position: RecordPosition) -> RecoverError {
     RecoverError::Unknown { segment: position.segment, offset: position.offset }
 }
 

@@ -11,7 +11,7 @@ use crate::model::Wid;
 
 /// A worker's hold on a job.
 #[derive(Clone, Debug)]
-pub(crate) struct Reservation {
+pub(crate) struct EngineReservation {
     /// Its number, never given again: jobs' indices are.
     pub(crate) ticket: u64,
     pub(crate) job: JobIndex,
@@ -24,7 +24,7 @@ pub(crate) struct Reservation {
 /// All reservations. Two jobs with one jid may both be out; an ACK ends either of them.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
-    by_jid: HashTable<Reservation>,
+    by_jid: HashTable<EngineReservation>,
     by_expiry: BTreeSet<(Timestamp, JobIndex)>,
     busy: HashMap<Wid, u64>,
     next_ticket: u64,
@@ -50,7 +50,7 @@ impl Reservations {
         self.next_ticket
     }
 
-    pub(crate) fn insert(&mut self, reservation: Reservation) {
+    pub(crate) fn insert(&mut self, reservation: EngineReservation) {
         self.by_expiry.insert((reservation.expires_at, reservation.job));
         if let Some(wid) = &reservation.wid {
             match self.busy.get_mut(wid) {
@@ -60,31 +60,31 @@ impl Reservations {
                 }
             }
         }
-        let rehash = |reservation: &Reservation| key(&reservation.jid);
+        let rehash = |reservation: &EngineReservation| key(&reservation.jid);
         self.by_jid.insert_unique(key(&reservation.jid), reservation, rehash);
     }
 
     /// A reservation of `jid`.
-    pub(crate) fn get(&self, jid: &str) -> Option<&Reservation> {
+    pub(crate) fn get(&self, jid: &str) -> Option<&EngineReservation> {
         self.by_jid.find(key(jid), |reservation| &*reservation.jid == jid)
     }
 
     /// Ends the reservation of this very job.
-    pub(crate) fn remove_job(&mut self, jid: &str, job: JobIndex) -> Option<Reservation> {
+    pub(crate) fn remove_job(&mut self, jid: &str, job: JobIndex) -> Option<EngineReservation> {
         self.remove_where(jid, |found| found.job == job)
     }
 
     /// Ends this very reservation, if nobody else has.
-    pub(crate) fn remove_ticket(&mut self, jid: &str, ticket: u64) -> Option<Reservation> {
+    pub(crate) fn remove_ticket(&mut self, jid: &str, ticket: u64) -> Option<EngineReservation> {
         self.remove_where(jid, |found| found.ticket == ticket)
     }
 
     fn remove_where(
         &mut self,
         jid: &str,
-        wanted: impl Fn(&Reservation) -> bool,
-    ) -> Option<Reservation> {
-        let is_it = |found: &Reservation| &*found.jid == jid && wanted(found);
+        wanted: impl Fn(&EngineReservation) -> bool,
+    ) -> Option<EngineReservation> {
+        let is_it = |found: &EngineReservation| &*found.jid == jid && wanted(found);
         let (reservation, _) = self.by_jid.find_entry(key(jid), is_it).ok()?.remove();
         self.by_expiry.remove(&(reservation.expires_at, reservation.job));
         if let Some(wid) = &reservation.wid
@@ -121,7 +121,7 @@ impl Reservations {
         self.by_expiry.first().filter(|(at, _)| *at <= now).map(|(_, job)| *job)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Reservation> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &EngineReservation> {
         self.by_jid.iter()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Count {
+struct SegmentCount {
     /// Jobs that were written here.
     written: u32,
     /// Of those, jobs that are still live and whose record is still here.
@@ -14,7 +14,7 @@ struct Count {
 #[derive(Debug, Default)]
 pub(crate) struct LiveCounts {
     first: u32,
-    counts: VecDeque<Count>,
+    counts: VecDeque<SegmentCount>,
 }
 
 impl LiveCounts {
@@ -37,7 +37,7 @@ impl LiveCounts {
 
     /// The share of a segment's job records that is live (0 to 1). A segment without jobs: 0.
     pub(crate) fn live_share(&self, segment: u32) -> f64 {
-        let Count { written, live } = self.count(segment);
+        let SegmentCount { written, live } = self.count(segment);
         if written == 0 { 0.0 } else { f64::from(live) / f64::from(written) }
     }
 
@@ -52,22 +52,22 @@ impl LiveCounts {
         }
     }
 
-    fn count(&self, segment: u32) -> Count {
+    fn count(&self, segment: u32) -> SegmentCount {
         let place = segment.checked_sub(self.first);
         place.and_then(|place| self.counts.get(place as usize)).copied().unwrap_or_default()
     }
 
-    fn count_mut(&mut self, segment: u32) -> &mut Count {
+    fn count_mut(&mut self, segment: u32) -> &mut SegmentCount {
         if self.counts.is_empty() {
             self.first = segment;
         }
         while segment < self.first {
-            self.counts.push_front(Count::default());
+            self.counts.push_front(SegmentCount::default());
             self.first -= 1;
         }
         let place = (segment - self.first) as usize;
         if place >= self.counts.len() {
-            self.counts.resize(place + 1, Count::default());
+            self.counts.resize(place + 1, SegmentCount::default());
         }
         &mut self.counts[place]
     }

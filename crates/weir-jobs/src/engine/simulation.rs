@@ -9,13 +9,13 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 use weir_log::{SimulatedDisk, Syncer};
 
-use super::arena::{Entry, Rest};
+use super::arena::{ArenaEntry, EntryState};
 use super::core::{Engine, EngineError};
-use super::head::Stored;
+use super::head::StoredPlace;
 use crate::job::JobBatch;
 use crate::metrics::JobsMetrics;
-use crate::model::{FailureReport, Place, QueueName, SetName, Wid};
-use crate::settings::{Limits, Settings};
+use crate::model::{FailureReport, JobLocation, QueueName, SetName, Wid};
+use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{Action, QueueAction, StoreError};
 
 const QUEUES: [&str; 3] = ["default", "mailers", "pull"];
@@ -50,20 +50,20 @@ struct Run {
     full: bool,
 }
 
-fn settings() -> Settings {
-    Settings {
-        limits: Limits {
+fn settings() -> JobServerSettings {
+    JobServerSettings {
+        limits: JobServerLimits {
             segment_bytes: 16 << 10,
             reserve_bytes: 3 << 10,
             dead_jobs_max: 12,
-            ..Limits::default()
+            ..JobServerLimits::default()
         },
-        ..Settings::default()
+        ..JobServerSettings::default()
     }
 }
 
 fn queue(name: &str) -> QueueName {
-    QueueName::parse(name, &Limits::default()).unwrap()
+    QueueName::parse(name, &JobServerLimits::default()).unwrap()
 }
 
 impl Run {
@@ -150,7 +150,7 @@ impl Run {
         );
         let mut batch = JobBatch::new();
         let now = self.now;
-        let job = batch.parse_one(json.as_bytes(), now, &Limits::default()).unwrap();
+        let job = batch.parse_one(json.as_bytes(), now, &JobServerLimits::default()).unwrap();
         match self.run(|engine, now| engine.store(&job, now)) {
             Ok(_) => {
                 self.ledger.pushed.insert(jid, self.engine.end().0);
@@ -241,7 +241,7 @@ impl Run {
         let mut buffer = Vec::new();
         let body = self.engine.journal.read(stop.position, &mut buffer).unwrap();
         let key = self.engine.stored(&stop, &body).key;
-        assert_eq!(self.engine.entry(&Place::Set(set), &key), Some(job));
+        assert_eq!(self.engine.entry(&JobLocation::Set(set), &key), Some(job));
         let _ = self.run(|engine, now| engine.act(job, action, now));
         self.note_vanished();
         self.note(false);
@@ -367,8 +367,8 @@ impl Run {
                 continue;
             }
             match entry.rest {
-                Rest::Waiting => queue.0 += 1,
-                Rest::Reserved => queue.1 += 1,
+                EntryState::Waiting => queue.0 += 1,
+                EntryState::Reserved => queue.1 += 1,
                 rest => in_sets[rest.set().unwrap() as usize] += 1,
             }
         }
@@ -388,21 +388,21 @@ impl Run {
     }
 }
 
-fn open(disk: &SimulatedDisk, seed: u64) -> (Engine<SimulatedDisk>, weir_log::Report) {
+fn open(disk: &SimulatedDisk, seed: u64) -> (Engine<SimulatedDisk>, weir_log::RecoveryReport) {
     let random = fastrand::Rng::with_seed(seed);
     Engine::open(disk.clone(), &settings(), JobsMetrics::detached(), random).unwrap()
 }
 
 /// The jobs that are there for everybody.
-fn live(engine: &Engine<SimulatedDisk>) -> impl Iterator<Item = &Entry> {
+fn live(engine: &Engine<SimulatedDisk>) -> impl Iterator<Item = &ArenaEntry> {
     let state = &engine.state;
     state.arena.iter().filter(|(job, _)| !state.is_cleared(*job)).map(|(_, entry)| entry)
 }
 
 fn view(engine: &Engine<SimulatedDisk>) -> View {
-    let place = |rest: Rest| match rest.set().map_or(Stored::Queue, Stored::Set) {
-        Stored::Queue => 0,
-        Stored::Set(set) => 1 + set as u8,
+    let place = |rest: EntryState| match rest.set().map_or(StoredPlace::Queue, StoredPlace::Set) {
+        StoredPlace::Queue => 0,
+        StoredPlace::Set(set) => 1 + set as u8,
     };
     live(engine).map(|entry| (place(entry.rest), entry.queue, entry.order, entry.hash)).collect()
 }

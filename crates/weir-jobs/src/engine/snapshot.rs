@@ -1,11 +1,11 @@
 //! The small state that outlives its records: counters, queues, the hash seed. Written whole at
 //! the head of every segment, so that deleting old segments loses nothing.
 
-use super::varint::{self, Fields, Malformed};
+use super::varint::{self, FieldReader, Malformed};
 
 /// Totals since the log began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct EngineTotals {
     pub(crate) pushed: u64,
     /// Ended, well or not.
     pub(crate) processed: u64,
@@ -18,25 +18,25 @@ pub(crate) struct QueueFacts {
     pub(crate) number: u16,
     pub(crate) name: String,
     pub(crate) paused: bool,
-    /// See [`super::queues::Queue::hidden`].
+    /// See [`super::queues::EngineQueue::hidden`].
     pub(crate) hidden: bool,
 }
 
 const PAUSED: u8 = 1;
 const HIDDEN: u8 = 2;
 
-/// The body of a [`super::head::Head::Snapshot`].
+/// The body of a [`super::head::RecordHead::Snapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Snapshot {
+pub(crate) struct EngineSnapshot {
     /// Of the jid hashes in this log.
     pub(crate) seed: u64,
     /// Every order given so far is below this.
     pub(crate) next_order: u64,
-    pub(crate) totals: Totals,
+    pub(crate) totals: EngineTotals,
     pub(crate) queues: Vec<QueueFacts>,
 }
 
-impl Snapshot {
+impl EngineSnapshot {
     pub(crate) fn write(&self, into: &mut Vec<u8>) {
         into.extend_from_slice(&self.seed.to_le_bytes());
         for number in [
@@ -58,12 +58,12 @@ impl Snapshot {
     }
 
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut fields = Fields(bytes);
+        let mut fields = FieldReader(bytes);
         let seed = fields.bytes(8)?.try_into().map_err(|_| Malformed)?;
         let mut snapshot = Self {
             seed: u64::from_le_bytes(seed),
             next_order: fields.number()?,
-            totals: Totals {
+            totals: EngineTotals {
                 pushed: fields.number()?,
                 processed: fields.number()?,
                 failed: fields.number()?,
@@ -96,20 +96,20 @@ mod tests {
         ) {
             let queues = queues.into_iter();
             let facts = |(number, (paused, hidden), name)| QueueFacts { number, name, paused, hidden };
-            let snapshot = Snapshot {
+            let snapshot = EngineSnapshot {
                 seed: numbers[0],
                 next_order: numbers[1],
-                totals: Totals { pushed: numbers[2], processed: numbers[3], failed: numbers[4] },
+                totals: EngineTotals { pushed: numbers[2], processed: numbers[3], failed: numbers[4] },
                 queues: queues.map(facts).collect(),
             };
             let mut bytes = Vec::new();
             snapshot.write(&mut bytes);
-            prop_assert_eq!(Snapshot::read(&bytes), Ok(snapshot));
+            prop_assert_eq!(EngineSnapshot::read(&bytes), Ok(snapshot));
         }
 
         #[test]
         fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
-            let _ = Snapshot::read(&bytes);
+            let _ = EngineSnapshot::read(&bytes);
         }
     }
 }

@@ -3,16 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use weir_log::Position;
+use weir_log::RecordPosition;
 
-use super::arena::{Arena, Entry, JobIndex, Rest};
+use super::arena::{Arena, ArenaEntry, EntryState, JobIndex};
 use super::cleared::Cleared;
-use super::head::Stored;
+use super::head::StoredPlace;
 use super::index::{JidIndex, hash_of};
 use super::queues::Queues;
 use super::reservations::Reservations;
 use super::segments::LiveCounts;
-use super::snapshot::{Snapshot, Totals};
+use super::snapshot::{EngineSnapshot, EngineTotals};
 use crate::metrics::JobsMetrics;
 use crate::model::SetName;
 
@@ -21,7 +21,7 @@ pub(crate) type TimeSet = BTreeSet<(u64, JobIndex)>;
 
 /// Jobs, where they rest, and the counts.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct EngineState {
     pub(crate) arena: Arena,
     pub(crate) index: JidIndex,
     pub(crate) queues: Queues,
@@ -30,11 +30,11 @@ pub(crate) struct State {
     /// Jobs of emptied places that still take up memory.
     pub(crate) cleared: Cleared,
     pub(crate) segments: LiveCounts,
-    /// Live jobs that only a look at all of them finds; see [`Entry::indexed`].
+    /// Live jobs that only a look at all of them finds; see [`ArenaEntry::indexed`].
     pub(crate) unindexed: usize,
     /// Some records in the log have other hashes than their jobs here.
     pub(crate) rehashed: bool,
-    pub(crate) totals: Totals,
+    pub(crate) totals: EngineTotals,
     /// Of the jid hashes.
     pub(crate) seed: u64,
     /// Every order given so far is below this.
@@ -44,24 +44,24 @@ pub(crate) struct State {
 /// A job as the log tells it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewEntry {
-    pub(crate) position: Position,
+    pub(crate) position: RecordPosition,
     pub(crate) order: u64,
     pub(crate) hash: u32,
     pub(crate) queue: u16,
-    pub(crate) rest: Rest,
+    pub(crate) rest: EntryState,
 }
 
-impl Stored {
+impl StoredPlace {
     /// Where a job rests whose newest record says so.
-    pub(crate) const fn rest(self) -> Rest {
+    pub(crate) const fn rest(self) -> EntryState {
         match self {
-            Self::Queue => Rest::Waiting,
-            Self::Set(set) => Rest::in_set(set),
+            Self::Queue => EntryState::Waiting,
+            Self::Set(set) => EntryState::in_set(set),
         }
     }
 }
 
-impl Rest {
+impl EntryState {
     pub(crate) const fn in_set(set: SetName) -> Self {
         match set {
             SetName::Scheduled => Self::Scheduled,
@@ -80,7 +80,7 @@ impl Rest {
     }
 }
 
-impl State {
+impl EngineState {
     pub(crate) fn new(seed: u64, metrics: JobsMetrics) -> Self {
         Self {
             arena: Arena::default(),
@@ -92,7 +92,7 @@ impl State {
             segments: LiveCounts::default(),
             unindexed: 0,
             rehashed: false,
-            totals: Totals::default(),
+            totals: EngineTotals::default(),
             seed,
             next_order: 1,
         }
@@ -130,10 +130,10 @@ impl State {
         }
     }
 
-    /// Adds a job that [`State::index_all`] will add to the index.
+    /// Adds a job that [`EngineState::index_all`] will add to the index.
     pub(crate) fn insert_unindexed(&mut self, new: NewEntry) -> JobIndex {
         let NewEntry { position, order, hash, queue, rest } = new;
-        let entry = Entry { position, order, hash, queue, rest, indexed: false };
+        let entry = ArenaEntry { position, order, hash, queue, rest, indexed: false };
         let job = self.arena.insert(entry);
         self.unindexed += 1;
         self.segments.add(position.segment);
@@ -143,13 +143,13 @@ impl State {
     }
 
     /// Forgets a job, wherever it rests. A reserved one must have left its reservation.
-    pub(crate) fn remove(&mut self, job: JobIndex) -> Entry {
+    pub(crate) fn remove(&mut self, job: JobIndex) -> ArenaEntry {
         self.unplace(job);
         self.remove_unplaced(job)
     }
 
     /// Forgets a job that has left its place already.
-    pub(crate) fn remove_unplaced(&mut self, job: JobIndex) -> Entry {
+    pub(crate) fn remove_unplaced(&mut self, job: JobIndex) -> ArenaEntry {
         let entry = *self.arena.get(job);
         if entry.indexed {
             self.index.remove(entry.hash, job);
@@ -163,7 +163,7 @@ impl State {
     }
 
     /// Moves a job to another place of rest.
-    pub(crate) fn rest(&mut self, job: JobIndex, rest: Rest, order: u64) {
+    pub(crate) fn rest(&mut self, job: JobIndex, rest: EntryState, order: u64) {
         self.unplace(job);
         let entry = self.arena.get_mut(job);
         entry.rest = rest;
@@ -172,7 +172,7 @@ impl State {
     }
 
     /// The job's record is at another position now.
-    pub(crate) fn relocate(&mut self, job: JobIndex, position: Position) {
+    pub(crate) fn relocate(&mut self, job: JobIndex, position: RecordPosition) {
         let entry = self.arena.get_mut(job);
         let old = std::mem::replace(&mut entry.position, position);
         self.segments.release(old.segment);
@@ -185,13 +185,13 @@ impl State {
         let lane = &mut self.queues.get_mut(queue).lane;
         let job = if newest { lane.pop_last() } else { lane.pop_first() }?;
         self.queues.get_mut(queue).reserved += 1;
-        self.arena.get_mut(job).rest = Rest::Reserved;
+        self.arena.get_mut(job).rest = EntryState::Reserved;
         Some(job)
     }
 
     /// What outlives the records that said it.
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot {
+    pub(crate) fn snapshot(&self) -> EngineSnapshot {
+        EngineSnapshot {
             seed: self.seed,
             next_order: self.next_order,
             totals: self.totals,
@@ -199,7 +199,7 @@ impl State {
         }
     }
 
-    /// Takes all jobs out of a queue's lane at once; [`State::cleared`] holds them until they are
+    /// Takes all jobs out of a queue's lane at once; [`EngineState::cleared`] holds them until they are
     /// forgotten. Returns how many.
     pub(crate) fn clear_lane(&mut self, queue: u16) -> usize {
         let lane = std::mem::take(&mut self.queues.get_mut(queue).lane);
@@ -208,7 +208,7 @@ impl State {
         jobs
     }
 
-    /// As [`State::clear_lane`], of a set.
+    /// As [`EngineState::clear_lane`], of a set.
     pub(crate) fn clear_set(&mut self, set: SetName) -> usize {
         let jobs = std::mem::take(&mut self.sets[set as usize]);
         let count = jobs.len();
@@ -225,7 +225,7 @@ impl State {
         let entry = self.arena.get(job);
         match entry.rest.set() {
             Some(set) => self.set(set).contains(&(entry.order, job)),
-            None if entry.rest == Rest::Waiting => {
+            None if entry.rest == EntryState::Waiting => {
                 self.queues.get(entry.queue).lane.contains(job, &self.arena)
             }
             None => true,
@@ -238,7 +238,7 @@ impl State {
             Some(set) => {
                 self.sets[set as usize].insert((entry.order, job));
             }
-            None if entry.rest == Rest::Waiting => {
+            None if entry.rest == EntryState::Waiting => {
                 let queue = self.queues.get_mut(entry.queue);
                 queue.lane.insert(job, &self.arena);
                 queue.hidden = false;
@@ -253,7 +253,7 @@ impl State {
             Some(set) => {
                 self.sets[set as usize].remove(&(entry.order, job));
             }
-            None if entry.rest == Rest::Waiting => {
+            None if entry.rest == EntryState::Waiting => {
                 self.queues.get_mut(entry.queue).lane.remove(job, &self.arena);
             }
             None => self.queues.get_mut(entry.queue).reserved -= 1,

@@ -22,7 +22,7 @@ const TIMES_KEPT: usize = 1024;
 
 /// When the thread wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum SyncRequest {
     Nothing,
     /// A sync within [`SyncThread::lazy_wait`].
     Soon,
@@ -32,8 +32,8 @@ enum Wanted {
 
 /// What both sides see.
 #[derive(Debug)]
-struct Shared {
-    wanted: Mutex<Wanted>,
+struct SyncState {
+    wanted: Mutex<SyncRequest>,
     changed: Condvar,
     /// Up to here the log is durable.
     durable: AtomicU64,
@@ -51,7 +51,7 @@ struct Shared {
 /// A running sync thread. Dropping it without [`SyncThread::stop`] stops it without a last sync.
 #[derive(Debug)]
 pub(crate) struct SyncThread {
-    shared: Arc<Shared>,
+    shared: Arc<SyncState>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -72,8 +72,8 @@ impl SyncThread {
         clock: Clock,
         metrics: JobsMetrics,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
-            wanted: Mutex::new(Wanted::Nothing),
+        let shared = Arc::new(SyncState {
+            wanted: Mutex::new(SyncRequest::Nothing),
             changed: Condvar::new(),
             durable: AtomicU64::new(syncer.durable().0),
             problem: Mutex::new(None),
@@ -82,7 +82,8 @@ impl SyncThread {
             finished: Arc::new(Notify::new()),
             times: Mutex::new(Vec::new()),
         });
-        let worker = Worker { shared: Arc::clone(&shared), syncer, pace, clock, metrics, nth: 0 };
+        let worker =
+            SyncWorker { shared: Arc::clone(&shared), syncer, pace, clock, metrics, nth: 0 };
         let builder = std::thread::Builder::new().name("weir-jobs-sync".to_owned());
         let thread = builder.spawn(move || worker.run())?;
         Ok(Self { shared, thread: Some(thread) })
@@ -90,19 +91,19 @@ impl SyncThread {
 
     /// Asks for a sync at once.
     pub(crate) fn request(&self) {
-        self.shared.want(Wanted::Now);
+        self.shared.want(SyncRequest::Now);
     }
 
     /// Asks for a sync and upkeep at once, and to be told when both are over: the log has no room
     /// for the next record.
     pub(crate) fn request_room(&self) {
         self.shared.held_up.store(true, Ordering::Release);
-        self.shared.want(Wanted::Now);
+        self.shared.want(SyncRequest::Now);
     }
 
     /// Asks for a sync within the lazy wait.
     pub(crate) fn request_soon(&self) {
-        self.shared.want(Wanted::Soon);
+        self.shared.want(SyncRequest::Soon);
     }
 
     /// Up to here the log is durable.
@@ -130,7 +131,7 @@ impl SyncThread {
 
     /// Ends the thread after a last sync.
     pub(crate) fn stop(&mut self) {
-        self.shared.want(Wanted::Stop);
+        self.shared.want(SyncRequest::Stop);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -141,13 +142,13 @@ impl SyncThread {
 
 impl Drop for SyncThread {
     fn drop(&mut self) {
-        self.shared.want(Wanted::Stop);
+        self.shared.want(SyncRequest::Stop);
     }
 }
 
-impl Shared {
+impl SyncState {
     /// Raises what is wanted; a lower wish never replaces a higher one.
-    fn want(&self, wish: Wanted) {
+    fn want(&self, wish: SyncRequest) {
         let mut wanted = locked(&self.wanted);
         if *wanted as u8 >= wish as u8 {
             return;
@@ -157,8 +158,8 @@ impl Shared {
     }
 }
 
-struct Worker<D: Disk> {
-    shared: Arc<Shared>,
+struct SyncWorker<D: Disk> {
+    shared: Arc<SyncState>,
     syncer: Syncer<D>,
     pace: Pace,
     clock: Clock,
@@ -166,7 +167,7 @@ struct Worker<D: Disk> {
     nth: usize,
 }
 
-impl<D: Disk> Worker<D> {
+impl<D: Disk> SyncWorker<D> {
     fn run(mut self) {
         loop {
             let stop = self.wait();
@@ -186,35 +187,37 @@ impl<D: Disk> Worker<D> {
         let mut wanted = locked(&self.shared.wanted);
         loop {
             match *wanted {
-                Wanted::Stop => return true,
-                Wanted::Now => break,
-                Wanted::Soon => {
+                SyncRequest::Stop => return true,
+                SyncRequest::Now => break,
+                SyncRequest::Soon => {
                     let changed = &self.shared.changed;
                     let (again, timeout) = changed
-                        .wait_timeout_while(wanted, self.pace.lazy_wait, |w| *w == Wanted::Soon)
+                        .wait_timeout_while(wanted, self.pace.lazy_wait, |w| {
+                            *w == SyncRequest::Soon
+                        })
                         .unwrap_or_else(PoisonError::into_inner);
                     wanted = again;
                     if timeout.timed_out() {
                         break;
                     }
                 }
-                Wanted::Nothing if self.has_problem() => {
+                SyncRequest::Nothing if self.has_problem() => {
                     let changed = &self.shared.changed;
                     let (again, _) = changed
-                        .wait_timeout_while(wanted, RETRY_INTERVAL, |w| *w == Wanted::Nothing)
+                        .wait_timeout_while(wanted, RETRY_INTERVAL, |w| *w == SyncRequest::Nothing)
                         .unwrap_or_else(PoisonError::into_inner);
                     wanted = again;
-                    if *wanted == Wanted::Nothing {
+                    if *wanted == SyncRequest::Nothing {
                         break;
                     }
                 }
-                Wanted::Nothing => {
+                SyncRequest::Nothing => {
                     let changed = &self.shared.changed;
                     wanted = changed.wait(wanted).unwrap_or_else(PoisonError::into_inner);
                 }
             }
         }
-        *wanted = Wanted::Nothing;
+        *wanted = SyncRequest::Nothing;
         false
     }
 
@@ -249,7 +252,7 @@ impl<D: Disk> Worker<D> {
     }
 
     fn is_wanted(&self) -> bool {
-        !matches!(*locked(&self.shared.wanted), Wanted::Nothing)
+        !matches!(*locked(&self.shared.wanted), SyncRequest::Nothing)
     }
 
     /// Without room for the next segment what was synced is still durable: no promise is broken.

@@ -7,8 +7,8 @@ use tokio::task::JoinHandle;
 use weir_base::clock::Timestamp;
 use weir_log::Disk;
 
-use super::due::Next;
-use super::inner::Inner;
+use super::due::NextCall;
+use super::inner::EngineShared;
 use crate::settings::Fsync;
 use crate::store::StoreError;
 
@@ -18,7 +18,7 @@ const TIMER_SLEEP_MAX: Duration = Duration::from_secs(30);
 /// How long the timer waits when the disk is full before it tries again.
 const TIMER_RETRY: Duration = Duration::from_secs(1);
 
-impl<D: Disk> Inner<D> {
+impl<D: Disk> EngineShared<D> {
     pub(super) fn spawn_tasks(inner: &Rc<Self>) -> Vec<JoinHandle<()>> {
         let mut tasks = vec![
             tokio::task::spawn_local(Rc::clone(inner).run_timer()),
@@ -37,12 +37,12 @@ impl<D: Disk> Inner<D> {
     async fn run_timer(self: Rc<Self>) {
         loop {
             let sleep = match self.tick().await {
-                Ok(Next::Now) => {
+                Ok(NextCall::Now) => {
                     tokio::task::yield_now().await;
                     continue;
                 }
-                Ok(Next::At(at)) => at.since(self.clock.now()).min(TIMER_SLEEP_MAX),
-                Ok(Next::Idle) => TIMER_SLEEP_MAX,
+                Ok(NextCall::At(at)) => at.since(self.clock.now()).min(TIMER_SLEEP_MAX),
+                Ok(NextCall::Idle) => TIMER_SLEEP_MAX,
                 Err(error) => {
                     tracing::warn!(%error, "due jobs wait");
                     TIMER_RETRY
@@ -55,7 +55,7 @@ impl<D: Disk> Inner<D> {
     }
 
     /// One slice of what is due.
-    pub(super) async fn tick(&self) -> Result<Next, StoreError> {
+    pub(super) async fn tick(&self) -> Result<NextCall, StoreError> {
         let start = self.clock.now();
         let ticked = self.retrying(|engine, now| engine.tick(now)).await?;
         self.metrics.tasks().passed(self.clock.now().since(start));
@@ -67,9 +67,9 @@ impl<D: Disk> Inner<D> {
     pub(super) fn rearm(&self) {
         let next = self.engine.borrow().next_time();
         let earlier = match next {
-            Next::Now => true,
-            Next::At(at) => at < self.timer_at.get(),
-            Next::Idle => false,
+            NextCall::Now => true,
+            NextCall::At(at) => at < self.timer_at.get(),
+            NextCall::Idle => false,
         };
         if earlier {
             self.timer_at.set(Timestamp::default());

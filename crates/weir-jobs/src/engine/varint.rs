@@ -29,9 +29,9 @@ const fn low_byte(value: u64) -> u8 {
 
 /// Reads fields one after another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+pub(crate) struct FieldReader<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
         let (first, rest) = self.0.split_first().ok_or(Malformed)?;
         self.0 = rest;
@@ -84,7 +84,7 @@ mod tests {
             put(&mut bytes, number);
             put_signed(&mut bytes, signed);
             put_text(&mut bytes, &text);
-            let mut fields = Fields(&bytes);
+            let mut fields = FieldReader(&bytes);
             prop_assert_eq!(fields.number(), Ok(number));
             prop_assert_eq!(fields.signed(), Ok(signed));
             prop_assert_eq!(fields.text(), Ok(text.as_str()));
@@ -93,9 +93,9 @@ mod tests {
 
         #[test]
         fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
-            let mut fields = Fields(&bytes);
+            let mut fields = FieldReader(&bytes);
             while fields.text().is_ok() && !fields.0.is_empty() {}
-            let mut fields = Fields(&bytes);
+            let mut fields = FieldReader(&bytes);
             while fields.signed().is_ok() && !fields.0.is_empty() {}
         }
     }

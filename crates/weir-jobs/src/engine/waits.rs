@@ -7,14 +7,14 @@ use weir_base::clock::Timestamp;
 use weir_log::{Disk, Lsn, SyncError};
 
 use super::core::{Engine, EngineError};
-use super::inner::Inner;
+use super::inner::EngineShared;
 use crate::settings::Fsync;
 use crate::store::StoreError;
 
 /// How often `fsync = "everysec"` syncs.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-impl<D: Disk> Inner<D> {
+impl<D: Disk> EngineShared<D> {
     /// Resolves when all that was done so far is as durable as the settings promise.
     pub(super) async fn promise(&self) -> Result<(), StoreError> {
         self.rearm();
@@ -26,7 +26,7 @@ impl<D: Disk> Inner<D> {
         self.promises.until(end).await
     }
 
-    /// Like [`Inner::promise`], but an ACK only waits with `fsync_acks`.
+    /// Like [`EngineShared::promise`], but an ACK only waits with `fsync_acks`.
     pub(super) async fn promise_of_ack(&self) -> Result<(), StoreError> {
         if self.fsync_acks {
             return self.promise().await;

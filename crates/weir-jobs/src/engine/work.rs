@@ -3,22 +3,22 @@
 use weir_base::clock::Timestamp;
 use weir_log::Disk;
 
-use super::arena::{Entry, JobIndex, Rest};
-use super::body::Body;
+use super::arena::{ArenaEntry, EntryState, JobIndex};
+use super::body::StoredBody;
 use super::core::{Engine, EngineError, Unreadable};
-use super::head::{Cause, Gone, Head, Stored};
+use super::head::{Cause, RecordHead, RemovalReason, StoredPlace};
 use super::journal::{read_body, read_body_ahead};
-use super::reservations::Reservation;
-use crate::dispatch::{Candidate, End};
+use super::reservations::EngineReservation;
+use crate::dispatch::{Candidate, QueueEnd};
 use crate::job_text;
-use crate::metrics::Limit;
+use crate::metrics::JobServerLimit;
 use crate::model::{Delivery, FailureReport, QueueName, SetName, Wid};
 use crate::rules;
 use crate::store::{FailOutcome, StoreError};
 
 /// A job on its way to a worker.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct EngineFetch {
     /// Of its reservation.
     pub(crate) ticket: u64,
     pub(crate) delivery: Delivery,
@@ -31,10 +31,10 @@ impl<D: Disk> Engine<D> {
         wid: Option<&Wid>,
         queues: &[QueueName],
         now: Timestamp,
-    ) -> Option<Taken> {
+    ) -> Option<EngineFetch> {
         loop {
             let (queue, end) = self.choose(queues, now)?;
-            let job = self.state.take(queue, end == End::Newest)?;
+            let job = self.state.take(queue, end == QueueEnd::Newest)?;
             match self.hand_out(job, wid, now) {
                 Ok(taken) => return Some(taken),
                 Err(Unreadable::Dropped) => {}
@@ -46,7 +46,7 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    fn choose(&mut self, queues: &[QueueName], now: Timestamp) -> Option<(u16, End)> {
+    fn choose(&mut self, queues: &[QueueName], now: Timestamp) -> Option<(u16, QueueEnd)> {
         let state = &self.state;
         let candidates = queues.iter().enumerate().filter_map(|(place, name)| {
             let number = state.queues.number(name.as_str())?;
@@ -67,8 +67,8 @@ impl<D: Disk> Engine<D> {
         job: JobIndex,
         wid: Option<&Wid>,
         now: Timestamp,
-    ) -> Result<Taken, Unreadable> {
-        let Entry { position, order, queue, .. } = *self.state.arena.get(job);
+    ) -> Result<EngineFetch, Unreadable> {
+        let ArenaEntry { position, order, queue, .. } = *self.state.arena.get(job);
         let body = match read_body_ahead(&mut self.ahead, position) {
             Ok(body) => body,
             Err(error) => return Err(self.drop_unreadable(job, &error)),
@@ -78,15 +78,22 @@ impl<D: Disk> Engine<D> {
         let delivery = Delivery { jid: jid.clone(), json: body.json.to_vec() };
         let wid = wid.cloned();
         let ticket = self.state.reserved.ticket();
-        self.state.reserved.insert(Reservation { ticket, job, jid, wid, since: now, expires_at });
+        self.state.reserved.insert(EngineReservation {
+            ticket,
+            job,
+            jid,
+            wid,
+            since: now,
+            expires_at,
+        });
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
         self.state.queues.get(queue).metrics.wait.observe(waited);
-        Ok(Taken { ticket, delivery })
+        Ok(EngineFetch { ticket, delivery })
     }
 
     /// A job that was taken never reached its worker: it goes back to its place, unless its
     /// reservation has ended since. Returns its queue.
-    pub(crate) fn put_back(&mut self, taken: &Taken) -> Option<u16> {
+    pub(crate) fn put_back(&mut self, taken: &EngineFetch) -> Option<u16> {
         let jid = &taken.delivery.jid;
         let reservation = self.state.reserved.remove_ticket(jid, taken.ticket)?;
         Some(self.wait_again(reservation.job))
@@ -103,9 +110,10 @@ impl<D: Disk> Engine<D> {
         let Some((job, ran)) = reserved else {
             return self.ack_waiting(jid);
         };
-        let Entry { position, queue, .. } = *self.state.arena.get(job);
-        self.journal.note(&Head::Remove { gone: Gone::Acked, position }, &self.state)?;
-        self.state.totals.count_gone(Gone::Acked);
+        let ArenaEntry { position, queue, .. } = *self.state.arena.get(job);
+        self.journal
+            .note(&RecordHead::Remove { gone: RemovalReason::Acked, position }, &self.state)?;
+        self.state.totals.count_gone(RemovalReason::Acked);
         self.state.reserved.remove_job(jid, job);
         let counted = self.state.queues.get_mut(queue);
         counted.processed_total += 1;
@@ -115,13 +123,14 @@ impl<D: Disk> Engine<D> {
     }
 
     fn ack_waiting(&mut self, jid: &str) -> Result<Option<u16>, EngineError> {
-        let waiting = |entry: &Entry| entry.rest == Rest::Waiting;
+        let waiting = |entry: &ArenaEntry| entry.rest == EntryState::Waiting;
         let Some(job) = self.find(jid, waiting) else {
             return Ok(None);
         };
-        let Entry { position, queue, .. } = *self.state.arena.get(job);
-        self.journal.note(&Head::Remove { gone: Gone::Acked, position }, &self.state)?;
-        self.state.totals.count_gone(Gone::Acked);
+        let ArenaEntry { position, queue, .. } = *self.state.arena.get(job);
+        self.journal
+            .note(&RecordHead::Remove { gone: RemovalReason::Acked, position }, &self.state)?;
+        self.state.totals.count_gone(RemovalReason::Acked);
         self.state.queues.get_mut(queue).processed_total += 1;
         self.forget(job);
         Ok(Some(queue))
@@ -147,7 +156,7 @@ impl<D: Disk> Engine<D> {
         report: FailureReport,
         now: Timestamp,
     ) -> Result<FailOutcome, EngineError> {
-        let Entry { position, queue, .. } = *self.state.arena.get(job);
+        let ArenaEntry { position, queue, .. } = *self.state.arena.get(job);
         let mut buffer = Vec::new();
         let body = match self.journal.read(position, &mut buffer) {
             Ok(body) => body,
@@ -160,27 +169,27 @@ impl<D: Disk> Engine<D> {
         let jid = report.jid.clone();
         let previous = job_text::failure(body.json, body.base_bytes);
         let (outcome, failure) = rules::fail(
-            &rules::Failed { retry: body.retry, backtrace: body.backtrace, previous },
+            &rules::FailedJob { retry: body.retry, backtrace: body.backtrace, previous },
             report,
             now,
             &mut self.random,
         );
         let json = job_text::failed(body.json, body.base_bytes, &failure);
-        let body = Body { json: &json, ..body };
+        let body = StoredBody { json: &json, ..body };
         let (set, order) = match outcome {
             FailOutcome::Retry { next_at } => (SetName::Retries, next_at.as_micros()),
             FailOutcome::Dead => (SetName::Dead, now.as_micros()),
             FailOutcome::Discarded => {
-                let head = Head::Remove { gone: Gone::FailedForGood, position };
+                let head = RecordHead::Remove { gone: RemovalReason::FailedForGood, position };
                 self.journal.note(&head, &self.state)?;
-                self.state.totals.count_gone(Gone::FailedForGood);
+                self.state.totals.count_gone(RemovalReason::FailedForGood);
                 self.count_failure(queue);
                 self.state.reserved.remove_job(&jid, job);
                 self.forget(job);
                 return Ok(outcome);
             }
         };
-        self.put_anew(job, &body, Cause::Failed, Stored::Set(set), order)?;
+        self.rewrite_record(job, &body, Cause::Failed, StoredPlace::Set(set), order)?;
         self.state.totals.count_put(Cause::Failed);
         self.count_failure(queue);
         self.state.reserved.remove_job(&jid, job);
@@ -234,7 +243,7 @@ impl<D: Disk> Engine<D> {
                 self.returns.insert(job, returned + 1);
             }
             rules::Return::Fails => {
-                self.metrics.limit_hit(Limit::ReturnsMax);
+                self.metrics.limit_hit(JobServerLimit::ReturnsMax);
                 match self.fail_job(job, rules::worker_vanished(jid), now) {
                     Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => {}
                     Err(error) => return Err(error),
@@ -255,13 +264,13 @@ impl<D: Disk> Engine<D> {
     }
 
     fn wait_again(&mut self, job: JobIndex) -> u16 {
-        let Entry { order, queue, .. } = *self.state.arena.get(job);
-        self.state.rest(job, Rest::Waiting, order);
+        let ArenaEntry { order, queue, .. } = *self.state.arena.get(job);
+        self.state.rest(job, EntryState::Waiting, order);
         queue
     }
 
     /// The live job with this jid whose entry is `wanted`.
-    pub(crate) fn find(&self, jid: &str, wanted: impl Fn(&Entry) -> bool) -> Option<JobIndex> {
+    pub(crate) fn find(&self, jid: &str, wanted: impl Fn(&ArenaEntry) -> bool) -> Option<JobIndex> {
         self.find_all(jid, wanted).next()
     }
 
@@ -269,7 +278,7 @@ impl<D: Disk> Engine<D> {
     pub(crate) fn find_all<'a>(
         &'a self,
         jid: &'a str,
-        wanted: impl Fn(&Entry) -> bool + 'a,
+        wanted: impl Fn(&ArenaEntry) -> bool + 'a,
     ) -> impl Iterator<Item = JobIndex> + 'a {
         let hash = self.state.hash(jid);
         let candidates = self.state.index.candidates(hash, &self.state.arena);

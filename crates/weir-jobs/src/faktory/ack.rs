@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::payload;
-use super::refusal::Refusal;
-use super::replies::Answer;
-use crate::server::Service;
+use super::refusal::FaktoryError;
+use super::replies::FaktoryReply;
+use crate::server::JobService;
 use crate::store::Store;
 
 #[derive(Deserialize)]
@@ -17,17 +17,20 @@ struct AckText<'a> {
 }
 
 /// `ACK {"jid":..}`: `+OK`, also for a jid that nobody holds.
-pub(super) async fn ack<S: Store>(service: &Service<S>, json: &[u8]) -> Result<Answer, Refusal> {
+pub(super) async fn ack<S: Store>(
+    service: &JobService<S>,
+    json: &[u8],
+) -> Result<FaktoryReply, FaktoryError> {
     let jid = parse(json)?;
     service.store.ack(&[&*jid]).await?;
-    Ok(Answer::Ok)
+    Ok(FaktoryReply::Ok)
 }
 
 /// ACK after ACK on one connection: ended together, answered one by one.
 pub(super) async fn ack_run<'a, S: Store>(
-    service: &Service<S>,
+    service: &JobService<S>,
     texts: impl Iterator<Item = &'a [u8]>,
-) -> Vec<Result<Answer, Refusal>> {
+) -> Vec<Result<FaktoryReply, FaktoryError>> {
     let parsed: Vec<_> = texts.map(parse).collect();
     let jids: Vec<&str> = parsed.iter().filter_map(|jid| jid.as_deref().ok()).collect();
     let done = if jids.is_empty() { Ok(0) } else { service.store.ack(&jids).await };
@@ -35,11 +38,11 @@ pub(super) async fn ack_run<'a, S: Store>(
         .into_iter()
         .map(|jid| {
             jid?;
-            done.clone().map(|_| Answer::Ok).map_err(Refusal::from)
+            done.clone().map(|_| FaktoryReply::Ok).map_err(FaktoryError::from)
         })
         .collect()
 }
 
-fn parse(json: &[u8]) -> Result<Cow<'_, str>, Refusal> {
+fn parse(json: &[u8]) -> Result<Cow<'_, str>, FaktoryError> {
     payload::parse("ACK", json).map(|ack: AckText<'_>| ack.jid)
 }

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::payload;
-use super::refusal::Refusal;
-use super::replies::Answer;
-use crate::server::Service;
+use super::refusal::FaktoryError;
+use super::replies::FaktoryReply;
+use crate::server::JobService;
 use crate::store::Store;
-use crate::workers::WorkerState;
+use crate::workers::WorkerDirective;
 
 #[derive(Deserialize)]
 struct BeatText<'a> {
@@ -23,14 +23,19 @@ struct BeatText<'a> {
 /// `BEAT {wid,current_state?,rss_kb?}`: `+OK`, or bulk `{"state":..}` once it is not running. As in
 /// the original a state of another name changes nothing: a BEAT that is refused would cost the
 /// worker its jobs.
-pub(super) fn beat<S: Store>(service: &Service<S>, json: &[u8]) -> Result<Answer, Refusal> {
+pub(super) fn beat<S: Store>(
+    service: &JobService<S>,
+    json: &[u8],
+) -> Result<FaktoryReply, FaktoryError> {
     let beat: BeatText<'_> = payload::parse("BEAT", json)?;
-    let own_state = beat.current_state.as_deref().and_then(WorkerState::parse);
+    let own_state = beat.current_state.as_deref().and_then(WorkerDirective::parse);
     let rss_kb = beat.rss_kb.and_then(|rss_kb| u64::try_from(rss_kb).ok());
     let now = service.clock.now();
     let state = service.workers.borrow_mut().beat(&beat.wid, own_state, rss_kb, now);
-    match state.ok_or_else(|| Refusal::unknown_worker(&beat.wid))? {
-        WorkerState::Running => Ok(Answer::Ok),
-        state => Ok(Answer::Bulk(format!("{{\"state\":\"{}\"}}", state.as_str()).into_bytes())),
+    match state.ok_or_else(|| FaktoryError::unknown_worker(&beat.wid))? {
+        WorkerDirective::Running => Ok(FaktoryReply::Ok),
+        state => {
+            Ok(FaktoryReply::Bulk(format!("{{\"state\":\"{}\"}}", state.as_str()).into_bytes()))
+        }
     }
 }

@@ -9,14 +9,14 @@ use tokio::time::{sleep, timeout};
 
 use super::hello::{Hello, greeting};
 use super::password::Challenge;
-use super::refusal::Refusal;
-use super::session::Session;
+use super::refusal::FaktoryError;
+use super::session::FaktorySession;
 use super::signal::Signal;
-use super::wire::{End, LineLimits, Wire};
-use crate::metrics::Limit;
+use super::wire::{CloseReason, LineLimits, Wire};
+use crate::metrics::JobServerLimit;
 use crate::model::Wid;
-use crate::server::Service;
-use crate::settings::{Limits, Settings};
+use crate::server::JobService;
+use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::Store;
 use crate::workers::Profile;
 
@@ -30,7 +30,7 @@ pub(crate) enum Admission {
 
 /// Who is at the other end.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct FaktoryClient {
     pub(crate) address: IpAddr,
     /// None: a producer.
     pub(crate) wid: Option<Wid>,
@@ -39,25 +39,25 @@ pub(crate) struct Client {
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
-    service: Rc<Service<S>>,
+    service: Rc<JobService<S>>,
     io: IO,
     address: IpAddr,
     signal: Rc<Signal>,
     admission: Admission,
 ) {
     let mut wire = Wire::new(io, Rc::clone(&service.buffers), Rc::clone(&signal));
-    let client = Client { address, wid: None, signal };
+    let client = FaktoryClient { address, wid: None, signal };
     let end = converse(&service, &mut wire, client, admission).await;
     let Err(end) = end else { return };
     let limits = &service.settings().limits;
     match end {
-        End::Silent => {
+        CloseReason::Silent => {
             // What was answered before goes out; if the client is gone, so be it.
             if wire.send(limits.write_timeout).await.is_ok() {
                 wire.finish(limits.write_timeout).await;
             }
         }
-        End::Refused(refusal) => {
+        CloseReason::Refused(refusal) => {
             if let Some(limit) = refusal.limit() {
                 service.metrics.limit_hit(limit);
             }
@@ -67,32 +67,32 @@ pub(crate) async fn serve<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
                 wire.close(limits.linger_timeout).await;
             }
         }
-        End::Limit(limit) => {
+        CloseReason::Limit(limit) => {
             service.metrics.limit_hit(limit);
             tracing::debug!(%address, limit = limit.name(), "connection closed");
             // To a client that does not read nothing can be said.
-            if limit != Limit::WriteTimeout {
+            if limit != JobServerLimit::WriteTimeout {
                 wire.finish(limits.write_timeout).await;
             }
         }
-        End::Io(error) => tracing::debug!(%address, %error, "connection lost"),
+        CloseReason::Io(error) => tracing::debug!(%address, %error, "connection lost"),
     }
 }
 
 async fn converse<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
-    service: &Rc<Service<S>>,
+    service: &Rc<JobService<S>>,
     wire: &mut Wire<IO>,
-    mut client: Client,
+    mut client: FaktoryClient,
     admission: Admission,
-) -> Result<(), End> {
+) -> Result<(), CloseReason> {
     let settings = service.settings();
     let challenge = settings.password.as_ref().map(|_| Challenge::draw());
     let hello_timeout = settings.limits.hello_timeout;
     let greeted = timeout(hello_timeout, greet(wire, challenge.as_ref(), &settings.limits)).await;
-    let hello = greeted.map_err(|_| End::Limit(Limit::HelloTimeout))??;
+    let hello = greeted.map_err(|_| CloseReason::Limit(JobServerLimit::HelloTimeout))??;
     if admission == Admission::Refuse {
         wire.replies.simple("OK");
-        return Err(Refusal::TooManyConnections.into());
+        return Err(FaktoryError::TooManyConnections.into());
     }
     if let Some(challenge) = challenge {
         check_password(service, &client, challenge, &hello, &settings).await?;
@@ -104,7 +104,7 @@ async fn converse<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     client.wid = hello.wid;
     // The session keeps no settings over an idle time: they may be reloaded.
     drop(settings);
-    let result = Session::new(Rc::clone(service), &client).run(wire).await;
+    let result = FaktorySession::new(Rc::clone(service), &client).run(wire).await;
     if let Some(wid) = &client.wid {
         service.workers.borrow_mut().disconnect(wid, &client.signal);
     }
@@ -114,31 +114,31 @@ async fn converse<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
 async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<IO>,
     challenge: Option<&Challenge>,
-    limits: &Limits,
-) -> Result<Hello, End> {
+    limits: &JobServerLimits,
+) -> Result<Hello, CloseReason> {
     wire.replies.simple(&greeting(challenge));
     wire.send(limits.hello_timeout).await?;
     let line_limits = LineLimits {
         bytes_max: limits.hello_bytes_max,
-        setting: Limit::HelloBytesMax.name(),
+        setting: JobServerLimit::HelloBytesMax.name(),
         buffered_bytes_max: limits.buffered_bytes_max,
         // The whole greeting has its limit.
         timeout: Duration::MAX,
     };
     let line = wire.line(line_limits).await?;
-    let hello = Hello::parse(&line, limits).ok_or(End::Silent)?;
+    let hello = Hello::parse(&line, limits).ok_or(CloseReason::Silent)?;
     Ok(hello?)
 }
 
 /// A wrong password is answered like that, however it is wrong; many of them make all from that
 /// address wait.
 async fn check_password<S: Store>(
-    service: &Service<S>,
-    client: &Client,
+    service: &JobService<S>,
+    client: &FaktoryClient,
     challenge: Challenge,
     hello: &Hello,
-    settings: &Settings,
-) -> Result<(), End> {
+    settings: &JobServerSettings,
+) -> Result<(), CloseReason> {
     let Some(password) = settings.password.clone() else {
         return Ok(());
     };
@@ -147,10 +147,10 @@ async fn check_password<S: Store>(
     let _slot = service
         .password_checks
         .enter(limits.password_checks_max)
-        .ok_or(Refusal::PasswordChecks(address))?;
+        .ok_or(FaktoryError::PasswordChecks(address))?;
     let wrong = service.wrong_passwords.borrow().count(address, service.clock.now());
     if wrong >= limits.wrong_passwords_max {
-        service.metrics.limit_hit(Limit::WrongPasswordsMax);
+        service.metrics.limit_hit(JobServerLimit::WrongPasswordsMax);
         sleep(limits.wrong_password_delay).await;
     }
     let (version, proof) = (hello.version, hello.password_hash.clone());
@@ -161,20 +161,20 @@ async fn check_password<S: Store>(
     }
     tracing::warn!(%address, "wrong password");
     service.wrong_passwords.borrow_mut().add(address, service.clock.now());
-    Err(Refusal::InvalidPassword.into())
+    Err(FaktoryError::InvalidPassword.into())
 }
 
 fn register<S: Store>(
-    service: &Service<S>,
+    service: &JobService<S>,
     wid: &Wid,
-    client: &Client,
+    client: &FaktoryClient,
     profile: Profile,
-    limits: &Limits,
-) -> Result<(), Refusal> {
+    limits: &JobServerLimits,
+) -> Result<(), FaktoryError> {
     let max = limits.workers_max;
     let (signal, now) = (Rc::clone(&client.signal), service.clock.now());
     let hello = service.workers.borrow_mut().hello(wid, profile, signal, now, max);
-    hello.map_err(|_| Refusal::TooManyWorkers { max })
+    hello.map_err(|_| FaktoryError::TooManyWorkers { max })
 }
 
 /// Tells a connection that there is no room even for refusing it properly.

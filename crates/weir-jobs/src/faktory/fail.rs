@@ -3,11 +3,11 @@
 use serde::Deserialize;
 
 use super::payload;
-use super::refusal::Refusal;
-use super::replies::Answer;
+use super::refusal::FaktoryError;
+use super::replies::FaktoryReply;
 use crate::model::FailureReport;
 use crate::rules;
-use crate::server::Service;
+use crate::server::JobService;
 use crate::store::Store;
 
 /// What the original writes where a worker left out the error's type or message.
@@ -22,12 +22,15 @@ struct FailText {
 }
 
 /// `FAIL {jid,errtype,message,backtrace}`: `+OK` once the retry or the death is stored.
-pub(super) async fn fail<S: Store>(service: &Service<S>, json: &[u8]) -> Result<Answer, Refusal> {
+pub(super) async fn fail<S: Store>(
+    service: &JobService<S>,
+    json: &[u8],
+) -> Result<FaktoryReply, FaktoryError> {
     service.store.fail(parse(json)?).await?;
-    Ok(Answer::Ok)
+    Ok(FaktoryReply::Ok)
 }
 
-fn parse(json: &[u8]) -> Result<FailureReport, Refusal> {
+fn parse(json: &[u8]) -> Result<FailureReport, FaktoryError> {
     let text: FailText = payload::parse("FAIL", json)?;
     let report = FailureReport {
         jid: text.jid.into_boxed_str(),

@@ -7,13 +7,13 @@ use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
-use super::refusal::Refusal;
-use super::replies::Answer;
-use super::session::Session;
-use super::signal::Order;
-use super::wire::{End, Watched, Wire};
+use super::refusal::FaktoryError;
+use super::replies::FaktoryReply;
+use super::session::FaktorySession;
+use super::signal::SignalLevel;
+use super::wire::{CloseReason, Watched, Wire};
 use crate::model::{Delivery, QueueName};
-use crate::settings::{Limits, Settings};
+use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{FetchRequest, Store};
 
 /// The queues of a connection's last FETCH: a worker names the same ones every time.
@@ -25,7 +25,11 @@ pub(super) struct NamedQueues {
 
 impl NamedQueues {
     /// Keeps the queues that `text` names; answers whether they are others than before.
-    pub(super) fn read(&mut self, text: &[u8], limits: &Limits) -> Result<bool, Refusal> {
+    pub(super) fn read(
+        &mut self,
+        text: &[u8],
+        limits: &JobServerLimits,
+    ) -> Result<bool, FaktoryError> {
         if !self.queues.is_empty() && self.text == text {
             return Ok(false);
         }
@@ -42,17 +46,18 @@ impl NamedQueues {
     }
 }
 
-fn parse(text: &[u8], limits: &Limits) -> Result<Vec<QueueName>, Refusal> {
-    let text = std::str::from_utf8(text).map_err(|error| Refusal::malformed("FETCH", error))?;
+fn parse(text: &[u8], limits: &JobServerLimits) -> Result<Vec<QueueName>, FaktoryError> {
+    let text =
+        std::str::from_utf8(text).map_err(|error| FaktoryError::malformed("FETCH", error))?;
     let max = limits.fetch_queues_max;
     let mut queues = Vec::new();
     for name in text.split_ascii_whitespace() {
         if queues.len() == max {
-            return Err(Refusal::FetchQueues { max });
+            return Err(FaktoryError::FetchQueues { max });
         }
         queues.push(QueueName::parse(name, limits)?);
     }
-    if queues.is_empty() { Err(Refusal::NoQueue) } else { Ok(queues) }
+    if queues.is_empty() { Err(FaktoryError::NoQueue) } else { Ok(queues) }
 }
 
 /// `FETCH q1 q2 ..`: bulk job, or null after `limits.fetch_wait`.
@@ -61,19 +66,19 @@ fn parse(text: &[u8], limits: &Limits) -> Result<Vec<QueueName>, Refusal> {
 /// and a client that hangs up ends it: the job that was on its way stays where it was. Being told to
 /// be quiet, or the server's end, answers null.
 pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
-    session: &Session<'_, S>,
+    session: &FaktorySession<'_, S>,
     wire: &mut Wire<IO>,
-    settings: &Settings,
-) -> Result<Result<Answer, Refusal>, End> {
-    let Session { service, client, named_queues } = session;
+    settings: &JobServerSettings,
+) -> Result<Result<FaktoryReply, FaktoryError>, CloseReason> {
+    let FaktorySession { service, client, named_queues } = session;
     let limits = &settings.limits;
     let queues = named_queues.queues.as_slice();
     if service.buffers.used_bytes() >= limits.buffered_bytes_max {
-        return Ok(Err(Refusal::Buffered));
+        return Ok(Err(FaktoryError::Buffered));
     }
     let wid = client.wid.as_ref();
     let request = FetchRequest { wid, queues, max: 1, wait: limits.fetch_wait };
-    let serving = client.signal.order() == Order::Serve;
+    let serving = client.signal.order() == SignalLevel::Serve;
     let work = async {
         if serving {
             service.store.fetch(request).await
@@ -88,20 +93,20 @@ pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
         Poll::Pending => {
             let max = limits.waiting_fetches_max;
             let Some(_slot) = service.waiting_fetches.enter(max) else {
-                return Ok(Err(Refusal::WaitingFetches { max }));
+                return Ok(Err(FaktoryError::WaitingFetches { max }));
             };
             wire.send(limits.write_timeout).await?;
-            let until = if serving { Order::Quiet } else { Order::Close };
+            let until = if serving { SignalLevel::Quiet } else { SignalLevel::Close };
             match wire.watch(work, until).await {
                 Watched::Done(fetched) => fetched,
                 Watched::Ordered => Ok(Vec::new()),
-                Watched::HungUp => return Err(End::Silent),
+                Watched::HungUp => return Err(CloseReason::Silent),
             }
         }
     };
-    let answer = |job: Delivery| Answer::Bulk(job.json);
-    let first = fetched.map(|jobs| jobs.into_iter().next().map_or(Answer::Null, answer));
-    Ok(first.map_err(Refusal::from))
+    let answer = |job: Delivery| FaktoryReply::Bulk(job.json);
+    let first = fetched.map(|jobs| jobs.into_iter().next().map_or(FaktoryReply::Null, answer));
+    Ok(first.map_err(FaktoryError::from))
 }
 
 async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
@@ -114,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_same_text_is_not_parsed_again() {
-        let limits = Limits::default();
+        let limits = JobServerLimits::default();
         let mut named = NamedQueues::default();
         let mut read = |text: &[u8]| {
             let read = named.read(text, &limits);
@@ -123,16 +128,16 @@ mod tests {
         let (_, count, place) = read(b"a b").unwrap();
         assert_eq!(read(b"a b"), Ok((false, count, place)));
         assert_eq!(read(b" c  d  e ").map(|(anew, count, _)| (anew, count)), Ok((true, 3)));
-        assert_eq!(read(b""), Err(Refusal::NoQueue));
-        assert_eq!(read(b" "), Err(Refusal::NoQueue));
+        assert_eq!(read(b""), Err(FaktoryError::NoQueue));
+        assert_eq!(read(b" "), Err(FaktoryError::NoQueue));
         assert_eq!(read(b"a b").map(|(anew, count, _)| (anew, count)), Ok((true, 2)));
     }
 
     #[test]
     fn too_many_queues_and_odd_names_are_refused() {
-        let limits = Limits { fetch_queues_max: 2, ..Limits::default() };
-        assert_eq!(parse(b"a b c", &limits), Err(Refusal::FetchQueues { max: 2 }));
-        assert!(matches!(parse("ä".as_bytes(), &limits), Err(Refusal::Name(_))));
-        assert!(matches!(parse(b"\xff", &limits), Err(Refusal::Malformed { .. })));
+        let limits = JobServerLimits { fetch_queues_max: 2, ..JobServerLimits::default() };
+        assert_eq!(parse(b"a b c", &limits), Err(FaktoryError::FetchQueues { max: 2 }));
+        assert!(matches!(parse("ä".as_bytes(), &limits), Err(FaktoryError::Name(_))));
+        assert!(matches!(parse(b"\xff", &limits), Err(FaktoryError::Malformed { .. })));
     }
 }

@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use super::password::Challenge;
 use super::payload;
-use super::refusal::Refusal;
+use super::refusal::FaktoryError;
 use crate::model::Wid;
-use crate::settings::Limits;
+use crate::settings::JobServerLimits;
 use crate::workers::Profile;
 
 /// What HELLO must start with; a client that says anything else is not spoken to.
@@ -38,16 +38,19 @@ pub(crate) fn greeting(challenge: Option<&Challenge>) -> String {
 
 impl Hello {
     /// Reads the HELLO line, its end included. None: it is no HELLO.
-    pub(crate) fn parse(line: &[u8], limits: &Limits) -> Option<Result<Self, Refusal>> {
+    pub(crate) fn parse(
+        line: &[u8],
+        limits: &JobServerLimits,
+    ) -> Option<Result<Self, FaktoryError>> {
         line.starts_with(START).then(|| Self::parse_json(&line[START.len() - 1..], limits))
     }
 
-    fn parse_json(json: &[u8], limits: &Limits) -> Result<Self, Refusal> {
+    fn parse_json(json: &[u8], limits: &JobServerLimits) -> Result<Self, FaktoryError> {
         let text: HelloText = payload::parse("HELLO", json)?;
         let max = limits.id_bytes_max;
         let wid = text.wid.unwrap_or_default();
         if wid.len() > max {
-            return Err(Refusal::IdTooLong { what: "wid", max });
+            return Err(FaktoryError::IdTooLong { what: "wid", max });
         }
         let mut labels = text.labels.unwrap_or_default();
         labels.truncate(limits.worker_labels_max);
@@ -92,8 +95,8 @@ struct HelloText {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Option<Result<Hello, Refusal>> {
-        Hello::parse(line.as_bytes(), &Limits::default())
+    fn parse(line: &str) -> Option<Result<Hello, FaktoryError>> {
+        Hello::parse(line.as_bytes(), &JobServerLimits::default())
     }
 
     #[test]
@@ -130,8 +133,8 @@ mod tests {
         let line = format!("HELLO {{\"hostname\":\"{long}\",\"labels\":[\"{labels}\"]}}");
         let profile = parse(&line).unwrap().unwrap().profile;
         assert_eq!(profile.hostname, "ä".repeat(127));
-        assert_eq!(profile.labels.len(), Limits::default().worker_labels_max);
+        assert_eq!(profile.labels.len(), JobServerLimits::default().worker_labels_max);
         let line = format!("HELLO {{\"wid\":\"{long}\"}}");
-        assert!(matches!(parse(&line), Some(Err(Refusal::IdTooLong { .. }))));
+        assert!(matches!(parse(&line), Some(Err(FaktoryError::IdTooLong { .. }))));
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::refusal::Refusal;
-use super::replies::Answer;
+use super::refusal::FaktoryError;
+use super::replies::FaktoryReply;
 use crate::model::SetName;
-use crate::server::{Service, memory};
+use crate::server::{JobService, memory};
 use crate::stamp::rfc3339;
 use crate::store::{Counts, Store};
 use weir_base::clock::Timestamp;
@@ -18,7 +18,7 @@ const FAKTORY_VERSION: &str = "1.10.0";
 const DESCRIPTION: &str = "Weir";
 
 #[derive(Serialize)]
-struct Info<'a> {
+struct InfoReply<'a> {
     now: String,
     server_utc_time: String,
     faktory: Faktory<'a>,
@@ -83,10 +83,10 @@ struct Server {
 }
 
 /// `INFO`: bulk JSON.
-pub(super) fn info<S: Store>(service: &Service<S>) -> Result<Answer, Refusal> {
+pub(super) fn info<S: Store>(service: &JobService<S>) -> Result<FaktoryReply, FaktoryError> {
     let now = service.clock.now();
     let counts = service.store.counts();
-    let info = Info {
+    let info = InfoReply {
         now: rfc3339(now),
         server_utc_time: utc_time(now),
         faktory: faktory(&counts, tasks(service, &counts)),
@@ -99,11 +99,11 @@ pub(super) fn info<S: Store>(service: &Service<S>) -> Result<Answer, Refusal> {
             used_memory_mb: memory::resident_bytes() >> 20,
         },
     };
-    let json = serde_json::to_vec(&info).map_err(|error| Refusal::malformed("INFO", error))?;
-    Ok(Answer::Bulk(json))
+    let json = serde_json::to_vec(&info).map_err(|error| FaktoryError::malformed("INFO", error))?;
+    Ok(FaktoryReply::Bulk(json))
 }
 
-fn tasks<S: Store>(service: &Service<S>, counts: &Counts) -> TaskFigures {
+fn tasks<S: Store>(service: &JobService<S>, counts: &Counts) -> TaskFigures {
     let done = service.metrics.tasks();
     let scanner = |set, size| Scanner {
         cycles: done.passes(),

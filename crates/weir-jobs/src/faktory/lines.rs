@@ -2,36 +2,36 @@
 
 use memchr::memchr;
 
-use crate::metrics::Verb;
+use crate::metrics::FaktoryVerb;
 
 /// One command as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Command<'a> {
-    pub(crate) verb: Verb,
+pub(crate) struct FaktoryCommand<'a> {
+    pub(crate) verb: FaktoryVerb,
     /// The verb's own bytes: what an unknown one said.
     pub(crate) word: &'a [u8],
     /// What follows the first space.
     pub(crate) rest: &'a [u8],
 }
 
-impl<'a> Command<'a> {
+impl<'a> FaktoryCommand<'a> {
     /// Splits a line (without its end) at the first space.
     pub(crate) fn parse(line: &'a [u8]) -> Self {
         let (word, rest) = match memchr(b' ', line) {
             Some(space) => (&line[..space], &line[space + 1..]),
             None => (line, &line[line.len()..]),
         };
-        Self { verb: Verb::parse(word), word, rest }
+        Self { verb: FaktoryVerb::parse(word), word, rest }
     }
 }
 
 /// The complete lines of `bytes`, without their ends. Bytes behind the last `\n` are left out.
 #[derive(Clone, Debug)]
-pub(crate) struct Lines<'a> {
+pub(crate) struct CompleteLines<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Lines<'a> {
+impl<'a> CompleteLines<'a> {
     pub(crate) const fn of(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
@@ -42,10 +42,10 @@ impl<'a> Lines<'a> {
     }
 
     /// The next line's command, if its verb is `verb`; it is taken then.
-    pub(crate) fn next_if(&mut self, verb: Verb) -> Option<&'a [u8]> {
+    pub(crate) fn next_if(&mut self, verb: FaktoryVerb) -> Option<&'a [u8]> {
         let mut ahead = self.clone();
         let line = ahead.next()?;
-        let command = Command::parse(line);
+        let command = FaktoryCommand::parse(line);
         if command.verb != verb {
             return None;
         }
@@ -54,7 +54,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-impl<'a> Iterator for Lines<'a> {
+impl<'a> Iterator for CompleteLines<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -72,24 +72,24 @@ mod tests {
 
     #[test]
     fn both_line_ends_are_taken_and_a_tail_is_left() {
-        let lines: Vec<&[u8]> = Lines::of(b"INFO\r\nPUSH {\"a\": 1}\n\nFET").collect();
+        let lines: Vec<&[u8]> = CompleteLines::of(b"INFO\r\nPUSH {\"a\": 1}\n\nFET").collect();
         assert_eq!(lines, [b"INFO" as &[u8], b"PUSH {\"a\": 1}", b""]);
     }
 
     #[test]
     fn the_rest_keeps_its_spaces() {
-        let command = Command::parse(b"FETCH  a b ");
-        assert_eq!((command.verb, command.rest), (Verb::Fetch, b" a b " as &[u8]));
-        assert_eq!(Command::parse(b"fetch a").verb, Verb::Unknown);
-        assert_eq!(Command::parse(b"END").rest, b"");
+        let command = FaktoryCommand::parse(b"FETCH  a b ");
+        assert_eq!((command.verb, command.rest), (FaktoryVerb::Fetch, b" a b " as &[u8]));
+        assert_eq!(FaktoryCommand::parse(b"fetch a").verb, FaktoryVerb::Unknown);
+        assert_eq!(FaktoryCommand::parse(b"END").rest, b"");
     }
 
     #[test]
     fn a_run_of_one_verb_is_taken_up_to_the_next_other() {
-        let mut lines = Lines::of(b"ACK 1\nACK 2\nFETCH a\n");
-        assert_eq!(lines.next_if(Verb::Ack), Some(b"ACK 1" as &[u8]));
-        assert_eq!(lines.next_if(Verb::Ack), Some(b"ACK 2" as &[u8]));
-        assert_eq!(lines.next_if(Verb::Ack), None);
+        let mut lines = CompleteLines::of(b"ACK 1\nACK 2\nFETCH a\n");
+        assert_eq!(lines.next_if(FaktoryVerb::Ack), Some(b"ACK 1" as &[u8]));
+        assert_eq!(lines.next_if(FaktoryVerb::Ack), Some(b"ACK 2" as &[u8]));
+        assert_eq!(lines.next_if(FaktoryVerb::Ack), None);
         assert_eq!(lines.next(), Some(b"FETCH a" as &[u8]));
     }
 
@@ -98,7 +98,7 @@ mod tests {
         fn lines_put_together_again_are_what_came(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
             let mut rebuilt: Vec<u8> = Vec::new();
-            for line in Lines::of(&bytes) {
+            for line in CompleteLines::of(&bytes) {
                 rebuilt.extend_from_slice(line);
                 prop_assert!(!line.contains(&b'\n'));
                 if bytes[rebuilt.len()] == b'\r' {
@@ -111,7 +111,7 @@ mod tests {
 
         #[test]
         fn a_command_is_its_word_a_space_and_the_rest(line in prop::collection::vec(any::<u8>(), 0..100)) {
-            let command = Command::parse(&line);
+            let command = FaktoryCommand::parse(&line);
             prop_assert!(!command.word.contains(&b' '));
             let rebuilt = [command.word, b" ", command.rest].concat();
             prop_assert!(rebuilt == line || command.word == &line[..]);

@@ -3,11 +3,11 @@
 use serde::Deserialize;
 
 use super::payload;
-use super::refusal::Refusal;
-use super::replies::Answer;
-use crate::model::{Place, SetName};
-use crate::server::{Service, search, walk};
-use crate::settings::Settings;
+use super::refusal::FaktoryError;
+use super::replies::FaktoryReply;
+use crate::model::{JobLocation, SetName};
+use crate::server::{JobService, search, walk};
+use crate::settings::JobServerSettings;
 use crate::store::{Action, Filter, Store};
 
 const COMMAND: &str = "MUTATE";
@@ -29,15 +29,15 @@ struct FilterText {
 
 /// `MUTATE {cmd,target,filter?}`: `+OK` once it is done, however many jobs it hit.
 pub(super) async fn mutate<S: Store>(
-    service: &Service<S>,
-    settings: &Settings,
+    service: &JobService<S>,
+    settings: &JobServerSettings,
     json: &[u8],
-) -> Result<Answer, Refusal> {
+) -> Result<FaktoryReply, FaktoryError> {
     let text: MutateText = payload::parse(COMMAND, json)?;
-    let set = SetName::ALL
-        .into_iter()
-        .find(|set| set.as_str() == text.target)
-        .ok_or_else(|| Refusal::malformed(COMMAND, "target must be retries, scheduled or dead"))?;
+    let set =
+        SetName::ALL.into_iter().find(|set| set.as_str() == text.target).ok_or_else(|| {
+            FaktoryError::malformed(COMMAND, "target must be retries, scheduled or dead")
+        })?;
     let filter = filter_of(text.filter.unwrap_or_default());
     let (action, filter) = match text.cmd.as_str() {
         "kill" => (Action::Kill, filter),
@@ -46,11 +46,11 @@ pub(super) async fn mutate<S: Store>(
         "clear" => (Action::Discard, Filter::default()),
         _ => {
             let complaint = "cmd must be clear, kill, discard or requeue";
-            return Err(Refusal::malformed(COMMAND, complaint));
+            return Err(FaktoryError::malformed(COMMAND, complaint));
         }
     };
-    walk::act_on_matching(service, settings, &Place::Set(set), filter, action).await?;
-    Ok(Answer::Ok)
+    walk::act_on_matching(service, settings, &JobLocation::Set(set), filter, action).await?;
+    Ok(FaktoryReply::Ok)
 }
 
 fn filter_of(text: FilterText) -> Filter {

@@ -2,16 +2,16 @@
 
 use serde::Deserialize;
 
-use super::refusal::Refusal;
+use super::refusal::FaktoryError;
 
 /// Reads the object behind `command`. Serde alone would take an array as one, too, its elements in
 /// the order of our fields.
 pub(super) fn parse<'a, T: Deserialize<'a>>(
     command: &'static str,
     json: &'a [u8],
-) -> Result<T, Refusal> {
+) -> Result<T, FaktoryError> {
     if !json.trim_ascii_start().starts_with(b"{") {
-        return Err(Refusal::malformed(command, "a JSON object must follow"));
+        return Err(FaktoryError::malformed(command, "a JSON object must follow"));
     }
-    serde_json::from_slice(json).map_err(|error| Refusal::malformed(command, error))
+    serde_json::from_slice(json).map_err(|error| FaktoryError::malformed(command, error))
 }

@@ -2,52 +2,52 @@
 
 use serde_json::{Map, Value};
 
-use super::refusal::Refusal;
-use super::replies::Answer;
+use super::refusal::FaktoryError;
+use super::replies::FaktoryReply;
 use crate::model::NewJob;
-use crate::server::Service;
-use crate::settings::Settings;
+use crate::server::JobService;
+use crate::settings::JobServerSettings;
 use crate::store::{Store, StoreError};
 
 /// `PUSH job`: `+OK` once it is stored.
 pub(super) async fn push<S: Store>(
-    service: &Service<S>,
-    settings: &Settings,
+    service: &JobService<S>,
+    settings: &JobServerSettings,
     json: &[u8],
-) -> Result<Answer, Refusal> {
+) -> Result<FaktoryReply, FaktoryError> {
     let mut batch = service.take_batch();
     let stored = match batch.parse_one(json, service.clock.now(), &settings.limits) {
-        Ok(job) => service.store.push(&[job]).await.map_err(Refusal::from),
+        Ok(job) => service.store.push(&[job]).await.map_err(FaktoryError::from),
         Err(error) => Err(error.into()),
     };
     service.keep_batch(batch);
-    stored.map(|()| Answer::Ok)
+    stored.map(|()| FaktoryReply::Ok)
 }
 
 /// PUSH after PUSH on one connection: stored together, answered one by one.
 pub(super) async fn push_run<'a, S: Store>(
-    service: &Service<S>,
-    settings: &Settings,
+    service: &JobService<S>,
+    settings: &JobServerSettings,
     texts: impl Iterator<Item = &'a [u8]>,
-) -> Vec<Result<Answer, Refusal>> {
+) -> Vec<Result<FaktoryReply, FaktoryError>> {
     let mut batch = service.take_batch();
     let now = service.clock.now();
     let parsed: Vec<_> = texts.map(|json| batch.add(json, now, &settings.limits)).collect();
     let mut stored = push_all(&*service.store, &batch.jobs()).await.into_iter();
     service.keep_batch(batch);
     let answer = |result: Result<(), _>| {
-        result.map_err(Refusal::from)?;
-        stored.next().unwrap_or(Ok(())).map(|()| Answer::Ok).map_err(Refusal::from)
+        result.map_err(FaktoryError::from)?;
+        stored.next().unwrap_or(Ok(())).map(|()| FaktoryReply::Ok).map_err(FaktoryError::from)
     };
     parsed.into_iter().map(answer).collect()
 }
 
 /// `PUSHB [job, ..]`: bulk `{jid: error}` of those that were not stored.
 pub(super) async fn pushb<S: Store>(
-    service: &Service<S>,
-    settings: &Settings,
+    service: &JobService<S>,
+    settings: &JobServerSettings,
     json: &[u8],
-) -> Result<Answer, Refusal> {
+) -> Result<FaktoryReply, FaktoryError> {
     let mut batch = service.take_batch();
     let result = match batch.parse_array(json, service.clock.now(), &settings.limits) {
         Ok(rejections) => {
@@ -57,13 +57,13 @@ pub(super) async fn pushb<S: Store>(
                 stored.err().map(|error| (job.jid.to_owned(), Value::String(error.to_string())))
             });
             let rejected = rejections.into_iter().map(|rejection| {
-                if let Some(limit) = Refusal::from(rejection.error.clone()).limit() {
+                if let Some(limit) = FaktoryError::from(rejection.error.clone()).limit() {
                     service.metrics.limit_hit(limit);
                 }
                 (rejection.jid, Value::String(rejection.error.to_string()))
             });
             let errors: Map<String, Value> = rejected.chain(unstored).collect();
-            Ok(Answer::Bulk(Value::Object(errors).to_string().into_bytes()))
+            Ok(FaktoryReply::Bulk(Value::Object(errors).to_string().into_bytes()))
         }
         Err(error) => Err(error.into()),
     };

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::refusal::Refusal;
-use super::replies::Answer;
+use super::refusal::FaktoryError;
+use super::replies::FaktoryReply;
 use crate::model::{QueueName, check_queue_name};
-use crate::server::Service;
-use crate::settings::Settings;
+use crate::server::JobService;
+use crate::settings::JobServerSettings;
 use crate::store::{QueueAction, Store};
 
 const COMMAND: &str = "QUEUE";
@@ -17,11 +17,12 @@ const ALL: &str = "*";
 /// `QUEUE ACTION names|*` and `QUEUE LATENCY names`, the action in any case. Unknown names are
 /// ignored.
 pub(super) async fn queue<S: Store>(
-    service: &Service<S>,
-    settings: &Settings,
+    service: &JobService<S>,
+    settings: &JobServerSettings,
     rest: &[u8],
-) -> Result<Answer, Refusal> {
-    let text = std::str::from_utf8(rest).map_err(|error| Refusal::malformed(COMMAND, error))?;
+) -> Result<FaktoryReply, FaktoryError> {
+    let text =
+        std::str::from_utf8(rest).map_err(|error| FaktoryError::malformed(COMMAND, error))?;
     let mut words = text.split_ascii_whitespace();
     let action = words.next().unwrap_or_default().to_ascii_uppercase();
     let names: Vec<&str> = words.collect();
@@ -30,22 +31,22 @@ pub(super) async fn queue<S: Store>(
         "RESUME" => QueueAction::Resume,
         "REMOVE" => QueueAction::Remove,
         "LATENCY" => return latency(service, &names),
-        _ => return Err(Refusal::malformed(COMMAND, USAGE)),
+        _ => return Err(FaktoryError::malformed(COMMAND, USAGE)),
     };
     let queues = named(service, settings, &names)?;
     service.store.act_on_queues(&queues, action).await?;
-    Ok(Answer::Ok)
+    Ok(FaktoryReply::Ok)
 }
 
 /// The queues that exist among `names`; `*` alone: all. Among names it is refused, so that a slip
 /// doesn't remove every queue.
 fn named<S: Store>(
-    service: &Service<S>,
-    settings: &Settings,
+    service: &JobService<S>,
+    settings: &JobServerSettings,
     names: &[&str],
-) -> Result<Vec<QueueName>, Refusal> {
+) -> Result<Vec<QueueName>, FaktoryError> {
     if names.is_empty() {
-        return Err(Refusal::malformed(COMMAND, USAGE));
+        return Err(FaktoryError::malformed(COMMAND, USAGE));
     }
     let all = *names == [ALL];
     if !all {
@@ -56,9 +57,12 @@ fn named<S: Store>(
 }
 
 /// Seconds that the next job of each queue has waited; 0 for an empty or unknown one.
-fn latency<S: Store>(service: &Service<S>, names: &[&str]) -> Result<Answer, Refusal> {
+fn latency<S: Store>(
+    service: &JobService<S>,
+    names: &[&str],
+) -> Result<FaktoryReply, FaktoryError> {
     if names.contains(&ALL) {
-        return Err(Refusal::Wildcard);
+        return Err(FaktoryError::Wildcard);
     }
     let now = service.clock.now();
     let counts = service.store.counts();
@@ -72,8 +76,9 @@ fn latency<S: Store>(service: &Service<S>, names: &[&str]) -> Result<Answer, Ref
         })
         .collect();
     if seconds.is_empty() {
-        return Err(Refusal::malformed(COMMAND, USAGE));
+        return Err(FaktoryError::malformed(COMMAND, USAGE));
     }
-    let json = serde_json::to_vec(&seconds).map_err(|error| Refusal::malformed(COMMAND, error))?;
-    Ok(Answer::Bulk(json))
+    let json =
+        serde_json::to_vec(&seconds).map_err(|error| FaktoryError::malformed(COMMAND, error))?;
+    Ok(FaktoryReply::Bulk(json))
 }

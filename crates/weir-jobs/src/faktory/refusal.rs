@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::job::JobError;
-use crate::metrics::Limit;
+use crate::metrics::JobServerLimit;
 use crate::model::NameError;
 use crate::store::StoreError;
 
@@ -12,7 +12,7 @@ const ECHO_CHARACTERS_MAX: usize = 50;
 
 /// Why a command, or a connection, was refused. The text is what the client reads behind `-ERR `.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum FaktoryError {
     #[error(transparent)]
     Job(#[from] JobError),
     #[error(transparent)]
@@ -57,7 +57,7 @@ pub(crate) enum Refusal {
     IdTooLong { what: &'static str, max: usize },
 }
 
-impl Refusal {
+impl FaktoryError {
     /// The text is not what the command takes.
     pub(crate) fn malformed(command: &'static str, complaint: impl std::fmt::Display) -> Self {
         Self::Malformed { command, complaint: complaint.to_string() }
@@ -74,19 +74,19 @@ impl Refusal {
     }
 
     /// The limit that was met, if one was.
-    pub(crate) fn limit(&self) -> Option<Limit> {
+    pub(crate) fn limit(&self) -> Option<JobServerLimit> {
         match self {
-            Self::Job(error) => error.limit().and_then(Limit::named),
-            Self::Name(NameError::TooLong { .. }) => Some(Limit::QueueNameBytesMax),
-            Self::FetchQueues { .. } => Some(Limit::FetchQueuesMax),
-            Self::WaitingFetches { .. } => Some(Limit::WaitingFetchesMax),
-            Self::PasswordChecks(_) => Some(Limit::PasswordChecksMax),
-            Self::TooManyConnections => Some(Limit::ConnectionsMax),
-            Self::TooManyWorkers { .. } => Some(Limit::WorkersMax),
-            Self::LineTooLong { setting, .. } => Limit::named(setting),
-            Self::LineTimeout { .. } => Some(Limit::LineTimeout),
-            Self::Buffered => Some(Limit::BufferedBytesMax),
-            Self::IdTooLong { .. } => Some(Limit::IdBytesMax),
+            Self::Job(error) => error.limit().and_then(JobServerLimit::named),
+            Self::Name(NameError::TooLong { .. }) => Some(JobServerLimit::QueueNameBytesMax),
+            Self::FetchQueues { .. } => Some(JobServerLimit::FetchQueuesMax),
+            Self::WaitingFetches { .. } => Some(JobServerLimit::WaitingFetchesMax),
+            Self::PasswordChecks(_) => Some(JobServerLimit::PasswordChecksMax),
+            Self::TooManyConnections => Some(JobServerLimit::ConnectionsMax),
+            Self::TooManyWorkers { .. } => Some(JobServerLimit::WorkersMax),
+            Self::LineTooLong { setting, .. } => JobServerLimit::named(setting),
+            Self::LineTimeout { .. } => Some(JobServerLimit::LineTimeout),
+            Self::Buffered => Some(JobServerLimit::BufferedBytesMax),
+            Self::IdTooLong { .. } => Some(JobServerLimit::IdBytesMax),
             _ => None,
         }
     }

@@ -4,14 +4,14 @@ use std::io::Write as _;
 use std::rc::Rc;
 
 use super::buffers::{Buffer, Buffers};
-use super::refusal::Refusal;
+use super::refusal::FaktoryError;
 
 /// Replies that wait for more than this are sent before the next command runs.
 pub(crate) const SEND_BYTES: usize = 64 << 10;
 
 /// What a command is answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum FaktoryReply {
     /// `+OK`
     Ok,
     /// `$-1`: no job.
@@ -42,11 +42,11 @@ impl Replies {
         self.buffer = None;
     }
 
-    pub(crate) fn answer(&mut self, answer: &Answer) {
+    pub(crate) fn answer(&mut self, answer: &FaktoryReply) {
         match answer {
-            Answer::Ok => self.simple("OK"),
-            Answer::Null => self.write(b"$-1\r\n"),
-            Answer::Bulk(bytes) => self.bulk(bytes),
+            FaktoryReply::Ok => self.simple("OK"),
+            FaktoryReply::Null => self.write(b"$-1\r\n"),
+            FaktoryReply::Bulk(bytes) => self.bulk(bytes),
         }
     }
 
@@ -60,7 +60,7 @@ impl Replies {
     }
 
     /// `-ERR text`, on one line whatever the text holds.
-    pub(crate) fn error(&mut self, refusal: &Refusal) {
+    pub(crate) fn error(&mut self, refusal: &FaktoryError) {
         let text = refusal.to_string();
         let buffer = self.open();
         buffer.extend_from_slice(b"-ERR ");
@@ -106,10 +106,10 @@ mod tests {
     #[test]
     fn replies_are_resp() {
         let mut replies = Replies::new(Rc::default());
-        replies.answer(&Answer::Ok);
-        replies.answer(&Answer::Null);
-        replies.answer(&Answer::Bulk("ä".into()));
-        replies.error(&Refusal::InvalidPassword);
+        replies.answer(&FaktoryReply::Ok);
+        replies.answer(&FaktoryReply::Null);
+        replies.answer(&FaktoryReply::Bulk("ä".into()));
+        replies.error(&FaktoryError::InvalidPassword);
         let text = String::from_utf8_lossy(replies.bytes());
         assert_eq!(text, "+OK\r\n$-1\r\n$2\r\nä\r\n-ERR Invalid password\r\n");
         replies.sent();
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn an_error_stays_on_one_line() {
         let mut replies = Replies::new(Rc::default());
-        replies.error(&Refusal::unknown_command(b"A\r\n+OK\xFF"));
+        replies.error(&FaktoryError::unknown_command(b"A\r\n+OK\xFF"));
         let text = String::from_utf8_lossy(replies.bytes());
         assert_eq!(text, "-ERR unknown command A  +OK\u{FFFD}\r\n");
     }

@@ -5,29 +5,29 @@ use std::rc::Rc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::buffers::Buffer;
-use super::connection::Client;
+use super::connection::FaktoryClient;
 use super::fetch::NamedQueues;
-use super::lines::{Command, Lines};
-use super::refusal::Refusal;
-use super::replies::{Answer, SEND_BYTES};
-use super::signal::Order;
-use super::wire::{End, LineLimits, Wire};
+use super::lines::{CompleteLines, FaktoryCommand};
+use super::refusal::FaktoryError;
+use super::replies::{FaktoryReply, SEND_BYTES};
+use super::signal::SignalLevel;
+use super::wire::{CloseReason, LineLimits, Wire};
 use super::{ack, beat, fail, fetch, flush, info, mutate, push, queue};
-use crate::metrics::{CommandResult, Limit, Verb};
-use crate::server::Service;
-use crate::settings::{Limits, Settings};
+use crate::metrics::{CommandResult, FaktoryVerb, JobServerLimit};
+use crate::server::JobService;
+use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::Store;
 
 /// A client's commands after HELLO.
 #[derive(Debug)]
-pub(crate) struct Session<'c, S> {
-    pub(super) service: Rc<Service<S>>,
-    pub(super) client: &'c Client,
+pub(crate) struct FaktorySession<'c, S> {
+    pub(super) service: Rc<JobService<S>>,
+    pub(super) client: &'c FaktoryClient,
     pub(super) named_queues: NamedQueues,
 }
 
-impl<'c, S: Store> Session<'c, S> {
-    pub(crate) fn new(service: Rc<Service<S>>, client: &'c Client) -> Self {
+impl<'c, S: Store> FaktorySession<'c, S> {
+    pub(crate) fn new(service: Rc<JobService<S>>, client: &'c FaktoryClient) -> Self {
         Self { service, client, named_queues: NamedQueues::default() }
     }
 
@@ -35,7 +35,7 @@ impl<'c, S: Store> Session<'c, S> {
     pub(crate) async fn run<IO: AsyncRead + AsyncWrite + Unpin>(
         mut self,
         wire: &mut Wire<IO>,
-    ) -> Result<(), End> {
+    ) -> Result<(), CloseReason> {
         loop {
             let settings = self.service.settings();
             wire.send(settings.limits.write_timeout).await?;
@@ -43,8 +43,8 @@ impl<'c, S: Store> Session<'c, S> {
             drop(settings);
             let arrived = wire.lines(line_limits).await?;
             self.answer_all(wire, arrived).await?;
-            if self.client.signal.order() == Order::Close {
-                return Err(End::Silent);
+            if self.client.signal.order() == SignalLevel::Close {
+                return Err(CloseReason::Silent);
             }
         }
     }
@@ -53,16 +53,16 @@ impl<'c, S: Store> Session<'c, S> {
         &mut self,
         wire: &mut Wire<IO>,
         arrived: Buffer,
-    ) -> Result<(), End> {
+    ) -> Result<(), CloseReason> {
         let settings = self.service.settings();
         let mut arrived = Some(arrived);
         let mut answered = 0;
         while let Some(bytes) = &arrived {
-            let mut lines = Lines::of(&bytes[answered..]);
+            let mut lines = CompleteLines::of(&bytes[answered..]);
             let Some(line) = lines.next() else { break };
             check_length(line, &settings.limits)?;
-            let command = Command::parse(line);
-            if command.verb == Verb::Fetch {
+            let command = FaktoryCommand::parse(line);
+            if command.verb == FaktoryVerb::Fetch {
                 let named = self.named_queues.read(command.rest, &settings.limits);
                 answered = bytes.len() - lines.bytes_left();
                 if answered == bytes.len() {
@@ -86,9 +86,9 @@ impl<'c, S: Store> Session<'c, S> {
     async fn fetch<IO: AsyncRead + AsyncWrite + Unpin>(
         &self,
         wire: &mut Wire<IO>,
-        settings: &Settings,
-        named: Result<bool, Refusal>,
-    ) -> Result<(), End> {
+        settings: &JobServerSettings,
+        named: Result<bool, FaktoryError>,
+    ) -> Result<(), CloseReason> {
         let answer = match named {
             Ok(anew) => {
                 if anew && let Some(wid) = &self.client.wid {
@@ -101,7 +101,7 @@ impl<'c, S: Store> Session<'c, S> {
             }
             Err(refusal) => Err(refusal),
         };
-        self.reply(wire, Verb::Fetch, answer);
+        self.reply(wire, FaktoryVerb::Fetch, answer);
         Ok(())
     }
 
@@ -109,28 +109,30 @@ impl<'c, S: Store> Session<'c, S> {
     async fn answer<IO: AsyncRead + AsyncWrite + Unpin>(
         &self,
         wire: &mut Wire<IO>,
-        settings: &Settings,
-        command: Command<'_>,
-        lines: &mut Lines<'_>,
-    ) -> Result<(), End> {
+        settings: &JobServerSettings,
+        command: FaktoryCommand<'_>,
+        lines: &mut CompleteLines<'_>,
+    ) -> Result<(), CloseReason> {
         let verb = command.verb;
         let answer = match verb {
-            Verb::Push => return self.push_run(wire, settings, command.rest, lines).await,
-            Verb::Ack => return self.ack_run(wire, command.rest, lines).await,
-            Verb::End => {
+            FaktoryVerb::Push => return self.push_run(wire, settings, command.rest, lines).await,
+            FaktoryVerb::Ack => return self.ack_run(wire, command.rest, lines).await,
+            FaktoryVerb::End => {
                 self.count(verb, CommandResult::Ok);
-                return Err(End::Silent);
+                return Err(CloseReason::Silent);
             }
-            Verb::Pushb => push::pushb(&self.service, settings, command.rest).await,
-            Verb::Fail => fail::fail(&self.service, command.rest).await,
-            Verb::Beat => beat::beat(&self.service, command.rest),
-            Verb::Info => info::info(&self.service),
-            Verb::Flush => flush::flush(&self.service, settings).await,
-            Verb::Queue => queue::queue(&self.service, settings, command.rest).await,
-            Verb::Mutate => mutate::mutate(&self.service, settings, command.rest).await,
-            Verb::Track | Verb::Batch => Err(Refusal::Enterprise(verb.label())),
+            FaktoryVerb::Pushb => push::pushb(&self.service, settings, command.rest).await,
+            FaktoryVerb::Fail => fail::fail(&self.service, command.rest).await,
+            FaktoryVerb::Beat => beat::beat(&self.service, command.rest),
+            FaktoryVerb::Info => info::info(&self.service),
+            FaktoryVerb::Flush => flush::flush(&self.service, settings).await,
+            FaktoryVerb::Queue => queue::queue(&self.service, settings, command.rest).await,
+            FaktoryVerb::Mutate => mutate::mutate(&self.service, settings, command.rest).await,
+            FaktoryVerb::Track | FaktoryVerb::Batch => Err(FaktoryError::Enterprise(verb.label())),
             // FETCH is not answered here: what it names is read before its line is let go.
-            Verb::Unknown | Verb::Fetch => Err(Refusal::unknown_command(command.word)),
+            FaktoryVerb::Unknown | FaktoryVerb::Fetch => {
+                Err(FaktoryError::unknown_command(command.word))
+            }
         };
         self.reply(wire, verb, answer);
         Ok(())
@@ -139,19 +141,19 @@ impl<'c, S: Store> Session<'c, S> {
     async fn push_run<IO: AsyncRead + AsyncWrite + Unpin>(
         &self,
         wire: &mut Wire<IO>,
-        settings: &Settings,
+        settings: &JobServerSettings,
         first: &[u8],
-        lines: &mut Lines<'_>,
-    ) -> Result<(), End> {
-        let mut more = std::iter::from_fn(|| lines.next_if(Verb::Push)).peekable();
+        lines: &mut CompleteLines<'_>,
+    ) -> Result<(), CloseReason> {
+        let mut more = std::iter::from_fn(|| lines.next_if(FaktoryVerb::Push)).peekable();
         if more.peek().is_none() {
             let answer = push::push(&self.service, settings, first).await;
-            self.reply(wire, Verb::Push, answer);
+            self.reply(wire, FaktoryVerb::Push, answer);
             return Ok(());
         }
-        let run = std::iter::once(first).chain(more.map(|line| Command::parse(line).rest));
+        let run = std::iter::once(first).chain(more.map(|line| FaktoryCommand::parse(line).rest));
         for answer in push::push_run(&self.service, settings, run).await {
-            self.reply(wire, Verb::Push, answer);
+            self.reply(wire, FaktoryVerb::Push, answer);
         }
         Ok(())
     }
@@ -160,17 +162,17 @@ impl<'c, S: Store> Session<'c, S> {
         &self,
         wire: &mut Wire<IO>,
         first: &[u8],
-        lines: &mut Lines<'_>,
-    ) -> Result<(), End> {
-        let mut more = std::iter::from_fn(|| lines.next_if(Verb::Ack)).peekable();
+        lines: &mut CompleteLines<'_>,
+    ) -> Result<(), CloseReason> {
+        let mut more = std::iter::from_fn(|| lines.next_if(FaktoryVerb::Ack)).peekable();
         if more.peek().is_none() {
             let answer = ack::ack(&self.service, first).await;
-            self.reply(wire, Verb::Ack, answer);
+            self.reply(wire, FaktoryVerb::Ack, answer);
             return Ok(());
         }
-        let run = std::iter::once(first).chain(more.map(|line| Command::parse(line).rest));
+        let run = std::iter::once(first).chain(more.map(|line| FaktoryCommand::parse(line).rest));
         for answer in ack::ack_run(&self.service, run).await {
-            self.reply(wire, Verb::Ack, answer);
+            self.reply(wire, FaktoryVerb::Ack, answer);
         }
         Ok(())
     }
@@ -179,12 +181,12 @@ impl<'c, S: Store> Session<'c, S> {
     fn reply<IO: AsyncRead + AsyncWrite + Unpin>(
         &self,
         wire: &mut Wire<IO>,
-        verb: Verb,
-        answer: Result<Answer, Refusal>,
+        verb: FaktoryVerb,
+        answer: Result<FaktoryReply, FaktoryError>,
     ) {
         match answer {
             Ok(answer) => {
-                let empty = answer == Answer::Null;
+                let empty = answer == FaktoryReply::Null;
                 self.count(verb, if empty { CommandResult::Empty } else { CommandResult::Ok });
                 wire.replies.answer(&answer);
             }
@@ -198,26 +200,26 @@ impl<'c, S: Store> Session<'c, S> {
         }
     }
 
-    fn count(&self, verb: Verb, result: CommandResult) {
+    fn count(&self, verb: FaktoryVerb, result: CommandResult) {
         self.service.metrics.command(verb, result);
         self.service.commands_total.set(self.service.commands_total.get() + 1);
     }
 }
 
 /// Lines that come whole in a buffer may still be too long.
-fn check_length(line: &[u8], limits: &Limits) -> Result<(), Refusal> {
+fn check_length(line: &[u8], limits: &JobServerLimits) -> Result<(), FaktoryError> {
     let max = limits.line_bytes_max;
     if line.len() <= max {
         return Ok(());
     }
-    let setting = Limit::LineBytesMax.name();
-    Err(Refusal::LineTooLong { max, setting })
+    let setting = JobServerLimit::LineBytesMax.name();
+    Err(FaktoryError::LineTooLong { max, setting })
 }
 
-fn line_limits(limits: &Limits) -> LineLimits {
+fn line_limits(limits: &JobServerLimits) -> LineLimits {
     LineLimits {
         bytes_max: limits.line_bytes_max,
-        setting: Limit::LineBytesMax.name(),
+        setting: JobServerLimit::LineBytesMax.name(),
         buffered_bytes_max: limits.buffered_bytes_max,
         timeout: limits.line_timeout,
     }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 /// How a connection goes on. Orders only get stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Order {
+pub(crate) enum SignalLevel {
     /// As usual.
     Serve,
     /// Its worker gets no more jobs.
@@ -20,24 +20,24 @@ pub(crate) enum Order {
 /// The order in force for one connection.
 #[derive(Debug)]
 pub(crate) struct Signal {
-    order: Cell<Order>,
+    order: Cell<SignalLevel>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Default for Signal {
     fn default() -> Self {
-        Self { order: Cell::new(Order::Serve), waker: RefCell::default() }
+        Self { order: Cell::new(SignalLevel::Serve), waker: RefCell::default() }
     }
 }
 
 impl Signal {
     /// The order in force.
-    pub(crate) fn order(&self) -> Order {
+    pub(crate) fn order(&self) -> SignalLevel {
         self.order.get()
     }
 
     /// Gives an order. One that is not stricter changes nothing.
-    pub(crate) fn give(&self, order: Order) {
+    pub(crate) fn give(&self, order: SignalLevel) {
         if order > self.order.get() {
             self.order.set(order);
             if let Some(waker) = self.waker.take() {
@@ -47,7 +47,7 @@ impl Signal {
     }
 
     /// Ready once the order is `order` or stricter.
-    pub(crate) fn poll_at_least(&self, order: Order, context: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_at_least(&self, order: SignalLevel, context: &Context<'_>) -> Poll<()> {
         if self.order.get() >= order {
             return Poll::Ready(());
         }
@@ -66,19 +66,19 @@ mod tests {
     #[test]
     fn orders_only_get_stricter() {
         let signal = Signal::default();
-        signal.give(Order::Close);
-        signal.give(Order::Quiet);
-        assert_eq!(signal.order(), Order::Close);
+        signal.give(SignalLevel::Close);
+        signal.give(SignalLevel::Quiet);
+        assert_eq!(signal.order(), SignalLevel::Close);
         let context = Context::from_waker(Waker::noop());
-        assert!(signal.poll_at_least(Order::Quiet, &context).is_ready());
+        assert!(signal.poll_at_least(SignalLevel::Quiet, &context).is_ready());
     }
 
     #[test]
     fn an_order_that_is_not_strict_enough_does_not_end_the_wait() {
         let signal = Signal::default();
         let context = Context::from_waker(Waker::noop());
-        signal.give(Order::Quiet);
-        assert!(signal.poll_at_least(Order::Close, &context).is_pending());
-        assert!(signal.poll_at_least(Order::Quiet, &context).is_ready());
+        signal.give(SignalLevel::Quiet);
+        assert!(signal.poll_at_least(SignalLevel::Close, &context).is_pending());
+        assert!(signal.poll_at_least(SignalLevel::Quiet, &context).is_ready());
     }
 }

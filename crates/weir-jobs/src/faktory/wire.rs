@@ -15,31 +15,31 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::buffers::{BUFFER_BYTES, Buffer, Buffers};
-use super::refusal::Refusal;
+use super::refusal::FaktoryError;
 use super::replies::Replies;
-use super::signal::{Order, Signal};
-use crate::metrics::Limit;
+use super::signal::{Signal, SignalLevel};
+use crate::metrics::JobServerLimit;
 
 /// Why a connection ends.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum CloseReason {
     /// The client left, or the server lets it go: nothing more is said.
     Silent,
     /// It is told why.
-    Refused(Refusal),
+    Refused(FaktoryError),
     /// A limit that leaves nobody to tell.
-    Limit(Limit),
+    Limit(JobServerLimit),
     /// The socket failed.
     Io(io::Error),
 }
 
-impl From<Refusal> for End {
-    fn from(refusal: Refusal) -> Self {
+impl From<FaktoryError> for CloseReason {
+    fn from(refusal: FaktoryError) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<io::Error> for End {
+impl From<io::Error> for CloseReason {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -87,7 +87,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
     }
 
     /// All complete lines that have arrived, waiting for the first.
-    pub(crate) async fn lines(&mut self, limits: LineLimits) -> Result<Buffer, End> {
+    pub(crate) async fn lines(&mut self, limits: LineLimits) -> Result<Buffer, CloseReason> {
         if let Some(lines) = self.take_lines() {
             return Ok(lines);
         }
@@ -101,7 +101,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
     }
 
     /// A line has begun: all of it must come in time.
-    async fn rest_of_line(&mut self, limits: LineLimits) -> Result<Buffer, End> {
+    async fn rest_of_line(&mut self, limits: LineLimits) -> Result<Buffer, CloseReason> {
         let rest = async {
             loop {
                 self.more(limits).await?;
@@ -111,16 +111,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
             }
         };
         let seconds = limits.timeout.as_secs();
-        let late = |_| End::Refused(Refusal::LineTimeout { seconds });
+        let late = |_| CloseReason::Refused(FaktoryError::LineTimeout { seconds });
         timeout(limits.timeout, rest).await.map_err(late)?
     }
 
-    async fn more(&mut self, limits: LineLimits) -> Result<(), End> {
+    async fn more(&mut self, limits: LineLimits) -> Result<(), CloseReason> {
         poll_fn(|context| self.poll_more(context, limits)).await
     }
 
     /// The first complete line that has arrived, waiting for it; what follows stays.
-    pub(crate) async fn line(&mut self, limits: LineLimits) -> Result<Vec<u8>, End> {
+    pub(crate) async fn line(&mut self, limits: LineLimits) -> Result<Vec<u8>, CloseReason> {
         let mut lines = self.lines(limits).await?;
         let end = memchr(b'\n', &lines).map_or(lines.len(), |end| end + 1);
         let line = lines[..end].to_vec();
@@ -160,33 +160,33 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         &mut self,
         context: &mut Context<'_>,
         limits: LineLimits,
-    ) -> Poll<Result<(), End>> {
-        if self.ended || self.signal.poll_at_least(Order::Close, context).is_ready() {
-            return Poll::Ready(Err(End::Silent));
+    ) -> Poll<Result<(), CloseReason>> {
+        if self.ended || self.signal.poll_at_least(SignalLevel::Close, context).is_ready() {
+            return Poll::Ready(Err(CloseReason::Silent));
         }
         self.make_room(limits)?;
         let count = ready!(self.poll_read(context))?;
         if count == 0 {
             self.ended = true;
-            return Poll::Ready(Err(End::Silent));
+            return Poll::Ready(Err(CloseReason::Silent));
         }
         Poll::Ready(Ok(()))
     }
 
-    fn make_room(&mut self, limits: LineLimits) -> Result<(), Refusal> {
+    fn make_room(&mut self, limits: LineLimits) -> Result<(), FaktoryError> {
         let Some(arrived) = &mut self.arrived else {
             return Ok(());
         };
         if arrived.len() > limits.bytes_max {
             let LineLimits { bytes_max: max, setting, .. } = limits;
-            return Err(Refusal::LineTooLong { max, setting });
+            return Err(FaktoryError::LineTooLong { max, setting });
         }
         if arrived.len() < arrived.capacity() {
             return Ok(());
         }
         // Room for one byte too many shows that a line is too long.
         let most = limits.bytes_max.saturating_add(1).max(BUFFER_BYTES);
-        arrived.grow(most, limits.buffered_bytes_max).map_err(|_| Refusal::Buffered)
+        arrived.grow(most, limits.buffered_bytes_max).map_err(|_| FaktoryError::Buffered)
     }
 
     /// Reads into `arrived`, which must have room. An idle connection gives its buffer back.
@@ -208,7 +208,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
     pub(crate) async fn watch<W: Future>(
         &mut self,
         mut work: Pin<&mut W>,
-        until: Order,
+        until: SignalLevel,
     ) -> Watched<W::Output> {
         poll_fn(|context| {
             if let Poll::Ready(output) = work.as_mut().poll(context) {
@@ -238,7 +238,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
     }
 
     /// Sends the replies. A client that doesn't take them in time is cut off.
-    pub(crate) async fn send(&mut self, limit: Duration) -> Result<(), End> {
+    pub(crate) async fn send(&mut self, limit: Duration) -> Result<(), CloseReason> {
         if self.replies.bytes().is_empty() {
             return Ok(());
         }
@@ -248,7 +248,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
             match poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await {
                 Poll::Ready(written) => written?,
                 Poll::Pending => {
-                    timeout(limit, write).await.map_err(|_| End::Limit(Limit::WriteTimeout))??;
+                    timeout(limit, write)
+                        .await
+                        .map_err(|_| CloseReason::Limit(JobServerLimit::WriteTimeout))??;
                 }
             }
         }

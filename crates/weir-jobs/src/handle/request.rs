@@ -2,8 +2,8 @@
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::{HandleError, Query, Queues, Which, WorkerSignal};
-use crate::settings::Settings;
+use super::{HandleError, JobQuery, Queues, Which, WorkerSignal};
+use crate::settings::JobServerSettings;
 use crate::store::{Action, QueueAction};
 use crate::view;
 
@@ -13,20 +13,20 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, HandleError>>;
 /// A request and its place among `limits.admin_requests_max`, held until it is answered.
 #[derive(Debug)]
 pub(crate) struct Envelope {
-    pub(crate) request: Request,
+    pub(crate) request: HandleRequest,
     pub(crate) slot: OwnedSemaphorePermit,
 }
 
 /// One method of [`super::Handle`], with its arguments.
 #[derive(Debug)]
-pub(crate) enum Request {
-    Overview(Reply<view::Overview>),
-    Queues(Reply<Vec<view::Queue>>),
-    Jobs(Query, Reply<view::Page>),
-    Count(Query, Reply<u64>),
-    Job(String, Reply<Option<view::Job>>),
-    Workers(Reply<Vec<view::Worker>>),
-    Reservations(usize, Reply<Vec<view::Reservation>>),
+pub(crate) enum HandleRequest {
+    Overview(Reply<view::JobServerOverview>),
+    Queues(Reply<Vec<view::QueueView>>),
+    Jobs(JobQuery, Reply<view::JobListPage>),
+    Count(JobQuery, Reply<u64>),
+    Job(String, Reply<Option<view::JobView>>),
+    Workers(Reply<Vec<view::JobWorkerView>>),
+    Reservations(usize, Reply<Vec<view::ReservationView>>),
     Push(Vec<Vec<u8>>, Reply<view::Pushed>),
     Import(Vec<Vec<u8>>, Reply<view::Pushed>),
     Act(String, Which, Action, Reply<u64>),
@@ -35,5 +35,5 @@ pub(crate) enum Request {
     Damages(Reply<Vec<view::Damage>>),
     AcknowledgeDamages(Reply<u64>),
     Ready(Reply<()>),
-    Reload(Box<Settings>, Reply<Vec<String>>),
+    Reload(Box<JobServerSettings>, Reply<Vec<String>>),
 }

@@ -6,10 +6,10 @@ use weir_base::clock::Timestamp;
 
 use super::checks;
 use super::error::JobError;
-use super::members::{Member, Members};
+use super::members::{JobMember, JobMembers};
 use crate::model::check_queue_name;
 use crate::rules::BACKTRACE_LINES_MAX;
-use crate::settings::Limits;
+use crate::settings::JobServerLimits;
 use crate::stamp::parse_rfc3339;
 
 /// The shortest jid that the protocol takes.
@@ -21,7 +21,7 @@ pub(super) const RETRY_DEFAULT: i32 = 25;
 
 /// A job's members, checked.
 #[derive(Debug)]
-pub(super) struct Fields<'a> {
+pub(super) struct CheckedFields<'a> {
     pub(super) jid: Cow<'a, str>,
     pub(super) jobtype: Cow<'a, str>,
     /// None: the client named none.
@@ -40,35 +40,39 @@ pub(super) struct Rules {
     pub(super) at: Option<Timestamp>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> CheckedFields<'a> {
     pub(super) fn read(
         json: &'a str,
-        members: &Members<'a>,
+        members: &JobMembers<'a>,
         now: Timestamp,
-        limits: &Limits,
+        limits: &JobServerLimits,
     ) -> Result<Self, JobError> {
         check_shape(json, members, limits)?;
         let (jid, jobtype) = (jid(members, limits)?, jobtype(members, limits)?);
         check_args(members)?;
         check_custom(members)?;
-        let created_at = text(members, Member::CreatedAt)?;
+        let created_at = text(members, JobMember::CreatedAt)?;
         Ok(Self {
             jid,
             jobtype,
             queue: queue(members, limits)?,
             has_created_at: created_at.is_some_and(|text| !text.is_empty()),
-            has_retry: members.value(Member::Retry).is_some(),
+            has_retry: members.value(JobMember::Retry).is_some(),
             rules: rules(members, now)?,
         })
     }
 }
 
 /// The jid, whatever else is wrong; empty: there is none that can be read.
-pub(super) fn jid_of(members: &Members<'_>) -> String {
-    text(members, Member::Jid).ok().flatten().unwrap_or_default().into_owned()
+pub(super) fn jid_of(members: &JobMembers<'_>) -> String {
+    text(members, JobMember::Jid).ok().flatten().unwrap_or_default().into_owned()
 }
 
-fn check_shape(json: &str, members: &Members<'_>, limits: &Limits) -> Result<(), JobError> {
+fn check_shape(
+    json: &str,
+    members: &JobMembers<'_>,
+    limits: &JobServerLimits,
+) -> Result<(), JobError> {
     if let Some(member) = members.duplicate {
         return Err(JobError::malformed(format_args!("{} is there twice", member.name())));
     }
@@ -82,17 +86,24 @@ fn check_shape(json: &str, members: &Members<'_>, limits: &Limits) -> Result<(),
 }
 
 /// At least 8 bytes, as the original counts.
-fn jid<'a>(members: &Members<'a>, limits: &Limits) -> Result<Cow<'a, str>, JobError> {
-    let jid = text(members, Member::Jid)?.filter(|jid| jid.len() >= JID_BYTES_MIN);
-    within(Member::Jid, jid.ok_or(JobError::Jid)?, limits)
+fn jid<'a>(members: &JobMembers<'a>, limits: &JobServerLimits) -> Result<Cow<'a, str>, JobError> {
+    let jid = text(members, JobMember::Jid)?.filter(|jid| jid.len() >= JID_BYTES_MIN);
+    within(JobMember::Jid, jid.ok_or(JobError::Jid)?, limits)
 }
 
-fn jobtype<'a>(members: &Members<'a>, limits: &Limits) -> Result<Cow<'a, str>, JobError> {
-    let jobtype = text(members, Member::Jobtype)?.filter(|jobtype| !jobtype.is_empty());
-    within(Member::Jobtype, jobtype.ok_or(JobError::Jobtype)?, limits)
+fn jobtype<'a>(
+    members: &JobMembers<'a>,
+    limits: &JobServerLimits,
+) -> Result<Cow<'a, str>, JobError> {
+    let jobtype = text(members, JobMember::Jobtype)?.filter(|jobtype| !jobtype.is_empty());
+    within(JobMember::Jobtype, jobtype.ok_or(JobError::Jobtype)?, limits)
 }
 
-fn within<'a>(member: Member, id: Cow<'a, str>, limits: &Limits) -> Result<Cow<'a, str>, JobError> {
+fn within<'a>(
+    member: JobMember,
+    id: Cow<'a, str>,
+    limits: &JobServerLimits,
+) -> Result<Cow<'a, str>, JobError> {
     let max = limits.id_bytes_max;
     if id.len() > max {
         return Err(JobError::TooLong { member: member.name(), max });
@@ -100,20 +111,23 @@ fn within<'a>(member: Member, id: Cow<'a, str>, limits: &Limits) -> Result<Cow<'
     Ok(id)
 }
 
-fn queue<'a>(members: &Members<'a>, limits: &Limits) -> Result<Option<Cow<'a, str>>, JobError> {
-    let queue = text(members, Member::Queue)?.filter(|name| !name.is_empty());
+fn queue<'a>(
+    members: &JobMembers<'a>,
+    limits: &JobServerLimits,
+) -> Result<Option<Cow<'a, str>>, JobError> {
+    let queue = text(members, JobMember::Queue)?.filter(|name| !name.is_empty());
     queue.iter().try_for_each(|name| check_queue_name(name, limits))?;
     Ok(queue)
 }
 
-fn check_args(members: &Members<'_>) -> Result<(), JobError> {
-    let args = members.value(Member::Args).ok_or(JobError::Args)?;
+fn check_args(members: &JobMembers<'_>) -> Result<(), JobError> {
+    let args = members.value(JobMember::Args).ok_or(JobError::Args)?;
     if args.starts_with('[') { Ok(()) } else { Err(JobError::malformed("args must be an array")) }
 }
 
 /// Workers written in a typed language read it as a map and fail on anything else.
-fn check_custom(members: &Members<'_>) -> Result<(), JobError> {
-    match members.value(Member::Custom) {
+fn check_custom(members: &JobMembers<'_>) -> Result<(), JobError> {
+    match members.value(JobMember::Custom) {
         Some(custom) if !custom.starts_with('{') => {
             Err(JobError::malformed("custom must be an object"))
         }
@@ -121,7 +135,7 @@ fn check_custom(members: &Members<'_>) -> Result<(), JobError> {
     }
 }
 
-fn rules(members: &Members<'_>, now: Timestamp) -> Result<Rules, JobError> {
+fn rules(members: &JobMembers<'_>, now: Timestamp) -> Result<Rules, JobError> {
     Ok(Rules {
         reserve_for_seconds: reserve_for(members)?,
         retry: retry(members)?,
@@ -131,8 +145,8 @@ fn rules(members: &Members<'_>, now: Timestamp) -> Result<Rules, JobError> {
 }
 
 /// 60 - 86,400 s: absent and 0 are the default, less than a minute counts as one.
-fn reserve_for(members: &Members<'_>) -> Result<u32, JobError> {
-    let seconds = integer(members, Member::ReserveFor)?.unwrap_or(0);
+fn reserve_for(members: &JobMembers<'_>) -> Result<u32, JobError> {
+    let seconds = integer(members, JobMember::ReserveFor)?.unwrap_or(0);
     if seconds < 0 {
         return Err(JobError::malformed("reserve_for must not be negative"));
     }
@@ -144,8 +158,8 @@ fn reserve_for(members: &Members<'_>) -> Result<u32, JobError> {
 }
 
 /// Retries beyond what any job lives to see count as the most that there are.
-fn retry(members: &Members<'_>) -> Result<i32, JobError> {
-    let Some(retries) = integer(members, Member::Retry)? else {
+fn retry(members: &JobMembers<'_>) -> Result<i32, JobError> {
+    let Some(retries) = integer(members, JobMember::Retry)? else {
         return Ok(RETRY_DEFAULT);
     };
     let most = if retries < 0 { i32::MIN } else { i32::MAX };
@@ -153,8 +167,8 @@ fn retry(members: &Members<'_>) -> Result<i32, JobError> {
 }
 
 /// Lines of backtrace to keep; a job that names no number above 0 keeps what the protocol keeps.
-fn backtrace(members: &Members<'_>) -> Result<u32, JobError> {
-    let lines = integer(members, Member::Backtrace)?.unwrap_or(0);
+fn backtrace(members: &JobMembers<'_>) -> Result<u32, JobError> {
+    let lines = integer(members, JobMember::Backtrace)?.unwrap_or(0);
     Ok(match u32::try_from(lines) {
         Ok(lines @ 1..=BACKTRACE_LINES_MAX) => lines,
         _ => BACKTRACE_LINES_MAX,
@@ -162,8 +176,8 @@ fn backtrace(members: &Members<'_>) -> Result<u32, JobError> {
 }
 
 /// When it is due; a time that has passed means now.
-fn at(members: &Members<'_>, now: Timestamp) -> Result<Option<Timestamp>, JobError> {
-    let Some(text) = text(members, Member::At)?.filter(|text| !text.is_empty()) else {
+fn at(members: &JobMembers<'_>, now: Timestamp) -> Result<Option<Timestamp>, JobError> {
+    let Some(text) = text(members, JobMember::At)?.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
     let due = parse_rfc3339(&text).map_err(|error| {
@@ -173,7 +187,7 @@ fn at(members: &Members<'_>, now: Timestamp) -> Result<Option<Timestamp>, JobErr
 }
 
 /// A string member; None: absent or null.
-fn text<'a>(members: &Members<'a>, member: Member) -> Result<Option<Cow<'a, str>>, JobError> {
+fn text<'a>(members: &JobMembers<'a>, member: JobMember) -> Result<Option<Cow<'a, str>>, JobError> {
     let Some(raw) = members.value(member) else {
         return Ok(None);
     };
@@ -188,7 +202,7 @@ fn text<'a>(members: &Members<'a>, member: Member) -> Result<Option<Cow<'a, str>
 }
 
 /// A whole number; None: absent or null.
-fn integer(members: &Members<'_>, member: Member) -> Result<Option<i64>, JobError> {
+fn integer(members: &JobMembers<'_>, member: JobMember) -> Result<Option<i64>, JobError> {
     let Some(raw) = members.value(member) else {
         return Ok(None);
     };

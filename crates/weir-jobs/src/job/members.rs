@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 /// A member that the server reads or owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Member {
+pub(super) enum JobMember {
     Jid,
     Jobtype,
     Args,
@@ -28,7 +28,7 @@ pub(super) enum Member {
 
 const MEMBERS: usize = 12;
 
-impl Member {
+impl JobMember {
     fn named(name: &str) -> Option<Self> {
         Some(match name {
             "jid" => Self::Jid,
@@ -78,14 +78,14 @@ impl Member {
 
 /// What was found in a job's text.
 #[derive(Debug, Default)]
-pub(super) struct Members<'a> {
+pub(super) struct JobMembers<'a> {
     values: [Option<&'a str>; MEMBERS],
     /// The first member that came twice.
-    pub(super) duplicate: Option<Member>,
+    pub(super) duplicate: Option<JobMember>,
     cuts: Cuts,
 }
 
-impl<'a> Members<'a> {
+impl<'a> JobMembers<'a> {
     /// Reads `json`: an object without white space around it.
     pub(super) fn read(json: &'a str) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(json);
@@ -95,7 +95,7 @@ impl<'a> Members<'a> {
     }
 
     /// The raw JSON value of a member; null counts as absent.
-    pub(super) fn value(&self, member: Member) -> Option<&'a str> {
+    pub(super) fn value(&self, member: JobMember) -> Option<&'a str> {
         self.values[member as usize].filter(|value| *value != "null")
     }
 
@@ -109,7 +109,7 @@ impl<'a> Members<'a> {
         target.extend_from_slice(&json.as_bytes()[from..json.len() - 1]);
     }
 
-    fn add(&mut self, json: &str, member: Option<Member>, value: &'a str) {
+    fn add(&mut self, json: &str, member: Option<JobMember>, value: &'a str) {
         let end = value.as_ptr().addr() + value.len() - json.as_ptr().addr();
         if let Some(member) = member {
             let place = &mut self.values[member as usize];
@@ -127,7 +127,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// All members that [`Member::is_cut`] may say yes to, each once.
+/// All members that [`JobMember::is_cut`] may say yes to, each once.
 const CUTS_MAX: usize = 9;
 
 /// Which parts of the text go, so that what is left is an object again.
@@ -177,22 +177,22 @@ struct MembersOf<'a> {
 }
 
 impl<'a> DeserializeSeed<'a> for MembersOf<'a> {
-    type Value = Members<'a>;
+    type Value = JobMembers<'a>;
 
-    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Members<'a>, D::Error> {
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<JobMembers<'a>, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'a> Visitor<'a> for MembersOf<'a> {
-    type Value = Members<'a>;
+    type Value = JobMembers<'a>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a JSON object")
     }
 
-    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Members<'a>, A::Error> {
-        let mut members = Members::default();
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<JobMembers<'a>, A::Error> {
+        let mut members = JobMembers::default();
         while let Some(member) = map.next_key_seed(NameOf)? {
             let value: &'a RawValue = map.next_value()?;
             members.add(self.json, member, value.get());
@@ -205,7 +205,7 @@ impl<'a> Visitor<'a> for MembersOf<'a> {
 struct NameOf;
 
 impl<'a> DeserializeSeed<'a> for NameOf {
-    type Value = Option<Member>;
+    type Value = Option<JobMember>;
 
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -213,13 +213,13 @@ impl<'a> DeserializeSeed<'a> for NameOf {
 }
 
 impl Visitor<'_> for NameOf {
-    type Value = Option<Member>;
+    type Value = Option<JobMember>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a member's name")
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(Member::named(name))
+        Ok(JobMember::named(name))
     }
 }

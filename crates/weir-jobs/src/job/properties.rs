@@ -10,7 +10,7 @@ const NOW: Timestamp = Timestamp::from_micros(1_795_202_902_123_456);
 const NOW_TEXT: &str = "2026-11-20T19:28:22.123456Z";
 
 /// An object's members as text, each with the name that a parser will see.
-type Text = Vec<(String, String)>;
+type MemberTexts = Vec<(String, String)>;
 
 /// Any JSON value as somebody might write it.
 fn value() -> impl Strategy<Value = String> {
@@ -79,7 +79,7 @@ fn known(
     prop::option::of((escaped(name), value))
 }
 
-fn job() -> impl Strategy<Value = Text> {
+fn job() -> impl Strategy<Value = MemberTexts> {
     let required = (escaped("jid"), escaped("jobtype"), escaped("args"), text(), value());
     let required = required.prop_map(|(jid, jobtype, args, kind, payload)| {
         vec![
@@ -102,13 +102,14 @@ fn job() -> impl Strategy<Value = Text> {
     let others = prop::collection::vec((text(), value()), 0..5);
     (required, known, others).prop_flat_map(|(required, known, others)| {
         let others = others.into_iter().map(|(name, value)| (format!("\"x{}", &name[1..]), value));
-        let members: Text = required.into_iter().chain(known).flatten().chain(others).collect();
+        let members: MemberTexts =
+            required.into_iter().chain(known).flatten().chain(others).collect();
         Just(members).prop_shuffle()
     })
 }
 
 /// An object's text with white space wherever it may be.
-fn written(members: &Text, spaces: &[String]) -> String {
+fn written(members: &MemberTexts, spaces: &[String]) -> String {
     let mut spaces = spaces.iter().cycle();
     let mut space = || spaces.next().map_or("", String::as_str);
     let mut text = format!("{}{{", space());
@@ -153,7 +154,7 @@ proptest! {
     ) {
         let pushed = written(&members, &spaces);
         let mut batch = JobBatch::new();
-        let job = batch.parse_one(pushed.as_bytes(), NOW, &Limits::default());
+        let job = batch.parse_one(pushed.as_bytes(), NOW, &JobServerLimits::default());
         let job = job.map_err(|error| TestCaseError::fail(format!("{error}: {pushed}")))?;
         let text = std::str::from_utf8(job.json).unwrap();
 
@@ -179,7 +180,7 @@ proptest! {
         prop_assert_eq!(job.jid, "jid-é-0001");
 
         // Never twice, which a `Value` would hide, and the base alone is a job, too.
-        prop_assert!(Members::read(text).unwrap().duplicate.is_none(), "{}", text);
+        prop_assert!(JobMembers::read(text).unwrap().duplicate.is_none(), "{}", text);
         let base = format!("{}}}", &text[..job.base_bytes]);
         let mut without_tail = expected;
         without_tail.remove("enqueued_at");
@@ -193,7 +194,7 @@ proptest! {
     ) {
         let pushed = written(&members, &spaces);
         let mut batch = JobBatch::new();
-        let job = batch.parse_one(pushed.as_bytes(), NOW, &Limits::default()).unwrap();
+        let job = batch.parse_one(pushed.as_bytes(), NOW, &JobServerLimits::default()).unwrap();
         let text = std::str::from_utf8(job.json).unwrap();
         // Every member that the server does not own is there as it was written, and in order.
         let mut from = 0;
@@ -216,8 +217,8 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
         let mut batch = JobBatch::new();
-        prop_assert!(batch.parse_one(&bytes, NOW, &Limits::default()).is_err());
-        let _ = batch.parse_array(&bytes, NOW, &Limits::default());
+        prop_assert!(batch.parse_one(&bytes, NOW, &JobServerLimits::default()).is_err());
+        let _ = batch.parse_array(&bytes, NOW, &JobServerLimits::default());
     }
 
     #[test]
@@ -230,10 +231,10 @@ proptest! {
         let mut pushed = written(&members, &spaces).into_bytes();
         let at = at.index(pushed.len());
         pushed[at] = byte;
-        if let Ok(job) = JobBatch::new().parse_one(&pushed, NOW, &Limits::default()) {
+        if let Ok(job) = JobBatch::new().parse_one(&pushed, NOW, &JobServerLimits::default()) {
             let text = std::str::from_utf8(job.json).unwrap();
             prop_assert!(serde_json::from_str::<Box<RawValue>>(text).is_ok(), "{}", text);
-            prop_assert!(Members::read(text).unwrap().duplicate.is_none(), "{}", text);
+            prop_assert!(JobMembers::read(text).unwrap().duplicate.is_none(), "{}", text);
         }
     }
 
@@ -241,13 +242,13 @@ proptest! {
     fn a_batch_is_its_jobs_one_by_one(
         jobs in prop::collection::vec((job(), any::<bool>()), 0..6),
     ) {
-        let text = |(members, is_good): &(Text, bool)| {
+        let text = |(members, is_good): &(MemberTexts, bool)| {
             if *is_good { written(members, &[String::new()]) } else { "{\"jid\":\"bad-job-1\"}".to_owned() }
         };
         let texts: Vec<String> = jobs.iter().map(text).collect();
         let array = format!("[{}]", texts.join(" ,\n"));
         let mut batch = JobBatch::new();
-        let rejected = batch.parse_array(array.as_bytes(), NOW, &Limits::default()).unwrap();
+        let rejected = batch.parse_array(array.as_bytes(), NOW, &JobServerLimits::default()).unwrap();
         let bad: Vec<usize> = (0..jobs.len()).filter(|place| !jobs[*place].1).collect();
         prop_assert_eq!(rejected.iter().map(|r| r.index).collect::<Vec<_>>(), bad);
         prop_assert!(rejected.iter().all(|r| r.jid == "bad-job-1"));
@@ -256,7 +257,7 @@ proptest! {
         let found = batch.jobs();
         prop_assert_eq!(found.len(), good.clone().count());
         for ((text, _), found) in good.zip(found) {
-            let alone = single.parse_one(text.as_bytes(), NOW, &Limits::default()).unwrap();
+            let alone = single.parse_one(text.as_bytes(), NOW, &JobServerLimits::default()).unwrap();
             prop_assert_eq!(alone, found);
         }
     }

@@ -12,7 +12,7 @@ fn all_added() -> String {
 }
 
 fn parse<R>(json: &str, look: impl FnOnce(Result<NewJob<'_>, JobError>) -> R) -> R {
-    look(JobBatch::new().parse_one(json.as_bytes(), NOW, &Limits::default()))
+    look(JobBatch::new().parse_one(json.as_bytes(), NOW, &JobServerLimits::default()))
 }
 
 fn text_of(json: &str) -> String {
@@ -175,7 +175,7 @@ fn invalid_utf8_is_refused_wherever_it_is() {
     for json in [&b"\xff"[..], b"{\"jid\":\"12345678\",\"jobtype\":\"T\",\"args\":[\"\xc3\x28\"]}"]
     {
         let mut batch = JobBatch::new();
-        let error = batch.parse_one(json, NOW, &Limits::default()).unwrap_err();
+        let error = batch.parse_one(json, NOW, &JobServerLimits::default()).unwrap_err();
         assert!(error.to_string().starts_with("malformed job: invalid utf-8"), "{error}");
     }
 }
@@ -207,7 +207,7 @@ fn a_batch_takes_what_it_can() {
     let array = r#" [ {"jid":"job-0001","jobtype":"A","args":[]} , {"jid":"job-0002","args":[]},
         7, {"jid":"job-0004","jobtype":"D","args":[2],"queue":"q"}] "#;
     let mut batch = JobBatch::new();
-    let rejected = batch.parse_array(array.as_bytes(), NOW, &Limits::default()).unwrap();
+    let rejected = batch.parse_array(array.as_bytes(), NOW, &JobServerLimits::default()).unwrap();
     let found: Vec<_> = batch.jobs().iter().map(|job| (job.jid, job.queue)).collect();
     assert_eq!(found, [("job-0001", "default"), ("job-0004", "q")]);
     let errors: Vec<_> = rejected.iter().map(|r| (r.index, r.jid.as_str())).collect();
@@ -222,16 +222,16 @@ fn an_array_that_breaks_off_leaves_nothing() {
     let whole = r#"[{"jid":"job-0001","jobtype":"A","args":[]}]"#;
     let mut batch = JobBatch::new();
     for broken in [&whole[..whole.len() - 1], "{}", "", &format!("{whole} 1")] {
-        let result = batch.parse_array(broken.as_bytes(), NOW, &Limits::default());
+        let result = batch.parse_array(broken.as_bytes(), NOW, &JobServerLimits::default());
         assert!(matches!(result, Err(JobError::Malformed(_))), "{broken}");
         assert!(batch.is_empty());
     }
-    assert_eq!(batch.parse_array(b"[]", NOW, &Limits::default()), Ok(vec![]));
+    assert_eq!(batch.parse_array(b"[]", NOW, &JobServerLimits::default()), Ok(vec![]));
 }
 
 #[test]
 fn one_job_more_than_the_limit_refuses_the_batch() {
-    let limits = Limits { pushb_jobs_max: 2, ..Limits::default() };
+    let limits = JobServerLimits { pushb_jobs_max: 2, ..JobServerLimits::default() };
     let job = r#"{"jid":"job-0001","jobtype":"A","args":[]}"#;
     let mut batch = JobBatch::new();
     let mut count = |json: String| batch.parse_array(json.as_bytes(), NOW, &limits);

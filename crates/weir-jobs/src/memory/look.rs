@@ -5,13 +5,13 @@ use std::ops::Bound;
 
 use weir_base::clock::Timestamp;
 
-use super::state::{Job, JobId, Queue, Rest, State, Totals};
+use super::state::{JobId, MemoryJob, MemoryJobState, MemoryQueue, MemoryState, MemoryTotals};
 use crate::job_text;
 use crate::metrics::QueueMetrics;
-use crate::model::{EntryKey, Place, QueueName, SetName, Wid};
+use crate::model::{EntryKey, JobLocation, QueueName, SetName, Wid};
 use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanPage, ScanRequest, StoredJob};
 
-impl State {
+impl MemoryState {
     /// What is where. `fetches_waiting` is the caller's to fill in.
     pub(super) fn counts(&self) -> Counts {
         let visible = self.queues.iter().filter(|(_, queue)| !queue.hidden);
@@ -40,7 +40,7 @@ impl State {
     /// How many jobs a worker holds.
     pub(super) fn busy(&self, wid: &Wid) -> u64 {
         let held = self.expiry.iter().filter(|(_, id)| match &self.job(*id).rest {
-            Rest::Reserved(reservation) => reservation.wid.as_ref() == Some(wid),
+            MemoryJobState::Reserved(reservation) => reservation.wid.as_ref() == Some(wid),
             _ => false,
         });
         held.count() as u64
@@ -74,13 +74,13 @@ impl State {
         let newest_first = request.newest_first;
         let after = request.after.as_ref();
         match &request.place {
-            Place::Queue(name) => {
+            JobLocation::Queue(name) => {
                 let lane = self.queues.get(name).map(|queue| &queue.lane);
                 let range = beyond(after.map(|key| key.order), newest_first);
                 let lane = lane.into_iter().flat_map(move |lane| lane.range(range));
                 in_direction(lane.map(|(_, id)| *id), newest_first)
             }
-            Place::Set(set) => {
+            JobLocation::Set(set) => {
                 let range = beyond(after.map(|key| self.set_place(request, key)), newest_first);
                 in_direction(self.set(*set).range(range).map(|(_, id)| *id), newest_first)
             }
@@ -112,7 +112,7 @@ fn in_direction<'a>(
     if newest_first { Box::new(ids.rev()) } else { Box::new(ids) }
 }
 
-impl Queue {
+impl MemoryQueue {
     pub(super) fn new(metrics: QueueMetrics) -> Self {
         Self {
             lane: BTreeMap::new(),
@@ -120,7 +120,7 @@ impl Queue {
             hidden: false,
             reserved: 0,
             jobs: 0,
-            totals: Totals::default(),
+            totals: MemoryTotals::default(),
             metrics,
         }
     }
@@ -139,16 +139,16 @@ impl Queue {
     }
 }
 
-impl Job {
+impl MemoryJob {
     fn key(&self) -> EntryKey {
         EntryKey { order: self.order, jid: self.jid.clone() }
     }
 
     fn stored(&self) -> StoredJob {
         let (state, at) = match &self.rest {
-            Rest::Waiting => (JobState::Enqueued, Timestamp::from_micros(self.order)),
-            Rest::In(set) => (JobState::In(*set), Timestamp::from_micros(self.order)),
-            Rest::Reserved(held) => {
+            MemoryJobState::Waiting => (JobState::Enqueued, Timestamp::from_micros(self.order)),
+            MemoryJobState::In(set) => (JobState::In(*set), Timestamp::from_micros(self.order)),
+            MemoryJobState::Reserved(held) => {
                 let (wid, expires_at) = (held.wid.clone(), held.expires_at);
                 (JobState::Reserved { wid, expires_at }, held.since)
             }
@@ -167,7 +167,7 @@ impl Job {
     }
 
     fn reserved(&self) -> Option<Reserved> {
-        let Rest::Reserved(held) = &self.rest else {
+        let MemoryJobState::Reserved(held) = &self.rest else {
             return None;
         };
         Some(Reserved {

@@ -3,11 +3,11 @@
 
 use weir_base::clock::Timestamp;
 
-use super::state::{Job, JobId, Rest, State};
+use super::state::{JobId, MemoryJob, MemoryJobState, MemoryState};
 use crate::allocation::Allocation;
 use crate::job_text;
-use crate::metrics::Limit;
-use crate::model::{EntryKey, Place, QueueName, SetName};
+use crate::metrics::JobServerLimit;
+use crate::model::{EntryKey, JobLocation, QueueName, SetName};
 use crate::store::{Action, QueueAction, Selection};
 
 /// What an action did.
@@ -18,11 +18,11 @@ pub(super) struct Acted {
     pub(super) queues: Vec<QueueName>,
 }
 
-impl State {
+impl MemoryState {
     /// Acts on the selected jobs that rest in `place`, in order.
     pub(super) fn act(
         &mut self,
-        place: &Place,
+        place: &JobLocation,
         what: &Selection,
         action: Action,
         now: Timestamp,
@@ -49,10 +49,10 @@ impl State {
         acted
     }
 
-    fn in_place(&self, place: &Place) -> Vec<JobId> {
+    fn in_place(&self, place: &JobLocation) -> Vec<JobId> {
         match place {
-            Place::Set(set) => self.set(*set).iter().map(|(_, id)| *id).collect(),
-            Place::Queue(name) => {
+            JobLocation::Set(set) => self.set(*set).iter().map(|(_, id)| *id).collect(),
+            JobLocation::Queue(name) => {
                 let lane = self.queues.get(name).map(|queue| queue.lane.values().copied());
                 lane.into_iter().flatten().collect()
             }
@@ -60,14 +60,14 @@ impl State {
     }
 
     /// The resting job that `key` names in `place`.
-    pub(super) fn entry(&self, place: &Place, key: &EntryKey) -> Option<JobId> {
+    pub(super) fn entry(&self, place: &JobLocation, key: &EntryKey) -> Option<JobId> {
         self.entries(place, key).next()
     }
 
     /// The resting jobs that `key` names: several only if a producer used a jid twice in one batch.
     pub(super) fn entries<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a JobLocation,
         key: &'a EntryKey,
     ) -> impl Iterator<Item = JobId> + 'a {
         let twins = self.by_jid.get(&key.jid).into_iter().flatten().copied();
@@ -84,13 +84,13 @@ impl State {
         let name = job.queue.clone();
         let json = job_text::enqueued(&job.json, job.base_bytes, now);
         self.rewrite(id, json);
-        self.rest(id, Rest::Waiting, order);
+        self.rest(id, MemoryJobState::Waiting, order);
         self.reset_returns(id);
         name
     }
 
     fn kill(&mut self, id: JobId, now: Timestamp) {
-        self.rest(id, Rest::In(SetName::Dead), now.as_micros());
+        self.rest(id, MemoryJobState::In(SetName::Dead), now.as_micros());
         self.reset_returns(id);
         self.trim_dead();
     }
@@ -101,7 +101,7 @@ impl State {
             let Some((_, oldest)) = self.set(SetName::Dead).first().copied() else {
                 break;
             };
-            self.metrics.limit_hit(Limit::DeadJobsMax);
+            self.metrics.limit_hit(JobServerLimit::DeadJobsMax);
             self.forget(oldest);
         }
     }
@@ -122,7 +122,7 @@ impl State {
     }
 
     fn clear(&mut self, name: &QueueName) -> u64 {
-        let waiting = self.in_place(&Place::Queue(name.clone()));
+        let waiting = self.in_place(&JobLocation::Queue(name.clone()));
         for id in &waiting {
             self.forget(*id);
         }
@@ -185,11 +185,11 @@ impl State {
     }
 }
 
-impl Job {
-    fn rests_in(&self, place: &Place) -> bool {
+impl MemoryJob {
+    fn rests_in(&self, place: &JobLocation) -> bool {
         match (place, &self.rest) {
-            (Place::Queue(name), Rest::Waiting) => *name == self.queue,
-            (Place::Set(wanted), Rest::In(set)) => wanted == set,
+            (JobLocation::Queue(name), MemoryJobState::Waiting) => *name == self.queue,
+            (JobLocation::Set(wanted), MemoryJobState::In(set)) => wanted == set,
             _ => false,
         }
     }

@@ -1,7 +1,7 @@
 //! All that the memory store knows: jobs, the places where they rest, and the counts.
 //!
 //! Every live job is in exactly one place: its queue's lane, one of the three sets, or the
-//! reservations. [`State::leave`] and [`State::enter`] are the only ways out of and into a place.
+//! reservations. [`MemoryState::leave`] and [`MemoryState::enter`] are the only ways out of and into a place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::allocation::Allocation;
 use crate::dispatch::Dispatcher;
 use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::{NewJob, QueueName, SetName, Wid};
-use crate::settings::Limits;
+use crate::settings::JobServerLimits;
 
 /// Names a job for as long as it lives; older jobs have lower numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +24,7 @@ impl JobId {
 
 /// A live job.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct MemoryJob {
     pub(super) jid: Box<str>,
     pub(super) jobtype: Box<str>,
     pub(super) queue: QueueName,
@@ -35,22 +35,22 @@ pub(super) struct Job {
     pub(super) base_bytes: usize,
     /// Microseconds: when it was enqueued (unique within the store), is due, or died.
     pub(super) order: u64,
-    pub(super) rest: Rest,
+    pub(super) rest: MemoryJobState,
     /// How often it came back because its worker vanished, since it was enqueued.
     pub(super) returns: u8,
 }
 
 /// Where a job is.
 #[derive(Clone, Debug)]
-pub(super) enum Rest {
+pub(super) enum MemoryJobState {
     Waiting,
     In(SetName),
-    Reserved(Reservation),
+    Reserved(MemoryReservation),
 }
 
 /// A worker's hold on a job.
 #[derive(Clone, Debug)]
-pub(super) struct Reservation {
+pub(super) struct MemoryReservation {
     pub(super) wid: Option<Wid>,
     pub(super) since: Timestamp,
     pub(super) expires_at: Timestamp,
@@ -58,7 +58,7 @@ pub(super) struct Reservation {
 
 /// One queue.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct MemoryQueue {
     /// Its waiting jobs by order.
     pub(super) lane: BTreeMap<u64, JobId>,
     pub(super) paused: bool,
@@ -68,22 +68,22 @@ pub(super) struct Queue {
     pub(super) reserved: u32,
     /// Its live jobs anywhere.
     pub(super) jobs: u64,
-    pub(super) totals: Totals,
+    pub(super) totals: MemoryTotals,
     pub(super) metrics: QueueMetrics,
 }
 
-impl Queue {
+impl MemoryQueue {
     /// An operator removed it, but it still has jobs somewhere.
     pub(super) fn hide(&mut self) {
         self.hidden = true;
         self.paused = false;
-        self.totals = Totals::default();
+        self.totals = MemoryTotals::default();
     }
 }
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
+pub(super) struct MemoryTotals {
     pub(super) pushed: u64,
     /// Ended, well or not.
     pub(super) processed: u64,
@@ -92,14 +92,14 @@ pub(super) struct Totals {
 
 /// Jobs, where they rest, and the counts.
 #[derive(Debug)]
-pub(super) struct State {
-    pub(super) jobs: BTreeMap<JobId, Job>,
-    pub(super) queues: BTreeMap<QueueName, Queue>,
+pub(super) struct MemoryState {
+    pub(super) jobs: BTreeMap<JobId, MemoryJob>,
+    pub(super) queues: BTreeMap<QueueName, MemoryQueue>,
     sets: [BTreeSet<(u64, JobId)>; 3],
     /// Reserved jobs by when their reservation lapses.
     pub(super) expiry: BTreeSet<(Timestamp, JobId)>,
     pub(super) by_jid: BTreeMap<Box<str>, BTreeSet<JobId>>,
-    pub(super) totals: Totals,
+    pub(super) totals: MemoryTotals,
     /// Bytes of all jobs' texts.
     pub(super) bytes: usize,
     next_id: u64,
@@ -107,20 +107,24 @@ pub(super) struct State {
     next_order: u64,
     pub(super) allocation: Allocation,
     pub(super) dispatcher: Dispatcher,
-    pub(super) limits: Limits,
+    pub(super) limits: JobServerLimits,
     pub(super) metrics: JobsMetrics,
     pub(super) random: fastrand::Rng,
 }
 
-impl State {
-    pub(super) fn new(allocation: Allocation, limits: Limits, metrics: JobsMetrics) -> Self {
+impl MemoryState {
+    pub(super) fn new(
+        allocation: Allocation,
+        limits: JobServerLimits,
+        metrics: JobsMetrics,
+    ) -> Self {
         Self {
             jobs: BTreeMap::new(),
             queues: BTreeMap::new(),
             sets: Default::default(),
             expiry: BTreeSet::new(),
             by_jid: BTreeMap::new(),
-            totals: Totals::default(),
+            totals: MemoryTotals::default(),
             bytes: 0,
             next_id: 0,
             next_order: 1,
@@ -145,12 +149,12 @@ impl State {
     }
 
     /// A job that is there.
-    pub(super) fn job(&self, id: JobId) -> &Job {
+    pub(super) fn job(&self, id: JobId) -> &MemoryJob {
         self.jobs.get(&id).expect("an id in a place names a live job")
     }
 
     /// A queue that is there.
-    pub(super) fn queue(&mut self, name: &QueueName) -> &mut Queue {
+    pub(super) fn queue(&mut self, name: &QueueName) -> &mut MemoryQueue {
         self.queues.get_mut(name).expect("a live job's queue is there")
     }
 
@@ -172,10 +176,10 @@ impl State {
         let id = JobId(self.next_id);
         self.next_id += 1;
         let (rest, order) = match set {
-            None => (Rest::Waiting, self.next_order(now)),
-            Some((set, at)) => (Rest::In(set), at.as_micros()),
+            None => (MemoryJobState::Waiting, self.next_order(now)),
+            Some((set, at)) => (MemoryJobState::In(set), at.as_micros()),
         };
-        let job = Job {
+        let job = MemoryJob {
             jid: Box::from(new.jid),
             jobtype: Box::from(new.jobtype),
             queue: queue.clone(),
@@ -199,7 +203,7 @@ impl State {
     }
 
     /// Moves a job to another place.
-    pub(super) fn rest(&mut self, id: JobId, rest: Rest, order: u64) {
+    pub(super) fn rest(&mut self, id: JobId, rest: MemoryJobState, order: u64) {
         self.leave(id);
         self.enter(id, rest, order);
     }
@@ -228,20 +232,20 @@ impl State {
         }
     }
 
-    fn enter(&mut self, id: JobId, rest: Rest, order: u64) {
+    fn enter(&mut self, id: JobId, rest: MemoryJobState, order: u64) {
         let job = self.jobs.get_mut(&id).expect("an id in a place names a live job");
         job.order = order;
         job.rest = rest.clone();
         let queue = self.queues.get_mut(&job.queue).expect("a live job's queue is there");
         match rest {
-            Rest::Waiting => {
+            MemoryJobState::Waiting => {
                 queue.hidden = false;
                 queue.lane.insert(order, id);
             }
-            Rest::In(set) => {
+            MemoryJobState::In(set) => {
                 self.sets[set as usize].insert((order, id));
             }
-            Rest::Reserved(reservation) => {
+            MemoryJobState::Reserved(reservation) => {
                 queue.reserved += 1;
                 self.expiry.insert((reservation.expires_at, id));
             }
@@ -252,13 +256,13 @@ impl State {
         let job = self.jobs.get(&id).expect("an id in a place names a live job");
         let queue = self.queues.get_mut(&job.queue).expect("a live job's queue is there");
         match &job.rest {
-            Rest::Waiting => {
+            MemoryJobState::Waiting => {
                 queue.lane.remove(&job.order);
             }
-            Rest::In(set) => {
+            MemoryJobState::In(set) => {
                 self.sets[*set as usize].remove(&(job.order, id));
             }
-            Rest::Reserved(reservation) => {
+            MemoryJobState::Reserved(reservation) => {
                 queue.reserved -= 1;
                 self.expiry.remove(&(reservation.expires_at, id));
             }

@@ -4,23 +4,25 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use super::state::{Job, JobId, Queue, Reservation, Rest, State, Totals};
-use crate::dispatch::{Candidate, End};
+use super::state::{
+    JobId, MemoryJob, MemoryJobState, MemoryQueue, MemoryReservation, MemoryState, MemoryTotals,
+};
+use crate::dispatch::{Candidate, QueueEnd};
 use crate::job_text;
-use crate::metrics::Limit;
+use crate::metrics::JobServerLimit;
 use crate::model::{Delivery, FailureReport, NewJob, QueueName, SetName, Wid};
 use crate::rules::{self, Return};
 use crate::store::{FailOutcome, Restored, StoreError};
 
 /// A job on its way to a worker.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct MemoryFetch {
     pub(super) id: JobId,
     pub(super) since: Timestamp,
     pub(super) delivery: Delivery,
 }
 
-impl State {
+impl MemoryState {
     /// Stores all jobs or none. Returns the queues that have new work, in order.
     pub(super) fn push(
         &mut self,
@@ -31,7 +33,7 @@ impl State {
         self.add(&places.collect::<Vec<_>>(), now)
     }
 
-    /// Like [`State::push`], but each job goes to the set where it rested.
+    /// Like [`MemoryState::push`], but each job goes to the set where it rested.
     pub(super) fn restore(
         &mut self,
         jobs: &[Restored<'_>],
@@ -63,7 +65,7 @@ impl State {
     fn check_room(&self, more: usize) -> Result<(), StoreError> {
         let max = self.limits.memory_bytes_max;
         if self.bytes + more > max {
-            self.metrics.limit_hit(Limit::MemoryBytesMax);
+            self.metrics.limit_hit(JobServerLimit::MemoryBytesMax);
             let text = format!("memory full: at most {max} bytes (jobs.limits.memory_bytes_max)");
             return Err(StoreError::Limit(text));
         }
@@ -84,13 +86,13 @@ impl State {
         new.dedup();
         let max = self.limits.queues_max;
         if self.queues.len() + new.len() > max {
-            self.metrics.limit_hit(Limit::QueuesMax);
+            self.metrics.limit_hit(JobServerLimit::QueuesMax);
             let text = format!("too many queues: at most {max} (jobs.limits.queues_max)");
             return Err(StoreError::Limit(text));
         }
         for name in new {
             let metrics = self.metrics.queue(name.as_str());
-            self.queues.insert(name.clone(), Queue::new(metrics));
+            self.queues.insert(name.clone(), MemoryQueue::new(metrics));
         }
         for name in &names {
             self.queue(name).hidden = false;
@@ -104,7 +106,7 @@ impl State {
         wid: Option<&Wid>,
         queues: &[QueueName],
         now: Timestamp,
-    ) -> Option<Taken> {
+    ) -> Option<MemoryFetch> {
         let candidates = queues.iter().enumerate().filter_map(|(place, name)| {
             let queue = self.queues.get(name).filter(|queue| !queue.paused)?;
             let (oldest, _) = queue.lane.first_key_value()?;
@@ -114,29 +116,29 @@ impl State {
         let chosen = self.dispatcher.choose(&self.allocation, queues, candidates)?;
         let lane = &self.queues.get(&queues[chosen.place])?.lane;
         let (_, id) = match chosen.end {
-            End::Oldest => lane.first_key_value()?,
-            End::Newest => lane.last_key_value()?,
+            QueueEnd::Oldest => lane.first_key_value()?,
+            QueueEnd::Newest => lane.last_key_value()?,
         };
         Some(self.reserve(*id, wid, now))
     }
 
-    fn reserve(&mut self, id: JobId, wid: Option<&Wid>, now: Timestamp) -> Taken {
-        let Job { jid, json, queue, order, .. } = self.job(id);
+    fn reserve(&mut self, id: JobId, wid: Option<&Wid>, now: Timestamp) -> MemoryFetch {
+        let MemoryJob { jid, json, queue, order, .. } = self.job(id);
         let (queue, order) = (queue.clone(), *order);
         let delivery = Delivery { jid: jid.clone(), json: json.clone() };
         let reserve_for = Duration::from_secs(self.job(id).reserve_for_seconds.into());
         let expires_at = now + reserve_for;
-        let reservation = Reservation { wid: wid.cloned(), since: now, expires_at };
-        self.rest(id, Rest::Reserved(reservation), order);
+        let reservation = MemoryReservation { wid: wid.cloned(), since: now, expires_at };
+        self.rest(id, MemoryJobState::Reserved(reservation), order);
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
         self.queue(&queue).metrics.wait.observe(waited);
-        Taken { id, since: now, delivery }
+        MemoryFetch { id, since: now, delivery }
     }
 
     /// A job that was taken never reached its worker: it goes back to its place. Returns its queue.
-    pub(super) fn put_back(&mut self, taken: &Taken) -> Option<QueueName> {
+    pub(super) fn put_back(&mut self, taken: &MemoryFetch) -> Option<QueueName> {
         let job = self.jobs.get(&taken.id)?;
-        let Rest::Reserved(reservation) = &job.rest else {
+        let MemoryJobState::Reserved(reservation) = &job.rest else {
             return None;
         };
         let is_this_one = reservation.since == taken.since;
@@ -145,11 +147,11 @@ impl State {
 
     /// Ends a reservation, or removes a job that waits again. Returns its queue; None: unknown.
     pub(super) fn ack(&mut self, jid: &str, now: Timestamp) -> Option<QueueName> {
-        let reserved = |job: &Job| matches!(job.rest, Rest::Reserved(_));
-        let waiting = |job: &Job| matches!(job.rest, Rest::Waiting);
+        let reserved = |job: &MemoryJob| matches!(job.rest, MemoryJobState::Reserved(_));
+        let waiting = |job: &MemoryJob| matches!(job.rest, MemoryJobState::Waiting);
         let id = self.find_where(jid, reserved).or_else(|| self.find_where(jid, waiting))?;
         let name = self.job(id).queue.clone();
-        if let Rest::Reserved(reservation) = &self.job(id).rest {
+        if let MemoryJobState::Reserved(reservation) = &self.job(id).rest {
             let ran = now.since(reservation.since).as_secs_f64();
             self.queue(&name).metrics.run.observe(ran);
         }
@@ -165,7 +167,7 @@ impl State {
         report: FailureReport,
         now: Timestamp,
     ) -> Result<(FailOutcome, QueueName), StoreError> {
-        let reserved = |job: &Job| matches!(job.rest, Rest::Reserved(_));
+        let reserved = |job: &MemoryJob| matches!(job.rest, MemoryJobState::Reserved(_));
         match self.find_where(&report.jid, reserved) {
             Some(id) => Ok(self.fail_job(id, report, now)),
             None => Err(StoreError::NotFound(report.jid)),
@@ -180,11 +182,11 @@ impl State {
     ) -> (FailOutcome, QueueName) {
         let job = self.jobs.get(&id).expect("an id in a place names a live job");
         let previous = job_text::failure(&job.json, job.base_bytes);
-        let facts = rules::Failed { retry: job.retry, backtrace: job.backtrace, previous };
+        let facts = rules::FailedJob { retry: job.retry, backtrace: job.backtrace, previous };
         let (outcome, failure) = rules::fail(&facts, report, now, &mut self.random);
         let json = job_text::failed(&job.json, job.base_bytes, &failure);
         let name = job.queue.clone();
-        if let Rest::Reserved(reservation) = &job.rest {
+        if let MemoryJobState::Reserved(reservation) = &job.rest {
             let ran = now.since(reservation.since).as_secs_f64();
             self.queue(&name).metrics.run.observe(ran);
         }
@@ -204,7 +206,7 @@ impl State {
     /// The job rests in `set` now, with a new text.
     pub(super) fn settle(&mut self, id: JobId, set: SetName, at: Timestamp, json: Vec<u8>) {
         self.rewrite(id, json);
-        self.rest(id, Rest::In(set), at.as_micros());
+        self.rest(id, MemoryJobState::In(set), at.as_micros());
         self.reset_returns(id);
     }
 
@@ -218,8 +220,8 @@ impl State {
     /// The worker is gone: its jobs wait again, or have failed if that happened too often.
     /// Returns the queue of each.
     pub(super) fn release(&mut self, wid: &Wid, now: Timestamp) -> Vec<QueueName> {
-        let is_held = |job: &Job| match &job.rest {
-            Rest::Reserved(reservation) => reservation.wid.as_ref() == Some(wid),
+        let is_held = |job: &MemoryJob| match &job.rest {
+            MemoryJobState::Reserved(reservation) => reservation.wid.as_ref() == Some(wid),
             _ => false,
         };
         let held = self.expiry.iter().filter(|(_, id)| is_held(self.job(*id)));
@@ -231,7 +233,7 @@ impl State {
         let (jid, returns) = (self.job(id).jid.clone(), self.job(id).returns);
         match rules::after_vanishing(returns, self.limits.returns_max) {
             Return::Fails => {
-                self.metrics.limit_hit(Limit::ReturnsMax);
+                self.metrics.limit_hit(JobServerLimit::ReturnsMax);
                 self.fail_job(id, rules::worker_vanished(jid), now).1
             }
             Return::Waits => {
@@ -244,28 +246,36 @@ impl State {
 
     fn wait_again(&mut self, id: JobId) -> QueueName {
         let (order, name) = (self.job(id).order, self.job(id).queue.clone());
-        self.rest(id, Rest::Waiting, order);
+        self.rest(id, MemoryJobState::Waiting, order);
         name
     }
 
     /// Moves the end of a reservation later; never earlier. False: no such reservation.
     pub(super) fn extend(&mut self, jid: &str, until: Timestamp) -> bool {
-        let reserved = |job: &Job| matches!(job.rest, Rest::Reserved(_));
+        let reserved = |job: &MemoryJob| matches!(job.rest, MemoryJobState::Reserved(_));
         let Some(id) = self.find_where(jid, reserved) else {
             return false;
         };
         let job = self.job(id);
         let order = job.order;
-        if let Rest::Reserved(old) = job.rest.clone()
+        if let MemoryJobState::Reserved(old) = job.rest.clone()
             && until > old.expires_at
         {
-            self.rest(id, Rest::Reserved(Reservation { expires_at: until, ..old }), order);
+            self.rest(
+                id,
+                MemoryJobState::Reserved(MemoryReservation { expires_at: until, ..old }),
+                order,
+            );
         }
         true
     }
 
     /// The oldest live job with this jid that is `wanted`.
-    pub(super) fn find_where(&self, jid: &str, wanted: impl Fn(&Job) -> bool) -> Option<JobId> {
+    pub(super) fn find_where(
+        &self,
+        jid: &str,
+        wanted: impl Fn(&MemoryJob) -> bool,
+    ) -> Option<JobId> {
         let twins = self.by_jid.get(jid)?;
         twins.iter().copied().find(|id| wanted(self.job(*id)))
     }
@@ -275,7 +285,7 @@ impl State {
     }
 }
 
-impl Totals {
+impl MemoryTotals {
     fn count_failure(&mut self) {
         self.processed += 1;
         self.failed += 1;

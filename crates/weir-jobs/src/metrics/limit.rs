@@ -1,11 +1,11 @@
 //! The limits that can be met, each with the name of its setting.
 
-use crate::settings::Limits;
+use crate::settings::JobServerLimits;
 
-/// A limit of [`Limits`] that somebody ran into.
+/// A limit of [`JobServerLimits`] that somebody ran into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is documented at the setting of the same name")]
-pub enum Limit {
+pub enum JobServerLimit {
     ConnectionsMax,
     /// Not a setting of Weir: the system's limit of open files.
     OpenFiles,
@@ -35,7 +35,7 @@ pub enum Limit {
     AdminRequestsMax,
 }
 
-impl Limit {
+impl JobServerLimit {
     /// All, in the order of their discriminants.
     pub const ALL: [Self; 26] = [
         Self::ConnectionsMax,
@@ -76,32 +76,32 @@ impl Limit {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::ConnectionsMax => Limits::CONNECTIONS_MAX.name,
+            Self::ConnectionsMax => JobServerLimits::CONNECTIONS_MAX.name,
             Self::OpenFiles => "open_files",
-            Self::LineBytesMax => Limits::LINE_BYTES_MAX.name,
-            Self::BufferedBytesMax => Limits::BUFFERED_BYTES_MAX.name,
-            Self::RefusalsMax => Limits::REFUSALS_MAX.name,
-            Self::HelloBytesMax => Limits::HELLO_BYTES_MAX.name,
-            Self::WrongPasswordsMax => Limits::WRONG_PASSWORDS_MAX.name,
-            Self::PasswordChecksMax => Limits::PASSWORD_CHECKS_MAX.name,
-            Self::WorkersMax => Limits::WORKERS_MAX.name,
-            Self::PushbJobsMax => Limits::PUSHB_JOBS_MAX.name,
-            Self::WaitingFetchesMax => Limits::WAITING_FETCHES_MAX.name,
-            Self::FetchQueuesMax => Limits::FETCH_QUEUES_MAX.name,
-            Self::QueuesMax => Limits::QUEUES_MAX.name,
-            Self::QueueNameBytesMax => Limits::QUEUE_NAME_BYTES_MAX.name,
-            Self::IdBytesMax => Limits::ID_BYTES_MAX.name,
-            Self::JsonDepthMax => Limits::JSON_DEPTH_MAX.name,
-            Self::DeadJobsMax => Limits::DEAD_JOBS_MAX.name,
-            Self::HelloTimeout => Limits::HELLO_TIMEOUT.name,
-            Self::LineTimeout => Limits::LINE_TIMEOUT.name,
-            Self::WriteTimeout => Limits::WRITE_TIMEOUT.name,
-            Self::HeartbeatTimeout => Limits::HEARTBEAT_TIMEOUT.name,
-            Self::ReturnsMax => Limits::RETURNS_MAX.name,
-            Self::ReserveBytes => Limits::RESERVE_BYTES.name,
-            Self::SetAsideBytesMax => Limits::SET_ASIDE_BYTES_MAX.name,
-            Self::MemoryBytesMax => Limits::MEMORY_BYTES_MAX.name,
-            Self::AdminRequestsMax => Limits::ADMIN_REQUESTS_MAX.name,
+            Self::LineBytesMax => JobServerLimits::LINE_BYTES_MAX.name,
+            Self::BufferedBytesMax => JobServerLimits::BUFFERED_BYTES_MAX.name,
+            Self::RefusalsMax => JobServerLimits::REFUSALS_MAX.name,
+            Self::HelloBytesMax => JobServerLimits::HELLO_BYTES_MAX.name,
+            Self::WrongPasswordsMax => JobServerLimits::WRONG_PASSWORDS_MAX.name,
+            Self::PasswordChecksMax => JobServerLimits::PASSWORD_CHECKS_MAX.name,
+            Self::WorkersMax => JobServerLimits::WORKERS_MAX.name,
+            Self::PushbJobsMax => JobServerLimits::PUSHB_JOBS_MAX.name,
+            Self::WaitingFetchesMax => JobServerLimits::WAITING_FETCHES_MAX.name,
+            Self::FetchQueuesMax => JobServerLimits::FETCH_QUEUES_MAX.name,
+            Self::QueuesMax => JobServerLimits::QUEUES_MAX.name,
+            Self::QueueNameBytesMax => JobServerLimits::QUEUE_NAME_BYTES_MAX.name,
+            Self::IdBytesMax => JobServerLimits::ID_BYTES_MAX.name,
+            Self::JsonDepthMax => JobServerLimits::JSON_DEPTH_MAX.name,
+            Self::DeadJobsMax => JobServerLimits::DEAD_JOBS_MAX.name,
+            Self::HelloTimeout => JobServerLimits::HELLO_TIMEOUT.name,
+            Self::LineTimeout => JobServerLimits::LINE_TIMEOUT.name,
+            Self::WriteTimeout => JobServerLimits::WRITE_TIMEOUT.name,
+            Self::HeartbeatTimeout => JobServerLimits::HEARTBEAT_TIMEOUT.name,
+            Self::ReturnsMax => JobServerLimits::RETURNS_MAX.name,
+            Self::ReserveBytes => JobServerLimits::RESERVE_BYTES.name,
+            Self::SetAsideBytesMax => JobServerLimits::SET_ASIDE_BYTES_MAX.name,
+            Self::MemoryBytesMax => JobServerLimits::MEMORY_BYTES_MAX.name,
+            Self::AdminRequestsMax => JobServerLimits::ADMIN_REQUESTS_MAX.name,
         }
     }
 }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn all_is_in_the_order_of_the_discriminants() {
-        for (index, limit) in Limit::ALL.into_iter().enumerate() {
+        for (index, limit) in JobServerLimit::ALL.into_iter().enumerate() {
             assert_eq!(limit as usize, index, "{}", limit.name());
         }
     }

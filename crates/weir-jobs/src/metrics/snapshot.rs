@@ -14,7 +14,7 @@ use super::OTHER_QUEUES;
 
 /// The state of the server at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Snapshot {
+pub struct MetricsSnapshot {
     pub queues: Vec<QueueSnapshot>,
     pub scheduled: u64,
     pub retries: u64,
@@ -59,7 +59,7 @@ impl QueueSnapshot {
 /// Encodes the latest snapshot.
 #[derive(Debug)]
 pub(super) struct SnapshotCollector {
-    pub(super) latest: Arc<Mutex<Snapshot>>,
+    pub(super) latest: Arc<Mutex<MetricsSnapshot>>,
     pub(super) queue_labels_max: usize,
 }
 
@@ -87,17 +87,24 @@ fn cap_queues(queues: &mut Vec<QueueSnapshot>, max: usize) {
     }
 }
 
-fn encode_server(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> Result<(), Error> {
+fn encode_server(
+    encoder: &mut DescriptorEncoder<'_>,
+    snapshot: &MetricsSnapshot,
+) -> Result<(), Error> {
     let gauges = [
         ("connections", "Open client connections", snapshot.connections),
-        ("workers", "Worker processes that beat", snapshot.workers),
-        ("fetches_waiting", "FETCH commands that wait for work", snapshot.fetches_waiting),
-        ("buffered_bytes", "Half-read lines and unread replies", snapshot.buffered_bytes),
+        ("workers", "Worker processes that send heartbeats", snapshot.workers),
+        ("fetches_waiting", "FETCH commands waiting for a job", snapshot.fetches_waiting),
+        (
+            "buffered_bytes",
+            "Bytes of incomplete commands and unsent replies",
+            snapshot.buffered_bytes,
+        ),
         ("log_segments", "Segments of the log", snapshot.log_segments),
         ("log_bytes", "Bytes of the log on disk", snapshot.log_bytes),
         (
             "log_damages",
-            "Damaged places of the log that no operator has acknowledged",
+            "Damaged places in the log that no operator has acknowledged",
             snapshot.log_damages,
         ),
     ];
@@ -106,9 +113,13 @@ fn encode_server(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> Re
         ConstGauge::new(value).encode(gauge)?;
     }
     let counters = [
-        ("pushed", "Jobs stored, those of a batch refused later too", snapshot.pushed_total),
-        ("processed", "Jobs that ended", snapshot.processed_total),
-        ("failed", "Failures reported", snapshot.failed_total),
+        (
+            "pushed",
+            "Jobs stored, including those of a batch that was rejected later",
+            snapshot.pushed_total,
+        ),
+        ("processed", "Jobs that finished, including failed ones", snapshot.processed_total),
+        ("failed", "Jobs reported as failed", snapshot.failed_total),
     ];
     for (name, help, value) in counters {
         let counter = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -134,8 +145,8 @@ fn encode_queues(
 ) -> Result<(), Error> {
     type Value = fn(&QueueSnapshot) -> u64;
     let gauges: [(&str, &str, Value); 2] = [
-        ("queue_depth", "Jobs that wait in a queue", |queue| queue.depth),
-        ("queue_working", "Jobs of a queue that are reserved", |queue| queue.working),
+        ("queue_depth", "Jobs waiting in the queue", |queue| queue.depth),
+        ("queue_working", "Jobs of the queue that are reserved", |queue| queue.working),
     ];
     for (name, help, value) in gauges {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -145,9 +156,13 @@ fn encode_queues(
         }
     }
     let counters: [(&str, &str, Value); 3] = [
-        ("queue_pushed", "Jobs that entered a queue", |queue| queue.pushed_total),
-        ("queue_processed", "Jobs of a queue that ended", |queue| queue.processed_total),
-        ("queue_failed", "Failures of a queue's jobs", |queue| queue.failed_total),
+        ("queue_pushed", "Jobs that entered the queue", |queue| queue.pushed_total),
+        ("queue_processed", "Jobs of the queue that finished, including failed ones", |queue| {
+            queue.processed_total
+        }),
+        ("queue_failed", "Jobs of the queue that were reported as failed", |queue| {
+            queue.failed_total
+        }),
     ];
     for (name, help, value) in counters {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -156,7 +171,7 @@ fn encode_queues(
             ConstCounter::new(value(queue)).encode(family.encode_family(&label)?)?;
         }
     }
-    let help = "How long the next job of a queue has waited";
+    let help = "Age of the next job of the queue";
     let mut family =
         encoder.encode_descriptor("queue_latency_seconds", help, None, MetricType::Gauge)?;
     for queue in queues {

@@ -2,7 +2,7 @@
 
 /// A verb of the Faktory protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verb {
+pub enum FaktoryVerb {
     /// Store one job.
     Push,
     /// Store many jobs.
@@ -33,7 +33,7 @@ pub enum Verb {
     Unknown,
 }
 
-impl Verb {
+impl FaktoryVerb {
     /// All, in the order of their discriminants.
     pub const ALL: [Self; 14] = [
         Self::Push,
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn labels_parse_back_and_all_is_in_order() {
-        for (index, verb) in Verb::ALL.into_iter().enumerate() {
+        for (index, verb) in FaktoryVerb::ALL.into_iter().enumerate() {
             assert_eq!(verb as usize, index);
-            assert_eq!(Verb::parse(verb.label().as_bytes()), verb);
+            assert_eq!(FaktoryVerb::parse(verb.label().as_bytes()), verb);
         }
         for (index, result) in CommandResult::ALL.into_iter().enumerate() {
             assert_eq!(result as usize, index);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn verbs_are_upper_case() {
-        assert_eq!(Verb::parse(b"push"), Verb::Unknown);
-        assert_eq!(Verb::parse(b""), Verb::Unknown);
+        assert_eq!(FaktoryVerb::parse(b"push"), FaktoryVerb::Unknown);
+        assert_eq!(FaktoryVerb::parse(b""), FaktoryVerb::Unknown);
     }
 }

@@ -10,11 +10,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 
-use super::Service;
+use super::JobService;
 use crate::faktory::{self, Admission, Signal};
-use crate::metrics::Limit;
+use crate::metrics::JobServerLimit;
 use crate::store::Store;
 
 /// Before accepting again after the system refused: a busy loop would help nobody.
@@ -25,17 +25,17 @@ const SPARE: &str = "/dev/null";
 /// Accepts the connections of one listener.
 #[derive(Debug)]
 pub(super) struct Acceptor<S> {
-    service: Rc<Service<S>>,
+    service: Rc<JobService<S>>,
     tls: Option<Arc<weir_net::Tls>>,
-    shutdown: Shutdown,
+    shutdown: ShutdownToken,
     spare: Option<File>,
 }
 
 impl<S: Store> Acceptor<S> {
     pub(super) fn new(
-        service: &Rc<Service<S>>,
+        service: &Rc<JobService<S>>,
         tls: Option<Arc<weir_net::Tls>>,
-        shutdown: &Shutdown,
+        shutdown: &ShutdownToken,
     ) -> Self {
         let (service, shutdown) = (Rc::clone(service), shutdown.clone());
         Self { service, tls, shutdown, spare: File::open(SPARE).ok() }
@@ -73,7 +73,7 @@ impl<S: Store> Acceptor<S> {
         } else if open < limits.connections_max + limits.refusals_max {
             Admission::Refuse
         } else {
-            self.service.metrics.limit_hit(Limit::RefusalsMax);
+            self.service.metrics.limit_hit(JobServerLimit::RefusalsMax);
             return faktory::turn_away(stream, "too many connections", limits.linger_timeout).await;
         };
         // Replies are gathered already; without this they would wait for the client's ACK.
@@ -83,14 +83,14 @@ impl<S: Store> Acceptor<S> {
         match &self.tls {
             None => {
                 self.shutdown.spawn_local(async move {
-                    let open = Open { service, id };
+                    let open = ConnectionGuard { service, id };
                     let service = Rc::clone(&open.service);
                     faktory::serve(service, stream, address, signal, admission).await;
                 });
             }
             Some(tls) => {
                 let acceptor = tls.acceptor();
-                let open = Open { service, id };
+                let open = ConnectionGuard { service, id };
                 let task = serve_tls(open, acceptor, stream, address, signal, admission);
                 self.shutdown.spawn_local(task);
             }
@@ -99,7 +99,7 @@ impl<S: Store> Acceptor<S> {
 
     /// No descriptor left: the spare one lets us say so instead of leaving the client in the dark.
     async fn use_spare(&mut self, listener: &TcpListener, error: &io::Error) {
-        self.service.metrics.limit_hit(Limit::OpenFiles);
+        self.service.metrics.limit_hit(JobServerLimit::OpenFiles);
         tracing::warn!(%error, "no open files left: connection turned away (ulimit -n)");
         self.spare = None;
         let turned_away = async {
@@ -118,7 +118,7 @@ impl<S: Store> Acceptor<S> {
 }
 
 async fn serve_tls<S: Store>(
-    open: Open<S>,
+    open: ConnectionGuard<S>,
     acceptor: tokio_rustls::TlsAcceptor,
     stream: TcpStream,
     address: IpAddr,
@@ -130,17 +130,17 @@ async fn serve_tls<S: Store>(
     match timeout(hello_timeout, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => faktory::serve(service, stream, address, signal, admission).await,
         Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake failed"),
-        Err(_) => service.metrics.limit_hit(Limit::HelloTimeout),
+        Err(_) => service.metrics.limit_hit(JobServerLimit::HelloTimeout),
     }
 }
 
 /// Counts a connection out, however its task ends.
-struct Open<S> {
-    service: Rc<Service<S>>,
+struct ConnectionGuard<S> {
+    service: Rc<JobService<S>>,
     id: u64,
 }
 
-impl<S> Drop for Open<S> {
+impl<S> Drop for ConnectionGuard<S> {
     fn drop(&mut self) {
         self.service.connections.close(self.id);
     }

@@ -4,21 +4,23 @@ use std::future::Future;
 use std::rc::Rc;
 
 use tokio::sync::mpsc::Receiver;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 
-use super::{Service, import, reload, search, views, walk};
+use super::{JobService, import, reload, search, views, walk};
 use crate::faktory::push_all;
-use crate::handle::{Envelope, HandleError, Query, Queues, Reply, Request, Which, WorkerSignal};
-use crate::model::{EntryKey, Place, QueueName, SetName};
-use crate::store::{Action, Condition, Filter, ScanRequest, Selection, Store, StoreError};
+use crate::handle::{
+    Envelope, HandleError, HandleRequest, JobQuery, Queues, Reply, Which, WorkerSignal,
+};
+use crate::model::{EntryKey, JobLocation, QueueName, SetName};
+use crate::store::{Action, Filter, ScanRequest, Selection, Store, StoreCondition, StoreError};
 use crate::view;
-use crate::workers::WorkerState;
+use crate::workers::WorkerDirective;
 
 /// Answers until the server is told to end.
 pub(super) async fn run<S: Store>(
-    service: Rc<Service<S>>,
+    service: Rc<JobService<S>>,
     mut requests: Receiver<Envelope>,
-    shutdown: Shutdown,
+    shutdown: ShutdownToken,
 ) {
     loop {
         let envelope = tokio::select! {
@@ -37,51 +39,53 @@ pub(super) async fn run<S: Store>(
     }
 }
 
-async fn answer<S: Store>(service: &Service<S>, request: Request) {
+async fn answer<S: Store>(service: &JobService<S>, request: HandleRequest) {
     match request {
-        Request::Overview(reply) => done(reply, Ok(views::overview(service))),
-        Request::Queues(reply) => done(reply, Ok(views::queues(service))),
-        Request::Jobs(query, reply) => read(reply, page(service, query)).await,
-        Request::Count(query, reply) => read(reply, count(service, query)).await,
-        Request::Job(jid, reply) => read(reply, job(service, jid)).await,
-        Request::Workers(reply) => {
+        HandleRequest::Overview(reply) => done(reply, Ok(views::overview(service))),
+        HandleRequest::Queues(reply) => done(reply, Ok(views::queues(service))),
+        HandleRequest::Jobs(query, reply) => read(reply, page(service, query)).await,
+        HandleRequest::Count(query, reply) => read(reply, count(service, query)).await,
+        HandleRequest::Job(jid, reply) => read(reply, job(service, jid)).await,
+        HandleRequest::Workers(reply) => {
             let busy = |wid: &_| service.store.busy(wid);
             done(reply, Ok(service.workers.borrow().view(busy)));
         }
-        Request::Reservations(limit, reply) => {
+        HandleRequest::Reservations(limit, reply) => {
             let limit = limit.min(service.settings().limits.page_jobs_max);
             let reserved = service.store.reservations(limit);
             done(reply, Ok(reserved.into_iter().map(views::reservation).collect()));
         }
-        Request::Push(jobs, reply) => done(reply, push(service, &jobs).await),
-        Request::Import(lines, reply) => done(reply, import::import(service, &lines).await),
-        Request::Act(place, which, action, reply) => {
+        HandleRequest::Push(jobs, reply) => done(reply, push(service, &jobs).await),
+        HandleRequest::Import(lines, reply) => done(reply, import::import(service, &lines).await),
+        HandleRequest::Act(place, which, action, reply) => {
             done(reply, act(service, &place, which, action).await);
         }
-        Request::ActOnQueues(queues, action, reply) => {
+        HandleRequest::ActOnQueues(queues, action, reply) => {
             let acted = async {
                 let names = named(service, queues)?;
                 Ok(service.store.act_on_queues(&names, action).await?)
             };
             done(reply, acted.await);
         }
-        Request::SignalWorkers(wid, signal, reply) => {
+        HandleRequest::SignalWorkers(wid, signal, reply) => {
             let state = match signal {
-                WorkerSignal::Quiet => WorkerState::Quiet,
-                WorkerSignal::Terminate => WorkerState::Terminate,
+                WorkerSignal::Quiet => WorkerDirective::Quiet,
+                WorkerSignal::Terminate => WorkerDirective::Terminate,
             };
             done(reply, Ok(service.workers.borrow_mut().tell(wid.as_deref(), state)));
         }
-        Request::Damages(reply) => {
+        HandleRequest::Damages(reply) => {
             let damages = service.store.damages();
             done(reply, Ok(damages.into_iter().map(views::damage).collect()));
         }
-        Request::AcknowledgeDamages(reply) => {
+        HandleRequest::AcknowledgeDamages(reply) => {
             let acknowledged = service.store.acknowledge_damages().await;
             done(reply, acknowledged.map_err(HandleError::from));
         }
-        Request::Ready(reply) => done(reply, ready(service)),
-        Request::Reload(settings, reply) => done(reply, Ok(reload::reload(service, *settings))),
+        HandleRequest::Ready(reply) => done(reply, ready(service)),
+        HandleRequest::Reload(settings, reply) => {
+            done(reply, Ok(reload::reload(service, *settings)))
+        }
     }
 }
 
@@ -100,7 +104,10 @@ async fn read<T>(mut reply: Reply<T>, work: impl Future<Output = Result<T, Handl
     done(reply, result);
 }
 
-async fn page<S: Store>(service: &Service<S>, query: Query) -> Result<view::Page, HandleError> {
+async fn page<S: Store>(
+    service: &JobService<S>,
+    query: JobQuery,
+) -> Result<view::JobListPage, HandleError> {
     let settings = service.settings();
     let limits = &settings.limits;
     let place = place(&query.place, service)?;
@@ -118,7 +125,7 @@ async fn page<S: Store>(service: &Service<S>, query: Query) -> Result<view::Page
             filter,
         })
         .await?;
-    Ok(view::Page {
+    Ok(view::JobListPage {
         jobs: page.jobs.into_iter().map(views::job).collect(),
         next: page.next.map(|key| key.to_string()),
         scanned: page.scanned as u64,
@@ -126,21 +133,21 @@ async fn page<S: Store>(service: &Service<S>, query: Query) -> Result<view::Page
     })
 }
 
-async fn count<S: Store>(service: &Service<S>, query: Query) -> Result<u64, HandleError> {
+async fn count<S: Store>(service: &JobService<S>, query: JobQuery) -> Result<u64, HandleError> {
     let place = place(&query.place, service)?;
     let filter = filter(query.search.as_deref(), query.jobtype);
     Ok(walk::count_matching(service, &service.settings(), place, filter).await?)
 }
 
 async fn job<S: Store>(
-    service: &Service<S>,
+    service: &JobService<S>,
     jid: String,
-) -> Result<Option<view::Job>, HandleError> {
+) -> Result<Option<view::JobView>, HandleError> {
     Ok(service.store.find(&jid).await?.map(views::job))
 }
 
 async fn push<S: Store>(
-    service: &Service<S>,
+    service: &JobService<S>,
     texts: &[Vec<u8>],
 ) -> Result<view::Pushed, HandleError> {
     let settings = service.settings();
@@ -176,7 +183,7 @@ async fn push<S: Store>(
 }
 
 async fn act<S: Store>(
-    service: &Service<S>,
+    service: &JobService<S>,
     text: &str,
     which: Which,
     action: Action,
@@ -196,7 +203,7 @@ async fn act<S: Store>(
 }
 
 /// Queues that don't exist are an error here: a person has misspelt them.
-fn named<S: Store>(service: &Service<S>, queues: Queues) -> Result<Vec<QueueName>, HandleError> {
+fn named<S: Store>(service: &JobService<S>, queues: Queues) -> Result<Vec<QueueName>, HandleError> {
     let known = service.store.counts().queues.into_iter().map(|queue| queue.name);
     let names = match queues {
         Queues::All => return Ok(known.collect()),
@@ -216,23 +223,26 @@ fn unknown_queue(name: &str) -> HandleError {
     HandleError::Invalid(format!("there is no queue {name:?}"))
 }
 
-fn ready<S: Store>(service: &Service<S>) -> Result<(), HandleError> {
+fn ready<S: Store>(service: &JobService<S>) -> Result<(), HandleError> {
     match service.store.storage().condition {
-        Condition::Ok => Ok(()),
-        Condition::Low | Condition::Full => Err(StoreError::DiskFull.into()),
-        Condition::Failed(problem) => Err(StoreError::Failed(problem).into()),
+        StoreCondition::Ok => Ok(()),
+        StoreCondition::Low | StoreCondition::Full => Err(StoreError::DiskFull.into()),
+        StoreCondition::Failed(problem) => Err(StoreError::Failed(problem).into()),
     }
 }
 
 /// `scheduled`, `retries`, `dead` or `queue:NAME`.
-pub(super) fn place<S: Store>(text: &str, service: &Service<S>) -> Result<Place, HandleError> {
+pub(super) fn place<S: Store>(
+    text: &str,
+    service: &JobService<S>,
+) -> Result<JobLocation, HandleError> {
     if let Some(name) = text.strip_prefix("queue:") {
         let name = QueueName::parse(name, &service.settings().limits)
             .map_err(|error| HandleError::Invalid(error.to_string()))?;
-        return Ok(Place::Queue(name));
+        return Ok(JobLocation::Queue(name));
     }
     let set = SetName::ALL.into_iter().find(|set| set.as_str() == text);
-    set.map(Place::Set).ok_or_else(|| {
+    set.map(JobLocation::Set).ok_or_else(|| {
         let hint = "scheduled, retries, dead or queue:NAME";
         HandleError::Invalid(format!("place {text:?} is not one of {hint}"))
     })

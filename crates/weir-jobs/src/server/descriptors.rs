@@ -2,10 +2,10 @@
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::settings::Limits;
+use crate::settings::JobServerLimits;
 
 /// Lowers `connections_max` so that `descriptors_reserved` of the process's open files are left.
-pub(super) fn fit(limits: &mut Limits) {
+pub(super) fn fit(limits: &mut JobServerLimits) {
     let Some(files) = getrlimit(Resource::Nofile).current else {
         return;
     };
@@ -32,10 +32,11 @@ mod tests {
         let files = getrlimit(Resource::Nofile)
             .current
             .map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
-        let mut limits = Limits { connections_max: usize::MAX - 1, ..Limits::default() };
+        let mut limits =
+            JobServerLimits { connections_max: usize::MAX - 1, ..JobServerLimits::default() };
         fit(&mut limits);
         assert!(limits.connections_max <= files - limits.descriptors_reserved);
-        let mut small = Limits { connections_max: 3, ..Limits::default() };
+        let mut small = JobServerLimits { connections_max: 3, ..JobServerLimits::default() };
         fit(&mut small);
         assert_eq!(small.connections_max, 3);
     }

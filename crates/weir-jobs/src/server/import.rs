@@ -10,19 +10,19 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 
-use super::{Service, answers};
+use super::{JobService, answers};
 use crate::faktory::store_all;
 use crate::handle::HandleError;
 use crate::job::JobBatch;
 use crate::job_text;
-use crate::model::{Failure, NewJob, Place, SetName};
-use crate::settings::Limits;
+use crate::model::{FailureState, JobLocation, NewJob, SetName};
+use crate::settings::JobServerLimits;
 use crate::stamp::{parse_rfc3339, rfc3339};
 use crate::store::{Restored, Store, StoreError};
 use crate::view;
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct ExportLine<'a> {
     place: Option<String>,
     at: Option<String>,
     #[serde(borrow)]
@@ -31,22 +31,22 @@ struct Line<'a> {
 
 /// What an export line says beside the job.
 #[derive(Clone, Debug)]
-struct Rest {
+struct ExportedState {
     /// None: its queue.
     set: Option<SetName>,
     at: Timestamp,
-    failure: Option<Failure>,
+    failure: Option<FailureState>,
 }
 
 /// The member of an exported job that a push would leave out.
 #[derive(Deserialize)]
-struct Failed<'a> {
+struct ExportedFailure<'a> {
     #[serde(borrow)]
     failure: Option<&'a RawValue>,
 }
 
 /// The export line of a listed job.
-pub(crate) fn line(place: &str, job: &view::Job) -> String {
+pub(crate) fn line(place: &str, job: &view::JobView) -> String {
     let at = Timestamp::from_micros(micros(job.at));
     format!(
         "{{\"place\":{},\"at\":\"{}\",\"job\":{}}}\n",
@@ -67,13 +67,13 @@ fn micros(seconds: f64) -> u64 {
 
 /// Puts exported lines back. A line that is refused does not keep out the others.
 pub(super) async fn import<S: Store>(
-    service: &Service<S>,
+    service: &JobService<S>,
     texts: &[Vec<u8>],
 ) -> Result<view::Pushed, HandleError> {
     let settings = service.settings();
     let mut batch = service.take_batch();
     let mut pushed = view::Pushed::default();
-    let mut read: Vec<(u64, Option<Rest>)> = Vec::with_capacity(texts.len());
+    let mut read: Vec<(u64, Option<ExportedState>)> = Vec::with_capacity(texts.len());
     for (line, text) in (1..).zip(texts) {
         match read_line(service, &mut batch, text, &settings.limits) {
             Ok(rest) => read.push((line, rest)),
@@ -121,20 +121,20 @@ fn note<'a>(
 
 /// Adds the line's job to the batch; answers what else it says. None: it is a plain job.
 fn read_line<S: Store>(
-    service: &Service<S>,
+    service: &JobService<S>,
     batch: &mut JobBatch,
     text: &[u8],
-    limits: &Limits,
-) -> Result<Option<Rest>, String> {
+    limits: &JobServerLimits,
+) -> Result<Option<ExportedState>, String> {
     let now = service.clock.now();
-    let line: Line<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let line: ExportLine<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     let (Some(place), Some(job)) = (line.place, line.job) else {
         batch.add(text, now, limits).map_err(|error| error.to_string())?;
         return Ok(None);
     };
     let set = match answers::place(&place, service).map_err(|error| error.to_string())? {
-        Place::Queue(_) => None,
-        Place::Set(set) => Some(set),
+        JobLocation::Queue(_) => None,
+        JobLocation::Set(set) => Some(set),
     };
     let at = match line.at {
         None => now,
@@ -142,11 +142,12 @@ fn read_line<S: Store>(
     };
     let failure = failure(job.get())?;
     batch.add(job.get().as_bytes(), now, limits).map_err(|error| error.to_string())?;
-    Ok(Some(Rest { set, at, failure }))
+    Ok(Some(ExportedState { set, at, failure }))
 }
 
-fn failure(job: &str) -> Result<Option<Failure>, String> {
-    let failed: Failed<'_> = serde_json::from_str(job).map_err(|error| error.to_string())?;
+fn failure(job: &str) -> Result<Option<FailureState>, String> {
+    let failed: ExportedFailure<'_> =
+        serde_json::from_str(job).map_err(|error| error.to_string())?;
     let Some(failure) = failed.failure.filter(|raw| raw.get() != "null") else {
         return Ok(None);
     };
@@ -155,14 +156,14 @@ fn failure(job: &str) -> Result<Option<Failure>, String> {
 }
 
 /// The job's final text, with the failure that it carries.
-fn text(job: &NewJob<'_>, rest: &Option<Rest>) -> Vec<u8> {
+fn text(job: &NewJob<'_>, rest: &Option<ExportedState>) -> Vec<u8> {
     match rest.as_ref().and_then(|rest| rest.failure.as_ref()) {
         Some(failure) => job_text::failed(job.json, job.base_bytes, failure),
         None => job.json.to_vec(),
     }
 }
 
-fn restored<'a>(job: &NewJob<'a>, rest: &Rest, json: &'a [u8]) -> Restored<'a> {
-    let Rest { set, at, failure } = rest.clone();
+fn restored<'a>(job: &NewJob<'a>, rest: &ExportedState, json: &'a [u8]) -> Restored<'a> {
+    let ExportedState { set, at, failure } = rest.clone();
     Restored { job: NewJob { json, at: None, ..job.clone() }, set, at, failure }
 }

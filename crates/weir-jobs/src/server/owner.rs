@@ -7,11 +7,13 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
-use weir_base::shutdown::{Drained, Shutdown};
+use weir_base::shutdown::{Drained, ShutdownToken};
 
-use super::{Service, Start, StartError, Stop, accept, answers, descriptors, watch};
+use super::{
+    JobServerOptions, JobServerStop, JobService, StartError, accept, answers, descriptors, watch,
+};
 use crate::engine::EmbeddedStore;
-use crate::faktory::Order;
+use crate::faktory::SignalLevel;
 use crate::handle::Envelope;
 use crate::memory::MemoryStore;
 use crate::settings::StoreKind;
@@ -19,15 +21,15 @@ use crate::store::{Store, StoreError};
 
 /// How a server ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    pub ended: Ended,
+pub struct JobServerOutcome {
+    pub ended: OwnerEnd,
     /// Whether everything that was acknowledged is safely closed.
     pub closed: Result<(), StoreError>,
 }
 
 /// Why the connections ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum OwnerEnd {
     /// All had their answers.
     Clean,
     /// The deadline came, or nobody wanted to wait: so many tasks were cut off.
@@ -38,10 +40,10 @@ pub enum Ended {
 
 /// Runs a server on this thread. Tells `opened` whether it began; None: it did not.
 pub(super) fn run(
-    start: Start,
+    start: JobServerOptions,
     requests: Receiver<Envelope>,
     opened: &SyncSender<Result<(), StartError>>,
-) -> Option<Outcome> {
+) -> Option<JobServerOutcome> {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -74,7 +76,7 @@ pub(super) fn run(
     })
 }
 
-fn log_report(report: &weir_log::Report) {
+fn log_report(report: &weir_log::RecoveryReport) {
     tracing::info!(segments = report.segments, records = report.records, "job store opened");
     if let Some(cut) = &report.cut {
         tracing::warn!(
@@ -97,14 +99,14 @@ fn log_damages(store: &impl Store) {
 
 async fn serve<S: Store>(
     store: Rc<S>,
-    start: Start,
+    start: JobServerOptions,
     requests: Receiver<Envelope>,
     opened: &SyncSender<Result<(), StartError>>,
-) -> Option<Outcome> {
-    let Start { listeners, mut settings, clock, metrics, tls, stop } = start;
+) -> Option<JobServerOutcome> {
+    let JobServerOptions { listeners, mut settings, clock, metrics, tls, stop } = start;
     descriptors::fit(&mut settings.limits);
-    let service = Rc::new(Service::new(store, settings, clock, metrics));
-    let shutdown = Shutdown::new();
+    let service = Rc::new(JobService::new(store, settings, clock, metrics));
+    let shutdown = ShutdownToken::new();
     for listener in listeners {
         let listener =
             listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener));
@@ -126,10 +128,10 @@ async fn serve<S: Store>(
 
 /// The life of a server after its start, and its end in order.
 async fn serve_until_told<S: Store>(
-    service: &Rc<Service<S>>,
-    shutdown: &Shutdown,
-    stop: &Stop,
-) -> Outcome {
+    service: &Rc<JobService<S>>,
+    shutdown: &ShutdownToken,
+    stop: &JobServerStop,
+) -> JobServerOutcome {
     // These never end by themselves, so nobody waits for them.
     let reaper = tokio::task::spawn_local(watch::reap_workers(Rc::clone(service)));
     let sampler = tokio::task::spawn_local(watch::sample_totals(Rc::clone(service)));
@@ -140,20 +142,20 @@ async fn serve_until_told<S: Store>(
     // 1. Nobody new: the listeners close here; whoever handed them to us keeps theirs.
     shutdown.request();
     // 2. Waiting FETCHes answer null, what has arrived is answered, connections close.
-    service.connections.tell_all(Order::Close);
+    service.connections.tell_all(SignalLevel::Close);
     // 3. Commands that run finish and their replies go out, until the deadline.
     let drained = tokio::select! {
         drained = shutdown.drain(stop.deadline) => drained,
         () = stop.at_once.cancelled() => Drained::DeadlinePassed { tasks_left: shutdown.tasks() },
     };
     let ended = match drained {
-        Drained::Clean | Drained::DeadlinePassed { tasks_left: 0 } => Ended::Clean,
-        Drained::DeadlinePassed { tasks_left } => Ended::Cut { tasks: tasks_left },
+        Drained::Clean | Drained::DeadlinePassed { tasks_left: 0 } => OwnerEnd::Clean,
+        Drained::DeadlinePassed { tasks_left } => OwnerEnd::Cut { tasks: tasks_left },
     };
     reaper.abort();
     sampler.abort();
     // 4. What was acknowledged is made durable.
     let closing = timeout(stop.deadline, service.store.close()).await;
     let late = StoreError::Failed(format!("not closed within {:?}", stop.deadline));
-    Outcome { ended, closed: closing.unwrap_or(Err(late)) }
+    JobServerOutcome { ended, closed: closing.unwrap_or(Err(late)) }
 }

@@ -17,23 +17,23 @@ const STILL: f64 = 1.0 / 120.0;
 
 /// The samples of the last minute.
 #[derive(Debug, Default)]
-pub(crate) struct Rates {
-    samples: VecDeque<Sample>,
+pub(crate) struct QueueRates {
+    samples: VecDeque<RateSample>,
 }
 
 #[derive(Debug)]
-struct Sample {
+struct RateSample {
     at: Timestamp,
-    queues: HashMap<QueueName, Totals>,
+    queues: HashMap<QueueName, QueueTotals>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Totals {
+struct QueueTotals {
     pushed: u64,
     ended: u64,
 }
 
-impl From<&QueueCounts> for Totals {
+impl From<&QueueCounts> for QueueTotals {
     fn from(queue: &QueueCounts) -> Self {
         Self { pushed: queue.pushed_total, ended: queue.processed_total }
     }
@@ -57,14 +57,14 @@ impl Rate {
     }
 }
 
-impl Rates {
+impl QueueRates {
     /// Notes the totals; forgets what is older than the window, but for one sample.
     pub(crate) fn sample(&mut self, now: Timestamp, queues: &[QueueCounts]) {
         while self.samples.get(1).is_some_and(|second| now.since(second.at) >= WINDOW) {
             self.samples.pop_front();
         }
         let queues = queues.iter().map(|queue| (queue.name.clone(), queue.into())).collect();
-        self.samples.push_back(Sample { at: now, queues });
+        self.samples.push_back(RateSample { at: now, queues });
     }
 
     /// The rate of a queue whose totals are now these. A queue that is new since the oldest sample
@@ -78,7 +78,7 @@ impl Rates {
             return Rate::default();
         }
         let before = oldest.queues.get(&queue.name).copied().unwrap_or_default();
-        let totals = Totals::from(queue);
+        let totals = QueueTotals::from(queue);
         let rate = |now: u64, before: u64| as_f64(now.saturating_sub(before)) / seconds;
         Rate {
             pushed: rate(totals.pushed, before.pushed),
@@ -95,7 +95,7 @@ const fn as_f64(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Limits;
+    use crate::settings::JobServerLimits;
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_millis(seconds * 1_000)
@@ -103,7 +103,7 @@ mod tests {
 
     fn queue(pushed_total: u64, processed_total: u64) -> QueueCounts {
         QueueCounts {
-            name: QueueName::parse("q", &Limits::default()).unwrap(),
+            name: QueueName::parse("q", &JobServerLimits::default()).unwrap(),
             depth: 0,
             oldest: None,
             paused: false,
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_over_the_last_minute_only() {
-        let mut rates = Rates::default();
+        let mut rates = QueueRates::default();
         assert_eq!(rates.rate(at(0), &queue(5, 5)), Rate::default());
         for second in 0..=20 {
             // 100 jobs a second for the first 50 seconds, then 10.

@@ -1,12 +1,12 @@
 //! Settings that change while the server runs, and those that can't.
 
-use super::Service;
+use super::JobService;
 use crate::allocation::Allocation;
-use crate::settings::Settings;
+use crate::settings::JobServerSettings;
 use crate::store::Store;
 
 /// Puts `new` in force and answers which changes need a restart; those keep their old value.
-pub(super) fn reload<S: Store>(service: &Service<S>, mut new: Settings) -> Vec<String> {
+pub(super) fn reload<S: Store>(service: &JobService<S>, mut new: JobServerSettings) -> Vec<String> {
     let old = service.settings();
     let kept = keep_fixed(&old, &mut new);
     super::descriptors::fit(&mut new.limits);
@@ -16,7 +16,7 @@ pub(super) fn reload<S: Store>(service: &Service<S>, mut new: Settings) -> Vec<S
 }
 
 /// Takes the old value of everything that the store, the log or the metrics were built with.
-fn keep_fixed(old: &Settings, new: &mut Settings) -> Vec<String> {
+fn keep_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<String> {
     let mut kept = Vec::new();
     macro_rules! keep {
         ($($path:ident).+) => {
@@ -52,8 +52,12 @@ mod tests {
 
     #[test]
     fn what_was_built_with_its_setting_keeps_it_and_is_named() {
-        let old = Settings::default();
-        let mut new = Settings { fsync: Fsync::Never, allow_flush: true, ..Settings::default() };
+        let old = JobServerSettings::default();
+        let mut new = JobServerSettings {
+            fsync: Fsync::Never,
+            allow_flush: true,
+            ..JobServerSettings::default()
+        };
         new.limits.queues_max = 7;
         new.limits.fetch_wait = Duration::from_secs(9);
         assert_eq!(keep_fixed(&old, &mut new), ["jobs.fsync", "jobs.limits.queues_max"]);

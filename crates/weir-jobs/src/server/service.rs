@@ -8,42 +8,42 @@ use tokio::sync::Notify;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::failed_attempts::FailedAttempts;
 
-use crate::faktory::{Buffers, Order, Signal};
+use crate::faktory::{Buffers, Signal, SignalLevel};
 use crate::job::{IgnoredCounts, IgnoredMember, JobBatch};
 use crate::metrics::JobsMetrics;
-use crate::server::rates::Rates;
-use crate::settings::Settings;
-use crate::workers::Workers;
+use crate::server::rates::QueueRates;
+use crate::settings::JobServerSettings;
+use crate::workers::WorkerRegistry;
 
 /// Batches that are kept for the next PUSH: only as many are in use as pushes are parsed at once.
 const FREE_BATCHES_MAX: usize = 16;
 
 /// The state of a running server, on the one thread that may touch it.
 #[derive(Debug)]
-pub(crate) struct Service<S> {
+pub(crate) struct JobService<S> {
     pub(crate) store: Rc<S>,
     pub(crate) clock: Clock,
     pub(crate) metrics: JobsMetrics,
     pub(crate) started: Timestamp,
     pub(crate) buffers: Rc<Buffers>,
-    pub(crate) connections: Connections,
-    pub(crate) workers: RefCell<Workers>,
+    pub(crate) connections: OpenConnections,
+    pub(crate) workers: RefCell<WorkerRegistry>,
     pub(crate) wrong_passwords: RefCell<FailedAttempts>,
     /// Passwords that wait for their check.
     pub(crate) password_checks: Gauge,
     pub(crate) waiting_fetches: Gauge,
     pub(crate) commands_total: Cell<u64>,
-    pub(crate) rates: RefCell<Rates>,
+    pub(crate) rates: RefCell<QueueRates>,
     /// Told when the settings changed.
     pub(crate) reloaded: Notify,
-    settings: RefCell<Rc<Settings>>,
+    settings: RefCell<Rc<JobServerSettings>>,
     free_batches: RefCell<Vec<JobBatch>>,
 }
 
-impl<S> Service<S> {
+impl<S> JobService<S> {
     pub(crate) fn new(
         store: Rc<S>,
-        settings: Settings,
+        settings: JobServerSettings,
         clock: Clock,
         metrics: JobsMetrics,
     ) -> Self {
@@ -53,7 +53,7 @@ impl<S> Service<S> {
             clock,
             metrics,
             buffers: Rc::default(),
-            connections: Connections::default(),
+            connections: OpenConnections::default(),
             workers: RefCell::default(),
             wrong_passwords: RefCell::default(),
             password_checks: Gauge::default(),
@@ -67,17 +67,17 @@ impl<S> Service<S> {
     }
 
     /// The settings in force. Whoever holds them keeps what was in force then.
-    pub(crate) fn settings(&self) -> Rc<Settings> {
+    pub(crate) fn settings(&self) -> Rc<JobServerSettings> {
         Rc::clone(&self.settings.borrow())
     }
 
     /// Puts settings in force.
-    pub(crate) fn set_settings(&self, settings: Settings) {
+    pub(crate) fn set_settings(&self, settings: JobServerSettings) {
         *self.settings.borrow_mut() = Rc::new(settings);
         self.reloaded.notify_waiters();
     }
 
-    /// An empty batch; give it back with [`Service::keep_batch`].
+    /// An empty batch; give it back with [`JobService::keep_batch`].
     pub(crate) fn take_batch(&self) -> JobBatch {
         self.free_batches.borrow_mut().pop().unwrap_or_default()
     }
@@ -93,7 +93,7 @@ impl<S> Service<S> {
     }
 }
 
-impl<S> Service<S> {
+impl<S> JobService<S> {
     /// Counts members that change nothing, and says so of each once.
     fn note_ignored(&self, counts: IgnoredCounts) {
         for (member, jobs) in IgnoredMember::ALL.into_iter().zip(counts) {
@@ -114,16 +114,16 @@ pub(crate) struct Gauge(Cell<usize>);
 
 /// One of those. Dropping it counts it out.
 #[derive(Debug)]
-pub(crate) struct Slot<'g>(&'g Gauge);
+pub(crate) struct GaugeSlot<'g>(&'g Gauge);
 
 impl Gauge {
     /// One more, if there are fewer than `max`.
-    pub(crate) fn enter(&self, max: usize) -> Option<Slot<'_>> {
+    pub(crate) fn enter(&self, max: usize) -> Option<GaugeSlot<'_>> {
         if self.0.get() >= max {
             return None;
         }
         self.0.set(self.0.get() + 1);
-        Some(Slot(self))
+        Some(GaugeSlot(self))
     }
 
     /// How many there are.
@@ -132,7 +132,7 @@ impl Gauge {
     }
 }
 
-impl Drop for Slot<'_> {
+impl Drop for GaugeSlot<'_> {
     fn drop(&mut self) {
         self.0.0.set(self.0.0.get() - 1);
     }
@@ -140,12 +140,12 @@ impl Drop for Slot<'_> {
 
 /// All open connections, each with the way to tell it something.
 #[derive(Debug, Default)]
-pub(crate) struct Connections {
+pub(crate) struct OpenConnections {
     next: Cell<u64>,
     open: RefCell<HashMap<u64, Rc<Signal>>>,
 }
 
-impl Connections {
+impl OpenConnections {
     /// Counts a new connection in.
     pub(crate) fn open(&self) -> (u64, Rc<Signal>) {
         let id = self.next.get();
@@ -161,7 +161,7 @@ impl Connections {
     }
 
     /// Tells all.
-    pub(crate) fn tell_all(&self, order: Order) {
+    pub(crate) fn tell_all(&self, order: SignalLevel) {
         self.open.borrow().values().for_each(|signal| signal.give(order));
     }
 

@@ -3,20 +3,20 @@
 use serde::Deserialize;
 use weir_base::clock::Timestamp;
 
-use super::Service;
-use crate::model::{Failure, SetName};
-use crate::settings::{Fsync, Settings, StoreKind};
+use super::JobService;
+use crate::model::{FailureState, SetName};
+use crate::settings::{Fsync, JobServerSettings, StoreKind};
 use crate::stamp::rfc3339;
-use crate::store::{Condition, JobState, QueueCounts, Reserved, Storage, Store, StoredJob};
+use crate::store::{JobState, QueueCounts, Reserved, Storage, Store, StoreCondition, StoredJob};
 use crate::view;
 
 /// The whole server on one page.
-pub(super) fn overview<S: Store>(service: &Service<S>) -> view::Overview {
+pub(super) fn overview<S: Store>(service: &JobService<S>) -> view::JobServerOverview {
     let now = service.clock.now();
     let settings = service.settings();
     let counts = service.store.counts();
     let open = counts.queues.iter().filter(|queue| !queue.paused);
-    view::Overview {
+    view::JobServerOverview {
         now: now.as_secs_f64(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_seconds: now.since(service.started).as_secs_f64(),
@@ -40,14 +40,14 @@ pub(super) fn overview<S: Store>(service: &Service<S>) -> view::Overview {
     }
 }
 
-const fn store_name(settings: &Settings) -> &'static str {
+const fn store_name(settings: &JobServerSettings) -> &'static str {
     match settings.store {
         StoreKind::Embedded => "embedded",
         StoreKind::Memory => "memory",
     }
 }
 
-const fn fsync_name(settings: &Settings) -> &'static str {
+const fn fsync_name(settings: &JobServerSettings) -> &'static str {
     match settings.fsync {
         Fsync::Always => "always",
         Fsync::EverySecond => "everysec",
@@ -59,14 +59,14 @@ fn latency(queue: &QueueCounts, now: Timestamp) -> f64 {
     queue.oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64())
 }
 
-fn log(storage: Storage) -> view::Log {
+fn log(storage: Storage) -> view::StorageView {
     let (state, problem) = match storage.condition {
-        Condition::Ok => ("ok", None),
-        Condition::Low => ("low", Some("disk nearly full: pushes are refused".to_owned())),
-        Condition::Full => ("full", Some("disk full: nothing can be written".to_owned())),
-        Condition::Failed(problem) => ("failed", Some(problem)),
+        StoreCondition::Ok => ("ok", None),
+        StoreCondition::Low => ("low", Some("disk nearly full: pushes are refused".to_owned())),
+        StoreCondition::Full => ("full", Some("disk full: nothing can be written".to_owned())),
+        StoreCondition::Failed(problem) => ("failed", Some(problem)),
     };
-    view::Log {
+    view::StorageView {
         segments: storage.segments,
         bytes: storage.bytes,
         damages: storage.damages,
@@ -84,7 +84,7 @@ pub(super) fn damage(damage: weir_log::Damage) -> view::Damage {
 }
 
 /// All queues, by name.
-pub(super) fn queues<S: Store>(service: &Service<S>) -> Vec<view::Queue> {
+pub(super) fn queues<S: Store>(service: &JobService<S>) -> Vec<view::QueueView> {
     let now = service.clock.now();
     let settings = service.settings();
     let counts = service.store.counts();
@@ -95,14 +95,14 @@ pub(super) fn queues<S: Store>(service: &Service<S>) -> Vec<view::Queue> {
 }
 
 fn queue_view<S: Store>(
-    service: &Service<S>,
-    settings: &Settings,
+    service: &JobService<S>,
+    settings: &JobServerSettings,
     queue: &QueueCounts,
     now: Timestamp,
-) -> view::Queue {
+) -> view::QueueView {
     let rate = service.rates.borrow().rate(now, queue);
     let wanted = settings.queues.get(&queue.name).cloned().unwrap_or_default();
-    view::Queue {
+    view::QueueView {
         name: queue.name.to_string(),
         depth: queue.depth,
         latency_seconds: latency(queue, now),
@@ -121,15 +121,15 @@ fn queue_view<S: Store>(
 }
 
 /// A job with all that is known of it.
-pub(super) fn job(job: StoredJob) -> view::Job {
+pub(super) fn job(job: StoredJob) -> view::JobView {
     let (state, wid) = match job.state {
-        JobState::Enqueued => (view::State::Enqueued, None),
-        JobState::Reserved { wid, .. } => (view::State::Working, wid),
-        JobState::In(SetName::Scheduled) => (view::State::Scheduled, None),
-        JobState::In(SetName::Retries) => (view::State::Retries, None),
-        JobState::In(SetName::Dead) => (view::State::Dead, None),
+        JobState::Enqueued => (view::JobViewState::Enqueued, None),
+        JobState::Reserved { wid, .. } => (view::JobViewState::Working, wid),
+        JobState::In(SetName::Scheduled) => (view::JobViewState::Scheduled, None),
+        JobState::In(SetName::Retries) => (view::JobViewState::Retries, None),
+        JobState::In(SetName::Dead) => (view::JobViewState::Dead, None),
     };
-    view::Job {
+    view::JobView {
         jid: job.key.jid.to_string(),
         jobtype: job.jobtype.into(),
         queue: job.queue.to_string(),
@@ -153,8 +153,8 @@ fn created_at(json: &[u8]) -> Option<String> {
     serde_json::from_slice::<Created>(json).ok()?.created_at
 }
 
-fn failure(failure: Failure) -> view::Failure {
-    view::Failure {
+fn failure(failure: FailureState) -> view::FailureView {
+    view::FailureView {
         retry_count: u64::from(failure.retry_count),
         remaining: u64::from(failure.remaining),
         failed_at: Some(rfc3339(failure.failed_at)),
@@ -166,8 +166,8 @@ fn failure(failure: Failure) -> view::Failure {
 }
 
 /// A reserved job and who has it.
-pub(super) fn reservation(reserved: Reserved) -> view::Reservation {
-    view::Reservation {
+pub(super) fn reservation(reserved: Reserved) -> view::ReservationView {
+    view::ReservationView {
         jid: reserved.jid.into(),
         jobtype: reserved.jobtype.into(),
         queue: reserved.queue.to_string(),

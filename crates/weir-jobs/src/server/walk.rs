@@ -4,22 +4,22 @@ use std::collections::HashSet;
 
 use tokio::task::yield_now;
 
-use crate::model::{EntryKey, Place, SetName};
-use crate::server::Service;
-use crate::settings::Settings;
+use crate::model::{EntryKey, JobLocation, SetName};
+use crate::server::JobService;
+use crate::settings::JobServerSettings;
 use crate::store::{
     Action, Filter, JobState, ScanPage, ScanRequest, Selection, Store, StoreError, StoredJob,
 };
 
 /// Acts on all jobs of a place that match and were there when it began. Answers how many it hit.
 pub(crate) async fn act_on_matching<S: Store>(
-    service: &Service<S>,
-    settings: &Settings,
-    place: &Place,
+    service: &JobService<S>,
+    settings: &JobServerSettings,
+    place: &JobLocation,
     filter: Filter,
     action: Action,
 ) -> Result<u64, StoreError> {
-    if *place == Place::Set(SetName::Dead) && action == Action::Kill {
+    if *place == JobLocation::Set(SetName::Dead) && action == Action::Kill {
         return Ok(0);
     }
     if filter == Filter::default() && action == Action::Discard {
@@ -32,14 +32,14 @@ pub(crate) async fn act_on_matching<S: Store>(
 }
 
 async fn act_page_by_page<S: Store>(
-    service: &Service<S>,
-    settings: &Settings,
-    place: &Place,
+    service: &JobService<S>,
+    settings: &JobServerSettings,
+    place: &JobLocation,
     filter: Filter,
     action: Action,
 ) -> Result<u64, StoreError> {
     let mut hit = 0;
-    let mut walk = Walk::start(service, settings, place.clone(), filter).await?;
+    let mut walk = ListWalk::start(service, settings, place.clone(), filter).await?;
     while let Some(jobs) = walk.next(service).await? {
         let keys: Vec<EntryKey> = jobs.into_iter().map(|job| job.key).collect();
         if !keys.is_empty() {
@@ -52,9 +52,9 @@ async fn act_page_by_page<S: Store>(
 /// Jids are looked up one by one; the place is only walked for those that are elsewhere too (two
 /// jobs may share a jid).
 async fn act_on_jids<S: Store>(
-    service: &Service<S>,
-    settings: &Settings,
-    place: &Place,
+    service: &JobService<S>,
+    settings: &JobServerSettings,
+    place: &JobLocation,
     jids: Vec<String>,
     action: Action,
 ) -> Result<u64, StoreError> {
@@ -78,26 +78,26 @@ async fn act_on_jids<S: Store>(
     Ok(hit)
 }
 
-fn rests_in(job: &StoredJob, place: &Place) -> bool {
+fn rests_in(job: &StoredJob, place: &JobLocation) -> bool {
     match (&job.state, place) {
-        (JobState::In(set), Place::Set(place)) => set == place,
-        (JobState::Enqueued, Place::Queue(queue)) => job.queue == *queue,
+        (JobState::In(set), JobLocation::Set(place)) => set == place,
+        (JobState::Enqueued, JobLocation::Queue(queue)) => job.queue == *queue,
         _ => false,
     }
 }
 
 /// How many jobs of a place match.
 pub(crate) async fn count_matching<S: Store>(
-    service: &Service<S>,
-    settings: &Settings,
-    place: Place,
+    service: &JobService<S>,
+    settings: &JobServerSettings,
+    place: JobLocation,
     filter: Filter,
 ) -> Result<u64, StoreError> {
     if filter == Filter::default() {
         return Ok(total(service, &place));
     }
     let mut count = 0;
-    let mut walk = Walk::start(service, settings, place, filter).await?;
+    let mut walk = ListWalk::start(service, settings, place, filter).await?;
     while let Some(jobs) = walk.next(service).await? {
         count += jobs.len() as u64;
     }
@@ -105,13 +105,13 @@ pub(crate) async fn count_matching<S: Store>(
 }
 
 /// How many jobs a place holds.
-pub(crate) fn total<S: Store>(service: &Service<S>, place: &Place) -> u64 {
+pub(crate) fn total<S: Store>(service: &JobService<S>, place: &JobLocation) -> u64 {
     let counts = service.store.counts();
     match place {
-        Place::Set(SetName::Scheduled) => counts.scheduled,
-        Place::Set(SetName::Retries) => counts.retries,
-        Place::Set(SetName::Dead) => counts.dead,
-        Place::Queue(name) => {
+        JobLocation::Set(SetName::Scheduled) => counts.scheduled,
+        JobLocation::Set(SetName::Retries) => counts.retries,
+        JobLocation::Set(SetName::Dead) => counts.dead,
+        JobLocation::Queue(name) => {
             counts.queues.iter().find(|queue| queue.name == *name).map_or(0, |queue| queue.depth)
         }
     }
@@ -119,17 +119,17 @@ pub(crate) fn total<S: Store>(service: &Service<S>, place: &Place) -> u64 {
 
 /// Where a walk is. It ends with the jobs of the order that was the last when it began, so that it
 /// does not run after jobs that come in meanwhile.
-struct Walk {
+struct ListWalk {
     request: ScanRequest,
     last: u64,
     ended: bool,
 }
 
-impl Walk {
+impl ListWalk {
     async fn start<S: Store>(
-        service: &Service<S>,
-        settings: &Settings,
-        place: Place,
+        service: &JobService<S>,
+        settings: &JobServerSettings,
+        place: JobLocation,
         filter: Filter,
     ) -> Result<Self, StoreError> {
         let request = ScanRequest {
@@ -155,7 +155,7 @@ impl Walk {
     /// The matching jobs of the next page, maybe none; None: the walk is over.
     async fn next<S: Store>(
         &mut self,
-        service: &Service<S>,
+        service: &JobService<S>,
     ) -> Result<Option<Vec<StoredJob>>, StoreError> {
         if self.ended {
             return Ok(None);

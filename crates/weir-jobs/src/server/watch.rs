@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use weir_base::clock::Timestamp;
 
-use crate::metrics::{Limit, QueueSnapshot, Snapshot};
+use crate::metrics::{JobServerLimit, MetricsSnapshot, QueueSnapshot};
 use crate::model::Wid;
-use crate::server::Service;
+use crate::server::JobService;
 use crate::server::rates::SAMPLE_EVERY;
 use crate::store::{Counts, QueueCounts, Store, StoreError};
 
@@ -20,13 +20,13 @@ const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 const RELEASE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Reaps each worker when its last BEAT is `limits.heartbeat_timeout` ago.
-pub(crate) async fn reap_workers<S: Store>(service: Rc<Service<S>>) {
+pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
     loop {
         let limit = service.settings().limits.heartbeat_timeout;
         let now = service.clock.now();
         let gone = service.workers.borrow_mut().reap(now, limit);
         for wid in gone {
-            service.metrics.limit_hit(Limit::HeartbeatTimeout);
+            service.metrics.limit_hit(JobServerLimit::HeartbeatTimeout);
             service.metrics.tasks().worker_reaped();
             release(&service, &wid).await;
         }
@@ -37,7 +37,7 @@ pub(crate) async fn reap_workers<S: Store>(service: Rc<Service<S>>) {
     }
 }
 
-async fn release<S: Store>(service: &Service<S>, wid: &Wid) {
+async fn release<S: Store>(service: &JobService<S>, wid: &Wid) {
     loop {
         match service.store.release(wid).await {
             Ok(jobs) => {
@@ -57,7 +57,7 @@ async fn release<S: Store>(service: &Service<S>, wid: &Wid) {
 }
 
 /// Keeps what a scrape shows and the rates of the last minute up to date.
-pub(crate) async fn sample_totals<S: Store>(service: Rc<Service<S>>) {
+pub(crate) async fn sample_totals<S: Store>(service: Rc<JobService<S>>) {
     let mut ticks = interval(PUBLISH_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sampled = None;
@@ -73,9 +73,9 @@ pub(crate) async fn sample_totals<S: Store>(service: Rc<Service<S>>) {
     }
 }
 
-fn snapshot<S: Store>(service: &Service<S>, counts: &Counts, now: Timestamp) -> Snapshot {
+fn snapshot<S: Store>(service: &JobService<S>, counts: &Counts, now: Timestamp) -> MetricsSnapshot {
     let storage = service.store.storage();
-    Snapshot {
+    MetricsSnapshot {
         queues: counts.queues.iter().map(|queue| queue_snapshot(queue, now)).collect(),
         scheduled: counts.scheduled,
         retries: counts.retries,

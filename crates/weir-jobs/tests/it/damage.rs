@@ -11,9 +11,9 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::engine::EmbeddedStore;
 use weir_jobs::job::JobBatch;
 use weir_jobs::metrics::JobsMetrics;
-use weir_jobs::model::{Delivery, FailureReport, Place, QueueName, SetName};
+use weir_jobs::model::{Delivery, FailureReport, JobLocation, QueueName, SetName};
 use weir_jobs::salvage::jobs_in;
-use weir_jobs::settings::{Limits, Settings};
+use weir_jobs::settings::{JobServerLimits, JobServerSettings};
 use weir_jobs::store::{FetchRequest, Filter, QueueAction, ScanRequest, Store};
 use weir_log::{Acknowledged, Disk, SimulatedDisk};
 
@@ -42,10 +42,10 @@ struct Closed {
     contents: Contents,
 }
 
-fn settings(segment_bytes: u32) -> Settings {
+fn settings(segment_bytes: u32) -> JobServerSettings {
     let reserve_bytes = segment_bytes / 4;
-    let limits = Limits { segment_bytes, reserve_bytes, ..Limits::default() };
-    Settings { limits, ..Settings::default() }
+    let limits = JobServerLimits { segment_bytes, reserve_bytes, ..JobServerLimits::default() };
+    JobServerSettings { limits, ..JobServerSettings::default() }
 }
 
 /// No retry comes due.
@@ -69,7 +69,7 @@ fn run<F: Future<Output = ()>>(test: F) {
 }
 
 fn queue(name: &str) -> QueueName {
-    QueueName::parse(name, &Limits::default()).expect("a name")
+    QueueName::parse(name, &JobServerLimits::default()).expect("a name")
 }
 
 /// A job is found in bytes by its jid or, if that is damaged, by its argument.
@@ -87,7 +87,7 @@ async fn push(store: &EmbeddedStore<SimulatedDisk>, number: u32) {
     );
     let mut batch = JobBatch::new();
     let now = clock().now();
-    let job = batch.parse_one(json.as_bytes(), now, &Limits::default()).expect("a job");
+    let job = batch.parse_one(json.as_bytes(), now, &JobServerLimits::default()).expect("a job");
     store.push(&[job]).await.expect("room");
 }
 
@@ -100,8 +100,8 @@ async fn fetch(store: &EmbeddedStore<SimulatedDisk>) -> Option<Delivery> {
 async fn contents(store: &EmbeddedStore<SimulatedDisk>) -> Contents {
     let mut contents = Contents::default();
     let queues: Vec<QueueName> = store.counts().queues.into_iter().map(|it| it.name).collect();
-    let sets = SetName::ALL.map(Place::Set);
-    for place in queues.into_iter().map(Place::Queue).chain(sets) {
+    let sets = SetName::ALL.map(JobLocation::Set);
+    for place in queues.into_iter().map(JobLocation::Queue).chain(sets) {
         let request = ScanRequest {
             place: place.clone(),
             after: None,

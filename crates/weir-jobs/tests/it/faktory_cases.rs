@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use crate::faktory_server::{STORES, Server};
-use weir_jobs::settings::Settings;
+use weir_jobs::settings::JobServerSettings;
 
 /// A name, settings, and a conversation after HELLO as a worker `w1`.
-type Case = (&'static str, fn(&mut Settings), &'static str);
+type Case = (&'static str, fn(&mut JobServerSettings), &'static str);
 
-fn plain(_: &mut Settings) {}
+fn plain(_: &mut JobServerSettings) {}
 
-fn flush_allowed(settings: &mut Settings) {
+fn flush_allowed(settings: &mut JobServerSettings) {
     settings.allow_flush = true;
 }
 

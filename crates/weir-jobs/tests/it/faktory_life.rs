@@ -9,13 +9,13 @@ use proptest::test_runner::{Config, TestRunner};
 use crate::faktory_server::{PATIENCE, STORES, Server, until};
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::handle::WorkerSignal;
-use weir_jobs::server::Ended;
-use weir_jobs::settings::{Settings, StoreKind};
+use weir_jobs::server::OwnerEnd;
+use weir_jobs::settings::{JobServerSettings, StoreKind};
 
 const JOB: &str = r#"{"jid":"12345678","jobtype":"T","args":[]}"#;
 
 /// A FETCH in these tests ends because of what the test does, not because its wait is over.
-fn long_wait(settings: &mut Settings) {
+fn long_wait(settings: &mut JobServerSettings) {
     settings.limits.fetch_wait = 10 * PATIENCE;
 }
 
@@ -211,7 +211,7 @@ fn a_graceful_end_answers_waiting_fetches_and_closes_cleanly() {
         idle.talk("< closed");
         let handle = server.handle();
         let outcome = server.join();
-        assert_eq!((outcome.ended, outcome.closed), (Ended::Clean, Ok(())));
+        assert_eq!((outcome.ended, outcome.closed), (OwnerEnd::Clean, Ok(())));
         assert!(!handle.is_running());
     }
 }
@@ -232,7 +232,7 @@ fn the_second_word_ends_it_at_once() {
 #[test]
 fn jobs_survive_a_restart_of_the_embedded_server() {
     let directory = tempfile::tempdir().unwrap();
-    let inside = |settings: &mut Settings| {
+    let inside = |settings: &mut JobServerSettings| {
         settings.directory = directory.path().join("jobs");
         settings.limits.fetch_wait = Duration::from_millis(20);
     };
@@ -248,7 +248,8 @@ fn jobs_survive_a_restart_of_the_embedded_server() {
 fn settings_are_reloaded_while_it_runs() {
     let server = Server::start(StoreKind::Memory, |_| {});
     server.producer().talk("> FLUSH\n< -ERR FLUSH is not allowed*");
-    let mut settings = Settings { store: StoreKind::Memory, ..Settings::default() };
+    let mut settings =
+        JobServerSettings { store: StoreKind::Memory, ..JobServerSettings::default() };
     settings.allow_flush = true;
     settings.limits.queues_max = 1;
     let fixed = server.block_on(server.handle().reload(settings)).unwrap();

@@ -6,11 +6,11 @@ use sha2::{Digest, Sha256};
 use weir_base::secret::Secret;
 
 use crate::faktory_server::{Client, Server, until};
-use weir_jobs::settings::{Settings, StoreKind};
+use weir_jobs::settings::{JobServerSettings, StoreKind};
 
 const JOB: &str = r#"{"jid":"12345678","jobtype":"T","args":[]}"#;
 
-fn protected(settings: &mut Settings) {
+fn protected(settings: &mut JobServerSettings) {
     settings.password = Some(Secret::new("swordfish"));
     settings.limits.wrong_password_delay = Duration::from_millis(1);
 }
@@ -66,7 +66,8 @@ fn a_wrong_password_or_none_closes_with_its_error() {
 #[test]
 fn a_password_that_is_reloaded_counts_for_the_next_connection() {
     let server = Server::start(StoreKind::Memory, protected);
-    let mut settings = Settings { store: StoreKind::Memory, ..Settings::default() };
+    let mut settings =
+        JobServerSettings { store: StoreKind::Memory, ..JobServerSettings::default() };
     settings.password = Some(Secret::new("new"));
     server.block_on(server.handle().reload(settings)).unwrap();
     assert_eq!(log_in(&server, "new", 2).1, "+OK");

@@ -9,8 +9,10 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_jobs::handle::Handle;
 use weir_jobs::metrics::JobsMetrics;
-use weir_jobs::server::{Outcome, Running, Start, Stop, start};
-use weir_jobs::settings::{Settings, StoreKind};
+use weir_jobs::server::{
+    JobServerOptions, JobServerOutcome, JobServerStop, RunningJobServer, start,
+};
+use weir_jobs::settings::{JobServerSettings, StoreKind};
 
 /// Long enough for a busy machine; a test that gets so far has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,8 +22,8 @@ pub(crate) const STORES: [StoreKind; 2] = [StoreKind::Memory, StoreKind::Embedde
 
 /// A running server. Dropping it ends it.
 pub(crate) struct Server {
-    running: Option<Running>,
-    stop: Stop,
+    running: Option<RunningJobServer>,
+    stop: JobServerStop,
     pub(crate) address: SocketAddr,
     pub(crate) registry: Registry,
     runtime: tokio::runtime::Runtime,
@@ -30,7 +32,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Over `store`, with settings changed by `change`.
-    pub(crate) fn start(store: StoreKind, change: impl FnOnce(&mut Settings)) -> Self {
+    pub(crate) fn start(store: StoreKind, change: impl FnOnce(&mut JobServerSettings)) -> Self {
         Self::start_with(store, None, Clock::system(), change)
     }
 
@@ -38,23 +40,26 @@ impl Server {
         store: StoreKind,
         tls: Option<std::sync::Arc<weir_net::Tls>>,
         clock: Clock,
-        change: impl FnOnce(&mut Settings),
+        change: impl FnOnce(&mut JobServerSettings),
     ) -> Self {
         let directory = tempfile::tempdir().expect("a folder");
-        let mut settings =
-            Settings { store, directory: directory.path().join("jobs"), ..Settings::default() };
+        let mut settings = JobServerSettings {
+            store,
+            directory: directory.path().join("jobs"),
+            ..JobServerSettings::default()
+        };
         settings.limits.fetch_wait = Duration::from_millis(50);
         change(&mut settings);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let mut registry = Registry::default();
         let metrics = JobsMetrics::register(&mut registry, settings.limits.metrics_queues_max);
-        let stop = Stop {
+        let stop = JobServerStop {
             graceful: CancellationToken::new(),
             at_once: CancellationToken::new(),
             deadline: PATIENCE,
         };
-        let running = start(Start {
+        let running = start(JobServerOptions {
             listeners: vec![listener],
             settings,
             clock,
@@ -112,7 +117,7 @@ impl Server {
     }
 
     /// Waits for the end.
-    pub(crate) fn join(mut self) -> Outcome {
+    pub(crate) fn join(mut self) -> JobServerOutcome {
         let running = self.running.take().expect("it runs");
         self.runtime.block_on(async {
             tokio::time::timeout(PATIENCE, running.join()).await.expect("it ends in time")

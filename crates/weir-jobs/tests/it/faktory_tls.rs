@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_base::clock::Clock;
-use weir_jobs::settings::{Settings, StoreKind};
+use weir_jobs::settings::{JobServerSettings, StoreKind};
 use weir_net::metrics::TlsMetrics;
 use weir_net::tls::Agreed;
 use weir_net::{Tls, TlsFiles, TlsSettings};
@@ -23,7 +23,7 @@ struct OverTls {
 }
 
 impl OverTls {
-    fn start(change: impl FnOnce(&mut Settings)) -> Self {
+    fn start(change: impl FnOnce(&mut JobServerSettings)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let files = TlsFiles {

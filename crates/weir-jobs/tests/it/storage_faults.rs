@@ -7,19 +7,23 @@ use weir_base::clock::Clock;
 use weir_jobs::engine::EmbeddedStore;
 use weir_jobs::job::JobBatch;
 use weir_jobs::metrics::JobsMetrics;
-use weir_jobs::model::{Delivery, FailureReport, Place, QueueName, SetName};
-use weir_jobs::settings::{Fsync, Limits, Settings};
-use weir_jobs::store::{Condition, FetchRequest, Filter, ScanRequest, Store, StoreError};
+use weir_jobs::model::{Delivery, FailureReport, JobLocation, QueueName, SetName};
+use weir_jobs::settings::{Fsync, JobServerLimits, JobServerSettings};
+use weir_jobs::store::{FetchRequest, Filter, ScanRequest, Store, StoreCondition, StoreError};
 use weir_log::SimulatedDisk;
 
 /// Far more than any wait here takes; it only bounds a failure.
 const TRIES: u32 = 3_000;
 
-fn settings(fsync: Fsync) -> Settings {
-    Settings {
+fn settings(fsync: Fsync) -> JobServerSettings {
+    JobServerSettings {
         fsync,
-        limits: Limits { segment_bytes: 64 << 10, reserve_bytes: 16 << 10, ..Limits::default() },
-        ..Settings::default()
+        limits: JobServerLimits {
+            segment_bytes: 64 << 10,
+            reserve_bytes: 16 << 10,
+            ..JobServerLimits::default()
+        },
+        ..JobServerSettings::default()
     }
 }
 
@@ -37,12 +41,12 @@ async fn push(store: &EmbeddedStore<SimulatedDisk>, nth: u32) -> Result<(), Stor
     let json = format!(r#"{{"jid":"job-{nth:06}","jobtype":"T","args":["{}"]}}"#, "x".repeat(500));
     let mut batch = JobBatch::new();
     let now = Clock::system().now();
-    let job = batch.parse_one(json.as_bytes(), now, &Limits::default()).expect("a job");
+    let job = batch.parse_one(json.as_bytes(), now, &JobServerLimits::default()).expect("a job");
     store.push(&[job]).await
 }
 
 async fn fetch(store: &EmbeddedStore<SimulatedDisk>) -> Option<Delivery> {
-    let queues = [QueueName::parse("default", &Limits::default()).expect("a name")];
+    let queues = [QueueName::parse("default", &JobServerLimits::default()).expect("a name")];
     let request = FetchRequest { wid: None, queues: &queues, max: 1, wait: Duration::ZERO };
     store.fetch(request).await.expect("fetch works").pop()
 }
@@ -79,7 +83,7 @@ fn on_a_full_disk_pushes_are_refused_and_workers_go_on() {
             push(&store, 99_999).await.expect("room for the first");
             disk.set_space(Some(disk.used_bytes() + 100_000));
             let stored = fill(&store).await + 1;
-            assert!(store.storage().condition != Condition::Ok || !allocates);
+            assert!(store.storage().condition != StoreCondition::Ok || !allocates);
 
             // Workers go on: what can be acknowledged and failed on the reserve is.
             if allocates {
@@ -121,7 +125,7 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
         assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
         let failed = push(&store, 3).await;
         assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
-        assert!(matches!(store.storage().condition, Condition::Failed(_)));
+        assert!(matches!(store.storage().condition, StoreCondition::Failed(_)));
         store.close().await.expect_err("what was not synced is not claimed to be");
     });
 }
@@ -179,7 +183,8 @@ async fn schedule(store: &EmbeddedStore<SimulatedDisk>, count: u32) {
             r#"{{"jid":"job-{nth:06}","jobtype":"T","args":["{padding}"],"at":"2999-01-01T00:00:00Z"}}"#
         );
         let mut batch = JobBatch::new();
-        let job = batch.parse_one(json.as_bytes(), now, &Limits::default()).expect("a job");
+        let job =
+            batch.parse_one(json.as_bytes(), now, &JobServerLimits::default()).expect("a job");
         store.push(&[job]).await.expect("room");
     }
 }
@@ -189,7 +194,7 @@ async fn walk(store: &EmbeddedStore<SimulatedDisk>, newest_first: bool) -> Vec<S
     let (mut jids, mut after) = (Vec::new(), None);
     for _page in 0..1_000 {
         let request = ScanRequest {
-            place: Place::Set(SetName::Scheduled),
+            place: JobLocation::Set(SetName::Scheduled),
             after,
             newest_first,
             limit: 1,

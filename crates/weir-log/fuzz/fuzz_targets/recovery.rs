@@ -9,7 +9,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_log::{Class, Log, OpenError, Options, SimulatedDisk, salvage, verify};
+use weir_log::{Class, SegmentLog, OpenError, SegmentLogOptions, SimulatedDisk, salvage, verify};
 
 const LOG_ID: u64 = 0x0102_0304_0506_0708;
 
@@ -26,8 +26,8 @@ fuzz_target!(|data: &[u8]| {
     check(&disk.kill());
 });
 
-fn options() -> Options {
-    Options {
+fn options() -> SegmentLogOptions {
+    SegmentLogOptions {
         segment_bytes: 4096,
         reserve_bytes: 256,
         record_bytes_max: 512,
@@ -39,18 +39,18 @@ fn options() -> Options {
 
 fn check(disk: &SimulatedDisk) {
     let before = verify(disk, &mut |_| ());
-    if let Ok((mut log, _)) = Log::open(disk.clone(), options()) {
+    if let Ok((mut log, _)) = SegmentLog::open(disk.clone(), options()) {
         read_all(&log);
         let _ = log.append(Class::Job, b"head", &[b"body"]);
         log.syncer().sync().expect("a simulated disk syncs");
         drop(log);
-        let (log, report) = Log::open(disk.kill(), options()).expect("what was opened opens");
+        let (log, report) = SegmentLog::open(disk.kill(), options()).expect("what was opened opens");
         assert_eq!(report.cut, None);
         read_all(&log);
     }
     let disk = disk.kill();
     match salvage(&disk, options()) {
-        Ok(_) => match Log::open(disk.clone(), options()) {
+        Ok(_) => match SegmentLog::open(disk.clone(), options()) {
             Ok((log, _)) => read_all(&log),
             Err(error) => panic!("after salvage: {error}"),
         },
@@ -64,7 +64,7 @@ fn check(disk: &SimulatedDisk) {
     }
 }
 
-fn read_all(log: &Log<SimulatedDisk>) {
+fn read_all(log: &SegmentLog<SimulatedDisk>) {
     let reader = log.reader();
     let mut buffer = Vec::new();
     for segment in log.segments() {
@@ -88,7 +88,7 @@ fn raw_files(disk: &SimulatedDisk, mut data: &[u8]) {
 
 /// A sound log of four segments, then changes of four bytes each.
 fn changed_log(disk: &SimulatedDisk, data: &[u8]) {
-    let (mut log, _) = Log::open(disk.clone(), options()).expect("an empty disk opens");
+    let (mut log, _) = SegmentLog::open(disk.clone(), options()).expect("an empty disk opens");
     for number in 0..60u32 {
         log.append(Class::Job, &number.to_le_bytes(), &[&[b'x'; 200]])
             .expect("room");

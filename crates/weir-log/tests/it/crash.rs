@@ -1,7 +1,10 @@
 //! Random histories on the simulated disk: what was promised is there after power cuts and kills.
 
 use proptest::prelude::*;
-use weir_log::{AppendError, Class, Disk, Log, OpenError, Options, Position, SimulatedDisk};
+use weir_log::{
+    AppendError, Class, Disk, OpenError, RecordPosition, SegmentLog, SegmentLogOptions,
+    SimulatedDisk,
+};
 
 /// What happens to a log.
 #[derive(Clone, Debug)]
@@ -44,8 +47,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..120)
 }
 
-fn options() -> Options {
-    Options {
+fn options() -> SegmentLogOptions {
+    SegmentLogOptions {
         segment_bytes: 6 * 1024,
         reserve_bytes: 512,
         record_bytes_max: 1024,
@@ -57,7 +60,7 @@ fn options() -> Options {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Record {
-    position: Position,
+    position: RecordPosition,
     head: Vec<u8>,
     body: Vec<u8>,
 }
@@ -65,7 +68,7 @@ struct Record {
 /// A log beside the list of what was appended to it.
 struct Run {
     disk: SimulatedDisk,
-    log: Log<SimulatedDisk>,
+    log: SegmentLog<SimulatedDisk>,
     records: Vec<Record>,
     /// How many of `records` must survive a power cut, and how many a kill.
     durable: usize,
@@ -80,7 +83,7 @@ impl Run {
         let disk = SimulatedDisk::new(seed);
         disk.set_short_transfers(seed.is_multiple_of(2));
         disk.set_allocates(!seed.is_multiple_of(5));
-        let (log, _) = Log::open(disk.clone(), options()).expect("an empty disk opens");
+        let (log, _) = SegmentLog::open(disk.clone(), options()).expect("an empty disk opens");
         Run {
             disk,
             log,
@@ -160,7 +163,7 @@ impl Run {
         self.disk = self.disk.crash();
         if let Some(operations) = again_after {
             self.disk.cut_power_after(operations);
-            match Log::open(self.disk.clone(), options()) {
+            match SegmentLog::open(self.disk.clone(), options()) {
                 Ok(_) | Err(OpenError::Io { .. } | OpenError::Poisoned(_)) => {}
                 Err(error) => panic!("after a power cut: {error}"),
             }
@@ -179,7 +182,7 @@ impl Run {
 
     /// Opens the log and compares: at least `promised` of the records are there.
     fn reopen(&mut self, promised: usize) {
-        let opened = Log::open(self.disk.clone(), options());
+        let opened = SegmentLog::open(self.disk.clone(), options());
         self.log = opened.unwrap_or_else(|error| panic!("after a power cut: {error}")).0;
         let found = stored(&self.log);
         let first = self.log.segments().first().map_or(u32::MAX, |segment| segment.number);
@@ -201,7 +204,7 @@ impl Run {
 }
 
 /// All data records, through footers and reads.
-fn stored(log: &Log<SimulatedDisk>) -> Vec<Record> {
+fn stored(log: &SegmentLog<SimulatedDisk>) -> Vec<Record> {
     let mut heads = Vec::new();
     for segment in log.segments() {
         let before = heads.len();
@@ -213,7 +216,7 @@ fn stored(log: &Log<SimulatedDisk>) -> Vec<Record> {
     }
     let reader = log.reader();
     let mut buffer = Vec::new();
-    let read = |(position, head, record_bytes): (Position, Vec<u8>, u32)| {
+    let read = |(position, head, record_bytes): (RecordPosition, Vec<u8>, u32)| {
         let parts = reader.read_sized(position, record_bytes, &mut buffer).expect("readable");
         assert_eq!(buffer.len(), record_bytes as usize);
         assert_eq!(&buffer[parts.head], &head);

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use weir_log::{
-    Acknowledged, Class, Damage, Disk, Log, OpenError, Options, Position, ReadError, SimulatedDisk,
-    Verification,
+    Acknowledged, Class, Damage, Disk, OpenError, RecordError, RecordPosition, SegmentLog,
+    SegmentLogOptions, SimulatedDisk, Verification,
 };
 
 use crate::history::{body_of, damage, filled, numbers, open, options, read};
@@ -15,7 +15,7 @@ fn file(segment: u32) -> String {
 }
 
 /// A closed log over several segments.
-fn closed(seed: u64) -> (SimulatedDisk, Vec<Position>) {
+fn closed(seed: u64) -> (SimulatedDisk, Vec<RecordPosition>) {
     let disk = SimulatedDisk::new(seed);
     let (mut log, positions) = filled(&disk, RECORDS);
     log.mark();
@@ -24,7 +24,7 @@ fn closed(seed: u64) -> (SimulatedDisk, Vec<Position>) {
     (disk.crash(), positions)
 }
 
-fn flip(disk: &SimulatedDisk, at: Position) {
+fn flip(disk: &SimulatedDisk, at: RecordPosition) {
     damage(disk, &file(at.segment), |bytes| bytes[at.offset as usize + 20] ^= 1);
 }
 
@@ -53,13 +53,13 @@ fn verify(disk: &SimulatedDisk) -> Result<Verification, OpenError> {
     weir_log::verify(disk, &mut |_| ())
 }
 
-fn try_open(disk: &SimulatedDisk) -> Result<Log<SimulatedDisk>, OpenError> {
-    Log::open(disk.clone(), options()).map(|(log, _)| log)
+fn try_open(disk: &SimulatedDisk) -> Result<SegmentLog<SimulatedDisk>, OpenError> {
+    SegmentLog::open(disk.clone(), options()).map(|(log, _)| log)
 }
 
 /// All but `lost` are there, where they were; the log goes on working. Returns the disk as the next
 /// process finds it, with the damage acknowledged if there was any.
-fn check_kept(disk: &SimulatedDisk, positions: &[Position], lost: &[u32]) -> SimulatedDisk {
+fn check_kept(disk: &SimulatedDisk, positions: &[RecordPosition], lost: &[u32]) -> SimulatedDisk {
     let mut log = open(disk);
     let expected: Vec<u32> = (0..RECORDS).filter(|number| !lost.contains(number)).collect();
     assert_eq!(numbers(&log), expected);
@@ -78,11 +78,11 @@ fn check_kept(disk: &SimulatedDisk, positions: &[Position], lost: &[u32]) -> Sim
 
 /// Opens a damaged log: it is repaired and says so, now and at the next start.
 fn check_reported(disk: &SimulatedDisk) -> SimulatedDisk {
-    let (log, report) = Log::open(disk.clone(), options()).expect("opens");
+    let (log, report) = SegmentLog::open(disk.clone(), options()).expect("opens");
     let found = log.damages().summary();
     assert!(report.damages > 0 && found.places == report.damages, "{report:?} {found:?}");
     let disk = disk.crash();
-    let (log, report) = Log::open(disk.clone(), options()).expect("opens again");
+    let (log, report) = SegmentLog::open(disk.clone(), options()).expect("opens again");
     let places = log.damages().summary().places;
     assert_eq!((report.damages, places), (0, found.places), "it is not forgotten");
     let disk = disk.kill();
@@ -107,7 +107,7 @@ fn damage_in_the_newest_segment_below_a_mark_costs_that_record_only() {
     let (disk, positions) = closed(2);
     let newest = positions[RECORDS as usize - 1].segment;
     let number = positions.iter().position(|p| p.segment == newest).expect("a record") + 1;
-    let Position { offset, .. } = positions[number];
+    let RecordPosition { offset, .. } = positions[number];
     flip(&disk, positions[number]);
     let verification = verify(&disk).expect("readable");
     assert_eq!(verification.damages_total, 1);
@@ -129,7 +129,7 @@ fn damage_in_an_older_segment_is_met_when_the_record_is_read() {
     let (disk, positions) = closed(3);
     flip(&disk, positions[7]);
     let log = try_open(&disk).expect("older segments are not read in full");
-    assert!(matches!(read(&log, positions[7]), Err(ReadError::Damaged { .. })));
+    assert!(matches!(read(&log, positions[7]), Err(RecordError::Damaged { .. })));
     assert_eq!(read(&log, positions[8]).expect("sound"), body_of(8));
     assert_eq!(numbers(&log).len(), RECORDS as usize, "the footer still lists it");
     drop(log);
@@ -239,7 +239,7 @@ fn a_gap_behind_the_highest_mark_is_a_torn_tail() {
         disk.take_file(&file(segment));
     }
     disk.put_file(&file(newest + 1), header);
-    let (log, report) = Log::open(disk.clone(), options()).expect("opens");
+    let (log, report) = SegmentLog::open(disk.clone(), options()).expect("opens");
     assert_eq!((report.damages, log.damages().summary().places), (0, 0));
     let left = positions.iter().filter(|position| position.segment < newest).count();
     assert_eq!(numbers(&log).len(), left);
@@ -296,8 +296,8 @@ fn what_is_set_aside_is_bounded_and_the_damage_is_listed_all_the_same() {
     disk.take_file(&file(1));
     flip(&disk, positions[RECORDS as usize - 5]);
     flip(&disk, positions[RECORDS as usize - 2]);
-    let options = Options { set_aside_bytes_max: 300, ..options() };
-    let (log, report) = Log::open(disk.clone(), options).expect("opens");
+    let options = SegmentLogOptions { set_aside_bytes_max: 300, ..options() };
+    let (log, report) = SegmentLog::open(disk.clone(), options).expect("opens");
     let summary = log.damages().summary();
     assert_eq!((report.damages, summary.places, log.damages().list().len()), (3, 3, 3));
     assert!(summary.bytes_left_out > 0);
@@ -400,7 +400,7 @@ fn what_was_cut_does_not_come_back_behind_new_records() {
     let mark = torn.offset - 18;
     damage(&disk, &file(1), |bytes| bytes[mark as usize + 12] ^= 1);
     let disk = disk.kill();
-    let (mut log, report) = Log::open(disk.clone(), options()).expect("a torn tail opens");
+    let (mut log, report) = SegmentLog::open(disk.clone(), options()).expect("a torn tail opens");
     let cut = report.cut.expect("and is reported");
     assert!(cut.bytes > 35 && cut.position.offset == mark, "{cut:?}");
     // It begins with a mark as well, so it comes to lie in the torn one's place.
@@ -417,14 +417,14 @@ fn long_records_behind_damage_that_looks_like_records_are_kept() {
     const MIB: u32 = 1024 * 1024;
     const DAMAGED: std::ops::Range<u32> = 3_000_000..3_400_000;
     static BODY: [u8; 50_000] = [b'x'; 50_000];
-    let options = Options {
+    let options = SegmentLogOptions {
         segment_bytes: 16 * MIB,
         record_bytes_max: MIB,
         buffered_bytes_max: u64::from(16 * MIB),
         ..options()
     };
     let disk = SimulatedDisk::new(13);
-    let (mut log, _) = Log::open(disk.clone(), options.clone()).expect("opens");
+    let (mut log, _) = SegmentLog::open(disk.clone(), options.clone()).expect("opens");
     let mut append = |number: u32| log.append(Class::Job, &number.to_le_bytes(), &[&BODY]);
     let starts: Vec<u32> = (0..300).map(|number| append(number).expect("room").offset).collect();
     log.mark();
@@ -436,7 +436,7 @@ fn long_records_behind_damage_that_looks_like_records_are_kept() {
     });
     let disk = disk.kill();
     weir_log::salvage(&disk, options.clone()).expect("salvaged");
-    let (log, _) = Log::open(disk.kill(), options).expect("opens after salvage");
+    let (log, _) = SegmentLog::open(disk.kill(), options).expect("opens after salvage");
     assert!(log.damages().list()[0].bytes >= 400_000);
     let is_sound = |start: u32| start + 50_014 <= DAMAGED.start || start >= DAMAGED.end;
     let kept: Vec<u32> =
@@ -485,7 +485,10 @@ proptest! {
 }
 
 /// A record reads as it was written or as an error.
-fn check_readable(log: &Log<SimulatedDisk>, positions: &[Position]) -> Result<(), TestCaseError> {
+fn check_readable(
+    log: &SegmentLog<SimulatedDisk>,
+    positions: &[RecordPosition],
+) -> Result<(), TestCaseError> {
     for (number, position) in (0u32..).zip(positions) {
         if let Ok(body) = read(log, *position) {
             prop_assert_eq!(body, body_of(number));

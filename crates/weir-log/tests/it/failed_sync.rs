@@ -44,7 +44,7 @@ fn a_log_taken_over_on_a_full_disk_has_durable_names() {
     for seed in 0..50 {
         let disk = SimulatedDisk::new(seed);
         disk.fail_sync_after(1); // the first segment's header, then its name
-        assert!(weir_log::Log::open(disk.clone(), options()).is_err());
+        assert!(weir_log::SegmentLog::open(disk.clone(), options()).is_err());
         let disk = disk.kill();
         disk.set_space(Some(disk.used_bytes()));
         let mut log = open(&disk);

@@ -1,11 +1,11 @@
 //! A full disk: nothing is lost, jobs are refused first, and appends come back with the space.
 
-use weir_log::{AppendError, Class, Log, SimulatedDisk, Space, SyncError};
+use weir_log::{AppendError, Class, SegmentLog, SimulatedDisk, Space, SyncError};
 
 use crate::history::{body_of, filled, numbers, open, options, read};
 
 fn append_until_refused(
-    log: &mut Log<SimulatedDisk>,
+    log: &mut SegmentLog<SimulatedDisk>,
     class: Class,
     from: u32,
 ) -> (u32, AppendError) {
@@ -119,7 +119,7 @@ fn a_sync_thread_that_is_behind_means_backpressure_not_a_full_disk() {
 fn memory_is_bounded_by_what_may_be_buffered() {
     let mut options = options();
     options.buffered_bytes_max = 3000;
-    let (mut log, _) = Log::open(SimulatedDisk::new(6), options).expect("opens");
+    let (mut log, _) = SegmentLog::open(SimulatedDisk::new(6), options).expect("opens");
     while !log.must_wait() {
         log.append(Class::Job, b"", &[&[0; 200]]).expect("below the limit");
     }

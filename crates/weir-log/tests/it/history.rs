@@ -1,9 +1,9 @@
 //! Small logs for the other tests, and what they hold.
 
-use weir_log::{Class, Log, Options, Position, ReadError, SimulatedDisk};
+use weir_log::{Class, RecordError, RecordPosition, SegmentLog, SegmentLogOptions, SimulatedDisk};
 
-pub(crate) fn options() -> Options {
-    Options {
+pub(crate) fn options() -> SegmentLogOptions {
+    SegmentLogOptions {
         segment_bytes: 8 * 1024,
         reserve_bytes: 2 * 1024,
         record_bytes_max: 1024,
@@ -13,12 +13,15 @@ pub(crate) fn options() -> Options {
     }
 }
 
-pub(crate) fn open(disk: &SimulatedDisk) -> Log<SimulatedDisk> {
-    Log::open(disk.clone(), options()).expect("opens").0
+pub(crate) fn open(disk: &SimulatedDisk) -> SegmentLog<SimulatedDisk> {
+    SegmentLog::open(disk.clone(), options()).expect("opens").0
 }
 
 /// A log of `records` records of about 140 bytes, synced every ten.
-pub(crate) fn filled(disk: &SimulatedDisk, records: u32) -> (Log<SimulatedDisk>, Vec<Position>) {
+pub(crate) fn filled(
+    disk: &SimulatedDisk,
+    records: u32,
+) -> (SegmentLog<SimulatedDisk>, Vec<RecordPosition>) {
     let mut log = open(disk);
     let syncer = log.syncer();
     let mut positions = Vec::new();
@@ -41,14 +44,17 @@ pub(crate) fn body_of(number: u32) -> Vec<u8> {
     std::iter::repeat_with(|| rng.u8(..)).take(bytes).collect()
 }
 
-pub(crate) fn read(log: &Log<SimulatedDisk>, position: Position) -> Result<Vec<u8>, ReadError> {
+pub(crate) fn read(
+    log: &SegmentLog<SimulatedDisk>,
+    position: RecordPosition,
+) -> Result<Vec<u8>, RecordError> {
     let mut buffer = Vec::new();
     let parts = log.reader().read(position, &mut buffer)?;
     Ok(buffer[parts.body].to_vec())
 }
 
 /// The numbers that a filled log's heads show, oldest first.
-pub(crate) fn numbers(log: &Log<SimulatedDisk>) -> Vec<u32> {
+pub(crate) fn numbers(log: &SegmentLog<SimulatedDisk>) -> Vec<u32> {
     let mut numbers = Vec::new();
     for segment in log.segments() {
         log.heads(segment.number, &mut |head| {

@@ -1,7 +1,7 @@
 //! A reader with windows sees what one without sees.
 
 use proptest::prelude::*;
-use weir_log::{Class, Position, ReadAhead, ReadError, SimulatedDisk};
+use weir_log::{Class, ReadAhead, RecordError, RecordPosition, SimulatedDisk};
 
 use crate::history::{body_of, damage, filled, open};
 
@@ -59,7 +59,7 @@ fn damage_is_named_and_the_records_around_it_are_read() {
     for (number, position) in (0..120u32).zip(&positions) {
         match ahead.read(*position) {
             Ok(record) => assert_eq!((record.body, number != 20), (&body_of(number)[..], true)),
-            Err(ReadError::Damaged { offset, .. }) => {
+            Err(RecordError::Damaged { offset, .. }) => {
                 assert_eq!((number, offset), (20, bad.offset))
             }
             Err(error) => panic!("{error}"),
@@ -72,6 +72,6 @@ fn a_segment_that_is_gone_has_no_records() {
     let disk = SimulatedDisk::new(1);
     let (log, _) = filled(&disk, 5);
     let mut ahead = ReadAhead::new(log.reader());
-    let nowhere = Position { segment: 99, offset: 64 };
-    assert!(matches!(ahead.read(nowhere), Err(ReadError::Gone { segment: 99 })));
+    let nowhere = RecordPosition { segment: 99, offset: 64 };
+    assert!(matches!(ahead.read(nowhere), Err(RecordError::Gone { segment: 99 })));
 }

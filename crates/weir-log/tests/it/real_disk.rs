@@ -1,29 +1,29 @@
 //! The log on the file system.
 
 use tempfile::TempDir;
-use weir_log::{Class, Log, Lsn, Options, Position, ReadError, RealDisk};
+use weir_log::{Class, Lsn, RealDisk, RecordError, RecordPosition, SegmentLog, SegmentLogOptions};
 
-fn options() -> Options {
-    Options {
+fn options() -> SegmentLogOptions {
+    SegmentLogOptions {
         segment_bytes: 16 * 1024,
         reserve_bytes: 1024,
         record_bytes_max: 4096,
-        ..Options::default()
+        ..SegmentLogOptions::default()
     }
 }
 
-fn open(directory: &TempDir) -> Log<RealDisk> {
+fn open(directory: &TempDir) -> SegmentLog<RealDisk> {
     let disk = RealDisk::new(directory.path()).expect("a directory");
-    Log::open(disk, options()).expect("opens").0
+    SegmentLog::open(disk, options()).expect("opens").0
 }
 
-fn body(log: &Log<RealDisk>, position: Position) -> Result<Vec<u8>, ReadError> {
+fn body(log: &SegmentLog<RealDisk>, position: RecordPosition) -> Result<Vec<u8>, RecordError> {
     let mut buffer = Vec::new();
     let parts = log.reader().read(position, &mut buffer)?;
     Ok(buffer[parts.body].to_vec())
 }
 
-fn heads(log: &Log<RealDisk>) -> Vec<(Position, Vec<u8>)> {
+fn heads(log: &SegmentLog<RealDisk>) -> Vec<(RecordPosition, Vec<u8>)> {
     let mut seen = Vec::new();
     for segment in log.segments() {
         log.heads(segment.number, &mut |head| seen.push((head.position, head.head.to_vec())))
@@ -85,7 +85,7 @@ fn a_removed_segment_is_gone_at_once_and_its_file_after_the_next_sync() {
     log.append(Class::Essential, b"b", &[b"replaces it"]).expect("appended");
     assert!(log.remove_first_segment());
     assert!(!log.remove_first_segment(), "the one being written stays");
-    assert!(matches!(body(&log, first), Err(ReadError::Gone { segment: 1 })));
+    assert!(matches!(body(&log, first), Err(RecordError::Gone { segment: 1 })));
     let file = directory.path().join("0000000001.log");
     syncer.maintain().expect("maintained");
     assert!(file.exists(), "what replaces the segment is not yet durable");

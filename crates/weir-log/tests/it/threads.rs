@@ -4,7 +4,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tempfile::TempDir;
-use weir_log::{AppendError, Class, Log, Options, Position, ReadError, RealDisk};
+use weir_log::{
+    AppendError, Class, RealDisk, RecordError, RecordPosition, SegmentLog, SegmentLogOptions,
+};
 
 const RECORDS: u32 = 20_000;
 
@@ -16,7 +18,7 @@ fn body_of(number: u32) -> Vec<u8> {
 #[test]
 fn readers_and_the_syncer_never_get_in_the_owners_way() {
     let directory = TempDir::new().expect("tempdir");
-    let options = Options {
+    let options = SegmentLogOptions {
         segment_bytes: 64 * 1024,
         reserve_bytes: 1024,
         record_bytes_max: 4096,
@@ -25,9 +27,9 @@ fn readers_and_the_syncer_never_get_in_the_owners_way() {
         set_aside_bytes_max: 64 * 1024,
     };
     let disk = RealDisk::new(directory.path()).expect("a directory");
-    let (mut log, _) = Log::open(disk.clone(), options.clone()).expect("opens");
+    let (mut log, _) = SegmentLog::open(disk.clone(), options.clone()).expect("opens");
     let (syncer, reader) = (log.syncer(), log.reader());
-    let known = Mutex::new(Vec::<Position>::new());
+    let known = Mutex::new(Vec::<RecordPosition>::new());
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -57,7 +59,7 @@ fn readers_and_the_syncer_never_get_in_the_owners_way() {
                             let number = u32::try_from(number).expect("small");
                             assert_eq!(&buffer[parts.body], body_of(number));
                         }
-                        Err(ReadError::Gone { .. }) => {}
+                        Err(RecordError::Gone { .. }) => {}
                         Err(error) => panic!("{error}"),
                     }
                 }
@@ -79,12 +81,12 @@ fn readers_and_the_syncer_never_get_in_the_owners_way() {
     let (first, records) =
         (log.segments()[0].number, log.segments().iter().map(|s| s.records).sum::<u32>());
     drop(log);
-    let (log, report) = Log::open(disk, options).expect("opens");
+    let (log, report) = SegmentLog::open(disk, options).expect("opens");
     assert_eq!(report.cut, None);
     assert!(log.segments()[0].number <= first && report.records >= records.into());
 }
 
-fn append(log: &mut Log<RealDisk>, number: u32) -> Position {
+fn append(log: &mut SegmentLog<RealDisk>, number: u32) -> RecordPosition {
     loop {
         match log.append(Class::Job, &number.to_le_bytes(), &[&body_of(number)]) {
             Ok(position) => return position,

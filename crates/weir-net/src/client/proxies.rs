@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 
-use crate::server::{Head, Peer};
+use crate::server::{HttpRequestHead, Peer};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -87,7 +87,7 @@ impl TrustedProxies {
 
     /// The same for a head that is not hyper's.
     #[must_use]
-    pub fn origin_of_head(&self, peer: Peer, head: &Head<'_>) -> Origin {
+    pub fn origin_of_head(&self, peer: Peer, head: &HttpRequestHead<'_>) -> Origin {
         if !self.trusts(peer.address) {
             return Origin { address: peer.address, is_tls: peer.is_tls };
         }

@@ -12,10 +12,10 @@ use weir_base::clock::Clock;
 use weir_base::seldom::Seldom;
 use weir_settings::{COUNT, Section};
 
-use super::{Client, TrustedProxies};
+use super::{ClientAddress, TrustedProxies};
 use crate::NetMetrics;
-use crate::metrics::Limit;
-use crate::server::{Head, Limits, Peer};
+use crate::metrics::HttpServerLimit;
+use crate::server::{HttpRequestHead, HttpServerLimits, Peer};
 
 /// Parts of the table, each behind a lock of its own: cores that serve different clients do not wait for
 /// each other.
@@ -67,11 +67,11 @@ impl ClientUse {
         }
     }
 
-    const fn limit(self) -> Limit {
+    const fn limit(self) -> HttpServerLimit {
         match self {
-            Self::Connections => Limit::ClientConnections,
-            Self::Requests => Limit::ClientRequests,
-            Self::Streams => Limit::ClientStreams,
+            Self::Connections => HttpServerLimit::ClientConnections,
+            Self::Requests => HttpServerLimit::ClientRequests,
+            Self::Streams => HttpServerLimit::ClientStreams,
         }
     }
 
@@ -99,9 +99,9 @@ pub(crate) struct Clients(Arc<Table>);
 #[derive(Debug)]
 struct Table {
     /// Those that use nothing are not in it. std: held for an addition.
-    parts: [Mutex<HashMap<Client, [u32; ClientUse::ALL.len()]>>; PARTS],
+    parts: [Mutex<HashMap<ClientAddress, [u32; ClientUse::ALL.len()]>>; PARTS],
     proxies: TrustedProxies,
-    limits: Arc<ArcSwap<Limits>>,
+    limits: Arc<ArcSwap<HttpServerLimits>>,
     metrics: NetMetrics,
     clock: Clock,
     /// One log line for each use in a while.
@@ -110,9 +110,9 @@ struct Table {
 
 /// One of what a client uses, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct UsageShare {
     clients: Clients,
-    client: Client,
+    client: ClientAddress,
     /// Index of a use: a request may become a stream.
     used: AtomicUsize,
 }
@@ -120,12 +120,12 @@ pub(crate) struct Share {
 /// A request of a client, in the extensions of each request that counts for one. Held until the answer
 /// has ended, by whoever holds it longest.
 #[derive(Clone, Debug)]
-pub struct ClientRequest(Arc<Share>);
+pub struct ClientRequest(Arc<UsageShare>);
 
 impl ClientRequest {
     /// Whose it is.
     #[must_use]
-    pub fn client(&self) -> Client {
+    pub fn client(&self) -> ClientAddress {
         self.0.client
     }
 
@@ -141,7 +141,7 @@ impl ClientRequest {
 impl Clients {
     pub(crate) fn new(
         proxies: TrustedProxies,
-        limits: Arc<ArcSwap<Limits>>,
+        limits: Arc<ArcSwap<HttpServerLimits>>,
         metrics: NetMetrics,
         clock: Clock,
     ) -> Self {
@@ -153,8 +153,8 @@ impl Clients {
     pub(crate) fn connection(
         &self,
         address: Option<IpAddr>,
-    ) -> Result<Option<Box<Share>>, ClientFull> {
-        let Some(client) = address.and_then(Client::of) else { return Ok(None) };
+    ) -> Result<Option<Box<UsageShare>>, ClientFull> {
+        let Some(client) = address.and_then(ClientAddress::of) else { return Ok(None) };
         if self.0.proxies.trusts(address) {
             return Ok(None);
         }
@@ -174,18 +174,18 @@ impl Clients {
     pub(crate) fn request_of(
         &self,
         peer: Peer,
-        head: &Head<'_>,
+        head: &HttpRequestHead<'_>,
     ) -> Result<Option<ClientRequest>, ClientFull> {
         self.begin(self.0.proxies.origin_of_head(peer, head).address)
     }
 
     fn begin(&self, address: Option<IpAddr>) -> Result<Option<ClientRequest>, ClientFull> {
-        let Some(client) = address.and_then(Client::of) else { return Ok(None) };
+        let Some(client) = address.and_then(ClientAddress::of) else { return Ok(None) };
         let share = self.take(client, ClientUse::Requests)?;
         Ok(Some(ClientRequest(Arc::new(share))))
     }
 
-    fn take(&self, client: Client, used: ClientUse) -> Result<Share, ClientFull> {
+    fn take(&self, client: ClientAddress, used: ClientUse) -> Result<UsageShare, ClientFull> {
         let table = &self.0;
         let max = used.max(&table.limits.load().clients);
         let mut part = table.part(client);
@@ -193,7 +193,7 @@ impl Clients {
         if taken[used as usize] < max {
             taken[used as usize] += 1;
             let used = AtomicUsize::new(used as usize);
-            return Ok(Share { clients: self.clone(), client, used });
+            return Ok(UsageShare { clients: self.clone(), client, used });
         }
         if taken.iter().all(|count| *count == 0) {
             part.remove(&client);
@@ -206,8 +206,8 @@ impl Clients {
 impl Table {
     fn part(
         &self,
-        client: Client,
-    ) -> std::sync::MutexGuard<'_, HashMap<Client, [u32; ClientUse::ALL.len()]>> {
+        client: ClientAddress,
+    ) -> std::sync::MutexGuard<'_, HashMap<ClientAddress, [u32; ClientUse::ALL.len()]>> {
         let last = match client.0 {
             IpAddr::V4(address) => address.octets()[3],
             IpAddr::V6(address) => address.octets()[7],
@@ -217,7 +217,7 @@ impl Table {
 
     /// Counts it, and says so in the log once in a while.
     #[cold]
-    fn refuse(&self, client: Client, used: ClientUse, max: u32) -> ClientFull {
+    fn refuse(&self, client: ClientAddress, used: ClientUse, max: u32) -> ClientFull {
         self.metrics.limit_hit(used.limit());
         if self.logged[used as usize].is_due(self.clock.now()) {
             let limit = used.limit().name();
@@ -227,7 +227,7 @@ impl Table {
     }
 }
 
-impl Share {
+impl UsageShare {
     fn exchange(&self, used: ClientUse) -> Result<(), ClientFull> {
         let table = &self.clients.0;
         let max = used.max(&table.limits.load().clients);
@@ -248,7 +248,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for UsageShare {
     fn drop(&mut self) {
         if let Entry::Occupied(mut taken) = self.clients.0.part(self.client).entry(self.client) {
             taken.get_mut()[self.used.load(Ordering::Relaxed)] -= 1;
@@ -266,7 +266,7 @@ mod tests {
     fn clients(proxies: &[&str], limits: ClientLimits) -> Clients {
         let proxies = proxies.iter().map(|text| text.parse().expect("a network"));
         let proxies: Vec<super::super::TrustedProxy> = proxies.collect();
-        let limits = Limits { clients: limits, ..Limits::default() };
+        let limits = HttpServerLimits { clients: limits, ..HttpServerLimits::default() };
         Clients::new(
             proxies.into(),
             Arc::new(ArcSwap::from_pointee(limits)),
@@ -304,7 +304,7 @@ mod tests {
         let again = connect("192.0.2.7").expect("room again");
         drop((second, again, others));
         assert_eq!(known(&clients), 0);
-        assert_eq!(clients.0.metrics.limit_hits(Limit::ClientConnections), 2);
+        assert_eq!(clients.0.metrics.limit_hits(HttpServerLimit::ClientConnections), 2);
     }
 
     #[test]

@@ -45,10 +45,10 @@ impl TlsMetrics {
         let all = Self { setting: "", expiry: Family::default(), reloads: Family::default() };
         registry.register(
             "certificate_expiry_timestamp_seconds",
-            "When a certificate in use expires, in seconds since 1970",
+            "Expiry of the certificate in use, in seconds since the epoch",
             all.expiry.clone(),
         );
-        registry.register("reloads", "Certificates that were read anew", all.reloads.clone());
+        registry.register("reloads", "Certificates that were reloaded", all.reloads.clone());
         all
     }
 

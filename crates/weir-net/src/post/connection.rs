@@ -46,11 +46,11 @@ pub struct PostSettings {
 pub struct Poster {
     url: EndpointUrl,
     settings: Arc<PostSettings>,
-    kept: Option<Connection>,
+    kept: Option<PostConnection>,
 }
 
 #[derive(Debug)]
-struct Connection {
+struct PostConnection {
     sender: SendRequest<Full<Bytes>>,
     /// Reads and writes. Ends with the connection, and the connection with it.
     _driver: JoinSet<()>,
@@ -81,14 +81,18 @@ impl Poster {
         self.exchange(fresh, post).await
     }
 
-    fn take_kept(&mut self) -> Option<Connection> {
+    fn take_kept(&mut self) -> Option<PostConnection> {
         let keep_alive = self.settings.keep_alive;
         self.kept
             .take()
             .filter(|kept| !kept.sender.is_closed() && kept.last_used.elapsed() < keep_alive)
     }
 
-    async fn exchange(&mut self, mut connection: Connection, post: Post) -> Result<(), PostError> {
+    async fn exchange(
+        &mut self,
+        mut connection: PostConnection,
+        post: Post,
+    ) -> Result<(), PostError> {
         let deadline = Instant::now() + self.settings.response_timeout;
         let answer = async {
             connection.sender.ready().await?;
@@ -109,13 +113,13 @@ impl Poster {
         judge(status)
     }
 
-    async fn connect(&self) -> Result<Connection, PostError> {
+    async fn connect(&self) -> Result<PostConnection, PostError> {
         let limit: Duration = self.settings.connect_timeout;
         let connected = timeout(limit, self.connect_without_limit()).await;
         connected.map_err(|_| PostError::ConnectTimeout(self.settings.section))?
     }
 
-    async fn connect_without_limit(&self) -> Result<Connection, PostError> {
+    async fn connect_without_limit(&self) -> Result<PostConnection, PostError> {
         let stream = TcpStream::connect((&*self.url.host, self.url.port)).await;
         let stream = stream.map_err(PostError::Connect)?;
         stream.set_nodelay(true).map_err(PostError::Connect)?;
@@ -133,7 +137,7 @@ impl Poster {
         PostError::Tls(error, self.settings.section)
     }
 
-    async fn start<S>(&self, stream: S) -> Result<Connection, PostError>
+    async fn start<S>(&self, stream: S) -> Result<PostConnection, PostError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -149,7 +153,7 @@ impl Poster {
             // What goes wrong is the answer to the request that is on its way, if there is one.
             drop(connection.await);
         });
-        Ok(Connection { sender, _driver: driver, last_used: Instant::now() })
+        Ok(PostConnection { sender, _driver: driver, last_used: Instant::now() })
     }
 }
 

@@ -16,11 +16,11 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::{sleep, timeout};
 
-use super::answer::{self, Answer};
-use super::runtime::{Core, NoPlace};
-use super::{Peer, Service, Stream, first_head, handshakes};
+use super::answer::{self, ErrorResponse};
+use super::runtime::{CoreContext, NoPlace};
+use super::{ConnectionService, ConnectionStream, Peer, first_head, handshakes};
 use crate::client::ClientFull;
-use crate::metrics::{ConnectionRefusal, Limit};
+use crate::metrics::{ConnectionRefusal, HttpServerLimit};
 use crate::{Listener, Tls};
 
 /// Connections taken in one turn of the core. Sixteen cost about half a millisecond with their
@@ -34,36 +34,36 @@ const SPARE: &str = "/dev/null";
 /// Accepts the connections of one socket.
 #[derive(Debug)]
 pub(super) struct Acceptor<S> {
-    core: Rc<Core<S>>,
-    socket: Socket,
+    core: Rc<CoreContext<S>>,
+    socket: AcceptSocket,
     tls: Option<Arc<Tls>>,
     listener: usize,
     spare: Option<File>,
 }
 
 #[derive(Debug)]
-enum Socket {
+enum AcceptSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 /// What an attempt to accept came to.
 enum Accepted {
-    Connection(Stream, Option<IpAddr>),
+    Connection(ConnectionStream, Option<IpAddr>),
     /// Not before so long.
     NotYet(Duration),
     Failed(io::Error),
 }
 
-impl<S: Service> Acceptor<S> {
+impl<S: ConnectionService> Acceptor<S> {
     pub(super) fn new(
-        core: &Rc<Core<S>>,
+        core: &Rc<CoreContext<S>>,
         listener: usize,
         socket: Listener,
         tls: Option<Arc<Tls>>,
     ) -> io::Result<Self> {
         let core = Rc::clone(core);
-        let socket = Socket::new(socket)?;
+        let socket = AcceptSocket::new(socket)?;
         Ok(Self { core, socket, tls, listener, spare: File::open(SPARE).ok() })
     }
 
@@ -95,7 +95,7 @@ impl<S: Service> Acceptor<S> {
                 Ok(accepted) => ready!(accepted),
                 Err(wait) => {
                     if self.socket.somebody_waits() {
-                        core.metrics().limit_hit(Limit::AcceptsPerSecond);
+                        core.metrics().limit_hit(HttpServerLimit::AcceptsPerSecond);
                     }
                     return Poll::Ready(Accepted::NotYet(wait));
                 }
@@ -107,7 +107,7 @@ impl<S: Service> Acceptor<S> {
         })
     }
 
-    fn admit(&self, mut stream: Stream, address: Option<IpAddr>) {
+    fn admit(&self, mut stream: ConnectionStream, address: Option<IpAddr>) {
         self.core.metrics().accepted();
         match self.core.open(address) {
             Ok(open) => stream.count_as(open),
@@ -116,18 +116,18 @@ impl<S: Service> Acceptor<S> {
         let core = Rc::clone(&self.core);
         let peer = Peer { address, is_tls: self.tls.is_some(), listener: self.listener };
         match (&self.tls, stream) {
-            (Some(tls), Stream::Tcp(tcp)) => {
+            (Some(tls), ConnectionStream::Tcp(tcp)) => {
                 drop(spawn_local(handshakes::serve(core, tls.acceptor(), tcp, peer)));
             }
             (_, stream) => drop(spawn_local(first_head::serve(core, stream, peer))),
         }
     }
 
-    fn refuse(&self, stream: Stream, refusal: NoPlace) {
+    fn refuse(&self, stream: ConnectionStream, refusal: NoPlace) {
         let metrics = self.core.metrics();
         match refusal {
             NoPlace::Connections => {
-                metrics.limit_hit(Limit::ConnectionsMax);
+                metrics.limit_hit(HttpServerLimit::ConnectionsMax);
                 metrics.connection_refused(ConnectionRefusal::ConnectionsMax);
                 self.turn_away(stream, "too many connections are open; try again later");
             }
@@ -140,8 +140,8 @@ impl<S: Service> Acceptor<S> {
 
     /// Says why, and gives the client a moment to read it. A TLS client gets nothing: a handshake
     /// costs more than it is worth here.
-    fn turn_away(&self, mut stream: Stream, why: &'static str) {
-        let answer = Answer::overloaded(why).to_bytes();
+    fn turn_away(&self, mut stream: ConnectionStream, why: &'static str) {
+        let answer = ErrorResponse::overloaded(why).to_bytes();
         if self.tls.is_none() && stream.try_write(&answer).is_ok() && stream.shutdown().is_ok() {
             let core = Rc::clone(&self.core);
             drop(spawn_local(async move { answer::linger(&core, stream).await }));
@@ -162,7 +162,7 @@ impl<S: Service> Acceptor<S> {
 
     /// No descriptor left: the spare one lets us say so instead of leaving the client in the dark.
     async fn use_spare(&mut self, error: &io::Error) {
-        self.core.metrics().limit_hit(Limit::OpenFiles);
+        self.core.metrics().limit_hit(HttpServerLimit::OpenFiles);
         tracing::warn!(%error, "no open files left: connection turned away (ulimit -n)");
         self.spare = None;
         let accepted = timeout(ACCEPT_AGAIN, poll_fn(|context| self.socket.poll_accept(context)));
@@ -178,7 +178,7 @@ impl<S: Service> Acceptor<S> {
     }
 }
 
-impl Socket {
+impl AcceptSocket {
     fn new(listener: Listener) -> io::Result<Self> {
         match listener {
             Listener::Tcp(listener) => {
@@ -191,14 +191,17 @@ impl Socket {
         }
     }
 
-    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<(Stream, Option<IpAddr>)>> {
+    fn poll_accept(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<(ConnectionStream, Option<IpAddr>)>> {
         match self {
             Self::Tcp(listener) => listener.poll_accept(context).map_ok(|(tcp, address)| {
-                (Stream::Tcp(tcp.into()), Some(address.ip().to_canonical()))
+                (ConnectionStream::Tcp(tcp.into()), Some(address.ip().to_canonical()))
             }),
-            Self::Unix(listener) => {
-                listener.poll_accept(context).map_ok(|(unix, _)| (Stream::Unix(unix.into()), None))
-            }
+            Self::Unix(listener) => listener
+                .poll_accept(context)
+                .map_ok(|(unix, _)| (ConnectionStream::Unix(unix.into()), None)),
         }
     }
 

@@ -8,21 +8,21 @@ use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use tokio::time::{sleep, timeout};
 
-use super::runtime::Core;
-use super::{Body, Service, Stream};
-use crate::metrics::Limit;
+use super::runtime::CoreContext;
+use super::{ConnectionService, ConnectionStream, ResponseBody};
+use crate::metrics::HttpServerLimit;
 
 /// What a refused client is told about when to come back: long enough for a peak to pass.
 const RETRY_AFTER_SECONDS: u32 = 2;
 
 /// A status and a sentence.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ErrorResponse {
     pub(super) status: StatusCode,
     pub(super) text: Cow<'static, str>,
 }
 
-impl Answer {
+impl ErrorResponse {
     pub(super) fn new(status: StatusCode, text: impl Into<Cow<'static, str>>) -> Self {
         Self { status, text: text.into() }
     }
@@ -48,10 +48,10 @@ impl Answer {
     }
 
     /// As hyper writes it.
-    pub(super) fn into_response(self) -> Response<Body> {
+    pub(super) fn into_response(self) -> Response<ResponseBody> {
         let mut text = self.text.into_owned();
         text.push('\n');
-        let mut response = Response::new(Body::from(text));
+        let mut response = Response::new(ResponseBody::from(text));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
@@ -63,7 +63,11 @@ impl Answer {
 
     /// Writes the answer and closes. Closing a socket with unread bytes in it resets the
     /// connection, and the client might never see the answer: so it gets a moment to hang up first.
-    pub(super) async fn send_and_close<S: Service>(self, core: &Core<S>, mut stream: Stream) {
+    pub(super) async fn send_and_close<S: ConnectionService>(
+        self,
+        core: &CoreContext<S>,
+        mut stream: ConnectionStream,
+    ) {
         if stream.try_write(&self.to_bytes()).is_ok() && stream.shutdown().is_ok() {
             linger(core, stream).await;
         }
@@ -71,21 +75,27 @@ impl Answer {
 }
 
 /// Throws away what the client sends until it hangs up, for a limited time.
-pub(super) async fn linger<S: Service>(core: &Core<S>, mut stream: Stream) {
+pub(super) async fn linger<S: ConnectionService>(
+    core: &CoreContext<S>,
+    mut stream: ConnectionStream,
+) {
     let Ok(_place) = core.refusals() else {
-        return core.metrics().limit_hit(Limit::RefusalsMax);
+        return core.metrics().limit_hit(HttpServerLimit::RefusalsMax);
     };
     let hung_up = async { while discard(core, &mut stream).await {} };
     if timeout(core.limits().linger_timeout, hung_up).await.is_err() {
-        core.metrics().limit_hit(Limit::LingerTimeout);
+        core.metrics().limit_hit(HttpServerLimit::LingerTimeout);
     }
 }
 
 /// After an answer to a request whose body was not read to its end: the same, but for as long as
 /// the client goes on with the body. Many send it whole before they read anything.
-pub(super) async fn outlast_body<S: Service>(core: &Core<S>, mut stream: Stream) {
+pub(super) async fn outlast_body<S: ConnectionService>(
+    core: &CoreContext<S>,
+    mut stream: ConnectionStream,
+) {
     let Ok(_place) = core.refusals() else {
-        return core.metrics().limit_hit(Limit::RefusalsMax);
+        return core.metrics().limit_hit(HttpServerLimit::RefusalsMax);
     };
     let linger = core.limits().linger_timeout;
     let silence = async {
@@ -93,7 +103,7 @@ pub(super) async fn outlast_body<S: Service>(core: &Core<S>, mut stream: Stream)
             match timeout(linger, discard(core, &mut stream)).await {
                 Ok(true) => {}
                 Ok(false) => return None,
-                Err(_) => return Some(Limit::LingerTimeout),
+                Err(_) => return Some(HttpServerLimit::LingerTimeout),
             }
         }
     };
@@ -103,12 +113,15 @@ pub(super) async fn outlast_body<S: Service>(core: &Core<S>, mut stream: Stream)
     };
     let limit = tokio::select! {
         limit = silence => limit,
-        () = sleep(core.limits().discard_timeout) => Some(Limit::DiscardTimeout),
-        () = stopped => Some(Limit::LingerTimeout),
+        () = sleep(core.limits().discard_timeout) => Some(HttpServerLimit::DiscardTimeout),
+        () = stopped => Some(HttpServerLimit::LingerTimeout),
     };
     limit.into_iter().for_each(|limit| core.metrics().limit_hit(limit));
 }
 
-async fn discard<S: Service>(core: &Core<S>, stream: &mut Stream) -> bool {
+async fn discard<S: ConnectionService>(
+    core: &CoreContext<S>,
+    stream: &mut ConnectionStream,
+) -> bool {
     poll_fn(|context| core.poll_discard(context, stream)).await
 }

@@ -14,18 +14,18 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 type Streaming = Pin<Box<dyn HttpBody<Data = Bytes, Error = BoxError>>>;
 
 /// The body of an answer. It stays on its core, so it may hold what is not `Send`.
-pub struct Body(Kind);
+pub struct ResponseBody(BodyKind);
 
-enum Kind {
+enum BodyKind {
     Full(Option<Bytes>),
     Streaming(Streaming),
 }
 
-impl Body {
+impl ResponseBody {
     /// No bytes.
     #[must_use]
     pub const fn empty() -> Self {
-        Self(Kind::Full(None))
+        Self(BodyKind::Full(None))
     }
 
     /// Whatever produces its frames over time.
@@ -35,41 +35,41 @@ impl Body {
         B::Error: Into<BoxError>,
     {
         let body = http_body_util::BodyExt::map_err(body, Into::into);
-        Self(Kind::Streaming(Box::pin(body)))
+        Self(BodyKind::Streaming(Box::pin(body)))
     }
 }
 
-impl Default for Body {
+impl Default for ResponseBody {
     fn default() -> Self {
         Self::empty()
     }
 }
 
-impl From<Bytes> for Body {
+impl From<Bytes> for ResponseBody {
     fn from(bytes: Bytes) -> Self {
-        Self(Kind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
+        Self(BodyKind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 }
 
-impl From<String> for Body {
+impl From<String> for ResponseBody {
     fn from(text: String) -> Self {
         Bytes::from(text).into()
     }
 }
 
-impl From<Vec<u8>> for Body {
+impl From<Vec<u8>> for ResponseBody {
     fn from(bytes: Vec<u8>) -> Self {
         Bytes::from(bytes).into()
     }
 }
 
-impl From<&'static str> for Body {
+impl From<&'static str> for ResponseBody {
     fn from(text: &'static str) -> Self {
         Bytes::from_static(text.as_bytes()).into()
     }
 }
 
-impl HttpBody for Body {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -78,33 +78,33 @@ impl HttpBody for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.get_mut().0 {
-            Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Kind::Streaming(body) => body.as_mut().poll_frame(context),
+            BodyKind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            BodyKind::Streaming(body) => body.as_mut().poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Kind::Full(bytes) => bytes.is_none(),
-            Kind::Streaming(body) => body.is_end_stream(),
+            BodyKind::Full(bytes) => bytes.is_none(),
+            BodyKind::Streaming(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Full(bytes) => {
+            BodyKind::Full(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Kind::Streaming(body) => body.size_hint(),
+            BodyKind::Streaming(body) => body.size_hint(),
         }
     }
 }
 
-impl fmt::Debug for Body {
+impl fmt::Debug for ResponseBody {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Full(bytes) => formatter.debug_tuple("Body").field(bytes).finish(),
-            Kind::Streaming(_) => formatter.write_str("Body(streaming)"),
+            BodyKind::Full(bytes) => formatter.debug_tuple("Body").field(bytes).finish(),
+            BodyKind::Streaming(_) => formatter.write_str("Body(streaming)"),
         }
     }
 }

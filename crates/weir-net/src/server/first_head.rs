@@ -10,16 +10,20 @@ use std::task::{Context, Poll, ready};
 use hyper::StatusCode;
 use tokio::time::timeout;
 
-use super::answer::Answer;
+use super::answer::ErrorResponse;
 use super::head::{Arriving, Parsed};
-use super::runtime::Core;
-use super::{Head, Peer, Service, Stream, Upgrade, http, http2};
+use super::runtime::CoreContext;
+use super::{ConnectionService, ConnectionStream, HttpRequestHead, Peer, Upgrade, http, http2};
 use crate::NetMetrics;
 use crate::client::ClientFull;
-use crate::metrics::{HeadRefusal, Limit};
+use crate::metrics::{HeadRefusal, HttpServerLimit};
 
 /// The life of a connection.
-pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream, peer: Peer) {
+pub(super) async fn serve<S: ConnectionService>(
+    core: Rc<CoreContext<S>>,
+    stream: ConnectionStream,
+    peer: Peer,
+) {
     let head_timeout = core.limits().head_timeout;
     let mut first = FirstHead { stream: Some(stream), arriving: Arriving::default(), peer };
     let reading = timeout(head_timeout, poll_fn(|context| first.poll(&core, context)));
@@ -46,9 +50,9 @@ enum Routed {
     /// The service has it.
     Upgraded,
     /// With the bytes that were read.
-    Http(Stream, Vec<u8>),
-    Http2(Stream, Vec<u8>),
-    Refused(Stream, Answer),
+    Http(ConnectionStream, Vec<u8>),
+    Http2(ConnectionStream, Vec<u8>),
+    Refused(ConnectionStream, ErrorResponse),
     /// The client hung up.
     Gone,
 }
@@ -56,13 +60,17 @@ enum Routed {
 /// A connection whose first head is not complete.
 struct FirstHead {
     /// None: routed.
-    stream: Option<Stream>,
+    stream: Option<ConnectionStream>,
     arriving: Arriving,
     peer: Peer,
 }
 
 impl FirstHead {
-    fn poll<S: Service>(&mut self, core: &Rc<Core<S>>, context: &mut Context<'_>) -> Poll<Routed> {
+    fn poll<S: ConnectionService>(
+        &mut self,
+        core: &Rc<CoreContext<S>>,
+        context: &mut Context<'_>,
+    ) -> Poll<Routed> {
         let mut scratch = core.scratch();
         while let Some(stream) = &mut self.stream {
             let Ok(count @ 1..) = ready!(stream.poll_read(context, &mut scratch)) else {
@@ -76,7 +84,11 @@ impl FirstHead {
     }
 
     /// None: the head is not complete.
-    fn judge<S: Service>(&mut self, core: &Rc<Core<S>>, arrived: &[u8]) -> Option<Routed> {
+    fn judge<S: ConnectionService>(
+        &mut self,
+        core: &Rc<CoreContext<S>>,
+        arrived: &[u8],
+    ) -> Option<Routed> {
         let Self { stream, arriving, peer } = self;
         let (bytes_max, headers_max) = {
             let limits = core.limits();
@@ -102,20 +114,20 @@ impl FirstHead {
 }
 
 /// Gives the connection to the service. What comes back is refused.
-pub(super) fn upgrade<S: Service>(
-    core: &Core<S>,
-    mut stream: Stream,
-    head: &Head<'_>,
+pub(super) fn upgrade<S: ConnectionService>(
+    core: &CoreContext<S>,
+    mut stream: ConnectionStream,
+    head: &HttpRequestHead<'_>,
     rest: &[u8],
     peer: Peer,
-) -> Option<(Stream, Answer)> {
+) -> Option<(ConnectionStream, ErrorResponse)> {
     if head.announces_body() {
         // Its bytes could be taken for what comes after the upgrade.
         return Some((stream, refuse(core.metrics(), HeadRefusal::UpgradeWithBody)));
     }
     let client = match core.clients().request_of(peer, head) {
         Ok(client) => client,
-        Err(ClientFull(used)) => return Some((stream, Answer::overloaded(used.reason()))),
+        Err(ClientFull(used)) => return Some((stream, ErrorResponse::overloaded(used.reason()))),
     };
     client.iter().for_each(|client| stream.hold(client.clone()));
     match core.service().upgrade(Upgrade { head, stream, rest, peer, client }) {
@@ -125,18 +137,18 @@ pub(super) fn upgrade<S: Service>(
         }
         Err(refused) => {
             core.metrics().head_refused(HeadRefusal::UpgradeRefused);
-            Some((refused.stream, Answer::new(refused.status, refused.text)))
+            Some((refused.stream, ErrorResponse::new(refused.status, refused.text)))
         }
     }
 }
 
 /// Counts a refusal and words it.
-pub(super) fn refuse(metrics: &NetMetrics, reason: HeadRefusal) -> Answer {
+pub(super) fn refuse(metrics: &NetMetrics, reason: HeadRefusal) -> ErrorResponse {
     metrics.head_refused(reason);
     match reason {
-        HeadRefusal::TooManyBytes => metrics.limit_hit(Limit::HeadBytesMax),
-        HeadRefusal::TooManyFields => metrics.limit_hit(Limit::HeadersMax),
-        HeadRefusal::Late => metrics.limit_hit(Limit::HeadTimeout),
+        HeadRefusal::TooManyBytes => metrics.limit_hit(HttpServerLimit::HeadBytesMax),
+        HeadRefusal::TooManyFields => metrics.limit_hit(HttpServerLimit::HeadersMax),
+        HeadRefusal::Late => metrics.limit_hit(HttpServerLimit::HeadTimeout),
         _ => {}
     }
     let (status, text) = match reason {
@@ -168,5 +180,5 @@ pub(super) fn refuse(metrics: &NetMetrics, reason: HeadRefusal) -> Answer {
             (StatusCode::BAD_REQUEST, "a request that asks for an upgrade has no body")
         }
     };
-    Answer::new(status, text)
+    ErrorResponse::new(status, text)
 }

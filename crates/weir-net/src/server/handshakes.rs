@@ -8,9 +8,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use super::runtime::Core;
-use super::{Counted, Peer, Service, Stream, first_head, http2};
-use crate::metrics::{ConnectionRefusal, Limit};
+use super::runtime::CoreContext;
+use super::{ConnectionService, ConnectionStream, CountedSocket, Peer, first_head, http2};
+use crate::metrics::{ConnectionRefusal, HttpServerLimit};
 use crate::tls::HTTP2;
 
 /// The turns of one core. Who comes too late for one waits, in order.
@@ -49,10 +49,10 @@ impl Handshakes {
 }
 
 /// The life of a connection to a TLS listener.
-pub(super) async fn serve<S: Service>(
-    core: Rc<Core<S>>,
+pub(super) async fn serve<S: ConnectionService>(
+    core: Rc<CoreContext<S>>,
     acceptor: TlsAcceptor,
-    tcp: Counted<TcpStream>,
+    tcp: CountedSocket<TcpStream>,
     peer: Peer,
 ) {
     let (tcp, open) = tcp.into_parts();
@@ -61,7 +61,7 @@ pub(super) async fn serve<S: Service>(
     match core.while_serving(shaking).await {
         Some(Ok(Ok(tls))) => {
             let is_http2 = tls.get_ref().1.alpn_protocol() == Some(HTTP2);
-            let stream = Stream::Tls(Box::new(Counted::with(tls, open)));
+            let stream = ConnectionStream::Tls(Box::new(CountedSocket::with(tls, open)));
             if is_http2 {
                 Box::pin(http2::serve(core, stream, Vec::new(), peer)).await;
             } else {
@@ -73,15 +73,15 @@ pub(super) async fn serve<S: Service>(
             tracing::debug!(address = ?peer.address, %error, "TLS handshake failed");
         }
         Some(Err(_)) => {
-            core.metrics().limit_hit(Limit::TlsHandshakeTimeout);
+            core.metrics().limit_hit(HttpServerLimit::TlsHandshakeTimeout);
             core.metrics().connection_refused(ConnectionRefusal::TlsLate);
         }
         None => {}
     }
 }
 
-async fn shake<S: Service>(
-    core: &Core<S>,
+async fn shake<S: ConnectionService>(
+    core: &CoreContext<S>,
     acceptor: TlsAcceptor,
     tcp: TcpStream,
 ) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
@@ -91,7 +91,7 @@ async fn shake<S: Service>(
     let _turn = match core.handshakes().try_turn() {
         Some(turn) => Some(turn),
         None => {
-            core.metrics().limit_hit(Limit::TlsHandshakesMax);
+            core.metrics().limit_hit(HttpServerLimit::TlsHandshakesMax);
             core.handshakes().turn().await
         }
     };

@@ -13,7 +13,7 @@ pub(super) use received::Received;
 
 /// Method, target, version and header fields of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Head<'a> {
+pub struct HttpRequestHead<'a> {
     pub method: &'a str,
     /// Usually a path with its query: as it was sent, unless there is a `raw_target`.
     pub target: &'a str,
@@ -24,10 +24,10 @@ pub struct Head<'a> {
     pub headers: &'a [Header<'a>],
 }
 
-impl<'a> Head<'a> {
+impl<'a> HttpRequestHead<'a> {
     /// Calls `then` with the head that `bytes` begin with, without a connection: for fuzzers. None: it
     /// is refused, or not complete.
-    pub fn read<T>(bytes: &[u8], then: impl FnOnce(&Head<'_>) -> T) -> Option<T> {
+    pub fn read<T>(bytes: &[u8], then: impl FnOnce(&HttpRequestHead<'_>) -> T) -> Option<T> {
         let judge = |parsed: Parsed<'_>, _: &[u8]| match parsed {
             Parsed::Complete(head, _) => Some(then(&head)),
             Parsed::Refused(_) | Parsed::Http2 => None,
@@ -76,7 +76,7 @@ impl<'a> Head<'a> {
 
     /// Whether it asks to become something else than HTTP. `Upgrade` without being named by
     /// `Connection` is nothing for us, and HTTP/1.0 has no upgrades (RFC 9110, section 7.8).
-    pub(super) fn asks_for_upgrade(&self) -> bool {
+    pub(super) fn requests_upgrade(&self) -> bool {
         self.version > 0
             && self.values("upgrade").any(is_upgrade)
             && self.values("connection").any(names_upgrade)
@@ -105,8 +105,8 @@ pub(super) fn names_upgrade(value: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn head(target: &str) -> Head<'_> {
-        Head { method: "GET", target, raw_target: None, version: 1, headers: &[] }
+    fn head(target: &str) -> HttpRequestHead<'_> {
+        HttpRequestHead { method: "GET", target, raw_target: None, version: 1, headers: &[] }
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
     fn fields_are_found_whatever_their_case_and_kept_in_order() {
         let field = |name, value| Header { name, value };
         let headers = [field("Via", b"a"), field("Upgrade", b"x"), field("VIA", b"b")];
-        let head = Head { headers: &headers, ..head("/") };
+        let head = HttpRequestHead { headers: &headers, ..head("/") };
         assert_eq!(head.values("via").collect::<Vec<_>>(), [b"a", b"b"]);
         assert_eq!(head.value("via"), Some(b"a".as_slice()));
     }
@@ -146,8 +146,8 @@ mod tests {
         ] {
             let field = |name, value: &'static str| Header { name, value: value.as_bytes() };
             let headers = [field("Upgrade", upgrade), field("Connection", connection)];
-            let head = Head { version, headers: &headers, ..head("/") };
-            assert_eq!(head.asks_for_upgrade(), asks, "{version} {upgrade} {connection}");
+            let head = HttpRequestHead { version, headers: &headers, ..head("/") };
+            assert_eq!(head.requests_upgrade(), asks, "{version} {upgrade} {connection}");
         }
     }
 
@@ -160,7 +160,11 @@ mod tests {
             ("Accept", "5", false),
         ] {
             let headers = [Header { name, value: value.as_bytes() }];
-            assert_eq!(Head { headers: &headers, ..head("/") }.announces_body(), is_body, "{name}");
+            assert_eq!(
+                HttpRequestHead { headers: &headers, ..head("/") }.announces_body(),
+                is_body,
+                "{name}"
+            );
         }
     }
 }

@@ -20,45 +20,45 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::answer::{Answer, outlast_body};
+use super::answer::{ErrorResponse, outlast_body};
 use super::first_head::{refuse, upgrade};
 use super::head::{Received, is_upgrade, names_upgrade};
 use super::limits::HEADERS_USUAL;
-use super::patience::Patience;
-use super::progress::Progress;
+use super::progress::Http1Progress;
 use super::raw_target::RawTarget;
+use super::rearming_timer::RearmingTimer;
 use super::replay::Replay;
-use super::runtime::Core;
-use super::{Body, BoxError, Peer, Service, Stream};
+use super::runtime::CoreContext;
+use super::{BoxError, ConnectionService, ConnectionStream, Peer, ResponseBody};
 use crate::client::{ClientFull, ClientRequest};
-use crate::metrics::{HeadRefusal, Limit};
+use crate::metrics::{HeadRefusal, HttpServerLimit};
 
 /// hyper takes no smaller buffer.
 const HYPER_BUFFER_MIN: usize = 8 << 10;
 
 /// The rest of a connection's life; `read` is where its first request begins.
-pub(super) async fn serve<S: Service>(
-    core: Rc<Core<S>>,
-    stream: Stream,
+pub(super) async fn serve<S: ConnectionService>(
+    core: Rc<CoreContext<S>>,
+    stream: ConnectionStream,
     read: Vec<u8>,
     peer: Peer,
 ) {
-    let progress = Rc::new(Progress::new());
+    let progress = Rc::new(Http1Progress::new());
     let replay = Replay::new(stream, read, Rc::clone(&progress));
     let headers_max = core.limits().headers_max.min(HEADERS_USUAL);
     let connection = connect(&core, peer, &progress, replay, headers_max);
-    let shutdown = Shutdown::Serving(Box::pin(core.draining().clone().cancelled_owned()));
-    let patience = Patience::default();
+    let shutdown = Http1Shutdown::Serving(Box::pin(core.draining().clone().cancelled_owned()));
+    let patience = RearmingTimer::default();
     let mut driven = Driven { connection, progress, shutdown, listens_for_drain: false, patience };
     let event = loop {
         match poll_fn(|context| driven.poll(&core, context)).await {
-            Event::HeadTooWide => driven = driven.widen(&core, peer),
+            Http1Event::HeadTooWide => driven = driven.widen(&core, peer),
             event => break event,
         }
     };
     match event {
-        Event::HeadTooWide => {}
-        Event::Ended(result) => {
+        Http1Event::HeadTooWide => {}
+        Http1Event::Ended(result) => {
             let is_answered = result.is_ok();
             note_error(&core, result);
             // Nobody tells whether the body was read; whoever has hung up costs nothing.
@@ -66,7 +66,7 @@ pub(super) async fn serve<S: Service>(
                 outlast_body(&core, driven.into_stream().0).await;
             }
         }
-        Event::Upgrade(request) => {
+        Http1Event::Upgrade(request) => {
             let (stream, rest) = driven.into_stream();
             let received = Received::new(request);
             let refused = received.with_head(|head| upgrade(&core, stream, head, &rest, peer));
@@ -74,24 +74,24 @@ pub(super) async fn serve<S: Service>(
                 answer.send_and_close(&core, stream).await;
             }
         }
-        Event::TooLate(Limit::HeadTimeout) => {
+        Http1Event::TooLate(HttpServerLimit::HeadTimeout) => {
             let answer = refuse(core.metrics(), HeadRefusal::Late);
             answer.send_and_close(&core, driven.into_stream().0).await;
         }
-        Event::TooLate(limit) => {
+        Http1Event::TooLate(limit) => {
             core.metrics().limit_hit(limit);
             close(driven.into_stream().0, limit);
         }
     }
 }
 
-type Http1<S> = Connection<TokioIo<Replay<Progress>>, Routing<S>>;
+type Http1<S> = Connection<TokioIo<Replay<Http1Progress>>, Routing<S>>;
 
-fn connect<S: Service>(
-    core: &Rc<Core<S>>,
+fn connect<S: ConnectionService>(
+    core: &Rc<CoreContext<S>>,
     peer: Peer,
-    progress: &Rc<Progress>,
-    replay: Replay<Progress>,
+    progress: &Rc<Http1Progress>,
+    replay: Replay<Http1Progress>,
     headers_max: usize,
 ) -> Http1<S> {
     let routing = Routing { core: Rc::clone(core), peer, progress: Rc::clone(progress) };
@@ -109,16 +109,16 @@ fn connect<S: Service>(
 }
 
 /// Closes a connection whose patience with a client ended, or the client's with it.
-fn close(mut stream: Stream, limit: Limit) {
+fn close(mut stream: ConnectionStream, limit: HttpServerLimit) {
     // Both are a courtesy: the socket is closed either way.
     let _ = match limit {
         // What the client did not read must not stay in the kernel.
-        Limit::WriteTimeout | Limit::AnswerTimeout => stream.set_linger_zero(),
+        HttpServerLimit::WriteTimeout | HttpServerLimit::AnswerTimeout => stream.set_linger_zero(),
         _ => stream.shutdown(),
     };
 }
 
-fn note_error<S: Service>(core: &Core<S>, result: hyper::Result<()>) {
+fn note_error<S: ConnectionService>(core: &CoreContext<S>, result: hyper::Result<()>) {
     let Err(error) = result else { return };
     // hyper has answered; only the count is ours.
     if error.is_parse_too_large() {
@@ -130,26 +130,26 @@ fn note_error<S: Service>(core: &Core<S>, result: hyper::Result<()>) {
 }
 
 /// How hyper's part of a connection ends.
-enum Event {
+enum Http1Event {
     Ended(hyper::Result<()>),
     Upgrade(Box<Request<()>>),
     /// The next head has more fields than hyper takes.
     HeadTooWide,
-    TooLate(Limit),
+    TooLate(HttpServerLimit),
 }
 
 /// A connection, its shutdown, and its deadline.
-struct Driven<S: Service> {
+struct Driven<S: ConnectionService> {
     connection: Http1<S>,
-    progress: Rc<Progress>,
-    shutdown: Shutdown,
+    progress: Rc<Http1Progress>,
+    shutdown: Http1Shutdown,
     /// The drain has a waker of this task.
     listens_for_drain: bool,
-    patience: Patience,
+    patience: RearmingTimer,
 }
 
 /// How far a connection's shutdown has come.
-enum Shutdown {
+enum Http1Shutdown {
     /// Until the core drains.
     Serving(Pin<Box<WaitForCancellationFutureOwned>>),
     /// The next response is the last one and says so (`Connection: close`). Until then the connection
@@ -162,36 +162,36 @@ enum Shutdown {
     Closing,
 }
 
-impl<S: Service> Driven<S> {
-    fn poll(&mut self, core: &Core<S>, context: &mut Context<'_>) -> Poll<Event> {
+impl<S: ConnectionService> Driven<S> {
+    fn poll(&mut self, core: &CoreContext<S>, context: &mut Context<'_>) -> Poll<Http1Event> {
         loop {
             // First hyper: it must have read the first request before it is told to end.
             if let Poll::Ready(result) = Pin::new(&mut self.connection).poll(context) {
-                return Poll::Ready(Event::Ended(result));
+                return Poll::Ready(Http1Event::Ended(result));
             }
             if let Some(request) = self.progress.take_upgrade() {
-                return Poll::Ready(Event::Upgrade(request));
+                return Poll::Ready(Http1Event::Upgrade(request));
             }
             if self.progress.is_head_too_wide() {
-                return Poll::Ready(Event::HeadTooWide);
+                return Poll::Ready(Http1Event::HeadTooWide);
             }
             if !self.advance_shutdown(core, context) {
                 break;
             }
         }
         // First that: the limits are shared by all cores, and a look at them costs something.
-        if !self.progress.is_clients_turn() {
+        if !self.progress.is_waiting_for_client() {
             return Poll::Pending;
         }
         let Some(deadline) = self.progress.deadline(&core.limits()) else {
             return Poll::Pending;
         };
-        self.patience.poll(context, deadline.at).map(|()| Event::TooLate(deadline.limit))
+        self.patience.poll(context, deadline.at).map(|()| Http1Event::TooLate(deadline.limit))
     }
 
     /// Whether hyper was told to close the connection just now.
-    fn advance_shutdown(&mut self, core: &Core<S>, context: &mut Context<'_>) -> bool {
-        if let Shutdown::Serving(draining) = &mut self.shutdown {
+    fn advance_shutdown(&mut self, core: &CoreContext<S>, context: &mut Context<'_>) -> bool {
+        if let Http1Shutdown::Serving(draining) = &mut self.shutdown {
             // A waker that is registered need not be registered again, which costs more than a look.
             if self.listens_for_drain && !core.draining().is_cancelled() {
                 return false;
@@ -201,15 +201,15 @@ impl<S: Service> Driven<S> {
                 return false;
             }
             let stopping = core.stopping().clone().cancelled_owned();
-            self.shutdown = Shutdown::Draining(Box::pin(stopping));
+            self.shutdown = Http1Shutdown::Draining(Box::pin(stopping));
         }
-        if let Shutdown::Draining(stopping) = &mut self.shutdown {
+        if let Http1Shutdown::Draining(stopping) = &mut self.shutdown {
             if stopping.as_mut().poll(context).is_pending() {
                 return false;
             }
-            self.shutdown = Shutdown::Stopping(None);
+            self.shutdown = Http1Shutdown::Stopping(None);
         }
-        let Shutdown::Stopping(wait) = &mut self.shutdown else { return false };
+        let Http1Shutdown::Stopping(wait) = &mut self.shutdown else { return false };
         // A response that began before the drain did not say that it is the last one.
         if self.progress.is_in_hand() {
             return false;
@@ -219,14 +219,14 @@ impl<S: Service> Driven<S> {
         if wait.as_mut().poll(context).is_pending() {
             return false;
         }
-        self.shutdown = Shutdown::Closing;
+        self.shutdown = Http1Shutdown::Closing;
         Pin::new(&mut self.connection).graceful_shutdown();
         true
     }
 
     /// Begins anew with the present head, and takes as many fields as are allowed from now on. Room for
     /// them costs each request something, so most connections have none.
-    fn widen(self, core: &Rc<Core<S>>, peer: Peer) -> Self {
+    fn widen(self, core: &Rc<CoreContext<S>>, peer: Peer) -> Self {
         let Self { connection, progress, .. } = self;
         let parts = connection.into_parts();
         let (stream, unread) = parts.io.into_inner().into_parts();
@@ -238,7 +238,7 @@ impl<S: Service> Driven<S> {
     }
 
     /// The socket, and what was read from it beyond the requests that were routed.
-    fn into_stream(self) -> (Stream, Vec<u8>) {
+    fn into_stream(self) -> (ConnectionStream, Vec<u8>) {
         let parts = self.connection.into_parts();
         let (stream, unread) = parts.io.into_inner().into_parts();
         let mut rest = Vec::from(parts.read_buf);
@@ -249,23 +249,23 @@ impl<S: Service> Driven<S> {
 
 /// Gives each request to the service.
 struct Routing<S> {
-    core: Rc<Core<S>>,
+    core: Rc<CoreContext<S>>,
     peer: Peer,
-    progress: Rc<Progress>,
+    progress: Rc<Http1Progress>,
 }
 
-type AnswerFuture = Pin<Box<dyn Future<Output = Response<Body>>>>;
+type AnswerFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
 
 /// A request that the service answers.
 struct Answering<S> {
     answer: AnswerFuture,
-    core: Rc<Core<S>>,
-    progress: Rc<Progress>,
+    core: Rc<CoreContext<S>>,
+    progress: Rc<Http1Progress>,
     /// It counts for one until its answer has ended.
     client: Option<ClientRequest>,
 }
 
-impl<S: Service> Future for Answering<S> {
+impl<S: ConnectionService> Future for Answering<S> {
     type Output = Result<Response<InHand>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -282,7 +282,7 @@ impl<S: Service> Future for Answering<S> {
     }
 }
 
-impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
+impl<S: ConnectionService> hyper::service::Service<Request<Incoming>> for Routing<S> {
     type Response = Response<InHand>;
     type Error = Infallible;
     type Future = Answering<S>;
@@ -303,7 +303,7 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
         self.core.metrics().request();
         let client = match self.core.clients().request(self.peer, request.headers()) {
             Ok(client) => client,
-            Err(ClientFull(used)) => return self.refuse(Answer::overloaded(used.reason())),
+            Err(ClientFull(used)) => return self.refuse(ErrorResponse::overloaded(used.reason())),
         };
         if let Some(client) = &client {
             request.extensions_mut().insert(client.clone());
@@ -314,14 +314,14 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
     }
 }
 
-impl<S: Service> Routing<S> {
+impl<S: ConnectionService> Routing<S> {
     fn answering(&self, answer: AnswerFuture, client: Option<ClientRequest>) -> Answering<S> {
         let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));
         Answering { answer, core, progress, client }
     }
 
     /// Answers without the service.
-    fn refuse(&self, answer: Answer) -> Answering<S> {
+    fn refuse(&self, answer: ErrorResponse) -> Answering<S> {
         let mut response = answer.into_response();
         if response.status() == StatusCode::BAD_REQUEST {
             // As after a head that hyper refuses.
@@ -342,8 +342,8 @@ impl<S: Service> Routing<S> {
 /// The body of an answer; its request is in hand until it is dropped.
 #[derive(Debug)]
 struct InHand {
-    body: Body,
-    progress: Rc<Progress>,
+    body: ResponseBody,
+    progress: Rc<Http1Progress>,
     _client: Option<ClientRequest>,
 }
 

@@ -23,30 +23,30 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 pub(super) use self::frames::PREFACE;
-use self::progress::Progress;
-use self::socket::Socket;
+use self::progress::Http2Progress;
+use self::socket::Http2Socket;
 use self::streams::{Routing, Tasks};
 use super::first_head::refuse;
-use super::patience::Patience;
+use super::rearming_timer::RearmingTimer;
 use super::replay::Replay;
-use super::runtime::Core;
-use super::{Limits, Peer, Service, Stream};
-use crate::metrics::{HeadRefusal, Limit};
+use super::runtime::CoreContext;
+use super::{ConnectionService, ConnectionStream, HttpServerLimits, Peer};
+use crate::metrics::{HeadRefusal, HttpServerLimit};
 
 /// What HTTP/2 adds to each field's length (RFC 9113, section 6.5.2).
 const FIELD_OVERHEAD: usize = 32;
 
 /// The rest of a connection's life; `read` is where it begins.
-pub(super) async fn serve<S: Service>(
-    core: Rc<Core<S>>,
-    stream: Stream,
+pub(super) async fn serve<S: ConnectionService>(
+    core: Rc<CoreContext<S>>,
+    stream: ConnectionStream,
     read: Vec<u8>,
     peer: Peer,
 ) {
     core.metrics().http2();
-    let progress = Rc::new(Progress::new(&core.limits(), &core.shared().clock));
+    let progress = Rc::new(Http2Progress::new(&core.limits(), &core.shared().clock));
     let replay = Replay::new(stream, read, Rc::clone(&progress));
-    let socket = Socket::new(replay, Rc::clone(&progress));
+    let socket = Http2Socket::new(replay, Rc::clone(&progress));
     let tasks = Tasks::new(&core);
     let routing = Routing {
         core: Rc::clone(&core),
@@ -56,23 +56,23 @@ pub(super) async fn serve<S: Service>(
     };
     let builder = builder(&core.limits(), tasks);
     let connection = builder.serve_connection(TokioIo::new(socket), routing);
-    let shutdown = Shutdown::Serving(Box::pin(core.draining().clone().cancelled_owned()));
-    let mut driven = Driven { connection, progress, shutdown, patience: Patience::default() };
+    let shutdown = Http2Shutdown::Serving(Box::pin(core.draining().clone().cancelled_owned()));
+    let mut driven = Driven { connection, progress, shutdown, patience: RearmingTimer::default() };
     match poll_fn(|context| driven.poll(&core, context)).await {
-        Event::Ended(result) => note_error(&core, &driven.progress, result),
-        Event::TooLate(limit) => {
+        Http2Event::Ended(result) => note_error(&core, &driven.progress, result),
+        Http2Event::TooLate(limit) => {
             match limit {
-                Limit::HeadTimeout => drop(refuse(core.metrics(), HeadRefusal::Late)),
+                HttpServerLimit::HeadTimeout => drop(refuse(core.metrics(), HeadRefusal::Late)),
                 limit => core.metrics().limit_hit(limit),
             }
-            if limit != Limit::LingerTimeout {
+            if limit != HttpServerLimit::LingerTimeout {
                 driven.progress.cut();
             }
         }
     }
 }
 
-fn builder<S: Service>(limits: &Limits, tasks: Tasks<S>) -> Builder<Tasks<S>> {
+fn builder<S: ConnectionService>(limits: &HttpServerLimits, tasks: Tasks<S>) -> Builder<Tasks<S>> {
     let http2 = &limits.http2;
     let head_list = limits.head_bytes_max + limits.headers_max * FIELD_OVERHEAD;
     let mut builder = Builder::new(tasks);
@@ -91,21 +91,21 @@ fn builder<S: Service>(limits: &Limits, tasks: Tasks<S>) -> Builder<Tasks<S>> {
 }
 
 /// How a connection ends.
-enum Event {
+enum Http2Event {
     Ended(hyper::Result<()>),
-    TooLate(Limit),
+    TooLate(HttpServerLimit),
 }
 
 /// A connection, its end in order, and its deadline.
-struct Driven<S: Service> {
-    connection: Connection<TokioIo<Socket>, Routing<S>, Tasks<S>>,
-    progress: Rc<Progress>,
-    shutdown: Shutdown,
-    patience: Patience,
+struct Driven<S: ConnectionService> {
+    connection: Connection<TokioIo<Http2Socket>, Routing<S>, Tasks<S>>,
+    progress: Rc<Http2Progress>,
+    shutdown: Http2Shutdown,
+    patience: RearmingTimer,
 }
 
 /// How far a connection's shutdown has come.
-enum Shutdown {
+enum Http2Shutdown {
     /// Until the core drains.
     Serving(Pin<Box<WaitForCancellationFutureOwned>>),
     /// The client is told (GOAWAY). Until the core stops.
@@ -113,14 +113,14 @@ enum Shutdown {
     Stopping,
 }
 
-impl<S: Service> Driven<S> {
-    fn poll(&mut self, core: &Core<S>, context: &mut Context<'_>) -> Poll<Event> {
+impl<S: ConnectionService> Driven<S> {
+    fn poll(&mut self, core: &CoreContext<S>, context: &mut Context<'_>) -> Poll<Http2Event> {
         loop {
             if let Poll::Ready(result) = Pin::new(&mut self.connection).poll(context) {
-                return Poll::Ready(Event::Ended(result));
+                return Poll::Ready(Http2Event::Ended(result));
             }
             if self.progress.is_flooded() {
-                return Poll::Ready(Event::TooLate(Limit::Http2ControlFrames));
+                return Poll::Ready(Http2Event::TooLate(HttpServerLimit::Http2ControlFrames));
             }
             if self.advance_shutdown(core, context) {
                 continue;
@@ -129,36 +129,36 @@ impl<S: Service> Driven<S> {
                 return Poll::Pending;
             };
             ready!(self.patience.poll(context, deadline.at));
-            if deadline.limit != Limit::IdleTimeout {
-                return Poll::Ready(Event::TooLate(deadline.limit));
+            if deadline.limit != HttpServerLimit::IdleTimeout {
+                return Poll::Ready(Http2Event::TooLate(deadline.limit));
             }
-            core.metrics().limit_hit(Limit::IdleTimeout);
+            core.metrics().limit_hit(HttpServerLimit::IdleTimeout);
             self.tell();
         }
     }
 
     /// Whether the connection has to be looked at again.
-    fn advance_shutdown(&mut self, core: &Core<S>, context: &mut Context<'_>) -> bool {
+    fn advance_shutdown(&mut self, core: &CoreContext<S>, context: &mut Context<'_>) -> bool {
         match &mut self.shutdown {
-            Shutdown::Serving(draining) => {
+            Http2Shutdown::Serving(draining) => {
                 if draining.as_mut().poll(context).is_pending() {
                     return false;
                 }
                 let stopping = core.stopping().clone().cancelled_owned();
-                self.shutdown = Shutdown::Draining(Box::pin(stopping));
+                self.shutdown = Http2Shutdown::Draining(Box::pin(stopping));
                 self.progress.drain();
                 if !self.progress.is_told() {
                     self.tell();
                 }
             }
-            Shutdown::Draining(stopping) => {
+            Http2Shutdown::Draining(stopping) => {
                 if stopping.as_mut().poll(context).is_pending() {
                     return false;
                 }
-                self.shutdown = Shutdown::Stopping;
+                self.shutdown = Http2Shutdown::Stopping;
                 self.progress.stop();
             }
-            Shutdown::Stopping => return false,
+            Http2Shutdown::Stopping => return false,
         }
         true
     }
@@ -171,11 +171,15 @@ impl<S: Service> Driven<S> {
 }
 
 /// Counts what ended a connection. h2 has told the client.
-fn note_error<S: Service>(core: &Core<S>, progress: &Progress, result: hyper::Result<()>) {
+fn note_error<S: ConnectionService>(
+    core: &CoreContext<S>,
+    progress: &Http2Progress,
+    result: hyper::Result<()>,
+) {
     let Err(error) = result else { return };
     tracing::debug!(%error, "connection ended");
     if error.is_timeout() {
-        return core.metrics().limit_hit(Limit::Http2PingTimeout);
+        return core.metrics().limit_hit(HttpServerLimit::Http2PingTimeout);
     }
     let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
     let Some(cause) = cause.filter(|cause| cause.is_go_away() && cause.is_library()) else {
@@ -185,7 +189,7 @@ fn note_error<S: Service>(core: &Core<S>, progress: &Progress, result: hyper::Re
         // h2 did not want to see its end.
         refuse(core.metrics(), HeadRefusal::TooManyBytes);
     } else if cause.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM) {
-        core.metrics().limit_hit(Limit::Http2ResetsMax);
+        core.metrics().limit_hit(HttpServerLimit::Http2ResetsMax);
     } else {
         refuse(core.metrics(), HeadRefusal::Malformed);
     }

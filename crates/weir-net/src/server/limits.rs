@@ -58,7 +58,7 @@ pub struct Http2Limits {
 /// step.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(reload, path = "front.limits")]
-pub struct Limits {
+pub struct HttpServerLimits {
     /// Connections open at once, over all cores, WebSockets included. One more gets 503.
     #[setting(range = COUNT, default = 65_536)]
     pub connections_max: u32,
@@ -118,7 +118,7 @@ pub struct Limits {
     pub clients: ClientLimits,
 }
 
-impl Limits {
+impl HttpServerLimits {
     /// None: no limit.
     pub(super) fn accept_rate(&self) -> Option<Rate> {
         let interval = Duration::from_secs(1).checked_div(self.accepts_per_second)?;

@@ -25,7 +25,7 @@ const STAND_IN: u8 = b'_';
 /// How far a connection's messages have come.
 #[derive(Debug)]
 pub(super) struct Messages {
-    place: Place,
+    place: MessagePosition,
     /// What has arrived of the present head's target, if that is not all, or some of it unusual.
     target: Vec<u8>,
     is_target_unusual: bool,
@@ -36,7 +36,7 @@ pub(super) struct Messages {
 }
 
 #[derive(Debug)]
-enum Place {
+enum MessagePosition {
     Head(HeadPlace),
     /// Behind a head of which hyper has not said what body it has.
     HeadEnd,
@@ -76,7 +76,7 @@ impl From<&Incoming> for BodyEnd {
 
 impl Default for Messages {
     fn default() -> Self {
-        let place = Place::Head(HeadPlace::Start);
+        let place = MessagePosition::Head(HeadPlace::Start);
         Self {
             place,
             target: Vec::new(),
@@ -95,32 +95,32 @@ impl Messages {
         while passed < bytes.len() && !self.is_too_wide() {
             let rest = &mut bytes[passed..];
             passed += match &mut self.place {
-                Place::Head(place) => {
+                MessagePosition::Head(place) => {
                     let place = *place;
                     self.pass_head(place, rest)
                 }
-                Place::HeadEnd if passed > 0 => break,
-                Place::HeadEnd => {
+                MessagePosition::HeadEnd if passed > 0 => break,
+                MessagePosition::HeadEnd => {
                     return Err(io::Error::other("hyper goes on behind a head's end"));
                 }
-                Place::Length(left) => {
+                MessagePosition::Length(left) => {
                     let length = rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                     *left -= length as u64;
                     if *left == 0 {
-                        self.place = Place::Head(HeadPlace::Start);
+                        self.place = MessagePosition::Head(HeadPlace::Start);
                     }
                     length
                 }
-                Place::Chunked(chunks) => {
+                MessagePosition::Chunked(chunks) => {
                     let length = chunks
                         .skip(rest)
                         .map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))?;
                     if chunks.is_at_end() {
-                        self.place = Place::Head(HeadPlace::Start);
+                        self.place = MessagePosition::Head(HeadPlace::Start);
                     }
                     length
                 }
-                Place::Upgraded => rest.len(),
+                MessagePosition::Upgraded => rest.len(),
             };
         }
         Ok(passed)
@@ -130,9 +130,9 @@ impl Messages {
     pub(super) fn begin_body(&mut self, end: BodyEnd) -> Option<Vec<u8>> {
         self.fields = 0;
         self.place = match end {
-            BodyEnd::Length(0) => Place::Head(HeadPlace::Start),
-            BodyEnd::Length(length) => Place::Length(length),
-            BodyEnd::Chunked => Place::Chunked(Chunks::default()),
+            BodyEnd::Length(0) => MessagePosition::Head(HeadPlace::Start),
+            BodyEnd::Length(length) => MessagePosition::Length(length),
+            BodyEnd::Chunked => MessagePosition::Chunked(Chunks::default()),
         };
         let target = std::mem::take(&mut self.target);
         std::mem::take(&mut self.is_target_unusual).then_some(target)
@@ -150,7 +150,7 @@ impl Messages {
 
     /// Nothing that follows is HTTP.
     pub(super) fn upgrade(&mut self) {
-        self.place = Place::Upgraded;
+        self.place = MessagePosition::Upgraded;
     }
 
     /// The next step within a head: how many bytes it takes.
@@ -164,11 +164,11 @@ impl Messages {
         let (within, last, behind) = match (place, bytes[0]) {
             (HeadPlace::Start, b'\r' | b'\n') => return 1,
             (HeadPlace::LineStart, b'\r') => {
-                self.place = Place::Head(HeadPlace::LineStartEnd);
+                self.place = MessagePosition::Head(HeadPlace::LineStartEnd);
                 return 1;
             }
             (HeadPlace::LineStart | HeadPlace::LineStartEnd, b'\n') => {
-                self.place = Place::HeadEnd;
+                self.place = MessagePosition::HeadEnd;
                 return 1;
             }
             (HeadPlace::Start | HeadPlace::Method, _) => {
@@ -184,7 +184,7 @@ impl Messages {
         if matches!(within, HeadPlace::Target) {
             self.pass_target(&mut bytes[..length], end.is_some());
         }
-        self.place = Place::Head(if end.is_some() { behind } else { within });
+        self.place = MessagePosition::Head(if end.is_some() { behind } else { within });
         length + usize::from(end.is_some())
     }
 
@@ -290,7 +290,7 @@ mod tests {
             assert!(length > 0, "hyper is given something");
             passed.extend_from_slice(&piece[..length]);
             assert_eq!(piece[length..], bytes[passed.len()..end], "the rest is as it was");
-            if matches!(messages.place, Place::HeadEnd) {
+            if matches!(messages.place, MessagePosition::HeadEnd) {
                 targets.push(messages.begin_body(ends[targets.len()]));
             }
         }
@@ -330,7 +330,7 @@ mod tests {
             if let Ok(httparse::Status::Complete(length)) = request.parse(&bytes) {
                 let (mut messages, mut passed) = (Messages::default(), bytes.clone());
                 prop_assert_eq!(messages.pass(&mut passed).expect("a head"), length);
-                prop_assert!(matches!(messages.place, Place::HeadEnd));
+                prop_assert!(matches!(messages.place, MessagePosition::HeadEnd));
             }
         }
     }

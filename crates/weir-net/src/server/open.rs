@@ -6,27 +6,27 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use weir_base::semaphore::OwnedPermit;
 
-use crate::client::{ClientRequest, Share};
+use crate::client::{ClientRequest, UsageShare};
 
 /// One of `connections_max`; dropping it makes room, and lets the core's end go on.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct ConnectionPermit {
     gauge: Gauge,
     _permit: OwnedPermit,
     _token: TaskTrackerToken,
     /// None: nobody's in particular.
     // Boxed: sockets are handed on, and most places have room for a pointer.
-    _share: Option<Box<Share>>,
+    _share: Option<Box<UsageShare>>,
     /// What it became, if that counts for its client.
     client: Option<ClientRequest>,
 }
 
-impl Open {
+impl ConnectionPermit {
     pub(super) fn new(
         gauge: &Gauge,
         permit: OwnedPermit,
         token: TaskTrackerToken,
-        share: Option<Box<Share>>,
+        share: Option<Box<UsageShare>>,
     ) -> Self {
         gauge.inc();
         let gauge = gauge.clone();
@@ -34,7 +34,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.gauge.dec();
     }
@@ -43,18 +43,18 @@ impl Drop for Open {
 /// A socket that counts as an open connection until it is dropped. One made by [`From`] counts
 /// nowhere.
 #[derive(Debug)]
-pub struct Counted<T> {
+pub struct CountedSocket<T> {
     // The socket is closed before its place is given away: fields drop in order.
     socket: T,
-    open: Option<Open>,
+    open: Option<ConnectionPermit>,
 }
 
-impl<T> Counted<T> {
-    pub(super) fn with(socket: T, open: Option<Open>) -> Self {
+impl<T> CountedSocket<T> {
+    pub(super) fn with(socket: T, open: Option<ConnectionPermit>) -> Self {
         Self { socket, open }
     }
 
-    pub(super) fn count_as(&mut self, open: Open) {
+    pub(super) fn count_as(&mut self, open: ConnectionPermit) {
         self.open = Some(open);
     }
 
@@ -65,18 +65,18 @@ impl<T> Counted<T> {
         }
     }
 
-    pub(super) fn into_parts(self) -> (T, Option<Open>) {
+    pub(super) fn into_parts(self) -> (T, Option<ConnectionPermit>) {
         (self.socket, self.open)
     }
 }
 
-impl<T> From<T> for Counted<T> {
+impl<T> From<T> for CountedSocket<T> {
     fn from(socket: T) -> Self {
         Self { socket, open: None }
     }
 }
 
-impl<T> Deref for Counted<T> {
+impl<T> Deref for CountedSocket<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -84,7 +84,7 @@ impl<T> Deref for Counted<T> {
     }
 }
 
-impl<T> DerefMut for Counted<T> {
+impl<T> DerefMut for CountedSocket<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.socket
     }

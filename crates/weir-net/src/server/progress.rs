@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use super::messages::{BodyEnd, Messages};
 use super::replay::Watch;
-use super::{AnswerWithin, Limits};
-use crate::metrics::Limit;
+use super::{AnswerWithin, HttpServerLimits};
+use crate::metrics::HttpServerLimit;
 
 /// Shared by the socket, the requests and the connection's deadline.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct Http1Progress {
     /// A request is routed and its answer's body not yet at its end.
     in_hand: Cell<bool>,
     /// The last request came with a body.
@@ -56,10 +56,10 @@ impl Blocked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deadline {
     pub(super) at: Instant,
-    pub(super) limit: Limit,
+    pub(super) limit: HttpServerLimit,
 }
 
-impl Progress {
+impl Http1Progress {
     pub(super) fn new() -> Self {
         Self {
             in_hand: Cell::new(false),
@@ -127,15 +127,15 @@ impl Progress {
     }
 
     /// Something is to come from the client, or to be taken by it.
-    pub(super) fn is_clients_turn(&self) -> bool {
+    pub(super) fn is_waiting_for_client(&self) -> bool {
         !self.in_hand.get() || self.blocked.since().is_some() || self.answer_until.get().is_some()
     }
 
     /// To be asked whenever something has come. None: as long as the service takes.
-    pub(super) fn deadline(&self, limits: &Limits) -> Option<Deadline> {
+    pub(super) fn deadline(&self, limits: &HttpServerLimits) -> Option<Deadline> {
         let step = self.step_deadline(limits);
         let Some(at) = self.answer_until() else { return step };
-        let answer = Deadline { at, limit: Limit::AnswerTimeout };
+        let answer = Deadline { at, limit: HttpServerLimit::AnswerTimeout };
         Some(step.filter(|step| step.at < at).unwrap_or(answer))
     }
 
@@ -147,23 +147,23 @@ impl Progress {
         self.answer_until.get()
     }
 
-    fn step_deadline(&self, limits: &Limits) -> Option<Deadline> {
+    fn step_deadline(&self, limits: &HttpServerLimits) -> Option<Deadline> {
         let (since, patience, limit) = if let Some(since) = self.blocked.since() {
-            (since, limits.write_timeout, Limit::WriteTimeout)
+            (since, limits.write_timeout, HttpServerLimit::WriteTimeout)
         } else if self.in_hand.get() {
             return None;
         } else if self.has_head_begun.get() {
             let since = self.head_since.get().unwrap_or_else(Instant::now);
             self.head_since.set(Some(since));
-            (since, limits.head_timeout, Limit::HeadTimeout)
+            (since, limits.head_timeout, HttpServerLimit::HeadTimeout)
         } else {
-            (self.idle_since.get(), limits.idle_timeout, Limit::IdleTimeout)
+            (self.idle_since.get(), limits.idle_timeout, HttpServerLimit::IdleTimeout)
         };
         Some(Deadline { at: since + patience, limit })
     }
 }
 
-impl Watch for Progress {
+impl Watch for Http1Progress {
     fn pass(&self, bytes: &mut [u8]) -> io::Result<usize> {
         self.messages.borrow_mut().pass(bytes)
     }
@@ -198,63 +198,75 @@ mod tests {
     const NO_BODY: BodyEnd = BodyEnd::Length(0);
     const STEP: Duration = Duration::from_secs(1);
 
-    fn limits() -> Limits {
-        Limits {
+    fn limits() -> HttpServerLimits {
+        HttpServerLimits {
             head_timeout: 10 * STEP,
             idle_timeout: 20 * STEP,
             write_timeout: 30 * STEP,
-            ..Limits::default()
+            ..HttpServerLimits::default()
         }
     }
 
     /// What it waits for, and how long yet.
-    fn waits(progress: &Progress) -> Option<(Limit, Duration)> {
+    fn waits(progress: &Http1Progress) -> Option<(HttpServerLimit, Duration)> {
         let deadline = progress.deadline(&limits())?;
         Some((deadline.limit, deadline.at - Instant::now()))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_head_is_due_from_its_first_byte_and_idleness_from_the_last_answer() {
-        let progress = Progress::new();
-        assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 20 * STEP)));
+        let progress = Http1Progress::new();
+        assert_eq!(waits(&progress), Some((HttpServerLimit::IdleTimeout, 20 * STEP)));
         advance(STEP).await;
         progress.read(b"G");
-        assert_eq!(waits(&progress), Some((Limit::HeadTimeout, 10 * STEP)));
+        assert_eq!(waits(&progress), Some((HttpServerLimit::HeadTimeout, 10 * STEP)));
         advance(STEP).await;
         progress.read(b"G");
-        assert_eq!(waits(&progress), Some((Limit::HeadTimeout, 9 * STEP)), "from its first byte");
+        assert_eq!(
+            waits(&progress),
+            Some((HttpServerLimit::HeadTimeout, 9 * STEP)),
+            "from its first byte"
+        );
         progress.begin_request(NO_BODY);
         progress.read(b"G");
         assert_eq!(waits(&progress), None, "the service takes its time");
         advance(100 * STEP).await;
         progress.end_request();
-        assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 20 * STEP)), "a body is no head");
+        assert_eq!(
+            waits(&progress),
+            Some((HttpServerLimit::IdleTimeout, 20 * STEP)),
+            "a body is no head"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_waited_for_from_its_last_byte() {
-        let progress = Progress::new();
+        let progress = Http1Progress::new();
         progress.begin_request(NO_BODY);
         progress.wrote(false);
         advance(STEP).await;
         progress.wrote(false);
-        assert_eq!(waits(&progress), Some((Limit::WriteTimeout, 29 * STEP)));
+        assert_eq!(waits(&progress), Some((HttpServerLimit::WriteTimeout, 29 * STEP)));
         progress.wrote(true);
         assert_eq!(waits(&progress), None, "it has read");
         progress.end_request();
         progress.wrote(false);
-        assert_eq!(waits(&progress), Some((Limit::WriteTimeout, 30 * STEP)), "first of all");
+        assert_eq!(
+            waits(&progress),
+            Some((HttpServerLimit::WriteTimeout, 30 * STEP)),
+            "first of all"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_with_an_end_has_it_however_steadily_it_is_read() {
-        let progress = Progress::new();
+        let progress = Http1Progress::new();
         progress.begin_request(NO_BODY);
         progress.begin_answer(Some(AnswerWithin(40 * STEP)));
         for waiting in [
-            (Limit::WriteTimeout, 30 * STEP),
-            (Limit::AnswerTimeout, 30 * STEP),
-            (Limit::AnswerTimeout, 20 * STEP),
+            (HttpServerLimit::WriteTimeout, 30 * STEP),
+            (HttpServerLimit::AnswerTimeout, 30 * STEP),
+            (HttpServerLimit::AnswerTimeout, 20 * STEP),
         ] {
             progress.begin_write();
             progress.wrote(false);
@@ -262,11 +274,15 @@ mod tests {
             advance(10 * STEP).await;
             progress.wrote(true);
         }
-        assert_eq!(waits(&progress), Some((Limit::AnswerTimeout, 10 * STEP)));
+        assert_eq!(waits(&progress), Some((HttpServerLimit::AnswerTimeout, 10 * STEP)));
         progress.end_request();
-        assert_eq!(waits(&progress), Some((Limit::AnswerTimeout, 10 * STEP)), "hyper has some");
+        assert_eq!(
+            waits(&progress),
+            Some((HttpServerLimit::AnswerTimeout, 10 * STEP)),
+            "hyper has some"
+        );
         progress.flushed();
-        assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 20 * STEP)));
+        assert_eq!(waits(&progress), Some((HttpServerLimit::IdleTimeout, 20 * STEP)));
         progress.begin_request(NO_BODY);
         progress.begin_answer(None);
         assert_eq!(waits(&progress), None);
@@ -276,7 +292,7 @@ mod tests {
     fn an_upgrade_waits_for_the_flush() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let _context = runtime.enter();
-        let progress = Progress::new();
+        let progress = Http1Progress::new();
         progress.ask_for_upgrade(Box::default());
         progress.begin_write();
         assert!(progress.take_upgrade().is_none());

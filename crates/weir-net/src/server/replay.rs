@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::Stream;
+use super::ConnectionStream;
 
 /// Who follows what goes over a connection.
 pub(super) trait Watch {
@@ -33,7 +33,7 @@ pub(super) trait Watch {
 
 #[derive(Debug)]
 pub(super) struct Replay<W> {
-    stream: Stream,
+    stream: ConnectionStream,
     read: Vec<u8>,
     replayed: usize,
     /// Of those, how many are not to be passed again.
@@ -42,23 +42,28 @@ pub(super) struct Replay<W> {
 }
 
 impl<W: Watch> Replay<W> {
-    pub(super) fn new(stream: Stream, read: Vec<u8>, watch: Rc<W>) -> Self {
+    pub(super) fn new(stream: ConnectionStream, read: Vec<u8>, watch: Rc<W>) -> Self {
         Self::resume(stream, read, 0, watch)
     }
 
     /// The same, where hyper has had the first `passed` bytes before.
-    pub(super) fn resume(stream: Stream, read: Vec<u8>, passed: usize, watch: Rc<W>) -> Self {
+    pub(super) fn resume(
+        stream: ConnectionStream,
+        read: Vec<u8>,
+        passed: usize,
+        watch: Rc<W>,
+    ) -> Self {
         Self { stream, read, replayed: 0, passed, watch }
     }
 
     /// The socket, and the bytes that were not read again.
-    pub(super) fn into_parts(self) -> (Stream, Vec<u8>) {
+    pub(super) fn into_parts(self) -> (ConnectionStream, Vec<u8>) {
         let mut read = self.read;
         read.drain(..self.replayed);
         (self.stream, read)
     }
 
-    pub(super) fn stream(&self) -> &Stream {
+    pub(super) fn stream(&self) -> &ConnectionStream {
         &self.stream
     }
 

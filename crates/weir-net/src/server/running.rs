@@ -14,8 +14,8 @@ use weir_base::clock::Clock;
 
 use super::accept::Acceptor;
 use super::pulse::{self, Pulse, Questions};
-use super::runtime::{self, Core, Shared};
-use super::{CoreIndex, Limits, Service};
+use super::runtime::{self, CoreContext, ServerContext};
+use super::{ConnectionService, CoreIndex, HttpServerLimits};
 use crate::client::TrustedProxies;
 use crate::{Listener, NetMetrics, Tls};
 
@@ -29,20 +29,20 @@ pub struct CoreListener {
 }
 
 /// What a server is made of.
-pub struct Start<F> {
+pub struct ServerOptions<F> {
     pub listeners: Vec<CoreListener>,
     pub cores: usize,
-    pub limits: Arc<ArcSwap<Limits>>,
+    pub limits: Arc<ArcSwap<HttpServerLimits>>,
     pub clock: Clock,
     pub metrics: NetMetrics,
     /// Whose word about clients counts.
     pub trusted_proxies: TrustedProxies,
     /// Makes a core's service, on the core's thread, inside its runtime.
     pub service: F,
-    pub stop: Stop,
+    pub stop: ServerStop,
 }
 
-impl<F> fmt::Debug for Start<F> {
+impl<F> fmt::Debug for ServerOptions<F> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut all = formatter.debug_struct("Start");
         all.field("listeners", &self.listeners).field("cores", &self.cores).finish_non_exhaustive()
@@ -51,7 +51,7 @@ impl<F> fmt::Debug for Start<F> {
 
 /// How the cores are told to end.
 #[derive(Clone, Debug)]
-pub struct Stop {
+pub struct ServerStop {
     /// Stop accepting: somebody else serves the sockets from now on. Each connection ends with its next
     /// response (`Connection: close`, GOAWAY), when its client hangs up or after `idle_timeout`, so no
     /// request meets a closed connection. It takes as long as it takes.
@@ -65,7 +65,7 @@ pub struct Stop {
     pub deadline: Duration,
 }
 
-impl Stop {
+impl ServerStop {
     /// Nothing is told yet; `deadline` as above.
     #[must_use]
     pub fn within(deadline: Duration) -> Self {
@@ -100,13 +100,13 @@ pub enum StartError {
 
 /// How the cores ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    pub ended: Ended,
+pub struct ServerOutcome {
+    pub ended: DrainOutcome,
 }
 
 /// Why the connections ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum DrainOutcome {
     /// All by themselves.
     Clean,
     /// The deadline came, or nobody wanted to wait: so many were cut.
@@ -117,12 +117,12 @@ pub enum Ended {
 
 /// Cores that run.
 #[derive(Debug)]
-pub struct Running {
-    cores: Vec<oneshot::Receiver<Ended>>,
+pub struct RunningServer {
+    cores: Vec<oneshot::Receiver<DrainOutcome>>,
     pulse: Pulse,
 }
 
-impl Running {
+impl RunningServer {
     /// The way to ask whether the cores still turn.
     #[must_use]
     pub fn pulse(&self) -> Pulse {
@@ -130,38 +130,46 @@ impl Running {
     }
 
     /// Resolves once all cores have ended.
-    pub async fn join(self) -> Outcome {
-        let mut outcome = Ended::Clean;
+    pub async fn join(self) -> ServerOutcome {
+        let mut outcome = DrainOutcome::Clean;
         for (index, core) in self.cores.into_iter().enumerate() {
-            let ended = core.await.unwrap_or(Ended::Panicked { core: CoreIndex(index) });
+            let ended = core.await.unwrap_or(DrainOutcome::Panicked { core: CoreIndex(index) });
             outcome = worse(outcome, ended);
         }
-        Outcome { ended: outcome }
+        ServerOutcome { ended: outcome }
     }
 }
 
-fn worse(one: Ended, other: Ended) -> Ended {
+fn worse(one: DrainOutcome, other: DrainOutcome) -> DrainOutcome {
     match (one, other) {
-        (Ended::Panicked { .. }, _) | (_, Ended::Clean) => one,
-        (Ended::Cut { connections }, Ended::Cut { connections: more }) => {
-            Ended::Cut { connections: connections + more }
+        (DrainOutcome::Panicked { .. }, _) | (_, DrainOutcome::Clean) => one,
+        (DrainOutcome::Cut { connections }, DrainOutcome::Cut { connections: more }) => {
+            DrainOutcome::Cut { connections: connections + more }
         }
         _ => other,
     }
 }
 
 /// Starts the threads. Returns once every core serves.
-pub fn start<F, S>(start: Start<F>) -> Result<Running, StartError>
+pub fn start<F, S>(start: ServerOptions<F>) -> Result<RunningServer, StartError>
 where
     F: Fn(CoreIndex) -> Rc<S> + Send + Sync + Clone + 'static,
-    S: Service,
+    S: ConnectionService,
 {
-    let Start { listeners, cores, limits, clock, metrics, trusted_proxies, service, mut stop } =
-        start;
+    let ServerOptions {
+        listeners,
+        cores,
+        limits,
+        clock,
+        metrics,
+        trusted_proxies,
+        service,
+        mut stop,
+    } = start;
     // A core that fails ends the others, but not whoever gave us the token.
     stop.graceful = stop.graceful.child_token();
     let ends_others = stop.graceful.clone().drop_guard();
-    let shared = Arc::new(Shared::new(limits, clock, metrics, trusted_proxies));
+    let shared = Arc::new(ServerContext::new(limits, clock, metrics, trusted_proxies));
     let mut receivers = Vec::with_capacity(cores);
     let mut pulses = Vec::with_capacity(cores);
     for (index, sockets) in by_core(listeners, cores)?.into_iter().enumerate() {
@@ -178,17 +186,17 @@ where
         receivers.push(core.start()?);
     }
     ends_others.disarm();
-    Ok(Running { cores: receivers, pulse: Pulse::of(pulses) })
+    Ok(RunningServer { cores: receivers, pulse: Pulse::of(pulses) })
 }
 
 /// A core's sockets: each with its listener's number and TLS.
-type Sockets = Vec<(usize, Listener, Option<Arc<Tls>>)>;
+type CoreSockets = Vec<(usize, Listener, Option<Arc<Tls>>)>;
 
-fn by_core(listeners: Vec<CoreListener>, cores: usize) -> Result<Vec<Sockets>, StartError> {
+fn by_core(listeners: Vec<CoreListener>, cores: usize) -> Result<Vec<CoreSockets>, StartError> {
     if cores == 0 {
         return Err(StartError::NoCores);
     }
-    let mut all: Vec<Sockets> = (0..cores).map(|_| Vec::new()).collect();
+    let mut all: Vec<CoreSockets> = (0..cores).map(|_| Vec::new()).collect();
     for (listener, group) in listeners.into_iter().enumerate() {
         let sockets = group.sockets.len();
         if sockets < cores {
@@ -207,19 +215,19 @@ fn by_core(listeners: Vec<CoreListener>, cores: usize) -> Result<Vec<Sockets>, S
 /// A core that does not run yet.
 struct Starting<F> {
     index: CoreIndex,
-    sockets: Sockets,
-    shared: Arc<Shared>,
+    sockets: CoreSockets,
+    shared: Arc<ServerContext>,
     service: F,
-    stop: Stop,
+    stop: ServerStop,
     questions: Questions,
 }
 
 impl<F, S> Starting<F>
 where
     F: Fn(CoreIndex) -> Rc<S> + Send + 'static,
-    S: Service,
+    S: ConnectionService,
 {
-    fn start(self) -> Result<oneshot::Receiver<Ended>, StartError> {
+    fn start(self) -> Result<oneshot::Receiver<DrainOutcome>, StartError> {
         let thread = format!("weir-core-{}", self.index);
         let (started, is_started) = sync_channel(1);
         let (end, outcome) = oneshot::channel();
@@ -243,7 +251,7 @@ where
     }
 
     /// None: it did not begin, and `started` says why.
-    fn run(self, started: &SyncSender<io::Result<()>>) -> Option<Ended> {
+    fn run(self, started: &SyncSender<io::Result<()>>) -> Option<DrainOutcome> {
         let mut builder = Builder::new_current_thread();
         let runtime = match builder.enable_all().build_local(LocalOptions::default()) {
             Ok(runtime) => runtime,
@@ -254,7 +262,7 @@ where
         };
         runtime.block_on(async {
             let service = (self.service)(self.index);
-            let core = Rc::new(Core::new(service, self.shared, &self.stop));
+            let core = Rc::new(CoreContext::new(service, self.shared, &self.stop));
             let acceptors: io::Result<Vec<_>> = self
                 .sockets
                 .into_iter()

@@ -22,9 +22,9 @@ use weir_base::token_bucket::{Rate, TokenBucket};
 use super::accept::Acceptor;
 use super::handshakes::Handshakes;
 use super::limits::CONNECTIONS_MAX;
-use super::open::Open;
-use super::running::{Ended, Stop};
-use super::{Head, Limits, Service, Stream};
+use super::open::ConnectionPermit;
+use super::running::{DrainOutcome, ServerStop};
+use super::{ConnectionService, ConnectionStream, HttpRequestHead, HttpServerLimits};
 use crate::NetMetrics;
 use crate::client::{ClientFull, Clients, TrustedProxies};
 
@@ -43,8 +43,8 @@ impl fmt::Display for CoreIndex {
 
 /// What all cores share.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) limits: Arc<ArcSwap<Limits>>,
+pub(super) struct ServerContext {
+    pub(super) limits: Arc<ArcSwap<HttpServerLimits>>,
     pub(super) clock: Clock,
     pub(super) metrics: NetMetrics,
     pub(super) clients: Clients,
@@ -53,9 +53,9 @@ pub(super) struct Shared {
     accepts: Mutex<TokenBucket>,
 }
 
-impl Shared {
+impl ServerContext {
     pub(super) fn new(
-        limits: Arc<ArcSwap<Limits>>,
+        limits: Arc<ArcSwap<HttpServerLimits>>,
         clock: Clock,
         metrics: NetMetrics,
         proxies: TrustedProxies,
@@ -96,13 +96,13 @@ pub(super) enum NoPlace {
 
 /// What the connections of one core share.
 #[derive(Debug)]
-pub(super) struct Core<S> {
+pub(super) struct CoreContext<S> {
     service: Rc<S>,
-    shared: Arc<Shared>,
+    shared: Arc<ServerContext>,
     scratch: RefCell<Box<[u8]>>,
     refusals: Semaphore,
     handshakes: Handshakes,
-    /// Counts open connections through [`Open`].
+    /// Counts open connections through [`ConnectionPermit`].
     tracker: TaskTracker,
     /// Nobody new is accepted, and each connection ends with its next response.
     draining: CancellationToken,
@@ -110,8 +110,8 @@ pub(super) struct Core<S> {
     stopping: CancellationToken,
 }
 
-impl<S: Service> Core<S> {
-    pub(super) fn new(service: Rc<S>, shared: Arc<Shared>, stop: &Stop) -> Self {
+impl<S: ConnectionService> CoreContext<S> {
+    pub(super) fn new(service: Rc<S>, shared: Arc<ServerContext>, stop: &ServerStop) -> Self {
         let limits = shared.limits.load();
         let refusals = Semaphore::new("refusals", "front.limits.refusals_max", limits.refusals_max);
         let handshakes = Handshakes::new(limits.tls_handshakes_max);
@@ -132,11 +132,11 @@ impl<S: Service> Core<S> {
         &self.service
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &ServerContext {
         &self.shared
     }
 
-    pub(super) fn limits(&self) -> Guard<Arc<Limits>> {
+    pub(super) fn limits(&self) -> Guard<Arc<HttpServerLimits>> {
         self.shared.limits.load()
     }
 
@@ -167,7 +167,7 @@ impl<S: Service> Core<S> {
     }
 
     /// A place for a connection from `address`, over all cores.
-    pub(super) fn open(&self, address: Option<IpAddr>) -> Result<Open, NoPlace> {
+    pub(super) fn open(&self, address: Option<IpAddr>) -> Result<ConnectionPermit, NoPlace> {
         let share = self.clients().connection(address).map_err(NoPlace::Client)?;
         let connections = &self.shared.connections;
         let limit = self.limits().connections_max;
@@ -177,7 +177,7 @@ impl<S: Service> Core<S> {
         let permit: OwnedPermit =
             connections.try_acquire_owned().map_err(|Full { .. }| NoPlace::Connections)?;
         let gauge: &Gauge = self.shared.metrics.open();
-        Ok(Open::new(gauge, permit, self.tracker.token(), share))
+        Ok(ConnectionPermit::new(gauge, permit, self.tracker.token(), share))
     }
 
     /// The buffer that the core's connections read into. Nobody may wait with it.
@@ -186,15 +186,15 @@ impl<S: Service> Core<S> {
     }
 
     /// Whether the head asks for an upgrade that the service wants.
-    pub(super) fn claims(&self, head: &Head<'_>) -> bool {
-        head.asks_for_upgrade() && self.service.claims_upgrade(head.path())
+    pub(super) fn claims(&self, head: &HttpRequestHead<'_>) -> bool {
+        head.requests_upgrade() && self.service.claims_upgrade(head.path())
     }
 
     /// Reads and forgets; resolves to whether there was something. If not, the client has hung up.
     pub(super) fn poll_discard(
         &self,
         context: &mut Context<'_>,
-        stream: &mut Stream,
+        stream: &mut ConnectionStream,
     ) -> Poll<bool> {
         let read = ready!(stream.poll_read(context, &mut self.scratch()));
         Poll::Ready(matches!(read, Ok(1..)))
@@ -217,11 +217,11 @@ impl<S: Service> Core<S> {
 }
 
 /// The life of a core after its start.
-pub(super) async fn serve<S: Service>(
-    core: &Rc<Core<S>>,
+pub(super) async fn serve<S: ConnectionService>(
+    core: &Rc<CoreContext<S>>,
     acceptors: Vec<Acceptor<S>>,
-    stop: &Stop,
-) -> Ended {
+    stop: &ServerStop,
+) -> DrainOutcome {
     let work = async {
         Rc::clone(&core.service).run().await;
         pending().await
@@ -233,11 +233,11 @@ pub(super) async fn serve<S: Service>(
 }
 
 /// The end of a core, in order.
-async fn serve_until_told<S: Service>(
-    core: &Core<S>,
+async fn serve_until_told<S: ConnectionService>(
+    core: &CoreContext<S>,
     acceptors: Vec<Acceptor<S>>,
-    stop: &Stop,
-) -> Ended {
+    stop: &ServerStop,
+) -> DrainOutcome {
     let mut accepting = JoinSet::new();
     for acceptor in acceptors {
         accepting.spawn_local(acceptor.run());
@@ -268,7 +268,11 @@ async fn serve_until_told<S: Service>(
         () = deadline => false,
     };
     // 3. Whoever is left is cut when the runtime goes.
-    if drained { Ended::Clean } else { Ended::Cut { connections: core.tracker.len() } }
+    if drained {
+        DrainOutcome::Clean
+    } else {
+        DrainOutcome::Cut { connections: core.tracker.len() }
+    }
 }
 
 /// A task's panic becomes the core's.
@@ -283,34 +287,34 @@ mod tests {
     use hyper::body::Incoming;
     use hyper::{Request, Response};
 
-    use super::super::{Body, Peer, Refused, Upgrade};
+    use super::super::{Peer, RejectedUpgrade, ResponseBody, Upgrade};
     use super::*;
     use crate::client::{ClientLimits, ClientUse};
-    use crate::metrics::Limit;
+    use crate::metrics::HttpServerLimit;
 
     struct Nothing;
 
-    impl Service for Nothing {
+    impl ConnectionService for Nothing {
         fn claims_upgrade(&self, _path: &str) -> bool {
             false
         }
 
-        fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+        fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
             Err(upgrade.refuse(hyper::StatusCode::NOT_FOUND, ""))
         }
 
-        async fn http(self: Rc<Self>, _: Request<Incoming>, _: Peer) -> Response<Body> {
-            Response::new(Body::empty())
+        async fn http(self: Rc<Self>, _: Request<Incoming>, _: Peer) -> Response<ResponseBody> {
+            Response::new(ResponseBody::empty())
         }
     }
 
-    fn core(connections_max: u32, of_client: u32) -> Core<Nothing> {
+    fn core(connections_max: u32, of_client: u32) -> CoreContext<Nothing> {
         let clients = ClientLimits { connections_max: of_client, ..ClientLimits::default() };
-        let limits = Limits { connections_max, clients, ..Limits::default() };
+        let limits = HttpServerLimits { connections_max, clients, ..HttpServerLimits::default() };
         let limits = Arc::new(ArcSwap::from_pointee(limits));
         let proxies = TrustedProxies::default();
-        let shared = Shared::new(limits, Clock::system(), NetMetrics::detached(), proxies);
-        Core::new(Rc::new(Nothing), Arc::new(shared), &Stop::within(Duration::ZERO))
+        let shared = ServerContext::new(limits, Clock::system(), NetMetrics::detached(), proxies);
+        CoreContext::new(Rc::new(Nothing), Arc::new(shared), &ServerStop::within(Duration::ZERO))
     }
 
     /// Sockets of tests are on this machine, which has no limit: hence without one.
@@ -328,7 +332,7 @@ mod tests {
         // Who was refused a place holds none.
         let again: Vec<_> = (0..2).map(|_| open("192.0.2.9").expect("a place")).collect();
         assert_eq!(open("192.0.2.9").map(drop), Err(full));
-        assert_eq!(core.metrics().limit_hits(Limit::ClientConnections), 2);
+        assert_eq!(core.metrics().limit_hits(HttpServerLimit::ClientConnections), 2);
         drop(again);
     }
 }

@@ -8,13 +8,13 @@ use std::rc::Rc;
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
 
-use super::{Body, Head, Stream};
+use super::{ConnectionStream, HttpRequestHead, ResponseBody};
 use crate::client::ClientRequest;
 
 /// What a core does with connections. Made on the core's own thread, never leaves it.
-pub trait Service: 'static {
+pub trait ConnectionService: 'static {
     /// Whether a request to `path` whose head has an `Upgrade` field is for
-    /// [`Service::upgrade`]. All others are for [`Service::http`].
+    /// [`ConnectionService::upgrade`]. All others are for [`ConnectionService::http`].
     fn claims_upgrade(&self, path: &str) -> bool;
 
     /// Takes over the socket: judges the head, registers the connection and spawns its task
@@ -22,7 +22,7 @@ pub trait Service: 'static {
     ///
     /// # Errors
     /// [`Upgrade::refuse`] gives an HTTP answer that is written before the connection is closed.
-    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused>;
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade>;
 
     /// Any other request; one that counts for a client has its [`ClientRequest`] among its
     /// extensions. Every request of a keep-alive connection is routed by itself. How long a request (its body included) may take is the service's to limit.
@@ -30,7 +30,7 @@ pub trait Service: 'static {
         self: Rc<Self>,
         request: Request<Incoming>,
         peer: Peer,
-    ) -> impl Future<Output = Response<Body>>;
+    ) -> impl Future<Output = Response<ResponseBody>>;
 
     /// Whether an HTTP/1 client at this listener that has sent all that it will send gets its answer
     /// still. Otherwise it is taken for one that has gone, from which it can't be told before something
@@ -50,9 +50,9 @@ pub trait Service: 'static {
 /// A request that wants to become something else than HTTP. Nothing has been answered yet.
 #[derive(Debug)]
 pub struct Upgrade<'a> {
-    pub head: &'a Head<'a>,
+    pub head: &'a HttpRequestHead<'a>,
     /// Counts as an open connection until it is dropped, and a graceful end waits for it.
-    pub stream: Stream,
+    pub stream: ConnectionStream,
     /// Bytes that the client sent behind the head.
     pub rest: &'a [u8],
     pub peer: Peer,
@@ -64,17 +64,17 @@ pub struct Upgrade<'a> {
 impl Upgrade<'_> {
     /// No: the client gets `status` and `text`, and the connection is closed.
     #[must_use]
-    pub fn refuse(self, status: StatusCode, text: impl Into<Cow<'static, str>>) -> Refused {
-        Refused { status, text: text.into(), stream: self.stream }
+    pub fn refuse(self, status: StatusCode, text: impl Into<Cow<'static, str>>) -> RejectedUpgrade {
+        RejectedUpgrade { status, text: text.into(), stream: self.stream }
     }
 }
 
 /// An upgrade that the service does not want; made by [`Upgrade::refuse`].
 #[derive(Debug)]
-pub struct Refused {
+pub struct RejectedUpgrade {
     pub(super) status: StatusCode,
     pub(super) text: Cow<'static, str>,
-    pub(super) stream: Stream,
+    pub(super) stream: ConnectionStream,
 }
 
 /// Who is at the other end.

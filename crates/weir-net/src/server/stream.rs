@@ -1,7 +1,7 @@
 //! A connection's socket: plain, TLS or unix, with what a task that owns it needs.
 //!
-//! Reading waits ([`Stream::poll_read`]); writing does not ([`Stream::try_write`]): who can't write
-//! now gets `WouldBlock`, and [`Stream::poll_write_ready`] says when to try again.
+//! Reading waits ([`ConnectionStream::poll_read`]); writing does not ([`ConnectionStream::try_write`]): who can't write
+//! now gets `WouldBlock`, and [`ConnectionStream::poll_write_ready`] says when to try again.
 
 mod tls;
 
@@ -17,19 +17,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-use super::Counted;
-use super::open::Open;
+use super::CountedSocket;
+use super::open::ConnectionPermit;
 use crate::client::ClientRequest;
 
 /// A connection's socket. `Send`, but it belongs to the runtime of the core that accepted it.
 #[derive(Debug)]
-pub enum Stream {
-    Tcp(Counted<TcpStream>),
-    Tls(Box<Counted<TlsStream<TcpStream>>>),
-    Unix(Counted<UnixStream>),
+pub enum ConnectionStream {
+    Tcp(CountedSocket<TcpStream>),
+    Tls(Box<CountedSocket<TlsStream<TcpStream>>>),
+    Unix(CountedSocket<UnixStream>),
 }
 
-impl Stream {
+impl ConnectionStream {
     /// Reads what has arrived; 0: the client will send no more.
     pub fn poll_read(
         &mut self,
@@ -44,8 +44,8 @@ impl Stream {
     /// Writes as much as the kernel takes now; `WouldBlock` when it takes nothing.
     ///
     /// With TLS the bytes that were encrypted count as written even if the kernel did not take all
-    /// of them: [`Stream::needs_flush`] tells, and nothing more is accepted (`WouldBlock`) until
-    /// [`Stream::poll_flush`] or [`Stream::poll_write_ready`] got rid of them. At most 64 KiB
+    /// of them: [`ConnectionStream::needs_flush`] tells, and nothing more is accepted (`WouldBlock`) until
+    /// [`ConnectionStream::poll_flush`] or [`ConnectionStream::poll_write_ready`] got rid of them. At most 64 KiB
     /// (rustls' own limit) wait in that way.
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
@@ -55,7 +55,7 @@ impl Stream {
         }
     }
 
-    /// Resolves when [`Stream::try_write`] is worth a try: the kernel has room and no encrypted
+    /// Resolves when [`ConnectionStream::try_write`] is worth a try: the kernel has room and no encrypted
     /// bytes wait.
     pub fn poll_write_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -66,7 +66,7 @@ impl Stream {
     }
 
     /// Whether bytes that count as written still wait in memory. Only TLS has such bytes; who has
-    /// written and finds some must call [`Stream::poll_flush`] until it resolves.
+    /// written and finds some must call [`ConnectionStream::poll_flush`] until it resolves.
     #[must_use]
     pub fn needs_flush(&self) -> bool {
         match self {
@@ -84,7 +84,7 @@ impl Stream {
     }
 
     /// Says that nothing more will be written (TLS: `close_notify`, then FIN). `WouldBlock`: bytes
-    /// still wait ([`Stream::poll_flush`]); nothing was shut down.
+    /// still wait ([`ConnectionStream::poll_flush`]); nothing was shut down.
     pub fn shutdown(&mut self) -> io::Result<()> {
         if let Self::Tls(tls) = self {
             tls::close_notify(tls)?;
@@ -99,7 +99,7 @@ impl Stream {
     }
 
     /// It takes one of the places that are counted, until it is dropped.
-    pub(super) fn count_as(&mut self, open: Open) {
+    pub(super) fn count_as(&mut self, open: ConnectionPermit) {
         match self {
             Self::Tcp(tcp) => tcp.count_as(open),
             Self::Tls(tls) => tls.count_as(open),
@@ -129,7 +129,7 @@ impl Stream {
     }
 }
 
-impl AsFd for Stream {
+impl AsFd for ConnectionStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(tcp) => tcp.as_fd(),
@@ -139,7 +139,7 @@ impl AsFd for Stream {
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for ConnectionStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -149,7 +149,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for ConnectionStream {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

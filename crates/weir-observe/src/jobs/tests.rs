@@ -1,5 +1,5 @@
 use weir_advisor::Drain;
-use weir_sidekiq::{OddKey, Refusal};
+use weir_sidekiq::{OddKey, RejectedCommand};
 
 use super::*;
 
@@ -7,13 +7,18 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(seconds * 1_000)
 }
 
-fn look(seconds: u64, queues: Vec<QueueLook>, retries: SetLook, dead: SetLook) -> Snapshot {
-    Snapshot {
+fn look(
+    seconds: u64,
+    queues: Vec<QueueSample>,
+    retries: SetSample,
+    dead: SetSample,
+) -> RedisSnapshot {
+    RedisSnapshot {
         at: at(seconds),
         queues: Ok(queues),
         processes: Ok(Vec::new()),
         ghosts: Vec::new(),
-        scheduled: Ok(SetLook::default()),
+        scheduled: Ok(SetSample::default()),
         retries: Ok(retries),
         dead: Ok(dead),
         processed: Ok(0),
@@ -26,21 +31,21 @@ fn look(seconds: u64, queues: Vec<QueueLook>, retries: SetLook, dead: SetLook) -
     }
 }
 
-fn queue(name: &str, length: u64, newest: &[u64]) -> QueueLook {
+fn queue(name: &str, length: u64, newest: &[u64]) -> QueueSample {
     let newest = newest.iter().map(|seconds| at(*seconds)).collect();
     let oldest = Some(at(100));
-    QueueLook {
+    QueueSample {
         name: name.to_owned(),
         pushed: true,
         length,
         newest,
         oldest,
-        ..QueueLook::default()
+        ..QueueSample::default()
     }
 }
 
-fn set(size: u64) -> SetLook {
-    SetLook { size, due: size, first: Some(at(100)), ..SetLook::default() }
+fn set(size: u64) -> SetSample {
+    SetSample { size, due: size, first: Some(at(100)), ..SetSample::default() }
 }
 
 #[test]
@@ -74,7 +79,7 @@ fn a_burst_comes_at_the_pace_of_the_whole_window_and_not_at_its_own() {
     let millis = |at: u64| Timestamp::from_millis(at);
     let newest: Vec<_> = (0..100).map(|job| millis(209_999 - job * 3 / 10)).collect();
     let after =
-        QueueLook { newest, came: Some(340), oldest: Some(at(100)), ..queue("push", 5_340, &[]) };
+        QueueSample { newest, came: Some(340), oldest: Some(at(100)), ..queue("push", 5_340, &[]) };
     let first = look(200, vec![queue("push", 5_000, &[])], set(0), set(0));
     let second = look(210, vec![after], set(0), set(0));
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
@@ -85,7 +90,8 @@ fn a_burst_comes_at_the_pace_of_the_whole_window_and_not_at_its_own() {
 
 #[test]
 fn a_list_in_which_all_is_new_may_have_had_more() {
-    let after = QueueLook { came: Some(300), oldest: Some(at(205)), ..queue("push", 300, &[209]) };
+    let after =
+        QueueSample { came: Some(300), oldest: Some(at(205)), ..queue("push", 300, &[209]) };
     let first = look(200, vec![queue("push", 7, &[])], set(0), set(0));
     let second = look(210, vec![after], set(0), set(0));
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
@@ -95,12 +101,12 @@ fn a_list_in_which_all_is_new_may_have_had_more() {
 }
 
 /// A process whose last heartbeats, by its own clock and by that of Redis, were then.
-fn beating(beat: u64, age_seconds: u64) -> ProcessLook {
+fn beating(beat: u64, age_seconds: u64) -> ProcessSample {
     let beat_age = Some(Duration::from_secs(age_seconds));
-    ProcessLook { beat: Some(at(beat)), beat_age, ..process("web:7:x", false) }
+    ProcessSample { beat: Some(at(beat)), beat_age, ..process("web:7:x", false) }
 }
 
-fn seen(before: ProcessLook, now: ProcessLook) -> JobProcess {
+fn seen(before: ProcessSample, now: ProcessSample) -> JobProcess {
     let mut first = look(1_000, Vec::new(), set(0), set(0));
     let mut second = look(1_010, Vec::new(), set(0), set(0));
     (first.processes, second.processes) = (Ok(vec![before]), Ok(vec![now]));
@@ -110,39 +116,46 @@ fn seen(before: ProcessLook, now: ProcessLook) -> JobProcess {
 
 #[test]
 fn a_process_that_missed_a_beat_is_told_from_one_that_beats() {
-    assert_eq!(seen(beating(995, 5), beating(1_005, 5)).presence, Presence::Seen);
-    assert_eq!(seen(beating(992, 8), beating(992, 18)).presence, Presence::Presumed);
-    assert_eq!(seen(beating(990, 10), beating(990, 20)).presence, Presence::Silent);
-    assert_eq!(seen(beating(950, 50), beating(1_009, 1)).presence, Presence::Seen, "it was late");
+    assert_eq!(seen(beating(995, 5), beating(1_005, 5)).presence, ProcessPresence::Seen);
+    assert_eq!(seen(beating(992, 8), beating(992, 18)).presence, ProcessPresence::Presumed);
+    assert_eq!(seen(beating(990, 10), beating(990, 20)).presence, ProcessPresence::Silent);
+    assert_eq!(
+        seen(beating(950, 50), beating(1_009, 1)).presence,
+        ProcessPresence::Seen,
+        "it was late"
+    );
 }
 
 #[test]
 fn a_clock_that_differs_makes_no_job_old() {
     // Two hours behind: its heartbeat of five seconds ago, and a job that it took a minute ago.
     let run_at = Some(Timestamp::from_millis(20_000_000 - 7_200_000 - 60_000));
-    let work = vec![WorkLook { queue: "push".to_owned(), run_at, job: None }];
-    let clock = |beat: u64| ProcessLook { work: work.clone(), ..beating(beat, 5) };
+    let work = vec![RunningJobSample { queue: "push".to_owned(), run_at, job: None }];
+    let clock = |beat: u64| ProcessSample { work: work.clone(), ..beating(beat, 5) };
     let mut first = look(20_000, Vec::new(), set(0), set(0));
     let mut second = look(20_010, Vec::new(), set(0), set(0));
     first.processes = Ok(vec![clock(20_000 - 7_200 - 5)]);
     second.processes = Ok(vec![clock(20_010 - 7_200 - 5)]);
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
     let process = &jobs.processes[0];
-    assert_eq!((process.clock_ahead_seconds, process.presence), (-7_200.0, Presence::Seen));
+    assert_eq!((process.clock_ahead_seconds, process.presence), (-7_200.0, ProcessPresence::Seen));
     assert_eq!(process.in_hand[0].age, Duration::from_secs(60));
     assert_eq!(process.beat_age, Duration::from_secs(5));
 }
 
 #[test]
 fn what_can_not_be_read_takes_nothing_else_with_it() {
-    let odd =
-        || Refusal { command: "LLEN".to_owned(), reason: "wrong kind".to_owned(), grant: None };
+    let odd = || RejectedCommand {
+        command: "LLEN".to_owned(),
+        reason: "wrong kind".to_owned(),
+        grant: None,
+    };
     let mut first = look(200, vec![queue("pull", 7, &[])], set(1), set(2));
     first.retries = Err(odd());
     first.processed = Err(odd());
     first.odd = vec![OddKey { what: "queue odd".to_owned(), refusal: odd() }];
     first.cut = vec!["processes_max (1000)".to_owned()];
-    let second = Snapshot { at: at(210), ..first.clone() };
+    let second = RedisSnapshot { at: at(210), ..first.clone() };
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
     let unread: Vec<_> = jobs.unread.iter().map(|it| it.what.as_str()).collect();
     let expected = ["queue odd", "the retry set", "the count of finished jobs"];
@@ -151,7 +164,7 @@ fn what_can_not_be_read_takes_nothing_else_with_it() {
     assert!(jobs.retries.flow.missing().is_some());
     assert_eq!((jobs.queue("pull").unwrap().length, jobs.dead.size), (7, 2));
     assert!(!jobs.nobody_serves("pull"), "there are more processes");
-    assert!(Jobs::default().nobody_serves("pull"));
+    assert!(SidekiqObservation::default().nobody_serves("pull"));
 }
 
 #[test]
@@ -173,14 +186,14 @@ fn a_queue_that_keeps_nothing_of_before_may_have_had_more_than_is_told() {
         (3, &[209, 208], Some(190), false),
         (900, &[209, 208], Some(207), false),
     ] {
-        let look = QueueLook { oldest: oldest.map(at), ..queue("pull", length, newest) };
+        let look = QueueSample { oldest: oldest.map(at), ..queue("pull", length, newest) };
         assert_eq!(is_least(&look, at(200)), expected, "{length} {newest:?}");
     }
 }
 
-fn process(identity: &str, quiet: bool) -> ProcessLook {
+fn process(identity: &str, quiet: bool) -> ProcessSample {
     let started_at = Some(at(110));
-    ProcessLook { identity: identity.to_owned(), quiet, started_at, ..ProcessLook::default() }
+    ProcessSample { identity: identity.to_owned(), quiet, started_at, ..ProcessSample::default() }
 }
 
 #[test]
@@ -189,7 +202,7 @@ fn who_is_quiet_at_both_looks_was_so_between_them_and_who_has_ended_is_gone() {
     first.processes =
         Ok(vec![process("busy", false), process("ends", true), process("stays", true)]);
     let still = vec![process("busy", false), process("stays", true)];
-    let second = Snapshot { at: at(210), processes: Ok(still), ..first.clone() };
+    let second = RedisSnapshot { at: at(210), processes: Ok(still), ..first.clone() };
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
     let seen: Vec<_> = jobs
         .processes
@@ -219,7 +232,8 @@ fn the_largest_shares_are_kept() {
 
 #[test]
 fn due_jobs_that_are_taken_move_however_many_become_due() {
-    let due = |due, first| SetLook { size: 900, due, first: Some(at(first)), ..SetLook::default() };
+    let due =
+        |due, first| SetSample { size: 900, due, first: Some(at(first)), ..SetSample::default() };
     let of = |before, after| {
         let set = job_set(&before, &after, at(200), at(210));
         (set.overdue_moves, set.overdue_fewer_per_second)

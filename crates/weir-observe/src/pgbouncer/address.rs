@@ -16,7 +16,7 @@ pub fn pgbouncer_endpoint(url: &str) -> Result<PostgresEndpoint, PostgresError> 
         return Ok(endpoint);
     }
     let problem =
-        format!("what PgBouncer says of itself is in its database {DATABASE}: write /{DATABASE}");
+        format!("PgBouncer's own figures are in its database {DATABASE}: use /{DATABASE}");
     Err(PostgresError::Address { address: endpoint.to_string(), problem })
 }
 

@@ -1,41 +1,47 @@
 //! Why PgBouncer told nothing of itself, and what to do.
 
-use weir_advisor::observation::{Missing, Obstacle};
+use weir_advisor::observation::{Missing, MissingReason};
 
 use crate::postgres::{MAX_CLIENT_CONN, PostgresEndpoint, PostgresError, missing as of_postgres};
 
-const PASSWORD: &str = "give it by --pgbouncer-password-env or --pgbouncer-password-file (in [observe]: \
+const PASSWORD: &str = "pass it with --pgbouncer-password-env or --pgbouncer-password-file (in \
+                        [observe]: \
                         pgbouncer_password = { env = \"NAME\" } or { file = \"PATH\" })";
 const RUNS: &str =
-    "look whether it runs (systemctl status pgbouncer), and at host and port in the address";
-const REACHED: &str = "look at host and port in the address, and at firewalls";
-const BROKEN: &str = "look at host and port in the address, and at its log";
+    "check that it is running (systemctl status pgbouncer), and the host and port in the address";
+const REACHED: &str = "check the host and port in the address, and firewalls";
+const BROKEN: &str = "check the host and port in the address, and its log";
 
-const WAYS: [(&str, Obstacle, &str); 12] = [
-    ("password missing", Obstacle::Login, PASSWORD),
-    ("(max_client_conn)", Obstacle::Unreachable, MAX_CLIENT_CONN),
+const WAYS: [(&str, MissingReason, &str); 12] = [
+    ("password missing", MissingReason::Login, PASSWORD),
+    ("(max_client_conn)", MissingReason::Unreachable, MAX_CLIENT_CONN),
     (
         "UnknownIssuer",
-        Obstacle::Login,
-        "give the file of the authority that signed its certificate by --pgbouncer-ca (pgbouncer_ca in [observe])",
+        MissingReason::Login,
+        "pass the file of the authority that signed its certificate with --pgbouncer-ca \
+         (pgbouncer_ca in [observe])",
     ),
-    ("NotValidForName", Obstacle::Login, "name its host in the address as its certificate does"),
+    (
+        "NotValidForName",
+        MissingReason::Login,
+        "use the host name of its certificate in the address",
+    ),
     (
         "does not support TLS",
-        Obstacle::Login,
-        "turn it on (client_tls_sslmode in pgbouncer.ini), or leave sslmode out of the address",
+        MissingReason::Login,
+        "turn it on (client_tls_sslmode in pgbouncer.ini), or remove sslmode from the address",
     ),
-    ("SSL required", Obstacle::Login, "add ?sslmode=verify-full to the address"),
-    ("Connection refused", Obstacle::Unreachable, RUNS),
-    ("No such file", Obstacle::Unreachable, RUNS),
-    ("lookup", Obstacle::Unreachable, "look at the host's name in the address"),
-    ("timed out", Obstacle::Unreachable, REACHED),
-    ("no answer within", Obstacle::Unreachable, REACHED),
+    ("SSL required", MissingReason::Login, "add ?sslmode=verify-full to the address"),
+    ("Connection refused", MissingReason::Unreachable, RUNS),
+    ("No such file", MissingReason::Unreachable, RUNS),
+    ("lookup", MissingReason::Unreachable, "check the host name in the address"),
+    ("timed out", MissingReason::Unreachable, REACHED),
+    ("no response within", MissingReason::Unreachable, REACHED),
     // It is no PgBouncer that has no such database.
     (
         "database \"pgbouncer\" does not exist",
-        Obstacle::Login,
-        "name the address of PgBouncer, not of the database behind it",
+        MissingReason::Login,
+        "use the address of PgBouncer, not of the database behind it",
     ),
 ];
 /// What it says to who is not known to it.
@@ -47,31 +53,32 @@ pub(super) fn missing(endpoint: &PostgresEndpoint, error: &PostgresError) -> Mis
     if let PostgresError::Certificate { .. } = error {
         // It was not even asked.
         let remedy =
-            Some("look at the path of --pgbouncer-ca (pgbouncer_ca in [observe])".to_owned());
-        return Missing { obstacle: Obstacle::Login, remedy, ..missing };
+            Some("check the path of --pgbouncer-ca (pgbouncer_ca in [observe])".to_owned());
+        return Missing { obstacle: MissingReason::Login, remedy, ..missing };
     }
     let (obstacle, remedy) = way(&missing.reason, user);
     Missing { obstacle, remedy: Some(remedy), ..missing }
 }
 
-fn way(reason: &str, user: &str) -> (Obstacle, String) {
+fn way(reason: &str, user: &str) -> (MissingReason, String) {
     if reason.contains("not allowed") {
         let line = format!(
-            "stats_users = {user} in pgbouncer.ini (beside those whom it names already), then RELOAD"
+            "stats_users = {user} in pgbouncer.ini (in addition to the existing users), then RELOAD"
         );
-        return (Obstacle::NotAllowed, line);
+        return (MissingReason::NotAllowed, line);
     }
     if let Some((_, obstacle, remedy)) = WAYS.iter().find(|(sign, ..)| reason.contains(sign)) {
         return (*obstacle, (*remedy).to_owned());
     }
     if STRANGERS.iter().any(|sign| reason.contains(sign)) {
         let remedy = format!(
-            "{user} must stand in PgBouncer's auth_file (userlist.txt) with the password that is given here \
+            "{user} must be in PgBouncer's auth_file (userlist.txt) with the password that is \
+             given here \
              (--pgbouncer-password-env, --pgbouncer-password-file)"
         );
-        return (Obstacle::Login, remedy);
+        return (MissingReason::Login, remedy);
     }
-    (Obstacle::Unreachable, BROKEN.to_owned())
+    (MissingReason::Unreachable, BROKEN.to_owned())
 }
 
 #[cfg(test)]
@@ -81,24 +88,32 @@ mod tests {
     #[test]
     fn each_way_that_fails_says_what_to_do() {
         for (reason, obstacle, remedy) in [
-            ("FATAL: not allowed (SQLSTATE 08P01)", Obstacle::NotAllowed, "stats_users = weir in "),
+            (
+                "FATAL: not allowed (SQLSTATE 08P01)",
+                MissingReason::NotAllowed,
+                "stats_users = weir in ",
+            ),
             (
                 "invalid configuration: password missing",
-                Obstacle::Login,
+                MissingReason::Login,
                 "--pgbouncer-password-env",
             ),
             (
                 "FATAL: password authentication failed (SQLSTATE 28P01)",
-                Obstacle::Login,
+                MissingReason::Login,
                 "auth_file",
             ),
             (
                 "FATAL: no more connections allowed (max_client_conn)",
-                Obstacle::Unreachable,
+                MissingReason::Unreachable,
                 "raise",
             ),
-            ("error connecting: Connection refused (os error 111)", Obstacle::Unreachable, "runs"),
-            ("connection closed", Obstacle::Unreachable, "its log"),
+            (
+                "error connecting: Connection refused (os error 111)",
+                MissingReason::Unreachable,
+                "runs",
+            ),
+            ("connection closed", MissingReason::Unreachable, "its log"),
         ] {
             let told = way(reason, "weir");
             assert_eq!(told.0, obstacle, "{reason}");

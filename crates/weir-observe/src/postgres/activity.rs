@@ -13,7 +13,7 @@ use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::{Fact, SessionState, SessionWait, Sessions};
 
 use super::host::Local;
-use super::session::Session;
+use super::session::PostgresSession;
 use crate::{commands, sockets};
 
 const WHAT: &str = "Postgres' sessions";
@@ -42,7 +42,7 @@ pub(super) struct Backend {
 
 /// All of them, and what the busy ones wait for.
 pub(super) async fn backends(
-    session: &mut Session,
+    session: &mut PostgresSession,
 ) -> (Fact<Vec<Backend>>, Fact<Vec<SessionWait>>) {
     let question = format!("{QUESTION}{}", session.limits().sessions_max);
     match session.ask(&question).await {

@@ -1,74 +1,89 @@
 //! Why no connection to Postgres came about, and what to do: where it was not Postgres itself that said so.
 
-use weir_advisor::observation::Obstacle;
+use weir_advisor::observation::MissingReason;
 
 use super::error::PostgresError;
 
-const WAYS: [(&str, Obstacle, &str); 11] = [
+const WAYS: [(&str, MissingReason, &str); 11] = [
     (
         "password missing",
-        Obstacle::Login,
-        "give it by --postgres-password-env or --postgres-password-file (in [observe.postgres]: \
+        MissingReason::Login,
+        "pass it with --postgres-password-env or --postgres-password-file (in [observe.postgres]: \
          password = { env = \"NAME\" } or { file = \"PATH\" })",
     ),
     (
         "UnknownIssuer",
-        Obstacle::Login,
-        "give the file of the authority that signed its certificate by --postgres-ca (ca in \
+        MissingReason::Login,
+        "pass the file of the authority that signed its certificate with --postgres-ca (ca in \
          [observe.postgres])",
     ),
-    ("NotValidForName", Obstacle::Login, "name its host in the address as its certificate does"),
-    ("Expired", Obstacle::Login, "look at its certificate's dates, and at this machine's clock"),
+    (
+        "NotValidForName",
+        MissingReason::Login,
+        "use the host name of its certificate in the address",
+    ),
+    (
+        "Expired",
+        MissingReason::Login,
+        "check the dates of its certificate, and this machine's clock",
+    ),
     (
         "CertificateRequired",
-        Obstacle::Login,
-        "give a certificate by --postgres-cert and --postgres-key",
+        MissingReason::Login,
+        "pass a certificate with --postgres-cert and --postgres-key",
     ),
     (
         // It answers; whoever asks without TLS may well be let in.
         "does not support TLS",
-        Obstacle::Login,
-        "turn it on (ssl = on in postgresql.conf), or leave sslmode out of the address",
+        MissingReason::Login,
+        "turn it on (ssl = on in postgresql.conf), or remove sslmode from the address",
     ),
     (
         "Connection refused",
-        Obstacle::Unreachable,
-        "look whether it runs (systemctl status 'postgresql*'), and at host and port in the address",
+        MissingReason::Unreachable,
+        "check that it is running (systemctl status 'postgresql*'), and the host and port in the \
+         address",
     ),
     (
         "No such file",
-        Obstacle::Unreachable,
-        "look whether it runs (systemctl status 'postgresql*'), and at the folder of its socket \
+        MissingReason::Unreachable,
+        "check that it is running (systemctl status 'postgresql*'), and the folder of its socket \
          (unix_socket_directories in postgresql.conf)",
     ),
-    ("lookup", Obstacle::Unreachable, "look at the host's name in the address"),
-    ("timed out", Obstacle::Unreachable, "look at host and port in the address, and at firewalls"),
+    ("lookup", MissingReason::Unreachable, "check the host name in the address"),
     (
-        "no answer within",
-        Obstacle::Unreachable,
-        "look at host and port in the address, at firewalls, and whether it is overloaded",
+        "timed out",
+        MissingReason::Unreachable,
+        "check the host and port in the address, and firewalls",
+    ),
+    (
+        "no response within",
+        MissingReason::Unreachable,
+        "check the host and port in the address, firewalls, and whether it is overloaded",
     ),
 ];
-const FILES: &str = "look at the paths of --postgres-ca, --postgres-cert and --postgres-key (ca, cert and key in \
+const FILES: &str = "check the paths of --postgres-ca, --postgres-cert and --postgres-key (ca, \
+                     cert and key in \
                      [observe.postgres])";
-const BROKEN: &str = "look at host and port in the address, and at its log";
-const BROKEN_TLS: &str = "look at host and port in the address, whether it has TLS (ssl in postgresql.conf), and at its log";
+const BROKEN: &str = "check the host and port in the address, and its log";
+const BROKEN_TLS: &str = "check the host and port in the address, whether it has TLS (ssl in \
+                          postgresql.conf), and its log";
 
 /// None: an address that is none says itself what to do.
-pub(super) fn of(error: &PostgresError, tls: bool) -> Option<(Obstacle, &'static str)> {
+pub(super) fn of(error: &PostgresError, tls: bool) -> Option<(MissingReason, &'static str)> {
     let said = match error {
         PostgresError::Address { .. } => return None,
         // It was not even asked: what is wrong is doctor's own.
-        PostgresError::Certificate { .. } => return Some((Obstacle::Login, FILES)),
+        PostgresError::Certificate { .. } => return Some((MissingReason::Login, FILES)),
         PostgresError::Refused(_) | PostgresError::Deadline(_) => error.to_string(),
     };
     Some(told(&said, tls))
 }
 
-fn told(said: &str, tls: bool) -> (Obstacle, &'static str) {
+fn told(said: &str, tls: bool) -> (MissingReason, &'static str) {
     let known = WAYS.iter().find(|(sign, ..)| said.contains(sign));
     let broken = if tls { BROKEN_TLS } else { BROKEN };
-    known.map_or((Obstacle::Unreachable, broken), |(_, obstacle, remedy)| (*obstacle, remedy))
+    known.map_or((MissingReason::Unreachable, broken), |(_, obstacle, remedy)| (*obstacle, remedy))
 }
 
 #[cfg(test)]
@@ -78,21 +93,25 @@ mod tests {
     #[test]
     fn each_way_that_fails_says_what_to_do() {
         for (said, obstacle, remedy) in [
-            ("invalid configuration: password missing", Obstacle::Login, "--postgres-password-env"),
+            (
+                "invalid configuration: password missing",
+                MissingReason::Login,
+                "--postgres-password-env",
+            ),
             (
                 "error performing TLS handshake: invalid peer certificate: UnknownIssuer",
-                Obstacle::Login,
+                MissingReason::Login,
                 "--postgres-ca",
             ),
             (
                 "error connecting to server: Connection refused (os error 111)",
-                Obstacle::Unreachable,
+                MissingReason::Unreachable,
                 "whether it runs",
             ),
-            ("error communicating with the server: reset", Obstacle::Unreachable, "its log"),
+            ("error communicating with the server: reset", MissingReason::Unreachable, "its log"),
             (
                 "error performing TLS handshake: server does not support TLS",
-                Obstacle::Login,
+                MissingReason::Login,
                 "leave sslmode out",
             ),
         ] {
@@ -106,7 +125,7 @@ mod tests {
     fn a_file_that_is_not_there_is_no_outage() {
         let (path, problem) = ("/ca.pem".to_owned(), "No such file".to_owned());
         let (obstacle, remedy) = of(&PostgresError::Certificate { path, problem }, true).unwrap();
-        assert_eq!(obstacle, Obstacle::Login);
+        assert_eq!(obstacle, MissingReason::Login);
         assert!(remedy.contains("--postgres-ca"), "{remedy}");
     }
 }

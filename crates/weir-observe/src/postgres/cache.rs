@@ -2,7 +2,7 @@
 
 use weir_advisor::observation::Fact;
 
-use super::session::Session;
+use super::session::PostgresSession;
 
 const WHAT: &str = "Postgres' cache hits";
 const QUESTION: &str = "SELECT coalesce(sum(blks_hit), 0), coalesce(sum(blks_read), 0) \
@@ -17,7 +17,7 @@ pub(super) struct Blocks {
     read: u64,
 }
 
-pub(super) async fn blocks(session: &mut Session) -> Fact<Blocks> {
+pub(super) async fn blocks(session: &mut PostgresSession) -> Fact<Blocks> {
     match session.ask(QUESTION).await {
         Ok(rows) => {
             let number = |at| rows.first()?.get(at)?.parse().ok();

@@ -15,13 +15,13 @@ use super::tls;
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// It ends with its drop.
-pub(crate) struct Connection {
+pub(crate) struct PostgresConnection {
     client: Client,
     /// Reads and writes the socket.
     driver: JoinSet<()>,
 }
 
-impl Connection {
+impl PostgresConnection {
     pub(crate) async fn open(
         endpoint: &PostgresEndpoint,
         timeout: Duration,
@@ -86,7 +86,7 @@ where
     });
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for PostgresConnection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Connection").finish_non_exhaustive()
     }

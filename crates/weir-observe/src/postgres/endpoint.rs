@@ -48,7 +48,7 @@ impl PostgresEndpoint {
         if self.tls {
             return Ok(());
         }
-        let problem = "there are certificates but no TLS; add ?sslmode=verify-full".to_owned();
+        let problem = "certificates are given but TLS is off; add ?sslmode=verify-full".to_owned();
         Err(PostgresError::Address { address: self.to_string(), problem })
     }
 
@@ -126,15 +126,19 @@ fn parse(url: &str) -> Result<PostgresEndpoint, String> {
     let tls = match modes.last().map(|mode| &mode[SSL_MODE.len()..]) {
         None | Some("disable") => false,
         Some("require" | "verify-ca" | "verify-full") => true,
-        Some(_) => return Err("sslmode is disable, require, verify-ca or verify-full".to_owned()),
+        Some(_) => {
+            return Err("sslmode must be disable, require, verify-ca or \
+                               verify-full"
+                .to_owned());
+        }
     };
     let rest = format!("{address}?{}", others.join("&"));
     let config: Config = rest.trim_end_matches('?').parse().map_err(|error| chain(&error))?;
     if config.get_password().is_some() {
-        return Err("it holds a password; give it by the environment or a file".to_owned());
+        return Err("it contains a password; pass that in the environment or a file".to_owned());
     }
     if config.get_hosts().is_empty() {
-        return Err("the host is missing; a socket is ?host=/run/postgresql".to_owned());
+        return Err("the host is missing; for a socket, use ?host=/run/postgresql".to_owned());
     }
     Ok(PostgresEndpoint {
         config,

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
-use weir_advisor::observation::{Holder, Missing, Obstacle};
+use weir_advisor::observation::{Holder, Missing, MissingReason};
 use weir_advisor::sql::identifier;
 
 use super::away;
 use super::endpoint::{PostgresEndpoint, chain};
 
 /// Of a PgBouncer that takes no more clients.
-pub(crate) const MAX_CLIENT_CONN: &str = "raise max_client_conn in PgBouncer's settings, then RELOAD; SHOW CLIENTS there says who is connected";
+pub(crate) const MAX_CLIENT_CONN: &str = "raise max_client_conn in PgBouncer's settings, then \
+                                          RELOAD; SHOW CLIENTS there lists the clients";
 /// Where nobody knows who asks.
 const SOMEBODY: &str = "USER";
 
@@ -38,7 +39,7 @@ pub enum PostgresError {
     #[error("{}", chain(.0))]
     Refused(#[from] tokio_postgres::Error),
     /// It takes too long.
-    #[error("no answer within {0:?}; it is overloaded, or far away")]
+    #[error("no response within {0:?}; it is overloaded, or far away")]
     Deadline(Duration),
 }
 
@@ -50,7 +51,7 @@ pub(super) fn unreachable(endpoint: &PostgresEndpoint, error: &PostgresError) ->
         Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => match limit_of(error) {
             Some(alter) => {
                 let remedy = Some(format!("{alter} CONNECTION LIMIT -1;"));
-                Missing { obstacle: Obstacle::LimitReached, remedy, ..missing }
+                Missing { obstacle: MissingReason::LimitReached, remedy, ..missing }
             }
             None => missing,
         },
@@ -76,13 +77,14 @@ pub(super) fn unreachable(endpoint: &PostgresEndpoint, error: &PostgresError) ->
 
 /// One that lets clients in and answers nothing.
 pub(super) fn silent(endpoint: &PostgresEndpoint, after: Duration) -> Missing {
-    let remedy = "if a pooler stands between, its clients wait for one of its connections (cl_waiting of SHOW POOLS \
-         in PgBouncer's own database): name the database's own address to see who holds them, or raise \
-         default_pool_size; --pgbouncer-url tells who waits; otherwise it is overloaded";
+    let remedy = "if a pooler is in between, its clients wait for one of its connections \
+                  (cl_waiting of SHOW POOLS in PgBouncer's own database): use the address of the \
+                  database to see which processes hold them, or raise default_pool_size; \
+                  --pgbouncer-url shows the waiting clients; otherwise it is overloaded";
     Missing {
         what: format!("Postgres {endpoint}"),
-        obstacle: Obstacle::Unreachable,
-        reason: format!("it lets clients in and answers nothing within {after:?}"),
+        obstacle: MissingReason::Unreachable,
+        reason: format!("it accepts clients but sends no response within {after:?}"),
         remedy: Some(remedy.to_owned()),
     }
 }
@@ -91,7 +93,7 @@ pub(super) fn silent(endpoint: &PostgresEndpoint, after: Duration) -> Missing {
 pub(crate) fn missing(what: &str, user: Option<&str>, error: &PostgresError) -> Missing {
     let code = code(error);
     let (obstacle, remedy) =
-        code.map_or((Obstacle::Unreachable, None), |code| obstacle(code, user));
+        code.map_or((MissingReason::Unreachable, None), |code| obstacle(code, user));
     let reason = match code {
         Some(code) => format!("{error} (SQLSTATE {})", code.code()),
         None => error.to_string(),
@@ -124,47 +126,49 @@ fn code(error: &PostgresError) -> Option<&SqlState> {
 
 /// It has the code of an address that may not come in, so the words must tell; in another language than English
 /// they don't.
-fn no_such_role(reason: &str, user: Option<&str>) -> Option<(Obstacle, Option<String>)> {
+fn no_such_role(reason: &str, user: Option<&str>) -> Option<(MissingReason, Option<String>)> {
     if !(reason.contains("role \"") && reason.contains("\" does not exist (SQLSTATE 28000)")) {
         return None;
     }
     Some(match user.map(identifier) {
         Some(user) => {
             let line = format!("CREATE ROLE {user} LOGIN; GRANT pg_monitor TO {user};");
-            (Obstacle::NotAllowed, Some(line))
+            (MissingReason::NotAllowed, Some(line))
         }
         // Then it is whoever runs this.
-        None => {
-            (Obstacle::Login, Some("name the user in the address: postgres://weir@..".to_owned()))
-        }
+        None => (
+            MissingReason::Login,
+            Some("put the user in the address: postgres://weir@..".to_owned()),
+        ),
     })
 }
 
-fn obstacle(code: &SqlState, user: Option<&str>) -> (Obstacle, Option<String>) {
+fn obstacle(code: &SqlState, user: Option<&str>) -> (MissingReason, Option<String>) {
     let (obstacle, remedy) = match code.code() {
-        "53300" => (Obstacle::SlotsExhausted, None),
+        "53300" => (MissingReason::SlotsExhausted, None),
         "42501" => {
             let user = identifier(user.unwrap_or(SOMEBODY));
-            return (Obstacle::NotAllowed, Some(format!("GRANT pg_monitor TO {user};")));
+            return (MissingReason::NotAllowed, Some(format!("GRANT pg_monitor TO {user};")));
         }
         "28000" => (
-            Obstacle::NotAllowed,
+            MissingReason::NotAllowed,
             Some("a line in pg_hba.conf for this user and address; with TLS: ?sslmode=verify-full"),
         ),
         "28P01" => (
-            Obstacle::Login,
+            MissingReason::Login,
             Some(
-                "look at the user in the address, and at the password (--postgres-password-env, --postgres-password-file)",
+                "check the user in the address, and the password (--postgres-password-env, \
+                 --postgres-password-file)",
             ),
         ),
-        "3D000" => (Obstacle::Login, Some("name the application's database in the address")),
+        "3D000" => (MissingReason::Login, Some("use the application's database in the address")),
         // It is starting up, or ends.
         "57P01" | "57P02" | "57P03" => {
-            (Obstacle::Unreachable, Some("wait until it takes connections: its log says when"))
+            (MissingReason::Unreachable, Some("wait until it accepts connections: see its log"))
         }
         // No such table, column or function in this version.
-        "42P01" | "42703" | "42883" => (Obstacle::NotSupported, None),
-        _ => (Obstacle::Unreachable, None),
+        "42P01" | "42703" | "42883" => (MissingReason::NotSupported, None),
+        _ => (MissingReason::Unreachable, None),
     };
     (obstacle, remedy.map(str::to_owned))
 }
@@ -184,12 +188,12 @@ mod tests {
     #[test]
     fn refusals_are_told_apart() {
         let of = |code| obstacle(&SqlState::from_code(code), None).0;
-        assert_eq!(of("53300"), Obstacle::SlotsExhausted);
-        assert_eq!(of("42501"), Obstacle::NotAllowed);
-        assert_eq!(of("42883"), Obstacle::NotSupported);
-        assert_eq!(of("57P03"), Obstacle::Unreachable, "it is starting up");
+        assert_eq!(of("53300"), MissingReason::SlotsExhausted);
+        assert_eq!(of("42501"), MissingReason::NotAllowed);
+        assert_eq!(of("42883"), MissingReason::NotSupported);
+        assert_eq!(of("57P03"), MissingReason::Unreachable, "it is starting up");
         let late = missing("its sessions", None, &PostgresError::Deadline(Duration::from_secs(5)));
-        assert_eq!(late.obstacle, Obstacle::Unreachable);
+        assert_eq!(late.obstacle, MissingReason::Unreachable);
     }
 
     #[test]
@@ -197,11 +201,11 @@ mod tests {
         let told = |reason: &str, user| no_such_role(reason, user);
         let reason = "FATAL: role \"weir\" does not exist (SQLSTATE 28000)";
         let (obstacle, remedy) = told(reason, Some("weir")).unwrap();
-        assert_eq!(obstacle, Obstacle::NotAllowed);
+        assert_eq!(obstacle, MissingReason::NotAllowed);
         let expected = r#"CREATE ROLE "weir" LOGIN; GRANT pg_monitor TO "weir";"#;
         assert_eq!(remedy.as_deref(), Some(expected));
         let (obstacle, remedy) = told(reason, None).unwrap();
-        assert!(obstacle == Obstacle::Login && remedy.unwrap().contains("postgres://weir@"));
+        assert!(obstacle == MissingReason::Login && remedy.unwrap().contains("postgres://weir@"));
         let no_entry = "FATAL: no pg_hba.conf entry for host \"10.0.0.1\" (SQLSTATE 28000)";
         assert_eq!(told(no_entry, Some("weir")), None);
     }

@@ -3,9 +3,9 @@
 use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::{ConnectionLimit, Exceptions, Fact, Holder, SettingException};
 
-use super::session::Session;
+use super::session::PostgresSession;
 
-const WHAT: &str = "what roles and databases have instead of Postgres' settings";
+const WHAT: &str = "settings of roles and databases that override Postgres' settings";
 
 /// Limits of who may be refused by them: superusers are not, and background processes do not count. Of
 /// settings those that hold in this database. (Everybody may read all of it.)
@@ -21,7 +21,7 @@ const QUESTION: &str = "SELECT 'limit' AS kind, rolname::text AS role, NULL::tex
     LEFT JOIN pg_roles ON pg_roles.oid = setrole LEFT JOIN pg_database ON pg_database.oid = setdatabase \
     WHERE setdatabase = 0 OR pg_database.datname = current_database() LIMIT 1000";
 
-pub(super) async fn exceptions(session: &mut Session) -> Fact<Exceptions> {
+pub(super) async fn exceptions(session: &mut PostgresSession) -> Fact<Exceptions> {
     match session.ask(QUESTION).await {
         Ok(rows) => Fact::Known(Exceptions {
             limits: rows.iter().filter_map(limit).collect(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use weir_advisor::observation::{DatabaseHost, Fact};
 use weir_advisor::plan::postgres_share;
 
-use super::session::Session;
+use super::session::PostgresSession;
 use crate::memory;
 
 const QUESTION: &str = "SELECT pg_backend_pid(), current_setting('port')";
@@ -41,7 +41,7 @@ pub(super) struct Whereabouts {
 }
 
 /// Its own process answers: if there is one of that number and name here, this is where it runs.
-pub(super) async fn whereabouts(session: &mut Session, proc: Option<&Path>) -> Whereabouts {
+pub(super) async fn whereabouts(session: &mut PostgresSession, proc: Option<&Path>) -> Whereabouts {
     let Ok(rows) = session.ask(QUESTION).await else { return Whereabouts::default() };
     let number = |column| rows.first()?.get(column)?.parse::<u32>().ok();
     let own_port = number(1).and_then(|port| u16::try_from(port).ok());

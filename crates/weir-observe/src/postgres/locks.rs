@@ -6,7 +6,7 @@ use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::{Fact, LockWait};
 
 use super::activity::Backend;
-use super::session::Session;
+use super::session::PostgresSession;
 
 const WHAT: &str = "waits for locks";
 const UNKNOWN: &str = "another service";
@@ -24,7 +24,7 @@ const QUESTION: &str = "SELECT l.pid, b.blocker, \
     LEFT JOIN pg_stat_activity k ON k.pid = b.blocker LIMIT $MAX";
 
 pub(super) async fn waits(
-    session: &mut Session,
+    session: &mut PostgresSession,
     backends: Option<&[Backend]>,
 ) -> Fact<Vec<LockWait>> {
     let question = QUESTION.replace("$MAX", &session.limits().lock_waits_max.to_string());

@@ -7,7 +7,7 @@ use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::Missing;
 
 use super::PostgresLimits;
-use super::connection::Connection;
+use super::connection::PostgresConnection;
 use super::endpoint::PostgresEndpoint;
 use super::error::{self, PostgresError};
 
@@ -16,8 +16,8 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// A session; it ends with its drop.
 #[derive(Debug)]
-pub(crate) struct Session {
-    connection: Connection,
+pub(crate) struct PostgresSession {
+    connection: PostgresConnection,
     limits: PostgresLimits,
     port: u16,
     user: Option<String>,
@@ -26,12 +26,12 @@ pub(crate) struct Session {
     silent_for: Option<Duration>,
 }
 
-impl Session {
+impl PostgresSession {
     pub(super) async fn open(
         endpoint: &PostgresEndpoint,
         limits: &PostgresLimits,
     ) -> Result<Self, PostgresError> {
-        let connection = Connection::open(endpoint, limits.connect_timeout).await?;
+        let connection = PostgresConnection::open(endpoint, limits.connect_timeout).await?;
         let (port, user) = (endpoint.port(), endpoint.user().map(str::to_owned));
         let (limits, questions, silent_for) = (*limits, 0, None);
         let mut session = Self { connection, limits, port, user, questions, silent_for };

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::{
-    Fact, Missing, Obstacle, PostgresSettings, ReadOnly, SettingOrigin,
+    Fact, Missing, MissingReason, PostgresSettings, ReadOnly, SettingOrigin,
 };
 
-use super::session::Session;
+use super::session::PostgresSession;
 
 const WHAT: &str = "Postgres' settings";
 /// With all that wait for a restart, and all that is not as Postgres ships; there are some hundred settings.
@@ -18,7 +18,7 @@ const QUESTION: &str = "SELECT name, setting, unit, source, sourcefile, pending_
 
 /// What it says of them.
 #[derive(Debug)]
-pub(super) struct Settings {
+pub(super) struct ReportedSettings {
     pub(super) settings: Fact<PostgresSettings>,
     /// Names of those that wait for a restart.
     pub(super) pending_restart: Vec<String>,
@@ -26,11 +26,11 @@ pub(super) struct Settings {
     pub(super) read_only: Option<ReadOnly>,
 }
 
-pub(super) async fn settings(session: &mut Session) -> Settings {
+pub(super) async fn settings(session: &mut PostgresSession) -> ReportedSettings {
     match session.ask(QUESTION).await {
         Ok(rows) => {
             let pending = rows.iter().filter(|row| row.get("pending_restart") == Some("t"));
-            Settings {
+            ReportedSettings {
                 settings: read(&values(&rows)).map_or_else(unreadable, Fact::Known),
                 pending_restart: pending
                     .filter_map(|row| row.get("name"))
@@ -40,7 +40,7 @@ pub(super) async fn settings(session: &mut Session) -> Settings {
                 read_only: read_only(&rows),
             }
         }
-        Err(error) => Settings {
+        Err(error) => ReportedSettings {
             settings: Fact::Unknown(session.missing(WHAT, &error)),
             pending_restart: Vec::new(),
             origins: Vec::new(),
@@ -130,7 +130,7 @@ fn bytes(number: f64) -> u64 {
 fn unreadable() -> Fact<PostgresSettings> {
     Fact::Unknown(Missing {
         what: WHAT.to_owned(),
-        obstacle: Obstacle::NotSupported,
+        obstacle: MissingReason::NotSupported,
         reason: "pg_settings does not have them all; is this Postgres?".to_owned(),
         remedy: None,
     })

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::{
-    Fact, Missing, Obstacle, Replication, ReplicationSlot, SlotLimit, SlotState,
+    Fact, Missing, MissingReason, Replication, ReplicationSlot, SlotLimit, WalStatus,
 };
 use weir_advisor::sql::identifier;
 
-use super::session::Session;
+use super::session::PostgresSession;
 
 const WHAT: &str = "replication slots";
 /// `max_replication_slots` is 10 as Postgres ships; those that hold back most come first.
@@ -27,7 +27,7 @@ const QUESTION: &str = "SELECT slot_name, active, to_jsonb(s) ->> 'wal_status' A
     FROM pg_replication_slots s WHERE coalesce(to_jsonb(s) ->> 'synced', 'false') <> 'true' \
     ORDER BY held DESC NULLS LAST LIMIT ";
 
-pub(super) async fn replication(session: &mut Session) -> Fact<Replication> {
+pub(super) async fn replication(session: &mut PostgresSession) -> Fact<Replication> {
     match session.ask(&format!("{QUESTION}{SLOTS_MAX}")).await {
         Ok(rows) => Fact::Known(read(&rows)),
         Err(error) => Fact::Unknown(missing(session, session.missing(WHAT, &error))),
@@ -35,8 +35,8 @@ pub(super) async fn replication(session: &mut Session) -> Fact<Replication> {
 }
 
 /// Who may not read it was denied what everybody has: `pg_monitor` is no help.
-fn missing(session: &Session, missing: Missing) -> Missing {
-    if missing.obstacle != Obstacle::NotAllowed {
+fn missing(session: &PostgresSession, missing: Missing) -> Missing {
+    if missing.obstacle != MissingReason::NotAllowed {
         return missing;
     }
     let user = identifier(session.user().unwrap_or("USER"));
@@ -68,11 +68,11 @@ fn slot(row: &SimpleQueryRow) -> Option<ReplicationSlot> {
     })
 }
 
-fn state(said: Option<&str>) -> SlotState {
+fn state(said: Option<&str>) -> WalStatus {
     match said {
-        Some("lost") => SlotState::Lost,
-        Some("unreserved") => SlotState::Unreserved,
-        _ => SlotState::Kept,
+        Some("lost") => WalStatus::Lost,
+        Some("unreserved") => WalStatus::Unreserved,
+        _ => WalStatus::Kept,
     }
 }
 
@@ -97,9 +97,9 @@ mod tests {
         assert_eq!(limit(None), SlotLimit::NotSupported);
         assert_eq!(limit(Some("-1")), SlotLimit::Unlimited);
         assert_eq!(limit(Some("1024")), SlotLimit::Bytes(1 << 30));
-        assert_eq!(state(None), SlotState::Kept);
-        assert_eq!([state(Some("reserved")), state(Some("extended"))], [SlotState::Kept; 2]);
-        assert_eq!(state(Some("unreserved")), SlotState::Unreserved);
-        assert_eq!(state(Some("lost")), SlotState::Lost);
+        assert_eq!(state(None), WalStatus::Kept);
+        assert_eq!([state(Some("reserved")), state(Some("extended"))], [WalStatus::Kept; 2]);
+        assert_eq!(state(Some("unreserved")), WalStatus::Unreserved);
+        assert_eq!(state(Some("lost")), WalStatus::Lost);
     }
 }

@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use tokio_postgres::SimpleQueryRow;
-use weir_advisor::observation::{Fact, Missing, Obstacle, StatementTimes};
+use weir_advisor::observation::{Fact, Missing, MissingReason, StatementTimes};
 
-use super::session::Session;
+use super::session::PostgresSession;
 
 const WHAT: &str = "Postgres' slow statements";
 /// Letters of a statement that are kept: enough to find it in the application.
@@ -25,7 +25,7 @@ const QUESTION: &str = "SELECT left(query, $READ) AS text, calls, total_exec_tim
     ORDER BY total_exec_time DESC LIMIT $MAX";
 
 /// The longest first. Not asked for where nobody wants them, or where Postgres does not keep them.
-pub(super) async fn statements(session: &mut Session) -> Fact<Vec<StatementTimes>> {
+pub(super) async fn statements(session: &mut PostgresSession) -> Fact<Vec<StatementTimes>> {
     let max = session.limits().statements_max;
     if max == 0 {
         return Fact::NotAsked;
@@ -39,13 +39,14 @@ pub(super) async fn statements(session: &mut Session) -> Fact<Vec<StatementTimes
 
 /// That it is not there is no defect, but there is a way to have it.
 fn explained(missing: Missing) -> Missing {
-    let is_absent = missing.obstacle == Obstacle::NotSupported || missing.reason.contains("55000");
+    let is_absent =
+        missing.obstacle == MissingReason::NotSupported || missing.reason.contains("55000");
     if !is_absent {
         return missing;
     }
     let remedy = "shared_preload_libraries = 'pg_stat_statements' in postgresql.conf, a restart, and \
                   CREATE EXTENSION pg_stat_statements; in this database";
-    let (obstacle, remedy) = (Obstacle::NotSupported, Some(remedy.to_owned()));
+    let (obstacle, remedy) = (MissingReason::NotSupported, Some(remedy.to_owned()));
     Missing { obstacle, remedy, ..missing }
 }
 
@@ -98,11 +99,11 @@ fn without_values(text: &str) -> String {
     plain.trim().to_owned()
 }
 
-type Letters<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+type PeekableChars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
 /// A doubled quote is a letter of the text; with a backslash before it, it may be. Too much is taken out
 /// rather than too little.
-fn skip_text(letters: &mut Letters<'_>) {
+fn skip_text(letters: &mut PeekableChars<'_>) {
     while let Some(letter) = letters.next() {
         match letter {
             '\\' => drop(letters.next()),
@@ -112,7 +113,7 @@ fn skip_text(letters: &mut Letters<'_>) {
     }
 }
 
-fn skip_comment(letters: &mut Letters<'_>) {
+fn skip_comment(letters: &mut PeekableChars<'_>) {
     let mut before = ' ';
     for letter in letters.skip(1) {
         if before == '*' && letter == '/' {
@@ -155,11 +156,11 @@ mod tests {
             let (what, reason) = (WHAT.to_owned(), reason.to_owned());
             explained(Missing { what, obstacle, reason, remedy: None })
         };
-        let absent = missing(Obstacle::NotSupported, "no such relation (SQLSTATE 42P01)");
+        let absent = missing(MissingReason::NotSupported, "no such relation (SQLSTATE 42P01)");
         assert!(absent.remedy.unwrap().contains("CREATE EXTENSION"));
-        let not_loaded = missing(Obstacle::Unreachable, "must be loaded (SQLSTATE 55000)");
-        assert_eq!(not_loaded.obstacle, Obstacle::NotSupported);
-        assert_eq!(missing(Obstacle::Unreachable, "timeout (SQLSTATE 57014)").remedy, None);
+        let not_loaded = missing(MissingReason::Unreachable, "must be loaded (SQLSTATE 55000)");
+        assert_eq!(not_loaded.obstacle, MissingReason::NotSupported);
+        assert_eq!(missing(MissingReason::Unreachable, "timeout (SQLSTATE 57014)").remedy, None);
     }
 
     proptest! {

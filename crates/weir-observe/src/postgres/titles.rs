@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use weir_advisor::observation::Connections;
+use weir_advisor::observation::DatabaseConnections;
 
 use super::activity::{self, Backend};
 use super::host::Local;
@@ -28,7 +28,7 @@ pub(super) fn ledger(proc: &Path, port: u16) -> Option<String> {
         .collect();
     let local = Local::on(proc, port);
     activity::name(&mut backends, Some(&local), Some(proc), &BTreeMap::new());
-    let connections = Connections { sessions: activity::sessions(&backends) };
+    let connections = DatabaseConnections { sessions: activity::sessions(&backends) };
     (!backends.is_empty()).then(|| connections.ledger())
 }
 
@@ -37,7 +37,7 @@ pub(super) fn ledger(proc: &Path, port: u16) -> Option<String> {
 struct Title {
     user: String,
     database: String,
-    client: Option<sockets::End>,
+    client: Option<sockets::SocketEnd>,
     state: String,
 }
 

@@ -3,24 +3,26 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use weir_advisor::observation::{Fact, Missing, Obstacle, Postgres, SourceKind, SourceState};
+use weir_advisor::observation::{
+    DatabaseObservation, Fact, Missing, MissingReason, SourceKind, SourceState,
+};
 use weir_base::clock::Clock;
 
-use super::Pace;
-use super::patience::Patience;
+use super::PollSchedule;
+use super::retry::SourceRetry;
 use crate::postgres::{self, Database, PostgresSource};
 
 #[derive(Debug)]
 pub(super) struct WatchedDatabase {
     source: PostgresSource,
-    patience: Patience,
+    patience: SourceRetry,
     held: Option<Database>,
 }
 
 impl WatchedDatabase {
-    pub(super) fn new(source: &PostgresSource, pace: Pace, random: fastrand::Rng) -> Self {
+    pub(super) fn new(source: &PostgresSource, pace: PollSchedule, random: fastrand::Rng) -> Self {
         let name = source.endpoint.to_string();
-        let patience = Patience::new(SourceKind::Postgres, name, pace, random);
+        let patience = SourceRetry::new(SourceKind::Postgres, name, pace, random);
         Self { source: source.clone(), patience, held: None }
     }
 
@@ -29,9 +31,9 @@ impl WatchedDatabase {
         &mut self,
         proc: Option<&Path>,
         names: &BTreeMap<u32, String>,
-        pace: Pace,
+        pace: PollSchedule,
         clock: &Clock,
-    ) -> Fact<Postgres> {
+    ) -> Fact<DatabaseObservation> {
         let began = clock.now();
         if let Some(missing) = self.patience.spared(began) {
             return Fact::Unknown(missing);
@@ -56,7 +58,7 @@ impl WatchedDatabase {
         source: &PostgresSource,
         proc: Option<&Path>,
         names: &BTreeMap<u32, String>,
-    ) -> (Database, Fact<Postgres>) {
+    ) -> (Database, Fact<DatabaseObservation>) {
         let mut database = match held {
             Some(database) => database,
             None => Database::look(source, proc).await,
@@ -77,7 +79,7 @@ impl WatchedDatabase {
 }
 
 /// What it did not answer. What it has refused, or does not have, is an answer.
-fn problem(seen: &Fact<Postgres>) -> Option<Missing> {
+fn problem(seen: &Fact<DatabaseObservation>) -> Option<Missing> {
     let Some(postgres) = seen.known() else { return seen.missing().cloned() };
     let parts = [
         postgres.settings.missing(),
@@ -87,7 +89,7 @@ fn problem(seen: &Fact<Postgres>) -> Option<Missing> {
         postgres.statements.missing(),
         postgres.replication.missing(),
     ];
-    let away = |missing: &&Missing| missing.obstacle == Obstacle::Unreachable;
+    let away = |missing: &&Missing| missing.obstacle == MissingReason::Unreachable;
     parts.into_iter().flatten().find(away).cloned()
 }
 
@@ -95,7 +97,7 @@ fn problem(seen: &Fact<Postgres>) -> Option<Missing> {
 mod tests {
     use super::*;
 
-    fn missing(obstacle: Obstacle) -> Missing {
+    fn missing(obstacle: MissingReason) -> Missing {
         Missing { what: "x".to_owned(), obstacle, reason: String::new(), remedy: None }
     }
 
@@ -103,12 +105,15 @@ mod tests {
     fn a_refusal_is_an_answer_and_silence_is_none() {
         let with = |obstacle| {
             let lock_waits = Fact::Unknown(missing(obstacle));
-            problem(&Fact::Known(Postgres { lock_waits, ..Postgres::default() }))
+            problem(&Fact::Known(DatabaseObservation {
+                lock_waits,
+                ..DatabaseObservation::default()
+            }))
         };
-        assert_eq!(with(Obstacle::NotAllowed), None);
-        assert_eq!(with(Obstacle::NotSupported), None);
-        assert_eq!(with(Obstacle::Unreachable), Some(missing(Obstacle::Unreachable)));
-        let full = Fact::Unknown(missing(Obstacle::SlotsExhausted));
-        assert_eq!(problem(&full), Some(missing(Obstacle::SlotsExhausted)));
+        assert_eq!(with(MissingReason::NotAllowed), None);
+        assert_eq!(with(MissingReason::NotSupported), None);
+        assert_eq!(with(MissingReason::Unreachable), Some(missing(MissingReason::Unreachable)));
+        let full = Fact::Unknown(missing(MissingReason::SlotsExhausted));
+        assert_eq!(problem(&full), Some(missing(MissingReason::SlotsExhausted)));
     }
 }

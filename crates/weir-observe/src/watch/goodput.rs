@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use weir_advisor::levels::{Levels, Window};
-use weir_advisor::observation::{Fact, Jobs, Observation, Throughput};
+use weir_advisor::levels::{Levels, LoadWindow};
+use weir_advisor::observation::{Fact, Observation, SidekiqObservation, Throughput};
 use weir_base::clock::Timestamp;
 
 /// Of all threads, so many must be busy: otherwise goodput is what comes.
@@ -34,13 +34,13 @@ pub(super) fn of_sidekiq(
 ///
 /// What was taken from the queues is what was finished while all threads are busy. Sidekiq's own counters
 /// tell it in lumps, with heartbeats that are five or ten seconds apart; but only they tell what failed.
-fn window(jobs: &Jobs, at: Timestamp) -> Option<Window> {
+fn window(jobs: &SidekiqObservation, at: Timestamp) -> Option<LoadWindow> {
     let (threads, flow) = (jobs.threads(), jobs.flow()?);
     let waited = flow.before.min(flow.after) >= u64::from(threads);
     let are_busy = jobs.busy() as f64 >= BUSY_SHARE_MIN * f64::from(threads);
     let done_share = 1.0 - jobs.failed_share.known().copied().unwrap_or_default();
     let per_second = flow.served_per_second() * done_share;
-    (waited && are_busy).then(|| Window {
+    (waited && are_busy).then(|| LoadWindow {
         at,
         length: flow.window,
         threads,
@@ -60,21 +60,22 @@ fn counted(per_second: f64, length: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use weir_advisor::Flow;
-    use weir_advisor::observation::{Capsule, JobProcess, Queue};
+    use weir_advisor::observation::{Capsule, JobProcess, ObservedQueue};
 
     use super::*;
 
     fn observation(before: u64, after: u64, busy: u64) -> Observation {
         let length = Duration::from_secs(15);
         let flow = Flow { window: length, before, after, ..Flow::default() };
-        let queue = Queue { flow: Fact::Known(flow), length: after, ..Queue::default() };
+        let queue =
+            ObservedQueue { flow: Fact::Known(flow), length: after, ..ObservedQueue::default() };
         let capsules = vec![Capsule { concurrency: 10, ..Capsule::default() }];
         let process = JobProcess { busy, capsules, ..JobProcess::default() };
-        let jobs = Jobs {
+        let jobs = SidekiqObservation {
             queues: vec![queue],
             processes: vec![process],
             failed_share: Fact::Known(0.25),
-            ..Jobs::default()
+            ..SidekiqObservation::default()
         };
         Observation { jobs: Fact::Known(jobs), ..Observation::default() }
     }

@@ -3,26 +3,26 @@
 use weir_advisor::observation::{Fact, PgBouncer, SourceKind, SourceState};
 use weir_base::clock::Clock;
 
-use super::Pace;
-use super::patience::Patience;
+use super::PollSchedule;
+use super::retry::SourceRetry;
 use crate::pgbouncer::{self, PgBouncerSource, QUESTIONS};
-use crate::postgres::Connection;
+use crate::postgres::PostgresConnection;
 
 #[derive(Debug)]
 pub(super) struct WatchedPooler {
     source: PgBouncerSource,
-    patience: Patience,
-    held: Option<Connection>,
+    patience: SourceRetry,
+    held: Option<PostgresConnection>,
 }
 
 impl WatchedPooler {
-    pub(super) fn new(source: &PgBouncerSource, pace: Pace, random: fastrand::Rng) -> Self {
+    pub(super) fn new(source: &PgBouncerSource, pace: PollSchedule, random: fastrand::Rng) -> Self {
         let name = source.endpoint.to_string();
-        let patience = Patience::new(SourceKind::PgBouncer, name, pace, random);
+        let patience = SourceRetry::new(SourceKind::PgBouncer, name, pace, random);
         Self { source: source.clone(), patience, held: None }
     }
 
-    pub(super) async fn look(&mut self, pace: Pace, clock: &Clock) -> Fact<PgBouncer> {
+    pub(super) async fn look(&mut self, pace: PollSchedule, clock: &Clock) -> Fact<PgBouncer> {
         let began = clock.now();
         if let Some(missing) = self.patience.spared(began) {
             return Fact::Unknown(missing);

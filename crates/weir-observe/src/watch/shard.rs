@@ -4,40 +4,48 @@ use std::time::Duration;
 
 use weir_advisor::observation::{Fact, Missing, RedisServer, SourceKind, SourceState};
 use weir_base::clock::{Clock, Timestamp};
-use weir_sidekiq::{Address, Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot};
+use weir_sidekiq::{
+    RedisAddress, RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits, SampleScope,
+    SidekiqError,
+};
 
-use super::Pace;
-use super::patience::Patience;
+use super::PollSchedule;
+use super::retry::SourceRetry;
 use crate::redis;
-use crate::shards::Looked;
+use crate::shards::ShardSamples;
 
 /// Between the two looks that a Redis begins with: nothing is known of its flows before the second.
 const FIRST_WINDOW: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct WatchedShard {
-    endpoint: Endpoint,
-    patience: Patience,
+    endpoint: RedisEndpoint,
+    patience: SourceRetry,
     /// Where Sentinels say who is the master, that may be another one by the next look.
-    connection: Option<Connection>,
+    connection: Option<RedisConnection>,
     /// Where they have said that it is.
     master: Option<String>,
-    earlier: Option<Snapshot>,
+    earlier: Option<RedisSnapshot>,
 }
 
 impl WatchedShard {
     pub(super) fn new(
-        endpoint: &Endpoint,
+        endpoint: &RedisEndpoint,
         name: String,
-        pace: Pace,
+        pace: PollSchedule,
         random: fastrand::Rng,
     ) -> Self {
-        let patience = Patience::new(SourceKind::Redis, name, pace, random);
+        let patience = SourceRetry::new(SourceKind::Redis, name, pace, random);
         let (connection, master, earlier) = (None, None, None);
         Self { endpoint: endpoint.clone(), patience, connection, master, earlier }
     }
 
-    pub(super) async fn look(&mut self, limits: &Limits, pace: Pace, clock: &Clock) -> Looked {
+    pub(super) async fn look(
+        &mut self,
+        limits: &SampleLimits,
+        pace: PollSchedule,
+        clock: &Clock,
+    ) -> ShardSamples {
         let began = clock.now();
         if let Some(missing) = self.patience.spared(began) {
             return Err(missing);
@@ -56,14 +64,14 @@ impl WatchedShard {
 
     async fn twice(
         &mut self,
-        limits: &Limits,
+        limits: &SampleLimits,
         first_window: Duration,
-    ) -> Result<(Snapshot, Snapshot), SidekiqError> {
+    ) -> Result<(RedisSnapshot, RedisSnapshot), SidekiqError> {
         // Whatever fails on the way leaves neither.
         let (connection, earlier) = (self.connection.take(), self.earlier.take());
         let mut connection = match connection {
             Some(connection) => connection,
-            None => Connection::open(&self.endpoint, limits).await?,
+            None => RedisConnection::open(&self.endpoint, limits).await?,
         };
         self.master = connection.master().map(str::to_owned);
         let earlier = match earlier {
@@ -82,24 +90,24 @@ impl WatchedShard {
 
     async fn once(
         &mut self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         since: Option<Timestamp>,
-        limits: &Limits,
-    ) -> Result<Snapshot, SidekiqError> {
-        let snapshot = connection.look_since(Scope::Everything, since, limits).await?;
+        limits: &SampleLimits,
+    ) -> Result<RedisSnapshot, SidekiqError> {
+        let snapshot = connection.look_since(SampleScope::Everything, since, limits).await?;
         self.patience.count(snapshot.commands as u64);
         Ok(snapshot)
     }
 
     fn has_sentinels(&self) -> bool {
-        matches!(self.endpoint.address, Address::Sentinel(_))
+        matches!(self.endpoint.address, RedisAddress::Sentinel(_))
     }
 
     fn unreachable(&self, error: &SidekiqError) -> Missing {
         redis::unreachable(&format!("Redis {}", self.endpoint), error)
     }
 
-    pub(super) fn server(&self, look: &Snapshot) -> Fact<RedisServer> {
+    pub(super) fn server(&self, look: &RedisSnapshot) -> Fact<RedisServer> {
         redis::server(&self.state().name, self.endpoint.database, look)
     }
 

@@ -6,16 +6,16 @@ use std::time::Duration;
 use weir_advisor::{Advice, Fact, Observation, Severity, advise};
 use weir_base::secret::Secret;
 use weir_observe::{Sources, observe};
-use weir_sidekiq::{Endpoint, Limits, READ_ONLY_ACL, Scope};
+use weir_sidekiq::{READ_ONLY_ACL, RedisEndpoint, SampleLimits, SampleScope};
 
 use crate::redis_server::RedisServer;
 
 pub(crate) const PROCESS: &str = "web:7:0123456789ac";
 
-pub(crate) fn sources(redis: Vec<Endpoint>) -> Sources {
+pub(crate) fn sources(redis: Vec<RedisEndpoint>) -> Sources {
     let window = Duration::from_millis(300);
     let (postgres, pgbouncer, services, pushed_queues) = (None, None, Vec::new(), Vec::new());
-    let (limits, proc, pooler) = (Limits::default(), Some(PathBuf::from("/proc")), None);
+    let (limits, proc, pooler) = (SampleLimits::default(), Some(PathBuf::from("/proc")), None);
     Sources { redis, limits, postgres, services, pooler, pgbouncer, pushed_queues, window, proc }
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn rules(advice: &Advice) -> Vec<&'static str> {
 
 /// Seconds by Redis' clock.
 pub(crate) async fn now(redis: &RedisServer) -> f64 {
-    redis.look(Scope::Changes, &Limits::default()).await.at.as_secs_f64()
+    redis.look(SampleScope::Changes, &SampleLimits::default()).await.at.as_secs_f64()
 }
 
 pub(crate) async fn push(redis: &RedisServer, queue: &str, jobs: usize, age_seconds: f64) {
@@ -134,7 +134,7 @@ async fn a_user_without_rights_gives_unknown_with_the_rule_that_is_missing() {
     user.extend(rules.split_whitespace());
     redis.run(&[&user]);
     let (username, password) = (Some("weir".to_owned()), Some(Secret::new("hunter2")));
-    let endpoint = Endpoint { username, password, ..redis.endpoint() };
+    let endpoint = RedisEndpoint { username, password, ..redis.endpoint() };
     let advice = advise(&observe(&sources(vec![endpoint])).await);
     let told: Vec<_> = advice
         .findings
@@ -156,7 +156,7 @@ async fn a_user_without_rights_gives_unknown_with_the_rule_that_is_missing() {
 #[tokio::test]
 async fn a_shard_that_is_away_leaves_the_other_redis_known_and_the_jobs_unknown() {
     let Some(redis) = RedisServer::start() else { return };
-    let away = Endpoint::parse("redis://127.0.0.1:1").unwrap();
+    let away = RedisEndpoint::parse("redis://127.0.0.1:1").unwrap();
     let observation = observe(&sources(vec![redis.endpoint(), away])).await;
     assert!(observation.jobs.missing().unwrap().reason.contains("127.0.0.1:1"));
     assert!(observation.redis[0].known().is_some());

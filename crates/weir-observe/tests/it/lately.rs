@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use weir_advisor::observation::{InHandLately, Observation};
-use weir_advisor::plan::{Known, demands};
+use weir_advisor::observation::{Observation, RecentActivity};
+use weir_advisor::plan::{DemandSource, demands};
 use weir_base::clock::{Clock, Timestamp};
-use weir_observe::{Pace, Sources, Watcher, observe};
+use weir_observe::{PollSchedule, Sources, Watcher, observe};
 
 use crate::findings::{PROCESS, now, push, serve, sources};
 use crate::redis_server::RedisServer;
@@ -22,7 +22,7 @@ fn in_hand(redis: &RedisServer, is_one: bool) {
     };
 }
 
-fn lately(observation: &Observation) -> Option<InHandLately> {
+fn lately(observation: &Observation) -> Option<RecentActivity> {
     observation.jobs.known()?.queue("push")?.lately
 }
 
@@ -32,7 +32,8 @@ async fn looks_a_heartbeat_apart_tell_what_is_in_hand_on_average() {
     serve(&redis, r#"{"push":0}"#).await;
     let clock = Clock::manual(Timestamp::from_millis(1_000_000));
     let interval = Duration::from_secs(15);
-    let pace = Pace { interval, look_timeout: Duration::from_secs(30), retry_max: interval };
+    let pace =
+        PollSchedule { interval, look_timeout: Duration::from_secs(30), retry_max: interval };
     let mut random = fastrand::Rng::with_seed(7);
     let sources = Sources { proc: None, ..sources(vec![redis.endpoint()]) };
     let mut watcher = Watcher::new(sources, pace, clock.clone(), &mut random);
@@ -48,11 +49,11 @@ async fn looks_a_heartbeat_apart_tell_what_is_in_hand_on_average() {
         clock.advance(interval);
     }
     let seen = seen.unwrap();
-    let InHandLately { looks, in_hand, .. } = lately(&seen).unwrap();
+    let RecentActivity { looks, in_hand, .. } = lately(&seen).unwrap();
     assert_eq!((looks, in_hand), (LOOKS, 1.0 / f64::from(LOOKS)));
     let jobs = seen.jobs.known().unwrap();
     assert_eq!(jobs.queue("push").unwrap().in_hand, 0);
-    assert_eq!(demands(jobs, &[]).queues[0].known, Known::All);
+    assert_eq!(demands(jobs, &[]).queues[0].known, DemandSource::All);
 }
 
 #[tokio::test]
@@ -66,6 +67,6 @@ async fn a_long_window_is_looked_at_more_than_once() {
     let sources = Sources { window, proc: None, ..sources(vec![redis.endpoint()]) };
     let observation = observe(&sources).await;
     assert!(now(&redis).await - from > 10.0);
-    let InHandLately { looks, in_hand, .. } = lately(&observation).unwrap();
+    let RecentActivity { looks, in_hand, .. } = lately(&observation).unwrap();
     assert_eq!((looks, in_hand), (2, 1.0));
 }

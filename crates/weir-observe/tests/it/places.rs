@@ -2,7 +2,7 @@
 
 use weir_advisor::{Severity, advise};
 use weir_observe::observe;
-use weir_sidekiq::Endpoint;
+use weir_sidekiq::RedisEndpoint;
 
 use crate::findings::{look, push, rules, serve, sources};
 use crate::redis_server::RedisServer;
@@ -12,7 +12,7 @@ async fn another_database_names_the_one_with_the_keys() {
     let Some(redis) = RedisServer::start() else { return };
     serve(&redis, r#"{"default":1}"#).await;
     push(&redis, "default", 3, 0.5).await;
-    let at = Endpoint { database: 1, ..redis.endpoint() };
+    let at = RedisEndpoint { database: 1, ..redis.endpoint() };
     let advice = advise(&observe(&sources(vec![at])).await);
     assert_eq!(rules(&advice), ["no-sidekiq"]);
     let finding = &advice.findings[0];
@@ -62,6 +62,6 @@ async fn queues_without_any_process_are_not_well() {
     let (_, advice) = look(&redis).await;
     assert_eq!(rules(&advice), ["no-process"]);
     assert_eq!(advice.findings[0].severity, Severity::Warning);
-    let expected = "no Sidekiq process has a heartbeat; no job waits yet";
+    let expected = "no Sidekiq process has a heartbeat; no job is waiting yet";
     assert_eq!(advice.findings[0].evidence, expected);
 }

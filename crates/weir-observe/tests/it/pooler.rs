@@ -4,13 +4,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_advisor::observation::{Service, SessionState};
+use weir_advisor::observation::{ConnectionPools, SessionState};
 use weir_advisor::{Advice, Finding, Observation, advise};
 use weir_observe::{
     PgBouncerSource, PostgresEndpoint, PostgresLimits, PostgresSource, Sources, observe,
     pgbouncer_endpoint,
 };
-use weir_sidekiq::Limits;
+use weir_sidekiq::SampleLimits;
 
 use crate::pgbouncer::PgBouncer;
 use crate::postgres_server::{PostgresClient, PostgresServer};
@@ -41,7 +41,7 @@ async fn look_and_ask(
         ..PostgresLimits::default()
     };
     let endpoint = PostgresEndpoint::parse(url).unwrap();
-    let web = Service {
+    let web = ConnectionPools {
         name: "web".to_owned(),
         processes: 10,
         pool: 10,
@@ -50,7 +50,7 @@ async fn look_and_ask(
     };
     let sources = Sources {
         redis: Vec::new(),
-        limits: Limits::default(),
+        limits: SampleLimits::default(),
         postgres: Some(PostgresSource { endpoint, limits, memory_bytes: Some(1 << 29) }),
         services: vec![web],
         pooler: opens,
@@ -163,7 +163,8 @@ async fn one_whose_connections_are_all_busy_is_told_and_a_larger_pool_ends_it() 
     let is_told = |advice: &Advice| of(advice, "busy-pooler").is_some();
     let seen = look_until(&server.url("postgres"), 2, is_told).await;
     let finding = of(&seen, "busy-pooler").unwrap();
-    let expected = "all 2 connections that it opens at most are busy: 0 run a statement, 2 are idle in a transaction";
+    let expected = "all 2 connections that it may open are busy: 0 run a statement, 2 are idle in \
+                    a transaction";
     assert_eq!((finding.subject.as_str(), finding.evidence.as_str()), ("pgbouncer", expected));
     wait_for(&pooler, 1);
 
@@ -172,7 +173,7 @@ async fn one_whose_connections_are_all_busy_is_told_and_a_larger_pool_ends_it() 
     let rules: Vec<_> = advice.findings.iter().map(|finding| finding.rule).collect();
     assert_eq!(rules, ["unreachable"], "{:?}", advice.findings);
     let missing = observation.postgres.missing().unwrap();
-    assert!(missing.reason.starts_with("it lets clients in and answers nothing"), "{missing:?}");
+    assert!(missing.reason.starts_with("it accepts clients but sends no response"), "{missing:?}");
     assert!(missing.remedy.as_ref().unwrap().contains("SHOW POOLS"), "{missing:?}");
 
     let line = line(&seen, "busy-pooler");
@@ -217,7 +218,7 @@ async fn who_waits_at_it_it_says_itself_and_a_larger_pool_ends_that() {
         evidence.starts_with("2 clients wait for a connection, the longest for "),
         "{evidence}"
     );
-    let why = ": 2 of its 2 connections are in use, and it may have 2";
+    let why = ": 2 of its 2 connections are in use, of at most 2";
     assert!(evidence.ends_with(why), "{evidence}");
     assert!(consequence.contains("for 2 min is refused"), "{consequence}");
 
@@ -254,5 +255,5 @@ async fn who_may_not_ask_it_is_told_the_line() {
         look_and_ask(&server.url("postgres"), None, Some(&pooler.console("nobody"))).await;
     let finding = of(&advice, "unreachable").unwrap();
     let next = finding.next.as_deref().unwrap_or_default();
-    assert!(next.contains("nobody must stand in PgBouncer's auth_file"), "{finding:?}");
+    assert!(next.contains("nobody must be in PgBouncer's auth_file"), "{finding:?}");
 }

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_advisor::observation::{Obstacle, Postgres, SessionState};
+use weir_advisor::observation::{DatabaseObservation, MissingReason, SessionState};
 use weir_advisor::{Advice, Fact, Observation, Severity, advise};
 use weir_observe::{PostgresEndpoint, PostgresLimits, PostgresSource, Sources, observe};
-use weir_sidekiq::Limits;
+use weir_sidekiq::SampleLimits;
 
 use crate::postgres_server::PostgresServer;
 
@@ -23,7 +23,7 @@ fn source(url: &str) -> PostgresSource {
 async fn look_at(postgres: PostgresSource) -> (Observation, Advice) {
     let sources = Sources {
         redis: Vec::new(),
-        limits: Limits::default(),
+        limits: SampleLimits::default(),
         postgres: Some(postgres),
         services: Vec::new(),
         pooler: None,
@@ -37,7 +37,7 @@ async fn look_at(postgres: PostgresSource) -> (Observation, Advice) {
     (observation, advice)
 }
 
-pub(crate) async fn look(server: &PostgresServer, user: &str) -> (Postgres, Advice) {
+pub(crate) async fn look(server: &PostgresServer, user: &str) -> (DatabaseObservation, Advice) {
     let (observation, advice) = look_at(source(&server.url(user))).await;
     (observation.postgres.known().unwrap().clone(), advice)
 }
@@ -131,7 +131,7 @@ async fn an_address_that_is_not_the_databases_own_is_seen() {
     let postgres = observation.postgres.known().unwrap();
     assert_eq!(postgres.other_port, Some(server.port));
     let shown = observation.pooler.unwrap().shown_by;
-    assert_eq!(shown, format!("the address that was given leads to its port {}", server.port));
+    assert_eq!(shown, format!("the configured address leads to its port {}", server.port));
     let connections = postgres.connections.known().unwrap();
     assert_eq!(connections.of("web", SessionState::Idle), 1, "{connections:?}");
 }
@@ -142,7 +142,7 @@ async fn the_line_to_change_is_the_one_that_takes_effect() {
     server.run("ALTER SYSTEM SET work_mem = '64MB'");
     server.run("ALTER SYSTEM SET shared_buffers = '1GB'");
     server.run("SELECT pg_reload_conf()");
-    let origin = |postgres: &Postgres, name: &str| {
+    let origin = |postgres: &DatabaseObservation, name: &str| {
         let origin = postgres.origins.iter().find(|it| it.name == name).cloned();
         origin.map(|it| (it.source, it.file.unwrap_or_default()))
     };
@@ -232,7 +232,7 @@ async fn a_role_or_a_database_at_its_own_limit_is_told_with_the_line_that_ends_i
     // Who is none is refused, as the application is.
     let (observation, advice) = look_at(source(&server.url("weir"))).await;
     let missing = observation.postgres.missing().unwrap();
-    assert_eq!(missing.obstacle, Obstacle::LimitReached, "{missing:?}");
+    assert_eq!(missing.obstacle, MissingReason::LimitReached, "{missing:?}");
     assert!(missing.reason.contains("(SQLSTATE 53300); held by web 2 (2 idle)"), "{missing:?}");
     assert_eq!(rules(&advice), ["connection-limit"]);
     let line = obey(&server, &advice, &missing.what);
@@ -282,7 +282,7 @@ async fn the_last_slot_is_told_and_so_is_that_there_is_none() {
 
     let (observation, advice) = look_at(source(&server.url("weir"))).await;
     let missing = observation.postgres.missing().unwrap();
-    assert_eq!(missing.obstacle, Obstacle::SlotsExhausted);
+    assert_eq!(missing.obstacle, MissingReason::SlotsExhausted);
     let held = "(SQLSTATE 53300); held by web 4 (4 idle), sidekiq 1 (1 idle)";
     assert!(missing.reason.ends_with(held), "{}", missing.reason);
     assert_eq!(rules(&advice), ["slots-exhausted"]);
@@ -340,7 +340,7 @@ async fn of_a_chain_of_waits_the_one_at_its_end_is_told_with_what_it_does() {
         assert_eq!(findings.len(), 1, "{findings:?}");
         let evidence = &findings[0].evidence;
         assert!(evidence.starts_with("a session of web, idle in transaction for "), "{evidence}");
-        let waiting = "2 sessions of sidekiq wait for its lock on accounts, the longest since 20 s";
+        let waiting = "2 sessions of sidekiq wait for its lock on accounts, the longest for 20 s";
         assert!(evidence.ends_with(waiting), "{evidence}");
         return;
     }
@@ -369,7 +369,7 @@ async fn a_view_that_is_refused_is_unknown_and_no_other() {
     server.run("CREATE ROLE weir LOGIN; GRANT pg_monitor TO weir");
     let (postgres, advice) = look(&server, "weir").await;
     let missing = postgres.cache_hit_ratio.missing().unwrap();
-    assert_eq!(missing.obstacle, Obstacle::NotAllowed, "{missing:?}");
+    assert_eq!(missing.obstacle, MissingReason::NotAllowed, "{missing:?}");
     assert!(postgres.connections.known().is_some() && postgres.settings.known().is_some());
     assert_eq!(rules(&advice).iter().filter(|rule| **rule == "unseen").count(), 1);
 }
@@ -382,7 +382,7 @@ async fn a_server_that_says_nothing_is_left_within_the_limit() {
     postgres.limits.connect_timeout = Duration::from_millis(200);
     let (observation, advice) = look_at(postgres).await;
     let missing = observation.postgres.missing().unwrap();
-    assert_eq!(missing.obstacle, Obstacle::Unreachable);
+    assert_eq!(missing.obstacle, MissingReason::Unreachable);
     assert!(missing.what.contains(&format!("127.0.0.1:{port}/shop")), "{missing:?}");
     assert_eq!(rules(&advice), ["unreachable"]);
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use weir_advisor::{Advice, Severity, advise};
 use weir_base::clock::Clock;
 use weir_base::secret::Secret;
-use weir_observe::{Pace, Sources, Watcher, observe};
-use weir_sidekiq::Endpoint;
+use weir_observe::{PollSchedule, Sources, Watcher, observe};
+use weir_sidekiq::RedisEndpoint;
 
 use crate::findings::{push, rules, serve, sources};
 use crate::redis_server::RedisServer;
@@ -18,7 +18,7 @@ async fn look(redis: &RedisServer) -> Advice {
     look_at(&redis.endpoint()).await
 }
 
-async fn look_at(endpoint: &Endpoint) -> Advice {
+async fn look_at(endpoint: &RedisEndpoint) -> Advice {
     let window = Duration::from_millis(1);
     let sources = Sources { window, ..sources(vec![endpoint.clone()]) };
     advise(&observe(&sources).await)
@@ -40,7 +40,8 @@ async fn the_last_connection_is_told_with_the_setting() {
     let Some(redis) = RedisServer::start() else { return };
     let mut held = redis.client();
     let _: () = ::redis::cmd("CONFIG").arg(&["SET", "maxclients", "1"]).query(&mut held).unwrap();
-    let with_password = Endpoint { password: Some(Secret::new("hunter2")), ..redis.endpoint() };
+    let with_password =
+        RedisEndpoint { password: Some(Secret::new("hunter2")), ..redis.endpoint() };
     // Who sends a password at once mostly loses what was said.
     for endpoint in [redis.endpoint(), with_password].iter().cycle().take(20) {
         let advice = look_at(endpoint).await;
@@ -112,7 +113,7 @@ fn waits_for_nothing_else(next: &str, port: u16) {
     loaded.run(&[&["CONFIG", "SET", "requirepass", "hunter2"]]);
     let (ended, said) = pasted(&of(loaded.port), "hunter3");
     assert_eq!(ended, Some(1), "with a wrong password it ends: {said}");
-    assert!(said.contains("given up, for Redis says: ") && said.contains("NOAUTH"), "{said}");
+    assert!(said.contains("stopped; Redis replied: ") && said.contains("NOAUTH"), "{said}");
     assert_eq!(pasted(&of(loaded.port), "hunter2").0, Some(0));
     let (ended, said) = pasted(&of(1), "");
     assert_eq!(ended, Some(1), "of nobody: {said}");
@@ -127,7 +128,7 @@ async fn behind_sentinels_what_comes_next_is_done_at_the_master_that_was_seen() 
     push(&redis, "default", 3, 0.5).await;
     redis.run(&[&["CONFIG", "SET", "appendonly", "no"]]);
     let url = format!("redis+sentinel://127.0.0.1:{}/mymaster", sentinel.port);
-    let endpoint = Endpoint::parse(&url).unwrap();
+    let endpoint = RedisEndpoint::parse(&url).unwrap();
     let advice = look_at(&endpoint).await;
     assert_eq!(rules(&advice), ["redis-persistence"]);
     let next = advice.findings[0].next.clone().unwrap();
@@ -135,7 +136,7 @@ async fn behind_sentinels_what_comes_next_is_done_at_the_master_that_was_seen() 
     assert!(next.starts_with(&cli), "{next}");
 
     let second = Duration::from_secs(1);
-    let pace = Pace { interval: second, look_timeout: 30 * second, retry_max: second };
+    let pace = PollSchedule { interval: second, look_timeout: 30 * second, retry_max: second };
     let mut watcher = Watcher::new(
         sources(vec![endpoint.clone()]),
         pace,

@@ -2,12 +2,12 @@
 
 use weir_advisor::{Advice, Finding, Severity, advise};
 use weir_observe::observe;
-use weir_sidekiq::Endpoint;
+use weir_sidekiq::RedisEndpoint;
 
 use crate::findings::{push, rules, serve, sources};
 use crate::redis_server::RedisServer;
 
-async fn advice(shards: &[Endpoint]) -> Advice {
+async fn advice(shards: &[RedisEndpoint]) -> Advice {
     advise(&observe(&sources(shards.to_vec())).await)
 }
 
@@ -32,7 +32,7 @@ async fn a_queue_served_on_one_shard_is_unserved_on_the_other_and_one_that_is_aw
     assert_eq!((unserved.severity, unserved.shard.as_ref()), (Severity::Critical, Some(&shard)));
     assert!(unserved.evidence.starts_with("40 jobs wait"), "those of the other: {unserved:?}");
 
-    let away = Endpoint::parse("redis://127.0.0.1:1").unwrap();
+    let away = RedisEndpoint::parse("redis://127.0.0.1:1").unwrap();
     let seen = advice(&[away, one.endpoint(), other.endpoint()]).await;
     assert_eq!(rules(&seen), ["unreachable", "unserved-queue"]);
     assert_eq!(of(&seen, "unreachable").subject, "Redis 127.0.0.1:1");

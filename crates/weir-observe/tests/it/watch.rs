@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use weir_advisor::advise;
-use weir_advisor::observation::{Fact, Observation, Obstacle, SourceKind};
+use weir_advisor::observation::{Fact, MissingReason, Observation, SourceKind};
 use weir_base::clock::Clock;
 use weir_observe::{
-    Pace, PostgresEndpoint, PostgresLimits, PostgresSource, Round, Sources, Watcher,
+    PollSchedule, PostgresEndpoint, PostgresLimits, PostgresSource, Round, Sources, Watcher,
 };
-use weir_sidekiq::{Endpoint, Limits};
+use weir_sidekiq::{RedisEndpoint, SampleLimits};
 
 use crate::postgres_server::PostgresServer;
 use crate::redis_server::RedisServer;
 
-const PACE: Pace = Pace {
+const PACE: PollSchedule = PollSchedule {
     interval: Duration::from_millis(20),
     look_timeout: Duration::from_secs(30),
     retry_max: Duration::from_millis(40),
@@ -21,10 +21,10 @@ const PACE: Pace = Pace {
 /// A source that came back is asked again within this many looks of a millisecond's pause.
 const ROUNDS_MAX: usize = 2_000;
 
-fn watcher(redis: Vec<Endpoint>, postgres: Option<PostgresSource>, clock: &Clock) -> Watcher {
+fn watcher(redis: Vec<RedisEndpoint>, postgres: Option<PostgresSource>, clock: &Clock) -> Watcher {
     let sources = Sources {
         redis,
-        limits: Limits::default(),
+        limits: SampleLimits::default(),
         postgres,
         services: Vec::new(),
         pooler: None,
@@ -109,7 +109,7 @@ async fn a_source_that_is_away_is_unknown_keeps_no_other_and_comes_back() {
     drop(redis);
     let round = watcher.round().await;
     let missing = round.observation.jobs.missing().unwrap();
-    assert_eq!(missing.obstacle, Obstacle::Unreachable);
+    assert_eq!(missing.obstacle, MissingReason::Unreachable);
     assert!(round.observation.redis[0].missing().is_some());
     assert!(round.observation.postgres.known().unwrap().connections.known().is_some());
     let (of_redis, of_postgres) = (&round.sources[0], &round.sources[1]);
@@ -135,7 +135,7 @@ async fn statements_are_told_without_values_where_they_are_kept() {
     let round = watcher.round().await;
     let statements = |round: &Round| round.observation.postgres.known().unwrap().statements.clone();
     let Fact::Unknown(missing) = statements(&round) else { panic!("{round:?}") };
-    assert_eq!(missing.obstacle, Obstacle::NotSupported);
+    assert_eq!(missing.obstacle, MissingReason::NotSupported);
     assert!(missing.remedy.unwrap().contains("CREATE EXTENSION"));
     let unseen = advise(&round.observation).findings.into_iter().find(|it| it.rule == "unseen");
     assert_eq!(unseen, None, "to have it is no duty");
@@ -157,14 +157,14 @@ async fn statements_are_told_without_values_where_they_are_kept() {
 async fn a_source_that_says_nothing_ends_with_its_time() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", silent.local_addr().unwrap());
-    let sources = vec![Endpoint::parse(&url).unwrap()];
+    let sources = vec![RedisEndpoint::parse(&url).unwrap()];
     let mut watcher = watcher(sources, None, &Clock::system());
     let looking = watcher.round();
     // Dropped on the way, as at the end of a service: there is nothing that it holds.
     drop(tokio::time::timeout(Duration::from_millis(1), looking).await);
     let sources = Sources {
-        redis: vec![Endpoint::parse(&url).unwrap()],
-        limits: Limits::default(),
+        redis: vec![RedisEndpoint::parse(&url).unwrap()],
+        limits: SampleLimits::default(),
         postgres: None,
         services: Vec::new(),
         pooler: None,
@@ -173,7 +173,7 @@ async fn a_source_that_says_nothing_ends_with_its_time() {
         window: PACE.interval,
         proc: None,
     };
-    let pace = Pace { look_timeout: Duration::from_millis(50), ..PACE };
+    let pace = PollSchedule { look_timeout: Duration::from_millis(50), ..PACE };
     let mut random = fastrand::Rng::with_seed(7);
     let mut watcher = Watcher::new(sources, pace, Clock::system(), &mut random);
     let round = watcher.round().await;

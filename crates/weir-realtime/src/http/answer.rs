@@ -2,7 +2,7 @@
 
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
-use weir_net::server::Body;
+use weir_net::server::ResponseBody;
 
 use crate::hub::Refused;
 use crate::pusher::api::ApiError;
@@ -22,8 +22,8 @@ impl Failure {
         Self { status, text: text.to_string() }
     }
 
-    pub(super) fn into_response(self) -> Response<Body> {
-        let mut response = Response::new(Body::from(format!("{}\n", self.text)));
+    pub(super) fn into_response(self) -> Response<ResponseBody> {
+        let mut response = Response::new(ResponseBody::from(format!("{}\n", self.text)));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         let text = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -54,8 +54,8 @@ impl From<Refused> for Failure {
 }
 
 /// An answer with the status 200.
-pub(super) fn json(body: Vec<u8>) -> Response<Body> {
-    let mut response = Response::new(Body::from(body));
+pub(super) fn json(body: Vec<u8>) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::from(body));
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response

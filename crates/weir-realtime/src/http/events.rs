@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use weir_net::client::{ClientFull, ClientRequest};
-use weir_net::server::{Body, Peer};
+use weir_net::server::{Peer, ResponseBody};
 
 use super::answer::Failure;
 use super::route::decode;
@@ -33,10 +33,10 @@ impl Shard {
         self: Rc<Self>,
         request: &Request<Incoming>,
         peer: Peer,
-    ) -> Response<Body> {
+    ) -> Response<ResponseBody> {
         let origin = request.headers().get(header::ORIGIN).cloned();
         let mut response = match self.try_stream(request, peer) {
-            Ok(wish) => started(Body::new(self.stream_events(wish))),
+            Ok(wish) => started(ResponseBody::new(self.stream_events(wish))),
             Err(failure) => failure.into_response(),
         };
         if let Some(origin) = origin.filter(|_| response.status() != StatusCode::FORBIDDEN) {
@@ -129,7 +129,7 @@ fn refused(code: CloseCode) -> Failure {
     Failure::new(status, code.reason())
 }
 
-fn started(body: Body) -> Response<Body> {
+fn started(body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     let text = HeaderValue::from_static("text/event-stream");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_base::semaphore::Semaphore;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 
 use super::{Hub, Parts};
 use crate::metrics::RealtimeMetrics;
@@ -21,7 +21,7 @@ pub(crate) fn alone(clock: &Clock, settings: Settings, apps: Vec<AppSettings>) -
         clock.clone(),
         WebhookMetrics::register(&mut registry),
         semaphore,
-        Shutdown::new(),
+        ShutdownToken::new(),
     );
     Hub::new(Parts {
         cores: 1,

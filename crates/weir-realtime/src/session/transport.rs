@@ -3,12 +3,12 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use weir_net::server::Stream;
+use weir_net::server::ConnectionStream;
 
 /// A socket that carries WebSocket frames, or an answer over HTTP that is a stream of events.
 #[derive(Debug)]
 pub(crate) enum Transport {
-    Socket(Stream),
+    Socket(ConnectionStream),
     /// The answer's body takes what waits ([`crate::shard::event_stream`]); nothing is written
     /// directly, and nothing is heard.
     Events,

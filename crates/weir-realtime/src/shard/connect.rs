@@ -9,7 +9,7 @@ use std::time::Duration;
 use form_urlencoded::parse;
 use hyper::StatusCode;
 use weir_net::client::{ClientFull, ClientRequest};
-use weir_net::server::{Head, Peer, Refused, Stream, Upgrade};
+use weir_net::server::{ConnectionStream, HttpRequestHead, Peer, RejectedUpgrade, Upgrade};
 
 use super::closing::say_code;
 use super::{Shard, State};
@@ -29,7 +29,7 @@ pub(crate) const PATH: &str = "/app/";
 /// `activity_timeout` was there to be read; Java's and .NET's libraries ask for 5, pysher for 6.
 const PROTOCOLS: RangeInclusive<u32> = 5..=7;
 
-struct UpgradeHead<'a>(&'a Head<'a>);
+struct UpgradeHead<'a>(&'a HttpRequestHead<'a>);
 
 impl RequestHead for UpgradeHead<'_> {
     fn method(&self) -> &str {
@@ -51,7 +51,7 @@ impl Shard {
     /// # Errors
     /// The request is not one that opens a WebSocket, or not from here: an HTTP answer says so.
     /// What Pusher's protocol has a code for is said on the WebSocket, where clients read it.
-    pub fn connect(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+    pub fn connect(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         let head = UpgradeHead(upgrade.head);
         let mut output = Vec::new();
         let origin = match handshake::accept(&head, &[]) {
@@ -82,13 +82,23 @@ impl Shard {
     }
 
     /// Says on the WebSocket why it becomes no connection. `output` holds the handshake's answer.
-    fn turn_away(&self, stream: Stream, mut output: Vec<u8>, code: CloseCode, reason: &str) {
+    fn turn_away(
+        &self,
+        stream: ConnectionStream,
+        mut output: Vec<u8>,
+        code: CloseCode,
+        reason: &str,
+    ) {
         say_code(&mut output, code, reason);
         self.say_goodbye(stream, output);
     }
 
     /// The app, and a place among its connections.
-    fn enter(&self, head: &Head<'_>, peer: Peer) -> Result<(Arc<App>, ConnectionPlace), CloseCode> {
+    fn enter(
+        &self,
+        head: &HttpRequestHead<'_>,
+        peer: Peer,
+    ) -> Result<(Arc<App>, ConnectionPlace), CloseCode> {
         let key = head.path().strip_prefix(PATH).filter(|key| !key.is_empty());
         let key = key.ok_or(CloseCode::PathNotFound)?;
         check_protocol(head.query().unwrap_or_default())?;
@@ -129,7 +139,7 @@ impl Shard {
         self: &Rc<Self>,
         app: Arc<App>,
         place: ConnectionPlace,
-        stream: Stream,
+        stream: ConnectionStream,
         rest: &[u8],
         mut output: Vec<u8>,
     ) {
@@ -187,7 +197,7 @@ impl Shard {
 
     /// Writes the last words to a socket that never becomes a connection, and lets the client read
     /// them: closing at once could take them back.
-    fn say_goodbye(&self, stream: Stream, words: Vec<u8>) {
+    fn say_goodbye(&self, stream: ConnectionStream, words: Vec<u8>) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let timeout = self.hub.settings().limits.close_timeout;
         let mut stream = stream;
@@ -207,7 +217,7 @@ impl Shard {
 
 /// The kernel would take megabytes for a client that does not read. A unix socket has a bound of its
 /// own; there the option is not known, and that is fine.
-fn bound_unsent(stream: &Stream, bytes_max: u32) {
+fn bound_unsent(stream: &ConnectionStream, bytes_max: u32) {
     let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(bytes_max);
 }
 
@@ -233,7 +243,7 @@ pub(crate) fn is_origin_allowed(app: &App, origin: Option<&str>) -> bool {
     }
 }
 
-fn refuse(upgrade: Upgrade<'_>, refusal: Refusal) -> Refused {
+fn refuse(upgrade: Upgrade<'_>, refusal: Refusal) -> RejectedUpgrade {
     let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
     upgrade.refuse(status, refusal.to_string())
 }

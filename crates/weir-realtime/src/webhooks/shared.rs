@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_base::clock::Clock;
 use weir_base::semaphore::Semaphore;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 
 use super::metrics::WebhookMetrics;
 use super::settings::Settings;
@@ -17,5 +17,5 @@ pub(super) struct Shared {
     /// In front of every attempt.
     pub(super) semaphore: Arc<Semaphore>,
     /// The endpoints' own: requested when what is queued gets its last attempt. It has their tasks.
-    pub(super) ending: Shutdown,
+    pub(super) ending: ShutdownToken,
 }

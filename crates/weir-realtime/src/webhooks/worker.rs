@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tokio::time::{Instant, sleep_until};
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 
 use super::held::Held;
 use super::intake::IntakeEnd;
@@ -19,7 +19,7 @@ use super::transport::Open;
 pub struct Worker {
     pub(super) intake: IntakeEnd,
     pub(super) shared: Arc<Shared>,
-    pub(super) shutdown: Shutdown,
+    pub(super) shutdown: ShutdownToken,
 }
 
 impl Worker {
@@ -49,7 +49,7 @@ struct Sorter<O> {
     held: Held,
     lanes: Lanes<O>,
     shared: Arc<Shared>,
-    shutdown: Shutdown,
+    shutdown: ShutdownToken,
     /// Once the end has begun.
     deadline: Option<Instant>,
     next_sweep: Instant,

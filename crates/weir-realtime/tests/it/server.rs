@@ -26,9 +26,12 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_net::client::TrustedProxy;
-use weir_net::server::{self, Body, CoreListener, Peer, Refused, Service, Start, Stop, Upgrade};
+use weir_net::server::{
+    self, ConnectionService, CoreListener, Peer, RejectedUpgrade, ResponseBody, ServerOptions,
+    ServerStop, Upgrade,
+};
 use weir_net::{BindOptions, Listener, NetMetrics};
 use weir_realtime::hub::{Hub, Parts};
 use weir_realtime::metrics::RealtimeMetrics;
@@ -48,7 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Server {
     address: SocketAddr,
     hub: Arc<Hub>,
-    stop: Stop,
+    stop: ServerStop,
     draining: CancellationToken,
     registry: Registry,
     clock: Clock,
@@ -56,12 +59,12 @@ struct Server {
 
 struct Core(Rc<Shard>);
 
-impl Service for Core {
+impl ConnectionService for Core {
     fn claims_upgrade(&self, path: &str) -> bool {
         path.starts_with("/app/")
     }
 
-    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         self.0.connect(upgrade)
     }
 
@@ -69,7 +72,11 @@ impl Service for Core {
         Rc::clone(&self.0).run().await;
     }
 
-    async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    async fn http(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> Response<ResponseBody> {
         Rc::clone(&self.0).answer(request, peer).await
     }
 }
@@ -110,7 +117,7 @@ impl Server {
             clock.clone(),
             WebhookMetrics::register(&mut registry),
             semaphore,
-            Shutdown::new(),
+            ShutdownToken::new(),
         );
         let metrics = RealtimeMetrics::register(&mut registry);
         const CORES: usize = 2;
@@ -120,7 +127,7 @@ impl Server {
         let address = "127.0.0.1:0".parse().unwrap();
         let sockets = Listener::bind_group(&address, CORES, BindOptions::default()).unwrap();
         let address = sockets[0].address().unwrap().to_string().parse().unwrap();
-        let stop = Stop::within(PATIENCE);
+        let stop = ServerStop::within(PATIENCE);
         let draining = CancellationToken::new();
         let service = {
             let (hub, draining) = (Arc::clone(&hub), draining.clone());
@@ -128,7 +135,7 @@ impl Server {
                 Rc::new(Core(Shard::new(Arc::clone(&hub), core.0, draining.clone())))
             }
         };
-        server::start(Start {
+        server::start(ServerOptions {
             listeners: vec![CoreListener { sockets, tls: None }],
             cores: CORES,
             limits: Arc::new(ArcSwap::from_pointee(limits)),

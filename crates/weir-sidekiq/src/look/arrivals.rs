@@ -9,10 +9,10 @@ use weir_base::clock::Timestamp;
 use crate::error::SidekiqError;
 use crate::job::JobSummary;
 use crate::keys;
-use crate::questions::{Command, Question, Told};
-use crate::snapshot::QueueLook;
+use crate::questions::{Question, ReadCommand, RedisReply};
+use crate::snapshot::QueueSample;
 
-use super::Looking;
+use super::SnapshotReader;
 
 /// Twice the logarithm of more jobs than any Redis holds.
 const STEPS_MAX: usize = 64;
@@ -53,12 +53,12 @@ impl Search {
     }
 }
 
-impl Looking<'_> {
-    /// Sets [`QueueLook::came`] of each queue. What can't be told, for a job that has no time or is too large,
+impl SnapshotReader<'_> {
+    /// Sets [`QueueSample::came`] of each queue. What can't be told, for a job that has no time or is too large,
     /// is left open.
     pub(super) async fn count_arrivals(
         &mut self,
-        queues: &mut [QueueLook],
+        queues: &mut [QueueSample],
         since: Timestamp,
     ) -> Result<(), SidekiqError> {
         let mut searches = Vec::new();
@@ -85,13 +85,18 @@ impl Looking<'_> {
             }
             let question = |(at, place): (usize, u64)| {
                 let place = i64::try_from(place).unwrap_or(i64::MAX);
-                Question::range(Command::ListRange, &keys::queue(&queues[at].name), place, place)
+                Question::range(
+                    ReadCommand::ListRange,
+                    &keys::queue(&queues[at].name),
+                    place,
+                    place,
+                )
             };
             let questions: Vec<_> = steps.into_iter().flatten().map(question).collect();
             let answers = self.ask(&questions).await?;
             let mut known = Vec::with_capacity(searches.len());
             for ((at, mut search), answer) in searches.into_iter().zip(answers) {
-                let read = answer.and_then(Told::read::<Vec<Vec<u8>>>).unwrap_or_default();
+                let read = answer.and_then(RedisReply::read::<Vec<Vec<u8>>>).unwrap_or_default();
                 self.job_bytes =
                     self.job_bytes.saturating_add(read.iter().map(Vec::len).sum::<usize>());
                 let time = read.first().and_then(|it| JobSummary::parse(it)?.enqueued_at);

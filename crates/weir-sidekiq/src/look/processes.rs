@@ -6,13 +6,13 @@ use std::time::Duration;
 use redis::FromRedisValue;
 
 use crate::error::SidekiqError;
-use crate::heartbeat::{Info, Work};
+use crate::heartbeat::{HeartbeatInfo, RunningJob};
 use crate::keys;
-use crate::questions::{Command, Question, Told};
-use crate::snapshot::{IDENTITIES_MAX, PROCESSES_MAX, ProcessLook, Read, WorkLook};
+use crate::questions::{Question, ReadCommand, RedisReply};
+use crate::snapshot::{IDENTITIES_MAX, PROCESSES_MAX, ProcessSample, Read, RunningJobSample};
 use crate::time;
 
-use super::Looking;
+use super::SnapshotReader;
 
 /// Of a heartbeat's hash.
 const FIELDS: [&str; 6] = ["info", "busy", "beat", "quiet", "rss", "rtt_us"];
@@ -21,9 +21,9 @@ const FIELDS: [&str; 6] = ["info", "busy", "beat", "quiet", "rss", "rtt_us"];
 const HEARTBEAT_TTL: Duration = Duration::from_secs(60);
 
 /// Processes, and identities without a heartbeat.
-type Processes = (Vec<ProcessLook>, Vec<String>);
+type Processes = (Vec<ProcessSample>, Vec<String>);
 
-impl Looking<'_> {
+impl SnapshotReader<'_> {
     pub(super) async fn processes(&mut self) -> Result<Read<Processes>, SidekiqError> {
         let (max, most) = (self.limits.processes_max, self.limits.identities_max);
         let most = most.max(max);
@@ -35,7 +35,7 @@ impl Looking<'_> {
         let answers = self.ask(&questions).await?;
         let (mut processes, mut ghosts) = (Vec::new(), Vec::new());
         for (identity, answer) in identities.into_iter().zip(answers) {
-            let read = answer.and_then(Told::read::<Vec<Option<Vec<u8>>>>);
+            let read = answer.and_then(RedisReply::read::<Vec<Option<Vec<u8>>>>);
             // No process: it could not write its heartbeat there.
             match self.unless_odd(|| format!("process {identity}"), read) {
                 Ok(Some(fields)) => match process(&identity, &fields) {
@@ -59,12 +59,15 @@ impl Looking<'_> {
     }
 
     /// By what is left of the time to live that each heartbeat sets: whatever the clocks of their hosts say.
-    async fn beat_ages(&mut self, processes: &mut [ProcessLook]) -> Result<Read<()>, SidekiqError> {
-        let question = |it: &ProcessLook| Question::new(Command::TimeToLive, &[&it.identity]);
+    async fn beat_ages(
+        &mut self,
+        processes: &mut [ProcessSample],
+    ) -> Result<Read<()>, SidekiqError> {
+        let question = |it: &ProcessSample| Question::new(ReadCommand::TimeToLive, &[&it.identity]);
         let questions: Vec<_> = processes.iter().map(question).collect();
         let answers = self.ask(&questions).await?;
         for (process, answer) in processes.iter_mut().zip(answers) {
-            match answer.and_then(Told::read::<i64>) {
+            match answer.and_then(RedisReply::read::<i64>) {
                 Ok(millis) => process.beat_age = beat_age(millis),
                 Err(refusal) if refusal.grant.is_some() => return Ok(Err(refusal)),
                 Err(_) => {}
@@ -74,12 +77,12 @@ impl Looking<'_> {
     }
 
     /// Jobs in hand, under either name, of processes with no more threads than `threads_max`.
-    async fn work(&mut self, processes: &mut [ProcessLook]) -> Result<Read<()>, SidekiqError> {
-        let key = |(at, process): (usize, &ProcessLook)| {
+    async fn work(&mut self, processes: &mut [ProcessSample]) -> Result<Read<()>, SidekiqError> {
+        let key = |(at, process): (usize, &ProcessSample)| {
             keys::work(&process.identity).map(|key| WorkKey { process: at, key })
         };
         let keys: Vec<_> = processes.iter().enumerate().flat_map(key).collect();
-        let length = |key: &str| Question::new(Command::HashLength, &[key]);
+        let length = |key: &str| Question::new(ReadCommand::HashLength, &[key]);
         let lengths = match self.each::<usize>(keys, length).await? {
             Ok(lengths) => lengths,
             Err(refusal) => return Ok(Err(refusal)),
@@ -91,7 +94,7 @@ impl Looking<'_> {
         let small = lengths.into_iter().filter(|(_, length)| (1..=max).contains(length));
         let keys: Vec<_> = small.map(|(key, _)| key).collect();
         // All of them are measured: jobs may be of any size.
-        let usage = |key: &str| Question::new(Command::MemoryUsage, &[key, "SAMPLES", "0"]);
+        let usage = |key: &str| Question::new(ReadCommand::MemoryUsage, &[key, "SAMPLES", "0"]);
         let usages = match self.each::<Option<usize>>(keys, usage).await? {
             Ok(usages) => usages,
             Err(refusal) => return Ok(Err(refusal)),
@@ -104,11 +107,11 @@ impl Looking<'_> {
                 keys.push(key);
             }
         }
-        let hash = |key: &str| Question::new(Command::Hash, &[key]);
+        let hash = |key: &str| Question::new(ReadCommand::Hash, &[key]);
         let hashes = self.each::<BTreeMap<String, Vec<u8>>>(keys, hash).await?;
         Ok(hashes.map(|hashes| {
             for (key, threads) in hashes {
-                let work = threads.values().filter_map(|json| Work::parse(json)).map(in_hand);
+                let work = threads.values().filter_map(|json| RunningJob::parse(json)).map(in_hand);
                 processes[key.process].work.extend(work);
             }
         }))
@@ -124,7 +127,9 @@ impl Looking<'_> {
         let answers = self.ask(&questions).await?;
         let mut told = Vec::with_capacity(keys.len());
         for (key, answer) in keys.into_iter().zip(answers) {
-            match self.unless_odd(|| format!("jobs in {}", key.key), answer.and_then(Told::read)) {
+            match self
+                .unless_odd(|| format!("jobs in {}", key.key), answer.and_then(RedisReply::read))
+            {
                 Ok(Some(value)) => told.push((key, value)),
                 Ok(None) => {}
                 Err(refusal) => return Ok(Err(refusal)),
@@ -143,17 +148,17 @@ struct WorkKey {
 
 fn heartbeat(identity: &str) -> Question {
     let arguments: Vec<_> = [identity].into_iter().chain(FIELDS).collect();
-    Question::new(Command::HashFields, &arguments)
+    Question::new(ReadCommand::HashFields, &arguments)
 }
 
 /// None if there is no heartbeat under that identity.
-fn process(identity: &str, fields: &[Option<Vec<u8>>]) -> Option<ProcessLook> {
+fn process(identity: &str, fields: &[Option<Vec<u8>>]) -> Option<ProcessSample> {
     let field = |index: usize| fields.get(index)?.as_deref();
     let text = |index: usize| std::str::from_utf8(field(index)?).ok();
     let number = |index: usize| text(index)?.parse::<u64>().ok();
     // A heartbeat that can't be read is one: the process lives, what it serves is not known.
-    let info = Info::parse(field(0)?).unwrap_or_default();
-    Some(ProcessLook {
+    let info = HeartbeatInfo::parse(field(0)?).unwrap_or_default();
+    Some(ProcessSample {
         identity: identity.to_owned(),
         capsules: info.capsules(),
         hostname: info.hostname,
@@ -177,6 +182,6 @@ fn beat_age(left_millis: i64) -> Option<Duration> {
     HEARTBEAT_TTL.checked_sub(left)
 }
 
-fn in_hand(work: Work) -> WorkLook {
-    WorkLook { job: work.job(), run_at: work.run_at, queue: work.queue }
+fn in_hand(work: RunningJob) -> RunningJobSample {
+    RunningJobSample { job: work.job(), run_at: work.run_at, queue: work.queue }
 }

@@ -7,19 +7,19 @@ use weir_base::clock::Timestamp;
 use crate::error::SidekiqError;
 use crate::job::JobSummary;
 use crate::keys;
-use crate::questions::{Command, Question, Told};
-use crate::snapshot::{QueueLook, Read};
+use crate::questions::{Question, ReadCommand, RedisReply};
+use crate::snapshot::{QueueSample, Read};
 
-use super::window::{Start, Window};
-use super::{Looking, Scope};
+use super::window::{EntryWindow, WindowStart};
+use super::{SampleScope, SnapshotReader};
 
-impl Looking<'_> {
+impl SnapshotReader<'_> {
     /// Queues that were pushed to, and those that are `served`.
     pub(super) async fn queues(
         &mut self,
-        scope: Scope,
+        scope: SampleScope,
         served: &BTreeSet<String>,
-    ) -> Result<Read<Vec<QueueLook>>, SidekiqError> {
+    ) -> Result<Read<Vec<QueueSample>>, SidekiqError> {
         let max = self.limits.queues_max;
         let pushed = match self.members(keys::QUEUES, max, "queues_max").await? {
             Ok(pushed) => pushed,
@@ -28,11 +28,11 @@ impl Looking<'_> {
         // The set is Sidekiq Pro's, and missing without it; who may not read it knows of no pause.
         let paused = self.members(keys::PAUSED, max, "queues_max").await?.unwrap_or_default();
         let names = pushed.union(served).take(max);
-        let queues = names.map(|name| QueueLook {
+        let queues = names.map(|name| QueueSample {
             name: name.clone(),
             pushed: pushed.contains(name),
             paused: paused.contains(name),
-            ..QueueLook::default()
+            ..QueueSample::default()
         });
         let mut queues: Vec<_> = queues.collect();
         if let Err(refusal) = self.lengths(&mut queues).await? {
@@ -43,15 +43,16 @@ impl Looking<'_> {
     }
 
     /// What is no list is no queue: it is left out, and named.
-    async fn lengths(&mut self, queues: &mut Vec<QueueLook>) -> Result<Read<()>, SidekiqError> {
-        let length =
-            |queue: &QueueLook| Question::new(Command::ListLength, &[&keys::queue(&queue.name)]);
+    async fn lengths(&mut self, queues: &mut Vec<QueueSample>) -> Result<Read<()>, SidekiqError> {
+        let length = |queue: &QueueSample| {
+            Question::new(ReadCommand::ListLength, &[&keys::queue(&queue.name)])
+        };
         let questions: Vec<_> = queues.iter().map(length).collect();
         let answers = self.ask(&questions).await?;
         let mut read = Vec::with_capacity(queues.len());
         for (mut queue, answer) in queues.drain(..).zip(answers) {
             let what = || format!("queue {}", queue.name);
-            match self.unless_odd(what, answer.and_then(Told::read)) {
+            match self.unless_odd(what, answer.and_then(RedisReply::read)) {
                 Ok(Some(length)) => {
                     queue.length = length;
                     read.push(queue);
@@ -66,8 +67,8 @@ impl Looking<'_> {
 
     async fn windows(
         &mut self,
-        scope: Scope,
-        queues: &mut [QueueLook],
+        scope: SampleScope,
+        queues: &mut [QueueSample],
     ) -> Result<Read<()>, SidekiqError> {
         let waiting: Vec<_> = queues.iter_mut().filter(|queue| queue.length > 0).collect();
         let mut windows: Vec<_> =
@@ -99,19 +100,19 @@ impl Looking<'_> {
     }
 
     /// The newest jobs and the oldest; of a long queue more of those, and some in the middle.
-    fn windows_of(&self, scope: Scope, queue: &QueueLook) -> [Window; 3] {
+    fn windows_of(&self, scope: SampleScope, queue: &QueueSample) -> [EntryWindow; 3] {
         let key = keys::queue(&queue.name);
-        let window = |start, jobs| Window::new(Command::ListRange, &key, start, jobs);
+        let window = |start, jobs| EntryWindow::new(ReadCommand::ListRange, &key, start, jobs);
         let sample = if self.is_sampled(scope, queue) { self.limits.sample_window } else { 0 };
         [
-            window(Start::Rank(0), self.limits.arrivals_max),
-            window(Start::Rank(queue.length / 2), sample),
-            window(Start::End, sample.max(1)),
+            window(WindowStart::Rank(0), self.limits.arrivals_max),
+            window(WindowStart::Rank(queue.length / 2), sample),
+            window(WindowStart::End, sample.max(1)),
         ]
     }
 
-    fn is_sampled(&self, scope: Scope, queue: &QueueLook) -> bool {
-        scope == Scope::Everything && queue.length >= self.limits.sample_length_min
+    fn is_sampled(&self, scope: SampleScope, queue: &QueueSample) -> bool {
+        scope == SampleScope::Everything && queue.length >= self.limits.sample_length_min
     }
 }
 

@@ -8,11 +8,11 @@ use weir_base::clock::Timestamp;
 
 use crate::error::SidekiqError;
 use crate::keys;
-use crate::questions::{Command, Question, Told};
-use crate::server::{CommandLook, ServerLook, SlowCommand};
+use crate::questions::{Question, ReadCommand, RedisReply};
+use crate::server::{CommandSample, ServerSample, SlowCommand};
 use crate::snapshot::{ForeignKeys, Read};
 
-use super::Looking;
+use super::SnapshotReader;
 
 /// Windows of a scan: a table that was much larger once has places without keys.
 const SCANS_MAX: usize = 10;
@@ -22,30 +22,30 @@ const SCAN_WINDOW: &str = "50";
 const SEARCHES_MAX: usize = 20;
 const SEARCH_WINDOW: &str = "1000";
 
-impl Looking<'_> {
-    pub(super) async fn server(&mut self) -> Result<Read<ServerLook>, SidekiqError> {
+impl SnapshotReader<'_> {
+    pub(super) async fn server(&mut self) -> Result<Read<ServerSample>, SidekiqError> {
         let entries = self.limits.slow_commands.to_string();
         let questions = [
-            Question::new(Command::Info, &[]),
-            Question::new(Command::ConfigGet, &["save"]),
-            Question::new(Command::SlowlogGet, &[&entries]),
-            Question::new(Command::Info, &["commandstats"]),
+            Question::new(ReadCommand::Info, &[]),
+            Question::new(ReadCommand::ConfigGet, &["save"]),
+            Question::new(ReadCommand::SlowlogGet, &[&entries]),
+            Question::new(ReadCommand::Info, &["commandstats"]),
         ];
         let mut answers = self.ask(&questions).await?.into_iter();
         let mut next = || answers.next().expect("a connection answers each question or fails");
         let (info, save, slow, commands) = (next(), next(), next(), next());
         let operations_max = self.limits.operations_max;
-        Ok(info.and_then(Told::read::<String>).map(|info| ServerLook {
-            snapshots: save.and_then(Told::read).map(|settings: BTreeMap<String, String>| {
+        Ok(info.and_then(RedisReply::read::<String>).map(|info| ServerSample {
+            snapshots: save.and_then(RedisReply::read).map(|settings: BTreeMap<String, String>| {
                 settings.get("save").is_some_and(|rules| !rules.trim().is_empty())
             }),
             slow_commands: slow
-                .and_then(Told::read)
+                .and_then(RedisReply::read)
                 .map(|entries: Vec<Value>| entries.into_iter().filter_map(slow_command).collect()),
             commands: commands
-                .and_then(Told::read::<String>)
-                .map(|commands| CommandLook::parse(&commands, operations_max)),
-            ..ServerLook::parse(&info)
+                .and_then(RedisReply::read::<String>)
+                .map(|commands| CommandSample::parse(&commands, operations_max)),
+            ..ServerSample::parse(&info)
         }))
     }
 
@@ -58,9 +58,9 @@ impl Looking<'_> {
         let mut sampled = Vec::new();
         let mut cursor = "0".to_owned();
         for _ in 0..SCANS_MAX {
-            let question = Question::new(Command::Scan, &[&cursor, "COUNT", SCAN_WINDOW]);
+            let question = Question::new(ReadCommand::Scan, &[&cursor, "COUNT", SCAN_WINDOW]);
             let answer = self.ask_one(question).await?;
-            let (next, window): (String, Vec<Vec<u8>>) = match answer.and_then(Told::read) {
+            let (next, window): (String, Vec<Vec<u8>>) = match answer.and_then(RedisReply::read) {
                 Ok(window) => window,
                 Err(refusal) => return Ok(Err(refusal)),
             };
@@ -73,11 +73,11 @@ impl Looking<'_> {
         }
         sampled.truncate(self.limits.keys_sample);
         let foreign: Vec<_> = sampled.iter().filter(|key| !keys::is_own(key)).collect();
-        let time_to_live = |key: &&String| Question::new(Command::TimeToLive, &[key]);
+        let time_to_live = |key: &&String| Question::new(ReadCommand::TimeToLive, &[key]);
         let questions: Vec<_> = foreign.iter().map(time_to_live).collect();
         let answers = self.ask(&questions).await?;
         let lives: Read<Vec<i64>> =
-            answers.into_iter().map(|answer| answer.and_then(Told::read)).collect();
+            answers.into_iter().map(|answer| answer.and_then(RedisReply::read)).collect();
         let lives = match lives {
             Ok(lives) => lives,
             Err(refusal) => return Ok(Err(refusal)),
@@ -101,9 +101,9 @@ impl Looking<'_> {
         let mut cursor = "0".to_owned();
         for _ in 0..SEARCHES_MAX {
             let words = [&cursor, "MATCH", &pattern, "COUNT", SEARCH_WINDOW];
-            let answer = self.ask_one(Question::new(Command::Scan, &words)).await?;
+            let answer = self.ask_one(Question::new(ReadCommand::Scan, &words)).await?;
             // A hint only: who may not search goes without.
-            let read = answer.and_then(Told::read::<(String, Vec<Vec<u8>>)>);
+            let read = answer.and_then(RedisReply::read::<(String, Vec<Vec<u8>>)>);
             let Ok((next, window)) = read else { break };
             let window: Vec<_> =
                 window.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();

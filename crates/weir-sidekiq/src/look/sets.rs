@@ -6,64 +6,65 @@ use weir_base::clock::Timestamp;
 
 use crate::error::SidekiqError;
 use crate::keys;
-use crate::questions::{Command, Question, Told};
-use crate::snapshot::{Read, SetLook};
+use crate::questions::{Question, ReadCommand, RedisReply};
+use crate::snapshot::{Read, SetSample};
 use crate::time;
 
-use super::window::{Start, Window};
-use super::{Looking, Scope};
+use super::window::{EntryWindow, WindowStart};
+use super::{SampleScope, SnapshotReader};
 
 /// What died within this time has died lately.
 const LATELY: Duration = Duration::from_secs(3_600);
 
-impl Looking<'_> {
+impl SnapshotReader<'_> {
     /// Scheduled, retries, dead.
     pub(super) async fn sets(
         &mut self,
-        scope: Scope,
+        scope: SampleScope,
         now: Timestamp,
-    ) -> Result<[Read<SetLook>; 3], SidekiqError> {
+    ) -> Result<[Read<SetSample>; 3], SidekiqError> {
         // Of scheduled jobs nothing is wrong that a sample could tell.
         let scheduled = self.set(keys::SCHEDULED, now).await?;
         let mut retries = self.set(keys::RETRIES, now).await?;
         let mut dead = self.dead(now).await?;
-        if scope == Scope::Everything {
-            retries = self.sampled(keys::RETRIES, Start::Rank(0), retries).await?;
-            dead = self.sampled(keys::DEAD, Start::End, dead).await?;
+        if scope == SampleScope::Everything {
+            retries = self.sampled(keys::RETRIES, WindowStart::Rank(0), retries).await?;
+            dead = self.sampled(keys::DEAD, WindowStart::End, dead).await?;
         }
         Ok([scheduled, retries, dead])
     }
 
-    async fn set(&mut self, key: &str, now: Timestamp) -> Result<Read<SetLook>, SidekiqError> {
+    async fn set(&mut self, key: &str, now: Timestamp) -> Result<Read<SetSample>, SidekiqError> {
         let due = format!("{:.6}", now.as_secs_f64());
         let questions = [
-            Question::new(Command::SortedSize, &[key]),
-            Question::new(Command::SortedCount, &[key, "-inf", &due]),
-            Question::new(Command::SortedRange, &[key, "0", "0", "WITHSCORES"]),
+            Question::new(ReadCommand::SortedSize, &[key]),
+            Question::new(ReadCommand::SortedCount, &[key, "-inf", &due]),
+            Question::new(ReadCommand::SortedRange, &[key, "0", "0", "WITHSCORES"]),
         ];
         let answers = self.ask(&questions).await?;
-        Ok(answers.into_iter().collect::<Read<Vec<Told>>>().and_then(set))
+        Ok(answers.into_iter().collect::<Read<Vec<RedisReply>>>().and_then(set))
     }
 
     /// The score of the dead is when they died.
-    async fn dead(&mut self, now: Timestamp) -> Result<Read<SetLook>, SidekiqError> {
+    async fn dead(&mut self, now: Timestamp) -> Result<Read<SetSample>, SidekiqError> {
         let from = (now.as_secs_f64() - LATELY.as_secs_f64()).max(0.0);
         let from = format!("{from:.6}");
         let set = self.set(keys::DEAD, now).await?;
-        let lately = Question::new(Command::SortedCount, &[keys::DEAD, &from, "+inf"]);
-        let lately = self.ask_one(lately).await?.and_then(Told::read);
-        Ok(set.and_then(|set| Ok(SetLook { lately: lately?, ..set })))
+        let lately = Question::new(ReadCommand::SortedCount, &[keys::DEAD, &from, "+inf"]);
+        let lately = self.ask_one(lately).await?.and_then(RedisReply::read);
+        Ok(set.and_then(|set| Ok(SetSample { lately: lately?, ..set })))
     }
 
     async fn sampled(
         &mut self,
         key: &str,
-        start: Start,
-        look: Read<SetLook>,
-    ) -> Result<Read<SetLook>, SidekiqError> {
+        start: WindowStart,
+        look: Read<SetSample>,
+    ) -> Result<Read<SetSample>, SidekiqError> {
         let Ok(mut look) = look else { return Ok(look) };
         if look.size > 0 {
-            let window = Window::new(Command::SortedRange, key, start, self.limits.set_sample);
+            let window =
+                EntryWindow::new(ReadCommand::SortedRange, key, start, self.limits.set_sample);
             let mut windows = [window];
             self.read(&mut windows).await?;
             let [window] = windows;
@@ -76,9 +77,9 @@ impl Looking<'_> {
     }
 }
 
-fn set(answers: Vec<Told>) -> Read<SetLook> {
+fn set(answers: Vec<RedisReply>) -> Read<SetSample> {
     let mut answers = answers.into_iter();
-    let mut look = SetLook::default();
+    let mut look = SetSample::default();
     if let Some(told) = answers.next() {
         look.size = told.read()?;
     }

@@ -4,15 +4,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::error::SidekiqError;
 use crate::job::JobSummary;
-use crate::limits::Limits;
-use crate::questions::{Answer, Command, Question, Told};
-use crate::snapshot::Refusal;
+use crate::limits::SampleLimits;
+use crate::questions::{Question, ReadCommand, RedisReply, ReplyResult};
+use crate::snapshot::RejectedCommand;
 
-use super::Looking;
+use super::SnapshotReader;
 
 /// Where a stretch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
+pub(super) enum WindowStart {
     /// At a rank, and on from there.
     Rank(u64),
     /// At the last entry, and back from there.
@@ -21,10 +21,10 @@ pub(super) enum Start {
 
 /// A stretch, as far as it was read.
 #[derive(Debug)]
-pub(super) struct Window {
-    command: Command,
+pub(super) struct EntryWindow {
+    command: ReadCommand,
     key: String,
-    start: Start,
+    start: WindowStart,
     entries_max: usize,
     /// Entries that were asked for.
     asked: usize,
@@ -35,11 +35,16 @@ pub(super) struct Window {
     before: Vec<u64>,
     /// In the order in which they were read; what is no job is left out.
     pub(super) jobs: Vec<JobSummary>,
-    pub(super) refusal: Option<Refusal>,
+    pub(super) refusal: Option<RejectedCommand>,
 }
 
-impl Window {
-    pub(super) fn new(command: Command, key: &str, start: Start, entries_max: usize) -> Self {
+impl EntryWindow {
+    pub(super) fn new(
+        command: ReadCommand,
+        key: &str,
+        start: WindowStart,
+        entries_max: usize,
+    ) -> Self {
         Self {
             command,
             key: key.to_owned(),
@@ -62,7 +67,7 @@ impl Window {
 
     /// Entries to ask for next: one, whose size nobody knows; then as many as fit if none is larger
     /// than those before. None: it was read, as far as it may be.
-    fn step(&self, limits: &Limits) -> Option<usize> {
+    fn step(&self, limits: &SampleLimits) -> Option<usize> {
         let left = self.entries_max.saturating_sub(self.asked);
         if self.ended || left == 0 {
             return None;
@@ -79,18 +84,18 @@ impl Window {
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let (first, last) = (number(self.asked), number(self.asked.saturating_add(entries - 1)));
         let (from, to) = match self.start {
-            Start::Rank(rank) => {
+            WindowStart::Rank(rank) => {
                 let rank = i64::try_from(rank).unwrap_or(i64::MAX);
                 (rank.saturating_add(first), rank.saturating_add(last))
             }
-            Start::End => (-1 - last, -1 - first),
+            WindowStart::End => (-1 - last, -1 - first),
         };
         Question::range(self.command, &self.key, from, to)
     }
 
     /// How many bytes it was.
-    fn take(&mut self, answer: Answer, entries: usize) -> usize {
-        let payloads: Vec<Vec<u8>> = match answer.and_then(Told::read) {
+    fn take(&mut self, answer: ReplyResult, entries: usize) -> usize {
+        let payloads: Vec<Vec<u8>> = match answer.and_then(RedisReply::read) {
             Ok(payloads) => payloads,
             Err(refusal) => {
                 (self.refusal, self.ended) = (Some(refusal), true);
@@ -107,7 +112,7 @@ impl Window {
             .filter(|(_, hash)| !self.before.contains(hash))
             .filter_map(|(payload, _)| JobSummary::parse(payload))
             .collect();
-        if self.start == Start::End {
+        if self.start == WindowStart::End {
             jobs.reverse();
         }
         self.jobs.extend(jobs);
@@ -126,11 +131,11 @@ fn hash(payload: &[u8]) -> u64 {
     hasher.finish()
 }
 
-impl Looking<'_> {
+impl SnapshotReader<'_> {
     /// Reads them as far as they and the look may be read.
-    pub(super) async fn read(&mut self, windows: &mut [Window]) -> Result<(), SidekiqError> {
+    pub(super) async fn read(&mut self, windows: &mut [EntryWindow]) -> Result<(), SidekiqError> {
         loop {
-            let step = |(at, window): (usize, &Window)| Some((at, window.step(self.limits)?));
+            let step = |(at, window): (usize, &EntryWindow)| Some((at, window.step(self.limits)?));
             let steps: Vec<_> = windows.iter().enumerate().filter_map(step).collect();
             if steps.is_empty() {
                 return Ok(());
@@ -168,13 +173,13 @@ mod tests {
 
     use super::*;
 
-    fn limits() -> Limits {
-        Limits { step_jobs: 20, window_bytes: 1_000, ..Limits::default() }
+    fn limits() -> SampleLimits {
+        SampleLimits { step_jobs: 20, window_bytes: 1_000, ..SampleLimits::default() }
     }
 
     /// A list whose entries have so many bytes, the newest first.
-    fn read(sizes: &[usize], start: Start, entries_max: usize) -> (Vec<usize>, usize) {
-        let mut window = Window::new(Command::ListRange, "queue:a", start, entries_max);
+    fn read(sizes: &[usize], start: WindowStart, entries_max: usize) -> (Vec<usize>, usize) {
+        let mut window = EntryWindow::new(ReadCommand::ListRange, "queue:a", start, entries_max);
         let mut steps = Vec::new();
         while let Some(entries) = window.step(&limits()) {
             let entry =
@@ -182,8 +187,8 @@ mod tests {
             let from = window.asked;
             let to = (from + entries).min(sizes.len());
             let range: Vec<usize> = match start {
-                Start::Rank(_) => (from..to).collect(),
-                Start::End => (sizes.len() - to..sizes.len() - from).collect(),
+                WindowStart::Rank(_) => (from..to).collect(),
+                WindowStart::End => (sizes.len() - to..sizes.len() - from).collect(),
             };
             let value = Value::Array(range.iter().map(entry).collect());
             let answer = window.question(entries).answer(value);
@@ -195,33 +200,33 @@ mod tests {
 
     #[test]
     fn small_jobs_are_read_in_steps_until_there_are_enough() {
-        assert_eq!(read(&[2; 200], Start::Rank(0), 100).0, [1, 20, 20, 20, 20, 19]);
-        assert_eq!(read(&[2; 30], Start::End, 100).0, [1, 20, 20], "as many as there are");
-        assert_eq!(read(&[], Start::Rank(0), 100).0, [1]);
+        assert_eq!(read(&[2; 200], WindowStart::Rank(0), 100).0, [1, 20, 20, 20, 20, 19]);
+        assert_eq!(read(&[2; 30], WindowStart::End, 100).0, [1, 20, 20], "as many as there are");
+        assert_eq!(read(&[], WindowStart::Rank(0), 100).0, [1]);
     }
 
     #[test]
     fn large_jobs_are_not_asked_for_twice() {
-        assert_eq!(read(&[5_000; 200], Start::Rank(0), 100), (vec![1], 5_000));
-        assert_eq!(read(&[300; 200], Start::Rank(0), 100), (vec![1, 2], 900));
+        assert_eq!(read(&[5_000; 200], WindowStart::Rank(0), 100), (vec![1], 5_000));
+        assert_eq!(read(&[300; 200], WindowStart::Rank(0), 100), (vec![1, 2], 900));
         // Small ones do not hide them for longer than a step.
         let mut sizes = vec![2; 200];
         sizes[..30].fill(800);
-        assert_eq!(read(&sizes, Start::Rank(0), 100), (vec![1], 800));
-        assert_eq!(read(&sizes, Start::End, 100).0, [1, 20, 20, 20, 20, 19]);
+        assert_eq!(read(&sizes, WindowStart::Rank(0), 100), (vec![1], 800));
+        assert_eq!(read(&sizes, WindowStart::End, 100).0, [1, 20, 20, 20, 20, 19]);
     }
 
     #[test]
     fn a_step_asks_for_what_comes_after_the_one_before() {
         let arguments = |start| {
-            let mut window = Window::new(Command::ListRange, "queue:a", start, 100);
+            let mut window = EntryWindow::new(ReadCommand::ListRange, "queue:a", start, 100);
             window.asked = 21;
             let packed = window.question(20).to_command().get_packed_command();
             let words = String::from_utf8(packed).unwrap();
             words.split("\r\n").skip(6).step_by(2).map(str::to_owned).collect::<Vec<_>>()
         };
-        assert_eq!(arguments(Start::Rank(500)), ["521", "540"]);
-        assert_eq!(arguments(Start::End), ["-41", "-22"]);
+        assert_eq!(arguments(WindowStart::Rank(500)), ["521", "540"]);
+        assert_eq!(arguments(WindowStart::End), ["-41", "-22"]);
     }
 
     #[test]
@@ -230,7 +235,8 @@ mod tests {
         let list = |jids: &[u32]| {
             Value::Array(jids.iter().map(|jid| Value::BulkString(job(*jid).into())).collect())
         };
-        let mut window = Window::new(Command::ListRange, "queue:a", Start::Rank(0), 5);
+        let mut window =
+            EntryWindow::new(ReadCommand::ListRange, "queue:a", WindowStart::Rank(0), 5);
         for jids in [&[9, 8][..], &[8, 7][..]] {
             let answer = window.question(2).answer(list(jids));
             window.take(answer, 2);

@@ -1,24 +1,26 @@
 //! The rights that a look needs, and what is said without them.
 
 use weir_base::secret::Secret;
-use weir_sidekiq::{Connection, Endpoint, Limits, READ_ONLY_ACL, Scope, Snapshot};
+use weir_sidekiq::{
+    READ_ONLY_ACL, RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits, SampleScope,
+};
 
 use crate::redis_server::RedisServer;
 
 const PASSWORD: &str = "hunter2";
 
-async fn look_with(redis: &RedisServer, keys: &str, rules: &str) -> Snapshot {
+async fn look_with(redis: &RedisServer, keys: &str, rules: &str) -> RedisSnapshot {
     let mut user = vec!["ACL", "SETUSER", "weir", "reset", "on", ">hunter2", keys];
     user.extend(rules.split_whitespace());
     redis.run(&[&user]);
-    let limits = Limits::default();
-    let mut connection = Connection::open(&endpoint(redis, PASSWORD), &limits).await.unwrap();
-    connection.look(Scope::Everything, &limits).await.unwrap()
+    let limits = SampleLimits::default();
+    let mut connection = RedisConnection::open(&endpoint(redis, PASSWORD), &limits).await.unwrap();
+    connection.look(SampleScope::Everything, &limits).await.unwrap()
 }
 
-fn endpoint(redis: &RedisServer, password: &str) -> Endpoint {
+fn endpoint(redis: &RedisServer, password: &str) -> RedisEndpoint {
     let (username, password) = (Some("weir".to_owned()), Some(Secret::new(password)));
-    Endpoint { username, password, ..redis.endpoint() }
+    RedisEndpoint { username, password, ..redis.endpoint() }
 }
 
 fn denials(redis: &RedisServer) -> usize {
@@ -58,7 +60,7 @@ async fn what_is_refused_names_its_grant_and_the_rest_is_known() {
     let rules = READ_ONLY_ACL.replace("+slowlog|get ", "").replace("+config|get ", "");
     let snapshot = look_with(&redis, "~*", &rules.replace("+zcard ", "")).await;
     let server = snapshot.server.unwrap().unwrap();
-    let grant = |refusal: weir_sidekiq::Refusal| refusal.grant.unwrap();
+    let grant = |refusal: weir_sidekiq::RejectedCommand| refusal.grant.unwrap();
     let all = "ACL SETUSER weir +config|get +slowlog|get +zcard";
     assert_eq!(grant(server.slow_commands.unwrap_err()), all, "one line has all that is missing");
     assert_eq!(grant(server.snapshots.unwrap_err()), all);
@@ -80,16 +82,16 @@ async fn keys_that_may_not_be_read_ask_for_all_keys() {
 async fn without_the_clock_there_is_no_look() {
     let Some(redis) = RedisServer::start() else { return };
     redis.run(&[&["ACL", "SETUSER", "weir", "reset", "on", ">hunter2", "~*", "+ping"]]);
-    let limits = Limits::default();
-    let mut connection = Connection::open(&endpoint(&redis, PASSWORD), &limits).await.unwrap();
-    let error = connection.look(Scope::Everything, &limits).await.unwrap_err().to_string();
+    let limits = SampleLimits::default();
+    let mut connection = RedisConnection::open(&endpoint(&redis, PASSWORD), &limits).await.unwrap();
+    let error = connection.look(SampleScope::Everything, &limits).await.unwrap_err().to_string();
     assert!(error.contains("TIME is refused"), "{error}");
     let (_, line) = error.split_once("ACL SETUSER weir ").unwrap();
     redis.run(&[&[&["ACL", "SETUSER", "weir"], &line.split(' ').collect::<Vec<_>>()[..]].concat()]);
-    let limits = Limits::default();
-    let mut connection = Connection::open(&endpoint(&redis, PASSWORD), &limits).await.unwrap();
+    let limits = SampleLimits::default();
+    let mut connection = RedisConnection::open(&endpoint(&redis, PASSWORD), &limits).await.unwrap();
     fill(&redis);
-    let snapshot = connection.look(Scope::Everything, &limits).await.unwrap();
+    let snapshot = connection.look(SampleScope::Everything, &limits).await.unwrap();
     assert!(snapshot.server.unwrap().unwrap().slow_commands.is_ok(), "one line was enough");
     assert!(snapshot.queues.is_ok() && snapshot.processes.is_ok() && snapshot.dead.is_ok());
 }
@@ -97,7 +99,8 @@ async fn without_the_clock_there_is_no_look() {
 #[tokio::test]
 async fn a_wrong_password_is_an_error_that_does_not_repeat_it() {
     let Some(redis) = RedisServer::start() else { return };
-    let opened = Connection::open(&endpoint(&redis, "hunter3"), &Limits::default()).await;
+    let opened =
+        RedisConnection::open(&endpoint(&redis, "hunter3"), &SampleLimits::default()).await;
     let error = opened.unwrap_err().to_string();
     assert!(error.contains(&format!("127.0.0.1:{}", redis.port)), "{error}");
     assert!(!error.contains("hunter3"), "{error}");

@@ -1,6 +1,6 @@
 //! How many jobs have come since another look, in one that has more of them than are read.
 
-use weir_sidekiq::{Connection, Limits, Scope};
+use weir_sidekiq::{RedisConnection, SampleLimits, SampleScope};
 
 use crate::redis_server::RedisServer;
 
@@ -18,9 +18,9 @@ fn push(redis: &RedisServer, queue: &str, jobs: usize, enqueued_at: f64) {
 #[tokio::test]
 async fn a_burst_is_counted_to_the_last_job() {
     let Some(redis) = RedisServer::start() else { return };
-    let limits = Limits::default();
-    let mut connection = Connection::open(&redis.endpoint(), &limits).await.unwrap();
-    let first = connection.look(Scope::Everything, &limits).await.unwrap();
+    let limits = SampleLimits::default();
+    let mut connection = RedisConnection::open(&redis.endpoint(), &limits).await.unwrap();
+    let first = connection.look(SampleScope::Everything, &limits).await.unwrap();
     let at = first.at.as_secs_f64();
     push(&redis, "long", 5_000, at - 60.0);
     push(&redis, "long", 1_234, at + 0.001);
@@ -28,7 +28,8 @@ async fn a_burst_is_counted_to_the_last_job() {
     push(&redis, "short", 3, at - 60.0);
     push(&redis, "odd", 300, at + 0.001);
     redis.run(&[&["LPUSH", "queue:odd", "no job"], &["RPUSH", "queue:odd", "no job"]]);
-    let second = connection.look_since(Scope::Changes, Some(first.at), &limits).await.unwrap();
+    let second =
+        connection.look_since(SampleScope::Changes, Some(first.at), &limits).await.unwrap();
     let queues = second.queues.unwrap();
     let came = |name: &str| queues.iter().find(|it| it.name == name).unwrap().came;
     assert_eq!(came("long"), Some(1_234));

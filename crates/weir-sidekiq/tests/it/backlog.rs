@@ -1,12 +1,14 @@
 //! A backlog set aside and brought back, without a job lost or out of order.
 
 use weir_base::secret::Secret;
-use weir_sidekiq::{Backlog, Connection, Endpoint, Limits, READ_ONLY_ACL, SetAside, SidekiqError};
+use weir_sidekiq::{
+    Backlog, READ_ONLY_ACL, RedisConnection, RedisEndpoint, SampleLimits, SetAside, SidekiqError,
+};
 
 use crate::redis_server::RedisServer;
 
-async fn backlog(endpoint: &Endpoint) -> Backlog {
-    let connection = Connection::open(endpoint, &Limits::default()).await.unwrap();
+async fn backlog(endpoint: &RedisEndpoint) -> Backlog {
+    let connection = RedisConnection::open(endpoint, &SampleLimits::default()).await.unwrap();
     Backlog::of(connection, "pull")
 }
 
@@ -64,10 +66,12 @@ async fn what_was_set_aside_comes_back_as_older_over_a_kill_between_steps() {
     assert_eq!(list(&redis, "queue:pull"), (1..=2_503).rev().collect::<Vec<_>>());
     assert_eq!(queues(&redis), ["pull"]);
     assert_eq!(next.bring_back().await.unwrap(), 0, "once more does no harm");
-    let empty =
-        Backlog::of(Connection::open(&redis.endpoint(), &Limits::default()).await.unwrap(), "push")
-            .set_aside()
-            .await;
+    let empty = Backlog::of(
+        RedisConnection::open(&redis.endpoint(), &SampleLimits::default()).await.unwrap(),
+        "push",
+    )
+    .set_aside()
+    .await;
     assert_eq!(empty.unwrap(), SetAside::Empty);
 }
 
@@ -100,7 +104,7 @@ async fn who_may_only_look_is_told_what_is_missing() {
     let mut user = vec!["ACL", "SETUSER", "weir", "reset", "on", ">hunter2", "~*"];
     user.extend(READ_ONLY_ACL.split_whitespace());
     redis.run(&[&user]);
-    let endpoint = Endpoint {
+    let endpoint = RedisEndpoint {
         username: Some("weir".to_owned()),
         password: Some(Secret::new("hunter2")),
         ..redis.endpoint()

@@ -6,7 +6,8 @@ use std::path::Path;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use weir_base::secret::Secret;
 use weir_sidekiq::{
-    Connection, Endpoint, Limits, READ_ONLY_ACL, Scope, SidekiqError, TlsFiles, join,
+    READ_ONLY_ACL, RedisConnection, RedisEndpoint, SampleLimits, SampleScope, SidekiqError,
+    TlsFiles, join,
 };
 
 use crate::redis_server::RedisServer;
@@ -17,10 +18,10 @@ fn fill(redis: &RedisServer) {
     redis.run(&[&["SADD", "queues", "pull"], &["LPUSH", "queue:pull", JOB]]);
 }
 
-async fn length_at(endpoint: &Endpoint) -> Result<u64, SidekiqError> {
-    let limits = Limits::default();
-    let mut connection = Connection::open(endpoint, &limits).await?;
-    let queues = connection.look(Scope::Changes, &limits).await?.queues.unwrap();
+async fn length_at(endpoint: &RedisEndpoint) -> Result<u64, SidekiqError> {
+    let limits = SampleLimits::default();
+    let mut connection = RedisConnection::open(endpoint, &limits).await?;
+    let queues = connection.look(SampleScope::Changes, &limits).await?.queues.unwrap();
     Ok(queues[0].length)
 }
 
@@ -29,10 +30,10 @@ async fn a_unix_socket_and_another_database_are_reached() {
     let Some(redis) = RedisServer::start() else { return };
     fill(&redis);
     let url = format!("unix://{}", redis.socket().display());
-    assert_eq!(length_at(&Endpoint::parse(&url).unwrap()).await.unwrap(), 1);
+    assert_eq!(length_at(&RedisEndpoint::parse(&url).unwrap()).await.unwrap(), 1);
     redis.run(&[&["MOVE", "queue:pull", "2"], &["MOVE", "queues", "2"]]);
     let url = format!("{url}?db=2");
-    assert_eq!(length_at(&Endpoint::parse(&url).unwrap()).await.unwrap(), 1);
+    assert_eq!(length_at(&RedisEndpoint::parse(&url).unwrap()).await.unwrap(), 1);
 }
 
 #[tokio::test]
@@ -41,12 +42,12 @@ async fn a_sentinel_says_where_the_server_is() {
     fill(&redis);
     let Some(sentinel) = RedisServer::start_sentinel(redis.port) else { return };
     let url = format!("redis+sentinel://127.0.0.1:1,127.0.0.1:{}/mymaster", sentinel.port);
-    let endpoint = Endpoint::parse(&url).unwrap();
+    let endpoint = RedisEndpoint::parse(&url).unwrap();
     assert_eq!(length_at(&endpoint).await.unwrap(), 1);
-    let connection = Connection::open(&endpoint, &Limits::default()).await.unwrap();
+    let connection = RedisConnection::open(&endpoint, &SampleLimits::default()).await.unwrap();
     assert_eq!(connection.master(), Some(format!("127.0.0.1:{}", redis.port).as_str()));
     let unknown = format!("redis+sentinel://127.0.0.1:{}/another", sentinel.port);
-    assert!(length_at(&Endpoint::parse(&unknown).unwrap()).await.is_err());
+    assert!(length_at(&RedisEndpoint::parse(&unknown).unwrap()).await.is_err());
 }
 
 #[tokio::test]
@@ -55,18 +56,20 @@ async fn two_shards_are_one() {
     fill(&one);
     fill(&other);
     fill(&other);
-    let limits = Limits::default();
-    let shards =
-        [one.look(Scope::Everything, &limits).await, other.look(Scope::Everything, &limits).await];
+    let limits = SampleLimits::default();
+    let shards = [
+        one.look(SampleScope::Everything, &limits).await,
+        other.look(SampleScope::Everything, &limits).await,
+    ];
     let joined = join(shards).unwrap();
     assert_eq!(joined.queues.unwrap()[0].length, 3);
 }
 
 #[tokio::test]
 async fn nobody_there_is_said_with_the_address() {
-    let error = length_at(&Endpoint::parse("redis://127.0.0.1:1").unwrap()).await.unwrap_err();
+    let error = length_at(&RedisEndpoint::parse("redis://127.0.0.1:1").unwrap()).await.unwrap_err();
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
-    assert!(error.to_string().ends_with("at host and port in the address"), "{error}");
+    assert!(error.to_string().ends_with("host and port in the address"), "{error}");
 }
 
 /// An authority, and certificates of it for a server at 127.0.0.1 and for a client.
@@ -109,15 +112,16 @@ async fn tls_takes_the_right_authority_and_a_client_certificate() {
         return;
     };
     fill(&redis);
-    let mut endpoint = Endpoint::parse(&format!("rediss://127.0.0.1:{tls_port}")).unwrap();
-    let said = |endpoint: Endpoint| async move {
+    let mut endpoint = RedisEndpoint::parse(&format!("rediss://127.0.0.1:{tls_port}")).unwrap();
+    let said = |endpoint: RedisEndpoint| async move {
         length_at(&endpoint).await.expect_err("it is not let in").to_string()
     };
     let not_trusted = said(endpoint.clone()).await;
     assert!(not_trusted.contains("--redis-ca"), "{not_trusted}");
-    let plain = said(Endpoint::parse(&format!("redis://127.0.0.1:{tls_port}")).unwrap()).await;
+    let plain = said(RedisEndpoint::parse(&format!("redis://127.0.0.1:{tls_port}")).unwrap()).await;
     assert!(plain.contains("write rediss://"), "{plain}");
-    let tls = said(Endpoint::parse(&format!("rediss://127.0.0.1:{}", redis.port)).unwrap()).await;
+    let tls =
+        said(RedisEndpoint::parse(&format!("rediss://127.0.0.1:{}", redis.port)).unwrap()).await;
     assert!(tls.contains("write redis://"), "{tls}");
     endpoint.tls.authority = Some(file("authority.pem"));
     let nobody = said(endpoint.clone()).await;
@@ -145,7 +149,7 @@ async fn answered(error: &'static str) -> String {
             }
         }
     });
-    let endpoint = Endpoint::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
+    let endpoint = RedisEndpoint::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
     let error = length_at(&endpoint).await.unwrap_err();
     assert!(!matches!(error, SidekiqError::Refused { .. }), "{error}");
     error.to_string()
@@ -171,10 +175,10 @@ async fn a_missing_and_a_wrong_password_are_told_apart() {
     let password = |_: &Path, _| vec!["--requirepass".to_owned(), "hunter2".to_owned()];
     let Some(redis) = RedisServer::start_with(password) else { return };
     let without = length_at(&redis.endpoint()).await.unwrap_err().to_string();
-    assert!(without.contains("asks for a password"), "{without}");
-    let wrong = Endpoint { password: Some(Secret::new("hunter3")), ..redis.endpoint() };
+    assert!(without.contains("requires a password"), "{without}");
+    let wrong = RedisEndpoint { password: Some(Secret::new("hunter3")), ..redis.endpoint() };
     let wrong = length_at(&wrong).await.unwrap_err().to_string();
-    assert!(wrong.contains("not that password") && !wrong.contains("hunter3"), "{wrong}");
+    assert!(wrong.contains("or that password") && !wrong.contains("hunter3"), "{wrong}");
 }
 
 #[tokio::test]
@@ -186,7 +190,7 @@ async fn another_database_that_may_not_be_chosen_asks_for_that_right() {
     let url = format!("redis://we%40ir@127.0.0.1:{}", redis.port);
     let at = |url: &str| {
         let password = Some(Secret::new("hunter2"));
-        Endpoint { password, ..Endpoint::parse(url).unwrap() }
+        RedisEndpoint { password, ..RedisEndpoint::parse(url).unwrap() }
     };
     fill(&redis);
     assert_eq!(length_at(&at(&url)).await.unwrap(), 1, "a name with an @ in it");

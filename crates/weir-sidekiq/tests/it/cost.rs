@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_sidekiq::{Limits, Scope};
+use weir_sidekiq::{SampleLimits, SampleScope};
 
 use crate::redis_server::RedisServer;
 
@@ -49,14 +49,14 @@ async fn two_looks_at_a_long_queue_read_three_windows_of_it() {
     let Some(redis) = RedisServer::start() else { return };
     #[expect(clippy::disallowed_methods, reason = "a measurement by hand sets the size")]
     let jobs = std::env::var("WEIR_SIDEKIQ_JOBS").map_or(10_000, |jobs| jobs.parse().unwrap());
-    let limits = Limits::default();
+    let limits = SampleLimits::default();
     push(&redis, 0, 2_000);
-    let short = redis.look(Scope::Everything, &limits).await;
+    let short = redis.look(SampleScope::Everything, &limits).await;
     push(&redis, 2_000, jobs);
 
     let (before, bytes_before) = (statistics(&redis), output_bytes(&redis));
-    let first = redis.look(Scope::Everything, &limits).await;
-    let second = redis.look(Scope::Changes, &limits).await;
+    let first = redis.look(SampleScope::Everything, &limits).await;
+    let second = redis.look(SampleScope::Changes, &limits).await;
     let (after, bytes) = (statistics(&redis), output_bytes(&redis) - bytes_before);
 
     assert_eq!(first.commands, short.commands, "the same for 2,000 jobs as for {jobs}");

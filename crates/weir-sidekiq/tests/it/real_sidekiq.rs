@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use weir_sidekiq::{Limits, Scope, Snapshot};
+use weir_sidekiq::{RedisSnapshot, SampleLimits, SampleScope};
 
 use crate::redis_server::RedisServer;
 
@@ -32,9 +32,13 @@ impl Drop for Process {
     }
 }
 
-async fn until(redis: &RedisServer, what: &str, seen: impl Fn(&Snapshot) -> bool) -> Snapshot {
+async fn until(
+    redis: &RedisServer,
+    what: &str,
+    seen: impl Fn(&RedisSnapshot) -> bool,
+) -> RedisSnapshot {
     for _ in 0..LOOKS_MAX {
-        let snapshot = redis.look(Scope::Everything, &Limits::default()).await;
+        let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
         if seen(&snapshot) {
             return snapshot;
         }
@@ -58,7 +62,7 @@ async fn a_real_process_is_seen_busy_quiet_and_as_a_ghost() {
     let mut push = Command::new("ruby");
     push.args(["-e", PUSH]).env("REDIS_URL", &url).current_dir(&folder);
     assert!(push.status().unwrap().success());
-    let before = redis.look(Scope::Everything, &Limits::default()).await;
+    let before = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
     assert_eq!(before.queues.unwrap()[0].length, 5);
     assert_eq!(before.scheduled.unwrap().size, 1);
 
@@ -67,7 +71,8 @@ async fn a_real_process_is_seen_busy_quiet_and_as_a_ghost() {
     sidekiq.env("REDIS_URL", &url).current_dir(&folder).stdout(Stdio::null()).stderr(Stdio::null());
     let process = Process(sidekiq.spawn().unwrap());
 
-    let busy = |it: &Snapshot| it.processes.as_ref().unwrap().iter().any(|it| it.work.len() == 2);
+    let busy =
+        |it: &RedisSnapshot| it.processes.as_ref().unwrap().iter().any(|it| it.work.len() == 2);
     let snapshot = until(&redis, "a process with two jobs in hand", busy).await;
     let seen = &snapshot.processes.as_ref().unwrap()[0];
     assert_eq!((seen.pid, seen.capsules[0].concurrency, seen.quiet), (process.0.id(), 2, false));

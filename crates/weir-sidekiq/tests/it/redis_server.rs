@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
-use weir_sidekiq::{Connection, Endpoint, Limits, Scope, Snapshot};
+use weir_sidekiq::{RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits, SampleScope};
 
 /// Tries with other ports: another process may take one between its choice and the server's bind.
 const STARTS_MAX: usize = 5;
@@ -101,8 +101,8 @@ impl RedisServer {
         self.folder.path().join("redis.sock")
     }
 
-    pub(crate) fn endpoint(&self) -> Endpoint {
-        Endpoint::parse(&format!("redis://127.0.0.1:{}", self.port)).unwrap()
+    pub(crate) fn endpoint(&self) -> RedisEndpoint {
+        RedisEndpoint::parse(&format!("redis://127.0.0.1:{}", self.port)).unwrap()
     }
 
     /// To fill it.
@@ -124,8 +124,8 @@ impl RedisServer {
         }
     }
 
-    pub(crate) async fn look(&self, scope: Scope, limits: &Limits) -> Snapshot {
-        let mut connection = Connection::open(&self.endpoint(), limits).await.unwrap();
+    pub(crate) async fn look(&self, scope: SampleScope, limits: &SampleLimits) -> RedisSnapshot {
+        let mut connection = RedisConnection::open(&self.endpoint(), limits).await.unwrap();
         connection.look(scope, limits).await.unwrap()
     }
 }

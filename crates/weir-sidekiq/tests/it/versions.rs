@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
-use weir_sidekiq::{Limits, Mode, ProcessLook, QueueLook, Scope, Snapshot};
+use weir_sidekiq::{
+    CapsuleMode, ProcessSample, QueueSample, RedisSnapshot, SampleLimits, SampleScope,
+};
 
 use crate::redis_server::RedisServer;
 
@@ -50,12 +52,12 @@ fn fill(redis: &RedisServer) {
     ]);
 }
 
-fn process<'a>(snapshot: &'a Snapshot, identity: &str) -> &'a ProcessLook {
+fn process<'a>(snapshot: &'a RedisSnapshot, identity: &str) -> &'a ProcessSample {
     let processes = snapshot.processes.as_ref().unwrap();
     processes.iter().find(|process| process.identity == identity).unwrap()
 }
 
-fn queue<'a>(snapshot: &'a Snapshot, name: &str) -> &'a QueueLook {
+fn queue<'a>(snapshot: &'a RedisSnapshot, name: &str) -> &'a QueueSample {
     let queues = snapshot.queues.as_ref().unwrap();
     queues.iter().find(|queue| queue.name == name).unwrap()
 }
@@ -64,7 +66,7 @@ fn queue<'a>(snapshot: &'a Snapshot, name: &str) -> &'a QueueLook {
 async fn processes_of_three_versions_are_read() {
     let Some(redis) = RedisServer::start() else { return };
     fill(&redis);
-    let snapshot = redis.look(Scope::Everything, &Limits::default()).await;
+    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
     assert_eq!(snapshot.ghosts, [GHOST]);
 
     let six = process(&snapshot, SIX);
@@ -72,11 +74,11 @@ async fn processes_of_three_versions_are_read() {
     assert_eq!((six.pid, six.hostname.as_str(), six.tag.as_deref()), (6, "old", Some("shop")));
     assert_eq!(six.beat, Some(Timestamp::from_millis(1_763_792_000_250)));
     assert_eq!((six.rss_bytes, six.round_trip_us), (Some(1_024_000), Some(150)));
-    assert_eq!(six.capsules[0].mode, Mode::Unknown);
+    assert_eq!(six.capsules[0].mode, CapsuleMode::Unknown);
     assert_eq!(six.work[0].job.as_ref().unwrap().class, "LinkCrawlWorker");
 
     let seven = process(&snapshot, SEVEN);
-    assert_eq!((seven.capsules[0].mode, seven.capsules[0].concurrency), (Mode::Strict, 4));
+    assert_eq!((seven.capsules[0].mode, seven.capsules[0].concurrency), (CapsuleMode::Strict, 4));
     assert_eq!(seven.version.as_deref(), Some("7.3.9"));
     assert_eq!(seven.served().collect::<Vec<_>>(), ["push", "pull"]);
 
@@ -84,7 +86,7 @@ async fn processes_of_three_versions_are_read() {
     assert_eq!(eight.beat, Some(Timestamp::from_millis(1_763_792_002_000)));
     assert_eq!(eight.started_at, six.started_at);
     let modes: Vec<_> = eight.capsules.iter().map(|it| (it.mode, it.concurrency)).collect();
-    assert_eq!(modes, [(Mode::Weighted, 2), (Mode::Strict, 1)]);
+    assert_eq!(modes, [(CapsuleMode::Weighted, 2), (CapsuleMode::Strict, 1)]);
     assert_eq!(eight.work[0].run_at, Some(Timestamp::from_millis(1_763_792_001_500)));
     assert!(!format!("{snapshot:?}").contains("private"), "arguments stay where they are");
 }
@@ -93,7 +95,7 @@ async fn processes_of_three_versions_are_read() {
 async fn queues_say_who_named_them_and_how_old_they_are() {
     let Some(redis) = RedisServer::start() else { return };
     fill(&redis);
-    let snapshot = redis.look(Scope::Everything, &Limits::default()).await;
+    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
     let names: Vec<_> =
         snapshot.queues.as_ref().unwrap().iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["a", "empty", "mailer", "mailers", "one", "pull", "push"]);
@@ -115,7 +117,7 @@ async fn sets_counters_and_redis_itself_are_read() {
     fill(&redis);
     let slower_than = |micros| ["CONFIG", "SET", "slowlog-log-slower-than", micros];
     redis.run(&[&slower_than("0"), &["PING"], &slower_than("-1")]);
-    let snapshot = redis.look(Scope::Everything, &Limits::default()).await;
+    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
     let scheduled = snapshot.scheduled.unwrap();
     assert_eq!((scheduled.size, scheduled.due), (2, 1));
     assert_eq!(scheduled.first, Some(Timestamp::from_millis(1_763_790_000_500)));
@@ -140,10 +142,10 @@ async fn sets_counters_and_redis_itself_are_read() {
 async fn the_second_look_tells_changes_only() {
     let Some(redis) = RedisServer::start() else { return };
     fill(&redis);
-    let limits = Limits::default();
-    let first = redis.look(Scope::Everything, &limits).await;
+    let limits = SampleLimits::default();
+    let first = redis.look(SampleScope::Everything, &limits).await;
     redis.run(&[&["RPOP", "queue:pull"]]);
-    let second = redis.look(Scope::Changes, &limits).await;
+    let second = redis.look(SampleScope::Changes, &limits).await;
     assert_eq!(queue(&second, "pull").length, 1);
     assert!(second.at.since(first.at) > Duration::ZERO);
     assert_eq!(second.processes, Ok(Vec::new()));
@@ -155,7 +157,7 @@ async fn the_second_look_tells_changes_only() {
 async fn a_heartbeat_that_is_not_understood_is_no_ghost() {
     let Some(redis) = RedisServer::start() else { return };
     redis.run(&[&["SADD", "processes", SIX], &["HSET", SIX, "info", "[]", "busy", "2"]]);
-    let snapshot = redis.look(Scope::Everything, &Limits::default()).await;
+    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
     assert_eq!(snapshot.ghosts, [""; 0]);
     assert_eq!(process(&snapshot, SIX).busy, 2);
 }
@@ -163,7 +165,7 @@ async fn a_heartbeat_that_is_not_understood_is_no_ghost() {
 #[tokio::test]
 async fn an_empty_redis_is_an_empty_snapshot() {
     let Some(redis) = RedisServer::start() else { return };
-    let snapshot = redis.look(Scope::Everything, &Limits::default()).await;
+    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
     assert_eq!((snapshot.queues, snapshot.processes), (Ok(Vec::new()), Ok(Vec::new())));
     assert_eq!(snapshot.processed, Ok(0));
 }
@@ -182,7 +184,7 @@ async fn a_key_of_another_kind_is_named_and_takes_nothing_else_with_it() {
         &["SET", "web:8:0123456789ad:work", "x"],
         &["SET", "stat:processed", "many"],
     ]);
-    let snapshot = redis.look(Scope::Everything, &Limits::default()).await;
+    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
     let odd: Vec<_> = snapshot.odd.iter().map(|odd| odd.what.as_str()).collect();
     assert_eq!(odd, ["process bogus", "jobs in web:8:0123456789ad:work", "queue odd"]);
     assert!(snapshot.odd.iter().all(|odd| odd.refusal.reason.contains("wrong kind of value")));
@@ -202,7 +204,7 @@ async fn a_job_that_can_not_be_read_hides_no_age() {
     redis.run(&[&["SADD", "queues", "pull"], &["LPUSH", "queue:pull", job, "later"]]);
     for odd in ["{broken", r#"{"class":"A"}"#, "[[[["] {
         redis.run(&[&["RPUSH", "queue:pull", odd]]);
-        let snapshot = redis.look(Scope::Changes, &Limits::default()).await;
+        let snapshot = redis.look(SampleScope::Changes, &SampleLimits::default()).await;
         let oldest = queue(&snapshot, "pull").oldest;
         assert_eq!(oldest, Some(Timestamp::from_millis(1_763_790_000_500)), "{odd}");
     }

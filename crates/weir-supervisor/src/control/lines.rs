@@ -9,14 +9,14 @@ pub struct LineTooLong(pub usize);
 
 /// Lines out of whatever pieces a stream gives.
 #[derive(Debug)]
-pub struct Lines {
+pub struct LineSplitter {
     bytes: Vec<u8>,
     bytes_max: usize,
     /// Up to here there is no end of a line.
     searched: usize,
 }
 
-impl Lines {
+impl LineSplitter {
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         Self { bytes: Vec::new(), bytes_max, searched: 0 }
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn lines_come_whole_whatever_the_pieces() {
         for piece in 1..8 {
-            let mut lines = Lines::new(5);
+            let mut lines = LineSplitter::new(5);
             let mut found = Vec::new();
             for bytes in b"one\n\ntwo\nthree\nrest".chunks(piece) {
                 lines.add(bytes);
@@ -80,7 +80,7 @@ mod tests {
             pieces in proptest::collection::vec("[ab\n]{0,6}", 0..20),
         ) {
             let whole = pieces.concat();
-            let mut lines = Lines::new(1_000);
+            let mut lines = LineSplitter::new(1_000);
             let mut found = Vec::new();
             for piece in &pieces {
                 lines.add(piece.as_bytes());
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_line_over_its_limit_is_refused_with_and_without_an_end() {
         for text in [b"sixsix".as_slice(), b"sixsix\n", b"ok\nsixsix"] {
-            let mut lines = Lines::new(5);
+            let mut lines = LineSplitter::new(5);
             lines.add(text);
             let result = lines.next_line().and_then(|_| lines.next_line());
             assert_eq!(result, Err(LineTooLong(5)));

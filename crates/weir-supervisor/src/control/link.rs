@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use super::message::{Report, Request};
-use super::{Lines, REQUEST_BYTES_MAX, REQUESTS_PER_TURN_MAX, WAITING_BYTES_MAX, encode};
+use super::message::{ParentReport, ParentRequest};
+use super::{LineSplitter, REQUEST_BYTES_MAX, REQUESTS_PER_TURN_MAX, WAITING_BYTES_MAX, encode};
 
 /// What is read at once.
 const CHUNK_BYTES: usize = 4096;
@@ -16,7 +16,7 @@ const CHUNK_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Link {
     socket: OwnedFd,
-    incoming: Lines,
+    incoming: LineSplitter,
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
     /// Of the first that waits.
@@ -29,7 +29,7 @@ pub(crate) struct Link {
 /// What the service said.
 #[derive(Debug)]
 pub(crate) enum Incoming {
-    Request(Request),
+    Request(ParentRequest),
     /// Not a request: why.
     Malformed(String),
 }
@@ -39,7 +39,7 @@ impl Link {
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Self {
             socket,
-            incoming: Lines::new(REQUEST_BYTES_MAX),
+            incoming: LineSplitter::new(REQUEST_BYTES_MAX),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             written: 0,
@@ -99,7 +99,7 @@ impl Link {
     }
 
     /// Queues `report`. Without room everything that waits is dropped: a snapshot will tell.
-    pub(crate) fn send(&mut self, report: &Report) {
+    pub(crate) fn send(&mut self, report: &ParentReport) {
         if self.is_behind || self.is_closed {
             return;
         }
@@ -180,15 +180,15 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::control::{Command, WorkerPhase, WorkerState};
+    use crate::control::{ParentCommand, WorkerPhase, WorkerReport};
 
     fn link() -> (Link, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         (Link::new(ours.into()).expect("a link"), theirs)
     }
 
-    fn done(id: u64) -> Report {
-        Report::Done { id }
+    fn done(id: u64) -> ParentReport {
+        ParentReport::Done { id }
     }
 
     #[test]
@@ -209,14 +209,14 @@ mod tests {
             let _ = theirs.read_to_end(&mut text);
             link.flush();
             if link.takes_fresh_start() {
-                link.send(&Report::SnapshotEnds);
+                link.send(&ParentReport::SnapshotEnds);
             }
         }
         let _ = theirs.read_to_end(&mut text);
         let text = String::from_utf8(text).expect("text");
-        let reports: Vec<Report> =
+        let reports: Vec<ParentReport> =
             text.lines().map(|line| serde_json::from_str(line).expect("whole lines")).collect();
-        assert_eq!(reports.last(), Some(&Report::SnapshotEnds));
+        assert_eq!(reports.last(), Some(&ParentReport::SnapshotEnds));
         assert_eq!(reports[0], done(0));
         assert!(!reports.contains(&done(u64::MAX)));
     }
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn requests_are_understood_and_the_malformed_refused() {
         let (mut link, mut theirs) = link();
-        let request = Request { id: 7, command: Command::Ready { generation: 3 } };
+        let request = ParentRequest { id: 7, command: ParentCommand::Ready { generation: 3 } };
         theirs.write_all(&encode(&request).expect("encoded")).expect("written");
         theirs.write_all(b"{\"id\":1,\"command\":{\"do\":\"dance\"}}\nhalf").expect("written");
         let received = link.receive();
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_turn_follows_a_bounded_number_of_requests() {
         let (mut link, mut theirs) = link();
-        let request = Request { id: 7, command: Command::Ready { generation: 3 } };
+        let request = ParentRequest { id: 7, command: ParentCommand::Ready { generation: 3 } };
         let line = encode(&request).expect("encoded");
         for _ in 0..REQUESTS_PER_TURN_MAX + 1 {
             theirs.write_all(&line).expect("written");
@@ -270,12 +270,12 @@ mod tests {
             reason: Some("\u{1}".repeat(crate::workers::REASON_BYTES_MAX)),
             last_lines,
         };
-        let report = Report::Worker(WorkerState {
+        let report = ParentReport::Worker(WorkerReport {
             group: "x".repeat(32),
             slot: 1_000,
             generation: u64::MAX,
             pid: i32::MAX,
-            address: Some(crate::control::Address::Unix("x".repeat(107).into())),
+            address: Some(crate::control::WorkerAddress::Unix("x".repeat(107).into())),
             started_ms_ago: u64::MAX,
             phase,
         });

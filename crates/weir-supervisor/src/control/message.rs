@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 /// From the service to the parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Request {
+pub struct ParentRequest {
     /// Chosen by the service; the answer repeats it.
     pub id: u64,
-    pub command: Command,
+    pub command: ParentCommand,
 }
 
 /// What the parent is to do.
@@ -19,7 +19,7 @@ pub struct Request {
 /// another process than the one that it was meant for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Command {
+pub enum ParentCommand {
     /// A probed worker answers.
     Ready { generation: u64 },
     /// Nothing is sent any more to a worker that is to leave.
@@ -56,13 +56,13 @@ pub enum Command {
 /// From the parent to the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
-pub enum Report {
-    /// All that is known follows, up to [`Report::SnapshotEnds`]; what was known before is void.
+pub enum ParentReport {
+    /// All that is known follows, up to [`ParentReport::SnapshotEnds`]; what was known before is void.
     SnapshotBegins,
-    Totals(Totals),
+    Totals(ParentTotals),
     Group(GroupState),
-    Slot(SlotState),
-    Worker(WorkerState),
+    Slot(VacantSlot),
+    Worker(WorkerReport),
     /// What other services, which were replaced, still use of a worker.
     Elsewhere {
         generation: u64,
@@ -94,7 +94,7 @@ pub struct Used {
 
 /// Counts since the parent was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
+pub struct ParentTotals {
     /// Processes that lost their parent, were adopted and have ended.
     pub orphans_reaped: u64,
     /// Lines of workers that nobody took in time.
@@ -134,7 +134,7 @@ pub enum RollingState {
 
 /// A slot without a worker, or one whose replacement has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SlotState {
+pub struct VacantSlot {
     pub group: String,
     pub slot: u32,
     /// None: a worker is there.
@@ -165,12 +165,12 @@ pub enum Vacancy {
 
 /// One generation of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorkerState {
+pub struct WorkerReport {
     pub group: String,
     pub slot: u32,
     pub generation: u64,
     pub pid: i32,
-    pub address: Option<Address>,
+    pub address: Option<WorkerAddress>,
     pub started_ms_ago: u64,
     pub phase: WorkerPhase,
 }
@@ -178,7 +178,7 @@ pub struct WorkerState {
 /// Where one worker alone is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Address {
+pub enum WorkerAddress {
     Unix(PathBuf),
     /// On 127.0.0.1.
     Port(u16),
@@ -194,7 +194,7 @@ pub enum Address {
 pub enum WorkerPhase {
     Starting,
     Ready,
-    /// It is to end: nothing new is to be sent to it, which [`Command::LetGo`] confirms.
+    /// It is to end: nothing new is to be sent to it, which [`ParentCommand::LetGo`] confirms.
     Leaving,
     /// It ends: nothing new is to be sent to it.
     Draining,

@@ -65,7 +65,7 @@ pub struct Records {
 
 /// What a worker does, by its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum BusyState {
     /// Or it doesn't say.
     Idle,
     /// It was chosen for a connection and has not begun with it.
@@ -107,13 +107,13 @@ impl Records {
 
     /// What a worker does.
     #[must_use]
-    pub fn state(&self, record: usize) -> State {
+    pub fn state(&self, record: usize) -> BusyState {
         match self.word(record, STATE).load(Ordering::Relaxed) {
-            IDLE => State::Idle,
-            CLAIMED => State::Claimed,
+            IDLE => BusyState::Idle,
+            CLAIMED => BusyState::Claimed,
             began_ms => {
                 let began = Duration::from_millis(began_ms);
-                State::Busy(crate::monotonic().saturating_sub(began))
+                BusyState::Busy(crate::monotonic().saturating_sub(began))
             }
         }
     }
@@ -200,17 +200,17 @@ mod tests {
         let theirs = Records::adopt(ours.as_fd().try_clone_to_owned().expect("a copy"));
         let theirs = theirs.expect("mapped");
         let worker = record(999, 1);
-        assert_eq!(theirs.state(worker), State::Idle);
+        assert_eq!(theirs.state(worker), BusyState::Idle);
         let began = crate::monotonic() - Duration::from_secs(7);
         let began_ms = u64::try_from(began.as_millis()).expect("fits");
         theirs.word(worker, STATE).store(began_ms, Ordering::Relaxed);
-        let State::Busy(age) = ours.state(worker) else { panic!("{:?}", ours.state(worker)) };
+        let BusyState::Busy(age) = ours.state(worker) else { panic!("{:?}", ours.state(worker)) };
         assert!(age >= Duration::from_secs(7), "{age:?}");
         assert!(!ours.repair(worker), "it has begun");
         theirs.word(worker, STATE).store(CLAIMED, Ordering::Relaxed);
-        assert_eq!(ours.state(worker), State::Claimed);
+        assert_eq!(ours.state(worker), BusyState::Claimed);
         assert!(ours.repair(worker));
-        assert_eq!(theirs.state(worker), State::Idle);
+        assert_eq!(theirs.state(worker), BusyState::Idle);
     }
 
     #[test]

@@ -21,14 +21,14 @@ const STAY_NS: u32 = 5_000_000;
      with CAP_PERFMON",
     selection.name()
 )]
-pub struct Refused {
+pub struct SelectionError {
     selection: Selection,
     error: io::Error,
 }
 
 /// A program that the kernel has taken, and the memory for workers, before there are sockets.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct LoadedSelection {
     plan: Plan,
     records: Records,
     /// None: it is a classic one, or none.
@@ -45,15 +45,15 @@ pub struct SocketGroup {
     records: Records,
 }
 
-impl Prepared {
+impl LoadedSelection {
     /// What `plan` takes before there are sockets, for connections of IPv6 or of IPv4.
-    pub fn new(plan: Plan, is_ipv6: bool) -> Result<Self, Refused> {
+    pub fn new(plan: Plan, is_ipv6: bool) -> Result<Self, SelectionError> {
         Self::staying(plan, is_ipv6, STAY_NS)
     }
 
-    pub(super) fn staying(plan: Plan, is_ipv6: bool, stay_ns: u32) -> Result<Self, Refused> {
+    pub(super) fn staying(plan: Plan, is_ipv6: bool, stay_ns: u32) -> Result<Self, SelectionError> {
         Self::try_new(plan, is_ipv6, stay_ns)
-            .map_err(|error| Refused { selection: plan.effective(), error })
+            .map_err(|error| SelectionError { selection: plan.effective(), error })
     }
 
     fn try_new(plan: Plan, is_ipv6: bool, stay_ns: u32) -> io::Result<Self> {

@@ -16,16 +16,16 @@ const NO_SOCKET: u32 = u32::MAX;
 /// Where a packet says who sent it, counted from the head of its network layer. Options of IPv4 and
 /// further heads of IPv6 are not reckoned with: a probe has none.
 #[derive(Clone, Copy)]
-struct Layout {
+struct PacketLayout {
     /// The last four bytes of the source's address.
     address_at: u32,
     port_at: u32,
 }
 
-const IPV4: Layout = Layout { address_at: 12, port_at: 20 };
-const IPV6: Layout = Layout { address_at: 20, port_at: 40 };
+const IPV4: PacketLayout = PacketLayout { address_at: 12, port_at: 20 };
+const IPV6: PacketLayout = PacketLayout { address_at: 20, port_at: 40 };
 
-fn layout(address: IpAddr) -> Layout {
+fn layout(address: IpAddr) -> PacketLayout {
     if address.is_ipv4() { IPV4 } else { IPV6 }
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn classic(
     let skip_unless = |operand, if_false| ClassicInstruction { if_false, ..step(0x15, operand) };
     let mut program = Vec::new();
     if let Some((source, socket)) = probe {
-        let Layout { address_at, port_at } = layout(source.ip());
+        let PacketLayout { address_at, port_at } = layout(source.ip());
         program.extend([
             load_word(NETWORK + address_at),
             skip_unless(u32::from_be_bytes(last_bytes(source.ip())), 3),
@@ -164,7 +164,7 @@ impl NextWorker {
 
     /// Answers for the probe, if the packet is its own.
     fn probe(&self) -> Vec<Instruction> {
-        let Layout { address_at, port_at } = if self.is_ipv6 { IPV6 } else { IPV4 };
+        let PacketLayout { address_at, port_at } = if self.is_ipv6 { IPV6 } else { IPV4 };
         let port = HEAD_AT + small(port_at - address_at);
         let bytes = i32::from(small(port_at - address_at)) + 4;
         let answer = vec![load(LOAD_WORD, R0, MAP, offset(0, TARGET)), exit()];

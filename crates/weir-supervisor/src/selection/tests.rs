@@ -7,8 +7,8 @@ use std::os::fd::OwnedFd;
 use proptest::prelude::*;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use super::busy::{State, record};
-use super::{Plan, Prepared, Refused, Selection, SocketGroup};
+use super::busy::{BusyState, record};
+use super::{LoadedSelection, Plan, Selection, SelectionError, SocketGroup};
 use crate::workers::PROCESSES_MAX;
 
 /// Sockets, where they listen, and connections that nobody accepts.
@@ -22,10 +22,10 @@ impl Rig {
     /// None: the kernel refuses.
     fn new(selection: Selection, workers: usize, queues: usize, host: SocketAddr) -> Option<Self> {
         let plan = Plan::new(selection, workers, queues, 1);
-        Self::of(Prepared::new(plan, host.is_ipv6()), host)
+        Self::of(LoadedSelection::new(plan, host.is_ipv6()), host)
     }
 
-    fn of(prepared: Result<Prepared, Refused>, host: SocketAddr) -> Option<Self> {
+    fn of(prepared: Result<LoadedSelection, SelectionError>, host: SocketAddr) -> Option<Self> {
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(refused) if !has_privileges() => {
@@ -53,7 +53,7 @@ impl Rig {
     fn staying(workers: usize, stay_ns: u32) -> Option<Self> {
         let plan = Plan::new(Selection::JoinIdle, workers, 1, 1);
         let host = (Ipv4Addr::LOCALHOST, 0).into();
-        let rig = Self::of(Prepared::staying(plan, false, stay_ns), host)?;
+        let rig = Self::of(LoadedSelection::staying(plan, false, stay_ns), host)?;
         (0..workers).for_each(|slot| rig.open(slot));
         Some(rig)
     }
@@ -77,7 +77,7 @@ impl Rig {
         self.group.records().reset(record(slot, 0));
     }
 
-    fn state(&self, slot: usize) -> State {
+    fn state(&self, slot: usize) -> BusyState {
         self.group.records().state(record(slot, 0))
     }
 
@@ -142,7 +142,7 @@ fn one_after_the_other_gets_a_connection_and_when_all_are_busy_the_socket_of_all
     (0..3).for_each(|slot| rig.open(slot));
     let got: Vec<usize> = (0..5).map(|_| rig.connect()).collect();
     assert_eq!(got, [0, 1, 2, overflow, overflow]);
-    assert_eq!(rig.state(1), State::Claimed);
+    assert_eq!(rig.state(1), BusyState::Claimed);
     assert!(rig.group.records().repair(record(1, 0)));
     assert_eq!([rig.connect(), rig.connect()], [1, overflow]);
 }
@@ -205,7 +205,7 @@ fn a_probe_gets_to_the_socket_that_it_is_for() {
 #[test]
 fn one_socket_needs_no_program() {
     let plan = Plan::new(Selection::JoinIdle, 3, 1, 1).reduced();
-    let prepared = Prepared::new(plan, false).expect("no privilege");
+    let prepared = LoadedSelection::new(plan, false).expect("no privilege");
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
     let address = listener.local_addr().expect("told");
     let group = prepared.join("shop", vec![listener.into()]).expect("joined");
@@ -219,7 +219,7 @@ fn the_kernel_takes_the_programs_of_as_many_workers_as_there_may_be() {
     for selection in [Selection::RoundRobin, Selection::JoinIdle] {
         for workers in [1, 2, 3, 100, PROCESSES_MAX as usize] {
             let plan = Plan::new(selection, workers, workers, 1);
-            match Prepared::new(plan, true) {
+            match LoadedSelection::new(plan, true) {
                 Ok(_) => {}
                 Err(refused) if !has_privileges() => eprintln!("SKIPPED: {refused}"),
                 Err(refused) => panic!("{workers} workers: {refused}"),
@@ -265,7 +265,7 @@ proptest! {
                     let socket = rig.connect();
                     if idle.contains(&true) {
                         prop_assert!(idle.get(socket) == Some(&true), "{} of {:?}", socket, idle);
-                        prop_assert_eq!(rig.state(socket), State::Claimed);
+                        prop_assert_eq!(rig.state(socket), BusyState::Claimed);
                         idle[socket] = false;
                     } else {
                         prop_assert_eq!(socket, WORKERS);

@@ -11,16 +11,16 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::Supervisor;
-use crate::child::{self, Process};
+use crate::child::{self, ChildProcess};
 use crate::workers::LINGERING_MAX;
 
 impl Supervisor {
     /// The place of `old` was taken.
-    pub(super) fn let_linger(&mut self, mut old: Process, now: Duration) {
+    pub(super) fn let_linger(&mut self, mut old: ChildProcess, now: Duration) {
         let spec = &self.children[0].spec;
         let deadline = spec.stop_deadline;
         match spec.old_processes_max {
-            Some(_) if old.can_linger => old.tell_replaced(),
+            Some(_) if old.can_linger => old.send_replaced(),
             // Its program knows of no such thing.
             _ => old.stop(now, deadline),
         }
@@ -39,7 +39,8 @@ impl Supervisor {
     /// Of those that keep streams.
     fn close_streams_beyond(&mut self) {
         let Some(max) = self.children[0].spec.old_processes_max else { return };
-        let keeps = |process: &&mut Process| process.kill_at.is_none() && !process.closes_streams;
+        let keeps =
+            |process: &&mut ChildProcess| process.kill_at.is_none() && !process.closes_streams;
         let keeping: Vec<_> = self.lingering.iter_mut().filter(keeps).collect();
         let beyond = keeping.len().saturating_sub(max);
         for process in keeping.into_iter().take(beyond) {
@@ -85,7 +86,7 @@ impl Supervisor {
     }
 
     /// All service processes but the present one.
-    pub(super) fn beside_service(&self) -> impl Iterator<Item = &Process> {
+    pub(super) fn beside_service(&self) -> impl Iterator<Item = &ChildProcess> {
         self.successor.as_deref().into_iter().chain(&self.lingering)
     }
 

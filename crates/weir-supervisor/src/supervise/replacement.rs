@@ -12,9 +12,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::{Events, Supervisor};
-use crate::child::{self, Process, State};
+use crate::child::{self, ChildProcess, ChildState};
 use crate::inherited::Word;
-use crate::workers::{Asker, Wish};
+use crate::workers::{CommandSender, ServiceCommand};
 
 /// How long a new service process may take until it serves: it may have a large store to read.
 pub const REPLACE_DEADLINE: Duration = Duration::from_secs(120);
@@ -33,7 +33,7 @@ impl Supervisor {
     pub(super) fn replace_service(
         &mut self,
         now: Duration,
-        asker: Option<Asker>,
+        asker: Option<CommandSender>,
         events: &mut dyn Events,
     ) {
         let started = self.may_be_replaced().and_then(|()| {
@@ -70,7 +70,7 @@ impl Supervisor {
     fn start_successor(&mut self, now: Duration) -> Result<(), String> {
         let (service, deadline) = (&self.children[0], self.replace_deadline.unwrap_or_default());
         let (name, program) = (&service.spec.name, service.spec.program.display());
-        let mut process = Process::start(&service.spec, service.has_control, now)
+        let mut process = ChildProcess::start(&service.spec, service.has_control, now)
             .map_err(|error| format!("{program} can't be started: {error}"))?;
         let pid = process.pid.as_raw_nonzero();
         tracing::info!(child = name, pid, "started to replace the present one");
@@ -82,12 +82,12 @@ impl Supervisor {
     }
 
     /// What the service asks for.
-    pub(super) fn follow_wishes(&mut self, now: Duration, events: &mut dyn Events) {
-        let wishes = self.workers.as_mut().map(|workers| workers.take_wishes());
+    pub(super) fn run_service_commands(&mut self, now: Duration, events: &mut dyn Events) {
+        let wishes = self.workers.as_mut().map(|workers| workers.take_service_commands());
         for (wish, asker) in wishes.into_iter().flatten() {
             match wish {
-                Wish::ReplaceService => self.replace_service(now, Some(asker), events),
-                Wish::Upgrade => self.upgrade(now, Some(asker), events),
+                ServiceCommand::ReplaceService => self.replace_service(now, Some(asker), events),
+                ServiceCommand::Upgrade => self.upgrade(now, Some(asker), events),
             }
         }
     }
@@ -111,7 +111,7 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn tell(&mut self, asker: Option<Asker>, outcome: Result<(), String>) {
+    pub(super) fn tell(&mut self, asker: Option<CommandSender>, outcome: Result<(), String>) {
         if let (Some(asker), Some(workers)) = (asker, &mut self.workers) {
             workers.grant(asker, outcome);
         }
@@ -149,7 +149,9 @@ impl Supervisor {
 
     /// The service died while its successor was starting.
     fn service_is_gone(&self) -> bool {
-        self.children.first().is_some_and(|service| matches!(service.state, State::Waiting { .. }))
+        self.children
+            .first()
+            .is_some_and(|service| matches!(service.state, ChildState::Waiting { .. }))
     }
 
     /// The successor becomes the service.

@@ -7,16 +7,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Events, Supervisor};
-use crate::carried::{Carrier, ResumeError, State};
-use crate::child::{Child, Process};
+use crate::carried::{CarriedSupervisor, Carrier, ResumeError};
+use crate::child::{Child, ChildProcess};
 use crate::notify::Notify;
 use crate::requests::Requests;
 use crate::spec::ChildSpec;
-use crate::workers::{Asker, Fleet, GroupSpec};
+use crate::workers::{CommandSender, Fleet, GroupSpec};
 
 impl Supervisor {
     /// Becomes another program; comes back only if that fails.
-    pub(super) fn upgrade(&mut self, now: Duration, asker: Option<Asker>, events: &mut dyn Events) {
+    pub(super) fn upgrade(
+        &mut self,
+        now: Duration,
+        asker: Option<CommandSender>,
+        events: &mut dyn Events,
+    ) {
         let reason = match self.may_be_replaced().and_then(|()| self.carried(asker)) {
             Ok((state, carrier)) => {
                 tracing::info!("executing the program anew");
@@ -33,13 +38,16 @@ impl Supervisor {
         self.run_workers(now);
     }
 
-    fn carried(&self, asker: Option<Asker>) -> Result<(State, Carrier), String> {
+    fn carried(
+        &self,
+        asker: Option<CommandSender>,
+    ) -> Result<(CarriedSupervisor, Carrier), String> {
         let ([service], Some(workers)) = (&self.children[..], &self.workers) else {
             return Err("it has other children than a service and workers".into());
         };
         let process = service.running().ok_or("the service does not run")?;
         let mut carrier = Carrier::default();
-        let state = State {
+        let state = CarriedSupervisor {
             service: process.carried(&mut carrier),
             lingering: self.lingering.iter().map(|it| it.carried(&mut carrier)).collect(),
             restarts: service.record(),
@@ -60,18 +68,25 @@ impl Supervisor {
     /// Goes on where an earlier program has stopped; the service is replaced at once. `service` and
     /// `groups` are what they should be now; the rest is as for [`Supervisor::new`].
     pub fn resume(
-        state: State,
+        state: CarriedSupervisor,
         service: ChildSpec,
         groups: Vec<GroupSpec>,
         run_folder: &Path,
         (requests, notify, output): (Requests, Notify, OwnedFd),
     ) -> Result<Self, ResumeError> {
         let now = crate::monotonic();
-        let State { service: process, lingering, restarts, workers, orphans_reaped, asker, .. } =
-            state;
+        let CarriedSupervisor {
+            service: process,
+            lingering,
+            restarts,
+            workers,
+            orphans_reaped,
+            asker,
+            ..
+        } = state;
         let running = workers.workers.iter().map(|worker| worker.generation).collect();
         let fleet = Fleet::beside(groups, run_folder, &running)?.resume(workers, now)?;
-        let lingering = lingering.into_iter().map(|it| Process::resume(it, &service, now));
+        let lingering = lingering.into_iter().map(|it| ChildProcess::resume(it, &service, now));
         let lingering: Result<Vec<_>, _> = lingering.collect();
         let child = Child::resume(service, process, restarts, now)?;
         let mut supervisor = Self::new(Vec::new(), requests, notify, output);

@@ -8,7 +8,7 @@ use rustix::event::PollFd;
 use rustix::process::Pid;
 
 use super::Supervisor;
-use crate::child::{Child, State};
+use crate::child::{Child, ChildState};
 use crate::orphans::Orphans;
 use crate::workers::Fleet;
 
@@ -74,7 +74,7 @@ impl Supervisor {
     }
 
     fn children_ended(&self) -> bool {
-        self.children.iter().all(|child| matches!(child.state, State::Ended))
+        self.children.iter().all(|child| matches!(child.state, ChildState::Ended))
     }
 
     /// The new generation of the service gets its line to the workers.

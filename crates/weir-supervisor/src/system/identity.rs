@@ -20,7 +20,7 @@ pub(crate) struct Identity {
     pub(crate) home: Option<String>,
 }
 
-struct User {
+struct ProcessUser {
     uid: u32,
     gid: u32,
     name: CString,
@@ -53,7 +53,7 @@ impl Identity {
 }
 
 /// None: there is none of this name or number.
-fn find_user(user: &str) -> Result<Option<User>, String> {
+fn find_user(user: &str) -> Result<Option<ProcessUser>, String> {
     let name = CString::new(user).map_err(|_| format!("{user:?} can't be a user's name"))?;
     let number: Option<u32> = user.parse().ok();
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
@@ -75,7 +75,7 @@ fn find_user(user: &str) -> Result<Option<User>, String> {
     // `text`, which still lives, and end with NUL.
     let found = unsafe {
         let entry = entry.assume_init_ref();
-        User {
+        ProcessUser {
             uid: entry.pw_uid,
             gid: entry.pw_gid,
             name: CStr::from_ptr(entry.pw_name).to_owned(),

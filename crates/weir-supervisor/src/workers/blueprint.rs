@@ -8,7 +8,7 @@ use rustix::process::Resource;
 
 use super::check::{self, Mistake};
 use super::run_folder::GroupFolder;
-use super::spec::{BoundBy, GroupSpec, ResourceLimits, Sockets};
+use super::spec::{BoundBy, GroupSpec, ResourceLimits, SocketKind};
 use super::template::{Template, Values};
 use crate::system::{FIRST_DESCRIPTOR, Identity};
 
@@ -66,7 +66,7 @@ impl Blueprint {
 
     /// Whether so many workers listen on all sockets that connections can get to.
     pub(crate) fn check_scale(&self, processes: u32) -> Result<(), String> {
-        let Sockets::Group(group) = &self.spec.sockets else { return Ok(()) };
+        let SocketKind::Group(group) = &self.spec.sockets else { return Ok(()) };
         let min = group.plan().workers_min();
         if usize::try_from(processes).is_ok_and(|processes| processes >= min) {
             return Ok(());
@@ -92,15 +92,15 @@ pub(super) fn built_in(spec: &GroupSpec) -> Vec<String> {
     };
     let mut names = vec![INDEX.to_owned(), NAME.to_owned()];
     match &spec.sockets {
-        Sockets::None => {}
-        Sockets::Inherited(sockets) => names.extend(descriptors(sockets.len())),
-        Sockets::Group(group) => names.extend(descriptors(group.plan().descriptors())),
-        Sockets::UnixSocket(BoundBy::Worker) => names.push(SOCKET.to_owned()),
-        Sockets::UnixSocket(BoundBy::Parent) => {
+        SocketKind::None => {}
+        SocketKind::Inherited(sockets) => names.extend(descriptors(sockets.len())),
+        SocketKind::Group(group) => names.extend(descriptors(group.plan().descriptors())),
+        SocketKind::UnixSocket(BoundBy::Worker) => names.push(SOCKET.to_owned()),
+        SocketKind::UnixSocket(BoundBy::Parent) => {
             names.push(SOCKET.to_owned());
             names.extend(descriptors(1));
         }
-        Sockets::Port => names.push(PORT.to_owned()),
+        SocketKind::Port => names.push(PORT.to_owned()),
     }
     names
 }

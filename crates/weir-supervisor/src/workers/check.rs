@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::blueprint::{built_in, resource_limits};
 use super::run_folder::GroupFolder;
-use super::spec::{GroupName, GroupSpec, PROCESSES_MAX, Readiness, SOCKETS_MAX, Sockets};
+use super::spec::{GroupName, GroupSpec, PROCESSES_MAX, Readiness, SOCKETS_MAX, SocketKind};
 use super::template::Template;
 use crate::system::Identity;
 
@@ -32,7 +32,7 @@ pub struct Mistake {
     pub text: String,
 }
 
-type Environment = Vec<(String, Template)>;
+type EnvironmentTemplates = Vec<(String, Template)>;
 
 /// What is wrong with `spec`, whose sockets would lie below `run_folder`. Nothing is started, bound
 /// or created.
@@ -69,7 +69,7 @@ pub fn mistakes(spec: &GroupSpec, run_folder: &Path) -> Vec<Mistake> {
 }
 
 /// The command and the environment as templates that this group can fill in.
-pub(super) fn parse(spec: &GroupSpec) -> Result<(Vec<Template>, Environment), Mistake> {
+pub(super) fn parse(spec: &GroupSpec) -> Result<(Vec<Template>, EnvironmentTemplates), Mistake> {
     let mut known = built_in(spec);
     known.extend(spec.variables.keys().cloned());
     let template = |setting: &'static str, text: &str| {
@@ -145,14 +145,14 @@ fn folder(folder: Option<&Path>) -> Option<String> {
 
 fn sockets(spec: &GroupSpec) -> Option<String> {
     let count = match &spec.sockets {
-        Sockets::Inherited(sockets) => sockets.len(),
-        Sockets::Group(group) => group.plan().descriptors(),
+        SocketKind::Inherited(sockets) => sockets.len(),
+        SocketKind::Group(group) => group.plan().descriptors(),
         _ => return None,
     };
     if !(1..=SOCKETS_MAX).contains(&count) {
         return Some(format!("a worker inherits 1 to {SOCKETS_MAX} sockets, not {count}"));
     }
-    let Sockets::Inherited(sockets) = &spec.sockets else { return None };
+    let SocketKind::Inherited(sockets) = &spec.sockets else { return None };
     // sd_listen_fds_with_names(3): printable, and the colon separates them.
     let is_wrong = |name: &str| {
         name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
@@ -188,7 +188,7 @@ fn readiness(spec: &GroupSpec) -> Option<String> {
         Readiness::Line(text) if text.is_empty() => {
             Some("every line contains the empty text; give a part of the line to wait for".into())
         }
-        Readiness::Probed if matches!(spec.sockets, Sockets::None) => {
+        Readiness::Probed if matches!(spec.sockets, SocketKind::None) => {
             Some("workers without sockets can't be probed".into())
         }
         _ => None,
@@ -233,7 +233,7 @@ mod tests {
             ["workers shop: command: unknown placeholder {port}; this group has {index} {name} \
               {queues}; write {{ for a brace"]
         );
-        spec.sockets = Sockets::Port;
+        spec.sockets = SocketKind::Port;
         assert_eq!(texts(&spec), Vec::<String>::new());
     }
 
@@ -243,7 +243,7 @@ mod tests {
         spec.processes = PROCESSES_MAX + 1;
         spec.environment = vec![("LISTEN_FDS".into(), "3".into()), ("A=".into(), String::new())];
         spec.folder = Some("/nonexistent".into());
-        spec.sockets = Sockets::Inherited(Vec::new());
+        spec.sockets = SocketKind::Inherited(Vec::new());
         spec.variables.insert("index".into(), Vec::new());
         spec.readiness = Readiness::Line(String::new());
         spec.start_deadline = Duration::ZERO;

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use super::blueprint::{PORT, SOCKET, descriptor_values};
 use super::run_folder::GroupFolder;
-use super::spec::{BoundBy, Sockets};
+use super::spec::{BoundBy, SocketKind};
 use super::template::Values;
-use crate::control::Address;
+use crate::control::WorkerAddress;
 use crate::selection::busy::{PER_SLOT, Records, record};
 
 /// Ports that are tried before a start is given up: each was just given to another worker.
@@ -20,43 +20,45 @@ const OWN_SOCKET_NAME: &str = "socket";
 
 /// Bound or chosen for one generation; what lies in the file system goes with it.
 #[derive(Debug)]
-pub(crate) struct Endpoint {
-    pub(crate) address: Option<Address>,
+pub(crate) struct WorkerEndpoint {
+    pub(crate) address: Option<WorkerAddress>,
     listener: Option<OwnedFd>,
 }
 
-impl Endpoint {
+impl WorkerEndpoint {
     /// `is_taken`: what other workers were given.
     pub(crate) fn prepare(
-        sockets: &Sockets,
+        sockets: &SocketKind,
         folder: &GroupFolder,
         (slot, generation): (usize, u64),
-        is_taken: impl Fn(&Address) -> bool,
+        is_taken: impl Fn(&WorkerAddress) -> bool,
     ) -> io::Result<Self> {
         let mut listener = None;
         let address = match sockets {
-            Sockets::None | Sockets::Inherited(_) => None,
-            Sockets::UnixSocket(bound_by) => {
+            SocketKind::None | SocketKind::Inherited(_) => None,
+            SocketKind::UnixSocket(bound_by) => {
                 let path = folder.socket(generation);
                 if *bound_by == BoundBy::Parent {
                     listener = Some(UnixListener::bind(&path)?.into());
                 }
-                Some(Address::Unix(path))
+                Some(WorkerAddress::Unix(path))
             }
-            Sockets::Port => Some(Address::Port(free_port(|port| is_taken(&Address::Port(port)))?)),
-            Sockets::Group(group) => {
+            SocketKind::Port => {
+                Some(WorkerAddress::Port(free_port(|port| is_taken(&WorkerAddress::Port(port)))?))
+            }
+            SocketKind::Group(group) => {
                 let mut records = (0..PER_SLOT).map(|which| record(slot, which));
-                let free = records.find(|&record| !is_taken(&Address::Shared { record }));
+                let free = records.find(|&record| !is_taken(&WorkerAddress::Shared { record }));
                 let record = free.ok_or(io::ErrorKind::AddrInUse)?;
                 group.records().reset(record);
-                Some(Address::Shared { record })
+                Some(WorkerAddress::Shared { record })
             }
         };
         Ok(Self { address, listener })
     }
 
     /// One of an earlier program. Its worker's record is as that left it.
-    pub(crate) fn resume(address: Option<Address>, listener: Option<OwnedFd>) -> Self {
+    pub(crate) fn resume(address: Option<WorkerAddress>, listener: Option<OwnedFd>) -> Self {
         Self { address, listener }
     }
 
@@ -67,12 +69,12 @@ impl Endpoint {
     /// What the worker in that slot inherits to listen on, with names.
     pub(crate) fn descriptors<'a>(
         &'a self,
-        sockets: &'a Sockets,
+        sockets: &'a SocketKind,
         slot: usize,
     ) -> Vec<(&'a str, BorrowedFd<'a>)> {
         match (sockets, &self.listener) {
-            (Sockets::Group(group), _) => group.slice(slot),
-            (Sockets::Inherited(sockets), _) => sockets
+            (SocketKind::Group(group), _) => group.slice(slot),
+            (SocketKind::Inherited(sockets), _) => sockets
                 .iter()
                 .map(|socket| (socket.name.as_str(), socket.descriptor.as_fd()))
                 .collect(),
@@ -85,21 +87,21 @@ impl Endpoint {
     pub(crate) fn values(&self, descriptors: usize) -> Values {
         let mut values = descriptor_values(descriptors);
         match &self.address {
-            Some(Address::Unix(path)) => {
+            Some(WorkerAddress::Unix(path)) => {
                 values.insert(SOCKET.to_owned(), vec![path.to_string_lossy().into_owned()]);
             }
-            Some(Address::Port(port)) => {
+            Some(WorkerAddress::Port(port)) => {
                 values.insert(PORT.to_owned(), vec![port.to_string()]);
             }
-            Some(Address::Shared { .. }) | None => {}
+            Some(WorkerAddress::Shared { .. }) | None => {}
         }
         values
     }
 
     /// The memory in which the worker says what it does, and where in it.
-    pub(crate) fn record<'a>(&self, sockets: &'a Sockets) -> Option<(&'a Records, usize)> {
+    pub(crate) fn record<'a>(&self, sockets: &'a SocketKind) -> Option<(&'a Records, usize)> {
         match (sockets, &self.address) {
-            (Sockets::Group(group), Some(Address::Shared { record })) => {
+            (SocketKind::Group(group), Some(WorkerAddress::Shared { record })) => {
                 Some((group.records(), *record))
             }
             _ => None,
@@ -108,13 +110,13 @@ impl Endpoint {
 
     fn path(&self) -> Option<&PathBuf> {
         match &self.address {
-            Some(Address::Unix(path)) => Some(path),
+            Some(WorkerAddress::Unix(path)) => Some(path),
             _ => None,
         }
     }
 }
 
-impl Drop for Endpoint {
+impl Drop for WorkerEndpoint {
     fn drop(&mut self) {
         // It may never have been bound, or the worker has removed it.
         let _ = self.path().map(std::fs::remove_file);

@@ -15,16 +15,16 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 
 use self::reports::Cursor;
-use self::services::Line;
-pub(crate) use self::services::{Asker, Wish};
+use self::services::ServiceConnection;
+pub(crate) use self::services::{CommandSender, ServiceCommand};
 use super::blueprint::Blueprint;
 use super::check::Mistake;
 use super::generation::{Moment, Numbers, Times};
-use super::group::{Group, Turn};
-use super::process::Process;
+use super::group::{GroupUpdate, WorkerGroup};
+use super::process::WorkerProcess;
 use super::spec::{GroupName, GroupNameError, GroupSpec};
 use super::{GROUPS_MAX, STARTS_PER_TURN_MAX};
-use crate::control::{RollingState, Totals};
+use crate::control::{ParentTotals, RollingState};
 use crate::printer::Printer;
 
 /// Groups of workers, run by a [`Supervisor`](crate::Supervisor).
@@ -32,14 +32,14 @@ use crate::printer::Printer;
 pub struct Fleet {
     groups: Vec<Crew>,
     /// By generation.
-    processes: BTreeMap<u64, Process>,
+    processes: BTreeMap<u64, WorkerProcess>,
     numbers: Numbers,
     printer: Printer,
     /// To the service; to two of them while one is replaced.
-    lines: Vec<Line>,
+    lines: Vec<ServiceConnection>,
     lines_made: u64,
     /// What services have asked of the supervisor itself.
-    wishes: Vec<(Wish, Asker)>,
+    wishes: Vec<(ServiceCommand, CommandSender)>,
     /// Which services send nothing more to these generations.
     let_go: BTreeMap<u64, BTreeSet<u64>>,
     /// More was said than one turn follows.
@@ -47,8 +47,8 @@ pub struct Fleet {
     is_stopping: bool,
     was_killed: bool,
     /// `output_lines_dropped` aside.
-    pub(crate) totals: Totals,
-    totals_sent: Totals,
+    pub(crate) totals: ParentTotals,
+    totals_sent: ParentTotals,
     totals_at: Duration,
 }
 
@@ -56,7 +56,7 @@ pub struct Fleet {
 #[derive(Debug)]
 struct Crew {
     blueprint: Blueprint,
-    rules: Group,
+    rules: WorkerGroup,
     rolling: Option<RollingState>,
     /// The settings don't have it any more: it is to end once no service needs it.
     is_retired: bool,
@@ -88,7 +88,7 @@ pub enum FleetError {
 }
 
 impl Crew {
-    fn new(blueprint: Blueprint, rules: Group) -> Self {
+    fn new(blueprint: Blueprint, rules: WorkerGroup) -> Self {
         Self { blueprint, rules, rolling: None, is_retired: false, is_stopped: false }
     }
 }
@@ -134,7 +134,7 @@ impl Fleet {
             if crews.iter().any(|crew| crew.blueprint.spec.name == spec.name) {
                 return Err(FleetError::TwiceTheName(spec.name));
             }
-            let rules = Group::new(Times::of(&spec), spec.processes);
+            let rules = WorkerGroup::new(Times::of(&spec), spec.processes);
             match Blueprint::new(spec, run_folder) {
                 Ok(blueprint) => crews.push(Crew::new(blueprint, rules)),
                 Err(found) => mistakes.extend(found),
@@ -159,8 +159,8 @@ impl Fleet {
             has_unread: false,
             is_stopping: false,
             was_killed: false,
-            totals: Totals::default(),
-            totals_sent: Totals::default(),
+            totals: ParentTotals::default(),
+            totals_sent: ParentTotals::default(),
             totals_at: Duration::ZERO,
         }
     }
@@ -188,7 +188,7 @@ impl Fleet {
                 polled.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
             }
         }
-        for Line { link, .. } in &self.lines {
+        for ServiceConnection { link, .. } in &self.lines {
             polled.push(PollFd::from_borrowed_fd(link.descriptor(), link.interest()));
         }
     }
@@ -205,7 +205,8 @@ impl Fleet {
         for index in 0..self.groups.len() {
             let rules = &mut self.groups[index].rules;
             let slots = rules.slots.len();
-            let Turn { actions, rolled } = rules.turn(moment, &mut self.numbers, &mut starts_left);
+            let GroupUpdate { actions, rolled } =
+                rules.turn(moment, &mut self.numbers, &mut starts_left);
             let removed = rules.slots.len()..slots;
             self.perform(index, actions, now);
             self.report_removed(index, removed);
@@ -216,8 +217,8 @@ impl Fleet {
 
     /// Hears what workers and the service say, and who has ended.
     pub(crate) fn listen(&mut self, now: Duration, output: BorrowedFd<'_>) {
-        self.hear_workers(now);
-        self.hear_services(now);
+        self.on_workers_readable(now);
+        self.on_services_readable(now);
         self.reap(now);
         self.printer.flush(output);
         self.tell(now);

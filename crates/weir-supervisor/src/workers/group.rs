@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use super::generation::{Action, Moment, Numbers, Times};
-use super::rolling::{Rolling, Step};
-use super::slot::{CarriedSlot, Fate, Refusal, Slot};
+use super::rolling::{Rolling, RollingStep};
+use super::slot::{CarriedSlot, CommandError, Fate, WorkerSlot};
 use super::spec::PROCESSES_MAX;
 use crate::carried::CarriedGroup;
 
 /// A group by its rules; the processes are elsewhere.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct WorkerGroup {
     times: Times,
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<WorkerSlot>,
     /// How many workers there are to be.
     pub(crate) wanted: usize,
     /// While it is paused nothing is started.
@@ -22,22 +22,22 @@ pub(crate) struct Group {
 
 /// What a turn of a group brought.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct GroupUpdate {
     pub(crate) actions: Vec<Action>,
     /// How the rolling restart ended, if it did.
     pub(crate) rolled: Option<Result<(), String>>,
 }
 
-impl Group {
+impl WorkerGroup {
     pub(crate) fn new(times: Times, processes: u32) -> Self {
         let wanted = usize::try_from(processes).unwrap_or(usize::MAX);
-        let slots = (0..wanted).map(|_| Slot::new(times.clone())).collect();
+        let slots = (0..wanted).map(|_| WorkerSlot::new(times.clone())).collect();
         Self { times, slots, wanted, is_paused: false, rolling: None }
     }
 
     /// A group of an earlier program, by the times of now.
     pub(crate) fn resume(times: Times, carried: &CarriedGroup) -> Self {
-        let slot = |slot: &CarriedSlot| Slot::resume(times.clone(), slot.clone());
+        let slot = |slot: &CarriedSlot| WorkerSlot::resume(times.clone(), slot.clone());
         let slots = carried.slots.iter().map(slot).collect();
         let (wanted, rolling) = (carried.wanted, carried.rolling.clone());
         Self { times, slots, wanted, is_paused: carried.is_paused, rolling }
@@ -50,12 +50,13 @@ impl Group {
 
     /// Why nothing runs, if a worker was given up.
     pub(crate) fn failure(&self) -> Option<&str> {
-        let is_empty = self.slots.iter().all(Slot::is_empty);
-        self.slots.iter().find_map(Slot::failure).filter(|_| is_empty)
+        let is_empty = self.slots.iter().all(WorkerSlot::is_empty);
+        self.slots.iter().find_map(WorkerSlot::failure).filter(|_| is_empty)
     }
 
     pub(crate) fn wakes_at(&self, moment: Moment) -> Option<Duration> {
-        let starts = self.slots.iter().filter_map(Slot::starts_at).filter(|_| !self.is_paused);
+        let starts =
+            self.slots.iter().filter_map(WorkerSlot::starts_at).filter(|_| !self.is_paused);
         let turns = self.slots.iter().filter_map(|slot| slot.wakes_at(moment));
         starts.chain(turns).min()
     }
@@ -66,8 +67,8 @@ impl Group {
         moment: Moment,
         numbers: &mut Numbers,
         starts_left: &mut usize,
-    ) -> Turn {
-        let mut turn = Turn::default();
+    ) -> GroupUpdate {
+        let mut turn = GroupUpdate::default();
         for slot in &mut self.slots {
             turn.actions.extend(slot.turn(moment));
             let is_due = slot.starts_at().is_some_and(|at| at <= moment.now);
@@ -76,22 +77,23 @@ impl Group {
                 turn.actions.push(slot.start_now(numbers, moment.now));
             }
         }
-        while self.slots.len() > self.wanted && self.slots.last().is_some_and(Slot::is_empty) {
+        while self.slots.len() > self.wanted && self.slots.last().is_some_and(WorkerSlot::is_empty)
+        {
             self.slots.pop();
         }
         self.roll(moment.now, numbers, &mut turn);
         turn
     }
 
-    fn roll(&mut self, now: Duration, numbers: &mut Numbers, turn: &mut Turn) {
+    fn roll(&mut self, now: Duration, numbers: &mut Numbers, turn: &mut GroupUpdate) {
         let Some(rolling) = &mut self.rolling else { return };
         match rolling.step(&self.slots) {
-            Step::Wait => return,
-            Step::Replace(index) => match self.slots[index].replace(numbers, now) {
+            RollingStep::Wait => return,
+            RollingStep::Replace(index) => match self.slots[index].replace(numbers, now) {
                 Ok(action) => return turn.actions.extend(action),
                 Err(refusal) => turn.rolled = Some(Err(format!("slot {index} {refusal}"))),
             },
-            Step::Done => turn.rolled = Some(Ok(())),
+            RollingStep::Done => turn.rolled = Some(Ok(())),
         }
         self.rolling = None;
     }
@@ -123,10 +125,10 @@ impl Group {
         index: usize,
         number: u64,
         reason: &str,
-        end: impl FnOnce(&mut Slot) -> Fate,
+        end: impl FnOnce(&mut WorkerSlot) -> Fate,
     ) -> (Fate, Option<String>) {
         let Some(slot) = self.slots.get_mut(index) else { return (Fate::Left, None) };
-        let went_by_itself = slot.goes_by_itself(number);
+        let went_by_itself = slot.exits_on_its_own(number);
         let fate = end(slot);
         let is_concerned = self.rolling.as_ref().is_some_and(|it| it.active() == Some(index));
         let is_failure = match fate {
@@ -143,7 +145,11 @@ impl Group {
     }
 
     /// Starts all slots, or one.
-    pub(crate) fn start(&mut self, index: Option<usize>, now: Duration) -> Result<(), Refusal> {
+    pub(crate) fn start(
+        &mut self,
+        index: Option<usize>,
+        now: Duration,
+    ) -> Result<(), CommandError> {
         for slot in self.chosen(index)? {
             if slot.current.is_none() || !slot.is_wanted() {
                 slot.start(now);
@@ -157,7 +163,7 @@ impl Group {
         &mut self,
         index: Option<usize>,
         now: Duration,
-    ) -> Result<(Vec<Action>, Option<String>), Refusal> {
+    ) -> Result<(Vec<Action>, Option<String>), CommandError> {
         let actions = self.chosen(index)?.iter_mut().flat_map(|slot| slot.stop(now)).collect();
         let rolled = self.rolling.take().map(|_| "stopped on command".to_owned());
         Ok((actions, rolled))
@@ -169,21 +175,25 @@ impl Group {
         index: usize,
         numbers: &mut Numbers,
         now: Duration,
-    ) -> Result<Option<Action>, Refusal> {
+    ) -> Result<Option<Action>, CommandError> {
         self.refuse_while_busy()?;
         let slot = self.slots.get_mut(index).ok_or_else(|| no_slot(index))?;
         slot.replace(numbers, now).map_err(|refusal| format!("slot {index} {refusal}"))
     }
 
     /// Replaces all workers, one after the other.
-    pub(crate) fn restart_rolling(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn restart_rolling(&mut self) -> Result<(), CommandError> {
         self.refuse_while_busy()?;
         self.rolling = Some(Rolling::over(self.slots.len()));
         Ok(())
     }
 
     /// To have `processes` workers that run. Those beyond are asked to end; stopped ones are started.
-    pub(crate) fn scale(&mut self, processes: u32, now: Duration) -> Result<Vec<Action>, Refusal> {
+    pub(crate) fn scale(
+        &mut self,
+        processes: u32,
+        now: Duration,
+    ) -> Result<Vec<Action>, CommandError> {
         if processes > PROCESSES_MAX {
             return Err(format!("{processes} are more than the {PROCESSES_MAX} of one group"));
         }
@@ -205,7 +215,7 @@ impl Group {
             slot.start(now);
         }
         while self.slots.len() < self.wanted {
-            self.slots.push(Slot::new(self.times.clone()));
+            self.slots.push(WorkerSlot::new(self.times.clone()));
         }
         actions
     }
@@ -224,27 +234,27 @@ impl Group {
         self.rolling.take().map(|_| "paused on command".to_owned())
     }
 
-    fn refuse_while_busy(&self) -> Result<(), Refusal> {
+    fn refuse_while_busy(&self) -> Result<(), CommandError> {
         if self.is_paused {
             return Err("the group is paused; resume it first".into());
         }
         if self.rolling.is_some() {
             return Err("a rolling restart is under way".into());
         }
-        match self.slots.iter().position(Slot::is_being_replaced) {
+        match self.slots.iter().position(WorkerSlot::is_being_replaced) {
             Some(index) => Err(format!("slot {index} is being replaced; one at a time")),
             None => Ok(()),
         }
     }
 
-    fn chosen(&mut self, index: Option<usize>) -> Result<&mut [Slot], Refusal> {
+    fn chosen(&mut self, index: Option<usize>) -> Result<&mut [WorkerSlot], CommandError> {
         let Some(index) = index else { return Ok(&mut self.slots) };
         let slot = self.slots.get_mut(index).ok_or_else(|| no_slot(index))?;
         Ok(std::slice::from_mut(slot))
     }
 }
 
-fn no_slot(index: usize) -> Refusal {
+fn no_slot(index: usize) -> CommandError {
     format!("there is no slot {index}")
 }
 

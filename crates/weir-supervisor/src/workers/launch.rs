@@ -15,13 +15,13 @@ use rustix::process::{Pid, PidfdFlags};
 
 use super::blueprint::{Blueprint, INDEX, NAME};
 use super::check::RESERVED;
-use super::endpoint::Endpoint;
+use super::endpoint::WorkerEndpoint;
 use super::notify_socket::NotifySocket;
 use super::output::WorkerOutput;
-use super::process::{Place, Process};
+use super::process::{SlotIndex, WorkerProcess};
 use super::spec::{GroupSpec, Readiness};
 use super::template::{Unknown, Values};
-use crate::control::Address;
+use crate::control::WorkerAddress;
 use crate::selection::busy::{FD_VARIABLE, INDEX_VARIABLE};
 use crate::system::{self, FIRST_DESCRIPTOR, Identity, Image, Launch};
 
@@ -59,19 +59,19 @@ impl LaunchError {
     }
 }
 
-type Environment = BTreeMap<OsString, OsString>;
+type ProcessEnvironment = BTreeMap<OsString, OsString>;
 
 /// Starts `generation` at `place`.
 pub(crate) fn launch(
     blueprint: &Blueprint,
-    place: Place,
+    place: SlotIndex,
     generation: u64,
     now: Duration,
-    is_taken: impl Fn(&Address) -> bool,
-) -> Result<Process, LaunchError> {
+    is_taken: impl Fn(&WorkerAddress) -> bool,
+) -> Result<WorkerProcess, LaunchError> {
     let spec = &blueprint.spec;
     let who = (place.slot, generation);
-    let endpoint = Endpoint::prepare(&spec.sockets, &blueprint.folder, who, is_taken)
+    let endpoint = WorkerEndpoint::prepare(&spec.sockets, &blueprint.folder, who, is_taken)
         .map_err(LaunchError::Endpoint)?;
     let wants_notify = spec.readiness == Readiness::Notify || spec.watchdog.is_some();
     let notify = wants_notify
@@ -96,7 +96,7 @@ pub(crate) fn launch(
     let (pid, pidfd, pipe) = spawned.map_err(|error| failure(program, spec, error))?;
     let name = blueprint.worker_name(place.slot);
     let output = WorkerOutput::new(pipe, &name, pid.as_raw_pid());
-    Ok(Process {
+    Ok(WorkerProcess {
         place,
         name,
         pid,
@@ -114,7 +114,12 @@ pub(crate) fn launch(
 /// How many descriptors a program is given (`sd_listen_fds(3)`).
 const LISTEN_FDS: &str = "LISTEN_FDS";
 
-fn values(blueprint: &Blueprint, index: usize, endpoint: &Endpoint, descriptors: usize) -> Values {
+fn values(
+    blueprint: &Blueprint,
+    index: usize,
+    endpoint: &WorkerEndpoint,
+    descriptors: usize,
+) -> Values {
     let mut values = endpoint.values(descriptors);
     values.insert(INDEX.to_owned(), vec![index.to_string()]);
     values.insert(NAME.to_owned(), vec![blueprint.worker_name(index)]);
@@ -146,9 +151,9 @@ fn environment(
     values: &Values,
     notify: Option<&NotifySocket>,
     descriptors: &[(&str, BorrowedFd<'_>)],
-) -> Result<Environment, LaunchError> {
+) -> Result<ProcessEnvironment, LaunchError> {
     // What systemd said to the parent is not for workers.
-    let mut environment: Environment = std::env::vars_os()
+    let mut environment: ProcessEnvironment = std::env::vars_os()
         .filter(|(name, _)| !RESERVED.iter().any(|reserved| OsStr::new(reserved) == name))
         .collect();
     let mut set = |name: &str, value: OsString| environment.insert(name.into(), value);
@@ -181,7 +186,7 @@ fn login_variables(identity: &Identity) -> Vec<(&'static str, String)> {
 
 /// Where the program may be. With a `/` it is a path, from the worker's own folder, as are the
 /// folders of `PATH`.
-fn places(program: &str, environment: &Environment) -> Vec<PathBuf> {
+fn places(program: &str, environment: &ProcessEnvironment) -> Vec<PathBuf> {
     if program.contains('/') {
         return vec![PathBuf::from(program)];
     }
@@ -190,7 +195,7 @@ fn places(program: &str, environment: &Environment) -> Vec<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
 }
 
-fn image(arguments: Vec<String>, environment: Environment, with_listen_pid: bool) -> Image {
+fn image(arguments: Vec<String>, environment: ProcessEnvironment, with_listen_pid: bool) -> Image {
     let places = places(&arguments[0], &environment);
     let programs = places.into_iter().map(|place| text(place.into_os_string().into_vec()));
     let environment = environment.into_iter().map(|(name, value)| {

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::output::{CHUNK_BYTES, Tail};
+use crate::output::{CHUNK_BYTES, OutputTail};
 use crate::printer::Printer;
 
 /// A longer line is passed on in pieces: with its prefix a piece must fit into one chunk.
@@ -19,14 +19,14 @@ pub(crate) struct WorkerOutput {
     pipe: Option<OwnedFd>,
     prefix: String,
     partial: Vec<u8>,
-    tail: Tail,
+    tail: OutputTail,
 }
 
 impl WorkerOutput {
     /// `pipe` must be non-blocking. `name` is shorter than [`PREFIX_BYTES_MAX`].
     pub(crate) fn new(pipe: OwnedFd, name: &str, pid: i32) -> Self {
         let prefix = format!("{name}[{pid}] ");
-        Self { pipe: Some(pipe), prefix, partial: Vec::new(), tail: Tail::default() }
+        Self { pipe: Some(pipe), prefix, partial: Vec::new(), tail: OutputTail::default() }
     }
 
     /// One that an earlier program has read.
@@ -38,7 +38,7 @@ impl WorkerOutput {
         last_lines: &[String],
     ) -> Self {
         let prefix = format!("{name}[{pid}] ");
-        Self { pipe, prefix, partial, tail: Tail::resume(last_lines) }
+        Self { pipe, prefix, partial, tail: OutputTail::resume(last_lines) }
     }
 
     /// The beginning of a line whose end has not come.

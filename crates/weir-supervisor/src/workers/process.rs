@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
 use super::descendants;
-use super::endpoint::Endpoint;
+use super::endpoint::WorkerEndpoint;
 use super::notify_socket::NotifySocket;
 use super::output::WorkerOutput;
 use super::signals::WorkerSignal;
@@ -14,7 +14,7 @@ use crate::carried::{self, CarriedWorker, Carrier, ResumeError};
 
 /// Where a worker belongs. It stays: slots are removed from the end only, and empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SlotIndex {
     /// Of the fleet's groups.
     pub(crate) group: usize,
     pub(crate) slot: usize,
@@ -22,15 +22,15 @@ pub(crate) struct Place {
 
 /// The process of one generation.
 #[derive(Debug)]
-pub(crate) struct Process {
-    pub(crate) place: Place,
+pub(crate) struct WorkerProcess {
+    pub(crate) place: SlotIndex,
     /// `shop-3`
     pub(crate) name: String,
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
     pub(crate) output: WorkerOutput,
     pub(crate) notify: Option<NotifySocket>,
-    pub(crate) endpoint: Endpoint,
+    pub(crate) endpoint: WorkerEndpoint,
     pub(crate) started_at: Duration,
     /// Why the parent killed it, if it did.
     pub(crate) kill_reason: Option<String>,
@@ -39,7 +39,7 @@ pub(crate) struct Process {
     pub(crate) dump_signal: Option<WorkerSignal>,
 }
 
-impl Process {
+impl WorkerProcess {
     /// Written down for another program.
     pub(crate) fn carried(
         &self,
@@ -77,13 +77,13 @@ impl Process {
         });
         let listener = carried::take_some(carried.listener)?;
         Ok(Self {
-            place: Place { group, slot },
+            place: SlotIndex { group, slot },
             pid: carried::pid(carried.pid)?,
             pidfd: carried::take(carried.pidfd)?,
             output: WorkerOutput::resume(pipe, &name, carried.pid, partial, &last_lines),
             name,
             notify: notify.transpose()?,
-            endpoint: Endpoint::resume(carried.address, listener),
+            endpoint: WorkerEndpoint::resume(carried.address, listener),
             started_at: carried.started_at,
             kill_reason: carried.kill_reason,
             stop_signal: signal(carried.stop_signal.as_deref()).unwrap_or(WorkerSignal::TERM),

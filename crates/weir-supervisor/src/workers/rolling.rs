@@ -1,6 +1,6 @@
 //! A rolling restart: slot after slot, never two at once. Pure.
 
-use super::slot::Slot;
+use super::slot::WorkerSlot;
 
 /// How far a rolling restart has come.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -12,7 +12,7 @@ pub(crate) struct Rolling {
 
 /// What a rolling restart needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum RollingStep {
     Wait,
     Replace(usize),
     Done,
@@ -33,13 +33,13 @@ impl Rolling {
         self.next - usize::from(self.active.is_some())
     }
 
-    pub(crate) fn step(&mut self, slots: &[Slot]) -> Step {
+    pub(crate) fn step(&mut self, slots: &[WorkerSlot]) -> RollingStep {
         let is_busy = self.active.and_then(|index| slots.get(index)).is_some_and(|slot| {
             // Also until the one before it has ended: its memory is still taken.
             !slot.is_settled()
         });
         if is_busy {
-            return Step::Wait;
+            return RollingStep::Wait;
         }
         self.active = None;
         while let Some(slot) = slots.get(self.next).filter(|_| self.next < self.count) {
@@ -49,9 +49,13 @@ impl Rolling {
             if slot.is_wanted() {
                 self.active = Some(index);
                 // One that ends already needs no successor: the next one is started once it has.
-                return if slot.is_ending() { Step::Wait } else { Step::Replace(index) };
+                return if slot.is_ending() {
+                    RollingStep::Wait
+                } else {
+                    RollingStep::Replace(index)
+                };
             }
         }
-        Step::Done
+        RollingStep::Done
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::generation::{Action, Generation, Moment, Numbers, Phase, Times};
-use crate::restarts::{Record, Restarts, Verdict};
+use crate::restarts::{RestartDecision, RestartHistory, Restarts};
 
 /// A place for one worker. It never holds more than two processes.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct WorkerSlot {
     times: Times,
     restarts: Restarts,
     is_wanted: bool,
@@ -45,7 +45,7 @@ pub(crate) enum Vacancy {
 /// A place between two programs of the parent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CarriedSlot {
-    record: Record,
+    record: RestartHistory,
     is_wanted: bool,
     current: Option<Generation>,
     successor: Option<Generation>,
@@ -72,9 +72,9 @@ pub(crate) enum Fate {
 }
 
 /// Why a command can't be followed now.
-pub(crate) type Refusal = String;
+pub(crate) type CommandError = String;
 
-impl Slot {
+impl WorkerSlot {
     pub(crate) fn new(times: Times) -> Self {
         Self {
             restarts: Restarts::patient(times.restart.clone()),
@@ -140,7 +140,7 @@ impl Slot {
     }
 
     /// The present one is of that number, has served, and goes without having been asked to.
-    pub(crate) fn goes_by_itself(&self, number: u64) -> bool {
+    pub(crate) fn exits_on_its_own(&self, number: u64) -> bool {
         let current = self.current.as_ref().filter(|current| current.number == number);
         current.is_some_and(|it| it.is_ending() && it.ready_at.is_some() && !it.is_dismissed)
     }
@@ -265,16 +265,16 @@ impl Slot {
             return Fate::Left;
         }
         let verdict = match self.is_hopeless {
-            true => Verdict::GiveUp { deaths_in_a_row: 1 },
+            true => RestartDecision::GiveUp { deaths_in_a_row: 1 },
             false => self.restarts.died(ended.ready_at.map(|at| now.saturating_sub(at))),
         };
         match verdict {
-            Verdict::Restart { after, deaths_in_a_row } => {
+            RestartDecision::Restart { after, deaths_in_a_row } => {
                 let (start_at, reason) = (now.saturating_add(after), Some(reason.to_owned()));
                 self.vacancy = Vacancy::Waiting { start_at, reason };
                 Fate::Restarting { after, deaths_in_a_row }
             }
-            Verdict::GiveUp { deaths_in_a_row } => {
+            RestartDecision::GiveUp { deaths_in_a_row } => {
                 let retry_at = now.saturating_add(self.times.retry_after);
                 let reason = reason.to_owned();
                 self.vacancy = Vacancy::Failed { reason, deaths_in_a_row, retry_at };
@@ -303,7 +303,7 @@ impl Slot {
         &mut self,
         numbers: &mut Numbers,
         now: Duration,
-    ) -> Result<Option<Action>, Refusal> {
+    ) -> Result<Option<Action>, CommandError> {
         if self.is_being_replaced() {
             return Err("is being replaced already".into());
         }

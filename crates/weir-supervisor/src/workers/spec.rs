@@ -40,7 +40,7 @@ pub struct GroupSpec {
     /// None: the user's own group.
     pub group: Option<String>,
     pub resource_limits: ResourceLimits,
-    pub sockets: Sockets,
+    pub sockets: SocketKind,
     /// More placeholders, for the command and the environment. One with a list of values becomes as
     /// many arguments where it is an argument of its own, and is joined with commas elsewhere.
     pub variables: BTreeMap<String, Vec<String>>,
@@ -77,7 +77,7 @@ pub struct Dump {
 
 /// What each worker gets to listen on.
 #[derive(Debug)]
-pub enum Sockets {
+pub enum SocketKind {
     /// Nothing: job workers.
     None,
     /// All workers inherit the same listening sockets, at 3, 4 .. with `LISTEN_FDS`, `LISTEN_PID`
@@ -162,7 +162,7 @@ impl GroupSpec {
             user: None,
             group: None,
             resource_limits: ResourceLimits::default(),
-            sockets: Sockets::None,
+            sockets: SocketKind::None,
             variables: BTreeMap::new(),
             readiness: Readiness::Started(Duration::from_secs(1)),
             // Large applications need half a minute to load on a busy machine.

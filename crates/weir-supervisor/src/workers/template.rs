@@ -5,10 +5,10 @@ use std::fmt;
 
 /// A text with placeholders, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Template(Vec<Part>);
+pub(crate) struct Template(Vec<TemplatePart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Placeholder(String),
 }
@@ -39,7 +39,7 @@ impl Template {
             } else if brace == "{" {
                 let (name, after) = after.split_once('}').ok_or(Unclosed)?;
                 parts.extend(text_part(&mut literal));
-                parts.push(Part::Placeholder(name.to_owned()));
+                parts.push(TemplatePart::Placeholder(name.to_owned()));
                 rest = after;
             } else {
                 // Alone it closes nothing and means itself.
@@ -54,8 +54,8 @@ impl Template {
 
     pub(crate) fn placeholders(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
-            Part::Placeholder(name) => Some(name.as_str()),
-            Part::Text(_) => None,
+            TemplatePart::Placeholder(name) => Some(name.as_str()),
+            TemplatePart::Text(_) => None,
         })
     }
 
@@ -63,8 +63,8 @@ impl Template {
     pub(crate) fn expand(&self, values: &Values) -> Result<String, Unknown> {
         self.0.iter().try_fold(String::new(), |mut text, part| {
             match part {
-                Part::Text(literal) => text.push_str(literal),
-                Part::Placeholder(name) => text.push_str(&look_up(values, name)?.join(",")),
+                TemplatePart::Text(literal) => text.push_str(literal),
+                TemplatePart::Placeholder(name) => text.push_str(&look_up(values, name)?.join(",")),
             }
             Ok(text)
         })
@@ -73,7 +73,7 @@ impl Template {
     /// As arguments of a command: a placeholder that stands alone becomes as many as it has values.
     pub(crate) fn expand_arguments(&self, values: &Values) -> Result<Vec<String>, Unknown> {
         match self.0.as_slice() {
-            [Part::Placeholder(name)] => look_up(values, name).cloned(),
+            [TemplatePart::Placeholder(name)] => look_up(values, name).cloned(),
             _ => Ok(vec![self.expand(values)?]),
         }
     }
@@ -85,8 +85,8 @@ impl fmt::Display for Unknown {
     }
 }
 
-fn text_part(literal: &mut String) -> Option<Part> {
-    (!literal.is_empty()).then(|| Part::Text(std::mem::take(literal)))
+fn text_part(literal: &mut String) -> Option<TemplatePart> {
+    (!literal.is_empty()).then(|| TemplatePart::Text(std::mem::take(literal)))
 }
 
 fn look_up<'a>(values: &'a Values, name: &str) -> Result<&'a Vec<String>, Unknown> {

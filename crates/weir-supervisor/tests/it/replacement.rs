@@ -9,14 +9,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_supervisor::notify::Notify;
-use weir_supervisor::requests::{Request, Requests, Sender};
-use weir_supervisor::{ChildSpec, Outcome, RestartPolicy, Supervisor};
+use weir_supervisor::requests::{ControlRequest, Requests, Sender};
+use weir_supervisor::{ChildSpec, RestartPolicy, SupervisionOutcome, Supervisor};
 
 use crate::rig::{Nobody, ask, path_of, runs, wait_until};
 
 struct Running {
     requests: Sender,
-    thread: JoinHandle<Outcome>,
+    thread: JoinHandle<SupervisionOutcome>,
 }
 
 impl Running {
@@ -61,11 +61,11 @@ impl Running {
     }
 
     fn replace(&self) {
-        self.requests.send(Request::Replace).expect("sent");
+        self.requests.send(ControlRequest::Replace).expect("sent");
     }
 
-    fn end(self) -> Outcome {
-        self.requests.send(Request::Stop).expect("sent");
+    fn end(self) -> SupervisionOutcome {
+        self.requests.send(ControlRequest::Stop).expect("sent");
         self.thread.join().expect("the loop ended")
     }
 }
@@ -86,9 +86,9 @@ fn a_service_that_cannot_run_twice_is_not_started_beside_itself() {
     wait_until("the service", || written() == "start\n");
     running.replace();
     // Requests are answered in order.
-    running.requests.send(Request::Reload).expect("sent");
+    running.requests.send(ControlRequest::Reload).expect("sent");
     wait_until("the reload", || written().ends_with("reload\n"));
-    assert_eq!(running.end(), Outcome::Stopped);
+    assert_eq!(running.end(), SupervisionOutcome::Stopped);
     assert_eq!(written(), "start\nreload\n");
 }
 
@@ -134,7 +134,7 @@ fn replacing_the_service_under_load_loses_no_request() {
     for client in clients {
         client.join().expect("no request lost");
     }
-    assert_eq!(running.end(), Outcome::Stopped);
+    assert_eq!(running.end(), SupervisionOutcome::Stopped);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_new_service_that_fails_leaves_the_old_one_in_peace() {
         !runs(present)
     });
     assert_ne!(who_answers(address), present);
-    assert_eq!(running.end(), Outcome::Stopped);
+    assert_eq!(running.end(), SupervisionOutcome::Stopped);
 }
 
 /// Whether the process that wrote its pid there is no more, not even waiting to be reaped.
@@ -178,7 +178,7 @@ fn a_new_service_that_never_serves_is_killed_at_its_deadline() {
     running.replace();
     wait_until("the new one is killed", || has_ended(&tried));
     assert_eq!(who_answers(address), present);
-    assert_eq!(running.end(), Outcome::Stopped);
+    assert_eq!(running.end(), SupervisionOutcome::Stopped);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn what_only_one_can_hold_is_handed_over_after_standby() {
         written().lines().count() >= 3
     });
     assert!(written().starts_with("holds\nreleases\nholds\n"), "{}", written());
-    assert_eq!(running.end(), Outcome::Stopped);
+    assert_eq!(running.end(), SupervisionOutcome::Stopped);
 }
 
 #[test]
@@ -226,10 +226,10 @@ fn a_successor_takes_over_from_a_service_that_dies() {
     let first = first.parse().expect("a pid");
     crate::rig::kill(first);
     wait_until("the first is reaped", || !Path::new(&format!("/proc/{first}")).exists());
-    running.requests.send(Request::Reload).expect("sent");
+    running.requests.send(ControlRequest::Reload).expect("sent");
     wait_until("somebody reloads", || lines().len() == 3);
     assert_eq!(lines()[2], format!("reload {second}"), "nobody else is started");
-    assert_eq!(running.end(), Outcome::Stopped);
+    assert_eq!(running.end(), SupervisionOutcome::Stopped);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn everything_ends_with_a_successor_that_is_still_starting() {
         pids().len() == 2
     });
     let pids = pids();
-    assert_eq!(running.end(), Outcome::Stopped);
+    assert_eq!(running.end(), SupervisionOutcome::Stopped);
     assert!(!pids.iter().any(|pid| runs(*pid)));
 }
 
@@ -289,6 +289,6 @@ fn old_processes_linger_and_of_too_many_the_oldest_closes_its_streams() {
     // Those that wait for a processor may note "replaced" later than a younger one.
     let (started, closed) = (pids("starts"), pids("closes"));
     assert_eq!(closed, started[..closed.len()], "the oldest first: {said:?}");
-    assert_eq!(running.end(), Outcome::Stopped);
+    assert_eq!(running.end(), SupervisionOutcome::Stopped);
     assert!(!lines().iter().any(|(pid, _)| runs(*pid)), "old ones end with everything");
 }

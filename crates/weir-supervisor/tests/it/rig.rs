@@ -9,12 +9,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_supervisor::control::{
-    self, Command, Report, Request, SlotState, Vacancy, WorkerPhase, WorkerState,
+    self, ParentCommand, ParentReport, ParentRequest, Vacancy, VacantSlot, WorkerPhase,
+    WorkerReport,
 };
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::{self, Requests, Sender};
 use weir_supervisor::workers::{FailedGroup, Fleet, GroupSpec, Readiness};
-use weir_supervisor::{Events, Outcome, RestartPolicy, Supervisor};
+use weir_supervisor::{Events, RestartPolicy, SupervisionOutcome, Supervisor};
 
 /// Long enough for any machine: it is reached only by a test that fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,9 +23,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Rig {
     requests: Sender,
     control: BufReader<UnixStream>,
-    reports: VecDeque<Report>,
+    reports: VecDeque<ParentReport>,
     next_id: u64,
-    thread: JoinHandle<Outcome>,
+    thread: JoinHandle<SupervisionOutcome>,
     folder: tempfile::TempDir,
 }
 
@@ -89,18 +90,18 @@ impl Rig {
         Self { requests, control, reports, next_id: 0, thread, folder }
     }
 
-    fn read(&mut self) -> Report {
+    fn read(&mut self) -> ParentReport {
         let mut line = String::new();
         self.control.read_line(&mut line).expect("a report");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    fn next(&mut self) -> Report {
+    fn next(&mut self) -> ParentReport {
         self.reports.pop_front().unwrap_or_else(|| self.read())
     }
 
     /// The first thing that `find` finds in the reports to come.
-    pub(crate) fn find<T>(&mut self, mut find: impl FnMut(&Report) -> Option<T>) -> T {
+    pub(crate) fn find<T>(&mut self, mut find: impl FnMut(&ParentReport) -> Option<T>) -> T {
         loop {
             let report = self.next();
             if let Some(found) = find(&report) {
@@ -110,25 +111,27 @@ impl Rig {
     }
 
     /// The next worker of `slot` that gets into `phase`.
-    pub(crate) fn worker(&mut self, slot: u32, phase: &WorkerPhase) -> WorkerState {
+    pub(crate) fn worker(&mut self, slot: u32, phase: &WorkerPhase) -> WorkerReport {
         self.find(|report| match report {
-            Report::Worker(state) if state.slot == slot && state.phase == *phase => {
+            ParentReport::Worker(state) if state.slot == slot && state.phase == *phase => {
                 Some(state.clone())
             }
             _ => None,
         })
     }
 
-    pub(crate) fn ready(&mut self, slot: u32) -> WorkerState {
+    pub(crate) fn ready(&mut self, slot: u32) -> WorkerReport {
         self.worker(slot, &WorkerPhase::Ready)
     }
 
     /// The first workers that get ready in slots 0 to `count`.
-    pub(crate) fn all_ready(&mut self, count: u32) -> Vec<WorkerState> {
+    pub(crate) fn all_ready(&mut self, count: u32) -> Vec<WorkerReport> {
         let mut ready = std::collections::BTreeMap::new();
         while ready.len() < count as usize {
             let state = self.find(|report| match report {
-                Report::Worker(state) if state.phase == WorkerPhase::Ready => Some(state.clone()),
+                ParentReport::Worker(state) if state.phase == WorkerPhase::Ready => {
+                    Some(state.clone())
+                }
                 _ => None,
             });
             ready.entry(state.slot).or_insert(state);
@@ -137,9 +140,9 @@ impl Rig {
     }
 
     /// How the next worker of `slot` ends: its state, status, reason and last lines.
-    pub(crate) fn end(&mut self, slot: u32) -> (WorkerState, String, Option<String>, Vec<String>) {
+    pub(crate) fn end(&mut self, slot: u32) -> (WorkerReport, String, Option<String>, Vec<String>) {
         self.find(|report| match report {
-            Report::Worker(state) if state.slot == slot => match &state.phase {
+            ParentReport::Worker(state) if state.slot == slot => match &state.phase {
                 WorkerPhase::Ended { status, reason, last_lines } => {
                     Some((state.clone(), status.clone(), reason.clone(), last_lines.clone()))
                 }
@@ -152,7 +155,7 @@ impl Rig {
     /// The next time that `slot` is vacant in a way that `is_it` accepts.
     pub(crate) fn vacancy(&mut self, slot: u32, is_it: impl Fn(&Vacancy) -> bool) -> Vacancy {
         self.find(|report| match report {
-            Report::Slot(SlotState { slot: it, vacancy: Some(vacancy), .. })
+            ParentReport::Slot(VacantSlot { slot: it, vacancy: Some(vacancy), .. })
                 if *it == slot && is_it(vacancy) =>
             {
                 Some(vacancy.clone())
@@ -162,14 +165,14 @@ impl Rig {
     }
 
     /// Sends `command`, waits for the answer; what comes before it is kept.
-    pub(crate) fn command(&mut self, command: Command) -> Result<(), String> {
+    pub(crate) fn command(&mut self, command: ParentCommand) -> Result<(), String> {
         self.next_id += 1;
-        let request = Request { id: self.next_id, command };
+        let request = ParentRequest { id: self.next_id, command };
         self.send(&control::encode(&request).expect("encoded"));
         loop {
             match self.read() {
-                Report::Done { id } if id == self.next_id => return Ok(()),
-                Report::Refused { id: Some(id), reason } if id == self.next_id => {
+                ParentReport::Done { id } if id == self.next_id => return Ok(()),
+                ParentReport::Refused { id: Some(id), reason } if id == self.next_id => {
                     return Err(reason);
                 }
                 other => self.reports.push_back(other),
@@ -178,7 +181,7 @@ impl Rig {
     }
 
     /// Whether a report that came before the last answer, and was not looked at yet, is such a one.
-    pub(crate) fn has_seen(&self, is_it: impl Fn(&Report) -> bool) -> bool {
+    pub(crate) fn has_seen(&self, is_it: impl Fn(&ParentReport) -> bool) -> bool {
         self.reports.iter().any(is_it)
     }
 
@@ -191,10 +194,10 @@ impl Rig {
     }
 
     pub(crate) fn stop(&self) {
-        self.requests.send(requests::Request::Stop).expect("sent");
+        self.requests.send(requests::ControlRequest::Stop).expect("sent");
     }
 
-    pub(crate) fn outcome(self) -> (Outcome, tempfile::TempDir) {
+    pub(crate) fn outcome(self) -> (SupervisionOutcome, tempfile::TempDir) {
         drop(self.control);
         (self.thread.join().expect("the loop ended"), self.folder)
     }
@@ -203,7 +206,7 @@ impl Rig {
     pub(crate) fn end_well(self) {
         self.stop();
         let (outcome, folder) = self.outcome();
-        assert_eq!(outcome, Outcome::Stopped);
+        assert_eq!(outcome, SupervisionOutcome::Stopped);
         let groups = std::fs::read_dir(folder.path().join("run")).expect("a folder");
         let groups: Vec<PathBuf> = groups.map(|group| group.expect("one").path()).collect();
         assert!(!groups.is_empty());

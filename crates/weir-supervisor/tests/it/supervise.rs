@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_supervisor::notify::Notify;
-use weir_supervisor::requests::{Request, Requests, Sender};
-use weir_supervisor::supervise::{Events, Outcome, Supervisor};
+use weir_supervisor::requests::{ControlRequest, Requests, Sender};
+use weir_supervisor::supervise::{Events, SupervisionOutcome, Supervisor};
 use weir_supervisor::workers::FailedGroup;
 use weir_supervisor::{ChildSpec, RestartPolicy};
 
@@ -47,7 +47,7 @@ impl Events for Tell {
 struct Running {
     requests: Sender,
     events: mpsc::Receiver<&'static str>,
-    thread: JoinHandle<Outcome>,
+    thread: JoinHandle<SupervisionOutcome>,
 }
 
 impl Running {
@@ -71,10 +71,10 @@ impl Running {
     }
 
     fn stop(&self) {
-        self.requests.send(Request::Stop).expect("sent");
+        self.requests.send(ControlRequest::Stop).expect("sent");
     }
 
-    fn outcome(self) -> Outcome {
+    fn outcome(self) -> SupervisionOutcome {
         self.thread.join().expect("the loop ended")
     }
 }
@@ -98,7 +98,7 @@ fn a_child_gets_ready_and_ends_when_asked() {
     let running = Running::start(vec![child(script, Vec::new())]);
     running.wait_for("ready");
     running.stop();
-    assert_eq!(running.outcome(), Outcome::Stopped);
+    assert_eq!(running.outcome(), SupervisionOutcome::Stopped);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn ready_means_all_children_are() {
     let running = Running::start(vec![child(script, Vec::new()), child(script, Vec::new())]);
     running.wait_for("ready");
     running.stop();
-    assert_eq!(running.outcome(), Outcome::Stopped);
+    assert_eq!(running.outcome(), SupervisionOutcome::Stopped);
 }
 
 #[test]
@@ -130,14 +130,14 @@ fn a_listening_socket_outlives_the_process_that_serves_it() {
         TcpStream::connect(address).expect("connects while nobody serves");
     }
     running.stop();
-    assert_eq!(running.outcome(), Outcome::Killed, "sh without a trap dies of SIGTERM");
+    assert_eq!(running.outcome(), SupervisionOutcome::Killed, "sh without a trap dies of SIGTERM");
 }
 
 #[test]
 fn a_crash_loop_is_given_up_with_the_last_lines() {
     let script = "echo ready >&3; echo the reason >&2; exit 7";
     let running = Running::start(vec![child(script, Vec::new())]);
-    let Outcome::GaveUp(text) = running.outcome() else { panic!("not given up") };
+    let SupervisionOutcome::GaveUp(text) = running.outcome() else { panic!("not given up") };
     assert!(text.starts_with("script exited with code 7, 4 deaths in a row: crash loop"), "{text}");
     assert!(text.ends_with("; its last lines:\n  | the reason"), "{text}");
 }
@@ -147,14 +147,14 @@ fn a_child_that_never_was_ready_is_not_tried_again() {
     let running = Running::start(vec![child("echo no such disk; exit 2", Vec::new())]);
     let expected =
         "script exited with code 2 before it was ready; its last lines:\n  | no such disk";
-    assert_eq!(running.outcome(), Outcome::GaveUp(expected.into()));
+    assert_eq!(running.outcome(), SupervisionOutcome::GaveUp(expected.into()));
 }
 
 #[test]
 fn a_program_that_does_not_exist_is_named() {
     let mut spec = child("", Vec::new());
     spec.program = "/nonexistent/weir".into();
-    let Outcome::GaveUp(text) = Running::start(vec![spec]).outcome() else {
+    let SupervisionOutcome::GaveUp(text) = Running::start(vec![spec]).outcome() else {
         panic!("not given up")
     };
     assert!(text.starts_with("script: /nonexistent/weir can't be started:"), "{text}");
@@ -168,7 +168,7 @@ fn a_child_that_ignores_sigterm_is_killed_at_the_deadline() {
     let running = Running::start(vec![spec]);
     running.wait_for("ready");
     running.stop();
-    assert_eq!(running.outcome(), Outcome::Killed);
+    assert_eq!(running.outcome(), SupervisionOutcome::Killed);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_second_request_ends_at_once() {
     running.wait_for("ready");
     running.stop();
     running.stop();
-    assert_eq!(running.outcome(), Outcome::Killed, "the deadline is an hour away");
+    assert_eq!(running.outcome(), SupervisionOutcome::Killed, "the deadline is an hour away");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_child_that_says_nothing_any_more_is_replaced() {
     let lines = wait_for_lines(&folder.path().join("generations"), 4);
     assert_eq!(lines[..4], ["generation", "generation", "aborted", "generation"]);
     running.stop();
-    assert!(matches!(running.outcome(), Outcome::Stopped | Outcome::Killed));
+    assert!(matches!(running.outcome(), SupervisionOutcome::Stopped | SupervisionOutcome::Killed));
 }
 
 #[test]
@@ -216,11 +216,11 @@ fn a_reload_reaches_the_child_as_sighup() {
     );
     let running = Running::start(vec![child(&script, Vec::new())]);
     running.wait_for("ready");
-    running.requests.send(Request::Reload).expect("sent");
+    running.requests.send(ControlRequest::Reload).expect("sent");
     running.wait_for("reload");
     assert_eq!(wait_for_lines(&log, 1), ["again"]);
     running.stop();
-    assert_eq!(running.outcome(), Outcome::Stopped);
+    assert_eq!(running.outcome(), SupervisionOutcome::Stopped);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn all_output_passes_and_the_death_behind_it_is_seen() {
                   echo last >&2; exit 3";
     let mut spec = child(script, Vec::new());
     spec.restart.restarts_max = 0;
-    let Outcome::GaveUp(text) = Running::start(vec![spec]).outcome() else {
+    let SupervisionOutcome::GaveUp(text) = Running::start(vec![spec]).outcome() else {
         panic!("not given up")
     };
     assert!(text.ends_with("| line 1999\n  | last"), "{text}");
@@ -252,9 +252,9 @@ fn output_that_nobody_takes_holds_up_the_child_not_the_parent() {
     let script = "trap '' HUP TERM; echo ready >&3; while :; do echo more and more; done";
     let running = Running::start_writing_to(vec![child(script, Vec::new())], writer.into());
     running.wait_for("ready");
-    running.requests.send(Request::Reload).expect("sent");
+    running.requests.send(ControlRequest::Reload).expect("sent");
     running.wait_for("reload");
     running.stop();
     running.stop();
-    assert_eq!(running.outcome(), Outcome::Killed);
+    assert_eq!(running.outcome(), SupervisionOutcome::Killed);
 }

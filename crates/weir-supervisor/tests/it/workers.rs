@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use weir_supervisor::Outcome;
-use weir_supervisor::control::{Command, Report, RollingState, Vacancy, WorkerPhase};
+use weir_supervisor::SupervisionOutcome;
+use weir_supervisor::control::{ParentCommand, ParentReport, RollingState, Vacancy, WorkerPhase};
 use weir_supervisor::workers::{
-    Dump, GroupSpec, ListeningSocket, REASON_BYTES_MAX, Readiness, Sockets,
+    Dump, GroupSpec, ListeningSocket, REASON_BYTES_MAX, Readiness, SocketKind,
 };
 
 use crate::rig::{Rig, ask, kill, python, runs, script, wait_until};
@@ -22,7 +22,7 @@ fn group() -> String {
 
 fn rolling(rig: &mut Rig) -> Result<(), String> {
     rig.find(|report| match report {
-        Report::Group(state) => match state.rolling.clone()? {
+        ParentReport::Group(state) => match state.rolling.clone()? {
             RollingState::Running { .. } => None,
             RollingState::Finished => Some(Ok(())),
             RollingState::Failed { reason } => Some(Err(reason)),
@@ -35,7 +35,7 @@ fn rolling(rig: &mut Rig) -> Result<(), String> {
 fn web(listener: &TcpListener, work: &str) -> GroupSpec {
     let mut spec = python("web.py", &["fd", "{fd}", work]);
     let descriptor = listener.try_clone().expect("a descriptor").into();
-    spec.sockets = Sockets::Inherited(vec![ListeningSocket { name: "http".into(), descriptor }]);
+    spec.sockets = SocketKind::Inherited(vec![ListeningSocket { name: "http".into(), descriptor }]);
     spec
 }
 
@@ -65,7 +65,7 @@ fn a_crash_loop_is_reported_with_its_last_lines_and_ends_nobody_else() {
     bad.name = "bad".parse().expect("a name");
     let mut rig = Rig::start(vec![bad, script(GOOD)]);
     let (name, vacancy) = rig.find(|report| match report {
-        Report::Slot(state) => match &state.vacancy {
+        ParentReport::Slot(state) => match &state.vacancy {
             Some(Vacancy::Failed { reason, retry_in_ms }) => {
                 Some((state.group.clone(), (reason.clone(), *retry_in_ms)))
             }
@@ -77,15 +77,15 @@ fn a_crash_loop_is_reported_with_its_last_lines_and_ends_nobody_else() {
     let expected = "crash loop, 4 deaths in a row: bad-0 exited with code 7; its last lines:\
                     \n  | starting\n  | no such database";
     assert_eq!(vacancy, (expected.to_owned(), 3_600_000));
-    rig.command(Command::Start { group: "bad".into(), slot: None }).expect("started again");
+    rig.command(ParentCommand::Start { group: "bad".into(), slot: None }).expect("started again");
     rig.find(|report| match report {
-        Report::Worker(state) if state.group == "bad" => Some(()),
+        ParentReport::Worker(state) if state.group == "bad" => Some(()),
         _ => None,
     });
-    let restarted = rig.command(Command::Restart { group: group(), slot: 0 });
+    let restarted = rig.command(ParentCommand::Restart { group: group(), slot: 0 });
     assert_eq!(restarted, Ok(()), "the other group goes on");
     rig.stop();
-    assert_eq!(rig.outcome().0, Outcome::Stopped);
+    assert_eq!(rig.outcome().0, SupervisionOutcome::Stopped);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_program_that_is_not_there_is_named() {
     let expected = "shop-0 no-such-server is in no folder of PATH";
     assert!(reason.contains(expected), "{reason}");
     rig.stop();
-    assert_eq!(rig.outcome().0, Outcome::Stopped);
+    assert_eq!(rig.outcome().0, SupervisionOutcome::Stopped);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_rolling_restart_under_load_loses_no_request() {
         })
         .collect();
     for _ in 0..2 {
-        rig.command(Command::RestartRolling { group: group() }).expect("begun");
+        rig.command(ParentCommand::RestartRolling { group: group() }).expect("begun");
         assert_eq!(rolling(&mut rig), Ok(()));
     }
     is_over.store(true, Ordering::Relaxed);
@@ -160,9 +160,9 @@ fn a_rolling_restart_stops_at_the_first_that_fails_and_the_old_stays() {
     let mut rig = Rig::start(vec![spec]);
     let before: Vec<i32> = rig.all_ready(2).iter().map(|worker| worker.pid).collect();
     std::fs::write(broken, "").expect("written");
-    rig.command(Command::RestartRolling { group: group() }).expect("begun");
+    rig.command(ParentCommand::RestartRolling { group: group() }).expect("begun");
     let failed = rig.find(|report| match report {
-        Report::Slot(state) => state.replacement_failed.clone(),
+        ParentReport::Slot(state) => state.replacement_failed.clone(),
         _ => None,
     });
     let expected = "shop-0 exited with code 3; its last lines:\n  | new code is broken";
@@ -183,7 +183,7 @@ fn one_that_ignores_its_signal_is_killed_with_its_whole_group() {
     let child = output.lines().find_map(|line| line.split_once("child ")).expect("a line").1;
     let child: i32 = child.trim().parse().expect("a pid");
     assert!(runs(worker.pid) && runs(child));
-    rig.command(Command::Stop { group: group(), slot: Some(0) }).expect("asked to stop");
+    rig.command(ParentCommand::Stop { group: group(), slot: Some(0) }).expect("asked to stop");
     let (_, status, reason, _) = rig.end(0);
     assert_eq!(status, "was killed by signal 9");
     assert_eq!(reason.as_deref(), Some("still running at its stop_deadline (1ms)"));
@@ -205,7 +205,7 @@ fn one_that_is_killed_takes_along_what_it_has_started_in_other_sessions() {
     let child = output.lines().find_map(|line| line.split_once("child ")).expect("a line").1;
     let child: i32 = child.trim().parse().expect("a pid");
     assert!(runs(worker.pid) && runs(child));
-    rig.command(Command::Stop { group: group(), slot: Some(0) }).expect("asked to stop");
+    rig.command(ParentCommand::Stop { group: group(), slot: Some(0) }).expect("asked to stop");
     let (_, status, _, _) = rig.end(0);
     assert_eq!(status, "was killed by signal 9");
     wait_until("the end of the child's child in another session", || !runs(child));
@@ -223,7 +223,11 @@ fn what_a_worker_leaves_behind_is_killed_with_it() {
     rig.end(0);
     wait_until("the end of the worker's child", || !runs(child));
     rig.stop();
-    assert_eq!(rig.outcome().0, Outcome::Stopped, "sh without a trap dies of SIGTERM in peace");
+    assert_eq!(
+        rig.outcome().0,
+        SupervisionOutcome::Stopped,
+        "sh without a trap dies of SIGTERM in peace"
+    );
 }
 
 #[test]
@@ -236,7 +240,7 @@ fn an_eviction_gets_a_dump_first_and_a_new_worker_after() {
     spec.dump = Some(Dump { signal: "USR1".parse().expect("a signal"), wait });
     let mut rig = Rig::start(vec![spec]);
     let first = rig.ready(0);
-    let evict = |generation| Command::Evict { generation, reason: "request of 30 s".into() };
+    let evict = |generation| ParentCommand::Evict { generation, reason: "request of 30 s".into() };
     rig.command(evict(first.generation)).expect("evicted");
     rig.worker(0, &WorkerPhase::Evicting);
     let (_, status, reason, last_lines) = rig.end(0);
@@ -247,26 +251,26 @@ fn an_eviction_gets_a_dump_first_and_a_new_worker_after() {
     let refused = rig.command(evict(first.generation)).expect_err("it is gone");
     assert_eq!(refused, format!("generation {} is not there (any more)", first.generation));
     let reason = "é".repeat(REASON_BYTES_MAX);
-    let long = Command::Evict { generation: second.generation, reason };
+    let long = ParentCommand::Evict { generation: second.generation, reason };
     rig.command(long).expect("evicted");
     let (_, _, reason, _) = rig.end(0);
     assert_eq!(reason.map(|reason| reason.len()), Some(REASON_BYTES_MAX));
     rig.ready(0);
     rig.stop();
-    assert_eq!(rig.outcome().0, Outcome::Killed);
+    assert_eq!(rig.outcome().0, SupervisionOutcome::Killed);
 }
 
 #[test]
 fn groups_are_scaled_up_and_down() {
     let mut rig = Rig::start(vec![script(GOOD)]);
     rig.ready(0);
-    rig.command(Command::Scale { group: group(), processes: 3 }).expect("scaled");
+    rig.command(ParentCommand::Scale { group: group(), processes: 3 }).expect("scaled");
     rig.ready(2);
-    rig.command(Command::Scale { group: group(), processes: 1 }).expect("scaled");
+    rig.command(ParentCommand::Scale { group: group(), processes: 1 }).expect("scaled");
     assert_eq!(rig.vacancy(2, |it| *it == Vacancy::Removed), Vacancy::Removed);
-    let refused = rig.command(Command::Stop { group: group(), slot: Some(2) });
+    let refused = rig.command(ParentCommand::Stop { group: group(), slot: Some(2) });
     assert_eq!(refused, Err("there is no slot 2".into()));
-    let refused = rig.command(Command::Scale { group: group(), processes: 100_000 });
+    let refused = rig.command(ParentCommand::Scale { group: group(), processes: 100_000 });
     assert_eq!(refused, Err("100000 are more than the 1000 of one group".into()));
     rig.end_well();
 }
@@ -275,12 +279,12 @@ fn groups_are_scaled_up_and_down() {
 fn a_paused_group_starts_nobody_until_it_is_resumed() {
     let mut rig = Rig::start(vec![script(GOOD)]);
     let worker = rig.ready(0);
-    rig.command(Command::Pause { group: group() }).expect("paused");
+    rig.command(ParentCommand::Pause { group: group() }).expect("paused");
     kill(worker.pid);
     rig.end(0);
-    let refused = rig.command(Command::RestartRolling { group: group() });
+    let refused = rig.command(ParentCommand::RestartRolling { group: group() });
     assert_eq!(refused, Err("the group is paused; resume it first".into()));
-    rig.command(Command::Resume { group: group() }).expect("resumed");
+    rig.command(ParentCommand::Resume { group: group() }).expect("resumed");
     assert!(rig.ready(0).generation > worker.generation);
     rig.end_well();
 }
@@ -291,15 +295,15 @@ fn what_is_no_request_is_refused_with_a_reason() {
     let generation = rig.ready(0).generation;
     rig.send(b"{\"id\":1}\n");
     let reason = rig.find(|report| match report {
-        Report::Refused { id: None, reason } => Some(reason.clone()),
+        ParentReport::Refused { id: None, reason } => Some(reason.clone()),
         _ => None,
     });
     assert!(reason.starts_with("not a request: missing field `command`"), "{reason}");
-    let unknown = Command::Pause { group: "shopp".into() };
+    let unknown = ParentCommand::Pause { group: "shopp".into() };
     assert_eq!(rig.command(unknown), Err("there is no group of workers \"shopp\"".into()));
-    let refused = rig.command(Command::Ready { generation });
+    let refused = rig.command(ParentCommand::Ready { generation });
     assert_eq!(refused, Err("workers shop are not probed: they say themselves".into()));
-    let refused = rig.command(Command::Signal { generation, signal: "KILL".into() });
+    let refused = rig.command(ParentCommand::Signal { generation, signal: "KILL".into() });
     assert!(refused.expect_err("refused").starts_with("\"KILL\" is no signal for workers"));
     rig.end_well();
 }
@@ -316,16 +320,18 @@ fn a_flood_of_output_holds_up_neither_the_parent_nor_the_others() {
     flood.readiness = good.readiness.clone();
     let mut rig = Rig::start_writing_to(vec![flood, good], writer.into());
     for _ in 0..3 {
-        rig.command(Command::Restart { group: group(), slot: 0 }).or_else(ignore_busy).expect("ok");
+        rig.command(ParentCommand::Restart { group: group(), slot: 0 })
+            .or_else(ignore_busy)
+            .expect("ok");
         rig.find(|report| match report {
-            Report::Worker(state) if state.group == "shop" => {
+            ParentReport::Worker(state) if state.group == "shop" => {
                 matches!(state.phase, WorkerPhase::Ended { .. }).then_some(())
             }
             _ => None,
         });
     }
     rig.stop();
-    assert_eq!(rig.outcome().0, Outcome::Killed, "the flood ignores its signal");
+    assert_eq!(rig.outcome().0, SupervisionOutcome::Killed, "the flood ignores its signal");
 }
 
 /// A worker that was just started may not be settled yet.
@@ -339,11 +345,11 @@ fn a_second_request_to_stop_kills_workers_at_once() {
     let worker = rig.ready(0);
     rig.stop();
     rig.worker(0, &WorkerPhase::Draining);
-    let refused = rig.command(Command::Start { group: group(), slot: None });
+    let refused = rig.command(ParentCommand::Start { group: group(), slot: None });
     assert_eq!(refused, Err("everything is being stopped".into()));
     rig.stop();
     let (_, _, reason, _) = rig.end(0);
     assert_eq!(reason.as_deref(), Some("asked to end at once"));
-    assert_eq!(rig.outcome().0, Outcome::Killed, "the deadline is an hour away");
+    assert_eq!(rig.outcome().0, SupervisionOutcome::Killed, "the deadline is an hour away");
     assert!(!runs(worker.pid));
 }

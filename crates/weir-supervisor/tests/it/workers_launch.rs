@@ -4,9 +4,9 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use weir_supervisor::control::{Address, Command, Vacancy, WorkerPhase};
+use weir_supervisor::control::{ParentCommand, Vacancy, WorkerAddress, WorkerPhase};
 use weir_supervisor::workers::{
-    BoundBy, Fleet, GroupSpec, ListeningSocket, Readiness, ResourceLimits, Sockets,
+    BoundBy, Fleet, GroupSpec, ListeningSocket, Readiness, ResourceLimits, SocketKind,
 };
 
 use crate::rig::{Rig, ask, python, script, shop};
@@ -25,12 +25,12 @@ fn printed(rig: &mut Rig) -> Vec<String> {
     lines.take_while(|line| *line != "up").map(str::to_owned).collect()
 }
 
-fn listening(count: usize) -> Sockets {
+fn listening(count: usize) -> SocketKind {
     let socket = |number| {
         let descriptor = TcpListener::bind("127.0.0.1:0").expect("a port").into();
         ListeningSocket { name: format!("web{number}"), descriptor }
     };
-    Sockets::Inherited((0..count).map(socket).collect())
+    SocketKind::Inherited((0..count).map(socket).collect())
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn another_users_worker_binds_its_own_socket_and_says_that_it_is_ready() {
                 time.sleep(1000)";
     let mut spec = shop(&["python3", "-c", text]);
     spec.user = Some("nobody".into());
-    spec.sockets = Sockets::UnixSocket(BoundBy::Worker);
+    spec.sockets = SocketKind::UnixSocket(BoundBy::Worker);
     spec.readiness = Readiness::Notify;
     let folder = reachable_folder();
     let mut rig = Rig::start_below(folder, vec![spec]);
@@ -151,14 +151,14 @@ fn reachable_folder() -> tempfile::TempDir {
 #[test]
 fn a_worker_binds_a_socket_of_its_own() {
     let mut spec = python("web.py", &["unix", "{socket}"]);
-    spec.sockets = Sockets::UnixSocket(BoundBy::Worker);
+    spec.sockets = SocketKind::UnixSocket(BoundBy::Worker);
     unix_sockets_work(spec);
 }
 
 #[test]
 fn a_worker_inherits_a_socket_of_its_own() {
     let mut spec = python("web.py", &["fd", "{fd}"]);
-    spec.sockets = Sockets::UnixSocket(BoundBy::Parent);
+    spec.sockets = SocketKind::UnixSocket(BoundBy::Parent);
     unix_sockets_work(spec);
 }
 
@@ -166,10 +166,10 @@ fn unix_sockets_work(mut spec: GroupSpec) {
     spec.processes = 2;
     let mut rig = Rig::start(vec![spec]);
     let mut workers = vec![rig.ready(0)];
-    rig.command(Command::Restart { group: "shop".into(), slot: 0 }).expect("restarted");
+    rig.command(ParentCommand::Restart { group: "shop".into(), slot: 0 }).expect("restarted");
     workers.push(rig.ready(0));
     for worker in &workers[1..] {
-        let Some(Address::Unix(path)) = &worker.address else { panic!("no socket") };
+        let Some(WorkerAddress::Unix(path)) = &worker.address else { panic!("no socket") };
         let connection = UnixStream::connect(path).expect("connected");
         assert_eq!(ask(connection).expect("an answer"), worker.pid);
     }
@@ -180,13 +180,13 @@ fn unix_sockets_work(mut spec: GroupSpec) {
 #[test]
 fn a_worker_gets_a_port_of_its_own() {
     let mut spec = python("web.py", &["port", "{port}"]);
-    spec.sockets = Sockets::Port;
+    spec.sockets = SocketKind::Port;
     spec.processes = 2;
     let mut rig = Rig::start(vec![spec]);
     let workers = rig.all_ready(2);
     let mut ports = Vec::new();
     for worker in workers {
-        let Some(Address::Port(port)) = worker.address else { panic!("no port") };
+        let Some(WorkerAddress::Port(port)) = worker.address else { panic!("no port") };
         let connection = TcpStream::connect(("127.0.0.1", port)).expect("connected");
         assert_eq!(ask(connection).expect("an answer"), worker.pid);
         ports.push(port);
@@ -213,7 +213,7 @@ fn a_worker_says_by_sd_notify_that_it_is_ready_and_that_it_ends() {
     // Each signal is sent only after the message before it: two that wait would count as one.
     let next = |rig: &mut Rig, sent: &str| {
         crate::rig::wait_until(sent, || rig.output().contains(sent));
-        rig.command(Command::Signal { generation, signal: "USR1".into() }).expect("sent");
+        rig.command(ParentCommand::Signal { generation, signal: "USR1".into() }).expect("sent");
     };
     next(&mut rig, "sent 1");
     rig.ready(0);
@@ -244,11 +244,11 @@ fn a_worker_without_a_sign_of_life_is_evicted() {
 #[test]
 fn a_probed_worker_is_ready_when_the_service_says_so() {
     let mut spec = python("web.py", &["port", "{port}"]);
-    spec.sockets = Sockets::Port;
+    spec.sockets = SocketKind::Port;
     spec.readiness = Readiness::Probed;
     let mut rig = Rig::start(vec![spec]);
     let worker = rig.worker(0, &WorkerPhase::Starting);
-    rig.command(Command::Ready { generation: worker.generation }).expect("believed");
+    rig.command(ParentCommand::Ready { generation: worker.generation }).expect("believed");
     assert_eq!(rig.ready(0).pid, worker.pid);
     crate::rig::wait_until("it listens", || rig.output().contains("listening"));
     rig.end_well();

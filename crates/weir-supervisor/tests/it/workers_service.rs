@@ -4,16 +4,16 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use weir_supervisor::control::{Command, Report, Used, WorkerPhase};
+use weir_supervisor::control::{ParentCommand, ParentReport, Used, WorkerPhase};
 use weir_supervisor::notify::Notify;
-use weir_supervisor::requests::{Request, Requests};
-use weir_supervisor::workers::{BoundBy, Fleet, GroupSpec, Readiness, Sockets};
-use weir_supervisor::{ChildSpec, Outcome, RestartPolicy, Supervisor};
+use weir_supervisor::requests::{ControlRequest, Requests};
+use weir_supervisor::workers::{BoundBy, Fleet, GroupSpec, Readiness, SocketKind};
+use weir_supervisor::{ChildSpec, RestartPolicy, SupervisionOutcome, Supervisor};
 
 use crate::rig::{Nobody, Rig, kill, path_of, runs, script, wait_until};
 
 /// What generations of the service have written: their pids, and what they were told.
-fn read(log: &Path) -> (Vec<i32>, Vec<Report>) {
+fn read(log: &Path) -> (Vec<i32>, Vec<ParentReport>) {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let pid = |line: &str| line.strip_prefix("service ").and_then(|pid| pid.parse().ok());
     let reports = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -37,9 +37,9 @@ fn service(log: &Path) -> ChildSpec {
     }
 }
 
-fn ready_workers(reports: &[Report]) -> Vec<i32> {
+fn ready_workers(reports: &[ParentReport]) -> Vec<i32> {
     let ready = reports.iter().filter_map(|report| match report {
-        Report::Worker(state) if state.phase == WorkerPhase::Ready => Some(state.pid),
+        ParentReport::Worker(state) if state.phase == WorkerPhase::Ready => Some(state.pid),
         _ => None,
     });
     ready.collect()
@@ -49,7 +49,7 @@ fn ready_workers(reports: &[Report]) -> Vec<i32> {
 fn probed() -> GroupSpec {
     let program = path_of("web.py").display().to_string();
     let mut spec = crate::rig::shop(&["python3", &program, "unix", "{socket}", "0"]);
-    spec.sockets = Sockets::UnixSocket(BoundBy::Worker);
+    spec.sockets = SocketKind::UnixSocket(BoundBy::Worker);
     spec.readiness = Readiness::Probed;
     spec.let_go_deadline = Duration::from_secs(3600);
     spec
@@ -59,16 +59,16 @@ fn probed() -> GroupSpec {
 fn the_service_lets_go_of_workers_also_while_everything_ends() {
     let mut rig = Rig::start(vec![probed()]);
     let generation = rig.worker(0, &WorkerPhase::Starting).generation;
-    rig.command(Command::Ready { generation }).expect("it is");
+    rig.command(ParentCommand::Ready { generation }).expect("it is");
     rig.ready(0);
     rig.stop();
     rig.worker(0, &WorkerPhase::Leaving);
-    let refused = rig.command(Command::RestartRolling { group: "shop".into() });
+    let refused = rig.command(ParentCommand::RestartRolling { group: "shop".into() });
     assert_eq!(refused, Err("everything is being stopped".to_owned()));
-    rig.command(Command::LetGo { generation }).expect("followed");
+    rig.command(ParentCommand::LetGo { generation }).expect("followed");
     rig.worker(0, &WorkerPhase::Draining);
     rig.end(0);
-    assert_eq!(rig.outcome().0, Outcome::Stopped);
+    assert_eq!(rig.outcome().0, SupervisionOutcome::Stopped);
 }
 
 /// While the service is replaced there are two of them.
@@ -76,15 +76,15 @@ fn the_service_lets_go_of_workers_also_while_everything_ends() {
 fn a_worker_is_asked_to_end_when_both_services_have_let_go_of_it() {
     let (mut rig, other) = Rig::start_with_another_service(vec![probed()]);
     let generation = rig.worker(0, &WorkerPhase::Starting).generation;
-    rig.command(Command::Ready { generation }).expect("it is");
-    rig.command(Command::Stop { group: "shop".into(), slot: Some(0) }).expect("stopped");
+    rig.command(ParentCommand::Ready { generation }).expect("it is");
+    rig.command(ParentCommand::Stop { group: "shop".into(), slot: Some(0) }).expect("stopped");
     rig.worker(0, &WorkerPhase::Leaving);
-    rig.command(Command::LetGo { generation }).expect("noted");
+    rig.command(ParentCommand::LetGo { generation }).expect("noted");
     // Reports come in order: one that it drains would come before this answer.
-    let order = Command::Signal { generation, signal: "WINCH".into() };
+    let order = ParentCommand::Signal { generation, signal: "WINCH".into() };
     rig.command(order).expect("it is still there");
     assert!(!rig.has_seen(|report| {
-        matches!(report, Report::Worker(state) if state.phase == WorkerPhase::Draining)
+        matches!(report, ParentReport::Worker(state) if state.phase == WorkerPhase::Draining)
     }));
     // The other one goes: so it sends nothing more.
     drop(other);
@@ -95,7 +95,9 @@ fn a_worker_is_asked_to_end_when_both_services_have_let_go_of_it() {
 
 /// What the service is told others use of a worker.
 fn elsewhere(rig: &mut Rig, generation: u64, expected: Used) {
-    rig.find(|report| (*report == Report::Elsewhere { generation, used: expected }).then_some(()));
+    rig.find(|report| {
+        (*report == ParentReport::Elsewhere { generation, used: expected }).then_some(())
+    });
 }
 
 #[test]
@@ -103,14 +105,16 @@ fn what_a_replaced_service_uses_of_a_worker_is_told_to_the_other() {
     let (mut rig, mut other) = Rig::start_with_another_service(vec![probed()]);
     let generation = rig.worker(0, &WorkerPhase::Starting).generation;
     let used = Used { requests: 1, streams: 3 };
-    let request =
-        weir_supervisor::control::Request { id: 1, command: Command::Used { generation, used } };
+    let request = weir_supervisor::control::ParentRequest {
+        id: 1,
+        command: ParentCommand::Used { generation, used },
+    };
     let line = weir_supervisor::control::encode(&request).expect("encoded");
     other.write_all(&line).expect("written");
     elsewhere(&mut rig, generation, used);
     drop(other);
     elsewhere(&mut rig, generation, Used::default());
-    rig.command(Command::Ready { generation }).expect("it is");
+    rig.command(ParentCommand::Ready { generation }).expect("it is");
     rig.end_well();
 }
 
@@ -142,20 +146,20 @@ fn workers_stay_when_the_service_dies_and_the_next_one_is_told_of_them() {
     wait_until("the next service knows", || !ready_workers(&read(&log).1).is_empty());
     let (next_services, reports) = read(&log);
     assert_ne!(next_services, services);
-    assert_eq!(reports[0], Report::SnapshotBegins);
+    assert_eq!(reports[0], ParentReport::SnapshotBegins);
     assert_eq!(ready_workers(&reports), [worker], "the same worker goes on");
     assert!(runs(worker));
 
     std::fs::write(&log, "").expect("emptied");
-    requests.send(Request::Replace).expect("sent");
+    requests.send(ControlRequest::Replace).expect("sent");
     wait_until("the one after that knows", || !ready_workers(&read(&log).1).is_empty());
     wait_until("the one before has ended", || !runs(next_services[0]));
     assert_ne!(read(&log).0, next_services);
     assert!(runs(worker), "the same worker goes on");
 
-    requests.send(Request::Stop).expect("sent");
+    requests.send(ControlRequest::Stop).expect("sent");
     let outcome = thread.join().expect("the loop ended");
-    assert_eq!(outcome, Outcome::Killed, "Python without a handler dies of SIGTERM");
+    assert_eq!(outcome, SupervisionOutcome::Killed, "Python without a handler dies of SIGTERM");
     assert_eq!(std::fs::read_to_string(ended).expect("read"), "worker\n");
     assert!(!runs(worker));
 }
@@ -197,10 +201,10 @@ fn workers_are_asked_to_end_after_the_service_has_or_before_it() {
     wait_until("a worker", || printed().contains("up\n"));
     wait_until("the other one", || printed().contains("up too"));
     wait_until("the service's trap", || printed().contains("trapped"));
-    requests.send(Request::Stop).expect("sent");
+    requests.send(ControlRequest::Stop).expect("sent");
     wait_until("the service is asked", || written() == "first\nasked\n");
     std::fs::write(release, "").expect("written");
-    assert_eq!(thread.join().expect("the loop ended"), Outcome::Stopped);
+    assert_eq!(thread.join().expect("the loop ended"), SupervisionOutcome::Stopped);
     assert_eq!(written(), "first\nasked\nservice\nworker\n");
 }
 
@@ -220,8 +224,8 @@ fn a_second_request_to_stop_waits_for_nobody() {
     let printed = || std::fs::read_to_string(&output).unwrap_or_default();
     wait_until("a worker", || printed().contains("up"));
     wait_until("the service", || !read(&log).0.is_empty());
-    requests.send(Request::Stop).expect("sent");
-    requests.send(Request::Stop).expect("sent");
-    assert_eq!(thread.join().expect("the loop ended"), Outcome::Killed);
+    requests.send(ControlRequest::Stop).expect("sent");
+    requests.send(ControlRequest::Stop).expect("sent");
+    assert_eq!(thread.join().expect("the loop ended"), SupervisionOutcome::Killed);
     assert!(!runs(read(&log).0[0]));
 }

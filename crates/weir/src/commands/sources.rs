@@ -8,7 +8,7 @@ use anyhow::{anyhow, bail};
 use clap::Args;
 use weir_base::secret::Secret;
 use weir_observe::{PostgresEndpoint, PostgresLimits, PostgresSource};
-use weir_sidekiq::{Address, Endpoint, TlsFiles};
+use weir_sidekiq::{RedisAddress, RedisEndpoint, TlsFiles};
 
 pub(crate) use self::pgbouncer::PgBouncerArguments;
 use crate::exit::WrongUsage;
@@ -129,21 +129,21 @@ impl RedisArguments {
         self.redis.len()
     }
 
-    pub(super) fn endpoints(&self) -> anyhow::Result<Vec<Endpoint>> {
+    pub(super) fn endpoints(&self) -> anyhow::Result<Vec<RedisEndpoint>> {
         let passwords = self.passwords()?;
         let endpoints = self.redis.iter().enumerate();
         endpoints.map(|(at, url)| self.endpoint(url, nth(&passwords, at))).collect()
     }
 
-    fn endpoint(&self, url: &str, password: Option<Secret>) -> anyhow::Result<Endpoint> {
-        let mut endpoint = Endpoint::parse(url).map_err(WrongUsage::new)?;
+    fn endpoint(&self, url: &str, password: Option<Secret>) -> anyhow::Result<RedisEndpoint> {
+        let mut endpoint = RedisEndpoint::parse(url).map_err(WrongUsage::new)?;
         endpoint.password = password;
         let client = self.redis_cert.clone().zip(self.redis_key.clone());
         endpoint.tls = TlsFiles { authority: self.redis_ca.clone(), client };
         let plain = match &mut endpoint.address {
-            Address::Tcp { tls, .. } => !*tls,
-            Address::Unix(_) => true,
-            Address::Sentinel(sentinel) => {
+            RedisAddress::Tcp { tls, .. } => !*tls,
+            RedisAddress::Unix(_) => true,
+            RedisAddress::Sentinel(sentinel) => {
                 sentinel.username.clone_from(&self.sentinel_user);
                 sentinel.password = password_of(
                     self.sentinel_password_env.as_deref(),

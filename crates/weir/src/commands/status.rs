@@ -1,7 +1,7 @@
 //! `weir status`: how a running Weir is doing, on one screen.
 
 use clap::Args;
-use weir_jobs::view::Overview;
+use weir_jobs::view::JobServerOverview;
 
 use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
@@ -66,7 +66,7 @@ fn print(status: &Status) {
     }
 }
 
-fn print_jobs(jobs: &Overview, listen: &str) {
+fn print_jobs(jobs: &JobServerOverview, listen: &str) {
     let waiting = format!(
         "{} in {} queues, the longest for {}",
         jobs.enqueued,

@@ -13,7 +13,10 @@ use arc_swap::ArcSwap;
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_net::metrics::TlsMetrics;
-use weir_net::server::{self, CoreIndex, CoreListener, Ended, Limits, Outcome, Pulse, Start, Stop};
+use weir_net::server::{
+    self, CoreIndex, CoreListener, DrainOutcome, HttpServerLimits, Pulse, ServerOptions,
+    ServerOutcome, ServerStop,
+};
 use weir_net::tls::Agreed;
 use weir_net::{ListenAddress, Listener, NetMetrics, Successor, Tls, TlsSettings};
 use weir_supervisor::inherited::Inherited;
@@ -50,12 +53,12 @@ pub(crate) struct Addresses {
 /// The cores, running.
 #[derive(Debug)]
 pub(super) struct Cores {
-    limits: Arc<ArcSwap<Limits>>,
+    limits: Arc<ArcSwap<HttpServerLimits>>,
     tls: Certificates,
-    stop: Stop,
+    stop: ServerStop,
     addresses: Addresses,
     pulse: Pulse,
-    running: End<Outcome>,
+    running: End<ServerOutcome>,
 }
 
 impl Sockets {
@@ -120,13 +123,13 @@ impl Cores {
         let cores = sockets.cores(settings);
         let Sockets { front, realtime, gems, tls } = sockets;
         let limits = Arc::new(ArcSwap::from_pointee(settings.front.limits.clone()));
-        let stop = Stop::within(settings.shutdown_deadline);
+        let stop = ServerStop::within(settings.shutdown_deadline);
         let addresses = Addresses {
             front: address(&front),
             realtime: address(&realtime),
             gems: address(&gems),
         };
-        let running = server::start(Start {
+        let running = server::start(ServerOptions {
             listeners: listeners([
                 (front, tls.front.clone()),
                 (realtime, None),
@@ -220,11 +223,11 @@ impl Cores {
         }
         self.stop.graceful.cancel();
         match self.running.into_outcome().await.ended {
-            Ended::Clean => {}
-            Ended::Cut { connections } => {
+            DrainOutcome::Clean => {}
+            DrainOutcome::Cut { connections } => {
                 tracing::warn!(connections, "connections to the front cut off");
             }
-            Ended::Panicked { core } => bail!("core {core} of the front panicked"),
+            DrainOutcome::Panicked { core } => bail!("core {core} of the front panicked"),
         }
         Ok(())
     }

@@ -10,7 +10,9 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_jobs::handle::{Handle, HandleError};
 use weir_jobs::metrics::JobsMetrics;
-use weir_jobs::server::{self, Ended, Outcome, Running, Start, Stop};
+use weir_jobs::server::{
+    self, JobServerOptions, JobServerOutcome, JobServerStop, OwnerEnd, RunningJobServer,
+};
 use weir_net::Tls;
 use weir_net::metrics::TlsMetrics;
 use weir_net::tls::Agreed;
@@ -33,8 +35,8 @@ pub(super) struct Jobs {
     handle: Handle,
     address: SocketAddr,
     tls: Option<Arc<Tls>>,
-    stop: Stop,
-    running: End<Outcome>,
+    stop: JobServerStop,
+    running: End<JobServerOutcome>,
 }
 
 impl Door {
@@ -60,7 +62,7 @@ impl Jobs {
         clock: &Clock,
     ) -> anyhow::Result<Self> {
         let labels_max = settings.jobs.settings.limits.metrics_queues_max;
-        let stop = Stop {
+        let stop = JobServerStop {
             graceful: CancellationToken::new(),
             at_once: CancellationToken::new(),
             deadline: settings.shutdown_deadline,
@@ -68,7 +70,7 @@ impl Jobs {
         // Whoever gives up waiting wants no server that comes up behind their back.
         let unless_started = stop.graceful.clone().drop_guard();
         let address = listener.local_addr()?;
-        let running = start(Start {
+        let running = start(JobServerOptions {
             listeners: vec![listener],
             settings: settings.jobs.settings.clone(),
             clock: clock.clone(),
@@ -125,7 +127,7 @@ impl Jobs {
             self.stop.at_once.cancel();
         }
         let outcome = self.running.into_outcome().await;
-        if let Ended::Cut { tasks } = outcome.ended {
+        if let OwnerEnd::Cut { tasks } = outcome.ended {
             tracing::warn!(tasks, "connections to the job server cut off");
         }
         outcome.closed.context("the job store was not closed well")
@@ -133,7 +135,7 @@ impl Jobs {
 }
 
 /// Opening blocks while a log is recovered, so it has a thread of its own.
-async fn start(start: Start) -> anyhow::Result<Running> {
+async fn start(start: JobServerOptions) -> anyhow::Result<RunningJobServer> {
     let opening = tokio::task::spawn_blocking(move || server::start(start));
     Ok(opening.await.context("the job server panicked while it started")??)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_console::live::Live;
 use weir_console::sampler::Sampler;
 use weir_console::{Deps, Histories, Routes};
@@ -49,7 +49,11 @@ pub(super) struct Pages<'a> {
 
 impl Pages<'_> {
     /// Serves them until `http` ends.
-    pub(super) fn serve(self, inherited: &mut Inherited, http: &Shutdown) -> anyhow::Result<()> {
+    pub(super) fn serve(
+        self,
+        inherited: &mut Inherited,
+        http: &ShutdownToken,
+    ) -> anyhow::Result<()> {
         let Self { settings, clock, jobs, realtime, gems, facts, live, .. } = self;
         let jobs_url = facts.jobs_url(settings);
         let has_apps = Part::Front.is_among(&facts.only);

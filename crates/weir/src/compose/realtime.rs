@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::semaphore::{self, Semaphore};
-use weir_base::shutdown::{Drained, Shutdown};
+use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_base::switchboard::Switchboard;
 use weir_net::server::{CoreIndex, Pulse};
 use weir_realtime::hub::{Hub, Parts};
@@ -28,7 +28,7 @@ pub(super) struct Realtime {
     in_flight: Arc<Semaphore>,
     /// Says that connections are to be closed.
     draining: CancellationToken,
-    webhooks: Shutdown,
+    webhooks: ShutdownToken,
     histories: PathBuf,
 }
 
@@ -42,7 +42,7 @@ impl Realtime {
         draining: CancellationToken,
     ) -> Self {
         let in_flight = in_flight(settings, registry);
-        let webhooks = Shutdown::new();
+        let webhooks = ShutdownToken::new();
         let hub = hub(settings, cores, registry, clock, Arc::clone(&in_flight), &webhooks);
         let histories = settings.data_dir.join(HISTORIES);
         restore(&hub, &histories).await;
@@ -137,7 +137,7 @@ fn hub(
     registry: &mut Registry,
     clock: &Clock,
     in_flight: Arc<Semaphore>,
-    webhooks: &Shutdown,
+    webhooks: &ShutdownToken,
 ) -> Arc<Hub> {
     let realtime = &settings.realtime;
     let (handle, worker) = Webhooks::start(

@@ -28,11 +28,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::{Clock, Timestamp};
-use weir_base::shutdown::Shutdown;
-use weir_front::{Address, Apps, Elsewhere};
+use weir_base::shutdown::ShutdownToken;
+use weir_front::{Apps, Elsewhere, UpstreamAddress};
 use weir_supervisor::control::{
-    self, Command, Lines, REPORT_BYTES_MAX, Report, Request, SlotState, Used, Vacancy, WorkerPhase,
-    WorkerState, encode,
+    self, LineSplitter, ParentCommand, ParentReport, ParentRequest, REPORT_BYTES_MAX, Used,
+    Vacancy, VacantSlot, WorkerPhase, WorkerReport, encode,
 };
 
 pub(super) use self::metrics::RecyclingMetrics;
@@ -85,7 +85,7 @@ pub(super) struct Workers {
     orders: mpsc::Receiver<Asked>,
     /// Those who wait for the parent's answer, by the number of their request.
     asked: BTreeMap<u64, oneshot::Sender<Result<(), String>>>,
-    probes: Shutdown,
+    probes: ShutdownToken,
     clock: Clock,
     last_id: u64,
     /// Sizes of workers' memory, by generation.
@@ -114,7 +114,7 @@ struct Worker {
 #[derive(Clone)]
 enum Way {
     /// Through the proxy.
-    Own(Address),
+    Own(UpstreamAddress),
     /// By sockets that it shares with others.
     Shared(Seat),
     /// Not at all: it fetches jobs, wherever it likes.
@@ -123,7 +123,7 @@ enum Way {
 
 impl Worker {
     /// Where the proxy reaches it.
-    fn address(&self) -> Option<&Address> {
+    fn address(&self) -> Option<&UpstreamAddress> {
         match &self.way {
             Way::Own(address) => Some(address),
             Way::Shared(_) | Way::None => None,
@@ -148,7 +148,7 @@ impl Workers {
         channel: UnixStream,
         served: Served,
         reported: Arc<Mutex<Reported>>,
-        probes: Shutdown,
+        probes: ShutdownToken,
         clock: &Clock,
         (metrics, draining): (RecyclingMetrics, CancellationToken),
     ) -> anyhow::Result<(Self, mpsc::Sender<Asked>, oneshot::Receiver<()>)> {
@@ -213,7 +213,7 @@ impl Workers {
     }
 
     async fn steer(&mut self) -> io::Result<()> {
-        let mut lines = Lines::new(REPORT_BYTES_MAX);
+        let mut lines = LineSplitter::new(REPORT_BYTES_MAX);
         let mut chunk = vec![0; READ_BYTES];
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -229,7 +229,7 @@ impl Workers {
                     }
                 },
                 Some(generation) = self.ready.recv() => {
-                    self.ask(Command::Ready { generation }).await?;
+                    self.ask(ParentCommand::Ready { generation }).await?;
                 }
                 Some(Asked { command, answer }) = self.orders.recv() => {
                     // Those who have given up waiting; the rest is bounded by their patience.
@@ -244,24 +244,26 @@ impl Workers {
         }
     }
 
-    async fn hear(&mut self, lines: &mut Lines) -> io::Result<()> {
+    async fn hear(&mut self, lines: &mut LineSplitter) -> io::Result<()> {
         while let Some(line) = lines.next_line().map_err(io::Error::other)? {
             let report = serde_json::from_slice(&line)?;
             let now = self.clock.now();
             self.reported.lock().unwrap_or_else(PoisonError::into_inner).note(&report, now);
             match report {
-                Report::SnapshotBegins => {
+                ParentReport::SnapshotBegins => {
                     self.known.clear();
                     self.elsewhere.clear();
                     self.is_in_snapshot = true;
                 }
-                Report::SnapshotEnds => self.end_snapshot(),
-                Report::Worker(worker) => self.note(worker),
-                Report::Slot(slot) => self.give(&slot.group),
-                Report::Elsewhere { generation, used } => self.note_elsewhere(generation, used),
-                Report::Done { id } => self.tell(id, Ok(())),
-                Report::Refused { id: Some(id), reason } => self.tell(id, Err(reason)),
-                Report::Refused { id: None, reason } => {
+                ParentReport::SnapshotEnds => self.end_snapshot(),
+                ParentReport::Worker(worker) => self.note(worker),
+                ParentReport::Slot(slot) => self.give(&slot.group),
+                ParentReport::Elsewhere { generation, used } => {
+                    self.note_elsewhere(generation, used)
+                }
+                ParentReport::Done { id } => self.tell(id, Ok(())),
+                ParentReport::Refused { id: Some(id), reason } => self.tell(id, Err(reason)),
+                ParentReport::Refused { id: None, reason } => {
                     tracing::warn!(reason, "refused by the parent");
                 }
                 _ => {}
@@ -280,8 +282,8 @@ impl Workers {
         }
     }
 
-    fn note(&mut self, state: WorkerState) {
-        let WorkerState { group: app, slot, generation, pid, address, started_ms_ago, phase } =
+    fn note(&mut self, state: WorkerReport) {
+        let WorkerReport { group: app, slot, generation, pid, address, started_ms_ago, phase } =
             state;
         if let WorkerPhase::Ended { .. } = phase {
             self.known.remove(&generation);
@@ -296,9 +298,9 @@ impl Workers {
         let place = usize::try_from(slot).unwrap_or(usize::MAX);
         let way = match address {
             None => Way::None,
-            Some(control::Address::Unix(path)) => Way::Own(Address::Unix(path)),
+            Some(control::Address::Unix(path)) => Way::Own(UpstreamAddress::Unix(path)),
             Some(control::Address::Port(port)) => {
-                Way::Own(Address::Tcp(([127, 0, 0, 1], port).into()))
+                Way::Own(UpstreamAddress::Tcp(([127, 0, 0, 1], port).into()))
             }
             Some(control::Address::Shared { record }) => {
                 Way::Shared(Seat { slot: place, pid, record })
@@ -371,7 +373,7 @@ impl Workers {
         let is_ready = |worker: &&Worker| worker.app == app && worker.phase == WorkerPhase::Ready;
         let ready = self.known.values().filter(is_ready);
         let addresses = ready.filter_map(|worker| worker.address().cloned());
-        let addresses: Vec<Address> = addresses.collect();
+        let addresses: Vec<UpstreamAddress> = addresses.collect();
         if let Err(error) = self.apps.set_workers(app, &addresses) {
             tracing::warn!(%error, "workers of an app that is not served here");
         }
@@ -385,7 +387,7 @@ impl Workers {
     fn has_no_program(&self, app: &str) -> bool {
         let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         let mut slots = reported.slots.values().filter(|slot| slot.group == app).peekable();
-        let is_given_up = |slot: &SlotState| matches!(slot.vacancy, Some(Vacancy::Failed { .. }));
+        let is_given_up = |slot: &VacantSlot| matches!(slot.vacancy, Some(Vacancy::Failed { .. }));
         slots.peek().is_some() && slots.all(is_given_up)
     }
 
@@ -399,7 +401,7 @@ impl Workers {
         });
         let finished: Vec<u64> = idle.map(|(generation, _)| *generation).collect();
         for generation in finished {
-            self.ask(Command::LetGo { generation }).await?;
+            self.ask(ParentCommand::LetGo { generation }).await?;
         }
         if self.draining.is_cancelled() {
             self.tell_used().await?;
@@ -408,14 +410,14 @@ impl Workers {
         for (generation, reason) in self.find_stuck().into_iter().chain(aged) {
             tracing::warn!(generation, reason, "evicted");
             self.evicted.insert(generation);
-            self.ask(Command::Evict { generation, reason }).await?;
+            self.ask(ParentCommand::Evict { generation, reason }).await?;
         }
         Ok(())
     }
 
-    async fn ask(&mut self, command: Command) -> io::Result<()> {
+    async fn ask(&mut self, command: ParentCommand) -> io::Result<()> {
         self.last_id += 1;
-        let line = encode(&Request { id: self.last_id, command })?;
+        let line = encode(&ParentRequest { id: self.last_id, command })?;
         self.requests.write_all(&line).await
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use weir_base::admin_api::Input;
+use weir_base::admin_api::JsonInput;
 use weir_gems::mirror::Scope;
 use weir_gems::view::{MirrorView, ReplacedView};
 
@@ -44,7 +44,7 @@ pub(super) async fn state(State(index): State<Arc<Gems>>) -> Answer<MirrorView> 
 
 pub(super) async fn sync(
     State(index): State<Arc<Gems>>,
-    Input(look): Input<Look>,
+    JsonInput(look): JsonInput<Look>,
 ) -> Answer<Asked> {
     let scope = if look.everything { Scope::Everything } else { Scope::Changes };
     let round = index.look_at_upstreams(scope).ok_or_else(problem::no_mirror)?;
@@ -54,7 +54,7 @@ pub(super) async fn sync(
 /// Takes the file that an upstream has now of a release, which was kept out.
 pub(super) async fn accept(
     State(index): State<Arc<Gems>>,
-    Input(accept): Input<Accept>,
+    JsonInput(accept): JsonInput<Accept>,
 ) -> Answer<ReplacedView> {
     let name = accept.name.parse().map_err(problem::of_word)?;
     let identity = identity(&accept.number, accept.platform.as_deref())?;

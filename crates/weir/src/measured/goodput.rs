@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weir_advisor::levels::{Levels, Window};
+use weir_advisor::levels::{Levels, LoadWindow};
 use weir_advisor::observation::{OwnQueue, Throughput};
 use weir_base::clock::Timestamp;
-use weir_jobs::view::{Overview, Queue, Worker};
+use weir_jobs::view::{JobServerOverview, JobWorkerView, QueueView};
 
 /// What was seen of the job server.
 #[derive(Debug, Default)]
 pub(super) struct OfJobs {
     levels: Levels,
-    before: Option<(Timestamp, Overview)>,
+    before: Option<(Timestamp, JobServerOverview)>,
     queues: Vec<OwnQueue>,
 }
 
@@ -20,9 +20,9 @@ impl OfJobs {
     pub(super) fn note(
         &mut self,
         at: Timestamp,
-        overview: Overview,
-        queues: Vec<Queue>,
-        workers: Vec<Worker>,
+        overview: JobServerOverview,
+        queues: Vec<QueueView>,
+        workers: Vec<JobWorkerView>,
     ) {
         if let Some((from, before)) = &self.before
             && let Some(window) = window(*from, before, at, &overview)
@@ -53,15 +53,20 @@ impl OfJobs {
 }
 
 /// None: jobs did not wait all the time, or a restart has begun the counts anew.
-fn window(from: Timestamp, before: &Overview, at: Timestamp, now: &Overview) -> Option<Window> {
+fn window(
+    from: Timestamp,
+    before: &JobServerOverview,
+    at: Timestamp,
+    now: &JobServerOverview,
+) -> Option<LoadWindow> {
     let waited = before.enqueued.min(now.enqueued) >= before.working.max(now.working).max(1);
     let threads = u32::try_from(before.working.midpoint(now.working)).ok()?;
     let jobs = now.processed_total.checked_sub(before.processed_total)?;
-    waited.then_some(Window { at, length: at.since(from), threads, jobs })
+    waited.then_some(LoadWindow { at, length: at.since(from), threads, jobs })
 }
 
 /// Workers that run, by the queues that they asked for last.
-fn fetchers(workers: &[Worker]) -> BTreeMap<&str, u32> {
+fn fetchers(workers: &[JobWorkerView]) -> BTreeMap<&str, u32> {
     let mut fetchers = BTreeMap::new();
     let running = workers.iter().filter(|worker| worker.state == "running");
     for queue in running.flat_map(|worker| &worker.queues) {
@@ -70,7 +75,7 @@ fn fetchers(workers: &[Worker]) -> BTreeMap<&str, u32> {
     fetchers
 }
 
-fn own(queue: Queue, fetchers: &BTreeMap<&str, u32>) -> OwnQueue {
+fn own(queue: QueueView, fetchers: &BTreeMap<&str, u32>) -> OwnQueue {
     OwnQueue {
         length: queue.depth,
         latency: Duration::try_from_secs_f64(queue.latency_seconds).unwrap_or_default(),
@@ -86,8 +91,8 @@ fn own(queue: Queue, fetchers: &BTreeMap<&str, u32>) -> OwnQueue {
 mod tests {
     use super::*;
 
-    fn overview(working: u64, enqueued: u64, processed_total: u64) -> Overview {
-        Overview { working, enqueued, processed_total, ..Overview::default() }
+    fn overview(working: u64, enqueued: u64, processed_total: u64) -> JobServerOverview {
+        JobServerOverview { working, enqueued, processed_total, ..JobServerOverview::default() }
     }
 
     #[test]
@@ -111,7 +116,9 @@ mod tests {
     #[test]
     fn windows_without_a_backlog_or_over_a_restart_tell_nothing() {
         let at = |second: u64| Timestamp::from_millis(second * 1_000);
-        let window = |before: Overview, now: Overview| window(at(0), &before, at(10), &now);
+        let window = |before: JobServerOverview, now: JobServerOverview| {
+            window(at(0), &before, at(10), &now)
+        };
         assert!(window(overview(10, 50, 0), overview(10, 50, 9)).is_some());
         assert_eq!(window(overview(10, 50, 0), overview(10, 9, 9)), None);
         assert_eq!(window(overview(10, 50, 10), overview(10, 50, 9)), None);
@@ -119,12 +126,13 @@ mod tests {
 
     #[test]
     fn a_queue_knows_who_asks_for_it() {
-        let worker = |state: &str| Worker {
+        let worker = |state: &str| JobWorkerView {
             state: state.to_owned(),
             queues: vec!["push".to_owned()],
-            ..Worker::default()
+            ..JobWorkerView::default()
         };
-        let queue = |name: &str| Queue { name: name.to_owned(), depth: 7, ..Queue::default() };
+        let queue =
+            |name: &str| QueueView { name: name.to_owned(), depth: 7, ..QueueView::default() };
         let mut jobs = OfJobs::default();
         let workers = vec![worker("running"), worker("quiet")];
         let queues = vec![queue("push"), queue("pull")];

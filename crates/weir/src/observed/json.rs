@@ -7,7 +7,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use weir_advisor::{Advice, Observation};
-use weir_base::admin_api::Problem;
+use weir_base::admin_api::AdminError;
 
 use super::Observed;
 
@@ -32,12 +32,16 @@ async fn doctor(State(observed): State<Option<Observed>>) -> Response {
     let Some(observed) = observed else {
         let error = "nothing is observed by this Weir";
         let hint = "it is with a table [observe] in weir.toml; weir doctor looks once";
-        return Problem::new(StatusCode::NOT_FOUND, error, hint).into_response();
+        return AdminError::new(StatusCode::NOT_FOUND, error, hint).into_response();
     };
     let Some(looked) = observed.latest() else {
         let error = "nothing was looked at yet";
-        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, error, "ask again in some seconds")
-            .into_response();
+        return AdminError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            error,
+            "ask again in some seconds",
+        )
+        .into_response();
     };
     let mut document = document(&looked.observation, &looked.advice);
     document["at"] = json!(looked.at.as_secs_f64());

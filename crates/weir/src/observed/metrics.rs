@@ -6,8 +6,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use weir_advisor::figures::metric::{Kind, Metric, PREFIX};
-use weir_advisor::figures::{Admitted, Figure, LabelLimits, Look, figures};
+use weir_advisor::figures::metric::{Metric, MetricKind, PREFIX};
+use weir_advisor::figures::{Admitted, Figure, LabelLimits, SampleSummary, figures};
 
 use super::Observed;
 
@@ -26,7 +26,7 @@ impl ObservedMetrics {
     fn figures(&self) -> Vec<Figure> {
         let Some(looked) = self.observed.latest() else { return Vec::new() };
         let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
-        let look = Look { at: looked.at, took: looked.took, sources: &looked.sources };
+        let look = SampleSummary { at: looked.at, took: looked.took, sources: &looked.sources };
         figures(&looked.observation, &looked.advice, look, &mut admitted)
     }
 }
@@ -49,8 +49,8 @@ fn encode(
 ) -> Result<(), std::fmt::Error> {
     let name = format!("{PREFIX}{}", metric.name);
     let kind = match metric.kind {
-        Kind::Gauge => ConstGauge::new(0.0).metric_type(),
-        Kind::Counter => ConstCounter::new(0.0).metric_type(),
+        MetricKind::Gauge => ConstGauge::new(0.0).metric_type(),
+        MetricKind::Counter => ConstCounter::new(0.0).metric_type(),
     };
     let mut family = encoder.encode_descriptor(&name, metric.help, None, kind)?;
     if let [figure] = figures
@@ -66,8 +66,8 @@ fn encode(
 
 fn write(encoder: MetricEncoder<'_>, figure: &Figure) -> Result<(), std::fmt::Error> {
     match figure.metric.kind {
-        Kind::Gauge => ConstGauge::new(figure.value).encode(encoder),
-        Kind::Counter => ConstCounter::new(figure.value).encode(encoder),
+        MetricKind::Gauge => ConstGauge::new(figure.value).encode(encoder),
+        MetricKind::Counter => ConstCounter::new(figure.value).encode(encoder),
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
     use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;
     use weir_advisor::Observation;
-    use weir_advisor::observation::{Fact, Jobs, Queue, ShardJobs};
+    use weir_advisor::observation::{Fact, ObservedQueue, ShardJobs, SidekiqObservation};
     use weir_base::clock::Timestamp;
     use weir_observe::Round;
 
@@ -98,9 +98,13 @@ mod tests {
         registry.register_collector(Box::new(metrics));
         assert_eq!(scraped(&registry), "# EOF\n");
         let names = ["a\"b\\c\nweir_observe_threads 9", "push", "late"];
-        let queue = |name: &str| Queue { name: name.to_owned(), length: 7, ..Queue::default() };
+        let queue = |name: &str| ObservedQueue {
+            name: name.to_owned(),
+            length: 7,
+            ..ObservedQueue::default()
+        };
         let (queues, processed) = (names.map(queue).into(), Fact::Known(5));
-        let jobs = Jobs { queues, processed, ..Jobs::default() };
+        let jobs = SidekiqObservation { queues, processed, ..SidekiqObservation::default() };
         observed.publish(Round {
             at: Timestamp::from_millis(7_000),
             took: Duration::from_millis(9),
@@ -129,8 +133,9 @@ mod tests {
         let metrics = ObservedMetrics::new(observed.clone(), LabelLimits::default());
         registry.register_collector(Box::new(metrics));
         let shard = |name: &str, length| {
-            let queue = Queue { name: "push".to_owned(), length, ..Queue::default() };
-            let jobs = Jobs { queues: vec![queue], ..Jobs::default() };
+            let queue =
+                ObservedQueue { name: "push".to_owned(), length, ..ObservedQueue::default() };
+            let jobs = SidekiqObservation { queues: vec![queue], ..SidekiqObservation::default() };
             ShardJobs { name: name.to_owned(), jobs: Fact::Known(jobs) }
         };
         let shards = vec![shard("a:1", 7), shard("b:2", 9)];

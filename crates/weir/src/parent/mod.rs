@@ -16,11 +16,11 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use weir_supervisor::carried::{Carrier, State};
+use weir_supervisor::carried::{CarriedSupervisor, Carrier};
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::Requests;
 use weir_supervisor::workers::FailedGroup;
-use weir_supervisor::{ChildSpec, Events, Outcome, Supervisor};
+use weir_supervisor::{ChildSpec, Events, SupervisionOutcome, Supervisor};
 
 pub(crate) use self::handover::{DESCRIPTOR, Flags, Handover};
 use self::held::Held;
@@ -83,16 +83,16 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     Ok(end(&outcome, settings, lock))
 }
 
-fn end(outcome: &Outcome, settings: &Settings, lock: Lock) -> Exit {
+fn end(outcome: &SupervisionOutcome, settings: &Settings, lock: Lock) -> Exit {
     // Gone with the service; a stale file would only puzzle.
     let _ = std::fs::remove_file(settings.admin_socket());
     workers::remove_run_folder(settings);
     drop(lock);
     match outcome {
-        Outcome::Stopped => Exit::Fine,
-        Outcome::Killed => Exit::Failed,
+        SupervisionOutcome::Stopped => Exit::Fine,
+        SupervisionOutcome::Killed => Exit::Failed,
         // The log has said why.
-        Outcome::GaveUp(_) => Exit::Failed,
+        SupervisionOutcome::GaveUp(_) => Exit::Failed,
     }
 }
 
@@ -188,7 +188,7 @@ impl Events for Parent {
         self.prepare_replacement().map_err(|error| format!("{error:#}"))
     }
 
-    fn upgrade(&mut self, state: &State, carrier: Carrier) -> String {
+    fn upgrade(&mut self, state: &CarriedSupervisor, carrier: Carrier) -> String {
         let (handover, data_dir) = (self.handover.clone(), self.held.data_dir.clone());
         let carried = Carried::new(handover, data_dir, &self.held, state);
         format!("{:#}", self.program.become_anew(&carried, carrier))

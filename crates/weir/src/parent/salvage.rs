@@ -3,11 +3,11 @@
 
 use anyhow::Context;
 use weir_jobs::engine;
-use weir_jobs::settings::Settings;
+use weir_jobs::settings::JobServerSettings;
 use weir_log::RealDisk;
 
 /// Keeps every record whose checksum holds and sets the rest aside.
-pub(super) fn run(settings: &Settings) -> anyhow::Result<()> {
+pub(super) fn run(settings: &JobServerSettings) -> anyhow::Result<()> {
     let shown = settings.directory.display();
     let disk =
         RealDisk::new(&settings.directory).with_context(|| format!("cannot open {shown}"))?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use weir_net::{BindOptions, ListenAddress, Listener};
-use weir_supervisor::selection::{Plan, Prepared, SocketGroup};
+use weir_supervisor::selection::{LoadedSelection, Plan, SocketGroup};
 
 use super::port;
 use weir_config::part::Part;
@@ -136,11 +136,11 @@ fn bind(
     wait: Duration,
 ) -> anyhow::Result<SocketGroup> {
     let name = &app.settings.name;
-    let prepared = match Prepared::new(plan, sockets.listen.is_ipv6()) {
+    let prepared = match LoadedSelection::new(plan, sockets.listen.is_ipv6()) {
         Ok(prepared) => prepared,
         Err(refused) => {
             tracing::warn!(app = name, "{refused}; its workers share one socket");
-            Prepared::new(plan.reduced(), sockets.listen.is_ipv6())?
+            LoadedSelection::new(plan.reduced(), sockets.listen.is_ipv6())?
         }
     };
     let wanted = ListenAddress::Tcp(sockets.listen);

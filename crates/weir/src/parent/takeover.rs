@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use weir_supervisor::Supervisor;
-use weir_supervisor::carried::State;
+use weir_supervisor::carried::CarriedSupervisor;
 use weir_supervisor::requests::Requests;
 
 use super::held::Held;
@@ -26,7 +26,7 @@ pub(crate) fn check(handover: &Handover, descriptor: RawFd) -> anyhow::Result<Ex
 }
 
 /// The settings, if nothing speaks against them.
-fn sound(handover: &Handover, carried: &Carried<State>) -> anyhow::Result<Loaded> {
+fn sound(handover: &Handover, carried: &Carried<CarriedSupervisor>) -> anyhow::Result<Loaded> {
     let loaded = load(handover, carried)?;
     let settings = &loaded.settings;
     let only = handover.only(settings)?;
@@ -87,7 +87,7 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     Ok(end(&outcome, settings, lock))
 }
 
-fn load(handover: &Handover, carried: &Carried<State>) -> anyhow::Result<Loaded> {
+fn load(handover: &Handover, carried: &Carried<CarriedSupervisor>) -> anyhow::Result<Loaded> {
     let loaded = handover.load(&environment::variable)?;
     let (now, before) = (&loaded.settings.data_dir, &carried.data_dir);
     if now != before {

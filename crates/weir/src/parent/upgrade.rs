@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags};
 use serde::{Deserialize, Serialize};
-use weir_supervisor::carried::{self, Carrier, State, VERSION};
+use weir_supervisor::carried::{self, CarriedSupervisor, Carrier, VERSION};
 use weir_supervisor::system;
 
 use super::Handover;
@@ -35,7 +35,7 @@ const CHECK_PATIENCE: Duration = Duration::from_secs(10);
 /// Far more than a parent with all workers that it may have writes down.
 const JSON_BYTES_MAX: u64 = 256 << 20;
 
-/// What one program leaves to the next. `S`: the supervisor's [`State`], or a reference to it.
+/// What one program leaves to the next. `S`: the supervisor's [`CarriedSupervisor`], or a reference to it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Carried<S> {
     version: u32,
@@ -59,12 +59,12 @@ struct Versioned {
 #[derive(Clone, Debug)]
 pub(super) struct Program(PathBuf);
 
-impl<'a> Carried<&'a State> {
+impl<'a> Carried<&'a CarriedSupervisor> {
     pub(super) fn new(
         handover: Handover,
         data_dir: PathBuf,
         held: &Held,
-        state: &'a State,
+        state: &'a CarriedSupervisor,
     ) -> Self {
         let (addresses, shared) = (held.addresses(), held.shared().clone());
         Self { version: VERSION, handover, data_dir, addresses, shared, state }
@@ -79,7 +79,7 @@ impl<'a> Carried<&'a State> {
     }
 }
 
-impl Carried<State> {
+impl Carried<CarriedSupervisor> {
     /// Reads what an earlier program has left.
     pub(super) fn read(descriptor: RawFd) -> anyhow::Result<Self> {
         let mut file = File::from(carried::take(descriptor)?);
@@ -120,7 +120,7 @@ impl Program {
     /// Becomes what the file is now. Comes back only if that fails.
     pub(super) fn become_anew(
         &self,
-        carried: &Carried<&State>,
+        carried: &Carried<&CarriedSupervisor>,
         mut carrier: Carrier,
     ) -> anyhow::Error {
         let memory = match self.check(carried) {
@@ -137,12 +137,12 @@ impl Program {
         let (Ok(program), Ok(texts)) = (program, texts) else {
             return anyhow::anyhow!("an argument has a NUL byte");
         };
-        let error = system::execute_anew(&program, &texts, carrier.numbers());
+        let error = system::reexec(&program, &texts, carrier.numbers());
         anyhow::Error::new(error).context(format!("{} can't be executed", self.0.display()))
     }
 
     /// Asks what the file is now whether it would take over; answers what it would be given.
-    fn check(&self, carried: &Carried<&State>) -> anyhow::Result<OwnedFd> {
+    fn check(&self, carried: &Carried<&CarriedSupervisor>) -> anyhow::Result<OwnedFd> {
         let shown = self.0.display();
         let memory = carried.write().context("what to hand over can't be written down")?;
         let mut command = Command::new(&self.0);

@@ -1,31 +1,31 @@
 //! What went wrong with realtime, as an HTTP answer.
 
 use axum::http::StatusCode;
-use weir_base::admin_api::Problem;
+use weir_base::admin_api::AdminError;
 use weir_realtime::hub::Refused;
 use weir_realtime::operations::OperationError;
 
 /// Where there is none.
-pub(crate) fn not_served() -> Problem {
+pub(crate) fn not_served() -> AdminError {
     let hint = "it is with an app in [[realtime.apps]], unless --only leaves it out";
-    Problem::new(StatusCode::NOT_FOUND, "realtime is not served by this Weir", hint)
+    AdminError::new(StatusCode::NOT_FOUND, "realtime is not served by this Weir", hint)
 }
 
-pub(super) fn no_such_app(id: &str) -> Problem {
+pub(super) fn no_such_app(id: &str) -> AdminError {
     of_operation(OperationError::NoSuchApp(id.to_owned()))
 }
 
-pub(super) fn no_such_channel(name: &str) -> Problem {
+pub(super) fn no_such_channel(name: &str) -> AdminError {
     let hint = "a channel is there while somebody is subscribed or its history is kept";
-    Problem::new(StatusCode::NOT_FOUND, format!("nobody knows channel {name:?}"), hint)
+    AdminError::new(StatusCode::NOT_FOUND, format!("nobody knows channel {name:?}"), hint)
 }
 
-pub(super) fn no_users(channel: &str) -> Problem {
+pub(super) fn no_users(channel: &str) -> AdminError {
     let hint = "only presence channels have users, and only while somebody is subscribed";
-    Problem::new(StatusCode::NOT_FOUND, format!("channel {channel:?} has no users"), hint)
+    AdminError::new(StatusCode::NOT_FOUND, format!("channel {channel:?} has no users"), hint)
 }
 
-pub(super) fn of_operation(error: OperationError) -> Problem {
+pub(super) fn of_operation(error: OperationError) -> AdminError {
     use OperationError as E;
     let text = error.to_string();
     let (status, hint) = match error {
@@ -41,5 +41,5 @@ pub(super) fn of_operation(error: OperationError) -> Problem {
         E::Refused(Refused::TooManyChannels(_)) => (StatusCode::UNPROCESSABLE_ENTITY, ""),
         E::TooManyWatchers { .. } => (StatusCode::SERVICE_UNAVAILABLE, "close one of them"),
     };
-    Problem::new(status, text, hint)
+    AdminError::new(status, text, hint)
 }

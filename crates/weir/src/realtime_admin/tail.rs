@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use serde::{Deserialize, Serialize};
 use tokio_stream::Stream;
-use weir_base::admin_api::{Params, Problem};
+use weir_base::admin_api::{AdminError, Params};
 use weir_realtime::view::EventView;
 use weir_realtime::watch::{Seen, Watch};
 
@@ -38,7 +38,7 @@ struct Stretches(Watch);
 pub(super) async fn open(
     State(realtime): State<Realtime>,
     Params(Wanted { app, channel }): Params<Wanted>,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, AdminError> {
     let watch = realtime.hub.watch(&app, &channel).map_err(problem::of_operation)?;
     Ok(Sse::new(Stretches(watch)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }

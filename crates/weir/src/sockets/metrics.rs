@@ -38,22 +38,22 @@ impl SocketMetrics {
         let metrics = Self::default();
         registry.register(
             "weir_front_worker_busy",
-            "Workers with shared sockets that say that they serve a request",
+            "Workers with shared sockets that report a request in progress",
             metrics.busy.clone(),
         );
         registry.register(
             "weir_front_worker_oldest_request_seconds",
-            "The longest-running request of workers with shared sockets, as they say",
+            "Age of the oldest request of workers with shared sockets, as they report it",
             metrics.oldest.clone(),
         );
         registry.register(
             "weir_front_sockets_waiting",
-            "Connections that wait to be accepted from an app's shared sockets",
+            "Connections waiting to be accepted from the app's shared sockets",
             metrics.waiting.clone(),
         );
         registry.register(
             "weir_front_worker_words_repaired",
-            "Workers that were chosen for a connection, never began, and count as idle again",
+            "Workers that were chosen for a connection, did not accept it, and were set to idle",
             metrics.repairs.clone(),
         );
         metrics

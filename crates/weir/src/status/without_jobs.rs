@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::any;
-use weir_base::admin_api::Problem;
+use weir_base::admin_api::AdminError;
 
 use weir_config::part::Part;
 
@@ -13,6 +13,6 @@ pub(super) fn router(only: &[Part]) -> Router {
     let error = format!("jobs are not part of this process; it has {}", parts.join(", "));
     let hint =
         "set jobs.listen to an address, and start Weir without --only or with jobs among its parts";
-    let problem = Problem::new(StatusCode::NOT_FOUND, error, hint);
+    let problem = AdminError::new(StatusCode::NOT_FOUND, error, hint);
     Router::new().route("/{*rest}", any(async move || problem))
 }

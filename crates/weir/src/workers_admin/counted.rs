@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_supervisor::control::{WorkerPhase, WorkerState};
+use weir_supervisor::control::{WorkerPhase, WorkerReport};
 
 /// Since this service process was started.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ struct Place {
 }
 
 impl Counted {
-    pub(super) fn note(&mut self, worker: &WorkerState) {
+    pub(super) fn note(&mut self, worker: &WorkerReport) {
         self.note_life(worker);
         let first = Place { newest: worker.generation, restarts: 0 };
         let place = self.places.entry((worker.group.clone(), worker.slot)).or_insert(first);
@@ -36,7 +36,7 @@ impl Counted {
     /// One that ends by itself has died, and so has one that was killed before it was ready. One that
     /// is killed while it serves is evicted, whether its successor is there already or not; one that
     /// was asked to end and is killed for it takes too long was not stuck.
-    fn note_life(&mut self, worker: &WorkerState) {
+    fn note_life(&mut self, worker: &WorkerReport) {
         let generation = worker.generation;
         match &worker.phase {
             WorkerPhase::Starting => {
@@ -91,7 +91,7 @@ mod tests {
     fn noted(reports: &[(u64, WorkerPhase)]) -> Counted {
         let mut counted = Counted::default();
         for (generation, phase) in reports {
-            counted.note(&WorkerState {
+            counted.note(&WorkerReport {
                 group: "shop".to_owned(),
                 slot: 0,
                 generation: *generation,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
-use weir_base::admin_api::Problem;
-use weir_supervisor::control::Command;
+use weir_base::admin_api::AdminError;
+use weir_supervisor::control::ParentCommand;
 
 /// What is to be done.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,24 +63,28 @@ pub(crate) struct Orders(pub(crate) Option<mpsc::Sender<Asked>>);
 /// A command for the parent, and who waits for its answer.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    pub(crate) command: Command,
+    pub(crate) command: ParentCommand,
     pub(crate) answer: oneshot::Sender<Result<(), String>>,
 }
 
 impl Orders {
     /// Tells the parent to do something; it has `patience` to say whether it does.
-    pub(crate) async fn ask(&self, command: Command, patience: Duration) -> Result<(), Problem> {
-        let unavailable = |error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error, "");
+    pub(crate) async fn ask(
+        &self,
+        command: ParentCommand,
+        patience: Duration,
+    ) -> Result<(), AdminError> {
+        let unavailable = |error| AdminError::new(StatusCode::SERVICE_UNAVAILABLE, error, "");
         let Some(orders) = &self.0 else { return Err(unavailable("no parent process is there")) };
         let (answer, answered) = oneshot::channel();
         let asked = orders.try_send(Asked { command, answer });
         asked.map_err(|_| unavailable("too many orders wait"))?;
         match tokio::time::timeout(patience, answered).await {
             Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(reason))) => Err(Problem::new(StatusCode::CONFLICT, reason, "")),
+            Ok(Ok(Err(reason))) => Err(AdminError::new(StatusCode::CONFLICT, reason, "")),
             Ok(Err(_)) | Err(_) => {
                 let error = "the parent process has not answered";
-                Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, error, "see the log"))
+                Err(AdminError::new(StatusCode::GATEWAY_TIMEOUT, error, "see the log"))
             }
         }
     }

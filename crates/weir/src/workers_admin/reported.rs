@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
-use weir_supervisor::control::{GroupState, Report, SlotState, Vacancy, WorkerPhase, WorkerState};
+use weir_supervisor::control::{
+    GroupState, ParentReport, Vacancy, VacantSlot, WorkerPhase, WorkerReport,
+};
 
 use super::counted::Counted;
 
@@ -12,7 +14,7 @@ use super::counted::Counted;
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
     pub(crate) groups: BTreeMap<String, GroupState>,
-    pub(crate) slots: BTreeMap<(String, u32), SlotState>,
+    pub(crate) slots: BTreeMap<(String, u32), VacantSlot>,
     pub(super) workers: BTreeMap<u64, Process>,
     /// Bytes of their memory when it was measured last.
     pub(crate) sizes: BTreeMap<u64, u64>,
@@ -26,23 +28,23 @@ pub(crate) struct Reported {
 /// A process, and when it was started.
 #[derive(Debug)]
 pub(super) struct Process {
-    pub(super) state: WorkerState,
+    pub(super) state: WorkerReport,
     pub(super) started: Timestamp,
 }
 
 impl Reported {
     /// How things are, as far as the parent has said, just now.
-    pub(crate) fn note(&mut self, report: &Report, now: Timestamp) {
+    pub(crate) fn note(&mut self, report: &ParentReport, now: Timestamp) {
         match report {
-            Report::SnapshotBegins => {
+            ParentReport::SnapshotBegins => {
                 let Self { sizes, recycled, counted, old_processes, .. } = std::mem::take(self);
                 *self = Self { sizes, recycled, counted, old_processes, ..Self::default() };
             }
-            Report::Totals(totals) => self.old_processes = totals.old_processes,
-            Report::Group(group) => {
+            ParentReport::Totals(totals) => self.old_processes = totals.old_processes,
+            ParentReport::Group(group) => {
                 self.groups.insert(group.group.clone(), group.clone());
             }
-            Report::Slot(slot) => {
+            ParentReport::Slot(slot) => {
                 let place = (slot.group.clone(), slot.slot);
                 if slot.vacancy == Some(Vacancy::Removed) {
                     self.slots.remove(&place);
@@ -50,7 +52,7 @@ impl Reported {
                     self.slots.insert(place, slot.clone());
                 }
             }
-            Report::Worker(worker) => {
+            ParentReport::Worker(worker) => {
                 self.counted.note(worker);
                 self.note_worker(worker, now);
             }
@@ -58,7 +60,7 @@ impl Reported {
         }
     }
 
-    fn note_worker(&mut self, worker: &WorkerState, now: Timestamp) {
+    fn note_worker(&mut self, worker: &WorkerReport, now: Timestamp) {
         match worker.phase {
             WorkerPhase::Ended { .. } => {
                 self.workers.remove(&worker.generation);

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
-use weir_front::view::{AppView, WorkerState as Serving, WorkerView};
-use weir_supervisor::control::{Address, RollingState, SlotState, Vacancy, WorkerPhase};
+use weir_front::view::{AppView, UpstreamWorkerState as Serving, WorkerView};
+use weir_supervisor::control::{RollingState, Vacancy, VacantSlot, WorkerAddress, WorkerPhase};
 
 use super::reported::{Process, Reported};
 
@@ -143,9 +143,9 @@ pub(super) fn process_row(
         WorkerPhase::Ended { .. } => "ended",
     };
     let address = worker.address.as_ref().map(|address| match address {
-        Address::Unix(path) => format!("unix:{}", path.display()),
-        Address::Port(port) => format!("127.0.0.1:{port}"),
-        Address::Shared { record } => format!("record {record}"),
+        WorkerAddress::Unix(path) => format!("unix:{}", path.display()),
+        WorkerAddress::Port(port) => format!("127.0.0.1:{port}"),
+        WorkerAddress::Shared { record } => format!("record {record}"),
     });
     WorkerRow {
         worker: Some(worker.slot),
@@ -164,7 +164,7 @@ pub(super) fn process_row(
 }
 
 /// None: a worker is there.
-pub(super) fn vacancy_row(slot: &SlotState) -> Option<WorkerRow> {
+pub(super) fn vacancy_row(slot: &VacantSlot) -> Option<WorkerRow> {
     let (state, problem) = match slot.vacancy.as_ref()? {
         Vacancy::Stopped => ("stopped", None),
         Vacancy::Waiting { reason, .. } => ("waiting", reason.clone()),

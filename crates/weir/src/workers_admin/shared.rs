@@ -2,8 +2,8 @@
 
 use weir_base::clock::Timestamp;
 use weir_front::view::jain_index;
-use weir_supervisor::control::Address;
-use weir_supervisor::selection::busy::State;
+use weir_supervisor::control::WorkerAddress;
+use weir_supervisor::selection::busy::BusyState;
 
 use super::reported::{Process, Reported};
 use super::rows::{AppRow, SOCKETS, WorkerRow, process_row, rolling, vacancy_row};
@@ -42,12 +42,12 @@ pub(super) fn row(name: &str, app: &SocketApp, reported: &Reported, now: Timesta
 
 fn worker_row(app: &SocketApp, worker: &Process, reported: &Reported, now: Timestamp) -> WorkerRow {
     let row = process_row(worker, reported, now);
-    let Some(Address::Shared { record }) = worker.state.address else { return row };
+    let Some(WorkerAddress::Shared { record }) = worker.state.address else { return row };
     let slot = usize::try_from(worker.state.slot).unwrap_or(usize::MAX);
     let seat = Seat { slot, pid: worker.state.pid, record };
     let (requests, oldest) = match app.state(&seat) {
-        State::Busy(age) => (1, Some(age.as_secs_f64())),
-        State::Idle | State::Claimed => (0, None),
+        BusyState::Busy(age) => (1, Some(age.as_secs_f64())),
+        BusyState::Idle | BusyState::Claimed => (0, None),
     };
     WorkerRow {
         address: Some(app.addresses(slot)),

@@ -93,9 +93,9 @@ fn a_source_that_is_away_comes_first_with_what_to_do_and_is_critical() {
     let output = run(&arguments);
     assert_eq!(code(&output), 1);
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.starts_with("Redis 127.0.0.1:1: it does not answer: nobody listens"), "{text}");
+    assert!(text.starts_with("Redis 127.0.0.1:1: it does not respond: nobody listens"), "{text}");
     assert!(text.contains("CRITICAL  Redis 127.0.0.1:1  [unreachable]"), "{text}");
-    assert!(text.contains("  next    look whether it runs"), "{text}");
+    assert!(text.contains("  next    check that it is running"), "{text}");
     let monitored = run(&[&arguments[..], &["--nagios"]].concat());
     assert_eq!(code(&monitored), 2);
     let text = String::from_utf8_lossy(&monitored.stdout);

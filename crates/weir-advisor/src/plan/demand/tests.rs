@@ -8,7 +8,8 @@ use crate::observation::{Fact, Ordering};
 fn need(before: u64, after: u64, arrivals_per_second: f64, in_hand: u64) -> (f64, f64) {
     let window = Duration::from_secs(10);
     let flow = Fact::Known(Flow { window, before, after, arrivals_per_second, deviation: None });
-    let demand = demand(&Queue { length: after, in_hand, flow, ..Queue::default() });
+    let demand =
+        demand(&ObservedQueue { length: after, in_hand, flow, ..ObservedQueue::default() });
     (demand.arrivals_per_second, demand.service_seconds)
 }
 
@@ -29,30 +30,33 @@ fn an_empty_queue_shows_its_jobs_in_hand() {
 
 /// Three jobs came in each second of ten and none is left; none is in hand now.
 fn quick(looks: u32, in_hand: f64, per_second: f64) -> QueueDemand {
-    let lately = Some(InHandLately { looks, in_hand, per_second });
+    let lately = Some(RecentActivity { looks, in_hand, per_second });
     let flow = Flow { arrivals_per_second: 3.0, ..Flow::default() };
     let flow = Fact::Known(Flow { window: Duration::from_secs(10), ..flow });
-    demand(&Queue { flow, lately, ..Queue::default() })
+    demand(&ObservedQueue { flow, lately, ..ObservedQueue::default() })
 }
 
 #[test]
 fn jobs_too_quick_to_be_met_by_one_look_are_told_by_many() {
     let met = quick(40, 0.05, 2.0);
-    assert_eq!((met.known, met.arrivals_per_second), (Known::All, 3.0));
+    assert_eq!((met.known, met.arrivals_per_second), (DemandSource::All, 3.0));
     assert!((met.service_seconds - 0.05 / 3.0).abs() < 1e-9, "{met:?}");
     let never = quick(30, 0.0, 2.0);
-    assert_eq!((never.known, never.arrivals_per_second), (Known::AtMost, 3.0));
+    assert_eq!((never.known, never.arrivals_per_second), (DemandSource::AtMost, 3.0));
     assert!((never.service_seconds - 0.1 / 3.0).abs() < 1e-9, "{never:?}");
-    assert_eq!(quick(9, 0.0, 2.0).known, Known::Comes, "too few looks");
+    assert_eq!(quick(9, 0.0, 2.0).known, DemandSource::Comes, "too few looks");
 }
 
 #[test]
 fn looks_at_a_queue_to_which_nothing_came_tell_nothing() {
-    let lately = Some(InHandLately { looks: 200, in_hand: 0.0, per_second: 0.0 });
-    assert_eq!(demand(&Queue { lately, ..Queue::default() }).known, Known::Nothing);
-    let busy = Some(InHandLately { looks: 200, in_hand: 0.5, per_second: 0.0 });
-    let busy = demand(&Queue { lately: busy, ..Queue::default() });
-    assert_eq!(busy.known, Known::Busy, "it was always empty and threads had its jobs");
+    let lately = Some(RecentActivity { looks: 200, in_hand: 0.0, per_second: 0.0 });
+    assert_eq!(
+        demand(&ObservedQueue { lately, ..ObservedQueue::default() }).known,
+        DemandSource::Nothing
+    );
+    let busy = Some(RecentActivity { looks: 200, in_hand: 0.5, per_second: 0.0 });
+    let busy = demand(&ObservedQueue { lately: busy, ..ObservedQueue::default() });
+    assert_eq!(busy.known, DemandSource::Busy, "it was always empty and threads had its jobs");
     assert!((busy.arrivals_per_second * busy.service_seconds - 0.5).abs() < 1e-9);
 }
 
@@ -62,15 +66,19 @@ fn what_was_not_seen_is_assumed() {
         let window = Duration::from_secs(10);
         let flow =
             Fact::Known(Flow { window, before, after, arrivals_per_second, deviation: None });
-        demand(&Queue { length: after, in_hand, flow, ..Queue::default() }).known
+        demand(&ObservedQueue { length: after, in_hand, flow, ..ObservedQueue::default() }).known
     };
-    assert_eq!(known(1_000, 1_050, 10.0, 10), Known::All);
-    assert_eq!(known(0, 0, 0.0, 3), Known::Busy);
-    assert_eq!(known(0, 100, 10.0, 0), Known::Comes);
-    assert_eq!(known(0, 0, 0.0, 0), Known::Nothing);
-    assert_eq!(known(7, 7, 0.0, 0), Known::Nothing, "they only wait");
-    assert_eq!(demand(&Queue::default()).known, Known::Nothing, "it was looked at once");
-    assert_eq!(demand(&Queue::default()).threads_now, 0);
+    assert_eq!(known(1_000, 1_050, 10.0, 10), DemandSource::All);
+    assert_eq!(known(0, 0, 0.0, 3), DemandSource::Busy);
+    assert_eq!(known(0, 100, 10.0, 0), DemandSource::Comes);
+    assert_eq!(known(0, 0, 0.0, 0), DemandSource::Nothing);
+    assert_eq!(known(7, 7, 0.0, 0), DemandSource::Nothing, "they only wait");
+    assert_eq!(
+        demand(&ObservedQueue::default()).known,
+        DemandSource::Nothing,
+        "it was looked at once"
+    );
+    assert_eq!(demand(&ObservedQueue::default()).threads_now, 0);
 }
 
 #[test]
@@ -80,14 +88,14 @@ fn an_idle_queue_keeps_the_threads_that_serve_it() {
     assert_eq!(now, [("default", 4), ("mailers", 0), ("pull", 0), ("scheduler", 1)]);
 }
 
-fn named(name: &str, pushed: bool, length: u64) -> Queue {
-    Queue { name: name.to_owned(), pushed, length, ..Queue::default() }
+fn named(name: &str, pushed: bool, length: u64) -> ObservedQueue {
+    ObservedQueue { name: name.to_owned(), pushed, length, ..ObservedQueue::default() }
 }
 
 /// One process serves default, mailer and scheduler; of all queues only pull has jobs.
-fn jobs() -> Jobs {
+fn jobs() -> SidekiqObservation {
     let served = [("default", 0), ("mailer", 0), ("scheduler", 0)];
-    Jobs {
+    SidekiqObservation {
         queues: vec![
             named("default", true, 0),
             named("mailer", false, 0),
@@ -97,7 +105,7 @@ fn jobs() -> Jobs {
             named("trends", true, 0),
         ],
         processes: vec![healthy::process(1, 5, Ordering::Strict, &served)],
-        ..Jobs::default()
+        ..SidekiqObservation::default()
     }
 }
 

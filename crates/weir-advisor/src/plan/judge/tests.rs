@@ -29,8 +29,8 @@ fn service(name: &str, processes: u32, pool: u32) -> ServiceLayout {
 }
 
 /// The split that guides give: 185 of 200, mail and scheduler behind push.
-fn guides() -> Layout {
-    Layout {
+fn guides() -> ProcessLayout {
+    ProcessLayout {
         services: vec![service("web", 3, 10), service("streaming", 3, 15)],
         workers: vec![
             worker(25, &["default", "push", "pull"]),
@@ -48,11 +48,11 @@ fn guides() -> Layout {
     }
 }
 
-fn broken(layout: &Layout, queues: &[&str]) -> Vec<(Claim, String)> {
-    told(layout, queues, Outcome::Broken)
+fn broken(layout: &ProcessLayout, queues: &[&str]) -> Vec<(Claim, String)> {
+    told(layout, queues, ClaimOutcome::Broken)
 }
 
-fn told(layout: &Layout, queues: &[&str], outcome: Outcome) -> Vec<(Claim, String)> {
+fn told(layout: &ProcessLayout, queues: &[&str], outcome: ClaimOutcome) -> Vec<(Claim, String)> {
     let proofs = judge(layout, queues).into_iter().filter(|proof| proof.outcome == outcome);
     proofs.map(|proof| (proof.claim, proof.figures)).collect()
 }
@@ -64,7 +64,7 @@ fn the_guides_split_sums_to_185_and_breaks_its_own_rule() {
     assert!(proofs[0].holds());
     assert_eq!(proofs[0].figures, "185 of 185 connections (200 less 15 in reserve)");
     let expected = [
-        (Claim::EveryQueueFirst, "no process looks at mailers and scheduler first".to_owned()),
+        (Claim::EveryQueueFirst, "no process serves mailers and scheduler first".to_owned()),
         (
             Claim::GuaranteedSlots,
             "mailers has no thread of its own (only behind push); \
@@ -114,15 +114,15 @@ fn turns_by_chance_are_turns_and_no_threads_of_their_own() {
     layout.workers[4].ordering = Ordering::Weighted;
     layout.workers[5].ordering = Ordering::Random;
     assert_eq!(broken(&layout, &QUEUES), []);
-    let unknown = told(&layout, &QUEUES, Outcome::Unknown);
+    let unknown = told(&layout, &QUEUES, ClaimOutcome::Unknown);
     assert_eq!((unknown.len(), unknown[0].0), (1, Claim::GuaranteedSlots));
     let expected =
-        "mailers has turns by chance only, in sidekiq-push-mailers with 1 more: unknown, ";
+        "mailers is chosen by weight or at random, in sidekiq-push-mailers with 1 more: unknown, ";
     assert!(unknown[0].1.starts_with(expected), "{unknown:?}");
 }
 
 /// The guides' split with mail and the clock first, so that nothing is broken.
-fn sound() -> Layout {
+fn sound() -> ProcessLayout {
     let mut layout = guides();
     layout.workers[4].queues.reverse();
     layout.workers[5].queues.reverse();
@@ -133,10 +133,10 @@ fn sound() -> Layout {
 fn a_pool_that_is_not_said_proves_nothing() {
     let mut layout = sound();
     layout.workers[0].gaps = vec![Gap::Pool];
-    let unknown = told(&layout, &QUEUES, Outcome::Unknown);
+    let unknown = told(&layout, &QUEUES, ClaimOutcome::Unknown);
     let claims: Vec<_> = unknown.iter().map(|(claim, _)| *claim).collect();
     assert_eq!(claims, [Claim::ConnectionsFit, Claim::PoolsCoverThreads]);
-    let name = "`pool` (DB_POOL) of sidekiq-default-push-pull is not said";
+    let name = "`pool` (DB_POOL) of sidekiq-default-push-pull is not given";
     assert!(unknown.iter().all(|(_, figures)| figures.contains(name)), "{unknown:?}");
     layout.reserve = 20;
     assert_eq!(broken(&layout, &QUEUES)[0].0, Claim::ConnectionsFit, "too many in any case");
@@ -150,7 +150,7 @@ fn a_reason_names_what_is_missing() {
     ] {
         let mut layout = sound();
         layout.services[0].gaps = vec![gap];
-        let unknown = told(&layout, &QUEUES, Outcome::Unknown);
+        let unknown = told(&layout, &QUEUES, ClaimOutcome::Unknown);
         let (claim, figures) = &unknown[0];
         assert_eq!(*claim, Claim::ConnectionsFit);
         assert!(figures.contains(expected) && !figures.contains("pool"), "{figures}");
@@ -164,7 +164,7 @@ fn a_reason_names_what_is_missing() {
 fn threads_that_are_not_said_or_not_there_prove_nothing() {
     let mut layout = sound();
     (layout.workers[4].concurrency, layout.workers[4].gaps) = (0, vec![Gap::Threads]);
-    let unknown = told(&layout, &QUEUES, Outcome::Unknown);
+    let unknown = told(&layout, &QUEUES, ClaimOutcome::Unknown);
     let claims: Vec<_> = unknown.iter().map(|(claim, _)| *claim).collect();
     let expected = [Claim::GuaranteedSlots, Claim::PoolsCoverThreads, Claim::ThreadsThere];
     assert_eq!(claims, expected, "{unknown:?}");
@@ -180,17 +180,17 @@ fn threads_that_are_not_said_or_not_there_prove_nothing() {
 fn queues_that_are_not_said_prove_nothing_and_excuse_nothing() {
     let mut layout = sound();
     (layout.workers[4].queues, layout.workers[4].gaps) = (Vec::new(), vec![Gap::Queues]);
-    let unknown = told(&layout, &QUEUES, Outcome::Unknown);
+    let unknown = told(&layout, &QUEUES, ClaimOutcome::Unknown);
     let claims: Vec<_> = unknown.iter().map(|(claim, _)| *claim).collect();
     let expected = [Claim::EveryQueueFirst, Claim::GuaranteedSlots, Claim::SchedulerOnce];
     assert_eq!(claims, expected, "{unknown:?}");
-    let why = "unknown, because the queues of sidekiq-push-scheduler are not said";
+    let why = "unknown, because the queues of sidekiq-push-scheduler are not given";
     assert!(unknown.iter().all(|(_, figures)| figures.contains(why)), "{unknown:?}");
     assert_eq!(broken(&layout, &QUEUES), []);
     // It may be the second: one is there.
     layout.workers[5].queues = vec!["scheduler".to_owned()];
     assert_eq!(
-        told(&layout, &["scheduler"], Outcome::Unknown),
+        told(&layout, &["scheduler"], ClaimOutcome::Unknown),
         [(Claim::SchedulerOnce, format!("1 process serves the queue scheduler; {why}"),)]
     );
     layout.workers[3].queues = vec!["scheduler".to_owned()];
@@ -212,13 +212,13 @@ fn slots_of_superusers_are_nobodys() {
     let mut layout = sound();
     layout.reserve = 0;
     let figures = &judge(&layout, &QUEUES)[0].figures;
-    let expected = "185 of 197 connections (200 less 3 that Postgres keeps for superusers)";
+    let expected = "185 of 197 connections (200 less 3 that Postgres reserves for superusers)";
     assert_eq!(figures, expected);
     layout.max_connections = 187;
     assert_eq!(broken(&layout, &QUEUES)[0].0, Claim::ConnectionsFit);
     layout.max_connections = 188;
     let proof = judge(&layout, &QUEUES).remove(0);
-    assert!(proof.holds() && proof.figures.ends_with("a deploy may be refused"), "{proof:?}");
+    assert!(proof.holds() && proof.figures.ends_with("connections may be rejected"), "{proof:?}");
 }
 
 #[test]
@@ -226,8 +226,9 @@ fn behind_a_pooler_its_connections_are_to_fit() {
     let mut layout = sound();
     (layout.max_connections, layout.pooler_connections) = (100, Some(80));
     let proof = judge(&layout, &QUEUES).remove(0);
-    let expected = "80 of 85 connections (100 less 15 in reserve), which the pooler opens; pools of 185 wait at it";
-    assert_eq!((proof.outcome, proof.figures.as_str()), (Outcome::Holds, expected));
+    let expected = "80 of 85 connections (100 less 15 in reserve), opened by the pooler; pools of \
+                    185 connect to it";
+    assert_eq!((proof.outcome, proof.figures.as_str()), (ClaimOutcome::Holds, expected));
     layout.pooler_connections = Some(86);
     assert_eq!(broken(&layout, &QUEUES)[0].0, Claim::ConnectionsFit);
 }
@@ -252,7 +253,7 @@ fn small_pools_and_small_machines_are_found() {
 fn what_was_set_aside_stands_last() {
     let judged = |queues: &[&str], ordering| {
         let worker = WorkerLayout { ordering, ..worker(5, queues) };
-        let layout = Layout { workers: vec![worker], ..guides() };
+        let layout = ProcessLayout { workers: vec![worker], ..guides() };
         let proofs = judge(&layout, &["default", "pull", "pull_backlog"]).into_iter();
         let proof = proofs.into_iter().find(|proof| proof.claim == Claim::SetAsideLast);
         proof.map(|proof| (proof.outcome, proof.figures))
@@ -262,16 +263,19 @@ fn what_was_set_aside_stands_last() {
     assert_eq!(judged(&["default", "pull"], strict), None);
     assert_eq!(
         judged(&["default", "pull", "pull_backlog"], strict),
-        said(Outcome::Holds, "pull_backlog")
+        said(ClaimOutcome::Holds, "pull_backlog")
     );
-    assert_eq!(judged(&["pull_backlog"], strict), said(Outcome::Holds, "pull_backlog"));
+    assert_eq!(judged(&["pull_backlog"], strict), said(ClaimOutcome::Holds, "pull_backlog"));
     let name = "sidekiq-default-pull_backlog-pull";
     assert_eq!(
         judged(&["default", "pull_backlog", "pull"], strict),
-        said(Outcome::Broken, &format!("pull_backlog stands before pull in {name}"))
+        said(ClaimOutcome::Broken, &format!("pull_backlog is before pull in {name}"))
     );
     assert_eq!(
         judged(&["default", "pull_backlog", "pull"], Ordering::Weighted),
-        said(Outcome::Unknown, &format!("pull_backlog has turns by chance in {name}"))
+        said(
+            ClaimOutcome::Unknown,
+            &format!("pull_backlog is chosen by weight or at random in {name}")
+        )
     );
 }

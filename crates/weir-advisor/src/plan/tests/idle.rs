@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::observation::Ordering;
-use crate::plan::{Known, demands};
+use crate::plan::{DemandSource, demands};
 
 /// Of a Redis in which nothing happens, with one process.
-fn idle(concurrency: u32, queues: &[&str]) -> (Observation, Wanted) {
+fn idle(concurrency: u32, queues: &[&str]) -> (Observation, PlanInput) {
     let served: Vec<_> = queues.iter().map(|name| (*name, 0)).collect();
     let mut observation = healthy::observation();
     let jobs = observation.jobs.known_mut();
@@ -13,7 +13,7 @@ fn idle(concurrency: u32, queues: &[&str]) -> (Observation, Wanted) {
     jobs.processes = vec![healthy::process(1, concurrency, Ordering::Strict, &served)];
     let pushes: Vec<_> = queues.iter().map(ToString::to_string).collect();
     let queues = demands(jobs, &pushes).queues;
-    (observation, Wanted { queues, ..mastodon() })
+    (observation, PlanInput { queues, ..mastodon() })
 }
 
 fn proof(plan: &Plan, claim: Claim) -> &Proof {
@@ -27,11 +27,12 @@ fn what_runs_is_kept_where_nothing_was_seen_and_nobody_says_that_it_keeps_up() {
     let changes = difference(&observation, &plan);
     assert!(!changes.iter().any(|it| it.contains("sidekiq")), "{changes:?}");
     let proof = proof(&plan, Claim::KeepsUp);
-    assert_eq!(proof.outcome, Outcome::Unknown);
+    assert_eq!(proof.outcome, ClaimOutcome::Unknown);
     assert_eq!(
         proof.figures,
-        "default was not seen at work; look while there is work; or give what comes and what each takes \
-         (weir plan --queue default=RATE,SECONDS); 8 threads are for it now, 8 in this plan"
+        "default was idle in all samples; take samples while there is work; or give the arrival \
+         rate and the run time (weir plan --queue default=RATE,SECONDS); 8 threads are for it now, \
+         8 in this plan"
     );
 }
 
@@ -39,7 +40,7 @@ fn what_runs_is_kept_where_nothing_was_seen_and_nobody_says_that_it_keeps_up() {
 fn the_threads_of_a_process_are_there_when_its_queues_have_their_own() {
     let names = ["default", "push", "ingress", "mailers", "pull", "scheduler", "fasp"];
     let (_, mut wanted) = idle(25, &names);
-    let threads = |wanted: &Wanted| {
+    let threads = |wanted: &PlanInput| {
         let plan = plan(wanted).unwrap();
         plan.layout.workers.iter().map(WorkerLayout::threads).sum::<u32>()
     };
@@ -64,23 +65,24 @@ fn who_is_known_to_be_behind_is_behind_whatever_is_unknown_beside() {
 fn a_target_rests_on_what_is_known() {
     let (_, mut wanted) = idle(8, &["default"]);
     wanted.queues[0].target_seconds = Some(30.0);
-    let told = |wanted: &Wanted| {
+    let told = |wanted: &PlanInput| {
         let plan = plan(wanted).unwrap();
         proof(&plan, Claim::TargetsKept).outcome
     };
-    assert_eq!(told(&wanted), Outcome::Unknown);
-    wanted.queues[0].known = Known::All;
-    assert_eq!(told(&wanted), Outcome::Holds);
+    assert_eq!(told(&wanted), ClaimOutcome::Unknown);
+    wanted.queues[0].known = DemandSource::All;
+    assert_eq!(told(&wanted), ClaimOutcome::Holds);
 }
 
 #[test]
 fn jobs_that_came_and_were_too_quick_to_be_met_are_told_from_a_queue_at_rest() {
     let (_, mut wanted) = idle(8, &["default", "push"]);
-    wanted.queues.iter_mut().find(|it| it.name == "push").unwrap().known = Known::Comes;
+    wanted.queues.iter_mut().find(|it| it.name == "push").unwrap().known = DemandSource::Comes;
     let plan = plan(&wanted).unwrap();
     let figures = &proof(&plan, Claim::KeepsUp).figures;
-    let expected = "default was not seen at work; look while there is work; jobs of push came and none was met in \
-                    hand; look more often (weir plan --window 2m looks ten times); or give what comes and what each \
-                    takes (weir plan --queue ";
+    let expected = "default was idle in all samples; take samples while there is work; jobs of \
+                    push arrived and none was in progress in a sample; take more samples (weir \
+                    plan --window 2m takes ten); or give the arrival rate and the run time (weir \
+                    plan --queue ";
     assert!(figures.starts_with(expected), "{figures}");
 }

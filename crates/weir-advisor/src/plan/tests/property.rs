@@ -72,9 +72,9 @@ prop_compose! {
         web in (usual_or_absurd(0.0..200.0), usual_or_absurd(0.0..0.5), number(1..=16)),
         streaming in (number(0..=4), number(0..=20)),
         queues in any_queues(),
-    ) -> Wanted {
+    ) -> PlanInput {
         let (requests_per_second, service_seconds, threads) = web;
-        Wanted {
+        PlanInput {
             cores,
             memory_bytes,
             postgres_memory_bytes: memory_bytes / 100 * shares.0,
@@ -97,7 +97,7 @@ fn threads_of(rate: f64, seconds: f64) -> f64 {
 }
 
 /// In numbers that nothing overflows.
-fn fits(wanted: &Wanted, layout: &Layout) -> Result<(), TestCaseError> {
+fn fits(wanted: &PlanInput, layout: &ProcessLayout) -> Result<(), TestCaseError> {
     let of = |processes: u32, each: u64| u128::from(processes) * u128::from(each);
     let services = || layout.services.iter();
     let workers = || layout.workers.iter();
@@ -128,7 +128,7 @@ fn fits(wanted: &Wanted, layout: &Layout) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn works(wanted: &Wanted, layout: &Layout) -> Result<(), TestCaseError> {
+fn works(wanted: &PlanInput, layout: &ProcessLayout) -> Result<(), TestCaseError> {
     for queue in &wanted.queues {
         let name = queue.name.as_str();
         let serving = layout.workers.iter().filter(|it| it.queues.iter().any(|it| it == name));
@@ -186,11 +186,11 @@ proptest! {
         max_connections in 20..100u32,
         rates in proptest::collection::vec((0.0..20.0f64, 0.0..1.0f64), 1..9),
     ) {
-        let mut wanted = Wanted { max_connections, queues: demands(&rates), ..mastodon() };
+        let mut wanted = PlanInput { max_connections, queues: demands(&rates), ..mastodon() };
         (wanted.memory_bytes, wanted.postgres_memory_bytes) = (memory_gib * GIB, 0);
         for _ in 0..4 {
-            let Err(Impossible { broken, ways_out }) = plan(&wanted) else { return Ok(()) };
-            for (proof, way) in broken.iter().zip(&ways_out) {
+            let Err(Impossible { broken, remedies }) = plan(&wanted) else { return Ok(()) };
+            for (proof, way) in broken.iter().zip(&remedies) {
                 match proof.claim {
                     Claim::ConnectionsFit => wanted.max_connections = number_behind(way, "--max-connections "),
                     // Said in tenths of a GB.
@@ -212,7 +212,7 @@ fn number_behind(text: &str, words: &str) -> u32 {
 
 #[test]
 fn many_queues_are_planned_as_fast_as_few() {
-    let mut wanted = Wanted { memory_bytes: 4 * GIB, postgres_memory_bytes: GIB, ..mastodon() };
+    let mut wanted = PlanInput { memory_bytes: 4 * GIB, postgres_memory_bytes: GIB, ..mastodon() };
     let names = (0..1_000).map(|at| format!("q{at}"));
     wanted.queues = names.map(|name| queue(&name, 0.001, 0.1)).collect();
     // Without an upper bound of processes that may fit this takes minutes.

@@ -80,15 +80,16 @@ fn words(why: &Why<'_>, pool: &ConnectionPool) -> String {
                 (1, all) => format!("1 of its {all} connections is in use"),
                 (used, all) => format!("{used} of its {} are in use", some(*all)),
             };
-            format!("{used}, and it may have {}", database.pool_max())
+            format!("{used}, of at most {}", database.pool_max())
         }
         Why::DatabaseFull(PooledDatabase { name, connections, connections_max, .. }) => format!(
-            "all pools of {name} have {}, and may have {connections_max} (max_db_connections)",
+            "all pools of {name} together have {}, of at most {connections_max} \
+             (max_db_connections)",
             some(*connections)
         ),
         Why::NoneOpened(Some(database)) => {
             let has = some(*connections);
-            format!("it has {has}, may have {}, and gets no more", database.pool_max())
+            format!("it has {has} of at most {}, and gets no more", database.pool_max())
         }
         Why::NoneOpened(None) => format!("it has {}", some(*connections)),
     }
@@ -96,15 +97,18 @@ fn words(why: &Why<'_>, pool: &ConnectionPool) -> String {
 
 fn consequence(pool: &ConnectionPool, deadline: Duration) -> String {
     let refused = match deadline.is_zero() {
-        true => "They wait for as long as it takes (query_wait_timeout = 0).".to_owned(),
+        true => "They wait without a limit (query_wait_timeout = 0).".to_owned(),
         false => {
-            format!("Who has waited for {} is refused (query_wait_timeout).", duration(deadline))
+            format!(
+                "Clients that have waited for {} are rejected (query_wait_timeout).",
+                duration(deadline)
+            )
         }
     };
     match pool.mode.as_str() {
         "session" => format!(
-            "{refused} pool_mode = session: a client keeps its connection until it leaves, whether it uses it \
-             or not."
+            "{refused} pool_mode = session: a client keeps its connection until it disconnects, \
+             even while idle."
         ),
         _ => refused,
     }
@@ -124,7 +128,8 @@ fn remedied(
         }
         Why::NoneOpened(_) => {
             return finding.next(format!(
-                "look into {name}'s log: it says why the database opens no more; or max_user_connections is met"
+                "see {name}'s log for why the database opens no more; or max_user_connections was \
+                 reached"
             ));
         }
         Why::DatabaseFull(database) => (database, database.connections_max, 1),
@@ -241,11 +246,11 @@ mod tests {
         let finding = only(pgbouncer(7, 12));
         assert_eq!(finding.subject, "pool app/shop of pgbouncer");
         let expected = "7 clients wait for a connection, the longest for 12 s: 20 of its 20 connections are in \
-                        use, and it may have 20";
+                        use, of at most 20";
         assert_eq!((finding.severity, finding.evidence.as_str()), (Severity::Warning, expected));
         assert_eq!(
             finding.consequence,
-            "Who has waited for 2 min is refused (query_wait_timeout)."
+            "Clients that have waited for 2 min are rejected (query_wait_timeout)."
         );
         assert_eq!(line(finding), "default_pool_size = 40");
         assert_eq!(only(pgbouncer(1, 60)).severity, Severity::Critical, "half of it is over");
@@ -254,7 +259,7 @@ mod tests {
         let mut one = pgbouncer(1, 59);
         (one.databases[0].pool_size, one.pools[0].connections) = (1, 1);
         one.pools[0].connections_active = 1;
-        let why = "its one connection is in use, and it may have 1";
+        let why = "its one connection is in use, of at most 1";
         assert!(only(one).evidence.ends_with(why));
     }
 
@@ -304,7 +309,7 @@ mod tests {
         let mut refused = pgbouncer(7, 12);
         refused.pools[0].connections = 3;
         let finding = only(refused);
-        assert!(finding.evidence.ends_with("it has 3 connections, may have 20, and gets no more"));
+        assert!(finding.evidence.ends_with("it has 3 connections of at most 20, and gets no more"));
         assert!(finding.change.is_none() && finding.next.unwrap().starts_with("look into"));
     }
 

@@ -24,9 +24,9 @@ fn observation(ordering: Ordering) -> Observation {
 fn mail_behind_pushes_in_strict_order_starves() {
     let finding = check(&observation(Ordering::Strict)).remove(0);
     assert_eq!(finding.severity, Severity::Critical);
-    assert!(finding.evidence.ends_with("each process that serves it looks at push first"));
+    assert!(finding.evidence.ends_with("each process that serves it fetches from push first"));
     let change = finding.change.unwrap();
-    assert_eq!(change.place, "one process more, beside those that run");
+    assert_eq!(change.place, "one additional process");
     assert_eq!(change.line, "bundle exec sidekiq -c 5 -q mailers", "push keeps its process");
 }
 
@@ -56,7 +56,7 @@ fn its_line_has_what_other_findings_repair_and_theirs_begins_with_it() {
     let lines = |rule: &str| -> Vec<String> {
         let findings = crate::advise(&observation).findings;
         let of_rule = findings.into_iter().filter(|it| it.rule == rule);
-        let first = |it: &crate::Change| it.place.starts_with("all queues of shop:1:");
+        let first = |it: &crate::SuggestedChange| it.place.starts_with("all queues of shop:1:");
         of_rule.filter_map(|it| it.change.filter(first)).map(|it| it.line).collect()
     };
     let all = "-q mailers -q push -q pull";

@@ -4,7 +4,7 @@ mod jobs;
 
 use askama::Template;
 use weir_advisor::observation::SourceState;
-use weir_advisor::{Drain, Finding, Severity, Verdict, wording};
+use weir_advisor::{Drain, Finding, Severity, Summary, wording};
 
 use self::jobs::JobsPart;
 pub(super) use self::jobs::empty_in;
@@ -152,7 +152,7 @@ const fn look_of(severity: Severity) -> (&'static str, &'static str) {
     }
 }
 
-fn until(drain: Drain, verdict: &Verdict) -> String {
+fn until(drain: Drain, verdict: &Summary) -> String {
     match drain {
         Drain::Empty => "Nothing waits.".to_owned(),
         Drain::After(left) => {

@@ -11,8 +11,8 @@ use axum::response::Response;
 use weir_advisor::Observation;
 use weir_advisor::observation::Ordering;
 use weir_advisor::plan::{
-    Demands, Layout, Outcome as Kept, Plan, Proof, Setting, Wanted, demands, demands_held_up,
-    difference, held_up, plan,
+    ClaimOutcome as Kept, Demands, Plan, PlanInput, PlannedSetting, ProcessLayout, Proof, demands,
+    demands_held_up, difference, held_up, plan,
 };
 
 use self::demand::DemandRow;
@@ -116,7 +116,7 @@ pub(in crate::pages) async fn page(
 }
 
 impl Outcome {
-    fn of(wanted: &Wanted, observation: &Observation) -> Self {
+    fn of(wanted: &PlanInput, observation: &Observation) -> Self {
         match plan(wanted) {
             Ok(plan) => Self {
                 is_possible: true,
@@ -128,7 +128,7 @@ impl Outcome {
             },
             Err(impossible) => Self {
                 is_possible: false,
-                ways_out: impossible.ways_out.iter().map(|it| shown(it)).collect(),
+                ways_out: impossible.remedies.iter().map(|it| shown(it)).collect(),
                 proofs: impossible.broken.iter().map(ProofRow::of).collect(),
                 processes: Vec::new(),
                 settings: Vec::new(),
@@ -149,7 +149,7 @@ impl ProofRow {
     }
 }
 
-fn processes(layout: &Layout) -> Vec<ProcessRow> {
+fn processes(layout: &ProcessLayout) -> Vec<ProcessRow> {
     let services = layout.services.iter().map(|it| ProcessRow {
         name: shown(&it.name),
         processes: it.processes,
@@ -176,7 +176,7 @@ fn processes(layout: &Layout) -> Vec<ProcessRow> {
 
 fn settings(plan: &Plan) -> Vec<(&'static str, Vec<SettingRow>)> {
     let row = |sign: &'static str| {
-        move |it: &Setting| SettingRow {
+        move |it: &PlannedSetting| SettingRow {
             line: format!("{}{sign}{}", it.name, it.value),
             reason: it.reason,
             restart: it.restart,

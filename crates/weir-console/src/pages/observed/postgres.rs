@@ -4,8 +4,8 @@ mod pools;
 
 use askama::Template;
 use weir_advisor::observation::{
-    Connections, Fact, LockWait, Postgres, PostgresSettings, SessionState, StatementTimes,
-    is_nearly_full,
+    DatabaseConnections, DatabaseObservation, Fact, LockWait, PostgresSettings, SessionState,
+    StatementTimes, is_nearly_full,
 };
 
 use self::pools::PoolRow;
@@ -97,7 +97,7 @@ impl Live for LivePart {
         let looked = latest(console)?;
         let asked = looked.as_ref().map(|looked| &looked.observation.postgres);
         let pgbouncer = looked.as_ref().map(|looked| &looked.observation.pgbouncer);
-        let nothing = Postgres::default();
+        let nothing = DatabaseObservation::default();
         let postgres = asked.and_then(Fact::known).unwrap_or(&nothing);
         let missing = [
             asked.and_then(Fact::missing),
@@ -136,10 +136,10 @@ impl Live for LivePart {
     }
 }
 
-fn tiles(postgres: &Postgres) -> Vec<Tile> {
+fn tiles(postgres: &DatabaseObservation) -> Vec<Tile> {
     let unknown = || "–".to_owned();
     let settings = postgres.settings.known();
-    let open = postgres.connections.known().map(Connections::open);
+    let open = postgres.connections.known().map(DatabaseConnections::open);
     let ceiling = settings.map(|it| it.usable_connections());
     let is_full = open.zip(ceiling).is_some_and(|(open, ceiling)| is_nearly_full(open, ceiling));
     let stuck = postgres.connections.known().map(|it| it.in_state(SessionState::IdleInTransaction));
@@ -160,7 +160,7 @@ fn tiles(postgres: &Postgres) -> Vec<Tile> {
 }
 
 /// Most first.
-fn ledger(connections: &Connections) -> Vec<LedgerRow> {
+fn ledger(connections: &DatabaseConnections) -> Vec<LedgerRow> {
     let row = |service: &str| {
         let of = |state| connections.of(service, state);
         let own = connections.sessions.iter().filter(|it| it.service == service);

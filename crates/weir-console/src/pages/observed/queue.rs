@@ -8,7 +8,9 @@ use axum::Json;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use serde::Deserialize;
-use weir_advisor::observation::{Fact, JobProcess, Jobs, Observation, Queue, Share};
+use weir_advisor::observation::{
+    Fact, JobProcess, Observation, ObservedQueue, SampleShare, SidekiqObservation,
+};
 use weir_advisor::{Drain, Forecast};
 
 use super::super::chart;
@@ -124,7 +126,7 @@ impl Named {
     }
 
     /// What was seen of the Sidekiq that it is of.
-    fn jobs<'a>(&self, observation: &'a Observation) -> Result<&'a Jobs, PageError> {
+    fn jobs<'a>(&self, observation: &'a Observation) -> Result<&'a SidekiqObservation, PageError> {
         let of_redis = |shard: Option<&str>| shard == self.redis.as_deref();
         let mut all = observation.each_jobs();
         let Some((_, jobs)) = all.find(|(shard, _)| of_redis(*shard)) else {
@@ -182,7 +184,7 @@ impl LivePart {
     }
 }
 
-fn tiles(jobs: &Jobs, queue: &Queue) -> Vec<Tile> {
+fn tiles(jobs: &SidekiqObservation, queue: &ObservedQueue) -> Vec<Tile> {
     let unknown = || "–".to_owned();
     let (forecast, flow) = (Forecast::of(jobs), queue.paced());
     let served_by = jobs.serving_queue(&queue.name).count();
@@ -208,7 +210,8 @@ fn server(process: &JobProcess, name: &str) -> (String, u32, String) {
     (shown(&process.identity), process.concurrency(), shown(&before))
 }
 
-fn shares(shares: &[Share]) -> String {
-    let share = |share: &Share| format!("{} ({})", shown(&share.name), figures::count(share.count));
+fn shares(shares: &[SampleShare]) -> String {
+    let share =
+        |share: &SampleShare| format!("{} ({})", shown(&share.name), figures::count(share.count));
     shares.iter().map(share).collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,6 @@
 //! The page Plan: what nobody has seen, and what Postgres may use.
 
-use weir_advisor::observation::{DatabaseHost, InHandLately};
+use weir_advisor::observation::{DatabaseHost, RecentActivity};
 
 use super::*;
 
@@ -14,7 +14,7 @@ async fn what_nobody_saw_is_not_said_to_hold() {
     let seen = Observation { jobs: Fact::Known(idle), ..Observation::default() };
     let page = Site::with_observed(Looks::of(seen)).browser().get(PAGE).await;
     for text in [
-        "Unknown</span><div><strong>each queue keeps up with what comes",
+        "Unknown</span><div><strong>each queue keeps up with arrivals",
         "push was not seen at work",
         "not seen",
         "200 ms, assumed",
@@ -73,9 +73,9 @@ async fn jobs_that_many_looks_never_met_take_so_much_at_most() {
     let window = Duration::from_secs(10);
     (queue.length, queue.in_hand) = (0, 0);
     queue.flow = Fact::Known(Flow { window, arrivals_per_second: 3.0, ..Flow::default() });
-    queue.lately = Some(InHandLately { looks: 60, in_hand: 0.0, per_second: 3.0 });
+    queue.lately = Some(RecentActivity { looks: 60, in_hand: 0.0, per_second: 3.0 });
     let seen = Observation { jobs: Fact::Known(quick), ..Observation::default() };
     let page = Site::with_observed(Looks::of(seen)).browser().get(PAGE).await;
     page.assert_shows("at most 0.1");
-    page.assert_shows("Holds</span><div><strong>each queue keeps up with what comes");
+    page.assert_shows("Holds</span><div><strong>each queue keeps up with arrivals");
 }

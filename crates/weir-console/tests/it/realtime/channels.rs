@@ -17,11 +17,12 @@ use weir_base::clock::Clock;
 use weir_base::history;
 use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_base::switchboard::Switchboard;
 use weir_console::Realtime;
 use weir_net::server::{
-    Body, CoreIndex, CoreListener, Limits, Peer, Refused, Running, Service, Start, Stop, Upgrade,
+    ConnectionService, CoreIndex, CoreListener, HttpServerLimits, Peer, RejectedUpgrade,
+    ResponseBody, RunningServer, ServerOptions, ServerStop, Upgrade,
 };
 use weir_net::{BindOptions, Listener, NetMetrics};
 use weir_realtime::hub::{Hub, Parts};
@@ -41,18 +42,18 @@ pub(crate) struct Channels {
     pub(crate) site: Site,
     pub(crate) hub: Arc<Hub>,
     address: SocketAddr,
-    stop: Stop,
-    _running: Running,
+    stop: ServerStop,
+    _running: RunningServer,
 }
 
 struct Core(Rc<Shard>);
 
-impl Service for Core {
+impl ConnectionService for Core {
     fn claims_upgrade(&self, path: &str) -> bool {
         path.starts_with("/app/")
     }
 
-    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         self.0.connect(upgrade)
     }
 
@@ -60,7 +61,11 @@ impl Service for Core {
         Rc::clone(&self.0).run().await;
     }
 
-    async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    async fn http(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> Response<ResponseBody> {
         Rc::clone(&self.0).answer(request, peer).await
     }
 }
@@ -81,7 +86,7 @@ impl Channels {
             Some(realtime(hub, clock, folder))
         });
         let hub = kept.expect("made with the site");
-        let stop = Stop::within(PATIENCE);
+        let stop = ServerStop::within(PATIENCE);
         let (running, address) = serve(&hub, &site.clock, &stop);
         Self { site, hub, address, stop, _running: running }
     }
@@ -166,7 +171,7 @@ fn hub(clock: &Clock, change: impl FnOnce(&mut Settings, &mut AppSettings)) -> A
         clock.clone(),
         WebhookMetrics::register(&mut registry),
         Arc::new(Semaphore::new("webhooks", "webhooks_in_flight_max", 1)),
-        Shutdown::new(),
+        ShutdownToken::new(),
     );
     let mut app = AppSettings::new("1", KEY, Secret::new(SECRET));
     let mut settings = Settings::default();
@@ -179,12 +184,14 @@ fn hub(clock: &Clock, change: impl FnOnce(&mut Settings, &mut AppSettings)) -> A
 fn realtime(hub: &Arc<Hub>, clock: &Clock, folder: &Path) -> Realtime {
     let switches =
         Switchboard::open(Arc::clone(hub.switches()), clock.clone(), folder.join("switches.json"));
-    let history =
-        history::Settings { directory: folder.to_owned(), ..history::Settings::default() };
+    let history = history::HistorySettings {
+        directory: folder.to_owned(),
+        ..history::HistorySettings::default()
+    };
     Realtime::new(Arc::clone(hub), switches, &history)
 }
 
-fn serve(hub: &Arc<Hub>, clock: &Clock, stop: &Stop) -> (Running, SocketAddr) {
+fn serve(hub: &Arc<Hub>, clock: &Clock, stop: &ServerStop) -> (RunningServer, SocketAddr) {
     let address = "127.0.0.1:0".parse().expect("an address");
     let sockets = Listener::bind_group(&address, 1, BindOptions::default()).expect("a port");
     let address = match &sockets[0] {
@@ -192,10 +199,10 @@ fn serve(hub: &Arc<Hub>, clock: &Clock, stop: &Stop) -> (Running, SocketAddr) {
         Listener::Unix(_) => unreachable!("bound to a port"),
     };
     let (hub, draining) = (Arc::clone(hub), stop.graceful.clone());
-    let running = weir_net::server::start(Start {
+    let running = weir_net::server::start(ServerOptions {
         listeners: vec![CoreListener { sockets, tls: None }],
         cores: 1,
-        limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
+        limits: Arc::new(ArcSwap::from_pointee(HttpServerLimits::default())),
         clock: clock.clone(),
         trusted_proxies: weir_net::client::TrustedProxies::default(),
         metrics: NetMetrics::register(&mut Registry::default()),

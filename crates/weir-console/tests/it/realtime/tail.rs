@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use http_body_util::BodyExt;
 use serde_json::Value;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_console::sampler::Sampler;
 
 use super::channels::Channels;
@@ -79,7 +79,7 @@ async fn live_views_are_bounded_and_give_their_places_back() {
 #[tokio::test]
 async fn live_views_end_with_the_console() {
     let channels = Channels::open();
-    let shutdown = Shutdown::new();
+    let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&channels.site.deps).run(shutdown.clone()));
     let stream = channels.site.browser().open(PATH).await;
     shutdown.request();

@@ -43,7 +43,7 @@ where
     W: AsyncRead + AsyncWrite + Unpin,
 {
     let heard = Rc::new(Cell::new(Instant::now()));
-    let client = Rc::new(RefCell::new(Client::new(client, Rc::clone(&heard))));
+    let client = Rc::new(RefCell::new(ClientSocket::new(client, Rc::clone(&heard))));
     let mut shared = SharedClient(Rc::clone(&client));
     let mut worker = Noting { socket: worker, heard: Rc::clone(&heard) };
     let mut copying = pin!(async {
@@ -125,7 +125,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noting<S> {
 }
 
 /// The client's socket, which says where a close frame may be written.
-struct Client<S> {
+struct ClientSocket<S> {
     socket: Noting<S>,
     /// Of what the worker sends.
     frames: Frames,
@@ -144,7 +144,7 @@ enum Closing {
     Written,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ClientSocket<S> {
     fn new(socket: S, heard: Rc<Cell<Instant>>) -> Self {
         let socket = Noting { socket, heard };
         Self { socket, frames: Frames::default(), closing: Closing::Open }
@@ -194,7 +194,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 }
 
 /// Used by who copies, and by who closes.
-struct SharedClient<S>(Rc<RefCell<Client<S>>>);
+struct SharedClient<S>(Rc<RefCell<ClientSocket<S>>>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for SharedClient<S> {
     fn poll_read(

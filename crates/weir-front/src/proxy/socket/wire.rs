@@ -9,13 +9,13 @@ use hyper::http::response::Parts;
 use hyper::{Method, StatusCode};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
-use weir_net::server::Body;
+use weir_net::server::ResponseBody;
 
 use crate::upstream::Framed;
 
 /// Says in the head how the body ends, and that the connection ends with it. Who asks for an upgrade
 /// speaks HTTP/1.1 and knows chunks.
-pub(super) fn frame(parts: &mut Parts, body: &Body, method: &Method) -> Framed {
+pub(super) fn frame(parts: &mut Parts, body: &ResponseBody, method: &Method) -> Framed {
     parts.headers.insert(CONNECTION, HeaderValue::from_static("close"));
     let has_no_body = *method == Method::HEAD
         || [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&parts.status);

@@ -10,8 +10,8 @@ use tokio::task::yield_now;
 use weir_base::clock::Clock;
 use weir_gems::import_file::{ImportFile, ImportLimits};
 use weir_gems::store::{SqliteSettings, SqliteStore, Store};
-use weir_net::client::Client;
-use weir_net::server::{AnswerWithin, Body};
+use weir_net::client::ClientAddress;
+use weir_net::server::{AnswerWithin, ResponseBody};
 
 use super::Index;
 use crate::store::NOW;
@@ -41,7 +41,10 @@ async fn index_with_large_gem() -> (tempfile::TempDir, Index) {
 }
 
 /// Answers that stay unread, as many as there are until one is refused, and that one.
-async fn unread(index: &Index, path: &str) -> (Vec<Response<Body>>, Response<Body>) {
+async fn unread(
+    index: &Index,
+    path: &str,
+) -> (Vec<Response<ResponseBody>>, Response<ResponseBody>) {
     let mut answers = Vec::new();
     for _ in 0..20 {
         let answer = index.begin("GET", path, &[], "").await;
@@ -96,7 +99,7 @@ async fn a_client_that_reads_nothing_leaves_most_of_the_budget_to_others() {
     });
     let ask = |address: &str| {
         let request = Request::builder().uri(DEPENDENCIES);
-        let client = Client::of(address.parse().unwrap()).unwrap();
+        let client = ClientAddress::of(address.parse().unwrap()).unwrap();
         index.gems.answer(request.extension(client).body(Full::new(Bytes::new())).unwrap())
     };
     let mut greedy = vec![ask("192.0.2.7").await];

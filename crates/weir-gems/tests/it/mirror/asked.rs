@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_base::shutdown::{Drained, Shutdown};
+use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_gems::mirror::Scope;
 use weir_gems::store::Store;
 use weir_gems::view::{MirrorView, ReadView};
@@ -33,7 +33,7 @@ async fn who_asks_is_answered_by_a_look_that_began_later() {
     let replica = Setup::new(&[("one", &origin.url())]).start().await;
     let before = view(&replica).await;
     assert_eq!((before.rounds_done, before.upstreams[0].last_success_at), (0, None));
-    let (shutdown, mirror) = (Shutdown::new(), Arc::clone(&replica.mirror));
+    let (shutdown, mirror) = (ShutdownToken::new(), Arc::clone(&replica.mirror));
     let twin = shutdown.clone();
     shutdown.spawn(async move { mirror.run(&twin).await });
     until(|| async { view(&replica).await.rounds_done == 1 }).await;

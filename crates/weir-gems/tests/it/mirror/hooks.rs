@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use sha2::{Digest, Sha256};
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_gems::mirror::HooksDone;
 use weir_gems::package::sample::Sample;
 use weir_gems::store::Store;
@@ -190,7 +190,7 @@ async fn a_running_mirror_looks_at_the_start_and_when_a_hook_comes() {
     let origin = Origin::start().await;
     origin.store().push(new("a", "1.0"), NOW).await.unwrap();
     let replica = Setup::new(&[("one", &origin.url())]).start().await;
-    let (shutdown, mirror) = (Shutdown::new(), std::sync::Arc::clone(&replica.mirror));
+    let (shutdown, mirror) = (ShutdownToken::new(), std::sync::Arc::clone(&replica.mirror));
     let twin = shutdown.clone();
     shutdown.spawn(async move { mirror.run(&twin).await });
     until(|| async { replica.listed("a").await == ["1.0"] }).await;

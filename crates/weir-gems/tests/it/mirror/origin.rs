@@ -13,7 +13,8 @@ use weir_base::clock::Clock;
 use weir_gems::Gems;
 use weir_gems::store::GemStore;
 use weir_net::server::{
-    Body, CoreIndex, CoreListener, Limits, Peer, Refused, Running, Service, Start, Stop, Upgrade,
+    ConnectionService, CoreIndex, CoreListener, HttpServerLimits, Peer, RejectedUpgrade,
+    ResponseBody, RunningServer, ServerOptions, ServerStop, Upgrade,
 };
 use weir_net::{BindOptions, Listener, NetMetrics};
 
@@ -22,22 +23,26 @@ use crate::http::Index;
 pub(crate) struct Origin {
     pub(crate) index: Index,
     address: SocketAddr,
-    stop: Stop,
-    running: Option<Running>,
+    stop: ServerStop,
+    running: Option<RunningServer>,
 }
 
 struct Door(Arc<Gems>);
 
-impl Service for Door {
+impl ConnectionService for Door {
     fn claims_upgrade(&self, _path: &str) -> bool {
         false
     }
 
-    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         Err(upgrade.refuse(StatusCode::NOT_FOUND, "nothing is upgraded here\n"))
     }
 
-    async fn http(self: Rc<Self>, request: Request<Incoming>, _peer: Peer) -> Response<Body> {
+    async fn http(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+        _peer: Peer,
+    ) -> Response<ResponseBody> {
         self.0.answer(request).await
     }
 }
@@ -52,12 +57,12 @@ impl Origin {
             Listener::bind_group(&"127.0.0.1:0".parse().unwrap(), 1, BindOptions::default())
                 .unwrap();
         let address = sockets[0].address().unwrap().to_string().parse().unwrap();
-        let stop = Stop::within(Duration::from_secs(1));
+        let stop = ServerStop::within(Duration::from_secs(1));
         let gems = Arc::clone(&index.gems);
-        let running = weir_net::server::start(Start {
+        let running = weir_net::server::start(ServerOptions {
             listeners: vec![CoreListener { sockets, tls: None }],
             cores: 1,
-            limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
+            limits: Arc::new(ArcSwap::from_pointee(HttpServerLimits::default())),
             clock: Clock::system(),
             metrics: NetMetrics::register(&mut Registry::default()),
             trusted_proxies: weir_net::client::TrustedProxies::default(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_base::shutdown::{Drained, Shutdown};
+use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_gems::mirror::policy::Policy;
 use weir_gems::package::sample::Sample;
 use weir_gems::store::mirror::{MirrorStore, Refusal};
@@ -80,7 +80,7 @@ async fn what_is_refused_is_told_while_the_upstream_is_away() {
     let Replica { index, .. } = replica;
     let replica = setup().start_on(index.opened_again());
     replica.mirror.prepare().await.unwrap();
-    let (shutdown, mirror) = (Shutdown::new(), Arc::clone(&replica.mirror));
+    let (shutdown, mirror) = (ShutdownToken::new(), Arc::clone(&replica.mirror));
     let twin = shutdown.clone();
     shutdown.spawn(async move { mirror.run(&twin).await });
     let (replica, told) = (&replica, &told);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
-use weir_base::shutdown::{Drained, Shutdown};
+use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_gems::mirror::Scope;
 use weir_gems::mirror::progress::Progress;
 use weir_gems::package::sample::Sample;
@@ -29,8 +29,8 @@ async fn beside_silence(origin: &Origin, silent: &Scripted) -> Replica {
         .await
 }
 
-pub(super) fn run(replica: &Replica) -> Shutdown {
-    let (shutdown, mirror) = (Shutdown::new(), Arc::clone(&replica.mirror));
+pub(super) fn run(replica: &Replica) -> ShutdownToken {
+    let (shutdown, mirror) = (ShutdownToken::new(), Arc::clone(&replica.mirror));
     let twin = shutdown.clone();
     shutdown.spawn(async move { mirror.run(&twin).await });
     shutdown

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_base::shutdown::{Drained, Shutdown};
+use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_gems::mirror::progress::Progress;
 use weir_gems::mirror::{Problem, Read, Scope};
 use weir_gems::store::mirror::MirrorStore;
@@ -194,7 +194,7 @@ async fn an_upstream_that_asks_to_be_left_alone_is_not_looked_at_meanwhile() {
     other.versions(&[other.gem("a", &[("1.0", SUM)])]);
     let setup = Setup::new(&[("busy", &busy.url()), ("other", &other.url())]);
     let replica = setup.change(|it| it.interval = Duration::from_millis(1)).start().await;
-    let (shutdown, mirror) = (Shutdown::new(), Arc::clone(&replica.mirror));
+    let (shutdown, mirror) = (ShutdownToken::new(), Arc::clone(&replica.mirror));
     let twin = shutdown.clone();
     shutdown.spawn(async move { mirror.run(&twin).await });
     let error = || async { replica.state().await.upstreams[0].last_error.clone() };

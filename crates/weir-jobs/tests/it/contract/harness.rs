@@ -6,14 +6,14 @@ use weir_base::clock::Clock;
 use weir_jobs::engine::EmbeddedStore;
 use weir_jobs::memory::MemoryStore;
 use weir_jobs::metrics::JobsMetrics;
-use weir_jobs::settings::{Fsync, Settings};
+use weir_jobs::settings::{Fsync, JobServerSettings};
 use weir_jobs::store::Store;
 
 /// A way to open a store and to move its time.
 pub(crate) trait Harness: Sized {
     type Store: Store;
 
-    fn open(settings: Settings, clock: Clock) -> Self;
+    fn open(settings: JobServerSettings, clock: Clock) -> Self;
 
     fn store(&self) -> &Rc<Self::Store>;
 
@@ -32,7 +32,7 @@ pub(crate) struct MemoryHarness(Rc<MemoryStore>);
 impl Harness for MemoryHarness {
     type Store = MemoryStore;
 
-    fn open(settings: Settings, clock: Clock) -> Self {
+    fn open(settings: JobServerSettings, clock: Clock) -> Self {
         Self(Rc::new(MemoryStore::open(&settings, clock, JobsMetrics::detached())))
     }
 
@@ -51,13 +51,17 @@ const RESERVE_BYTES: u32 = 64 << 10;
 
 pub(crate) struct EmbeddedHarness {
     store: Rc<EmbeddedStore>,
-    settings: Settings,
+    settings: JobServerSettings,
     clock: Clock,
     directory: tempfile::TempDir,
 }
 
 impl EmbeddedHarness {
-    fn open_in(directory: tempfile::TempDir, mut settings: Settings, clock: Clock) -> Self {
+    fn open_in(
+        directory: tempfile::TempDir,
+        mut settings: JobServerSettings,
+        clock: Clock,
+    ) -> Self {
         settings.directory = directory.path().join("jobs");
         let opened = EmbeddedStore::open(&settings, clock.clone(), JobsMetrics::detached());
         let (store, _) = opened.unwrap();
@@ -68,10 +72,10 @@ impl EmbeddedHarness {
 impl Harness for EmbeddedHarness {
     type Store = EmbeddedStore;
 
-    fn open(settings: Settings, clock: Clock) -> Self {
+    fn open(settings: JobServerSettings, clock: Clock) -> Self {
         // What a power cut leaves is tested on the simulated disk; here a sync would only take
         // time. Small segments, so that they are sealed, compacted and removed meanwhile.
-        let mut settings = Settings { fsync: Fsync::Never, ..settings };
+        let mut settings = JobServerSettings { fsync: Fsync::Never, ..settings };
         settings.limits.segment_bytes = SEGMENT_BYTES;
         settings.limits.reserve_bytes = RESERVE_BYTES;
         Self::open_in(tempfile::tempdir().unwrap(), settings, clock)

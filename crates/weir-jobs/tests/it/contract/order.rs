@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use weir_jobs::job::JobBatch;
 use weir_jobs::model::Wid;
-use weir_jobs::settings::Limits;
+use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{FetchRequest, Store, StoreError};
 
 use super::harness::Harness;
@@ -73,7 +73,8 @@ pub(crate) async fn a_batch_is_stored_whole_or_not_at_all<H: Harness>(_: World<H
         .map(|queue| job_with(&format!("job-{queue}-01"), &format!(r#""queue":"{queue}""#)));
     let mut batch = JobBatch::new();
     let text = format!("[{}]", array.join(","));
-    let rejected = batch.parse_array(text.as_bytes(), world.now(), &Limits::default()).unwrap();
+    let rejected =
+        batch.parse_array(text.as_bytes(), world.now(), &JobServerLimits::default()).unwrap();
     assert!(rejected.is_empty());
     let result = world.store().push(&batch.jobs()).await;
     assert!(

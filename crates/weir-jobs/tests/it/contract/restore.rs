@@ -3,21 +3,21 @@
 use weir_base::clock::Timestamp;
 use weir_jobs::job::JobBatch;
 use weir_jobs::job_text;
-use weir_jobs::model::{Failure, NewJob, SetName};
-use weir_jobs::settings::Limits;
+use weir_jobs::model::{FailureState, NewJob, SetName};
+use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{FailOutcome, Restored, Store, StoreError};
 
 use super::harness::Harness;
 use super::world::{World, job_with, place, report, seconds};
 
-fn old_failure(at: Timestamp) -> Failure {
-    Failure {
+fn old_failure(at: Timestamp) -> FailureState {
+    FailureState {
         retry_count: 3,
         remaining: 22,
         failed_at: at,
         message: "long ago".to_owned(),
         errtype: "Old".to_owned(),
-        ..Failure::default()
+        ..FailureState::default()
     }
 }
 
@@ -27,11 +27,11 @@ async fn restore<H: Harness>(
     jid: &str,
     queue: &str,
     set: Option<(SetName, Timestamp)>,
-    failure: Option<Failure>,
+    failure: Option<FailureState>,
 ) -> Result<(), StoreError> {
     let mut batch = JobBatch::new();
     let pushed = job_with(jid, &format!(r#""queue":"{queue}""#));
-    let job = batch.parse_one(pushed.as_bytes(), world.now(), &Limits::default()).unwrap();
+    let job = batch.parse_one(pushed.as_bytes(), world.now(), &JobServerLimits::default()).unwrap();
     let failed =
         failure.as_ref().map(|failure| job_text::failed(job.json, job.base_bytes, failure));
     let json = failed.as_deref().unwrap_or(job.json);

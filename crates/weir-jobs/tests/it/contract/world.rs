@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::job::JobBatch;
-use weir_jobs::model::{Delivery, EntryKey, FailureReport, Place, QueueName, SetName, Wid};
-use weir_jobs::settings::{Limits, Settings};
+use weir_jobs::model::{Delivery, EntryKey, FailureReport, JobLocation, QueueName, SetName, Wid};
+use weir_jobs::settings::{JobServerLimits, JobServerSettings};
 use weir_jobs::store::{
     Action, Counts, FailOutcome, FetchRequest, Filter, QueueAction, QueueCounts, ScanPage,
     ScanRequest, Selection, Store, StoreError, StoredJob,
@@ -29,7 +29,7 @@ const TEST_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Runs a test on a store with the default settings.
 pub(crate) fn run<H: Harness, F: Future<Output = ()>>(test: impl FnOnce(World<H>) -> F) {
-    run_local(async { test(World::open(Settings::default())).await });
+    run_local(async { test(World::open(JobServerSettings::default())).await });
 }
 
 /// Runs `test` where stores live: on one thread, in a `LocalSet`.
@@ -47,7 +47,7 @@ pub(crate) struct World<H: Harness> {
 }
 
 impl<H: Harness> World<H> {
-    pub(crate) fn open(settings: Settings) -> Self {
+    pub(crate) fn open(settings: JobServerSettings) -> Self {
         let clock = Clock::manual(START);
         Self { harness: H::open(settings, clock.clone()), clock }
     }
@@ -55,12 +55,12 @@ impl<H: Harness> World<H> {
     /// A store whose time passes by itself.
     pub(crate) fn on_the_system_clock() -> Self {
         let clock = Clock::system();
-        Self { harness: H::open(Settings::default(), clock.clone()), clock }
+        Self { harness: H::open(JobServerSettings::default(), clock.clone()), clock }
     }
 
     /// A second store, with other limits.
-    pub(crate) fn with_limits(change: impl FnOnce(&mut Limits)) -> Self {
-        let mut settings = Settings::default();
+    pub(crate) fn with_limits(change: impl FnOnce(&mut JobServerLimits)) -> Self {
+        let mut settings = JobServerSettings::default();
         change(&mut settings.limits);
         Self::open(settings)
     }
@@ -84,7 +84,8 @@ impl<H: Harness> World<H> {
     /// Pushes one job as a client writes it.
     pub(crate) async fn push_json(&self, json: &str) -> Result<(), StoreError> {
         let mut batch = JobBatch::new();
-        let job = batch.parse_one(json.as_bytes(), self.now(), &Limits::default()).unwrap();
+        let job =
+            batch.parse_one(json.as_bytes(), self.now(), &JobServerLimits::default()).unwrap();
         self.store().push(&[job]).await
     }
 
@@ -192,13 +193,13 @@ impl<H: Harness> World<H> {
     }
 
     /// All jobs of a place, a page of three at a time.
-    pub(crate) async fn list(&self, place: &Place) -> Vec<StoredJob> {
+    pub(crate) async fn list(&self, place: &JobLocation) -> Vec<StoredJob> {
         self.list_where(place, Filter::default(), false).await
     }
 
     pub(crate) async fn list_where(
         &self,
-        place: &Place,
+        place: &JobLocation,
         filter: Filter,
         newest_first: bool,
     ) -> Vec<StoredJob> {
@@ -216,7 +217,7 @@ impl<H: Harness> World<H> {
 
     pub(crate) async fn page(
         &self,
-        place: &Place,
+        place: &JobLocation,
         after: Option<EntryKey>,
         filter: &Filter,
         newest_first: bool,
@@ -272,14 +273,14 @@ impl<H: Harness> World<H> {
         let counts = self.counts();
         let mut waiting = 0;
         for queue in &counts.queues {
-            let jobs = self.list(&Place::Queue(queue.name.clone())).await;
+            let jobs = self.list(&JobLocation::Queue(queue.name.clone())).await;
             assert_eq!(jobs.len() as u64, queue.depth, "depth of {}", queue.name);
             assert_eq!(jobs.first().map(|job| job.at), queue.oldest, "oldest of {}", queue.name);
             waiting += queue.depth;
         }
         for (set, count) in SetName::ALL.iter().zip([counts.scheduled, counts.retries, counts.dead])
         {
-            assert_eq!(self.list(&Place::Set(*set)).await.len() as u64, count, "{set:?}");
+            assert_eq!(self.list(&JobLocation::Set(*set)).await.len() as u64, count, "{set:?}");
         }
         assert_eq!(self.store().reservations(usize::MAX).len() as u64, counts.reserved);
         (waiting, counts.reserved, counts.scheduled, counts.retries, counts.dead)
@@ -351,19 +352,19 @@ pub(crate) fn report(jid: &str) -> FailureReport {
 }
 
 pub(crate) fn queue_name(name: &str) -> QueueName {
-    QueueName::parse(name, &Limits::default()).unwrap()
+    QueueName::parse(name, &JobServerLimits::default()).unwrap()
 }
 
 pub(crate) fn queue_names(names: &str) -> Vec<QueueName> {
     names.split_whitespace().map(queue_name).collect()
 }
 
-pub(crate) fn place(name: &str) -> Place {
+pub(crate) fn place(name: &str) -> JobLocation {
     match name {
-        "scheduled" => Place::Set(SetName::Scheduled),
-        "retries" => Place::Set(SetName::Retries),
-        "dead" => Place::Set(SetName::Dead),
-        queue => Place::Queue(queue_name(queue.strip_prefix("queue:").unwrap())),
+        "scheduled" => JobLocation::Set(SetName::Scheduled),
+        "retries" => JobLocation::Set(SetName::Retries),
+        "dead" => JobLocation::Set(SetName::Dead),
+        queue => JobLocation::Queue(queue_name(queue.strip_prefix("queue:").unwrap())),
     }
 }
 

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use httparse::{Header, Status};
 
-use super::Head;
+use super::HttpRequestHead;
 use crate::metrics::HeadRefusal;
 use crate::server::http2::PREFACE;
 use crate::server::limits::HEADERS_USUAL;
@@ -14,7 +14,7 @@ use crate::server::{RawTarget, messages};
 #[derive(Debug)]
 pub(in crate::server) enum Parsed<'a> {
     /// A head, and how many bytes it takes.
-    Complete(Head<'a>, usize),
+    Complete(HttpRequestHead<'a>, usize),
     Refused(HeadRefusal),
     /// The beginning of an HTTP/2 connection, or of what looks like one so far.
     Http2,
@@ -109,7 +109,13 @@ fn parse<'a>(
             let target = request.path.unwrap_or_default();
             let version = request.version.unwrap_or_default();
             Parsed::Complete(
-                Head { method, target, raw_target: None, version, headers: request.headers },
+                HttpRequestHead {
+                    method,
+                    target,
+                    raw_target: None,
+                    version,
+                    headers: request.headers,
+                },
                 length,
             )
         }

@@ -1,11 +1,11 @@
-//! A request that hyper has parsed, as a [`Head`].
+//! A request that hyper has parsed, as a [`HttpRequestHead`].
 
 use httparse::Header;
 use hyper::{Request, Version};
 
-use super::Head;
+use super::HttpRequestHead;
 
-/// The parts of a request that hyper has parsed, for a [`Head`] that borrows them.
+/// The parts of a request that hyper has parsed, for a [`HttpRequestHead`] that borrows them.
 pub(in crate::server) struct Received {
     request: Box<Request<()>>,
     target: String,
@@ -18,12 +18,15 @@ impl Received {
     }
 
     /// Calls `then` with the request's head.
-    pub(in crate::server) fn with_head<T>(&self, then: impl FnOnce(&Head<'_>) -> T) -> T {
+    pub(in crate::server) fn with_head<T>(
+        &self,
+        then: impl FnOnce(&HttpRequestHead<'_>) -> T,
+    ) -> T {
         let fields = self.request.headers().iter();
         let headers: Vec<Header<'_>> = fields
             .map(|(name, value)| Header { name: name.as_str(), value: value.as_bytes() })
             .collect();
-        then(&Head {
+        then(&HttpRequestHead {
             method: self.request.method().as_str(),
             target: &self.target,
             raw_target: self.request.extensions().get(),

@@ -14,9 +14,9 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::{CONTENT_LENGTH, HeaderValue};
 use tokio::time::Instant;
 
-use super::progress::Progress;
+use super::progress::Http2Progress;
 use crate::client::ClientRequest;
-use crate::server::{AnswerWithin, Body, BoxError};
+use crate::server::{AnswerWithin, BoxError, ResponseBody};
 
 /// hyper keeps one piece beside what [`crate::server::Http2Limits::send_buffer_bytes`] allows; it is
 /// the largest frame of a connection, too.
@@ -25,14 +25,14 @@ const PIECE_BYTES: usize = 16 << 10;
 /// One of the requests in hand, until it is dropped.
 #[derive(Debug)]
 pub(super) struct InHand {
-    progress: Rc<Progress>,
+    progress: Rc<Http2Progress>,
     /// None: it is nobody's in particular.
     client: Option<ClientRequest>,
 }
 
 impl InHand {
     /// Takes over a request that has begun.
-    pub(super) fn begun(progress: &Rc<Progress>) -> Self {
+    pub(super) fn begun(progress: &Rc<Http2Progress>) -> Self {
         Self { progress: Rc::clone(progress), client: None }
     }
 
@@ -50,14 +50,14 @@ impl Drop for InHand {
 
 /// Whether the client takes what a stream's answer has.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct SendProgress {
     /// Since when a piece has waited for room.
     waits_since: Cell<Option<Instant>>,
     /// Until when it may take for all of the answer.
     until: Cell<Option<Instant>>,
 }
 
-impl Taken {
+impl SendProgress {
     pub(super) fn waits_since(&self) -> Option<Instant> {
         self.waits_since.get()
     }
@@ -70,12 +70,12 @@ impl Taken {
 /// A request that the service answers.
 pub(super) struct Answering {
     /// None: it came too late.
-    pub(super) answer: Option<Pin<Box<dyn Future<Output = Response<Body>>>>>,
+    pub(super) answer: Option<Pin<Box<dyn Future<Output = Response<ResponseBody>>>>>,
     /// None: answered, or too late.
     pub(super) in_hand: Option<InHand>,
     /// It asks for no body (HEAD).
     pub(super) is_head: bool,
-    pub(super) taken: Rc<Taken>,
+    pub(super) taken: Rc<SendProgress>,
 }
 
 impl Future for Answering {
@@ -99,24 +99,24 @@ impl Future for Answering {
 }
 
 /// What hyper does for HTTP/1 alone.
-fn leave_out_body(answer: &mut Response<Body>) {
+fn leave_out_body(answer: &mut Response<ResponseBody>) {
     if answer.body().is_end_stream() {
         return;
     }
     if let Some(length) = answer.body().size_hint().exact() {
         answer.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
     }
-    *answer.body_mut() = Body::empty();
+    *answer.body_mut() = ResponseBody::empty();
 }
 
 /// The body of an answer, piece by piece.
 #[derive(Debug)]
 pub(super) struct Pieces {
-    body: Body,
+    body: ResponseBody,
     /// Of the body's last frame.
     rest: Bytes,
     _in_hand: Option<InHand>,
-    taken: Rc<Taken>,
+    taken: Rc<SendProgress>,
 }
 
 impl HttpBody for Pieces {
@@ -173,8 +173,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_is_given_in_pieces_and_waits_between_them() {
         let bytes = 2 * PIECE_BYTES + 1;
-        let taken = Rc::new(Taken::default());
-        let body = Body::from(vec![b'x'; bytes]);
+        let taken = Rc::new(SendProgress::default());
+        let body = ResponseBody::from(vec![b'x'; bytes]);
         let mut pieces =
             Pieces { body, rest: Bytes::new(), _in_hand: None, taken: Rc::clone(&taken) };
         assert_eq!(pieces.size_hint().exact(), Some(bytes as u64));

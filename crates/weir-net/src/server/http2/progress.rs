@@ -7,14 +7,14 @@ use weir_base::clock::Clock;
 use weir_base::token_bucket::{Rate, TokenBucket};
 
 use super::frames::Frames;
-use crate::metrics::Limit;
-use crate::server::Limits;
+use crate::metrics::HttpServerLimit;
+use crate::server::HttpServerLimits;
 use crate::server::progress::{Blocked, Deadline};
 use crate::server::replay::Watch;
 
 /// Shared by the socket, the requests and the connection's deadline.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct Http2Progress {
     frames: RefCell<Frames>,
     control: Control,
     /// Requests whose answers have not been given to hyper as a whole.
@@ -53,8 +53,8 @@ impl Control {
     }
 }
 
-impl Progress {
-    pub(super) fn new(limits: &Limits, clock: &Clock) -> Self {
+impl Http2Progress {
+    pub(super) fn new(limits: &HttpServerLimits, clock: &Clock) -> Self {
         let control = Control {
             rate: limits.http2.control_frames,
             bucket: Cell::default(),
@@ -106,7 +106,7 @@ impl Progress {
     }
 
     /// The client was told so long ago that what begins now was not on its way then.
-    pub(super) fn is_over(&self, limits: &Limits) -> bool {
+    pub(super) fn is_over(&self, limits: &HttpServerLimits) -> bool {
         !self.is_draining.get()
             && self
                 .told_since
@@ -133,28 +133,28 @@ impl Progress {
     }
 
     /// None: as long as the service takes.
-    pub(super) fn deadline(&self, limits: &Limits) -> Option<Deadline> {
+    pub(super) fn deadline(&self, limits: &HttpServerLimits) -> Option<Deadline> {
         let (idle, is_in_hand) = (self.idle_since.get(), self.in_hand.get() > 0);
         let (since, patience, limit) = if let Some(since) = self.blocked.since() {
-            (since, limits.write_timeout, Limit::WriteTimeout)
+            (since, limits.write_timeout, HttpServerLimit::WriteTimeout)
         } else if let (Some(told), false) = (self.told_since.get(), is_in_hand) {
             // Also within a head: the end waits for nobody who does not go on.
             let patience =
                 if self.is_draining.get() { limits.idle_timeout } else { limits.linger_timeout };
-            (told.max(idle), patience, Limit::LingerTimeout)
+            (told.max(idle), patience, HttpServerLimit::LingerTimeout)
         } else if let Some(since) = self.head_since.get() {
             // Nothing else can be read meanwhile, whatever is in hand.
-            (since, limits.head_timeout, Limit::HeadTimeout)
+            (since, limits.head_timeout, HttpServerLimit::HeadTimeout)
         } else if is_in_hand {
             return None;
         } else {
-            (idle, limits.idle_timeout, Limit::IdleTimeout)
+            (idle, limits.idle_timeout, HttpServerLimit::IdleTimeout)
         };
         Some(Deadline { at: since + patience, limit })
     }
 }
 
-impl Watch for Progress {
+impl Watch for Http2Progress {
     fn read(&self, bytes: &[u8]) {
         let mut frames = self.frames.borrow_mut();
         self.control.count(frames.read(bytes));
@@ -184,46 +184,50 @@ mod tests {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-    fn limits() -> Limits {
-        let mut limits = Limits {
+    fn limits() -> HttpServerLimits {
+        let mut limits = HttpServerLimits {
             head_timeout: 10 * STEP,
             idle_timeout: 20 * STEP,
             write_timeout: 30 * STEP,
             linger_timeout: 2 * STEP,
-            ..Limits::default()
+            ..HttpServerLimits::default()
         };
         limits.http2.control_frames = Rate::per_second(1, 3);
         limits
     }
 
-    fn begun() -> Progress {
-        let progress = Progress::new(&limits(), &Clock::manual(Timestamp::from_millis(1)));
+    fn begun() -> Http2Progress {
+        let progress = Http2Progress::new(&limits(), &Clock::manual(Timestamp::from_millis(1)));
         progress.read(PREFACE);
         progress.read(&SETTINGS);
         progress
     }
 
     /// What it waits for, and how long yet.
-    fn waits(progress: &Progress) -> Option<(Limit, Duration)> {
+    fn waits(progress: &Http2Progress) -> Option<(HttpServerLimit, Duration)> {
         let deadline = progress.deadline(&limits())?;
         Some((deadline.limit, deadline.at - Instant::now()))
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_beginning_and_each_head_are_due_and_pings_are_no_sign_of_use() {
-        let progress = Progress::new(&limits(), &Clock::system());
+        let progress = Http2Progress::new(&limits(), &Clock::system());
         progress.read(PREFACE);
         advance(STEP).await;
-        assert_eq!(waits(&progress), Some((Limit::HeadTimeout, 9 * STEP)));
+        assert_eq!(waits(&progress), Some((HttpServerLimit::HeadTimeout, 9 * STEP)));
         progress.read(&SETTINGS);
-        assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 19 * STEP)));
+        assert_eq!(waits(&progress), Some((HttpServerLimit::IdleTimeout, 19 * STEP)));
         advance(STEP).await;
         progress.read(&PING);
-        assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 18 * STEP)));
+        assert_eq!(waits(&progress), Some((HttpServerLimit::IdleTimeout, 18 * STEP)));
         assert_eq!(progress.begin_request(), 1);
         assert_eq!(waits(&progress), None, "the service takes its time");
         progress.read(&[0, 0, 9, 1, 0, 0, 0, 0, 3]);
-        assert_eq!(waits(&progress), Some((Limit::HeadTimeout, 10 * STEP)), "whoever else waits");
+        assert_eq!(
+            waits(&progress),
+            Some((HttpServerLimit::HeadTimeout, 10 * STEP)),
+            "whoever else waits"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -233,12 +237,12 @@ mod tests {
         progress.end_request();
         assert_eq!(waits(&progress), None);
         progress.wrote(false);
-        assert_eq!(waits(&progress), Some((Limit::WriteTimeout, 30 * STEP)));
+        assert_eq!(waits(&progress), Some((HttpServerLimit::WriteTimeout, 30 * STEP)));
         progress.wrote(true);
         progress.tell();
         advance(STEP).await;
         progress.end_request();
-        assert_eq!(waits(&progress), Some((Limit::LingerTimeout, 2 * STEP)));
+        assert_eq!(waits(&progress), Some((HttpServerLimit::LingerTimeout, 2 * STEP)));
     }
 
     #[tokio::test(start_paused = true)]

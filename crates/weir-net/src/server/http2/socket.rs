@@ -7,22 +7,22 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::progress::Progress;
+use super::progress::Http2Progress;
 use crate::server::replay::Replay;
 
 #[derive(Debug)]
-pub(super) struct Socket {
-    replay: Replay<Progress>,
-    progress: Rc<Progress>,
+pub(super) struct Http2Socket {
+    replay: Replay<Http2Progress>,
+    progress: Rc<Http2Progress>,
 }
 
-impl Socket {
-    pub(super) fn new(replay: Replay<Progress>, progress: Rc<Progress>) -> Self {
+impl Http2Socket {
+    pub(super) fn new(replay: Replay<Http2Progress>, progress: Rc<Http2Progress>) -> Self {
         Self { replay, progress }
     }
 }
 
-impl Drop for Socket {
+impl Drop for Http2Socket {
     fn drop(&mut self) {
         if self.progress.is_cut() {
             // A courtesy to the kernel: the socket is closed either way.
@@ -31,7 +31,7 @@ impl Drop for Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for Http2Socket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -41,7 +41,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for Http2Socket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -12,25 +12,25 @@ use hyper::rt::Executor;
 use hyper::{Method, Request, Response};
 use tokio::task::spawn_local;
 
-use super::answering::{Answering, InHand, Pieces, Taken};
-use super::progress::Progress;
+use super::answering::{Answering, InHand, Pieces, SendProgress};
+use super::progress::Http2Progress;
 use crate::client::{ClientFull, ClientRequest};
-use crate::metrics::{HeadRefusal, Limit};
-use crate::server::answer::Answer;
+use crate::metrics::{HeadRefusal, HttpServerLimit};
+use crate::server::answer::ErrorResponse;
 use crate::server::first_head::refuse;
-use crate::server::patience::Patience;
-use crate::server::runtime::Core;
-use crate::server::{Peer, Service};
+use crate::server::rearming_timer::RearmingTimer;
+use crate::server::runtime::CoreContext;
+use crate::server::{ConnectionService, Peer};
 
 /// Gives each stream's request to the service.
 pub(super) struct Routing<S> {
-    pub(super) core: Rc<Core<S>>,
+    pub(super) core: Rc<CoreContext<S>>,
     pub(super) peer: Peer,
-    pub(super) progress: Rc<Progress>,
+    pub(super) progress: Rc<Http2Progress>,
     pub(super) tasks: Tasks<S>,
 }
 
-impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
+impl<S: ConnectionService> hyper::service::Service<Request<Incoming>> for Routing<S> {
     type Response = Response<Pieces>;
     type Error = h2::Error;
     type Future = Answering;
@@ -41,7 +41,7 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
             return Answering { answer: None, in_hand: None, is_head, taken };
         }
         if self.progress.begin_request() == self.core.limits().http2.streams_max {
-            self.core.metrics().limit_hit(Limit::Http2StreamsMax);
+            self.core.metrics().limit_hit(HttpServerLimit::Http2StreamsMax);
         }
         let mut in_hand = InHand::begun(&self.progress);
         let answer: Pin<Box<dyn Future<Output = _>>> = match self.admit(&request) {
@@ -59,14 +59,14 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
     }
 }
 
-impl<S: Service> Routing<S> {
+impl<S: ConnectionService> Routing<S> {
     /// Whose request it is, or why it is none for the service.
-    fn admit(&self, request: &Request<Incoming>) -> Result<Option<ClientRequest>, Answer> {
+    fn admit(&self, request: &Request<Incoming>) -> Result<Option<ClientRequest>, ErrorResponse> {
         if let Some(reason) = self.judge(request) {
             return Err(refuse(self.core.metrics(), reason));
         }
         let client = self.core.clients().request(self.peer, request.headers());
-        client.map_err(|ClientFull(used)| Answer::overloaded(used.reason()))
+        client.map_err(|ClientFull(used)| ErrorResponse::overloaded(used.reason()))
     }
 
     /// What h2 lets through and no service is to see.
@@ -103,18 +103,18 @@ fn bytes(request: &Request<Incoming>) -> usize {
 
 /// Runs what hyper makes of each stream.
 pub(super) struct Tasks<S> {
-    core: Rc<Core<S>>,
+    core: Rc<CoreContext<S>>,
     /// Of the stream whose task comes next: hyper makes it as soon as it has called the service.
-    next: Rc<RefCell<Rc<Taken>>>,
+    next: Rc<RefCell<Rc<SendProgress>>>,
 }
 
-impl<S: Service> Tasks<S> {
-    pub(super) fn new(core: &Rc<Core<S>>) -> Self {
+impl<S: ConnectionService> Tasks<S> {
+    pub(super) fn new(core: &Rc<CoreContext<S>>) -> Self {
         Self { core: Rc::clone(core), next: Rc::default() }
     }
 
-    fn announce(&self) -> Rc<Taken> {
-        let taken = Rc::new(Taken::default());
+    fn announce(&self) -> Rc<SendProgress> {
+        let taken = Rc::new(SendProgress::default());
         self.next.replace(Rc::clone(&taken));
         taken
     }
@@ -126,11 +126,11 @@ impl<S> Clone for Tasks<S> {
     }
 }
 
-impl<S: Service, F: Future<Output = ()> + 'static> Executor<F> for Tasks<S> {
+impl<S: ConnectionService, F: Future<Output = ()> + 'static> Executor<F> for Tasks<S> {
     fn execute(&self, stream: F) {
         let (core, taken) = (Rc::clone(&self.core), Rc::clone(&self.next.borrow()));
         let stream = Box::pin(stream);
-        drop(spawn_local(Patient { stream, core, taken, patience: Patience::default() }));
+        drop(spawn_local(Patient { stream, core, taken, patience: RearmingTimer::default() }));
     }
 }
 
@@ -138,12 +138,12 @@ impl<S: Service, F: Future<Output = ()> + 'static> Executor<F> for Tasks<S> {
 /// connection go on.
 struct Patient<F, S> {
     stream: Pin<Box<F>>,
-    core: Rc<Core<S>>,
-    taken: Rc<Taken>,
-    patience: Patience,
+    core: Rc<CoreContext<S>>,
+    taken: Rc<SendProgress>,
+    patience: RearmingTimer,
 }
 
-impl<S: Service, F: Future<Output = ()>> Future for Patient<F, S> {
+impl<S: ConnectionService, F: Future<Output = ()>> Future for Patient<F, S> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -154,8 +154,8 @@ impl<S: Service, F: Future<Output = ()>> Future for Patient<F, S> {
         let Some(since) = this.taken.waits_since() else { return Poll::Pending };
         let step = since + this.core.limits().write_timeout;
         let (deadline, limit) = match this.taken.until() {
-            Some(until) if until <= step => (until, Limit::AnswerTimeout),
-            _ => (step, Limit::WriteTimeout),
+            Some(until) if until <= step => (until, HttpServerLimit::AnswerTimeout),
+            _ => (step, HttpServerLimit::WriteTimeout),
         };
         this.patience.poll(context, deadline).map(|()| {
             // What is dropped is reset.

@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use weir_base::clock::{Clock, Timestamp};
-use weir_net::metrics::Limit;
-use weir_net::server::{CoreListener, Limits, StartError};
+use weir_net::metrics::HttpServerLimit;
+use weir_net::server::{CoreListener, HttpServerLimits, StartError};
 use weir_net::{BindOptions, Listener};
 
 use super::echo::{Client, Setup, wait_until};
@@ -17,13 +17,19 @@ const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
 #[test]
 fn after_a_burst_connections_wait_in_the_kernel_for_their_token() {
     let clock = Clock::manual(Timestamp::from_millis(1));
-    let limits = Limits { accepts_per_second: 100, accepts_burst: 2, ..Limits::default() };
+    let limits = HttpServerLimits {
+        accepts_per_second: 100,
+        accepts_burst: 2,
+        ..HttpServerLimits::default()
+    };
     let server = Setup { limits, clock: clock.clone(), ..Setup::default() }.start();
     let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send(GET);
     }
-    wait_until("the bucket is empty", || server.metrics.limit_hits(Limit::AcceptsPerSecond) > 0);
+    wait_until("the bucket is empty", || {
+        server.metrics.limit_hits(HttpServerLimit::AcceptsPerSecond) > 0
+    });
     assert_eq!(server.metrics.connections_accepted(), 2);
     for taken in 3..=4 {
         clock.advance(Duration::from_millis(10));
@@ -37,11 +43,12 @@ fn after_a_burst_connections_wait_in_the_kernel_for_their_token() {
 #[test]
 fn a_quiet_listener_takes_no_tokens() {
     let clock = Clock::manual(Timestamp::from_millis(1));
-    let limits = Limits { accepts_per_second: 1, accepts_burst: 1, ..Limits::default() };
+    let limits =
+        HttpServerLimits { accepts_per_second: 1, accepts_burst: 1, ..HttpServerLimits::default() };
     let server = Setup { limits, clock, cores: 2, ..Setup::default() }.start();
     // The only token is for the first connection, whichever core's.
     assert_eq!(server.connect().send(GET).answer().0, "HTTP/1.1 200 OK");
-    assert_eq!(server.metrics.limit_hits(Limit::AcceptsPerSecond), 0);
+    assert_eq!(server.metrics.limit_hits(HttpServerLimit::AcceptsPerSecond), 0);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! whom a trusted proxy speaks.
 
 use weir_net::client::{ClientLimits, TrustedProxies, TrustedProxy};
-use weir_net::metrics::Limit;
-use weir_net::server::Limits;
+use weir_net::metrics::HttpServerLimit;
+use weir_net::server::HttpServerLimits;
 
 use super::echo::{Client, Server, Setup, wait_until};
 
@@ -13,7 +13,7 @@ const FINE: &str = "HTTP/1.1 200 OK";
 /// A server behind a proxy on this machine.
 pub(super) fn behind_proxy(clients: ClientLimits) -> Setup {
     let proxy: TrustedProxy = "127.0.0.1".parse().expect("an address");
-    let limits = Limits { clients, ..Limits::default() };
+    let limits = HttpServerLimits { clients, ..HttpServerLimits::default() };
     Setup { limits, trusted_proxies: TrustedProxies::from(vec![proxy]), ..Setup::default() }
 }
 
@@ -42,7 +42,7 @@ fn requests_in_progress_of_one_client_are_bounded_and_others_are_served() {
     for other in ["192.0.2.8", "2001:db8:0:1::1", "127.0.0.1"] {
         assert_eq!(ask(&server, "/hello", other).answer().0, FINE, "{other}");
     }
-    assert_eq!(server.metrics.limit_hits(Limit::ClientRequests), 2);
+    assert_eq!(server.metrics.limit_hits(HttpServerLimit::ClientRequests), 2);
     server.released.cancel();
     assert_eq!((slow.answer().0.as_str(), held.answer().0.as_str()), (FINE, FINE));
     // An answer that has ended counts no more, on whichever connection.
@@ -86,6 +86,6 @@ fn a_reload_changes_the_limits() {
     let _slow = ask(&server, "/slow", "192.0.2.7");
     server.wait_until_seen("GET /slow");
     assert_eq!(ask(&server, "/hello", "192.0.2.7").answer().0, BUSY);
-    server.limits.store(Limits::default().into());
+    server.limits.store(HttpServerLimits::default().into());
     assert_eq!(ask(&server, "/hello", "192.0.2.7").answer().0, FINE);
 }

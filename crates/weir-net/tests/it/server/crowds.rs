@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_net::metrics::{ConnectionRefusal, Limit};
-use weir_net::server::Limits;
+use weir_net::metrics::{ConnectionRefusal, HttpServerLimit};
+use weir_net::server::HttpServerLimits;
 
 use super::echo::{Client, PATIENCE, Setup, wait_until};
 
@@ -17,7 +17,11 @@ const UPGRADE: &str = "GET /raw HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: raw\
 #[test]
 fn one_connection_too_many_is_told_why_and_when_to_come_back() {
     // The refused client finds the end by the server's word, not by being cut.
-    let limits = Limits { connections_max: 2, linger_timeout: 2 * PATIENCE, ..Limits::default() };
+    let limits = HttpServerLimits {
+        connections_max: 2,
+        linger_timeout: 2 * PATIENCE,
+        ..HttpServerLimits::default()
+    };
     let server = Setup { limits, ..Setup::default() }.start();
     let (mut http, mut raw) = (server.connect(), server.connect());
     http.send(GET).answer();
@@ -28,7 +32,7 @@ fn one_connection_too_many_is_told_why_and_when_to_come_back() {
     assert!(refused.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{refused}");
     assert!(refused.contains("\r\nRetry-After: 2\r\n"), "{refused}");
     assert!(refused.ends_with("too many connections are open; try again later\n"), "{refused}");
-    assert_eq!(server.metrics.limit_hits(Limit::ConnectionsMax), 1);
+    assert_eq!(server.metrics.limit_hits(HttpServerLimit::ConnectionsMax), 1);
     assert_eq!(server.metrics.connections_refused(ConnectionRefusal::ConnectionsMax), 1);
     assert_eq!(server.metrics.connections_open(), 2);
 
@@ -40,12 +44,12 @@ fn one_connection_too_many_is_told_why_and_when_to_come_back() {
 
 #[test]
 fn a_changed_limit_is_for_whoever_comes_next() {
-    let limits = Limits { connections_max: 1, ..Limits::default() };
+    let limits = HttpServerLimits { connections_max: 1, ..HttpServerLimits::default() };
     let server = Setup { limits: limits.clone(), ..Setup::default() }.start();
     let mut first = server.connect();
     first.send(GET).answer();
     assert_eq!(server.connect().answer().0, "HTTP/1.1 503 Service Unavailable");
-    server.limits.store(Arc::new(Limits { connections_max: 2, ..limits }));
+    server.limits.store(Arc::new(HttpServerLimits { connections_max: 2, ..limits }));
     let mut second = server.connect();
     assert_eq!(second.send(GET).answer().0, "HTTP/1.1 200 OK");
     assert_eq!(server.connect().answer().0, "HTTP/1.1 503 Service Unavailable");
@@ -53,7 +57,7 @@ fn a_changed_limit_is_for_whoever_comes_next() {
 
 #[test]
 fn the_limit_is_over_all_cores() {
-    let limits = Limits { connections_max: 8, ..Limits::default() };
+    let limits = HttpServerLimits { connections_max: 8, ..HttpServerLimits::default() };
     let server = Setup { limits, cores: 2, ..Setup::default() }.start();
     let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
     let answers = clients.iter_mut().map(|client| client.send(GET).answer().0);
@@ -64,35 +68,37 @@ fn the_limit_is_over_all_cores() {
 #[test]
 fn who_is_refused_may_not_stay_long() {
     let linger_timeout = Duration::from_millis(20);
-    let limits = Limits { connections_max: 0, linger_timeout, ..Limits::default() };
+    let limits =
+        HttpServerLimits { connections_max: 0, linger_timeout, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut stays = server.connect();
     assert_eq!(stays.answer().0, "HTTP/1.1 503 Service Unavailable");
-    wait_until("it is cut", || server.metrics.limit_hits(Limit::LingerTimeout) == 1);
+    wait_until("it is cut", || server.metrics.limit_hits(HttpServerLimit::LingerTimeout) == 1);
 }
 
 #[test]
 fn only_so_many_of_the_refused_may_stay() {
-    let limits = Limits { connections_max: 0, refusals_max: 1, ..Limits::default() };
-    let limits = Limits { linger_timeout: PATIENCE, ..limits };
+    let limits =
+        HttpServerLimits { connections_max: 0, refusals_max: 1, ..HttpServerLimits::default() };
+    let limits = HttpServerLimits { linger_timeout: PATIENCE, ..limits };
     let server = Setup { limits: limits.clone(), ..Setup::default() }.start();
     let mut first = server.connect();
     assert_eq!(first.answer().0, "HTTP/1.1 503 Service Unavailable");
     let mut second = server.connect();
     assert_eq!(second.answer().0, "HTTP/1.1 503 Service Unavailable");
-    wait_until("no place for it", || server.metrics.limit_hits(Limit::RefusalsMax) == 1);
+    wait_until("no place for it", || server.metrics.limit_hits(HttpServerLimit::RefusalsMax) == 1);
     wait_until("it is closed", || second.0.write(b"x").is_err());
-    server.limits.store(Arc::new(Limits { refusals_max: 2, ..limits }));
+    server.limits.store(Arc::new(HttpServerLimits { refusals_max: 2, ..limits }));
     let third = server.connect();
     let mut fourth = server.connect();
     assert_eq!(fourth.answer().0, "HTTP/1.1 503 Service Unavailable");
-    wait_until("no place for it", || server.metrics.limit_hits(Limit::RefusalsMax) == 2);
+    wait_until("no place for it", || server.metrics.limit_hits(HttpServerLimit::RefusalsMax) == 2);
     drop((first, third, fourth));
     drop(second);
     wait_until("its place is free", || {
-        let before = server.metrics.limit_hits(Limit::RefusalsMax);
+        let before = server.metrics.limit_hits(HttpServerLimit::RefusalsMax);
         server.connect().answer();
-        server.metrics.limit_hits(Limit::RefusalsMax) == before
+        server.metrics.limit_hits(HttpServerLimit::RefusalsMax) == before
     });
 }
 
@@ -142,7 +148,10 @@ fn more_connections_than_the_descriptor_limit() {
 #[test]
 #[ignore = "the other half of more_connections_than_the_descriptor_limit"]
 fn serve_with_few_descriptors() {
-    let limits = Limits { linger_timeout: Duration::from_millis(20), ..Limits::default() };
+    let limits = HttpServerLimits {
+        linger_timeout: Duration::from_millis(20),
+        ..HttpServerLimits::default()
+    };
     let server = Setup { limits, ..Setup::default() }.start();
     println!("\naddress {}", server.address);
     std::io::stdin().read_to_end(&mut Vec::new()).expect("standard input ends");

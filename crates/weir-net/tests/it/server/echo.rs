@@ -21,8 +21,9 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use weir_base::clock::Clock;
 use weir_net::client::TrustedProxies;
 use weir_net::server::{
-    AnswerWithin, Body, CoreIndex, CoreListener, Ended, Limits, Peer, Refused, Running, Service,
-    Start, StartError, Stop, Stream, Upgrade, start,
+    AnswerWithin, ConnectionService, ConnectionStream, CoreIndex, CoreListener, DrainOutcome,
+    HttpServerLimits, Peer, RejectedUpgrade, ResponseBody, RunningServer, ServerOptions,
+    ServerStop, StartError, Upgrade, start,
 };
 use weir_net::{BindOptions, ListenAddress, Listener, NetMetrics, Tls};
 
@@ -44,12 +45,12 @@ pub(super) struct Echo {
     answers_half_closed: bool,
 }
 
-impl Service for Echo {
+impl ConnectionService for Echo {
     fn claims_upgrade(&self, path: &str) -> bool {
         path.starts_with("/raw")
     }
 
-    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         let head = upgrade.head;
         if head.path() == "/raw/forbidden" {
             return Err(upgrade.refuse(StatusCode::FORBIDDEN, "not you"));
@@ -72,7 +73,11 @@ impl Service for Echo {
         Ok(())
     }
 
-    async fn http(self: Rc<Self>, request: Request<Incoming>, _peer: Peer) -> Response<Body> {
+    async fn http(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+        _peer: Peer,
+    ) -> Response<ResponseBody> {
         let path = request.uri().path().to_owned();
         let method = request.method().clone();
         self.see(format!("{method} {path}"));
@@ -108,7 +113,7 @@ impl Service for Echo {
             }
             "/stream" => {
                 let released = Box::pin(self.released.clone().cancelled_owned());
-                return Response::new(Body::new(Frames { _echo: self, sent: 0, released }));
+                return Response::new(ResponseBody::new(Frames { _echo: self, sent: 0, released }));
             }
             _ => {}
         }
@@ -182,7 +187,7 @@ impl HttpBody for Frames {
     }
 }
 
-async fn echo(mut stream: Stream, greeting: Vec<u8>) {
+async fn echo(mut stream: ConnectionStream, greeting: Vec<u8>) {
     let mut bytes = greeting;
     loop {
         let mut written = 0;
@@ -210,7 +215,7 @@ async fn echo(mut stream: Stream, greeting: Vec<u8>) {
 /// How a test's server differs from the default.
 pub(super) struct Setup {
     pub(super) cores: usize,
-    pub(super) limits: Limits,
+    pub(super) limits: HttpServerLimits,
     pub(super) clock: Clock,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) more: Vec<CoreListener>,
@@ -226,7 +231,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             cores: 1,
-            limits: Limits::default(),
+            limits: HttpServerLimits::default(),
             clock: Clock::system(),
             tls: None,
             more: Vec::new(),
@@ -243,10 +248,10 @@ impl Default for Setup {
 pub(super) struct Server {
     pub(super) address: ListenAddress,
     pub(super) metrics: NetMetrics,
-    pub(super) limits: Arc<ArcSwap<Limits>>,
-    pub(super) stop: Stop,
+    pub(super) limits: Arc<ArcSwap<HttpServerLimits>>,
+    pub(super) stop: ServerStop,
     pub(super) released: CancellationToken,
-    pub(super) running: Running,
+    pub(super) running: RunningServer,
     seen: Arc<ArcSwap<Vec<String>>>,
 }
 
@@ -262,7 +267,7 @@ impl Setup {
         self.more.insert(0, CoreListener { sockets, tls: self.tls });
         let metrics = NetMetrics::detached();
         let limits = Arc::new(ArcSwap::from_pointee(self.limits));
-        let stop = Stop::within(self.deadline);
+        let stop = ServerStop::within(self.deadline);
         let released = CancellationToken::new();
         let seen = Arc::new(ArcSwap::default());
         let (their_released, their_seen) = (released.clone(), Arc::clone(&seen));
@@ -280,7 +285,7 @@ impl Setup {
                 answers_half_closed,
             })
         };
-        let running = start(Start {
+        let running = start(ServerOptions {
             listeners: self.more,
             cores: self.cores,
             limits: Arc::clone(&limits),
@@ -328,7 +333,7 @@ impl Server {
     }
 
     /// Waits for the end.
-    pub(super) fn ended(self) -> Ended {
+    pub(super) fn ended(self) -> DrainOutcome {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let joined = async { tokio::time::timeout(PATIENCE, self.running.join()).await };
         runtime.expect("a runtime").block_on(joined).expect("ended in time").ended

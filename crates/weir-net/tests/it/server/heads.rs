@@ -1,7 +1,7 @@
 //! The first head: in pieces, damaged, too long.
 
-use weir_net::metrics::{HeadRefusal, Limit};
-use weir_net::server::Limits;
+use weir_net::metrics::{HeadRefusal, HttpServerLimit};
+use weir_net::server::HttpServerLimits;
 
 use super::echo::Setup;
 
@@ -73,7 +73,7 @@ fn a_head_that_is_none_gets_an_answer_that_says_so() {
 
 #[test]
 fn a_head_may_have_so_many_bytes_and_no_more() {
-    let limits = Limits { head_bytes_max: 300, ..Limits::default() };
+    let limits = HttpServerLimits { head_bytes_max: 300, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let head = |bytes: usize| {
         let fixed = "GET / HTTP/1.1\r\nA: \r\n\r\n".len();
@@ -83,13 +83,13 @@ fn a_head_may_have_so_many_bytes_and_no_more() {
     let (status, text) = server.connect().send(head(301)).answer();
     assert_eq!(status, "HTTP/1.1 431 Request Header Fields Too Large");
     assert!(text.contains("front.limits.head_bytes_max"), "{text}");
-    assert_eq!(server.metrics.limit_hits(Limit::HeadBytesMax), 1);
+    assert_eq!(server.metrics.limit_hits(HttpServerLimit::HeadBytesMax), 1);
     assert_eq!(server.metrics.heads_refused(HeadRefusal::TooManyBytes), 1);
 }
 
 #[test]
 fn a_head_longer_than_one_read_is_routed() {
-    let limits = Limits { head_bytes_max: 100 << 10, ..Limits::default() };
+    let limits = HttpServerLimits { head_bytes_max: 100 << 10, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let filler = format!("A: {}\r\n", "x".repeat(60 << 10));
     let upgrade = UPGRADE.replace("Host: x\r\n", &filler);
@@ -103,7 +103,7 @@ fn a_head_longer_than_one_read_is_routed() {
 fn a_head_may_have_so_many_fields_and_no_more() {
     let head = |fields: usize| format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(fields));
     for headers_max in [5, 100, 101, 1_000] {
-        let limits = Limits { headers_max, ..Limits::default() };
+        let limits = HttpServerLimits { headers_max, ..HttpServerLimits::default() };
         let server = Setup { limits, ..Setup::default() }.start();
         // The first request is parsed by weir-net, the others by hyper.
         let mut client = server.connect();
@@ -115,7 +115,7 @@ fn a_head_may_have_so_many_fields_and_no_more() {
         let (status, text) = server.connect().send(head(headers_max + 1)).answer();
         assert_eq!(status, "HTTP/1.1 431 Request Header Fields Too Large");
         assert!(text.contains("front.limits.headers_max"), "{text}");
-        assert_eq!(server.metrics.limit_hits(Limit::HeadersMax), 1);
+        assert_eq!(server.metrics.limit_hits(HttpServerLimit::HeadersMax), 1);
     }
 }
 

@@ -10,7 +10,7 @@ use hyper::header::CONTENT_LENGTH;
 use hyper::{Method, Request, StatusCode};
 use tokio::net::TcpStream;
 use weir_net::metrics::HeadRefusal;
-use weir_net::server::{Ended, Limits};
+use weir_net::server::{DrainOutcome, HttpServerLimits};
 
 use self::client::{Http2, get, until};
 use super::echo::{BIG, Setup};
@@ -101,7 +101,7 @@ async fn a_graceful_stop_finishes_what_is_in_hand_and_takes_nothing_new() {
     assert_eq!(slow.answer().await.1, "GET /slow core=0");
     assert_eq!(busy.ended().await, None);
     let ended = tokio::task::spawn_blocking(|| server.ended()).await;
-    assert_eq!(ended.expect("joined"), Ended::Clean);
+    assert_eq!(ended.expect("joined"), DrainOutcome::Clean);
 }
 
 #[tokio::test]
@@ -116,7 +116,8 @@ async fn who_asks_for_a_head_gets_no_body() {
 
 #[tokio::test]
 async fn what_no_service_is_to_see_is_refused_with_a_reason() {
-    let limits = Limits { head_bytes_max: 4_000, headers_max: 100, ..Limits::default() };
+    let limits =
+        HttpServerLimits { head_bytes_max: 4_000, headers_max: 100, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = Http2::connect(&server).await;
     let long = get("/").header("a", "x".repeat(4_000));

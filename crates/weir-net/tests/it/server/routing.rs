@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use weir_net::metrics::{HeadRefusal, Limit};
+use weir_net::metrics::{HeadRefusal, HttpServerLimit};
 use weir_net::{ListenAddress, unix_path};
 
 use super::echo::{BIG, Client, Setup, wait_until};
@@ -146,7 +146,7 @@ fn a_later_head_that_is_none_is_counted_too() {
     client.send(GET).answer();
     client.send(format!("GET / HTTP/1.1\r\nA: {}", "x".repeat(20 << 10)));
     assert!(client.read_to_end().starts_with("HTTP/1.1 431 "));
-    wait_until("it is counted", || server.metrics.limit_hits(Limit::HeadBytesMax) == 1);
+    wait_until("it is counted", || server.metrics.limit_hits(HttpServerLimit::HeadBytesMax) == 1);
     assert_eq!(malformed(), 1);
 }
 

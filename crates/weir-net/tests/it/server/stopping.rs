@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use weir_net::server::{CoreIndex, Ended, Limits};
+use weir_net::server::{CoreIndex, DrainOutcome, HttpServerLimits};
 
 use super::echo::{PATIENCE, Setup, wait_until};
 
@@ -22,7 +22,7 @@ fn a_graceful_stop_finishes_the_request_in_hand_and_ends_idle_connections() {
     server.released.cancel();
     assert_eq!(busy.answer().0, "HTTP/1.1 200 OK");
     assert_eq!(busy.read_to_end(), "");
-    assert_eq!(server.ended(), Ended::Clean);
+    assert_eq!(server.ended(), DrainOutcome::Clean);
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn who_is_left_at_the_deadline_is_cut_and_counted() {
     wait_until("all are in hand", || server.seen().len() == 40);
     server.stop.graceful.cancel();
     let metrics = server.metrics.clone();
-    assert_eq!(server.ended(), Ended::Cut { connections: 40 });
+    assert_eq!(server.ended(), DrainOutcome::Cut { connections: 40 });
     for client in &mut busy {
         assert_eq!(client.read_to_end(), "", "no answer");
     }
@@ -51,12 +51,12 @@ fn at_once_waits_for_nobody() {
     busy.send(SLOW);
     server.wait_until_seen("GET /slow");
     server.stop.at_once.cancel();
-    assert_eq!(server.ended(), Ended::Cut { connections: 1 });
+    assert_eq!(server.ended(), DrainOutcome::Cut { connections: 1 });
 }
 
 #[test]
 fn a_request_on_its_way_is_still_served() {
-    let limits = Limits { last_request_timeout: PATIENCE, ..Limits::default() };
+    let limits = HttpServerLimits { last_request_timeout: PATIENCE, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = server.connect();
     client.send(&GET[..10]);
@@ -66,12 +66,12 @@ fn a_request_on_its_way_is_still_served() {
     client.send(&GET[10..]);
     assert_eq!(client.answer().0, "HTTP/1.1 200 OK");
     assert_eq!(client.read_to_end(), "", "closed behind the answer");
-    assert_eq!(server.ended(), Ended::Clean);
+    assert_eq!(server.ended(), DrainOutcome::Clean);
 }
 
 #[test]
 fn a_later_request_on_its_way_is_served_as_the_last() {
-    let limits = Limits { last_request_timeout: PATIENCE, ..Limits::default() };
+    let limits = HttpServerLimits { last_request_timeout: PATIENCE, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     // So many that some have noticed the end before their request comes.
     let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
@@ -86,23 +86,27 @@ fn a_later_request_on_its_way_is_served_as_the_last() {
         assert!(head.contains("connection: close"), "{head}");
         client.read_to_end();
     }
-    assert_eq!(server.ended(), Ended::Clean);
+    assert_eq!(server.ended(), DrainOutcome::Clean);
 }
 
 #[test]
 fn a_connection_without_a_request_does_not_hold_up_the_end() {
-    let limits = Limits { last_request_timeout: Duration::from_millis(10), ..Limits::default() };
+    let limits = HttpServerLimits {
+        last_request_timeout: Duration::from_millis(10),
+        ..HttpServerLimits::default()
+    };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut silent = server.connect();
     wait_until("it is accepted", || server.metrics.connections_accepted() == 1);
     server.stop.graceful.cancel();
     assert_eq!(silent.read_to_end(), "");
-    assert_eq!(server.ended(), Ended::Clean);
+    assert_eq!(server.ended(), DrainOutcome::Clean);
 }
 
 #[test]
 fn a_drain_serves_the_next_request_of_each_connection_however_late() {
-    let limits = Limits { last_request_timeout: Duration::ZERO, ..Limits::default() };
+    let limits =
+        HttpServerLimits { last_request_timeout: Duration::ZERO, ..HttpServerLimits::default() };
     let server = Setup { cores: 2, limits, ..Setup::default() }.start();
     let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
     let (begun, streaming) = clients.split_at_mut(20);
@@ -132,23 +136,27 @@ fn a_drain_serves_the_next_request_of_each_connection_however_late() {
         assert!(head.contains("connection: close"), "{head}");
         client.read_to_end();
     }
-    assert_eq!(server.ended(), Ended::Clean, "nobody has told it to stop");
+    assert_eq!(server.ended(), DrainOutcome::Clean, "nobody has told it to stop");
 }
 
 #[test]
 fn a_drain_ends_with_the_idle_timeout_of_its_connections() {
-    let limits = Limits { idle_timeout: Duration::from_millis(10), ..Limits::default() };
+    let limits =
+        HttpServerLimits { idle_timeout: Duration::from_millis(10), ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = server.connect();
     client.send(GET).answer();
     server.stop.drain.cancel();
     assert_eq!(client.read_to_end(), "");
-    assert_eq!(server.ended(), Ended::Clean);
+    assert_eq!(server.ended(), DrainOutcome::Clean);
 }
 
 #[test]
 fn a_stop_ends_a_drain() {
-    let limits = Limits { last_request_timeout: Duration::from_millis(10), ..Limits::default() };
+    let limits = HttpServerLimits {
+        last_request_timeout: Duration::from_millis(10),
+        ..HttpServerLimits::default()
+    };
     let deadline = Duration::from_millis(10);
     let server = Setup { limits, deadline, ..Setup::default() }.start();
     let (mut busy, mut idle) = (server.connect(), server.connect());
@@ -159,7 +167,7 @@ fn a_stop_ends_a_drain() {
     server.wait_until_refused();
     server.stop.graceful.cancel();
     assert_eq!(idle.read_to_end(), "", "an idle connection is closed");
-    assert_eq!(server.ended(), Ended::Cut { connections: 1 });
+    assert_eq!(server.ended(), DrainOutcome::Cut { connections: 1 });
 }
 
 #[test]
@@ -174,7 +182,7 @@ fn a_stop_and_an_upgrade_behind_a_slow_request() {
     assert_eq!(client.answer().1, "GET /slow core=0");
     // The connection ends with the request in hand; what was behind it is not begun.
     assert_eq!(client.0.read(&mut [0]).unwrap_or_default(), 0);
-    assert_eq!(server.ended(), Ended::Clean);
+    assert_eq!(server.ended(), DrainOutcome::Clean);
 }
 
 #[test]
@@ -187,7 +195,7 @@ fn an_upgraded_connection_is_waited_for() {
     raw.send("still there\n");
     assert_eq!(raw.read_until("\n"), "still there\n");
     drop(raw);
-    assert_eq!(server.ended(), Ended::Clean);
+    assert_eq!(server.ended(), DrainOutcome::Clean);
 }
 
 #[test]
@@ -200,7 +208,7 @@ fn a_core_that_ends_by_itself_ends_the_others_and_is_reported() {
             let _ = client.write_all(GET.as_bytes());
         }
     }
-    assert_eq!(server.ended(), Ended::Panicked { core: CoreIndex(1) });
+    assert_eq!(server.ended(), DrainOutcome::Panicked { core: CoreIndex(1) });
 }
 
 #[test]
@@ -210,5 +218,5 @@ fn a_connection_that_panics_takes_nobody_with_it() {
     bad.send("GET /panic HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_eq!(bad.read_to_end(), "");
     assert_eq!(server.connect().send(GET).answer().0, "HTTP/1.1 200 OK");
-    assert_eq!(server.limits.load().as_ref(), &Limits::default());
+    assert_eq!(server.limits.load().as_ref(), &HttpServerLimits::default());
 }

@@ -8,14 +8,14 @@ use std::thread;
 use rustls::{ClientConnection, StreamOwned};
 use tokio::net::{TcpListener, TcpStream};
 use weir_net::TlsFiles;
-use weir_net::server::Stream;
+use weir_net::server::ConnectionStream;
 
 use crate::tls;
 
 type End = Box<dyn Read + Send>;
 
 /// A socket in a server's hands and the client's end of it, with or without TLS.
-async fn pair(with_tls: bool) -> (Stream, End) {
+async fn pair(with_tls: bool) -> (ConnectionStream, End) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
     let client = std::net::TcpStream::connect(address).expect("connects");
@@ -23,11 +23,11 @@ async fn pair(with_tls: bool) -> (Stream, End) {
     if with_tls {
         secure(server, client).await
     } else {
-        (Stream::Tcp(server.into()), Box::new(client))
+        (ConnectionStream::Tcp(server.into()), Box::new(client))
     }
 }
 
-async fn secure(server: TcpStream, client: std::net::TcpStream) -> (Stream, End) {
+async fn secure(server: TcpStream, client: std::net::TcpStream) -> (ConnectionStream, End) {
     let folder = tempfile::tempdir().expect("a folder");
     let identity = tls::identity();
     let files: TlsFiles = tls::write(folder.path(), &identity.cert_pem, &identity.key_pem);
@@ -42,11 +42,11 @@ async fn secure(server: TcpStream, client: std::net::TcpStream) -> (Stream, End)
     });
     let server = acceptor.accept(server).await.expect("a handshake");
     let client = shaking.join().expect("a client");
-    (Stream::Tls(Box::new(server.into())), Box::new(client))
+    (ConnectionStream::Tls(Box::new(server.into())), Box::new(client))
 }
 
 /// Writes until nothing more is taken; what counts as written.
-fn fill(stream: &mut Stream) -> Vec<u8> {
+fn fill(stream: &mut ConnectionStream) -> Vec<u8> {
     let mut written = Vec::new();
     loop {
         let piece: Vec<u8> = (0..=250).cycle().skip(written.len() % 251).take(10_000).collect();

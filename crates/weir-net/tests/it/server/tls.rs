@@ -11,8 +11,8 @@ use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
-use weir_net::metrics::{ConnectionRefusal, Limit};
-use weir_net::server::{Limits, StartError};
+use weir_net::metrics::{ConnectionRefusal, HttpServerLimit};
+use weir_net::server::{HttpServerLimits, StartError};
 use weir_net::tls::Agreed;
 use weir_net::{Successor, Tls};
 
@@ -33,7 +33,7 @@ pub(super) fn identity() -> (Arc<Tls>, Arc<ClientConfig>) {
     )
 }
 
-fn serve(limits: Limits) -> (Server, Arc<ClientConfig>) {
+fn serve(limits: HttpServerLimits) -> (Server, Arc<ClientConfig>) {
     let (tls, config) = identity();
     (Setup { limits, tls: Some(tls), ..Setup::default() }.start(), config)
 }
@@ -48,7 +48,7 @@ fn secure(tcp: Client, config: &Arc<ClientConfig>) -> TlsClient {
 
 #[test]
 fn requests_and_upgrades_work_as_without() {
-    let (server, config) = serve(Limits::default());
+    let (server, config) = serve(HttpServerLimits::default());
     let mut first = secure(server.connect(), &config);
     first.send(format!("{UPGRADE}early"));
     assert_eq!(first.greeting(), "GET /raw 1.1 [host,connection,upgrade] rest=early\n");
@@ -63,7 +63,7 @@ fn requests_and_upgrades_work_as_without() {
 
 #[test]
 fn a_client_without_tls_is_cut_and_counted() {
-    let (server, _) = serve(Limits::default());
+    let (server, _) = serve(HttpServerLimits::default());
     let mut plain = server.connect();
     plain.send(GET);
     let _ = plain.0.read_to_end(&mut Vec::new());
@@ -75,17 +75,19 @@ fn a_client_without_tls_is_cut_and_counted() {
 #[test]
 fn a_handshake_has_limited_time() {
     let tls_handshake_timeout = Duration::from_millis(30);
-    let (server, _) = serve(Limits { tls_handshake_timeout, ..Limits::default() });
+    let (server, _) =
+        serve(HttpServerLimits { tls_handshake_timeout, ..HttpServerLimits::default() });
     let mut silent = server.connect();
     assert_eq!(silent.read_to_end(), "", "closed");
     let late = || server.metrics.connections_refused(ConnectionRefusal::TlsLate);
     wait_until("it is counted", || late() == 1);
-    assert_eq!(server.metrics.limit_hits(Limit::TlsHandshakeTimeout), 1);
+    assert_eq!(server.metrics.limit_hits(HttpServerLimit::TlsHandshakeTimeout), 1);
 }
 
 #[test]
 fn handshakes_take_turns() {
-    let (server, config) = serve(Limits { tls_handshakes_max: 1, ..Limits::default() });
+    let (server, config) =
+        serve(HttpServerLimits { tls_handshakes_max: 1, ..HttpServerLimits::default() });
     // Who says nothing takes no turn.
     let _silent = server.connect();
     let mut half = server.connect();
@@ -93,37 +95,40 @@ fn handshakes_take_turns() {
     wait_until("it is in", || server.metrics.connections_accepted() == 2);
     let mut waiting = secure(server.connect(), &config);
     let waiting = thread::spawn(move || waiting.send(GET).answer());
-    wait_until("one waits", || server.metrics.limit_hits(Limit::TlsHandshakesMax) == 1);
+    wait_until("one waits", || server.metrics.limit_hits(HttpServerLimit::TlsHandshakesMax) == 1);
     drop(half);
     assert_eq!(waiting.join().expect("served").1, "GET /hello core=0");
 }
 
 #[test]
 fn turns_follow_the_setting() {
-    let (server, config) = serve(Limits { tls_handshakes_max: 0, ..Limits::default() });
+    let (server, config) =
+        serve(HttpServerLimits { tls_handshakes_max: 0, ..HttpServerLimits::default() });
     let mut client = secure(server.connect(), &config);
     let client = thread::spawn(move || client.send(GET).answer());
-    wait_until("it waits", || server.metrics.limit_hits(Limit::TlsHandshakesMax) == 1);
-    server.limits.store(Arc::new(Limits::default()));
+    wait_until("it waits", || server.metrics.limit_hits(HttpServerLimit::TlsHandshakesMax) == 1);
+    server.limits.store(Arc::new(HttpServerLimits::default()));
     // The next handshake finds the new setting, and lets the one before it go on.
     assert_eq!(secure(server.connect(), &config).send(GET).answer().0, "HTTP/1.1 200 OK");
     assert_eq!(client.join().expect("served").0, "HTTP/1.1 200 OK");
-    server.limits.store(Arc::new(Limits { tls_handshakes_max: 1, ..Limits::default() }));
+    server
+        .limits
+        .store(Arc::new(HttpServerLimits { tls_handshakes_max: 1, ..HttpServerLimits::default() }));
     assert_eq!(secure(server.connect(), &config).send(GET).answer().0, "HTTP/1.1 200 OK");
     let mut half = server.connect();
     half.0.write_all(b"\x16\x03\x01\x02\x00").expect("sent");
     let mut waiting = secure(server.connect(), &config);
     let waiting = thread::spawn(move || waiting.send(GET).answer());
-    wait_until("one waits", || server.metrics.limit_hits(Limit::TlsHandshakesMax) == 2);
+    wait_until("one waits", || server.metrics.limit_hits(HttpServerLimit::TlsHandshakesMax) == 2);
     drop(half);
     assert_eq!(waiting.join().expect("served").0, "HTTP/1.1 200 OK");
 }
 
 #[test]
 fn one_connection_too_many_is_closed_without_a_handshake() {
-    let (server, _) = serve(Limits { connections_max: 0, ..Limits::default() });
+    let (server, _) = serve(HttpServerLimits { connections_max: 0, ..HttpServerLimits::default() });
     assert_eq!(server.connect().read_to_end(), "");
-    assert_eq!(server.metrics.limit_hits(Limit::ConnectionsMax), 1);
+    assert_eq!(server.metrics.limit_hits(HttpServerLimit::ConnectionsMax), 1);
 }
 
 #[test]
@@ -138,7 +143,7 @@ fn a_unix_socket_has_no_tls() {
 
 #[test]
 fn a_request_is_passed_on_to_the_process_that_serves_the_same_address() {
-    let (secure, _) = serve(Limits::default());
+    let (secure, _) = serve(HttpServerLimits::default());
     let plain = Setup::default().start();
     let to_both = Successor::at(Some(plain.tcp_address()), Some(secure.tcp_address()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use weir_net::metrics::{HeadRefusal, Limit};
-use weir_net::server::Limits;
+use weir_net::metrics::{HeadRefusal, HttpServerLimit};
+use weir_net::server::HttpServerLimits;
 
 use super::echo::{BIG, PATIENCE, Setup, wait_until};
 
@@ -14,7 +14,7 @@ const SHORT: Duration = Duration::from_millis(30);
 
 #[test]
 fn a_head_that_does_not_end_gets_408() {
-    let limits = Limits { head_timeout: SHORT, ..Limits::default() };
+    let limits = HttpServerLimits { head_timeout: SHORT, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     for (count, piece) in (1..).zip(["", "GET / HTTP/1.1\r\nHost"]) {
         let mut client = server.connect();
@@ -22,30 +22,30 @@ fn a_head_that_does_not_end_gets_408() {
         assert_eq!(status, "HTTP/1.1 408 Request Timeout", "after {piece:?}");
         assert!(text.contains("front.limits.head_timeout"), "{text}");
         assert_eq!(client.read_to_end(), "");
-        assert_eq!(server.metrics.limit_hits(Limit::HeadTimeout), count);
+        assert_eq!(server.metrics.limit_hits(HttpServerLimit::HeadTimeout), count);
         assert_eq!(server.metrics.heads_refused(HeadRefusal::Late), count);
     }
 }
 
 #[test]
 fn a_later_head_that_does_not_end_gets_408() {
-    let limits = Limits { head_timeout: SHORT, ..Limits::default() };
+    let limits = HttpServerLimits { head_timeout: SHORT, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = server.connect();
     client.send(GET).answer();
     assert_eq!(client.send("GET / HT").answer().0, "HTTP/1.1 408 Request Timeout");
     assert_eq!(client.read_to_end(), "");
-    assert_eq!(server.metrics.limit_hits(Limit::HeadTimeout), 1);
+    assert_eq!(server.metrics.limit_hits(HttpServerLimit::HeadTimeout), 1);
 }
 
 #[test]
 fn an_idle_connection_is_closed() {
-    let limits = Limits { idle_timeout: SHORT, ..Limits::default() };
+    let limits = HttpServerLimits { idle_timeout: SHORT, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = server.connect();
     client.send(GET).answer();
     assert_eq!(client.read_to_end(), "");
-    assert_eq!(server.metrics.limit_hits(Limit::IdleTimeout), 1);
+    assert_eq!(server.metrics.limit_hits(HttpServerLimit::IdleTimeout), 1);
 }
 
 /// A body for `/hello`, which reads none.
@@ -67,32 +67,36 @@ fn who_sends_all_of_a_body_that_nobody_reads_gets_the_answer() {
 
 #[test]
 fn who_pauses_in_a_body_that_nobody_reads_is_closed() {
-    let limits = Limits { linger_timeout: SHORT, ..Limits::default() };
+    let limits = HttpServerLimits { linger_timeout: SHORT, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = server.connect();
     client.send(post(BIG)).send("x").answer();
     wait_until("it is closed", || server.metrics.connections_open() == 0);
-    assert_eq!(server.metrics.limit_hits(Limit::LingerTimeout), 1);
+    assert_eq!(server.metrics.limit_hits(HttpServerLimit::LingerTimeout), 1);
 }
 
 #[test]
 fn a_body_that_nobody_reads_does_not_go_on_for_ever() {
-    let limits = Limits { linger_timeout: PATIENCE, discard_timeout: SHORT, ..Limits::default() };
+    let limits = HttpServerLimits {
+        linger_timeout: PATIENCE,
+        discard_timeout: SHORT,
+        ..HttpServerLimits::default()
+    };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = server.connect();
     client.send(post(usize::MAX >> 1)).answer();
     wait_until("it is cut", || client.0.write_all(&[b'x'; 1_024]).is_err());
-    assert_eq!(server.metrics.limit_hits(Limit::DiscardTimeout), 1);
+    assert_eq!(server.metrics.limit_hits(HttpServerLimit::DiscardTimeout), 1);
 }
 
 #[test]
 fn a_client_that_does_not_read_its_answer_is_cut() {
-    let limits = Limits { write_timeout: SHORT, ..Limits::default() };
+    let limits = HttpServerLimits { write_timeout: SHORT, ..HttpServerLimits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = server.connect();
     client.send("GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
     wait_until("it is cut", || server.metrics.connections_open() == 0 && !server.seen().is_empty());
-    assert_eq!(server.metrics.limit_hits(Limit::WriteTimeout), 1);
+    assert_eq!(server.metrics.limit_hits(HttpServerLimit::WriteTimeout), 1);
     let error = client.0.read_to_end(&mut Vec::new()).expect_err("reset");
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
@@ -103,7 +107,7 @@ fn an_answer_that_has_an_end_is_cut_off_by_it() {
     let mut client = server.connect();
     client.send("GET /big-within HTTP/1.1\r\nHost: x\r\n\r\n");
     wait_until("it is cut", || server.metrics.connections_open() == 0 && !server.seen().is_empty());
-    assert_eq!(server.metrics.limit_hits(Limit::AnswerTimeout), 1);
+    assert_eq!(server.metrics.limit_hits(HttpServerLimit::AnswerTimeout), 1);
     let error = client.0.read_to_end(&mut Vec::new()).expect_err("reset");
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
@@ -130,7 +134,11 @@ fn who_has_sent_all_is_answered_where_the_service_says_so_and_else_taken_for_gon
 
 #[test]
 fn a_request_in_hand_may_take_as_long_as_the_service_likes() {
-    let limits = Limits { head_timeout: SHORT, idle_timeout: SHORT, ..Limits::default() };
+    let limits = HttpServerLimits {
+        head_timeout: SHORT,
+        idle_timeout: SHORT,
+        ..HttpServerLimits::default()
+    };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut slow = server.connect();
     slow.send("GET /slow HTTP/1.1\r\nHost: x\r\n\r\n");

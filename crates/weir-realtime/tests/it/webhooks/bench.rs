@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_realtime::pusher::webhook::WebhookEvent;
 use weir_realtime::webhooks::{
     AppHooks, Endpoint, ExtraHeaders, Kinds, Settings, WebhookMetrics, Webhooks,
@@ -19,7 +19,7 @@ pub(super) struct Bench {
     webhooks: Webhooks,
     app: Arc<AppHooks>,
     registry: Registry,
-    shutdown: Shutdown,
+    shutdown: ShutdownToken,
     worker: JoinHandle<()>,
 }
 
@@ -35,7 +35,7 @@ impl Bench {
             ..Settings::default()
         };
         change(&mut settings);
-        let (mut registry, shutdown) = (Registry::default(), Shutdown::new());
+        let (mut registry, shutdown) = (Registry::default(), ShutdownToken::new());
         let metrics = WebhookMetrics::register(&mut registry);
         let clock = Clock::manual(Timestamp::from_millis(1_700_000_000_000));
         let semaphore = Semaphore::new("webhooks", "realtime.limits.webhooks_in_flight_max", 8);

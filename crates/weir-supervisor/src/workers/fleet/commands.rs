@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::{Asker, Fleet, Wish};
-use crate::control::{Command, Incoming, REQUESTS_PER_TURN_MAX, Report, Request};
+use super::{CommandSender, Fleet, ServiceCommand};
+use crate::control::{Incoming, ParentCommand, ParentReport, ParentRequest, REQUESTS_PER_TURN_MAX};
 use crate::workers::REASON_BYTES_MAX;
-use crate::workers::process::Place;
+use crate::workers::process::SlotIndex;
 use crate::workers::signals::WorkerSignal;
-use crate::workers::slot::Refusal;
+use crate::workers::slot::CommandError;
 use crate::workers::spec::Readiness;
 
 impl Fleet {
-    pub(super) fn hear_services(&mut self, now: Duration) {
+    pub(super) fn on_services_readable(&mut self, now: Duration) {
         self.has_unread = false;
         for line in 0..self.lines.len() {
             let received = self.lines[line].link.receive();
@@ -26,48 +26,53 @@ impl Fleet {
     }
 
     /// None: the supervisor answers.
-    fn answer(&mut self, incoming: Incoming, line: u64, now: Duration) -> Option<Report> {
+    fn answer(&mut self, incoming: Incoming, line: u64, now: Duration) -> Option<ParentReport> {
         let (id, reason) = match incoming {
-            Incoming::Request(Request { id, command }) => {
-                if let Some(wish) = Wish::of(&command) {
-                    self.wishes.push((wish, Asker { line, id }));
+            Incoming::Request(ParentRequest { id, command }) => {
+                if let Some(wish) = ServiceCommand::of(&command) {
+                    self.wishes.push((wish, CommandSender { line, id }));
                     return None;
                 }
                 match self.follow(command, line, now) {
-                    Ok(()) => return Some(Report::Done { id }),
+                    Ok(()) => return Some(ParentReport::Done { id }),
                     Err(reason) => (Some(id), reason),
                 }
             }
             Incoming::Malformed(reason) => (None, reason),
         };
         tracing::warn!(reason, "a command of the service is refused");
-        Some(Report::Refused { id, reason })
+        Some(ParentReport::Refused { id, reason })
     }
 
-    fn follow(&mut self, command: Command, line: u64, now: Duration) -> Result<(), Refusal> {
+    fn follow(
+        &mut self,
+        command: ParentCommand,
+        line: u64,
+        now: Duration,
+    ) -> Result<(), CommandError> {
         if self.is_stopping && is_order(&command) {
             return Err("everything is being stopped".into());
         }
         match command {
-            Command::Ready { generation } => self.believe_ready(generation, now),
-            Command::LetGo { generation } => self.note_let_go(generation, line, now),
-            Command::Used { generation, used } => self.note_used(generation, used, line),
-            Command::Start { group, slot } => self.start_slots(&group, slot, now),
-            Command::Stop { group, slot } => self.stop_slots(&group, slot, now),
-            Command::Restart { group, slot } => {
+            ParentCommand::Ready { generation } => self.believe_ready(generation, now),
+            ParentCommand::LetGo { generation } => self.note_released(generation, line, now),
+            ParentCommand::Used { generation, used } => self.note_used(generation, used, line),
+            ParentCommand::Start { group, slot } => self.start_slots(&group, slot, now),
+            ParentCommand::Stop { group, slot } => self.stop_slots(&group, slot, now),
+            ParentCommand::Restart { group, slot } => {
                 let (group, slot) = (self.find(&group)?, index(slot));
                 let rules = &mut self.groups[group].rules;
                 let action = rules.restart(slot, &mut self.numbers, now)?;
                 self.perform(group, action.into_iter().collect(), now);
                 Ok(())
             }
-            Command::RestartRolling { group } => {
+            ParentCommand::RestartRolling { group } => {
                 let group = self.find(&group)?;
                 self.groups[group].rules.restart_rolling()?;
                 self.report_rolling(group, None);
                 Ok(())
             }
-            Command::Scale { group, processes } => {
+            ParentCommand::Scale { group, processes } => {
                 let group = self.find(&group)?;
                 self.groups[group].blueprint.check_scale(processes)?;
                 let actions = self.groups[group].rules.scale(processes, now)?;
@@ -75,29 +80,29 @@ impl Fleet {
                 self.report_group(group);
                 Ok(())
             }
-            Command::Signal { generation, signal } => self.send_signal(generation, &signal),
-            Command::Dump { generation } => self.dump(generation),
-            Command::Evict { generation, reason } => self.evict(generation, reason, now),
-            Command::Pause { group } => {
+            ParentCommand::Signal { generation, signal } => self.send_signal(generation, &signal),
+            ParentCommand::Dump { generation } => self.dump(generation),
+            ParentCommand::Evict { generation, reason } => self.evict(generation, reason, now),
+            ParentCommand::Pause { group } => {
                 let group = self.find(&group)?;
                 let rolled = self.groups[group].rules.pause();
                 self.report_rolling(group, rolled.map(Err));
                 self.report_group(group);
                 Ok(())
             }
-            Command::Resume { group } => {
+            ParentCommand::Resume { group } => {
                 let group = self.find(&group)?;
                 self.groups[group].rules.is_paused = false;
                 self.report_group(group);
                 Ok(())
             }
-            Command::ReplaceService | Command::Upgrade => {
+            ParentCommand::ReplaceService | ParentCommand::Upgrade => {
                 Err("that is no command for workers".into())
             }
         }
     }
 
-    fn believe_ready(&mut self, generation: u64, now: Duration) -> Result<(), Refusal> {
+    fn believe_ready(&mut self, generation: u64, now: Duration) -> Result<(), CommandError> {
         let place = self.find_generation(generation)?;
         let spec = &self.groups[place.group].blueprint.spec;
         if spec.readiness != Readiness::Probed {
@@ -112,7 +117,7 @@ impl Fleet {
         group: &str,
         slot: Option<u32>,
         now: Duration,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandError> {
         let group = self.find(group)?;
         let slot = slot.map(index);
         self.groups[group].rules.start(slot, now)?;
@@ -120,7 +125,12 @@ impl Fleet {
         Ok(())
     }
 
-    fn stop_slots(&mut self, group: &str, slot: Option<u32>, now: Duration) -> Result<(), Refusal> {
+    fn stop_slots(
+        &mut self,
+        group: &str,
+        slot: Option<u32>,
+        now: Duration,
+    ) -> Result<(), CommandError> {
         let group = self.find(group)?;
         let slot = slot.map(index);
         let (actions, rolled) = self.groups[group].rules.stop(slot, now)?;
@@ -130,14 +140,14 @@ impl Fleet {
         Ok(())
     }
 
-    fn send_signal(&mut self, generation: u64, signal: &str) -> Result<(), Refusal> {
+    fn send_signal(&mut self, generation: u64, signal: &str) -> Result<(), CommandError> {
         self.find_generation(generation)?;
         let signal: WorkerSignal = signal.parse().map_err(|error| format!("{error}"))?;
         self.signal(generation, signal.0);
         Ok(())
     }
 
-    fn dump(&mut self, generation: u64) -> Result<(), Refusal> {
+    fn dump(&mut self, generation: u64) -> Result<(), CommandError> {
         self.find_generation(generation)?;
         let process = self.processes.get(&generation);
         let signal = process.and_then(|process| process.dump_signal);
@@ -146,7 +156,12 @@ impl Fleet {
         Ok(())
     }
 
-    fn evict(&mut self, generation: u64, reason: String, now: Duration) -> Result<(), Refusal> {
+    fn evict(
+        &mut self,
+        generation: u64,
+        reason: String,
+        now: Duration,
+    ) -> Result<(), CommandError> {
         let place = self.find_generation(generation)?;
         let reason = shortened(reason);
         tracing::warn!(generation, reason, "eviction");
@@ -158,25 +173,28 @@ impl Fleet {
     fn report_slots(&mut self, group: usize, slot: Option<usize>, now: Duration) {
         let slots = slot.map_or(0..self.groups[group].rules.slots.len(), |slot| slot..slot + 1);
         for slot in slots {
-            self.report_slot(Place { group, slot }, None, now);
+            self.report_slot(SlotIndex { group, slot }, None, now);
         }
     }
 
-    fn find(&self, name: &str) -> Result<usize, Refusal> {
+    fn find(&self, name: &str) -> Result<usize, CommandError> {
         let is_it = |crew: &super::Crew| crew.blueprint.spec.name.as_str() == name;
         let found = self.groups.iter().position(is_it);
         found.ok_or_else(|| format!("there is no group of workers {name:?}"))
     }
 
-    pub(super) fn find_generation(&self, generation: u64) -> Result<Place, Refusal> {
+    pub(super) fn find_generation(&self, generation: u64) -> Result<SlotIndex, CommandError> {
         let found = self.processes.get(&generation).map(|process| process.place);
         found.ok_or_else(|| format!("generation {generation} is not there (any more)"))
     }
 }
 
 /// Somebody wants something. The others say how things are, which counts until the end.
-fn is_order(command: &Command) -> bool {
-    !matches!(command, Command::Ready { .. } | Command::LetGo { .. } | Command::Used { .. })
+fn is_order(command: &ParentCommand) -> bool {
+    !matches!(
+        command,
+        ParentCommand::Ready { .. } | ParentCommand::LetGo { .. } | ParentCommand::Used { .. }
+    )
 }
 
 fn index(slot: u32) -> usize {

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::Fleet;
-use crate::control::Address;
+use crate::control::WorkerAddress;
 use crate::supervise::with_last_lines;
 use crate::workers::generation::Action;
 use crate::workers::launch::launch;
-use crate::workers::process::{Place, Process};
-use crate::workers::slot::{Fate, Slot};
-use crate::workers::spec::{Readiness, Sockets};
+use crate::workers::process::{SlotIndex, WorkerProcess};
+use crate::workers::slot::{Fate, WorkerSlot};
+use crate::workers::spec::{Readiness, SocketKind};
 
 /// A process that has ended, or one that could not be started.
 struct Death<'a> {
@@ -58,14 +58,14 @@ impl Fleet {
     }
 
     fn start(&mut self, group: usize, generation: u64, now: Duration) {
-        let holds = |slot: &Slot| slot.generations().any(|it| it.number == generation);
+        let holds = |slot: &WorkerSlot| slot.generations().any(|it| it.number == generation);
         let Some(slot) = self.groups[group].rules.slots.iter().position(holds) else { return };
-        let place = Place { group, slot };
+        let place = SlotIndex { group, slot };
         let blueprint = &self.groups[group].blueprint;
-        let is_taken = |address: &Address| {
+        let is_taken = |address: &WorkerAddress| {
             // A port is one of the machine, a record one of the group.
-            let is_near = |it: &Process| {
-                !matches!(address, Address::Shared { .. }) || it.place.group == group
+            let is_near = |it: &WorkerProcess| {
+                !matches!(address, WorkerAddress::Shared { .. }) || it.place.group == group
             };
             let mut others = self.processes.values().filter(|it| is_near(it));
             others.any(|it| it.endpoint.address.as_ref() == Some(address))
@@ -98,7 +98,7 @@ impl Fleet {
     fn open_door(&self, generation: u64) {
         let Some(process) = self.processes.get(&generation) else { return };
         let sockets = &self.groups[process.place.group].blueprint.spec.sockets;
-        if let (Sockets::Group(group), Some((records, record))) =
+        if let (SocketKind::Group(group), Some((records, record))) =
             (sockets, process.endpoint.record(sockets))
         {
             records.set_door(record, group.plan().door(process.place.slot));
@@ -134,7 +134,7 @@ impl Fleet {
     }
 
     /// Output and notifications of all workers.
-    pub(super) fn hear_workers(&mut self, now: Duration) {
+    pub(super) fn on_workers_readable(&mut self, now: Duration) {
         let generations: Vec<u64> = self.processes.keys().copied().collect();
         for generation in generations {
             let Some(process) = self.processes.get_mut(&generation) else { continue };
@@ -161,7 +161,7 @@ impl Fleet {
         }
     }
 
-    pub(super) fn is_ready(&mut self, place: Place, generation: u64, now: Duration) {
+    pub(super) fn is_ready(&mut self, place: SlotIndex, generation: u64, now: Duration) {
         let actions = self.slot_mut(place).ready(generation, now);
         self.perform(place.group, actions, now);
     }
@@ -204,7 +204,7 @@ impl Fleet {
     }
 
     /// What comes of a death.
-    fn bury(&mut self, place: Place, generation: u64, death: &Death<'_>, now: Duration) {
+    fn bury(&mut self, place: SlotIndex, generation: u64, death: &Death<'_>, now: Duration) {
         let Death { name, how, last_lines, has_no_program } = *death;
         let reason = with_last_lines(&format!("{name} {how}"), last_lines);
         let rules = &mut self.groups[place.group].rules;

@@ -4,16 +4,16 @@ use std::os::fd::RawFd;
 use std::path::Path;
 use std::time::Duration;
 
-use super::services::Line;
+use super::services::ServiceConnection;
 use super::{Crew, Fleet, FleetError};
 use crate::carried::{self, CarriedFleet, CarriedGroup, CarriedLine, Carrier, ResumeError};
-use crate::control::{Link, Totals};
+use crate::control::{Link, ParentTotals};
 use crate::printer::Printer;
 use crate::workers::blueprint::Blueprint;
 use crate::workers::generation::{Numbers, Times};
-use crate::workers::group::Group;
-use crate::workers::process::Process;
-use crate::workers::spec::{BoundBy, GroupSpec, Readiness, Sockets};
+use crate::workers::group::WorkerGroup;
+use crate::workers::process::WorkerProcess;
+use crate::workers::spec::{BoundBy, GroupSpec, Readiness, SocketKind};
 
 impl Fleet {
     /// Written down for another program.
@@ -55,9 +55,9 @@ impl Fleet {
         self.lines_made = carried.lines_made;
         self.let_go = carried.let_go;
         self.printer = Printer::resume(carried.printing, carried.lines_dropped);
-        self.totals = Totals { output_lines_dropped: 0, ..carried.totals };
+        self.totals = ParentTotals { output_lines_dropped: 0, ..carried.totals };
         for line in carried.lines {
-            self.lines.push(Line::resume(line)?);
+            self.lines.push(ServiceConnection::resume(line)?);
         }
         for group in &carried.groups {
             self.resume_group(group, now)?;
@@ -65,7 +65,7 @@ impl Fleet {
         for worker in carried.workers {
             let Some(group) = self.position(&worker.group) else { continue };
             let generation = worker.generation;
-            self.processes.insert(generation, Process::resume(worker, group)?);
+            self.processes.insert(generation, WorkerProcess::resume(worker, group)?);
         }
         // Not before those are there who may have to go.
         for group in &carried.groups {
@@ -78,7 +78,7 @@ impl Fleet {
     pub(crate) fn listening(&self, carrier: &mut Carrier) -> Vec<(String, String, RawFd)> {
         let specs = self.groups.iter().map(|crew| &crew.blueprint.spec);
         let inherited = specs.filter_map(|spec| match &spec.sockets {
-            Sockets::Inherited(sockets) => Some((spec.name.to_string(), sockets)),
+            SocketKind::Inherited(sockets) => Some((spec.name.to_string(), sockets)),
             _ => None,
         });
         let each = inherited
@@ -98,7 +98,7 @@ impl Fleet {
             return Ok(());
         };
         let crew = &mut self.groups[index];
-        crew.rules = Group::resume(Times::of(&crew.blueprint.spec), carried);
+        crew.rules = WorkerGroup::resume(Times::of(&crew.blueprint.spec), carried);
         crew.rules.retry(now);
         crew.rolling = carried.shown.clone();
         Ok(())
@@ -154,7 +154,7 @@ impl Crew {
         let name = carried.name.parse().map_err(FleetError::Name)?;
         let spec = GroupSpec {
             processes: carried.specified,
-            sockets: Sockets::UnixSocket(BoundBy::Worker),
+            sockets: SocketKind::UnixSocket(BoundBy::Worker),
             readiness: Readiness::Probed,
             stop_deadline: carried.stop_deadline,
             let_go_deadline: carried.let_go_deadline,
@@ -164,12 +164,12 @@ impl Crew {
         let times = Times::of(&spec);
         let blueprint = Blueprint::new(spec, Path::new("")).map_err(FleetError::Mistakes)?;
         let of_now = CarriedGroup { is_paused: true, rolling: None, ..carried.clone() };
-        let rules = Group::resume(times, &of_now);
+        let rules = WorkerGroup::resume(times, &of_now);
         Ok(Self { is_retired: true, ..Self::new(blueprint, rules) })
     }
 }
 
-impl Line {
+impl ServiceConnection {
     /// It is sent a snapshot, for it may not have been told everything.
     fn resume(carried: CarriedLine) -> Result<Self, ResumeError> {
         let CarriedLine { number, socket: descriptor, connected_at, incoming, outgoing, used } =

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::Fleet;
 use crate::control::{
-    GroupState, Report, RollingState, SlotState, TOTALS_INTERVAL, Totals, Used,
-    Vacancy as VacancyState, WorkerPhase, WorkerState,
+    GroupState, ParentReport, ParentTotals, RollingState, TOTALS_INTERVAL, Used,
+    Vacancy as VacancyState, VacantSlot, WorkerPhase, WorkerReport,
 };
 use crate::workers::generation::Phase;
-use crate::workers::process::{Place, Process};
-use crate::workers::slot::{Slot, Vacancy};
+use crate::workers::process::{SlotIndex, WorkerProcess};
+use crate::workers::slot::{Vacancy, WorkerSlot};
 
 /// How far a snapshot has come. It is written slot by slot, as fast as the service reads; what
 /// changes meanwhile is reported beside it.
@@ -23,7 +23,7 @@ pub(super) struct Cursor {
 }
 
 impl Fleet {
-    pub(super) fn slot_mut(&mut self, place: Place) -> &mut Slot {
+    pub(super) fn slot_mut(&mut self, place: SlotIndex) -> &mut WorkerSlot {
         &mut self.groups[place.group].rules.slots[place.slot]
     }
 
@@ -31,7 +31,7 @@ impl Fleet {
         self.groups[group].blueprint.spec.name.to_string()
     }
 
-    fn send(&mut self, report: &Report) {
+    fn send(&mut self, report: &ParentReport) {
         for line in &mut self.lines {
             line.link.send(report);
         }
@@ -57,8 +57,8 @@ impl Fleet {
         self.forget_gone_services(now);
     }
 
-    fn totals(&self) -> Totals {
-        Totals { output_lines_dropped: self.printer.lines_dropped, ..self.totals }
+    fn totals(&self) -> ParentTotals {
+        ParentTotals { output_lines_dropped: self.printer.lines_dropped, ..self.totals }
     }
 
     /// When counts that have changed are to be reported, if there are any.
@@ -70,23 +70,23 @@ impl Fleet {
     fn send_totals(&mut self, now: Duration) {
         self.totals_sent = self.totals();
         self.totals_at = now + TOTALS_INTERVAL;
-        self.send(&Report::Totals(self.totals_sent));
+        self.send(&ParentReport::Totals(self.totals_sent));
     }
 
     fn continue_snapshot(&mut self, line: usize, now: Duration) {
         let Some(cursor) = self.lines[line].snapshot else { return };
         let mut reports = Vec::new();
         let next = if !cursor.has_begun {
-            reports.extend([Report::SnapshotBegins, Report::Totals(self.totals())]);
+            reports.extend([ParentReport::SnapshotBegins, ParentReport::Totals(self.totals())]);
             Some(Cursor { has_begun: true, ..cursor })
         } else if cursor.group == self.groups.len() {
-            reports.push(Report::SnapshotEnds);
+            reports.push(ParentReport::SnapshotEnds);
             None
         } else {
             let (group, slots) = (cursor.group, self.groups[cursor.group].rules.slots.len());
             match cursor.slot {
                 None => reports.push(self.group_report(group)),
-                Some(slot) => reports.extend(self.whole_slot(Place { group, slot }, line, now)),
+                Some(slot) => reports.extend(self.whole_slot(SlotIndex { group, slot }, line, now)),
             }
             let next = cursor.slot.map_or(0, |slot| slot + 1);
             let (group, slot) = if next < slots { (group, Some(next)) } else { (group + 1, None) };
@@ -98,12 +98,12 @@ impl Fleet {
         }
     }
 
-    fn whole_slot(&self, place: Place, line: usize, now: Duration) -> Vec<Report> {
+    fn whole_slot(&self, place: SlotIndex, line: usize, now: Duration) -> Vec<ParentReport> {
         let slot = self.groups[place.group].rules.slots.get(place.slot);
-        let generations = slot.into_iter().flat_map(Slot::generations);
+        let generations = slot.into_iter().flat_map(WorkerSlot::generations);
         let workers = generations.flat_map(|it| {
             let used = self.elsewhere(it.number, line);
-            let elsewhere = Report::Elsewhere { generation: it.number, used };
+            let elsewhere = ParentReport::Elsewhere { generation: it.number, used };
             let elsewhere = Some(elsewhere).filter(|_| used != Used::default());
             self.worker_report(it.number, now).into_iter().chain(elsewhere)
         });
@@ -115,9 +115,9 @@ impl Fleet {
         self.send(&report);
     }
 
-    fn group_report(&self, group: usize) -> Report {
+    fn group_report(&self, group: usize) -> ParentReport {
         let crew = &self.groups[group];
-        Report::Group(GroupState {
+        ParentReport::Group(GroupState {
             group: crew.blueprint.spec.name.to_string(),
             processes: u32_of(crew.rules.wanted),
             is_paused: crew.rules.is_paused,
@@ -149,7 +149,7 @@ impl Fleet {
         self.report_group(group);
     }
 
-    pub(super) fn report_slot(&mut self, place: Place, failed: Option<String>, now: Duration) {
+    pub(super) fn report_slot(&mut self, place: SlotIndex, failed: Option<String>, now: Duration) {
         if let Some(report) = self.slot_report(place, failed, now) {
             self.send(&report);
         }
@@ -158,13 +158,18 @@ impl Fleet {
     pub(super) fn report_removed(&mut self, group: usize, slots: Range<usize>) {
         for slot in slots {
             let removed = Some(VacancyState::Removed);
-            let report = self.slot_state(Place { group, slot }, removed, None);
+            let report = self.slot_state(SlotIndex { group, slot }, removed, None);
             self.send(&report);
         }
     }
 
     /// `failed`: why a replacement has failed, if one has.
-    fn slot_report(&self, place: Place, failed: Option<String>, now: Duration) -> Option<Report> {
+    fn slot_report(
+        &self,
+        place: SlotIndex,
+        failed: Option<String>,
+        now: Duration,
+    ) -> Option<ParentReport> {
         let slot = self.groups[place.group].rules.slots.get(place.slot)?;
         let vacancy = slot.current.is_none().then(|| vacancy(&slot.vacancy, now));
         Some(self.slot_state(place, vacancy, failed))
@@ -172,13 +177,13 @@ impl Fleet {
 
     fn slot_state(
         &self,
-        place: Place,
+        place: SlotIndex,
         vacancy: Option<VacancyState>,
         replacement_failed: Option<String>,
-    ) -> Report {
+    ) -> ParentReport {
         let group = self.group_name(place.group);
         let slot = u32_of(place.slot);
-        Report::Slot(SlotState { group, slot, vacancy, replacement_failed })
+        ParentReport::Slot(VacantSlot { group, slot, vacancy, replacement_failed })
     }
 
     pub(super) fn report_worker(&mut self, generation: u64, now: Duration) {
@@ -187,17 +192,17 @@ impl Fleet {
         }
     }
 
-    fn worker_report(&self, generation: u64, now: Duration) -> Option<Report> {
+    fn worker_report(&self, generation: u64, now: Duration) -> Option<ParentReport> {
         let process = self.processes.get(&generation)?;
         let slot = self.groups[process.place.group].rules.slots.get(process.place.slot)?;
         let phase = phase(&slot.generations().find(|it| it.number == generation)?.phase);
-        Some(Report::Worker(self.worker_state(generation, process, phase, now)))
+        Some(ParentReport::Worker(self.worker_state(generation, process, phase, now)))
     }
 
     pub(super) fn report_end(
         &mut self,
         generation: u64,
-        process: &Process,
+        process: &WorkerProcess,
         status: &str,
         last_lines: &[String],
         now: Duration,
@@ -208,17 +213,17 @@ impl Fleet {
             last_lines: last_lines.to_vec(),
         };
         let state = self.worker_state(generation, process, phase, now);
-        self.send(&Report::Worker(state));
+        self.send(&ParentReport::Worker(state));
     }
 
     fn worker_state(
         &self,
         generation: u64,
-        process: &Process,
+        process: &WorkerProcess,
         phase: WorkerPhase,
         now: Duration,
-    ) -> WorkerState {
-        WorkerState {
+    ) -> WorkerReport {
+        WorkerReport {
             group: self.group_name(process.place.group),
             slot: u32_of(process.place.slot),
             generation,

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::Fleet;
 use super::reports::Cursor;
-use crate::control::{Command, Link, Report, Used};
+use crate::control::{Link, ParentCommand, ParentReport, Used};
 use crate::workers::SERVICES_MAX;
-use crate::workers::slot::Refusal;
+use crate::workers::slot::CommandError;
 
 /// A connected service.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct ServiceConnection {
     /// No two lines of a fleet share one.
     pub(super) number: u64,
     pub(super) link: Link,
@@ -28,16 +28,16 @@ pub(super) struct Line {
 
 /// Something that concerns more than workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum ServiceCommand {
     ReplaceService,
     Upgrade,
 }
 
-impl Wish {
-    pub(super) fn of(command: &Command) -> Option<Self> {
+impl ServiceCommand {
+    pub(super) fn of(command: &ParentCommand) -> Option<Self> {
         match command {
-            Command::ReplaceService => Some(Self::ReplaceService),
-            Command::Upgrade => Some(Self::Upgrade),
+            ParentCommand::ReplaceService => Some(Self::ReplaceService),
+            ParentCommand::Upgrade => Some(Self::Upgrade),
             _ => None,
         }
     }
@@ -45,7 +45,7 @@ impl Wish {
 
 /// The service that asked for something, and the number of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Asker {
+pub(crate) struct CommandSender {
     pub(super) line: u64,
     pub(super) id: u64,
 }
@@ -60,7 +60,7 @@ impl Fleet {
             self.lines.remove(0);
         }
         self.lines_made += 1;
-        self.lines.push(Line {
+        self.lines.push(ServiceConnection {
             number: self.lines_made,
             link,
             connected_at: crate::monotonic(),
@@ -71,32 +71,32 @@ impl Fleet {
     }
 
     /// What services have asked of the supervisor since the last look.
-    pub(crate) fn take_wishes(&mut self) -> Vec<(Wish, Asker)> {
+    pub(crate) fn take_service_commands(&mut self) -> Vec<(ServiceCommand, CommandSender)> {
         std::mem::take(&mut self.wishes)
     }
 
     /// Answers a wish, if who asked is still there.
-    pub(crate) fn grant(&mut self, asker: Asker, outcome: Result<(), String>) {
+    pub(crate) fn grant(&mut self, asker: CommandSender, outcome: Result<(), String>) {
         let Some(line) = self.lines.iter_mut().find(|line| line.number == asker.line) else {
             return;
         };
         line.link.send(&match outcome {
-            Ok(()) => Report::Done { id: asker.id },
-            Err(reason) => Report::Refused { id: Some(asker.id), reason },
+            Ok(()) => ParentReport::Done { id: asker.id },
+            Err(reason) => ParentReport::Refused { id: Some(asker.id), reason },
         });
         line.link.flush();
     }
 
     /// A worker that is to leave is asked to end when no service sends it anything more.
-    pub(super) fn note_let_go(
+    pub(super) fn note_released(
         &mut self,
         generation: u64,
         line: u64,
         now: Duration,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandError> {
         self.find_generation(generation)?;
         self.let_go.entry(generation).or_default().insert(line);
-        self.stop_those_let_go(now);
+        self.stop_released(now);
         Ok(())
     }
 
@@ -106,7 +106,7 @@ impl Fleet {
         generation: u64,
         used: Used,
         number: u64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandError> {
         self.find_generation(generation)?;
         if let Some(line) = self.lines.iter_mut().find(|line| line.number == number) {
             line.used.insert(generation, used);
@@ -118,7 +118,7 @@ impl Fleet {
     fn report_elsewhere(&mut self, generation: u64) {
         for line in 0..self.lines.len() {
             let used = self.elsewhere(generation, line);
-            self.lines[line].link.send(&Report::Elsewhere { generation, used });
+            self.lines[line].link.send(&ParentReport::Elsewhere { generation, used });
         }
     }
 
@@ -134,8 +134,8 @@ impl Fleet {
 
     /// Services that have gone use nothing any more.
     pub(super) fn forget_gone_services(&mut self, now: Duration) {
-        let gone = |line: &mut Line| line.link.is_closed();
-        let gone: Vec<Line> = self.lines.extract_if(.., gone).collect();
+        let gone = |line: &mut ServiceConnection| line.link.is_closed();
+        let gone: Vec<ServiceConnection> = self.lines.extract_if(.., gone).collect();
         if gone.is_empty() {
             return;
         }
@@ -143,11 +143,11 @@ impl Fleet {
         for generation in gone.iter().flat_map(|line| line.used.keys()) {
             self.report_elsewhere(*generation);
         }
-        self.stop_those_let_go(now);
+        self.stop_released(now);
     }
 
     /// Those that all services have let go of, also because one that had not has gone itself.
-    pub(super) fn stop_those_let_go(&mut self, now: Duration) {
+    pub(super) fn stop_released(&mut self, now: Duration) {
         let lines: Vec<u64> = self.lines.iter().map(|line| line.number).collect();
         let free: Vec<u64> = self
             .let_go

@@ -5,7 +5,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A group with a clock, whose processes get ready as soon as they are started.
 struct Running {
-    group: Group,
+    group: WorkerGroup,
     numbers: Numbers,
     now: Duration,
     /// Every action, in order.
@@ -27,7 +27,7 @@ impl Running {
             watchdog: None,
             retry_after: 60 * SECOND,
         };
-        let (group, numbers) = (Group::new(times, processes), Numbers::default());
+        let (group, numbers) = (WorkerGroup::new(times, processes), Numbers::default());
         let (seen, rolled) = (Vec::new(), Vec::new());
         let mut running = Self { group, numbers, now: SECOND, seen, rolled };
         running.turn(8);
@@ -111,7 +111,7 @@ fn a_rolling_restart_stops_at_the_first_failure_and_says_so() {
 }
 
 /// Of three; `end`: what happens to the second before its turn comes. Answers what came of its end.
-fn rolling_restart_past(end: impl FnOnce(&mut Slot, Duration)) -> Fate {
+fn rolling_restart_past(end: impl FnOnce(&mut WorkerSlot, Duration)) -> Fate {
     let mut running = Running::new(3);
     running.seen();
     end(&mut running.group.slots[1], running.now);

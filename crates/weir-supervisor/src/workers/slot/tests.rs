@@ -23,7 +23,7 @@ fn times() -> Times {
 
 /// A slot with a clock.
 struct Place {
-    slot: Slot,
+    slot: WorkerSlot,
     numbers: Numbers,
     now: Duration,
     prober_since: Option<Duration>,
@@ -31,7 +31,7 @@ struct Place {
 
 impl Place {
     fn new(times: Times) -> Self {
-        let (slot, numbers) = (Slot::new(times), Numbers::default());
+        let (slot, numbers) = (WorkerSlot::new(times), Numbers::default());
         Self { slot, numbers, now: SECOND, prober_since: None }
     }
 
@@ -70,7 +70,7 @@ impl Place {
         self.slot.ended(number, "the reason", self.now)
     }
 
-    fn replace(&mut self) -> Result<Option<Action>, Refusal> {
+    fn replace(&mut self) -> Result<Option<Action>, CommandError> {
         self.slot.replace(&mut self.numbers, self.now)
     }
 
@@ -249,7 +249,7 @@ fn a_watchdog_of_later_settings_is_only_for_those_who_were_told_of_one() {
     let with = |watchdog: Option<Duration>| Times { watchdog, ..times() };
     let after_an_upgrade = |before: Option<Duration>, now: Option<Duration>| {
         let mut place = Place::serving(with(before));
-        place.slot = Slot::resume(with(now), place.slot.carried());
+        place.slot = WorkerSlot::resume(with(now), place.slot.carried());
         let moment = Moment { now: place.now, prober_since: None };
         place.slot.wakes_at(moment).map(|at| at - place.now)
     };

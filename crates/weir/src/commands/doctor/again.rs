@@ -87,7 +87,7 @@ fn with_options(command: &str, given: &Given, place: Option<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weir_advisor::finding::Change;
+    use weir_advisor::finding::SuggestedChange;
     use weir_advisor::{Observation, Severity, advise};
 
     use super::*;
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_verdict_has_the_command_of_its_finding_also_behind_a_line_to_change() {
         let mut advice = advise(&Observation::default());
-        let change = Change {
+        let change = SuggestedChange {
             place: "postgresql.conf".to_owned(),
             line: "max_connections = 300".to_owned(),
             restart: true,

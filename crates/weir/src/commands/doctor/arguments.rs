@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use weir_observe::Sources;
-use weir_sidekiq::Limits;
+use weir_sidekiq::SampleLimits;
 
 use super::again::Given;
 use super::weir::{WeirArguments, WeirSource};
@@ -36,7 +36,7 @@ pub(crate) struct DoctorArguments {
     /// threads: `web=2x5` are two processes with a pool of five each, `web=2x5/16` the same with 16
     /// threads each; `sidekiq` are all of Sidekiq's processes
     #[arg(help_heading = LOOKING, long = "pool", value_name = "NAME=PROCESSESxPOOL", value_parser = pool)]
-    pools: Vec<weir_advisor::observation::Service>,
+    pools: Vec<weir_advisor::observation::ConnectionPools>,
     /// Connections to the database that a pooler in between opens at most: its max_db_connections, or
     /// default_pool_size for each user and database; 0: nothing stands between
     /// [default: what --pgbouncer-url tells; otherwise one is looked for]
@@ -93,7 +93,7 @@ impl DoctorArguments {
     pub(super) fn sources(&self) -> anyhow::Result<Sources> {
         Ok(Sources {
             redis: self.redis.endpoints()?,
-            limits: Limits::default(),
+            limits: SampleLimits::default(),
             postgres: self.postgres.source(self.postgres_memory)?,
             services: self.pools.clone(),
             pooler: self.pgbouncer,

@@ -10,7 +10,9 @@ use std::time::Duration;
 use console::Term;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_advisor::flow::Flow;
-use weir_advisor::observation::{Connections, Jobs, Queue, SessionState};
+use weir_advisor::observation::{
+    DatabaseConnections, ObservedQueue, SessionState, SidekiqObservation,
+};
 use weir_advisor::{Advice, Drain, Forecast, Observation, wording};
 
 use super::{Places, report};
@@ -133,8 +135,8 @@ fn page(
     page
 }
 
-fn queues(shard: Option<&str>, jobs: &Jobs, window: Duration) -> Vec<String> {
-    let mut queues: Vec<&Queue> = jobs.queues.iter().collect();
+fn queues(shard: Option<&str>, jobs: &SidekiqObservation, window: Duration) -> Vec<String> {
+    let mut queues: Vec<&ObservedQueue> = jobs.queues.iter().collect();
     queues.sort_by_key(|queue| std::cmp::Reverse((queue.latency, queue.length)));
     let forecast = Forecast::of(jobs);
     let rows = queues.iter().take(QUEUES_MAX).map(|queue| row(queue, &forecast));
@@ -145,7 +147,7 @@ fn queues(shard: Option<&str>, jobs: &Jobs, window: Duration) -> Vec<String> {
     let all = all.filter(|_| !queues.is_empty() && window >= HEARTBEAT);
     let all = all.map(|all| {
         format!(
-            "All of them: {} worked off, as Sidekiq counts",
+            "All of them: {} completed, as counted by Sidekiq",
             wording::counted_rate(*all, window)
         )
     });
@@ -153,7 +155,7 @@ fn queues(shard: Option<&str>, jobs: &Jobs, window: Duration) -> Vec<String> {
     std::iter::once(String::new()).chain(title).chain(table).chain(all).collect()
 }
 
-fn row(queue: &Queue, forecast: &Forecast) -> Vec<String> {
+fn row(queue: &ObservedQueue, forecast: &Forecast) -> Vec<String> {
     let flow = queue.flow.known();
     let rate = |of: fn(&Flow) -> f64| rate(queue, of);
     let oldest = if queue.length == 0 { "-".to_owned() } else { wording::duration(queue.latency) };
@@ -174,7 +176,7 @@ fn row(queue: &Queue, forecast: &Forecast) -> Vec<String> {
 }
 
 /// "?" where jobs may have come and gone between the looks: the queue of a healthy system is mostly empty.
-fn rate(queue: &Queue, of: fn(&Flow) -> f64) -> String {
+fn rate(queue: &ObservedQueue, of: fn(&Flow) -> f64) -> String {
     let Some(flow) = queue.flow.known() else { return "?".to_owned() };
     match (queue.flow_is_least, of(flow)) {
         (true, least) if least > 0.0 => format!("at least {}", wording::rate(least)),
@@ -184,7 +186,7 @@ fn rate(queue: &Queue, of: fn(&Flow) -> f64) -> String {
 }
 
 /// Who holds how many sessions of the database, in which state.
-fn ledger(connections: &Connections) -> Vec<String> {
+fn ledger(connections: &DatabaseConnections) -> Vec<String> {
     let states = [
         SessionState::Active,
         SessionState::Idle,
@@ -216,12 +218,17 @@ mod tests {
 
     #[test]
     fn sidekiqs_own_counter_tells_no_pace_between_two_heartbeats() {
-        let queue = Queue { name: "push".to_owned(), pushed: true, ..Queue::default() };
+        let queue =
+            ObservedQueue { name: "push".to_owned(), pushed: true, ..ObservedQueue::default() };
         let processed_per_second = Fact::Known(30.0);
-        let jobs = Jobs { queues: vec![queue], processed_per_second, ..Jobs::default() };
+        let jobs = SidekiqObservation {
+            queues: vec![queue],
+            processed_per_second,
+            ..SidekiqObservation::default()
+        };
         let is_told = |seconds| {
             let lines = queues(None, &jobs, Duration::from_secs(seconds));
-            lines.contains(&"All of them: 30.0/s worked off, as Sidekiq counts".to_owned())
+            lines.contains(&"All of them: 30.0/s completed, as counted by Sidekiq".to_owned())
         };
         assert!(is_told(10) && !is_told(9));
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use weir_advisor::observation::{Fact, Missing, Observation, Obstacle};
+use weir_advisor::observation::{Fact, Missing, MissingReason, Observation};
 use weir_base::secret::Secret;
 
 use crate::admin_client::{AdminClient, Refused};
@@ -54,7 +54,7 @@ impl WeirSource {
     pub(super) async fn fill(&self, observation: &mut Observation) {
         let asked = tokio::time::timeout(PATIENCE, self.ask()).await;
         let late =
-            || anyhow::anyhow!("no answer within {PATIENCE:?}; it is overloaded, or far away");
+            || anyhow::anyhow!("no response within {PATIENCE:?}; it is overloaded, or far away");
         match asked.unwrap_or_else(|_| Err(late())) {
             Ok(parts) => parts.fill(observation),
             Err(error) => {
@@ -74,13 +74,15 @@ impl WeirSource {
         let status = error.downcast_ref::<Refused>().map(|refused| refused.status.as_u16());
         let (obstacle, remedy) = match status {
             Some(401 | 403) => (
-                Obstacle::NotAllowed,
+                MissingReason::NotAllowed,
                 Some("console.token in its weir.toml, and --weir-token-env or --weir-token-file"),
             ),
-            Some(404) => (Obstacle::NotSupported, Some("weir upgrade, to a version that measures")),
+            Some(404) => {
+                (MissingReason::NotSupported, Some("weir upgrade, to a version that measures"))
+            }
             _ => (
-                Obstacle::Unreachable,
-                Some("look whether it runs (weir status), and at the address"),
+                MissingReason::Unreachable,
+                Some("check that it is running (weir status), and the address"),
             ),
         };
         let (what, reason) = (format!("Weir {}", self.url), format!("{error:#}"));

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use anyhow::bail;
 use clap::Args;
 use serde_json::json;
-use weir_jobs::admin::{Act, Count, JobAction};
-use weir_jobs::handle::{Query, Which};
-use weir_jobs::view::{Job, State};
+use weir_jobs::admin::{Act, JobAction, JobCount};
+use weir_jobs::handle::{JobQuery, Which};
+use weir_jobs::view::{JobView, JobViewState};
 
 use super::{jobs, query};
 use crate::admin_client::AdminClient;
@@ -101,13 +101,13 @@ async fn act_on_matching(
 ) -> anyhow::Result<Option<u64>> {
     let place = query::place(place);
     let (search, jobtype) = (arguments.search.clone(), arguments.jobtype.clone());
-    let counted = Query {
+    let counted = JobQuery {
         place: place.clone(),
         search: search.clone(),
         jobtype: jobtype.clone(),
-        ..Query::default()
+        ..JobQuery::default()
     };
-    let Count { count } = client.get(&query::path("count", &counted)).await?;
+    let JobCount { count } = client.get(&query::path("count", &counted)).await?;
     if count == 0 {
         query::reject_unknown(client, &place).await?;
     }
@@ -117,7 +117,7 @@ async fn act_on_matching(
     }
     let which = Which::Matching { search, jobtype };
     let act = Act { place, which, action: verb.action() };
-    let Count { count } = client.post("/v1/jobs/act", &act).await?;
+    let JobCount { count } = client.post("/v1/jobs/act", &act).await?;
     Ok(Some(count))
 }
 
@@ -129,20 +129,20 @@ async fn act_on_named(
 ) -> anyhow::Result<u64> {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for jid in jids {
-        let job: Job = client.get(&query::job_path(jid)).await?;
+        let job: JobView = client.get(&query::job_path(jid)).await?;
         let place = match job.state {
-            State::Scheduled => "scheduled".to_owned(),
-            State::Retries => "retries".to_owned(),
-            State::Dead => "dead".to_owned(),
-            State::Enqueued => format!("queue:{}", job.queue),
-            State::Working => bail!("{jid} is being worked on; nothing was changed"),
+            JobViewState::Scheduled => "scheduled".to_owned(),
+            JobViewState::Retries => "retries".to_owned(),
+            JobViewState::Dead => "dead".to_owned(),
+            JobViewState::Enqueued => format!("queue:{}", job.queue),
+            JobViewState::Working => bail!("{jid} is being worked on; nothing was changed"),
         };
         places.entry(place).or_default().push(job.key);
     }
     let mut total = 0;
     for (place, keys) in places {
         let act = Act { place, which: Which::Keys(keys), action: verb.action() };
-        let Count { count } = client.post("/v1/jobs/act", &act).await?;
+        let JobCount { count } = client.post("/v1/jobs/act", &act).await?;
         total += count;
     }
     Ok(total)

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use serde_json::json;
-use weir_jobs::admin::{Act, ActOnQueues, Count, JobAction, QueueVerb};
-use weir_jobs::handle::{Query, Queues, Which};
+use weir_jobs::admin::{Act, ActOnQueues, JobAction, JobCount, QueueVerb};
+use weir_jobs::handle::{JobQuery, Queues, Which};
 
 use super::{jobs, query};
 use crate::admin_client::AdminClient;
@@ -30,8 +30,8 @@ pub(crate) struct Arguments {
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     let place = query::place(&arguments.place);
-    let all = Query { place: place.clone(), ..Query::default() };
-    let Count { count } = client.get(&query::path("count", &all)).await?;
+    let all = JobQuery { place: place.clone(), ..JobQuery::default() };
+    let JobCount { count } = client.get(&query::path("count", &all)).await?;
     if count == 0 {
         query::reject_unknown(&mut client, &place).await?;
     }
@@ -40,7 +40,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         output::note("nothing was changed");
         return Ok(Exit::Failed);
     }
-    let Count { count } = match place.strip_prefix("queue:") {
+    let JobCount { count } = match place.strip_prefix("queue:") {
         Some(queue) => {
             let queues = Queues::Named(vec![queue.to_owned()]);
             let act = ActOnQueues { queues, action: QueueVerb::Clear };

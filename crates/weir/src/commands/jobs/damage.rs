@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use weir_jobs::admin::Count;
+use weir_jobs::admin::JobCount;
 use weir_jobs::view::Damage;
 
 use crate::admin_client::AdminClient;
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     if arguments.acknowledge {
-        let Count { count } = client.post("/v1/jobs/damage/acknowledge", &()).await?;
+        let JobCount { count } = client.post("/v1/jobs/damage/acknowledge", &()).await?;
         if arguments.json {
             output::json(&json!({ "acknowledged": count }))?;
         } else {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use indicatif::ProgressBar;
-use weir_jobs::handle::Query;
-use weir_jobs::view::{Page, Queue};
+use weir_jobs::handle::JobQuery;
+use weir_jobs::view::{JobListPage, QueueView};
 
 use super::query;
 use crate::admin_client::AdminClient;
@@ -42,9 +42,9 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let (mut queries, mut total) = (Vec::new(), 0);
     for place in places {
         let (search, jobtype) = (arguments.search.clone(), arguments.jobtype.clone());
-        let query = Query { place, search, jobtype, ..Query::default() };
-        let first = Query { limit: Some(1), ..query.clone() };
-        let jobs = client.get::<Page>(&query::path("list", &first)).await?.total;
+        let query = JobQuery { place, search, jobtype, ..JobQuery::default() };
+        let first = JobQuery { limit: Some(1), ..query.clone() };
+        let jobs = client.get::<JobListPage>(&query::path("list", &first)).await?.total;
         if jobs == 0 {
             query::reject_unknown(&mut client, &query.place).await?;
         }
@@ -72,7 +72,7 @@ async fn places(client: &mut AdminClient, named: &[String]) -> anyhow::Result<Ve
     if !named.is_empty() {
         return Ok(named.iter().map(|name| query::place(name)).collect());
     }
-    let queues: Vec<Queue> = client.get("/v1/jobs/queues").await?;
+    let queues: Vec<QueueView> = client.get("/v1/jobs/queues").await?;
     let queues = queues.into_iter().map(|queue| format!("queue:{}", queue.name));
     Ok(queues.chain(["scheduled", "retries", "dead"].map(str::to_owned)).collect())
 }

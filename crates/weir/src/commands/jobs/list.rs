@@ -2,8 +2,8 @@
 
 use clap::Args;
 use weir_base::clock::Clock;
-use weir_jobs::handle::Query;
-use weir_jobs::view::{Job, Page, Queue};
+use weir_jobs::handle::JobQuery;
+use weir_jobs::view::{JobListPage, JobView, QueueView};
 
 use super::query;
 use crate::admin_client::AdminClient;
@@ -46,7 +46,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 async fn list_queues(client: &mut AdminClient, json: bool) -> anyhow::Result<()> {
-    let queues: Vec<Queue> = client.get("/v1/jobs/queues").await?;
+    let queues: Vec<QueueView> = client.get("/v1/jobs/queues").await?;
     if json {
         return output::json(&queues);
     }
@@ -58,7 +58,7 @@ async fn list_queues(client: &mut AdminClient, json: bool) -> anyhow::Result<()>
     Ok(())
 }
 
-fn queue_row(queue: &Queue) -> Vec<String> {
+fn queue_row(queue: &QueueView) -> Vec<String> {
     vec![
         queue.name.clone(),
         queue.depth.to_string(),
@@ -77,17 +77,17 @@ async fn list_jobs(
     arguments: &Arguments,
     place: &str,
 ) -> anyhow::Result<()> {
-    let mut query = Query {
+    let mut query = JobQuery {
         place: query::place(place),
         search: arguments.search.clone(),
         jobtype: arguments.jobtype.clone(),
         newest_first: arguments.newest,
-        ..Query::default()
+        ..JobQuery::default()
     };
-    let mut jobs: Vec<Job> = Vec::new();
+    let mut jobs: Vec<JobView> = Vec::new();
     let total = loop {
         query.limit = Some(arguments.limit - jobs.len());
-        let page: Page = client.get(&query::path("list", &query)).await?;
+        let page: JobListPage = client.get(&query::path("list", &query)).await?;
         jobs.extend(page.jobs);
         query.after = page.next;
         if query.after.is_none() || jobs.len() >= arguments.limit {
@@ -107,7 +107,7 @@ async fn list_jobs(
     Ok(())
 }
 
-fn job_row(job: &Job, now: f64) -> Vec<String> {
+fn job_row(job: &JobView, now: f64) -> Vec<String> {
     let away = job.at - now;
     let when = if away > 0.0 {
         format!("in {}", seconds(away))

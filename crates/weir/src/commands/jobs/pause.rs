@@ -3,9 +3,9 @@
 use anyhow::bail;
 use clap::Args;
 use serde_json::json;
-use weir_jobs::admin::{ActOnQueues, Count, QueueVerb};
+use weir_jobs::admin::{ActOnQueues, JobCount, QueueVerb};
 use weir_jobs::handle::Queues;
-use weir_jobs::view::Queue;
+use weir_jobs::view::QueueView;
 
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
@@ -42,7 +42,7 @@ pub(super) async fn run(arguments: &Arguments, verb: Verb) -> anyhow::Result<Exi
         Verb::Pause => (QueueVerb::Pause, "paused"),
         Verb::Resume => (QueueVerb::Resume, "resumed"),
     };
-    let known: Vec<Queue> = client.get("/v1/jobs/queues").await?;
+    let known: Vec<QueueView> = client.get("/v1/jobs/queues").await?;
     for name in &arguments.queues {
         if !known.iter().any(|queue| queue.name == *name) {
             let hint = did_you_mean(name, known.iter().map(|queue| queue.name.as_str()));
@@ -50,7 +50,7 @@ pub(super) async fn run(arguments: &Arguments, verb: Verb) -> anyhow::Result<Exi
         }
     }
     let queues = if arguments.all { Queues::All } else { Queues::Named(arguments.queues.clone()) };
-    let _: Count = client.post("/v1/jobs/queues/act", &ActOnQueues { queues, action }).await?;
+    let _: JobCount = client.post("/v1/jobs/queues/act", &ActOnQueues { queues, action }).await?;
     let count = if arguments.all { known.len() } else { arguments.queues.len() };
     if arguments.json {
         output::json(&json!({ "queues": count }))?;

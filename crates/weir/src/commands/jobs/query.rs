@@ -1,8 +1,8 @@
 //! Paths of the admin API with their parameters.
 
 use anyhow::bail;
-use weir_jobs::handle::Query;
-use weir_jobs::view::Queue;
+use weir_jobs::handle::JobQuery;
+use weir_jobs::view::QueueView;
 
 use crate::admin_client::AdminClient;
 use weir_config::did_you_mean;
@@ -10,7 +10,7 @@ use weir_config::did_you_mean;
 const SETS: [&str; 3] = ["scheduled", "retries", "dead"];
 
 /// `/v1/jobs/list?place=retries&limit=50`.
-pub(super) fn path(request: &str, query: &Query) -> String {
+pub(super) fn path(request: &str, query: &JobQuery) -> String {
     let mut parameters = form_urlencoded::Serializer::new(String::new());
     parameters.append_pair("place", &query.place);
     let texts = [("search", &query.search), ("jobtype", &query.jobtype), ("after", &query.after)];
@@ -49,7 +49,7 @@ pub(super) fn place(name: &str) -> String {
 /// while where there are many.
 pub(super) async fn reject_unknown(client: &mut AdminClient, place: &str) -> anyhow::Result<()> {
     let Some(name) = place.strip_prefix("queue:") else { return Ok(()) };
-    let queues: Vec<Queue> = client.get("/v1/jobs/queues").await?;
+    let queues: Vec<QueueView> = client.get("/v1/jobs/queues").await?;
     if queues.iter().any(|queue| queue.name == name) {
         return Ok(());
     }
@@ -67,12 +67,12 @@ mod tests {
 
     #[test]
     fn every_parameter_is_escaped() {
-        let query = Query {
+        let query = JobQuery {
             place: "queue:a".into(),
             search: Some("a&b=c d".into()),
             limit: Some(5),
             newest_first: true,
-            ..Query::default()
+            ..JobQuery::default()
         };
         assert_eq!(
             path("list", &query),

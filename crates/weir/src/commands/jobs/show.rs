@@ -1,7 +1,7 @@
 //! `weir jobs show`.
 
 use clap::Args;
-use weir_jobs::view::{Job, State};
+use weir_jobs::view::{JobView, JobViewState};
 
 use super::query;
 use crate::admin_client::AdminClient;
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
-    let job: Job = client.get(&query::job_path(&arguments.jid)).await?;
+    let job: JobView = client.get(&query::job_path(&arguments.jid)).await?;
     if arguments.json {
         output::json(&job)?;
     } else {
@@ -32,13 +32,13 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn print(job: &Job) {
+fn print(job: &JobView) {
     let state = match job.state {
-        State::Enqueued => "waiting",
-        State::Working => "working",
-        State::Scheduled => "scheduled",
-        State::Retries => "to be tried again",
-        State::Dead => "dead",
+        JobViewState::Enqueued => "waiting",
+        JobViewState::Working => "working",
+        JobViewState::Scheduled => "scheduled",
+        JobViewState::Retries => "to be tried again",
+        JobViewState::Dead => "dead",
     };
     let at = time(job.at);
     output::line(&format!("{} {} in {}: {state} ({at})", job.jobtype, job.jid, job.queue));

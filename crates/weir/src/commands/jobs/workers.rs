@@ -4,9 +4,9 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use weir_base::clock::Clock;
-use weir_jobs::admin::{Count, SignalWorkers};
+use weir_jobs::admin::{JobCount, SignalWorkers};
 use weir_jobs::handle::WorkerSignal;
-use weir_jobs::view::Worker;
+use weir_jobs::view::JobWorkerView;
 
 use crate::admin_client::AdminClient;
 use crate::commands::status::seconds;
@@ -78,7 +78,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 
 async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
-    let workers: Vec<Worker> = client.get(PATH).await?;
+    let workers: Vec<JobWorkerView> = client.get(PATH).await?;
     if arguments.json {
         output::json(&workers)?;
         return Ok(Exit::Fine);
@@ -90,7 +90,7 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn row(worker: &Worker, now: f64) -> Vec<String> {
+fn row(worker: &JobWorkerView, now: f64) -> Vec<String> {
     let ago = |at: f64| format!("{} ago", seconds((now - at).max(0.0)));
     vec![
         output::printable(&worker.wid),
@@ -104,7 +104,7 @@ fn row(worker: &Worker, now: f64) -> Vec<String> {
     ]
 }
 
-fn queues(worker: &Worker) -> String {
+fn queues(worker: &JobWorkerView) -> String {
     let shown: Vec<_> = worker.queues.iter().take(QUEUES_SHOWN).map(String::as_str).collect();
     let more = worker.queues_total.saturating_sub(shown.len() as u64);
     match (shown.join(","), more) {
@@ -117,14 +117,14 @@ fn queues(worker: &Worker) -> String {
 async fn signal(arguments: &SignalArguments, signal: WorkerSignal) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     if let Some(wid) = &arguments.worker {
-        let known: Vec<Worker> = client.get(PATH).await?;
+        let known: Vec<JobWorkerView> = client.get(PATH).await?;
         if !known.iter().any(|worker| worker.wid == *wid) {
             let hint = did_you_mean(wid, known.iter().map(|worker| worker.wid.as_str()));
             bail!("there is no worker {wid:?}{hint}; weir jobs workers lists those that beat");
         }
     }
     let body = SignalWorkers { wid: arguments.worker.clone(), signal };
-    let Count { count } = client.post(&format!("{PATH}/signal"), &body).await?;
+    let JobCount { count } = client.post(&format!("{PATH}/signal"), &body).await?;
     if arguments.json {
         output::json(&json!({ "count": count }))?;
         return Ok(Exit::Fine);

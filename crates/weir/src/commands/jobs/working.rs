@@ -2,7 +2,7 @@
 
 use clap::Args;
 use weir_base::clock::Clock;
-use weir_jobs::view::Reservation;
+use weir_jobs::view::ReservationView;
 
 use crate::admin_client::AdminClient;
 use crate::commands::status::seconds;
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     let path = format!("/v1/jobs/reservations?limit={}", arguments.limit);
-    let jobs: Vec<Reservation> = client.get(&path).await?;
+    let jobs: Vec<ReservationView> = client.get(&path).await?;
     if arguments.json {
         output::json(&jobs)?;
         return Ok(Exit::Fine);
@@ -37,7 +37,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn row(job: &Reservation, now: f64) -> Vec<String> {
+fn row(job: &ReservationView, now: f64) -> Vec<String> {
     let wid = job.wid.as_deref().unwrap_or("-");
     let texts = [&job.jid, &job.jobtype, &job.queue, wid].map(output::printable);
     let times = [now - job.since, job.expires_at - now].map(|time| seconds(time.max(0.0)));

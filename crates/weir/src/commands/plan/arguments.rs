@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use weir_advisor::observation::Service;
+use weir_advisor::observation::ConnectionPools;
 use weir_advisor::plan::{QueueDemand, Storage};
 use weir_observe::Sources;
-use weir_sidekiq::Limits;
+use weir_sidekiq::SampleLimits;
 
 use crate::commands::sources::{PgBouncerArguments, PostgresArguments, RedisArguments};
 use crate::exit::WrongUsage;
@@ -93,7 +93,7 @@ pub(crate) struct PlanArguments {
     pub(super) web_threads: u32,
     /// Streaming processes, with the pool of each [default: 1x10]
     #[arg(long, value_name = "PROCESSESxPOOL", value_parser = streaming)]
-    pub(super) streaming: Option<Service>,
+    pub(super) streaming: Option<ConnectionPools>,
     /// Write weir.toml, systemd units, a docker-compose override and settings of Postgres and Redis
     /// into this folder; a file that differs is replaced only if somebody agrees
     #[arg(long, value_name = "DIR")]
@@ -161,7 +161,7 @@ impl PlanArguments {
         }
         Ok(Sources {
             redis: self.redis.endpoints()?,
-            limits: Limits::default(),
+            limits: SampleLimits::default(),
             postgres: self.postgres.source(self.postgres_memory)?,
             services: Vec::new(),
             pooler: self.pgbouncer,
@@ -196,7 +196,7 @@ fn positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("{text:?} is no number from 0 to a million"))
 }
 
-fn streaming(text: &str) -> Result<Service, String> {
+fn streaming(text: &str) -> Result<ConnectionPools, String> {
     pool(&format!("streaming={text}"))
         .map_err(|_| "write PROCESSESxPOOL, for example 1x10".to_owned())
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::bail;
 use serde_json::json;
-use weir_advisor::plan::{Claim, Outcome, Proof, judge};
+use weir_advisor::plan::{Claim, ClaimOutcome, Proof, judge};
 
 use self::file::Said;
 use self::foreign::{Deployment, Given};
@@ -93,7 +93,10 @@ fn judge_layout(said: &Said, as_json: bool) -> anyhow::Result<Exit> {
     }
     output::raw(&report::proofs(&proofs));
     if layout.memory_bytes_max.is_none() {
-        output::line("not judged  memory is enough: the file does not say `memory = \"8GiB\"`");
+        output::line(
+            "not judged  there is enough memory: the file does not say `memory = \
+                      \"8GiB\"`",
+        );
     }
     if !is_reserved_said {
         let kept = layout.reserved_connections;
@@ -105,7 +108,7 @@ fn judge_layout(said: &Said, as_json: bool) -> anyhow::Result<Exit> {
     Ok(exit(&proofs))
 }
 
-/// What decides is whether the sums fit: that each queue stands first somewhere is a rule of plans, which others
+/// What decides is whether the sums fit: that each queue is first in a process is a rule of plans, which others
 /// have not made theirs. It is printed all the same.
 fn judge_deployment(deployment: &Deployment, as_json: bool) -> anyhow::Result<Exit> {
     let Deployment { files, layout, queues, assumed, not_judged, not_counted } = deployment;
@@ -149,9 +152,9 @@ const fn decides(claim: Claim) -> bool {
 /// What is broken is a problem; what can't be told is neither that nor fine.
 fn exit(proofs: &[Proof]) -> Exit {
     let any = |outcome| proofs.iter().any(|proof| proof.outcome == outcome);
-    if any(Outcome::Broken) {
+    if any(ClaimOutcome::Broken) {
         Exit::FoundProblem
-    } else if any(Outcome::Unknown) {
+    } else if any(ClaimOutcome::Unknown) {
         Exit::Failed
     } else {
         Exit::Fine

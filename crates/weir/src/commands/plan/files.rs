@@ -11,7 +11,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use weir_advisor::plan::{Plan, Setting, Wanted, WorkerLayout, queue_words, redis_script};
+use weir_advisor::plan::{
+    Plan, PlanInput, PlannedSetting, WorkerLayout, queue_words, redis_script,
+};
 
 use self::earlier::Earlier;
 use super::arguments::PlanArguments;
@@ -28,7 +30,7 @@ pub(super) struct Planned {
 /// All of them.
 pub(super) fn files(
     arguments: &PlanArguments,
-    wanted: &Wanted,
+    wanted: &PlanInput,
     plan: &Plan,
 ) -> anyhow::Result<Vec<Planned>> {
     // Names come from Redis, where anybody who pushes makes them: in a unit a newline is a command.
@@ -93,14 +95,14 @@ pub(super) fn write(
     earlier.settle(folder, files, prune)
 }
 
-fn conf(settings: &[Setting]) -> String {
+fn conf(settings: &[PlannedSetting]) -> String {
     let mut text = "# The last line of postgresql.conf: include 'postgresql-weir.conf'\n\
         # What ALTER SYSTEM has set, or the command line, wins over any such file. What that is:\n\
         #   SELECT name, setting, source, sourcefile FROM pg_settings\n\
         #   WHERE sourcefile LIKE '%postgresql.auto.conf' OR source = 'command line';\n\
         # and what ends it: ALTER SYSTEM RESET name;\n"
         .to_owned();
-    for Setting { name, value, reason, restart } in settings {
+    for PlannedSetting { name, value, reason, restart } in settings {
         let restart = if *restart { "; takes a restart" } else { "" };
         let _ = write!(text, "# {reason}{restart}\n{name} = {value}\n");
     }

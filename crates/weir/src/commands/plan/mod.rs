@@ -10,7 +10,9 @@ mod wanted;
 
 use serde_json::json;
 use weir_advisor::Observation;
-use weir_advisor::plan::{Impossible, LeftOut, Plan, Wanted, difference, held_up, overruled, plan};
+use weir_advisor::plan::{
+    Impossible, LeftOut, Plan, PlanInput, difference, held_up, overruled, plan,
+};
 use weir_observe::{Sources, observe};
 
 pub(crate) use self::arguments::PlanArguments;
@@ -45,7 +47,7 @@ async fn look(sources: &Sources) -> Observation {
 struct Asked<'a> {
     arguments: &'a PlanArguments,
     observation: Observation,
-    wanted: Wanted,
+    wanted: PlanInput,
     /// Names that get no process.
     left_out: Vec<LeftOut>,
     /// What nobody has said.
@@ -87,7 +89,7 @@ impl Asked<'_> {
 
     fn refuse(&self, impossible: &Impossible) -> anyhow::Result<Exit> {
         let Self { arguments, observation, wanted, left_out, assumed } = self;
-        let Impossible { broken, ways_out } = impossible;
+        let Impossible { broken, remedies } = impossible;
         if arguments.json {
             output::json(&json!({
                 "wanted": wanted,
@@ -95,13 +97,13 @@ impl Asked<'_> {
                 "left_out": left_out,
                 "held_up": held_up(observation),
                 "broken": broken,
-                "ways_out": ways_out,
+                "ways_out": remedies,
             }))?;
         } else {
             output::raw(&report::refusal(wanted, broken));
             output::raw(&notes::text(&[
                 notes::held_up(&held_up(observation)),
-                notes::ways_out(ways_out),
+                notes::ways_out(remedies),
                 notes::left_out(left_out),
                 notes::assumed(assumed),
             ]));

@@ -2,7 +2,8 @@
 
 use weir_advisor::observation::Ordering;
 use weir_advisor::plan::{
-    Gap, Known, Layout, Outcome, Plan, Proof, QueueDemand, Setting, Wanted, WebDemand,
+    ClaimOutcome, DemandSource, Gap, Plan, PlanInput, PlannedSetting, ProcessLayout, Proof,
+    QueueDemand, WebDemand,
 };
 use weir_advisor::wording;
 
@@ -15,7 +16,7 @@ const HELD_UP: &str = "held up";
 /// Before a figure that may be less.
 const AT_MOST: &str = "at most ";
 
-pub(super) fn text(wanted: &Wanted, plan: &Plan, difference: &[String]) -> String {
+pub(super) fn text(wanted: &PlanInput, plan: &Plan, difference: &[String]) -> String {
     let mut lines = head(wanted);
     lines.extend(processes(&plan.layout));
     lines.push(String::new());
@@ -37,21 +38,21 @@ pub(super) fn text(wanted: &Wanted, plan: &Plan, difference: &[String]) -> Strin
 }
 
 /// Where there is no plan: what it was to be made of, and what the best one breaks.
-pub(super) fn refusal(wanted: &Wanted, broken: &[Proof]) -> String {
+pub(super) fn refusal(wanted: &PlanInput, broken: &[Proof]) -> String {
     let mut lines = head(wanted);
     lines.push("there is no such plan; what the best one does not keep:".to_owned());
     lines.join("\n") + "\n" + &proofs(broken)
 }
 
 /// The machine and what is to do, with an empty line behind.
-fn head(wanted: &Wanted) -> Vec<String> {
+fn head(wanted: &PlanInput) -> Vec<String> {
     let mut lines = vec![machine(wanted), web(&wanted.web), String::new()];
     lines.extend(demands(wanted));
     lines.push(String::new());
     lines
 }
 
-fn machine(wanted: &Wanted) -> String {
+fn machine(wanted: &PlanInput) -> String {
     let mut line = format!(
         "{} cores, {} ({} for Postgres, {} for Redis), {} connections of which {} are left alone",
         wanted.cores,
@@ -75,25 +76,25 @@ fn web(demand: &WebDemand) -> String {
     )
 }
 
-fn demands(wanted: &Wanted) -> Vec<String> {
+fn demands(wanted: &PlanInput) -> Vec<String> {
     let row = |queue: &QueueDemand| {
         let QueueDemand { known, arrivals_per_second: rate, service_seconds: seconds, .. } = *queue;
         let figure = |is_known: bool, figure: String| match known {
             _ if is_known => figure,
-            Known::Nothing | Known::HeldUp => "not seen".to_owned(),
+            DemandSource::Nothing | DemandSource::HeldUp => "not seen".to_owned(),
             _ => figure + ASSUMED,
         };
         let most = if known.is_most() { AT_MOST } else { "" };
-        let (takes, busy) = if known == Known::HeldUp {
+        let (takes, busy) = if known == DemandSource::HeldUp {
             (HELD_UP.to_owned(), HELD_UP.to_owned())
         } else {
-            let assumed = if known.tells_seconds() { "" } else { ASSUMED };
-            let busy = figure(known.tells_load(), format!("{most}{:.1}", rate * seconds));
+            let assumed = if known.knows_seconds() { "" } else { ASSUMED };
+            let busy = figure(known.knows_load(), format!("{most}{:.1}", rate * seconds));
             (format!("{most}{seconds:.2} s{assumed}"), busy)
         };
         vec![
             output::printable(&queue.name),
-            figure(queue.tells_rate(), wording::rate(rate)),
+            figure(queue.knows_rate(), wording::rate(rate)),
             takes,
             busy,
         ]
@@ -103,7 +104,7 @@ fn demands(wanted: &Wanted) -> Vec<String> {
 }
 
 /// What is not known is a question mark.
-pub(super) fn processes(layout: &Layout) -> Vec<String> {
+pub(super) fn processes(layout: &ProcessLayout) -> Vec<String> {
     let figure = |value: u32, gap: &Gap, gaps: &[Gap]| match gaps {
         gaps if gaps.contains(gap) || gaps.contains(&Gap::Command) => "?".to_owned(),
         _ => value.to_string(),
@@ -138,7 +139,7 @@ const fn order(ordering: Ordering) -> &'static str {
     }
 }
 
-fn setting(setting: &Setting) -> Vec<String> {
+fn setting(setting: &PlannedSetting) -> Vec<String> {
     let restart = if setting.restart { " (takes a restart)" } else { "" };
     vec![setting.name.to_owned(), setting.value.clone(), format!("{}{restart}", setting.reason)]
 }
@@ -147,9 +148,9 @@ fn setting(setting: &Setting) -> Vec<String> {
 pub(super) fn proofs(proofs: &[Proof]) -> String {
     let line = |proof: &Proof| {
         let mark = match proof.outcome {
-            Outcome::Holds => "holds",
-            Outcome::Broken => "BROKEN",
-            Outcome::Unknown => "unknown",
+            ClaimOutcome::Holds => "holds",
+            ClaimOutcome::Broken => "BROKEN",
+            ClaimOutcome::Unknown => "unknown",
         };
         format!("{mark:<7} {}: {}\n", proof.claim.words(), output::printable(&proof.figures))
     };

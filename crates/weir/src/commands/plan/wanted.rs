@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use weir_advisor::observation::{Jobs, Missing, Observation};
+use weir_advisor::observation::{Missing, Observation, SidekiqObservation};
 use weir_advisor::plan::{
-    Demands, Known, LeftOut, ProcessMemory, QueueDemand, RESERVED_CONNECTIONS, Wanted, WebDemand,
-    demands, demands_held_up, held_up, postgres_share,
+    DemandSource, Demands, LeftOut, PlanInput, ProcessMemory, QueueDemand, RESERVED_CONNECTIONS,
+    WebDemand, demands, demands_held_up, held_up, postgres_share,
 };
 use weir_base::hint;
 
@@ -26,7 +26,7 @@ const STREAMING: (u32, u32) = (1, 10);
 pub(super) fn wanted(
     arguments: &PlanArguments,
     observation: &Observation,
-) -> anyhow::Result<(Wanted, Vec<LeftOut>)> {
+) -> anyhow::Result<(PlanInput, Vec<LeftOut>)> {
     let Demands { queues, left_out } = queues(arguments, observation)?;
     let machine = weir_observe::this_machine();
     let unknown = |name: &str| anyhow!("this machine's {name} can't be seen: give --{name}");
@@ -40,7 +40,7 @@ pub(super) fn wanted(
     if let (None, Some(missing)) = (ceiling, away) {
         bail!("{} is not known: {}; or give --max-connections", missing.what, missing.reason);
     }
-    let wanted = Wanted {
+    let wanted = PlanInput {
         cores: cores.ok_or_else(|| unknown("cores"))?,
         memory_bytes,
         postgres_memory_bytes: arguments
@@ -83,7 +83,7 @@ fn pooler_connections(
 pub(super) fn assumed(
     arguments: &PlanArguments,
     observation: &Observation,
-    wanted: &Wanted,
+    wanted: &PlanInput,
 ) -> Vec<String> {
     let settings = observation.postgres.known().and_then(|it| it.settings.known());
     let is_ceiling_known = arguments.max_connections.is_some() || settings.is_some();
@@ -102,7 +102,8 @@ pub(super) fn assumed(
     ];
     let options = options.into_iter().filter_map(|(is_assumed, it)| is_assumed.then_some(it));
     // One that is held up keeps its threads: nothing is assumed.
-    let is_assumed = |it: &&QueueDemand| !it.known.tells_seconds() && it.known != Known::HeldUp;
+    let is_assumed =
+        |it: &&QueueDemand| !it.known.knows_seconds() && it.known != DemandSource::HeldUp;
     let queues = wanted.queues.iter().filter(is_assumed).map(|queue| {
         let rate = (queue.arrivals_per_second * 1_000.0).round() / 1_000.0;
         format!("--queue {}={rate},{}", queue.name, queue.service_seconds)
@@ -120,7 +121,7 @@ fn queues(arguments: &PlanArguments, observation: &Observation) -> anyhow::Resul
         bail!("--queue {}: it is there twice; give each queue once", twice.name);
     }
     let is_given = |name: &str| arguments.queues.iter().any(|queue| queue.name == name);
-    let nobody = Jobs::default();
+    let nobody = SidekiqObservation::default();
     let jobs = observation.jobs.known().unwrap_or(&nobody);
     let demands = if held_up(observation).is_empty() { demands } else { demands_held_up };
     let mut all = demands(jobs, &arguments.pushes);

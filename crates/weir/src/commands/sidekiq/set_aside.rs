@@ -8,8 +8,8 @@ use serde_json::json;
 use weir_advisor::shell;
 use weir_advisor::wording::number;
 use weir_sidekiq::{
-    Backlog, Connection, Endpoint, Limits, NotReady, ProcessLook, Scope, SetAside, Snapshot,
-    backlog_of, is_backlog, queues_with_backlog, served_last,
+    Backlog, NotReady, ProcessSample, RedisConnection, RedisEndpoint, RedisSnapshot, SampleLimits,
+    SampleScope, SetAside, backlog_of, is_backlog, queues_with_backlog, served_last,
 };
 
 use crate::commands::confirm::confirm;
@@ -148,16 +148,16 @@ fn report(arguments: &Arguments, moved: u64) -> anyhow::Result<Exit> {
 
 /// One Redis, and what was seen there.
 struct Shard {
-    connection: Connection,
+    connection: RedisConnection,
     name: String,
-    snapshot: Snapshot,
+    snapshot: RedisSnapshot,
 }
 
 impl Shard {
-    async fn look(endpoint: &Endpoint, queue: &str) -> anyhow::Result<Self> {
-        let limits = Limits::default();
-        let mut connection = Connection::open(endpoint, &limits).await?;
-        let snapshot = connection.look(Scope::Everything, &limits).await?;
+    async fn look(endpoint: &RedisEndpoint, queue: &str) -> anyhow::Result<Self> {
+        let limits = SampleLimits::default();
+        let mut connection = RedisConnection::open(endpoint, &limits).await?;
+        let snapshot = connection.look(SampleScope::Everything, &limits).await?;
         let name = endpoint.to_string();
         if let Err(refusal) = &snapshot.queues {
             bail!("Redis {name}: the queue {queue} can't be seen: {}", refusal.reason);
@@ -236,7 +236,7 @@ impl Shard {
 }
 
 /// How to get there: one `-q` alone would replace all queues of a configuration file.
-fn way(process: &ProcessLook, queue: &str) -> String {
+fn way(process: &ProcessSample, queue: &str) -> String {
     let backlog = backlog_of(queue);
     let flags: Vec<_> = queues_with_backlog(process, queue)
         .iter()

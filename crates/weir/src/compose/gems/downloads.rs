@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_gems::settings::GemsSettings;
 
 use weir_gems::Gems;
@@ -14,13 +14,13 @@ use weir_gems::Gems;
 pub(super) struct Downloads {
     index: Arc<Gems>,
     settings: Arc<ArcSwap<GemsSettings>>,
-    ending: Shutdown,
+    ending: ShutdownToken,
 }
 
 impl Downloads {
     /// They are counted, and not kept until it starts.
     pub(super) fn new(index: Arc<Gems>, settings: Arc<ArcSwap<GemsSettings>>) -> Self {
-        Self { index, settings, ending: Shutdown::new() }
+        Self { index, settings, ending: ShutdownToken::new() }
     }
 
     pub(super) fn start(&self) {

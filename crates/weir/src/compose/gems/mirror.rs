@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::secret::Secret;
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 use weir_gems::mirror::policy::Policy;
 use weir_gems::mirror::settings::RedirectHost;
 use weir_gems::mirror::upstream_name::UpstreamName;
@@ -32,7 +32,7 @@ pub(super) struct Mirroring {
     /// As of the start.
     settings: weir_config::Mirror,
     policy: watch::Sender<Policy>,
-    shutdown: Shutdown,
+    shutdown: ShutdownToken,
     /// Of the thread; None: it was not started.
     ended: Option<CancellationToken>,
 }
@@ -69,7 +69,7 @@ impl Mirroring {
             mirror,
             settings: own.clone(),
             policy: watch::Sender::new(own.policy.clone()),
-            shutdown: Shutdown::new(),
+            shutdown: ShutdownToken::new(),
             ended: None,
         }))
     }
@@ -156,7 +156,7 @@ struct Running {
 }
 
 impl Running {
-    async fn run(self, shutdown: &Shutdown) {
+    async fn run(self, shutdown: &ShutdownToken) {
         let Self { place, mirror, policies } = self;
         let newest = policies.clone();
         let looks = async {

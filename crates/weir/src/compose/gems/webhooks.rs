@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use weir_base::clock::Clock;
-use weir_base::shutdown::{Drained, Shutdown};
+use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_gems::store::GemStore;
 use weir_gems::webhooks::{WebhookMetrics, WebhookParts, WebhookSender, WebhookSettings};
 
@@ -23,7 +23,7 @@ struct Sending {
     clock: Clock,
     metrics: WebhookMetrics,
     /// All of it, not one sender.
-    ending: Shutdown,
+    ending: ShutdownToken,
 }
 
 impl Webhooks {
@@ -34,7 +34,8 @@ impl Webhooks {
         clock: Clock,
         metrics: WebhookMetrics,
     ) -> Self {
-        let sending = Sending { store: Arc::new(store), clock, metrics, ending: Shutdown::new() };
+        let sending =
+            Sending { store: Arc::new(store), clock, metrics, ending: ShutdownToken::new() };
         Self { sending, settings: watch::Sender::new(settings) }
     }
 
@@ -63,7 +64,7 @@ impl Sending {
     async fn run(self, mut settings: watch::Receiver<WebhookSettings>) {
         while !self.ending.is_requested() {
             let in_force = settings.borrow_and_update().clone();
-            let until = Shutdown::new();
+            let until = ShutdownToken::new();
             let sender = self.sender(in_force, until.clone());
             let mut running = std::pin::pin!(sender.run());
             tokio::select! {
@@ -80,7 +81,7 @@ impl Sending {
         }
     }
 
-    fn sender(&self, settings: WebhookSettings, shutdown: Shutdown) -> WebhookSender {
+    fn sender(&self, settings: WebhookSettings, shutdown: ShutdownToken) -> WebhookSender {
         let parts = WebhookParts {
             store: Arc::clone(&self.store),
             settings,

@@ -4,7 +4,7 @@
 use std::io;
 
 use weir_front::Elsewhere;
-use weir_supervisor::control::{Command, Used};
+use weir_supervisor::control::{ParentCommand, Used};
 
 use super::Workers;
 
@@ -36,7 +36,7 @@ impl Workers {
         for (generation, used) in self.used() {
             let told = self.told_used.insert(generation, used).unwrap_or_default();
             if told != used {
-                self.ask(Command::Used { generation, used }).await?;
+                self.ask(ParentCommand::Used { generation, used }).await?;
             }
         }
         Ok(())

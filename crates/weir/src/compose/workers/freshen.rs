@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use weir_supervisor::control::{Command, RollingState, WorkerPhase};
+use weir_supervisor::control::{ParentCommand, RollingState, WorkerPhase};
 
 use super::metrics::Kind;
 use super::recycling::{Facts, Limit, passed};
@@ -54,7 +54,7 @@ impl Workers {
             let Some(Worker { app, slot, .. }) = self.known.get(&generation) else { continue };
             let (app, slot) = (app.clone(), *slot);
             self.recycled.insert(generation, self.clock.now());
-            let command = Command::Restart { group: app.clone(), slot };
+            let command = ParentCommand::Restart { group: app.clone(), slot };
             self.await_fresh(&app, slot, generation, limit, why);
             self.ask(command).await?;
         }

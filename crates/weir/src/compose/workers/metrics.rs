@@ -55,9 +55,8 @@ impl RecyclingMetrics {
             of_jobs: Family::default(),
             memory_of_jobs: Family::default(),
         };
-        let recycled =
-            "Workers that were replaced by a fresh one, by the limit that they had passed";
-        let memory = "Memory of all workers, what they share counted once";
+        let recycled = "Workers that were replaced, by the limit that they had exceeded";
+        let memory = "Memory of all workers, counting shared memory once";
         registry.register("weir_front_app_recycled_workers", recycled, metrics.of_apps.clone());
         registry.register(
             "weir_front_app_workers_pss_bytes",

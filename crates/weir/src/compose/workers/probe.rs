@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, sleep, timeout};
-use weir_front::Address;
+use weir_front::UpstreamAddress;
 
 use crate::sockets::{BEGUN, Seat, SocketApp, SocketApps};
 
@@ -32,7 +32,7 @@ pub(super) struct Probe {
 
 /// How it is reached.
 pub(super) enum Way {
-    Own(Address),
+    Own(UpstreamAddress),
     /// By sockets that it shares with others.
     Shared(Arc<SocketApps>, String, Seat),
 }
@@ -105,8 +105,8 @@ impl Probe {
 
     async fn connect(&self) -> io::Result<Box<dyn Stream>> {
         Ok(match &self.way {
-            Way::Own(Address::Unix(socket)) => Box::new(UnixStream::connect(socket).await?),
-            Way::Own(Address::Tcp(address)) => Box::new(TcpStream::connect(address).await?),
+            Way::Own(UpstreamAddress::Unix(socket)) => Box::new(UnixStream::connect(socket).await?),
+            Way::Own(UpstreamAddress::Tcp(address)) => Box::new(TcpStream::connect(address).await?),
             Way::Shared(apps, app, seat) => {
                 let app = apps.get(app).ok_or(io::ErrorKind::NotFound)?;
                 let sockets = app.sockets(seat.slot);

@@ -1,7 +1,7 @@
 //! What concerns workers that share sockets: who may leave, who is stuck, whose word is repaired.
 
 use weir_supervisor::control::WorkerPhase;
-use weir_supervisor::selection::busy::State;
+use weir_supervisor::selection::busy::BusyState;
 
 use super::{Way, Worker, Workers};
 use crate::sockets::Seat;
@@ -34,7 +34,7 @@ impl Workers {
             let limit = self.processes.get(name).and_then(|processes| processes.evict_after);
             let Some(limit) = limit.filter(|_| !self.draining.is_cancelled()) else { continue };
             for (generation, seat) in ready {
-                let State::Busy(age) = app.state(&seat) else { continue };
+                let BusyState::Busy(age) = app.state(&seat) else { continue };
                 if age >= limit && !self.evicted.contains(&generation) {
                     let seconds = age.as_secs_f64();
                     found.push((

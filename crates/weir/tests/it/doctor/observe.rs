@@ -98,7 +98,7 @@ fn assert_said_everywhere(weir: &Weir) {
     assert_eq!(said["sources"].as_array().map(Vec::len), Some(2));
     for (page, shows) in [
         ("/doctor", "-q mailers"),
-        ("/plan", "pools fit the database"),
+        ("/plan", "connection pools fit the database"),
         ("/postgres", "CREATE EXTENSION pg_stat_statements"),
         ("/postgres", ">web</span>"),
         ("/redis", "INFO"),

@@ -83,11 +83,11 @@ fn what_plan_writes_for_redis_ends_where_it_is_not_let_in() {
     for password in [None, Some("hunter3")] {
         let (code, said) = pasted(&script(redis.port), password);
         assert_eq!(code, Some(1), "it ends: {said}");
-        assert!(said.contains("given up, for Redis says: NOAUTH"), "{said}");
+        assert!(said.contains("stopped; Redis replied: NOAUTH"), "{said}");
     }
     let (code, said) = pasted(&script(1), None);
     assert_eq!(code, Some(1), "it ends: {said}");
-    assert!(said.contains("given up, for Redis says: nothing"), "{said}");
+    assert!(said.contains("stopped; Redis replied: nothing"), "{said}");
 }
 
 /// Its exit code, and what it said.
@@ -122,7 +122,7 @@ fn without_the_password_what_is_pasted_ends_and_says_so() {
 
     let (code, said) = pasted(next, None);
     assert!(code.is_some_and(|code| code != 0 && code != 124), "it ends: {code:?} {said}");
-    assert!(said.contains("REDISCLI_AUTH: is to be set to the password"), "{said}");
+    assert!(said.contains("REDISCLI_AUTH: must be set to the password"), "{said}");
     let (code, said) = pasted(next, Some("hunter3"));
     assert_eq!(code, Some(1), "it ends: {said}");
     assert!(said.contains("WRONGPASS") || said.contains("NOAUTH"), "{said}");

@@ -29,7 +29,7 @@ fn the_wrong_database_a_namespace_and_a_sidekiq_that_is_gone_are_said() {
     sidekiq.end();
     let (ended, text) = said("0");
     assert_eq!(ended, 1);
-    assert!(text.contains("no Sidekiq process has a heartbeat; no job waits yet"), "{text}");
+    assert!(text.contains("no Sidekiq process has a heartbeat; no job is waiting yet"), "{text}");
 
     redis.run(&[&["FLUSHALL"], &["SADD", "shop:queues", "default"]]);
     let (ended, text) = said("0");

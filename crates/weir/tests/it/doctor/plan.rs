@@ -73,7 +73,7 @@ fn what_is_missing_or_too_small_is_said() {
     let output = plan(&small);
     assert_eq!(code(&output), 1);
     let text = text(&output);
-    assert!(text.contains("BROKEN  pools fit the database: "), "{text}");
+    assert!(text.contains("BROKEN  connection pools fit the database: "), "{text}");
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn pools_behind_a_pooler_are_no_over_commit() {
     let finding = found(&advice, "over-commit").expect("nobody has said what it opens");
     assert_eq!(finding["severity"], "unknown");
     let evidence = finding["evidence"].as_str().expect("words");
-    assert!(evidence.contains("pgbouncer stands between (it holds 1 connection)"), "{evidence}");
+    assert!(evidence.contains("pgbouncer is in between (it holds 1 connection)"), "{evidence}");
 
     assert_eq!(found(&said(&["--pgbouncer", "30"]), "over-commit"), None);
     let advice = said(&["--pgbouncer", "38"]);

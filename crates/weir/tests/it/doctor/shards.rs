@@ -27,7 +27,7 @@ fn each_is_judged_by_itself_and_its_command_names_it() {
     let shard = format!("127.0.0.1:{}", other.port);
     assert_eq!(said("unserved-queue", "subject"), format!("queue default of Redis {shard}"));
     assert_eq!(said("unserved-queue", "shard"), shard);
-    let steps = "once what is said of its queues is done, a process has to serve push_backlog";
+    let steps = "once the other change to its queues is made, a process must serve push_backlog";
     assert!(said("backlog", "consequence").contains(steps), "{advice:#}");
     // A plan is one Sidekiq's.
     let output = output_of(program().arg("plan").args(&arguments[..4]));

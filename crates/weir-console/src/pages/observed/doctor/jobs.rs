@@ -1,6 +1,6 @@
 //! Queues and processes of one Sidekiq, as rows.
 
-use weir_advisor::observation::{JobProcess, Jobs, Queue};
+use weir_advisor::observation::{JobProcess, ObservedQueue, SidekiqObservation};
 use weir_advisor::{Drain, Forecast, wording};
 
 use super::super::shown;
@@ -41,10 +41,10 @@ pub(super) struct ProcessRow {
 impl JobsPart {
     pub(super) fn of(
         (key, shard): (usize, Option<&str>),
-        jobs: &Jobs,
+        jobs: &SidekiqObservation,
         (queues_max, processes_max): (usize, usize),
     ) -> Self {
-        let mut queues: Vec<&Queue> = jobs.queues.iter().collect();
+        let mut queues: Vec<&ObservedQueue> = jobs.queues.iter().collect();
         queues.sort_by_key(|queue| std::cmp::Reverse((queue.latency, queue.length)));
         let (shown_queues, forecast) = (queues.iter().take(queues_max), Forecast::of(jobs));
         let processes = jobs.processes.iter().take(processes_max);
@@ -60,7 +60,10 @@ impl JobsPart {
 }
 
 /// In words; none: it was not looked at twice.
-pub(in crate::pages::observed) fn empty_in(queue: &Queue, forecast: &Forecast) -> Option<String> {
+pub(in crate::pages::observed) fn empty_in(
+    queue: &ObservedQueue,
+    forecast: &Forecast,
+) -> Option<String> {
     let own = || queue.flow.known().map(|flow| flow.drain());
     forecast.queue(&queue.name).or_else(own).map(|drain| match drain {
         Drain::Empty => "empty".to_owned(),
@@ -71,7 +74,12 @@ pub(in crate::pages::observed) fn empty_in(queue: &Queue, forecast: &Forecast) -
 }
 
 impl QueueRow {
-    fn of(shard: Option<&str>, jobs: &Jobs, queue: &Queue, forecast: &Forecast) -> Self {
+    fn of(
+        shard: Option<&str>,
+        jobs: &SidekiqObservation,
+        queue: &ObservedQueue,
+        forecast: &Forecast,
+    ) -> Self {
         let flow = queue.paced();
         let served_by = jobs.serving_queue(&queue.name).count();
         let unknown = || "–".to_owned();

@@ -1,6 +1,6 @@
 //! What a queue needs, as people read it.
 
-use weir_advisor::plan::{Known, QueueDemand};
+use weir_advisor::plan::{DemandSource, QueueDemand};
 
 use super::super::shown;
 use crate::figures;
@@ -24,16 +24,16 @@ impl DemandRow {
             *demand;
         let figure = |is_known: bool, figure: String| match known {
             _ if is_known => figure,
-            Known::Nothing => "not seen".to_owned(),
+            DemandSource::Nothing => "not seen".to_owned(),
             _ => figure + ASSUMED,
         };
-        let assumed = if known.tells_seconds() { "" } else { ASSUMED };
+        let assumed = if known.knows_seconds() { "" } else { ASSUMED };
         let most = if known.is_most() { AT_MOST } else { "" };
         Self {
             name: shown(&demand.name),
-            rate: figure(known.tells_rate(), figures::rate(rate)),
+            rate: figure(known.knows_rate(), figures::rate(rate)),
             seconds: format!("{most}{}{assumed}", figures::duration(seconds)),
-            threads: figure(known.tells_load(), format!("{most}{:.1}", rate * seconds)),
+            threads: figure(known.knows_load(), format!("{most}{:.1}", rate * seconds)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use weir_advisor::Observation;
 use weir_advisor::plan::{
-    ProcessMemory, QueueDemand, RESERVED_CONNECTIONS, Storage, Wanted, WebDemand,
+    PlanInput, ProcessMemory, QueueDemand, RESERVED_CONNECTIONS, Storage, WebDemand,
 };
 
 use super::super::super::PageError;
@@ -76,13 +76,13 @@ impl Given {
         clippy::cast_sign_loss,
         reason = "it was checked to be from 0 to a million"
     )]
-    pub(super) fn wanted(&self, queues: Vec<QueueDemand>) -> Wanted {
+    pub(super) fn wanted(&self, queues: Vec<QueueDemand>) -> PlanInput {
         let own = (self.memory_gib * GIB) as u64;
         let postgres_memory_bytes =
             self.postgres_memory_gib.map_or(own / 4, |gib| (gib * GIB) as u64);
         // More than this machine has is another one's, and takes nothing from this one.
         let elsewhere = if postgres_memory_bytes >= own { postgres_memory_bytes } else { 0 };
-        Wanted {
+        PlanInput {
             cores: self.cores,
             memory_bytes: own.saturating_add(elsewhere),
             postgres_memory_bytes,

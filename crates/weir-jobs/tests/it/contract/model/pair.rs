@@ -10,7 +10,7 @@ use weir_base::clock::Clock;
 use weir_jobs::allocation::{Allocation, QueueAllocation};
 use weir_jobs::job::JobBatch;
 use weir_jobs::model::{Delivery, EntryKey, SetName, Wid};
-use weir_jobs::settings::{Limits, Settings};
+use weir_jobs::settings::{JobServerLimits, JobServerSettings};
 use weir_jobs::store::{Action, FailOutcome, FetchRequest, Selection, Store};
 
 use super::operation::{Operation, PLACES, Pushed, QUEUES, WORKERS};
@@ -56,7 +56,7 @@ macro_rules! both {
 impl Pair {
     pub(crate) fn open() -> Self {
         let clock = Clock::manual(START);
-        let mut settings = Settings::default();
+        let mut settings = JobServerSettings::default();
         // A restart forgets how often a job came back, the model does not.
         settings.limits.returns_max = u8::MAX;
         let embedded = EmbeddedHarness::open(settings.clone(), clock.clone());
@@ -152,7 +152,7 @@ impl Pair {
         }
         let array = format!("[{}]", texts.join(","));
         let mut batch = JobBatch::new();
-        batch.parse_array(array.as_bytes(), self.clock.now(), &Limits::default()).unwrap();
+        batch.parse_array(array.as_bytes(), self.clock.now(), &JobServerLimits::default()).unwrap();
         let jobs = batch.jobs();
         both!(self, |world| world.store().push(&jobs).await);
     }
@@ -323,7 +323,7 @@ fn first_difference(embedded: &impl Debug, memory: &impl Debug) -> String {
 async fn sorted_jids<H: Harness>(world: &World<H>, place_name: &str) -> Vec<String> {
     let mut jobs: Vec<EntryKey> =
         world.list(&place(place_name)).await.into_iter().map(|job| job.key).collect();
-    let is_retries = place(place_name) == weir_jobs::model::Place::Set(SetName::Retries);
+    let is_retries = place(place_name) == weir_jobs::model::JobLocation::Set(SetName::Retries);
     jobs.sort_by(|a, b| {
         let order = if is_retries { std::cmp::Ordering::Equal } else { a.order.cmp(&b.order) };
         order.then_with(|| a.jid.cmp(&b.jid))

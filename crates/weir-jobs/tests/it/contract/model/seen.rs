@@ -1,6 +1,6 @@
 //! What a store shows, made comparable.
 
-use weir_jobs::model::{Failure, Place};
+use weir_jobs::model::{FailureState, JobLocation};
 use weir_jobs::store::{Counts, JobState, QueueCounts, Reserved, Store, StoredJob};
 
 use super::operation::PLACES;
@@ -25,7 +25,7 @@ pub(super) struct SeenJob {
     at: u64,
     retry: i32,
     reserve_for_seconds: u32,
-    failure: Option<Failure>,
+    failure: Option<FailureState>,
     json: String,
 }
 
@@ -43,7 +43,7 @@ pub(super) async fn seen<H: Harness>(world: &World<H>, restarted: bool) -> Seen 
     for name in names {
         let place = place(&name);
         let mut jobs: Vec<SeenJob> = world.list(&place).await.into_iter().map(seen_job).collect();
-        if matches!(place, Place::Set(_)) {
+        if matches!(place, JobLocation::Set(_)) {
             assert!(jobs.is_sorted_by_key(|job| job.at), "{name} is in the order of time");
             jobs.sort_by(|a, b| (a.at, &a.jid).cmp(&(b.at, &b.jid)));
         }
@@ -60,7 +60,7 @@ fn forget_totals(queue: &mut QueueCounts) {
 
 pub(super) fn seen_job(job: StoredJob) -> SeenJob {
     let is_retry = job.state == JobState::In(weir_jobs::model::SetName::Retries);
-    let failure = job.failure.map(|failure| Failure { next_at: None, ..failure });
+    let failure = job.failure.map(|failure| FailureState { next_at: None, ..failure });
     SeenJob {
         jid: job.key.jid.into(),
         state: job.state,

@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 
-use weir_net::metrics::{HeadRefusal, Limit};
-use weir_net::server::{Http2Limits, Limits};
+use weir_net::metrics::{HeadRefusal, HttpServerLimit};
+use weir_net::server::{Http2Limits, HttpServerLimits};
 
 use crate::server::echo::{Client, Server, Setup, wait_until};
 
@@ -71,7 +71,7 @@ fn a_flood_of_frames_without_requests_ends_the_connection() {
         };
         // Priorities are of a stream.
         send_until_closed(&mut client, |_| frame(kind, 0, u32::from(kind == 2), payload));
-        let is_counted = || server.metrics.limit_hits(Limit::Http2ControlFrames) == 1;
+        let is_counted = || server.metrics.limit_hits(HttpServerLimit::Http2ControlFrames) == 1;
         wait_until(&format!("frame {kind} is counted"), is_counted);
         wait_until("it is closed", || is_closed(&server));
     }
@@ -87,7 +87,8 @@ fn streams_that_are_opened_and_reset_at_once_end_the_connection() {
         [head(stream, "/slow"), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat()
     });
     let hits = |limit| server.metrics.limit_hits(limit);
-    let is_counted = || hits(Limit::Http2ControlFrames) + hits(Limit::Http2ResetsMax) == 1;
+    let is_counted =
+        || hits(HttpServerLimit::Http2ControlFrames) + hits(HttpServerLimit::Http2ResetsMax) == 1;
     wait_until("it is counted", is_counted);
     wait_until("it is closed", || is_closed(&server));
     assert!(server.seen().len() < 5_000, "{} requests", server.seen().len());
@@ -99,8 +100,11 @@ fn streams_that_are_opened_and_reset_at_once_end_the_connection() {
 #[test]
 fn resets_before_a_look_have_a_limit_of_their_own() {
     let http2 = Http2Limits { resets_max: 10, ..Http2Limits::default() };
-    let server =
-        Setup { limits: Limits { http2, ..Limits::default() }, ..Setup::default() }.start();
+    let server = Setup {
+        limits: HttpServerLimits { http2, ..HttpServerLimits::default() },
+        ..Setup::default()
+    }
+    .start();
     let mut client = server.connect();
     // In one piece, so that h2 sees the end of a stream before anybody has asked for it.
     let mut all = HELLO.to_vec();
@@ -109,7 +113,7 @@ fn resets_before_a_look_have_a_limit_of_their_own() {
         all.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
     }
     let _ = client.0.write_all(&all);
-    wait_until("it is counted", || server.metrics.limit_hits(Limit::Http2ResetsMax) == 1);
+    wait_until("it is counted", || server.metrics.limit_hits(HttpServerLimit::Http2ResetsMax) == 1);
     wait_until("it is closed", || is_closed(&server));
 }
 

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::time::Duration;
 
-use weir_net::server::{Ended, Limits};
+use weir_net::server::{DrainOutcome, HttpServerLimits};
 
 use super::hostile::{HELLO, PREFACE, frame, head};
 use crate::server::echo::{Client, PATIENCE, Server, Setup};
@@ -76,8 +76,11 @@ fn told(server: &Server, client: &mut Client) -> Vec<u8> {
 
 #[test]
 fn a_request_on_its_way_is_served_and_the_last_one_is_named() {
-    let limits =
-        Limits { last_request_timeout: PATIENCE, linger_timeout: PATIENCE, ..Limits::default() };
+    let limits = HttpServerLimits {
+        last_request_timeout: PATIENCE,
+        linger_timeout: PATIENCE,
+        ..HttpServerLimits::default()
+    };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = greeted(&server);
     let ping = told(&server, &mut client);
@@ -94,15 +97,15 @@ fn a_request_on_its_way_is_served_and_the_last_one_is_named() {
     assert_eq!(seen, ["answer 1", "answer 1", "last 1"]);
     assert!(client.is_closed());
     assert_eq!(server.seen(), ["GET /hello"]);
-    assert_eq!(server.ended(), Ended::Clean);
+    assert_eq!(server.ended(), DrainOutcome::Clean);
 }
 
 #[test]
 fn a_request_that_comes_later_is_given_back_unseen() {
-    let limits = Limits {
+    let limits = HttpServerLimits {
         last_request_timeout: Duration::ZERO,
         linger_timeout: PATIENCE,
-        ..Limits::default()
+        ..HttpServerLimits::default()
     };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = greeted(&server);
@@ -118,15 +121,15 @@ fn a_request_that_comes_later_is_given_back_unseen() {
     client.goaway();
     assert_eq!(server.seen(), ["GET /slow"]);
     assert!(client.is_closed());
-    assert_eq!(server.ended(), Ended::Clean);
+    assert_eq!(server.ended(), DrainOutcome::Clean);
 }
 
 #[test]
 fn a_drain_serves_what_comes_before_the_client_knows_of_it() {
-    let limits = Limits {
+    let limits = HttpServerLimits {
         last_request_timeout: Duration::ZERO,
         linger_timeout: Duration::ZERO,
-        ..Limits::default()
+        ..HttpServerLimits::default()
     };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = greeted(&server);
@@ -144,15 +147,15 @@ fn a_drain_serves_what_comes_before_the_client_knows_of_it() {
     client.send(frame(PING, ACK, 0, &ping));
     assert_eq!(client.goaway(), 5);
     assert!(client.is_closed());
-    assert_eq!(server.ended(), Ended::Clean, "nobody has told it to stop");
+    assert_eq!(server.ended(), DrainOutcome::Clean, "nobody has told it to stop");
 }
 
 #[test]
 fn a_stop_ends_a_drain_that_a_client_knows_nothing_of() {
-    let limits = Limits {
+    let limits = HttpServerLimits {
         last_request_timeout: Duration::ZERO,
         linger_timeout: Duration::from_millis(10),
-        ..Limits::default()
+        ..HttpServerLimits::default()
     };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut silent = greeted(&server);
@@ -160,16 +163,16 @@ fn a_stop_ends_a_drain_that_a_client_knows_nothing_of() {
     silent.goaway();
     server.stop.graceful.cancel();
     while silent.0.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
-    assert_eq!(server.ended(), Ended::Clean);
+    assert_eq!(server.ended(), DrainOutcome::Clean);
 }
 
 #[test]
 fn whoever_says_nothing_does_not_hold_up_the_end() {
-    let limits = Limits {
+    let limits = HttpServerLimits {
         last_request_timeout: Duration::from_millis(10),
         linger_timeout: Duration::from_millis(10),
         head_timeout: 10 * PATIENCE,
-        ..Limits::default()
+        ..HttpServerLimits::default()
     };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut silent = vec![greeted(&server)];
@@ -184,5 +187,5 @@ fn whoever_says_nothing_does_not_hold_up_the_end() {
     for client in &mut silent {
         while client.0.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
     }
-    assert_eq!(server.ended(), Ended::Clean);
+    assert_eq!(server.ended(), DrainOutcome::Clean);
 }

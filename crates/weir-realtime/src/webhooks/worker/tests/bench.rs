@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::secret::Secret;
 use weir_base::semaphore::{OwnedPermit, Semaphore};
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::ShutdownToken;
 
 use super::super::super::Webhooks;
 use super::super::super::app_hooks::{AppHooks, Endpoint};
@@ -31,7 +31,7 @@ pub(super) struct Bench {
     pub(super) app: Arc<AppHooks>,
     pub(super) clock: Clock,
     pub(super) metrics: WebhookMetrics,
-    pub(super) shutdown: Shutdown,
+    pub(super) shutdown: ShutdownToken,
     pub(super) worker: JoinHandle<()>,
     shared: Arc<Shared>,
     script: Script,
@@ -97,7 +97,7 @@ pub(super) fn bench(hosts: &[&str], change: impl FnOnce(&mut Settings)) -> Bench
     let mut settings = Settings::default();
     change(&mut settings);
     let clock = Clock::manual(Timestamp::from_millis(1_700_000_000_000));
-    let (metrics, shutdown) = (WebhookMetrics::default(), Shutdown::new());
+    let (metrics, shutdown) = (WebhookMetrics::default(), ShutdownToken::new());
     let semaphore = Arc::new(Semaphore::new(
         "webhooks",
         "webhooks_in_flight_max",

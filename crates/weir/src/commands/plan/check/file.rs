@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use toml::Spanned;
 use weir_advisor::plan::{
-    Claim, Gap, Layout, Outcome, ProcessMemory, Proof, RESERVED_CONNECTIONS, ServiceLayout,
-    WorkerLayout,
+    Claim, ClaimOutcome, Gap, ProcessLayout, ProcessMemory, Proof, RESERVED_CONNECTIONS,
+    ServiceLayout, WorkerLayout,
 };
 use weir_advisor::wording::list;
 
@@ -18,7 +18,7 @@ const STREAMING: &str = "streaming";
 
 /// What a file says.
 pub(super) struct Said {
-    pub(super) layout: Layout,
+    pub(super) layout: ProcessLayout,
     /// Those that must be served.
     pub(super) queues: Vec<String>,
     /// What can't be taken as it stands, with its lines.
@@ -40,7 +40,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Said> {
     let layout = layout(file, &mut lines)?;
     if !lines.unread.is_empty() {
         let figures = lines.unread.join("; ");
-        remarks.push(Proof { claim: Claim::QueuesRead, outcome: Outcome::Unknown, figures });
+        remarks.push(Proof { claim: Claim::QueuesRead, outcome: ClaimOutcome::Unknown, figures });
     }
     let mut queues = if wanted.is_empty() { served(&layout) } else { wanted };
     let mut seen = BTreeSet::new();
@@ -113,7 +113,7 @@ fn names_differ(text: &str, file: &File) -> Option<Proof> {
         twice.map(|(name, lines)| format!("{name} stands in {}", places(lines))).collect();
     (!figures.is_empty()).then(|| Proof {
         claim: Claim::NamesDiffer,
-        outcome: Outcome::Broken,
+        outcome: ClaimOutcome::Broken,
         figures: format!("{}; each is counted: rename one, or take it out", figures.join("; ")),
     })
 }
@@ -134,7 +134,7 @@ fn line_of(text: &str, word: &Spanned<String>) -> usize {
 }
 
 /// All that some process serves.
-fn served(layout: &Layout) -> Vec<String> {
+fn served(layout: &ProcessLayout) -> Vec<String> {
     let mut queues: Vec<_> = layout.workers.iter().flat_map(|it| it.queues.clone()).collect();
     queues.sort();
     queues
@@ -180,12 +180,12 @@ impl Lines<'_> {
     }
 }
 
-fn layout(file: File, lines: &mut Lines<'_>) -> anyhow::Result<Layout> {
+fn layout(file: File, lines: &mut Lines<'_>) -> anyhow::Result<ProcessLayout> {
     let memory_bytes_max = file.memory.as_deref().map(size).transpose()?;
     let services = file.services.into_iter().map(service).collect::<anyhow::Result<_>>()?;
     let workers = file.workers.into_iter().map(|entry| worker(entry, lines));
     let kept = file.superuser_reserved_connections.unwrap_or(RESERVED_CONNECTIONS);
-    Ok(Layout {
+    Ok(ProcessLayout {
         services,
         workers: workers.collect::<anyhow::Result<_>>()?,
         max_connections: file.max_connections,

@@ -23,7 +23,7 @@ mod yaml;
 
 use std::path::Path;
 
-use weir_advisor::plan::{Layout, RESERVED_CONNECTIONS};
+use weir_advisor::plan::{ProcessLayout, RESERVED_CONNECTIONS};
 
 use self::database::Limits;
 pub(super) use self::files::candidates;
@@ -34,7 +34,7 @@ use self::process::{Judged, Started};
 pub(super) struct Deployment {
     /// What was read: "docker-compose.yml".
     pub(super) files: Vec<String>,
-    pub(super) layout: Layout,
+    pub(super) layout: ProcessLayout,
     /// Those that must be served.
     pub(super) queues: Vec<String>,
     /// What no file says and is taken to be as it ships.
@@ -87,13 +87,13 @@ fn deployment(
     let mut queues: Vec<_> = workers.iter().flat_map(|it| it.queues.clone()).collect();
     queues.sort();
     queues.dedup();
-    let layout = Layout {
+    let layout = ProcessLayout {
         services,
         workers,
         max_connections: limits.max_connections,
         reserve: given.reserve,
         reserved_connections: limits.reserved.unwrap_or(RESERVED_CONNECTIONS),
-        ..Layout::default()
+        ..ProcessLayout::default()
     };
     Some(Deployment { files: folder.names(), layout, queues, assumed, not_judged, not_counted })
 }

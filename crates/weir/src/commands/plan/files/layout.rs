@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use weir_advisor::observation::Ordering;
-use weir_advisor::plan::{Plan, Wanted};
+use weir_advisor::plan::{Plan, PlanInput};
 
-pub(super) fn text(wanted: &Wanted, plan: &Plan) -> String {
+pub(super) fn text(wanted: &PlanInput, plan: &Plan) -> String {
     let words = |words: &mut dyn Iterator<Item = &str>| {
         words.map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
     };

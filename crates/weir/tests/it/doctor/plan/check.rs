@@ -30,9 +30,11 @@ fn the_split_that_guides_give_is_accounted_and_flagged() {
     let output = plan(&["--check", &file]);
     assert_eq!(code(&output), 1);
     let text = text(&output);
-    let fits = "holds   pools fit the database: 185 of 185 connections (200 less 15 in reserve)\n";
+    let fits = "holds   connection pools fit the database: 185 of 185 connections (200 less 15 in \
+                reserve)\n";
     assert!(text.contains(fits), "{text}");
-    let broken = "BROKEN  mail and the clock have threads of their own: mailers has no thread of its own \
+    let broken = "BROKEN  mail and the scheduler have threads of their own: mailers has no thread \
+                  of its own \
                   (only behind push); scheduler has no thread of its own (only behind push)\n";
     assert!(text.contains(broken), "{text}");
 
@@ -65,11 +67,12 @@ fn what_a_layout_does_not_say_is_not_proved() {
     for (without, expected) in [
         (
             ", pool = 25",
-            "unknown pools fit the database: 185 of 185 connections (200 less 15 in reserve) if ",
+            "unknown connection pools fit the database: 185 of 185 connections (200 less 15 in \
+             reserve) if ",
         ),
         (
             ", pool = 25",
-            "unknown no thread waits for a connection of its own process: unknown, because `pool`",
+            "unknown each thread has a connection in its pool: unknown, because `pool`",
         ),
         (", threads = 10", "unknown, because the number of threads of web is not said"),
         (
@@ -78,7 +81,8 @@ fn what_a_layout_does_not_say_is_not_proved() {
         ),
         (
             "concurrency = 5, ",
-            "unknown mail and the clock have threads of their own: mailers is first in f: unknown",
+            "unknown mail and the scheduler have threads of their own: mailers is first in f: \
+             unknown",
         ),
     ] {
         let (ends, said) = judged(&sound().replace(without, ""));
@@ -95,22 +99,22 @@ fn what_a_layout_does_not_say_is_not_proved() {
         (
             "[\"default\", \"push\", \"pull\"]",
             "[\"default,8\", \"push\", \"pull\"]",
-            "BROKEN  each process has one order: a: ",
+            "BROKEN  each process has one queue order: a: ",
         ),
         (
             "reserve = 15",
             "reserve = 0",
-            "holds   pools fit the database: 185 of 197 connections (200 less 3 that ",
+            "holds   connection pools fit the database: 185 of 197 connections (200 less 3 that ",
         ),
         (
             "reserved_connections = 3",
             "reserved_connections = 20",
-            "BROKEN  pools fit the database: 185 of 180 ",
+            "BROKEN  connection pools fit the database: 185 of 180 ",
         ),
         (
             "reserve = 15",
             "reserve = 15\npgbouncer = 190",
-            "BROKEN  pools fit the database: 190 of 185 ",
+            "BROKEN  connection pools fit the database: 190 of 185 ",
         ),
     ] {
         let (_, said) = judged(&sound().replacen(from, to, 1));
@@ -119,7 +123,7 @@ fn what_a_layout_does_not_say_is_not_proved() {
     let (ends, said) =
         judged(&sound().replace("[\"mailers\", \"push\"]", "[\"mailers,2\", \"push,6\"]"));
     assert_eq!(ends, 2, "{said}");
-    assert!(said.contains("mailers has turns by chance only, in f with 1 more"), "{said}");
+    assert!(said.contains("mailers is chosen by weight or at random, in f with 1 more"), "{said}");
     let unsaid = sound().replace("superuser_reserved_connections = 3\n", "");
     assert!(judged(&unsaid).1.contains("taken as it ships  Postgres keeps 3 connections"));
 }
@@ -136,9 +140,9 @@ fn a_file_without_an_end_is_no_layout_and_memory_that_is_not_told_is_not_judged(
         text(&plan(&["--check", &file.display().to_string()]))
     };
     let unknown = judged(GUIDES);
-    assert!(unknown.contains("not judged  memory is enough"), "{unknown}");
+    assert!(unknown.contains("not judged  there is enough memory"), "{unknown}");
     let known = judged(&GUIDES.replacen("reserve", "memory = \"8GiB\"\nreserve", 1));
-    assert!(known.contains("holds   memory is enough: processes need "), "{known}");
+    assert!(known.contains("holds   there is enough memory: processes need "), "{known}");
     assert!(!known.contains("need 0 kB"), "{known}");
 }
 
@@ -155,9 +159,13 @@ fn judged(layout: &str) -> (i32, String) {
 fn two_of_the_same_name_are_told_with_their_lines_and_the_rest_is_judged() {
     let (ends, said) = judged(&sound().replace("name = \"b\"", "name = \"a\""));
     assert_eq!(ends, 1, "{said}");
-    let expected = "BROKEN  each kind of process has a name of its own: a stands in lines 10 and 11; each is counted:";
+    let expected = "BROKEN  process names are unique: a stands in lines 10 and 11; each is \
+                    counted:";
     assert!(said.contains(expected), "{said}");
-    assert!(said.contains("holds   pools fit the database: 185 of 185 connections"), "{said}");
+    assert!(
+        said.contains("holds   connection pools fit the database: 185 of 185 connections"),
+        "{said}"
+    );
     let (ends, said) = judged(&sound().replace("name = \"f\"", "name = \"web\""));
     assert_eq!(ends, 1, "a service and a worker: {said}");
     assert!(said.contains("web stands in lines 6 and 15"), "{said}");
@@ -188,12 +196,12 @@ fn queues_that_are_not_said_or_no_queues_are_told_with_their_line_and_nothing_is
         let (ends, said) = judged(&layout.replacen("services", wanted, 1).replacen('\n', "", 1));
         assert_eq!(ends, 2, "{to}: {said}");
         assert!(
-            said.contains(&format!("unknown queues are written as behind -q: {expected}")),
+            said.contains(&format!("unknown queues are written as for -q: {expected}")),
             "{to}: {said}"
         );
         assert!(
             said.contains(
-                "unknown each queue stands first somewhere: no process serves mailers; unknown, "
+                "unknown each queue is first in a process: no process serves mailers; unknown, "
             ),
             "{to}: {said}"
         );
@@ -201,13 +209,17 @@ fn queues_that_are_not_said_or_no_queues_are_told_with_their_line_and_nothing_is
             said.contains("unknown one process serves the scheduler: 1 process serves the queue"),
             "{to}: {said}"
         );
-        assert!(said.contains("holds   pools fit the database: 185 of 185"), "{to}: {said}");
+        assert!(
+            said.contains("holds   connection pools fit the database: 185 of 185"),
+            "{to}: \
+                               {said}"
+        );
     }
     let (ends, said) =
         judged(&sound().replacen("services", "queues = [\"push,6\", \"$X\"]\nservices", 1));
     assert_eq!(ends, 2, "{said}");
     assert!(
-        said.contains("holds   each queue stands first somewhere: its one queue has turns"),
+        said.contains("holds   each queue is first in a process: its only queue is first"),
         "{said}"
     );
     assert!(said.contains("line 5: \"$X\" is filled in elsewhere"), "{said}");
@@ -230,13 +242,17 @@ fn files_of_others_are_judged_by_their_sums() {
     assert_eq!(code(&whole), 0, "{whole:?}");
     let said = text(&whole);
     assert!(said.starts_with("read  app-sidekiq.service, app-web.service\n"), "{said}");
-    let sum = "holds   pools fit the database: 73 of 85 connections (100 less 15 in reserve)\n";
+    let sum = "holds   connection pools fit the database: 73 of 85 connections (100 less 15 in \
+               reserve)\n";
     assert!(said.contains(sum), "{said}");
     let assumed = "assumed  app-web: a pool as large as its threads (DB_POOL is not set)\n";
     assert!(said.contains(assumed), "{said}");
     let small = check("", &["--max-connections", "80"]);
     assert_eq!(code(&small), 1);
-    assert!(text(&small).contains("BROKEN  pools fit the database: 73 of 65"), "{small:?}");
+    assert!(
+        text(&small).contains("BROKEN  connection pools fit the database: 73 of 65"),
+        "{small:?}"
+    );
     let one = check("app-sidekiq.service", &["--json"]);
     assert_eq!(code(&one), 0);
     let json: serde_json::Value = serde_json::from_slice(&one.stdout).expect("JSON");
@@ -251,7 +267,8 @@ fn files_of_others_are_judged_by_their_sums() {
     assert_eq!(code(&unknown), 2);
     let said = text(&unknown);
     assert!(said.contains("not judged  jobs: `bin/jobs -c 2` is not recognised\n"), "{said}");
-    let sum = "unknown pools fit the database: at least 15 of 85 connections (100 less 15 in reserve); unknown, \
+    let sum = "unknown connection pools fit the database: at least 15 of 85 connections (100 less \
+               15 in reserve); unknown, \
         because the command of jobs is not known\n";
     assert!(said.contains(sum), "{said}");
 

@@ -20,7 +20,8 @@ fn what_nobody_saw_is_assumed_and_takes_no_thread_away() {
     assert_eq!(code(&output), 0, "{said}");
     for expected in [
         "default  not seen  0.20 s, assumed  not seen\n",
-        "unknown each queue keeps up with what comes: default was not seen at work; look while there is work",
+        "unknown each queue keeps up with arrivals: default was idle in all samples; take samples \
+         while there is work",
         " --queue default=0,0.2\n",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
@@ -30,6 +31,6 @@ fn what_nobody_saw_is_assumed_and_takes_no_thread_away() {
     assert_eq!(document["difference"], serde_json::json!([]), "it stays as it is");
 
     let said = text(&planned(&["--queue", "default=1,0.1"]));
-    assert!(said.contains("holds   each queue keeps up with what comes: "), "{said}");
+    assert!(said.contains("holds   each queue keeps up with arrivals: "), "{said}");
     assert!(said.contains("- 1 x sidekiq -c 8 -q default\n+ 1 x sidekiq -c "), "{said}");
 }

@@ -1,7 +1,7 @@
 use std::fs;
 
 use tempfile::TempDir;
-use weir_advisor::plan::{Gap, Outcome, judge};
+use weir_advisor::plan::{ClaimOutcome, Gap, judge};
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn rows(deployment: &Deployment) -> Vec<(&str, u32, u32, u32)> {
 }
 
 /// Of the sum of all pools.
-fn outcome(deployment: &Deployment) -> Outcome {
+fn outcome(deployment: &Deployment) -> ClaimOutcome {
     judge(&deployment.layout, &[])[0].outcome
 }
 
@@ -116,7 +116,7 @@ fn a_container_that_starts_what_its_image_says_is_not_taken_for_nothing() {
     assert_eq!(rows(&deployment), expected);
     assert_eq!(deployment.layout.services[1].gaps, [Gap::Command]);
     let proof = &judge(&deployment.layout, &[])[0];
-    assert_eq!(proof.outcome, Outcome::Unknown, "{proof:?}");
+    assert_eq!(proof.outcome, ClaimOutcome::Unknown, "{proof:?}");
     assert!(proof.figures.contains("the commands of base and web are not known"), "{proof:?}");
     let not_judged = deployment.not_judged.join("\n");
     assert!(not_judged.contains("web: its image decides what it starts"), "{not_judged}");
@@ -158,7 +158,7 @@ fn units_are_read_with_their_files_shells_and_drop_ins() {
     let limits = (deployment.layout.max_connections, deployment.layout.reserved_connections);
     assert_eq!(limits, (200, 5));
     assert!(deployment.not_judged.is_empty(), "{:?}", deployment.not_judged);
-    assert_eq!(outcome(&deployment), Outcome::Holds);
+    assert_eq!(outcome(&deployment), ClaimOutcome::Holds);
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn a_command_that_is_not_recognised_makes_the_sum_unknown() {
             assert_eq!(rows(&deployment), [("a", 1, 3, 3)], "{text}");
             continue;
         }
-        assert_eq!(outcome(&deployment), Outcome::Unknown, "{text}");
+        assert_eq!(outcome(&deployment), ClaimOutcome::Unknown, "{text}");
         let expected = format!("unknown, because the command of {name} is not known");
         let figures = figures(&deployment);
         assert!(figures.contains("3 of 85") && figures.contains(&expected), "{text}: {figures}");
@@ -294,7 +294,7 @@ fn what_holds_no_connection_makes_no_noise() {
     for files in [&[("compose.yml", compose)][..], &[("Procfile", procfile)], &timer] {
         let settings = ("config/sidekiq.yml", ":concurrency: 3\n");
         let deployment = read_all(&[files, &[settings]].concat());
-        assert_eq!(outcome(&deployment), Outcome::Holds, "{:?}", deployment.not_judged);
+        assert_eq!(outcome(&deployment), ClaimOutcome::Holds, "{:?}", deployment.not_judged);
         assert!(figures(&deployment).starts_with("3 of 85"), "{:?}", rows(&deployment));
         let is_system = |it: &String| it == "c: a program of the system";
         assert!(deployment.not_counted.iter().all(is_system), "{:?}", deployment.not_counted);
@@ -315,7 +315,7 @@ fn streaming_is_found_behind_npm_and_yarn_and_its_processes_are_not_guessed() {
     {
         let deployment = read_all(files);
         assert_eq!(deployment.layout.connections(), 10, "{files:?}");
-        assert_eq!(outcome(&deployment), Outcome::Holds, "{files:?}");
+        assert_eq!(outcome(&deployment), ClaimOutcome::Holds, "{files:?}");
     }
     // Older ones fork a process for each core but one.
     let old =
@@ -349,7 +349,7 @@ fn a_line_that_starts_several_counts_each() {
     let deployment = read_all(&[("Procfile", line)]);
     assert_eq!(rows(&deployment), [("all (web)", 2, 2, 2), ("all (sidekiq)", 1, 3, 3)]);
     let deployment = read_all(&[("Procfile", "all: bin/jobs & exec puma -t 2 -w 2\n")]);
-    assert_eq!(outcome(&deployment), Outcome::Unknown);
+    assert_eq!(outcome(&deployment), ClaimOutcome::Unknown);
 }
 
 #[test]
@@ -369,18 +369,18 @@ fn includes_and_what_is_extended_are_followed_and_profiles_are_not_counted() {
     let deployment = read_all(&files);
     let expected = [("web", 2, 4, 9), ("jobs", 1, 6, 6), ("more", 2, 6, 6)];
     assert_eq!(rows(&deployment), expected);
-    assert_eq!(outcome(&deployment), Outcome::Holds, "{:?}", deployment.not_judged);
+    assert_eq!(outcome(&deployment), ClaimOutcome::Holds, "{:?}", deployment.not_judged);
     assert_eq!(deployment.not_counted, ["console: runs only with the profile debug"]);
     let active = [&files[..], &[(".env", "COMPOSE_PROFILES=x,debug\n")]].concat();
-    assert_eq!(outcome(&read_all(&active)), Outcome::Unknown);
+    assert_eq!(outcome(&read_all(&active)), ClaimOutcome::Unknown);
     for missing in ["common.yml", "more/jobs.yml"] {
         let rest: Vec<_> = files.iter().copied().filter(|(name, _)| *name != missing).collect();
         let deployment = read_all(&rest);
-        assert_eq!(outcome(&deployment), Outcome::Unknown, "{missing}");
+        assert_eq!(outcome(&deployment), ClaimOutcome::Unknown, "{missing}");
         assert!(deployment.not_judged[0].contains(missing), "{:?}", deployment.not_judged);
     }
     let own = "services:\n  a:\n    extends: b\n  b:\n    extends: a\n    command: sidekiq -c 1\n";
-    assert_eq!(outcome(&read_all(&[("compose.yml", own)])), Outcome::Unknown);
+    assert_eq!(outcome(&read_all(&[("compose.yml", own)])), ClaimOutcome::Unknown);
 }
 
 #[test]

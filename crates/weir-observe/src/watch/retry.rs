@@ -6,18 +6,23 @@ use weir_advisor::observation::{Missing, SourceKind, SourceState};
 use weir_base::backoff::Backoff;
 use weir_base::clock::Timestamp;
 
-use super::Pace;
+use super::PollSchedule;
 
 /// One source's past.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct SourceRetry {
     state: SourceState,
     backoff: Backoff,
     not_before: Option<Timestamp>,
 }
 
-impl Patience {
-    pub(super) fn new(kind: SourceKind, name: String, pace: Pace, random: fastrand::Rng) -> Self {
+impl SourceRetry {
+    pub(super) fn new(
+        kind: SourceKind,
+        name: String,
+        pace: PollSchedule,
+        random: fastrand::Rng,
+    ) -> Self {
         let state = SourceState {
             kind,
             name,
@@ -68,7 +73,7 @@ impl Patience {
 
 #[cfg(test)]
 mod tests {
-    use weir_advisor::observation::Obstacle;
+    use weir_advisor::observation::MissingReason;
 
     use super::*;
 
@@ -79,11 +84,14 @@ mod tests {
     #[test]
     fn a_source_that_fails_is_left_alone_longer_each_time_and_no_longer_than_allowed() {
         let seconds = Duration::from_secs;
-        let pace =
-            Pace { interval: seconds(10), look_timeout: seconds(5), retry_max: seconds(100) };
+        let pace = PollSchedule {
+            interval: seconds(10),
+            look_timeout: seconds(5),
+            retry_max: seconds(100),
+        };
         let random = fastrand::Rng::with_seed(1);
-        let mut patience = Patience::new(SourceKind::Redis, "r".to_owned(), pace, random);
-        let (obstacle, reason) = (Obstacle::Unreachable, "refused".to_owned());
+        let mut patience = SourceRetry::new(SourceKind::Redis, "r".to_owned(), pace, random);
+        let (obstacle, reason) = (MissingReason::Unreachable, "refused".to_owned());
         let missing = Missing { what: "Redis".to_owned(), obstacle, reason, remedy: None };
         assert_eq!(patience.spared(at(0)), None);
         let mut tries = Vec::new();

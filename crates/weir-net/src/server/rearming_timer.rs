@@ -9,12 +9,12 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// The timer may ring too early, never too late: it is set anew only when it has rung, or for an
 /// earlier deadline. So a request on a busy connection does not touch it.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct RearmingTimer {
     /// None: there has been nothing to wait for.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patience {
+impl RearmingTimer {
     /// Resolves once `deadline` is over. Another deadline replaces it.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let is_new = self.timer.is_none();
@@ -45,13 +45,13 @@ mod tests {
 
     const STEP: Duration = Duration::from_secs(1);
 
-    async fn is_over(patience: &mut Patience, deadline: Instant) -> bool {
+    async fn is_over(patience: &mut RearmingTimer, deadline: Instant) -> bool {
         poll_fn(|context| Poll::Ready(patience.poll(context, deadline).is_ready())).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_may_move_away_and_come_closer() {
-        let (start, mut patience) = (Instant::now(), Patience::default());
+        let (start, mut patience) = (Instant::now(), RearmingTimer::default());
         assert!(!is_over(&mut patience, start + 3 * STEP).await);
         assert!(!is_over(&mut patience, start + 6 * STEP).await);
         advance(4 * STEP).await;
@@ -59,7 +59,7 @@ mod tests {
         advance(2 * STEP).await;
         assert!(is_over(&mut patience, start + 6 * STEP).await);
 
-        let (start, mut patience) = (Instant::now(), Patience::default());
+        let (start, mut patience) = (Instant::now(), RearmingTimer::default());
         assert!(!is_over(&mut patience, start + 6 * STEP).await);
         assert!(!is_over(&mut patience, start + 3 * STEP).await);
         advance(3 * STEP).await;
@@ -68,7 +68,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_waits_is_woken_for_a_deadline_that_moved_away() {
-        let (start, mut patience) = (Instant::now(), Patience::default());
+        let (start, mut patience) = (Instant::now(), RearmingTimer::default());
         assert!(!is_over(&mut patience, start + STEP).await);
         poll_fn(|context| patience.poll(context, start + 5 * STEP)).await;
         assert_eq!(Instant::now(), start + 5 * STEP);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weir_advisor::observation::{InHandLately, Jobs};
+use weir_advisor::observation::{RecentActivity, SidekiqObservation};
 use weir_base::clock::Timestamp;
 
 /// Processes say with each heartbeat what their threads have in hand, every ten seconds at the latest: a look
@@ -14,7 +14,7 @@ const LOOKS_MAX: u32 = 120;
 
 /// What the looks at one Sidekiq have shown.
 #[derive(Debug, Default)]
-pub(crate) struct History {
+pub(crate) struct RecentSamples {
     last: Option<Timestamp>,
     before: Period,
     now: Period,
@@ -24,16 +24,16 @@ pub(crate) struct History {
 struct Period {
     looks: u32,
     /// As many as a look has.
-    queues: BTreeMap<String, Seen>,
+    queues: BTreeMap<String, QueueActivity>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct QueueActivity {
     in_hand: u64,
     per_second: f64,
 }
 
-impl History {
+impl RecentSamples {
     /// Whether a look would tell something new.
     pub(crate) fn is_due(&self, at: Timestamp) -> bool {
         self.last.is_none_or(|last| at.since(last) >= BEAT)
@@ -61,7 +61,7 @@ impl History {
     }
 
     /// Of all queues of a look.
-    pub(crate) fn note_jobs(&mut self, at: Timestamp, jobs: &Jobs) {
+    pub(crate) fn note_jobs(&mut self, at: Timestamp, jobs: &SidekiqObservation) {
         let queues = jobs.queues.iter().map(|queue| {
             let served = queue.flow.known().map_or(0.0, |flow| flow.served_per_second());
             (queue.name.as_str(), queue.in_hand, served)
@@ -70,21 +70,21 @@ impl History {
     }
 
     /// Gives each queue what its looks have shown.
-    pub(crate) fn add_to(&self, jobs: &mut Jobs) {
+    pub(crate) fn add_to(&self, jobs: &mut SidekiqObservation) {
         for queue in &mut jobs.queues {
             queue.lately = self.of(&queue.name);
         }
     }
 
     /// None: there was no second look.
-    fn of(&self, name: &str) -> Option<InHandLately> {
+    fn of(&self, name: &str) -> Option<RecentActivity> {
         let periods = [&self.before, &self.now];
         let looks: u32 = periods.iter().map(|period| period.looks).sum();
         let seen = periods.iter().filter_map(|period| period.queues.get(name));
         let (in_hand, per_second) = seen.fold((0, 0.0), |(in_hand, per_second), seen| {
             (seen.in_hand + in_hand, seen.per_second + per_second)
         });
-        (looks > 1).then(|| InHandLately {
+        (looks > 1).then(|| RecentActivity {
             looks,
             in_hand: in_hand as f64 / f64::from(looks),
             per_second: per_second / f64::from(looks),
@@ -94,18 +94,18 @@ impl History {
 
 #[cfg(test)]
 mod tests {
-    use weir_advisor::observation::Queue;
+    use weir_advisor::observation::ObservedQueue;
 
     use super::*;
 
-    fn after(looks: u32, every: u64, in_hand: impl Fn(u32) -> u64) -> Option<InHandLately> {
-        let mut history = History::default();
+    fn after(looks: u32, every: u64, in_hand: impl Fn(u32) -> u64) -> Option<RecentActivity> {
+        let mut history = RecentSamples::default();
         for look in 0..looks {
             let at = Timestamp::from_millis(u64::from(look) * every);
             history.note(at, [("push", in_hand(look), 3.0)]);
         }
-        let queue = Queue { name: "push".to_owned(), ..Queue::default() };
-        let mut jobs = Jobs { queues: vec![queue], ..Jobs::default() };
+        let queue = ObservedQueue { name: "push".to_owned(), ..ObservedQueue::default() };
+        let mut jobs = SidekiqObservation { queues: vec![queue], ..SidekiqObservation::default() };
         history.add_to(&mut jobs);
         jobs.queues[0].lately
     }

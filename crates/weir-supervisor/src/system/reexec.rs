@@ -9,7 +9,7 @@ use super::check;
 /// Executes `program` with `arguments` (the program's name first) in this process, whose children,
 /// pid, environment and blocked signals stay, as do the descriptors `kept`. Comes back only if that
 /// fails; then nothing has changed.
-pub fn execute_anew(program: &CString, arguments: &[CString], kept: &[RawFd]) -> io::Error {
+pub fn reexec(program: &CString, arguments: &[CString], kept: &[RawFd]) -> io::Error {
     if let Err(error) = close_on_exec(kept, false) {
         let _ = close_on_exec(kept, true);
         return error;

@@ -4,26 +4,30 @@
 use crate::wording::bytes;
 
 use super::claim::{Claim, Proof};
-use super::layout::Layout;
+use super::layout::ProcessLayout;
 use super::split::{SCHEDULER, WEB};
-use super::{Wanted, cores, targets};
+use super::{PlanInput, cores, targets};
 
 /// The most that Postgres starts with.
 const MAX_CONNECTIONS_MAX: u64 = 262_143;
 
 /// For each rule that the best layout breaks.
-pub(super) fn ways_out(wanted: &Wanted, layout: &Layout, broken: &[Proof]) -> Vec<String> {
-    broken.iter().filter_map(|proof| way_out(wanted, layout, proof.claim)).collect()
+pub(super) fn remedies(
+    wanted: &PlanInput,
+    layout: &ProcessLayout,
+    broken: &[Proof],
+) -> Vec<String> {
+    broken.iter().filter_map(|proof| remedy(wanted, layout, proof.claim)).collect()
 }
 
-fn way_out(wanted: &Wanted, layout: &Layout, claim: Claim) -> Option<String> {
+fn remedy(wanted: &PlanInput, layout: &ProcessLayout, claim: Claim) -> Option<String> {
     match claim {
         Claim::ConnectionsFit => Some(connections(layout)).filter(|way| !way.is_empty()),
         Claim::MemoryFits => Some(memory(wanted, layout)),
-        Claim::CoresEnough => Some(cores::way_out(layout)),
+        Claim::CoresEnough => Some(cores::remedy(layout)),
         Claim::KeepsUp => keeping_up(wanted, layout),
         Claim::TargetsKept => {
-            Some("no process can do better: give those queues a longer --target".to_owned())
+            Some("more processes would not help: give those queues a longer --target".to_owned())
         }
         // Kept by every layout that is made here.
         Claim::EveryQueueFirst
@@ -39,7 +43,7 @@ fn way_out(wanted: &Wanted, layout: &Layout, claim: Claim) -> Option<String> {
 }
 
 /// Its layout has the fewest threads that the rules allow already.
-fn connections(layout: &Layout) -> String {
+fn connections(layout: &ProcessLayout) -> String {
     let kept = layout.reserve.max(layout.reserved_connections);
     let least = layout.connections().saturating_add(u64::from(kept));
     let raised = (least <= MAX_CONNECTIONS_MAX)
@@ -56,19 +60,20 @@ fn connections(layout: &Layout) -> String {
 }
 
 /// Where threads can't be added.
-fn keeping_up(wanted: &Wanted, layout: &Layout) -> Option<String> {
+fn keeping_up(wanted: &PlanInput, layout: &ProcessLayout) -> Option<String> {
     let is_behind =
         |name: &str| targets::loads(wanted, layout).any(|it| it.is_behind() && it.is(name));
     if is_behind(SCHEDULER) {
-        let why = "the scheduler has one process, with 25 threads at most: its jobs have to be fewer, or quicker";
+        let why = "the scheduler has one process with at most 25 threads: it needs fewer or \
+                   shorter jobs";
         return Some(why.to_owned());
     }
     is_behind(WEB)
-        .then(|| "more machines for the web: it gets 1,000 threads of one at most".to_owned())
+        .then(|| "more machines for the web: it gets at most 1,000 threads of one".to_owned())
 }
 
-fn memory(wanted: &Wanted, layout: &Layout) -> String {
-    let Wanted { postgres_memory_bytes, redis_memory_bytes, .. } = *wanted;
+fn memory(wanted: &PlanInput, layout: &ProcessLayout) -> String {
+    let PlanInput { postgres_memory_bytes, redis_memory_bytes, .. } = *wanted;
     let stores = postgres_memory_bytes.saturating_add(redis_memory_bytes);
     let needed = layout.memory_bytes();
     let whole = bytes(needed.saturating_add(stores));

@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use crate::observation::{Capsule, Jobs, is_set_aside};
+use crate::observation::{Capsule, SidekiqObservation, is_set_aside};
 
 use super::split::is_alone_by_name;
-use super::{QueueDemand, Wanted};
+use super::{PlanInput, QueueDemand};
 
 /// Gives each of `queues` that is not known its share of the threads that serve it now.
-pub(super) fn keep(queues: &mut [QueueDemand], jobs: &Jobs) {
+pub(super) fn keep(queues: &mut [QueueDemand], jobs: &SidekiqObservation) {
     let planned: BTreeSet<String> = queues.iter().map(|queue| queue.name.clone()).collect();
-    let unknown = queues.iter_mut().filter(|queue| !queue.known.tells_load());
+    let unknown = queues.iter_mut().filter(|queue| !queue.known.knows_load());
     for queue in unknown {
         let capsules = jobs.serving().flat_map(|process| &process.capsules);
         let shares = capsules.map(|capsule| share(capsule, &planned, &queue.name));
@@ -20,7 +20,7 @@ pub(super) fn keep(queues: &mut [QueueDemand], jobs: &Jobs) {
 }
 
 /// The same without.
-pub(super) fn forgotten(wanted: &Wanted) -> Wanted {
+pub(super) fn forgotten(wanted: &PlanInput) -> PlanInput {
     let mut wanted = wanted.clone();
     wanted.queues.iter_mut().for_each(|queue| queue.threads_now = 0);
     wanted

@@ -2,11 +2,11 @@
 
 /// One such reason.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
+pub(crate) struct UnreadyReason {
     /// What Redis begins with, or what it says.
     sign: &'static str,
     /// What it is.
-    pub(crate) kind: TroubleKind,
+    pub(crate) kind: UnreadyKind,
     /// What that means, of a Redis.
     pub(crate) what: &'static str,
     /// What to do.
@@ -15,7 +15,7 @@ pub(crate) struct Trouble {
 
 /// What keeps a Redis from answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TroubleKind {
+pub enum UnreadyKind {
     /// It reads its data from disk.
     Loading,
     /// It does not know who asks.
@@ -34,59 +34,62 @@ pub enum TroubleKind {
     ReadOnly,
 }
 
-const TROUBLES: [Trouble; 8] = [
-    Trouble {
+const TROUBLES: [UnreadyReason; 8] = [
+    UnreadyReason {
         sign: "LOADING ",
-        kind: TroubleKind::Loading,
-        what: "still reads its data from disk",
-        remedy: "wait until `redis-cli INFO persistence` says loading:0",
+        kind: UnreadyKind::Loading,
+        what: "is still loading its data from disk",
+        remedy: "wait until `redis-cli INFO persistence` shows loading:0",
     },
-    Trouble {
+    UnreadyReason {
         sign: "NOAUTH ",
-        kind: TroubleKind::Login,
-        what: "asks for a password",
-        remedy: "give it by --redis-password-env or --redis-password-file (in [[observe.redis]]: password = { env = \"NAME\" } or { file = \"PATH\" })",
+        kind: UnreadyKind::Login,
+        what: "requires a password",
+        remedy: "pass it with --redis-password-env or --redis-password-file (in [[observe.redis]]: \
+                 password = { env = \"NAME\" } or { file = \"PATH\" })",
     },
-    Trouble {
+    UnreadyReason {
         sign: "WRONGPASS ",
-        kind: TroubleKind::Login,
-        what: "does not know that user, or not that password",
-        remedy: "look at the user in the address and at the password in the environment or file; one that has no password (requirepass) takes none",
+        kind: UnreadyKind::Login,
+        what: "rejects that user or that password",
+        remedy: "check the user in the address and the password in the environment or file; if \
+                 Redis has no password (requirepass), pass none",
     },
-    Trouble {
+    UnreadyReason {
         sign: "max number of clients",
-        kind: TroubleKind::ClientsExhausted,
-        what: "takes no more connections (maxclients), Sidekiq's neither",
-        remedy: "end a client that can be spared, then: redis-cli CONFIG SET maxclients 20000",
+        kind: UnreadyKind::ClientsExhausted,
+        what: "accepts no more connections (maxclients), including Sidekiq's",
+        remedy: "stop a client that is not needed, then: redis-cli CONFIG SET maxclients 20000",
     },
-    Trouble {
+    UnreadyReason {
         sign: "BUSY ",
-        kind: TroubleKind::Script,
-        what: "is held up by a script, for Sidekiq as well",
-        remedy: "redis-cli SCRIPT KILL, which ends it unless it has written already",
+        kind: UnreadyKind::Script,
+        what: "is blocked by a script, also for Sidekiq",
+        remedy: "redis-cli SCRIPT KILL, which ends it unless it has already written",
     },
-    Trouble {
+    UnreadyReason {
         sign: "MASTERDOWN ",
-        kind: TroubleKind::MasterLost,
+        kind: UnreadyKind::MasterLost,
         what: "is a replica that has lost its master",
-        remedy: "name the master, which Sidekiq needs as well, or look why the two do not meet",
+        remedy: "use the address of the master, also for Sidekiq, or check why the replica cannot \
+                 reach it",
     },
-    Trouble {
+    UnreadyReason {
         sign: "READONLY ",
-        kind: TroubleKind::ReadOnly,
-        what: "is a replica, which takes no writes",
-        remedy: "name its master: `redis-cli INFO replication` says master_host",
+        kind: UnreadyKind::ReadOnly,
+        what: "is a replica, which rejects writes",
+        remedy: "use its master: `redis-cli INFO replication` shows master_host",
     },
-    Trouble {
+    UnreadyReason {
         sign: "MISCONF ",
-        kind: TroubleKind::ReadOnly,
-        what: "takes no writes since it can't write its snapshot",
-        remedy: "look at its log and at the space on its disk",
+        kind: UnreadyKind::ReadOnly,
+        what: "rejects writes because it cannot save its snapshot",
+        remedy: "check its log and the free space on its disk",
     },
 ];
 
 /// Of what Redis said, its code included; none if that is about one question only.
-pub(crate) fn of(said: &str) -> Option<&'static Trouble> {
+pub(crate) fn of(said: &str) -> Option<&'static UnreadyReason> {
     TROUBLES.iter().find(|trouble| {
         // A code stands at the beginning; elsewhere the word may be anybody's.
         if trouble.sign.ends_with(' ') {
@@ -104,8 +107,8 @@ mod tests {
     #[test]
     fn what_redis_says_of_itself_is_told_from_what_it_says_of_a_question() {
         for (said, what) in [
-            ("LOADING Redis is loading the dataset in memory", "reads its data"),
-            ("NOAUTH Authentication required.", "asks for a password"),
+            ("LOADING Redis is loading the dataset in memory", "is still loading its data"),
+            ("NOAUTH Authentication required.", "requires a password"),
             ("ERR max number of clients reached", "no more connections"),
             ("BUSY Redis is busy running a script. You can only call SCRIPT KILL", "a script"),
             ("MASTERDOWN Link with MASTER is down", "lost its master"),

@@ -7,38 +7,38 @@
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
-use weir_net::client::Client;
+use weir_net::client::ClientAddress;
 
 /// Clients whose last turn is remembered, beyond those with a request in the lane.
 const REMEMBERED_MAX: usize = 1_024;
 
 /// Who asks, as far as fairness goes. None: nobody in particular, who has turns of one.
-pub(crate) type Asker = Option<Client>;
+pub(crate) type FlowKey = Option<ClientAddress>;
 
 /// The requests of one priority, by their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct PriorityQueue {
     /// The requests of each client that has a turn, in the order of their arrival.
-    flows: HashMap<Asker, VecDeque<u64>>,
+    flows: HashMap<FlowKey, VecDeque<u64>>,
     /// Clients that had no turn since they came.
-    new: VecDeque<Asker>,
+    new: VecDeque<FlowKey>,
     /// Clients in the order of their next turn; some have no request any more.
-    old: VecDeque<Asker>,
+    old: VecDeque<FlowKey>,
     len: usize,
 }
 
-impl Lane {
+impl PriorityQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// How many requests of `client` wait here.
-    pub(super) fn len_of(&self, client: Asker) -> usize {
+    pub(super) fn len_of(&self, client: FlowKey) -> usize {
         self.flows.get(&client).map_or(0, VecDeque::len)
     }
 
     /// `request` is larger than all before it.
-    pub(super) fn push(&mut self, client: Asker, request: u64) {
+    pub(super) fn push(&mut self, client: FlowKey, request: u64) {
         let new = &mut self.new;
         let flow = self.flows.entry(client).or_insert_with(|| {
             new.push_back(client);
@@ -49,7 +49,7 @@ impl Lane {
     }
 
     /// Whose turn it is. `newest_first`: of clients that are new, and of a client's requests.
-    pub(super) fn pop(&mut self, newest_first: bool) -> Option<(Asker, u64)> {
+    pub(super) fn pop(&mut self, newest_first: bool) -> Option<(FlowKey, u64)> {
         while self.len > 0 {
             let new = if newest_first { self.new.pop_back() } else { self.new.pop_front() };
             let is_new = new.is_some();
@@ -71,7 +71,7 @@ impl Lane {
     }
 
     /// Takes a request out of its turn.
-    pub(super) fn remove(&mut self, client: Asker, request: u64) {
+    pub(super) fn remove(&mut self, client: FlowKey, request: u64) {
         let Some(flow) = self.flows.get_mut(&client) else { return };
         // Sorted, for numbers only grow.
         if let Ok(place) = flow.binary_search(&request) {
@@ -128,13 +128,13 @@ impl Lane {
 mod tests {
     use super::*;
 
-    fn asker(number: u32) -> Asker {
-        Client::of(std::net::Ipv4Addr::from_bits((10 << 24) + number).into())
+    fn asker(number: u32) -> FlowKey {
+        ClientAddress::of(std::net::Ipv4Addr::from_bits((10 << 24) + number).into())
     }
 
     #[test]
     fn clients_that_leave_before_their_first_turn_are_forgotten() {
-        let mut lane = Lane::default();
+        let mut lane = PriorityQueue::default();
         lane.push(asker(0), 0);
         for number in 1..100_000 {
             lane.push(asker(number), number.into());

@@ -12,12 +12,12 @@ const RUN_JOBS: usize = 512;
 
 /// Waiting jobs ordered by their entries' `order`.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct WaitingList {
     runs: VecDeque<VecDeque<JobIndex>>,
     len: usize,
 }
 
-impl Lane {
+impl WaitingList {
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
@@ -149,18 +149,18 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::arena::{Entry, Rest};
+    use crate::engine::arena::{ArenaEntry, EntryState};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
-    use weir_log::Position;
+    use weir_log::RecordPosition;
 
     fn job(arena: &mut Arena, order: u64) -> JobIndex {
-        arena.insert(Entry {
-            position: Position { segment: 0, offset: 0 },
+        arena.insert(ArenaEntry {
+            position: RecordPosition { segment: 0, offset: 0 },
             order,
             hash: 0,
             queue: 0,
-            rest: Rest::Waiting,
+            rest: EntryState::Waiting,
             indexed: false,
         })
     }
@@ -192,7 +192,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
         fn a_lane_is_an_ordered_map(steps in steps()) {
-            let (mut arena, mut lane, mut model) = (Arena::default(), Lane::default(), BTreeMap::new());
+            let (mut arena, mut lane, mut model) = (Arena::default(), WaitingList::default(), BTreeMap::new());
             let (mut next, mut out) = (0, Vec::new());
             for step in steps {
                 match step {
