@@ -60,7 +60,7 @@ impl Supervisor {
         if is_last {
             workers.stop(now);
         }
-        workers.turn(now);
+        workers.run_due(now);
     }
 
     /// Whether everything has ended. Without children, workers go on until they are stopped.

@@ -199,14 +199,14 @@ impl Fleet {
     }
 
     /// Starts who is due, kills who is overdue, goes on with rolling restarts.
-    pub(crate) fn turn(&mut self, now: Duration) {
+    pub(crate) fn run_due(&mut self, now: Duration) {
         let moment = self.moment(now);
         let mut starts_left = STARTS_PER_TURN_MAX;
         for index in 0..self.groups.len() {
             let rules = &mut self.groups[index].rules;
             let slots = rules.slots.len();
             let GroupUpdate { actions, rolled } =
-                rules.turn(moment, &mut self.numbers, &mut starts_left);
+                rules.run_due(moment, &mut self.numbers, &mut starts_left);
             let removed = rules.slots.len()..slots;
             self.perform(index, actions, now);
             self.report_removed(index, removed);

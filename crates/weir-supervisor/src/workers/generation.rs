@@ -172,7 +172,7 @@ impl Generation {
     }
 
     /// The service sends it nothing more.
-    pub(crate) fn let_go(&mut self, now: Duration, times: &Times) -> Option<Action> {
+    pub(crate) fn release(&mut self, now: Duration, times: &Times) -> Option<Action> {
         if !matches!(self.phase, Phase::Leaving { .. }) {
             return None;
         }
@@ -221,7 +221,7 @@ impl Generation {
 
     /// What is due. A generation that has lived long enough is announced, but stays as it is: to be
     /// ready concerns the whole slot.
-    pub(crate) fn turn(&mut self, moment: Moment, times: &Times) -> Option<Action> {
+    pub(crate) fn run_due(&mut self, moment: Moment, times: &Times) -> Option<Action> {
         if self.wakes_at(moment, times).is_none_or(|at| at > moment.now) {
             return None;
         }
@@ -236,7 +236,7 @@ impl Generation {
                 let reason = format!("no sign of life within watchdog ({limit:?})");
                 self.evict(&reason, moment.now, times)
             }
-            Phase::Leaving { .. } => self.let_go(moment.now, times),
+            Phase::Leaving { .. } => self.release(moment.now, times),
             Phase::Draining { .. } => {
                 let limit = times.stop_deadline;
                 Some(self.kill(&format!("still running at its stop_deadline ({limit:?})")))

@@ -62,7 +62,7 @@ impl WorkerGroup {
     }
 
     /// What is due. At most `starts_left` processes are started; the rest keeps its turn.
-    pub(crate) fn turn(
+    pub(crate) fn run_due(
         &mut self,
         moment: Moment,
         numbers: &mut Numbers,
@@ -70,7 +70,7 @@ impl WorkerGroup {
     ) -> GroupUpdate {
         let mut turn = GroupUpdate::default();
         for slot in &mut self.slots {
-            turn.actions.extend(slot.turn(moment));
+            turn.actions.extend(slot.run_due(moment));
             let is_due = slot.starts_at().is_some_and(|at| at <= moment.now);
             if is_due && !self.is_paused && *starts_left > 0 {
                 *starts_left -= 1;

@@ -172,11 +172,11 @@ impl WorkerSlot {
     }
 
     /// What is due, starts aside.
-    pub(crate) fn turn(&mut self, moment: Moment) -> Vec<Action> {
+    pub(crate) fn run_due(&mut self, moment: Moment) -> Vec<Action> {
         let times = self.times.clone();
         let due: Vec<Action> = self
             .generations_mut()
-            .filter_map(|generation| generation.turn(moment, &times))
+            .filter_map(|generation| generation.run_due(moment, &times))
             .collect();
         due.into_iter()
             .flat_map(|action| match action {
@@ -320,9 +320,9 @@ impl WorkerSlot {
     }
 
     /// The service sends nothing more to a generation.
-    pub(crate) fn let_go(&mut self, number: u64, now: Duration) -> Option<Action> {
+    pub(crate) fn release(&mut self, number: u64, now: Duration) -> Option<Action> {
         let times = self.times.clone();
-        self.find(number)?.let_go(now, &times)
+        self.find(number)?.release(now, &times)
     }
 
     /// Kills one generation, after a dump if there is one. It is started anew unless somebody is

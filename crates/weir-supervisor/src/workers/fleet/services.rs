@@ -158,7 +158,7 @@ impl Fleet {
         for generation in free {
             self.let_go.remove(&generation);
             let Ok(place) = self.find_generation(generation) else { continue };
-            let action = self.slot_mut(place).let_go(generation, now);
+            let action = self.slot_mut(place).release(generation, now);
             self.perform(place.group, action.into_iter().collect(), now);
         }
     }

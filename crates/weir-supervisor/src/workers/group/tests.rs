@@ -30,14 +30,14 @@ impl Running {
         let (group, numbers) = (WorkerGroup::new(times, processes), Numbers::default());
         let (seen, rolled) = (Vec::new(), Vec::new());
         let mut running = Self { group, numbers, now: SECOND, seen, rolled };
-        running.turn(8);
+        running.run_due(8);
         running
     }
 
     /// One turn; what is started gets ready in it.
-    fn turn(&mut self, mut starts_left: usize) {
+    fn run_due(&mut self, mut starts_left: usize) {
         let moment = Moment { now: self.now, prober_since: None };
-        let turn = self.group.turn(moment, &mut self.numbers, &mut starts_left);
+        let turn = self.group.run_due(moment, &mut self.numbers, &mut starts_left);
         self.rolled.extend(turn.rolled);
         self.follow(turn.actions);
     }
@@ -74,7 +74,7 @@ fn a_turn_starts_a_bounded_number_of_processes() {
     assert_eq!(running.seen().len(), 8);
     let moment = Moment { now: running.now, prober_since: None };
     assert!(running.group.wakes_at(moment).is_some_and(|at| at <= running.now));
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.seen(), [Action::Start(9), Action::Start(10)]);
 }
 
@@ -85,12 +85,12 @@ fn a_rolling_restart_takes_one_after_the_other() {
     assert_eq!(running.group.restart_rolling(), Ok(()));
     assert_eq!(running.group.restart_rolling(), Err("a rolling restart is under way".into()));
     for (index, (old, new)) in [(1, 4), (2, 5), (3, 6)].into_iter().enumerate() {
-        running.turn(8);
-        running.turn(8);
+        running.run_due(8);
+        running.run_due(8);
         assert_eq!(running.seen(), [Action::Start(new), Action::Stop(old)], "{index}");
         assert_eq!(running.ended(index, old), Fate::Left);
     }
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.rolled, [Ok(())]);
     assert_eq!(running.seen(), []);
 }
@@ -101,11 +101,11 @@ fn a_rolling_restart_stops_at_the_first_failure_and_says_so() {
     running.seen();
     assert_eq!(running.group.restart_rolling(), Ok(()));
     let moment = Moment { now: running.now, prober_since: None };
-    let turn = running.group.turn(moment, &mut running.numbers, &mut 8);
+    let turn = running.group.run_due(moment, &mut running.numbers, &mut 8);
     assert_eq!(turn.actions, [Action::Start(4)]);
     assert_eq!(running.ended(0, 4), Fate::ReplacementFailed);
     assert_eq!(running.rolled, [Err("slot 0: the reason".into())]);
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.seen(), [], "the others are left alone");
     assert_eq!(running.group.restart_rolling(), Ok(()), "it may be tried again");
 }
@@ -116,19 +116,19 @@ fn rolling_restart_past(end: impl FnOnce(&mut WorkerSlot, Duration)) -> Fate {
     running.seen();
     end(&mut running.group.slots[1], running.now);
     assert_eq!(running.group.restart_rolling(), Ok(()));
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.seen(), [Action::Start(4), Action::Stop(1)]);
     running.ended(0, 1);
-    running.turn(8);
-    running.turn(8);
+    running.run_due(8);
+    running.run_due(8);
     assert_eq!((running.seen(), running.rolled.len()), (Vec::new(), 0), "it waits for the second");
     let fate = running.ended(1, 2);
     running.now += SECOND;
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.seen()[0], Action::Start(5), "in its place, and only one");
-    running.turn(8);
+    running.run_due(8);
     running.ended(2, 3);
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.rolled, [Ok(())]);
     fate
 }
@@ -154,7 +154,7 @@ fn a_rolling_restart_passes_over_what_is_stopped() {
     running.group.stop(Some(0), running.now).expect("stopped");
     running.ended(0, 1);
     assert_eq!(running.group.restart_rolling(), Ok(()));
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.seen(), [Action::Start(3), Action::Stop(2)]);
 }
 
@@ -177,14 +177,14 @@ fn scaling_down_stops_the_last_and_removes_them_when_they_have_ended() {
     let actions = running.group.scale(1, now).expect("scaled");
     assert_eq!(actions, [Action::Stop(2), Action::Stop(3)]);
     running.ended(1, 2);
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.group.slots.len(), 3, "the last is still there");
     running.ended(2, 3);
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.group.slots.len(), 1);
     running.seen();
     assert_eq!(running.group.scale(2, now), Ok(Vec::new()));
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.seen(), [Action::Start(4)]);
     assert!(running.group.scale(PROCESSES_MAX + 1, now).is_err());
 }
@@ -195,10 +195,10 @@ fn scaling_up_again_keeps_who_is_on_the_way_out_until_it_has_ended() {
     running.seen();
     running.group.scale(1, running.now).expect("scaled");
     running.group.scale(2, running.now).expect("scaled");
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.seen(), []);
     running.ended(1, 2);
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.seen(), [Action::Start(3)]);
 }
 
@@ -211,12 +211,12 @@ fn while_a_group_is_paused_nobody_is_started() {
     running.now += 10 * SECOND;
     let moment = Moment { now: running.now, prober_since: None };
     assert_eq!(running.group.wakes_at(moment), None, "nothing to wake up for");
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.seen(), []);
     let refused = running.group.restart(0, &mut running.numbers, running.now);
     assert_eq!(refused, Err("the group is paused; resume it first".into()));
     running.group.is_paused = false;
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.seen(), [Action::Start(2)]);
 }
 
@@ -224,18 +224,18 @@ fn while_a_group_is_paused_nobody_is_started() {
 fn a_rolling_restart_goes_on_with_those_that_stay_when_the_settings_ask_for_fewer() {
     let mut running = Running::new(4);
     running.group.restart_rolling().expect("begun");
-    running.turn(8);
+    running.run_due(8);
     running.seen();
     assert!(running.group.scale(2, running.now).is_err(), "an operator waits for its end");
     assert_eq!(running.group.resize(2, running.now), [Action::Stop(3), Action::Stop(4)]);
     for (index, number) in [(0, 1), (2, 3), (3, 4)] {
         assert_eq!(running.ended(index, number), Fate::Left);
     }
-    running.turn(8);
-    running.turn(8);
+    running.run_due(8);
+    running.run_due(8);
     assert_eq!(running.seen(), [Action::Start(6), Action::Stop(2)]);
     running.ended(1, 2);
-    running.turn(8);
+    running.run_due(8);
     assert_eq!((running.group.slots.len(), running.rolled), (2, vec![Ok(())]));
 }
 
@@ -244,13 +244,13 @@ fn who_has_failed_is_tried_at_once_when_there_may_be_another_program() {
     let mut running = Running::new(1);
     running.seen();
     assert_eq!(running.ended(0, 1), Fate::Restarting { after: SECOND, deaths_in_a_row: 1 });
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.seen(), []);
     running.group.retry(running.now);
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.seen(), [Action::Start(2)]);
     running.group.retry(running.now);
-    running.turn(8);
+    running.run_due(8);
     assert_eq!(running.seen(), [], "it runs");
 }
 
@@ -258,7 +258,7 @@ fn who_has_failed_is_tried_at_once_when_there_may_be_another_program() {
 fn a_stop_ends_a_rolling_restart() {
     let mut running = Running::new(2);
     running.group.restart_rolling().expect("begun");
-    running.turn(8);
+    running.run_due(8);
     let (actions, rolled) = running.group.stop(None, running.now).expect("stopped");
     assert_eq!(actions, [Action::Stop(3), Action::Stop(2)]);
     assert_eq!(rolled.as_deref(), Some("stopped on command"));

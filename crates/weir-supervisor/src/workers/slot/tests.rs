@@ -38,14 +38,14 @@ impl Place {
     /// With generation 1 ready.
     fn serving(times: Times) -> Self {
         let mut place = Self::new(times);
-        assert_eq!(place.turn(), [Action::Start(1)]);
+        assert_eq!(place.run_due(), [Action::Start(1)]);
         assert_eq!(place.ready(1), [Action::Announce(1)]);
         place
     }
 
-    fn turn(&mut self) -> Vec<Action> {
+    fn run_due(&mut self) -> Vec<Action> {
         let moment = Moment { now: self.now, prober_since: self.prober_since };
-        let mut actions = self.slot.turn(moment);
+        let mut actions = self.slot.run_due(moment);
         if self.slot.starts_at().is_some_and(|at| at <= self.now) {
             actions.push(self.slot.start_now(&mut self.numbers, self.now));
         }
@@ -57,7 +57,7 @@ impl Place {
         let moment = Moment { now: self.now, prober_since: self.prober_since };
         let wakes = self.slot.wakes_at(moment).into_iter().chain(self.slot.starts_at()).min();
         self.now += wait;
-        let actions = self.turn();
+        let actions = self.run_due();
         assert_eq!(!actions.is_empty(), wakes.is_some_and(|at| at <= self.now), "{actions:?}");
         actions
     }
@@ -89,7 +89,7 @@ fn the_dead_are_restarted_with_backoff_then_given_up_then_tried_again() {
     let mut place = Place::serving(times());
     let restarting = |after, deaths_in_a_row| Fate::Restarting { after, deaths_in_a_row };
     assert_eq!(place.ended(1), restarting(SECOND, 1));
-    assert_eq!(place.turn(), []);
+    assert_eq!(place.run_due(), []);
     assert_eq!(place.after(SECOND), [Action::Start(2)]);
     assert_eq!(place.ended(2), restarting(2 * SECOND, 2));
     assert_eq!(place.after(2 * SECOND), [Action::Start(3)]);
@@ -101,14 +101,14 @@ fn the_dead_are_restarted_with_backoff_then_given_up_then_tried_again() {
     assert_eq!(place.after(SECOND), [Action::Start(4)]);
     assert_eq!(place.ended(4), Fate::GivenUp { deaths_in_a_row: 4 });
     place.slot.start(place.now);
-    assert_eq!(place.turn(), [Action::Start(5)]);
+    assert_eq!(place.run_due(), [Action::Start(5)]);
     assert_eq!(place.ended(5), restarting(SECOND, 1), "a command gives a clean record");
 }
 
 #[test]
 fn who_is_not_ready_in_time_is_killed_and_counts_as_dead() {
     let mut place = Place::new(times());
-    assert_eq!(place.turn(), [Action::Start(1)]);
+    assert_eq!(place.run_due(), [Action::Start(1)]);
     assert_eq!(place.after(9 * SECOND), []);
     assert_eq!(place.after(SECOND), [kill(1, "not ready within start_deadline (10s)")]);
     assert_eq!(place.ready(1), [], "too late");
@@ -118,7 +118,7 @@ fn who_is_not_ready_in_time_is_killed_and_counts_as_dead() {
 #[test]
 fn who_has_to_live_for_a_while_is_ready_then() {
     let mut place = Place::new(Times { ready_after: Some(2 * SECOND), ..times() });
-    assert_eq!(place.turn(), [Action::Start(1)]);
+    assert_eq!(place.run_due(), [Action::Start(1)]);
     assert_eq!(place.after(2 * SECOND), [Action::Announce(1)]);
     assert_eq!(place.after(100 * SECOND), []);
 }
@@ -126,7 +126,7 @@ fn who_has_to_live_for_a_while_is_ready_then() {
 #[test]
 fn without_a_prober_the_start_deadline_does_not_run() {
     let mut place = Place::new(Times { is_probed: true, ..times() });
-    assert_eq!(place.turn(), [Action::Start(1)]);
+    assert_eq!(place.run_due(), [Action::Start(1)]);
     assert_eq!(place.after(1_000 * SECOND), []);
     place.prober_since = Some(place.now);
     assert_eq!(place.after(9 * SECOND), []);
@@ -167,7 +167,7 @@ fn a_successor_takes_over_from_one_that_dies() {
     assert_eq!(place.replace(), Ok(Some(Action::Start(2))));
     assert_eq!(place.ended(1), Fate::SuccessorTakesOver);
     assert_eq!(place.numbers(), [Some(2), None, None]);
-    assert_eq!(place.turn(), [], "nobody is started beside it");
+    assert_eq!(place.run_due(), [], "nobody is started beside it");
     assert_eq!(place.ready(2), [Action::Announce(2)]);
     assert_eq!(place.ended(2), Fate::Restarting { after: SECOND, deaths_in_a_row: 1 });
 }
@@ -182,7 +182,7 @@ fn an_eviction_asks_for_a_dump_kills_and_starts_anew_at_once() {
     assert_eq!(place.after(2 * SECOND), []);
     assert_eq!(place.after(SECOND), [kill(1, "stuck")]);
     assert_eq!(place.ended(1), Fate::Left);
-    assert_eq!(place.turn(), [Action::Start(2)]);
+    assert_eq!(place.run_due(), [Action::Start(2)]);
     assert_eq!(place.slot.evict(1, "stuck", place.now), None, "it is gone");
 }
 
@@ -220,9 +220,9 @@ fn one_that_is_wanted_again_while_it_ends_is_started_when_it_has() {
     let mut place = Place::serving(times());
     assert_eq!(place.slot.stop(place.now), [Action::Stop(1)]);
     place.slot.start(place.now);
-    assert_eq!(place.turn(), []);
+    assert_eq!(place.run_due(), []);
     assert_eq!(place.ended(1), Fate::Left);
-    assert_eq!(place.turn(), [Action::Start(2)]);
+    assert_eq!(place.run_due(), [Action::Start(2)]);
 }
 
 #[test]
@@ -273,9 +273,9 @@ fn a_probed_worker_is_asked_to_end_when_the_service_has_let_go_of_it() {
     };
     let mut place = replaced();
     assert_eq!(place.after(4 * SECOND), []);
-    assert_eq!(place.slot.let_go(1, place.now), Some(Action::Stop(1)));
-    assert_eq!(place.slot.let_go(1, place.now), None, "once");
-    assert_eq!(place.slot.let_go(2, place.now), None, "it is to stay");
+    assert_eq!(place.slot.release(1, place.now), Some(Action::Stop(1)));
+    assert_eq!(place.slot.release(1, place.now), None, "once");
+    assert_eq!(place.slot.release(2, place.now), None, "it is to stay");
 
     let mut place = replaced();
     assert_eq!(place.after(5 * SECOND), [Action::Stop(1)], "the service does not say so");
@@ -285,6 +285,6 @@ fn a_probed_worker_is_asked_to_end_when_the_service_has_let_go_of_it() {
     assert_eq!(place.after(Duration::ZERO), [Action::Stop(1)], "the service is gone");
 
     let mut place = Place::new(probed());
-    assert_eq!(place.turn(), [Action::Start(1)]);
+    assert_eq!(place.run_due(), [Action::Start(1)]);
     assert_eq!(place.slot.stop(place.now), [Action::Stop(1)], "nothing is sent to it yet");
 }
