@@ -6,6 +6,7 @@
 //! later place comes through the mailbox, what has an earlier one is in the history.
 
 mod cache;
+mod cached;
 mod exchange;
 mod history;
 mod home;
@@ -14,6 +15,7 @@ mod members;
 mod meter;
 mod prepared;
 mod registry;
+mod watch_queue;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,8 +25,8 @@ use weir_base::clock::Timestamp;
 pub(crate) use self::cache::Cache;
 use self::cache::Cached;
 pub(crate) use self::exchange::{
-    CacheState, Gone, Info, Join, JoinError, Joining, Keeps, Kept, Leaving, Left, Publication,
-    PublishError, Published,
+    CacheState, Gone, Info, Join, JoinError, Joining, Keeps, Leaving, Left, Publication, Published,
+    SavedHistory, TooManyMembers, TryPublishError,
 };
 pub(crate) use self::history::Entry;
 use self::home::{Home, Reserved};
@@ -33,12 +35,12 @@ pub(crate) use self::meter::Rates;
 pub(crate) use self::prepared::Prepared;
 pub(crate) use self::registry::Registry;
 pub use self::registry::TooManyChannels;
+pub(crate) use self::watch_queue::WatchQueue;
+use crate::cores::{Audience, Broadcast, ChannelId, CoreMessage, Cores, EventKey};
 use crate::frame::Frame;
-use crate::hub::{Audience, Broadcast, ChannelId, Cores, EventKey, Letter};
 use crate::pusher::channel::{ChannelKind, ChannelName};
 use crate::pusher::position::Position;
 use crate::settings::{AppSettings, PresenceLimits};
-use crate::watch::Queue;
 
 /// A channel of one app.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ impl Channel {
         &self,
         publication: Publication<'_>,
         cores: &Cores,
-    ) -> Result<Published, PublishError> {
+    ) -> Result<Published, TryPublishError> {
         let mut home = self.home();
         home.check_there()?;
         let reserved = home.reserve(cores, publication.draft.bytes_max())?;
@@ -123,7 +125,7 @@ impl Channel {
             watcher.offer(message.now, &message.frame);
         }
         for (core, room) in reserved {
-            cores.get(core).mailbox.push(Letter::Broadcast(Broadcast {
+            cores.get(core).mailbox.push(CoreMessage::Broadcast(Broadcast {
                 channel: self.id,
                 sequence: home.sequence,
                 frame: message.frame.clone(),
@@ -181,14 +183,14 @@ impl Channel {
     }
 
     /// `watcher` gets everything that is sent from now on.
-    pub(crate) fn add_watcher(&self, watcher: &Arc<Queue>) -> Result<(), Gone> {
+    pub(crate) fn add_watcher(&self, watcher: &Arc<WatchQueue>) -> Result<(), Gone> {
         let mut home = self.home();
         home.check_there()?;
         home.watchers.push(Arc::clone(watcher));
         Ok(())
     }
 
-    pub(crate) fn remove_watcher(&self, watcher: &Arc<Queue>) {
+    pub(crate) fn remove_watcher(&self, watcher: &Arc<WatchQueue>) {
         self.home().watchers.retain(|other| !Arc::ptr_eq(other, watcher));
     }
 
@@ -198,8 +200,8 @@ impl Channel {
         (home.position(), home.history.newest(offset, events_max).cloned().collect())
     }
 
-    /// What is to be kept over a restart; None: nobody knows a position of it.
-    pub(crate) fn kept(&self) -> Option<Kept> {
+    /// What is to be kept over a restart; None: no client knows a position of it.
+    pub(crate) fn saved_history(&self) -> Option<SavedHistory> {
         let home = self.home();
         if !home.has_told_position && home.cached.is_none() {
             return None;
@@ -207,7 +209,7 @@ impl Channel {
         let cached = home.cached.as_ref().map(|Cached { frame, data, at, .. }| {
             (data.clone(), Entry { offset: home.offset, at: *at, frame: frame.clone() })
         });
-        Some(Kept {
+        Some(SavedHistory {
             position: home.position(),
             entries: home.history.newest(0, usize::MAX).cloned().collect(),
             cached,
@@ -215,11 +217,11 @@ impl Channel {
         })
     }
 
-    /// Takes up what was kept, on a channel that nothing has happened on. Answers the bytes of its
-    /// history.
-    pub(crate) fn restore(&self, kept: Kept) -> isize {
+    /// Continues a history that was saved, on a channel that has no events yet. Returns the bytes of
+    /// the history.
+    pub(crate) fn restore(&self, saved: SavedHistory) -> isize {
         let mut home = self.home();
-        let Kept { position, entries, cached, touched } = kept;
+        let SavedHistory { position, entries, cached, touched } = saved;
         (home.epoch, home.offset) = (position.epoch, position.offset);
         home.touched = touched;
         home.has_told_position = true;

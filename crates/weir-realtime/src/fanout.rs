@@ -9,10 +9,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use weir_base::clock::Timestamp;
 
-use crate::hub::{Audience, Broadcast};
-
-/// A connection's number on its core.
-pub(crate) type SessionKey = u32;
+use crate::cores::{Audience, Broadcast, SessionKey};
 
 /// All subscribers of one channel on one core.
 #[derive(Debug, Default)]

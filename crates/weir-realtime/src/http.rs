@@ -77,7 +77,7 @@ impl Shard {
         // A reload may have come with the body.
         self.check_in_service(&app)?;
         let call = Call { app: &app, query: &query, body: &body };
-        self.carry_out(&route, &call, &settings)
+        self.carry_out(&route, &call, &settings).await
     }
 
     fn check_in_service(&self, app: &Arc<App>) -> Result<(), Failure> {

@@ -14,8 +14,8 @@ use weir_base::token_bucket::TokenBucket;
 pub(crate) use self::outbox::{Fit, Outbox};
 pub(crate) use self::transport::Transport;
 use crate::app::{App, ConnectionPlace};
-use crate::fanout::{Delivery, SessionKey};
-use crate::hub::{Audience, Broadcast, EventKey};
+use crate::cores::{Audience, Broadcast, EventKey};
+use crate::fanout::Delivery;
 use crate::pusher::client_message::{SignIn, Subscribe};
 use crate::pusher::socket_id::SocketId;
 use crate::settings::SlowClients;
@@ -111,27 +111,6 @@ pub(crate) enum Sent {
 pub(crate) struct Budget {
     pub(crate) bytes_max: usize,
     pub(crate) policy: SlowClients,
-}
-
-/// Bits of a connection's id that hold its place on the core.
-const KEY_BITS: u32 = 32;
-
-/// The id of a connection: where it is, in the first number; the second can't be guessed.
-pub(crate) fn socket_id(core: usize, key: SessionKey) -> SocketId {
-    let first = ((core as u64) << KEY_BITS) | u64::from(key);
-    SocketId { first, second: fastrand::u64(1 << 60..1 << 63) }
-}
-
-/// The core of a connection with this id, if there is one.
-pub(crate) fn core_of(socket_id: SocketId) -> Option<usize> {
-    usize::try_from(socket_id.first >> KEY_BITS).ok()
-}
-
-/// Its place there.
-pub(crate) const fn key_of(socket_id: SocketId) -> SessionKey {
-    #[expect(clippy::cast_possible_truncation, reason = "the lower half is the key")]
-    let key = socket_id.first as u32;
-    key
 }
 
 impl Session {

@@ -39,7 +39,7 @@ pub use weir_net::post::{CaError, EndpointUrl, EndpointUrlError, Trust};
 pub use app_hooks::{AppHooks, Endpoint};
 pub use extra_headers::{EXTRA_HEADERS_MAX, ExtraHeaderError, ExtraHeaders};
 pub use kind::{Kind, Kinds, UnknownKind};
-pub use metrics::{DropReason, FailureReason, WebhookMetrics};
+pub use metrics::{DropReason, FailureReason, WebhookMetrics, WebhookTotals};
 pub use settings::{Limits, Settings};
 pub use worker::Worker;
 

@@ -10,13 +10,13 @@ use super::exchange::{Gone, Keeps, Listing};
 use super::history::{Entry, History};
 use super::members::{ListedMember, MemberList, Members};
 use super::meter::Meter;
+use super::watch_queue::WatchQueue;
+use crate::cores::{CoreBusy, Cores, Reservation};
 use crate::frame::Frame;
-use crate::hub::{CoreBusy, Cores, Reservation};
 use crate::pusher::channel::ChannelKind;
 use crate::pusher::position::{Epoch, Position};
 use crate::pusher::server_message::{Joined, Recovery};
 use crate::settings::HistoryLimits;
-use crate::watch::Queue;
 
 #[derive(Debug)]
 pub(super) struct Home {
@@ -48,7 +48,7 @@ pub(super) struct Home {
     /// Of events of servers and clients.
     pub(super) meter: Meter,
     /// Who looks on: nearly always nobody.
-    pub(super) watchers: Vec<Arc<Queue>>,
+    pub(super) watchers: Vec<Arc<WatchQueue>>,
 }
 
 /// Room on each core that has subscribers.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use super::exchange::{Gone, Join, JoinError, Joining, Leaving, Left};
+use super::exchange::{Gone, Join, JoinError, Joining, Leaving, Left, TooManyMembers};
 use super::home::Home;
 use super::members::{Change, ListedMember};
 use super::{Channel, Message, difference};
+use crate::cores::{Audience, Cores};
 use crate::frame::Frame;
-use crate::hub::{Audience, Cores};
 use crate::pusher::server_message::{self, Joined};
 use crate::settings::AppSettings;
 
@@ -74,7 +74,7 @@ impl Channel {
             return Ok(false);
         }
         if home.members.len() >= max {
-            return Err(JoinError::TooManyMembers { max });
+            return Err(TooManyMembers { max }.into());
         }
         if home.members.len() >= app.presence.list_max {
             home.members.become_large();

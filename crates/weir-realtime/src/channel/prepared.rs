@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Channel, Gone, Publication, Published, Reserved};
-use crate::hub::Cores;
+use crate::cores::Cores;
 
 /// One event, before it has its place. Dropping it publishes nothing.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use weir_base::clock::Timestamp;
 
 use super::*;
+use crate::cores::{ChannelId, Cores};
 use crate::frame::Frame;
-use crate::hub::{ChannelId, Cores};
 use crate::pusher::socket_id::SocketId;
 
 fn broadcast(sequence: u64, audience: Audience) -> Broadcast {

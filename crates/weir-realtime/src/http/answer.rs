@@ -4,7 +4,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use weir_net::server::Body;
 
-use crate::hub::Refused;
+use crate::hub::PublishError;
 use crate::pusher::api::ApiError;
 
 /// Why a request was not carried out: an answer with a sentence.
@@ -47,9 +47,9 @@ impl From<ApiError> for Failure {
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, refused)
+impl From<PublishError> for Failure {
+    fn from(error: PublishError) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use super::Call;
 use super::answer::Failure;
+use crate::broker::Broker as _;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::{Epoch, Position};
 use crate::shard::Shard;
@@ -28,9 +29,9 @@ impl Shard {
     pub(super) fn history(&self, call: &Call<'_>, name: &ChannelName) -> Result<Vec<u8>, Failure> {
         let after = parse::<Position>(call.query.get("after"), "after")?;
         let limit = parse::<usize>(call.query.get("limit"), "limit")?.unwrap_or(EVENTS_MAX);
-        let channel = call.app.channels.get(name.as_str());
         let after_offset = after.map_or(0, |after| after.offset);
-        let found = channel.map(|channel| channel.history(after_offset, limit.min(EVENTS_MAX)));
+        let limit = limit.min(EVENTS_MAX);
+        let found = self.hub.broker.history(call.app, name.as_str(), after_offset, limit);
         let (position, entries) = match found {
             Some((position, entries)) => (Some(position), entries),
             None => (None, Vec::new()),

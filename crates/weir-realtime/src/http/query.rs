@@ -4,6 +4,7 @@ use hyper::StatusCode;
 
 use super::Call;
 use super::answer::Failure;
+use crate::broker::Broker as _;
 use crate::channel::Info;
 use crate::pusher::api::{self, ApiError, CachedEvent, ChannelInfo, InfoRequest, ListRequest};
 use crate::pusher::channel::{ChannelKind, ChannelName};
@@ -61,9 +62,7 @@ pub(super) fn users(
         let text = "only presence channels have users";
         return Err(Failure::new(StatusCode::BAD_REQUEST, text));
     }
-    let limits = call.app.settings().presence;
-    let channel = call.app.channels.get(name.as_str());
-    let list = channel.map(|channel| channel.members(None, &limits, shard.hub.clock.now()));
+    let list = shard.hub.broker.members(call.app, name.as_str(), None);
     let mut body = Vec::new();
     let members = list.as_ref().map_or(&[][..], |list| &list.members);
     api::write_users(&mut body, members.iter().map(|member| &*member.user_id));

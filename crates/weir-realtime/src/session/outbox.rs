@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::hub::EventKey;
+use crate::cores::EventKey;
 use crate::settings::SlowClients;
 
 /// Frames in the order in which they are to be written. The first one may be written in part.
@@ -156,7 +156,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::hub::ChannelId;
+    use crate::cores::ChannelId;
 
     fn key(name: &str) -> Option<EventKey> {
         Some(EventKey::new(ChannelId(1), name))

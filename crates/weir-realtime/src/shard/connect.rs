@@ -11,16 +11,17 @@ use hyper::StatusCode;
 use weir_net::client::{ClientFull, ClientRequest};
 use weir_net::server::{Head, Peer, Refused, Stream, Upgrade};
 
-use super::closing::say_code;
-use super::{Shard, State};
+use super::Shard;
+use super::close_reason::say_code;
+use super::state::State;
 use crate::app::{App, ConnectionPlace, NoPlace};
-use crate::fanout::SessionKey;
+use crate::cores::{self, SessionKey};
 use crate::frame::append_text;
 use crate::metrics::Limit;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message;
 use crate::pusher::socket_id::SocketId;
-use crate::session::{self, Session, Transport};
+use crate::session::{Session, Transport};
 use crate::websocket::handshake::{self, Refusal, RequestHead};
 
 /// What all paths of connections begin with; the app's key follows.
@@ -155,7 +156,7 @@ impl Shard {
     ) -> (SessionKey, SocketId) {
         let vacant = state.sessions.vacant_entry();
         let key = SessionKey::try_from(vacant.key()).expect("fewer connections than descriptors");
-        let socket_id = session::socket_id(self.index, key);
+        let socket_id = cores::socket_id(self.index, key);
         let now = self.hub.clock.now();
         vacant.insert(Box::new(Session::new(socket_id, app, place, transport, now)));
         self.hub.metrics.opened();

@@ -5,23 +5,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::closing::Why;
-use super::{Shard, State};
+use super::Shard;
+use super::close_reason::CloseReason;
+use super::state::{AppEnd, State};
 use crate::app::App;
+use crate::cores::AppNumber;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::socket_id::SocketId;
 use crate::session::Session;
 
 /// Between two steps.
 const STEP: Duration = Duration::from_millis(20);
-
-/// An app that is gone or off, and those of its connections that are still to end.
-#[derive(Debug)]
-pub(super) struct AppEnd {
-    app: Arc<App>,
-    connections: Vec<SocketId>,
-    steps_left: usize,
-}
 
 /// Connections to end now, and why.
 type Due = Vec<(SocketId, CloseCode)>;
@@ -46,8 +40,11 @@ impl Shard {
     }
 
     /// An app is gone or off: its connections begin to end.
-    pub(super) fn begin_app_end(&self, state: &mut State, app: Arc<App>) {
-        let connections = state.open_sessions(|session| Arc::ptr_eq(&session.app, &app));
+    pub(super) fn begin_app_end(&self, state: &mut State, number: AppNumber) {
+        let mut sessions = state.sessions.iter().map(|(_, session)| session);
+        let Some(session) = sessions.find(|session| session.app.number == number) else { return };
+        let app = Arc::clone(&session.app);
+        let connections = state.open_sessions(|session| session.app.number == number);
         state.app_ends.retain(|end| !Arc::ptr_eq(&end.app, &app));
         state.app_ends.push(AppEnd { app, connections, steps_left: self.steps() });
         self.apps_ending.notify_one();
@@ -110,7 +107,7 @@ impl Shard {
     pub(super) fn close_all(&self, state: &mut State, due: &[(SocketId, CloseCode)]) {
         for (to, code) in due {
             if let Some(key) = state.session_of(*to) {
-                self.close(state, key, Why::Code(*code));
+                self.close(state, key, CloseReason::Code(*code));
             }
         }
     }

@@ -10,10 +10,11 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 
-use super::closing::Why;
-use super::{Shard, State};
+use super::Shard;
+use super::close_reason::CloseReason;
+use super::state::State;
 use crate::app::{App, ConnectionPlace};
-use crate::fanout::SessionKey;
+use crate::cores::SessionKey;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::client_message::Subscribe;
 use crate::pusher::position::Position;
@@ -128,7 +129,7 @@ impl Drop for EventStream {
     fn drop(&mut self) {
         let state = &mut *self.shard.state.borrow_mut();
         if let Some(key) = state.session_of(self.socket_id) {
-            self.shard.close(state, key, Why::Gone);
+            self.shard.close(state, key, CloseReason::Gone);
         }
     }
 }

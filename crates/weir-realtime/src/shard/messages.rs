@@ -1,8 +1,9 @@
 //! What a client said.
 
-use super::closing::Why;
-use super::{Shard, State};
-use crate::fanout::SessionKey;
+use super::Shard;
+use super::close_reason::CloseReason;
+use super::state::State;
+use crate::cores::SessionKey;
 use crate::frame::append_text;
 use crate::pusher::client_message::ClientMessage;
 use crate::pusher::server_message;
@@ -45,11 +46,11 @@ impl Shard {
             }
         }
         if let Some(error) = ending.filter(|_| state.sessions.contains(key as usize)) {
-            self.close(state, key, Why::Protocol(error));
+            self.close(state, key, CloseReason::Protocol(error));
         }
         output.clear();
         // A large answer was an exception; its room is not kept.
-        output.shrink_to(super::BUFFER_BYTES);
+        output.shrink_to(super::state::BUFFER_BYTES);
         (state.input, state.output) = (input, output);
     }
 

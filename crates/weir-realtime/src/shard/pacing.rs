@@ -5,8 +5,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{Shard, State};
-use crate::fanout::SessionKey;
+use super::Shard;
+use super::state::State;
+use crate::cores::SessionKey;
 use crate::metrics::Limit;
 use crate::session::Postponed;
 

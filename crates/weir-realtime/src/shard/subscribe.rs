@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use super::Shard;
 use super::messages::complain;
-use super::{Shard, State};
+use super::state::State;
 use crate::app::App;
-use crate::channel::{CacheState, Channel, Join, JoinError, Joining, Leaving, Left, ListedMember};
-use crate::fanout::{SessionKey, Subscriber};
+use crate::broker::{Broker as _, SubscribeError};
+use crate::channel::{CacheState, Channel, Join, Joining, Leaving, Left, ListedMember};
+use crate::cores::SessionKey;
+use crate::fanout::Subscriber;
 use crate::frame::append_text;
-use crate::hub::TooManyChannels;
 use crate::metrics::{Limit, RecoveryOutcome};
 use crate::pusher::channel::Access;
 use crate::pusher::client_message::Subscribe;
@@ -18,9 +20,6 @@ use crate::pusher::presence_data::PresenceData;
 use crate::pusher::server_message::{self, Recovery};
 use crate::pusher::webhook::WebhookEvent;
 use crate::session::{Postponed, Subscription};
-
-/// Times that who joins meets a channel that is being removed, which takes microseconds.
-const TRIES_MAX: usize = 100;
 
 /// Why a subscription was refused, in pusher-js' words.
 struct Refusal {
@@ -123,7 +122,7 @@ impl Shard {
         self.hub.metrics.subscriptions(1);
         write_joined(output, &channel, &join);
         self.count_recovery(&join);
-        self.tell_count(state, &channel, &app, join.subscribers);
+        self.announce_changes(state, &channel, &app, join.subscribers);
         Ok(())
     }
 
@@ -190,37 +189,23 @@ impl Shard {
         wish: &Subscribe,
         member: Option<ListedMember>,
     ) -> Result<(Arc<Channel>, Join), Refusal> {
-        let settings = app.settings();
-        for _ in 0..TRIES_MAX {
-            let channel = self
-                .hub
-                .channel(app, &wish.channel)
-                .map_err(|error: TooManyChannels| Refusal::limit(error))?;
-            let joining = Joining {
-                core: self.index,
-                member: member.clone(),
-                recover: wish.recover,
-                wants_member_changes: wish.member_changes && wish.channel.kind().has_presence(),
-                now: self.hub.clock.now(),
-            };
-            let tell = |join: &Join| self.tell_of_join(app, &channel, join, member.as_ref());
-            match channel.join(joining, &settings, &self.hub.cores, tell) {
-                Ok(join) => {
-                    self.hub.add_history_bytes(join.history_change);
-                    return Ok((channel, join));
-                }
-                Err(JoinError::Gone) => {}
-                Err(error @ JoinError::Busy(_)) => {
-                    self.hub.metrics.limit_hit(Limit::CoreQueue);
-                    return Err(Refusal::busy(error));
-                }
-                Err(error @ JoinError::TooManyMembers { .. }) => {
-                    self.hub.metrics.limit_hit(Limit::Members);
-                    return Err(Refusal::limit(error));
-                }
+        let joining = Joining {
+            core: self.index,
+            member,
+            recover: wish.recover,
+            wants_member_changes: wish.member_changes && wish.channel.kind().has_presence(),
+            now: self.hub.clock.now(),
+        };
+        let on_join = |channel: &Channel, join: &Join| {
+            self.tell_of_join(app, channel, join, joining.member.as_ref());
+        };
+        let subscribed = self.hub.broker.subscribe(app, &wish.channel, &joining, on_join);
+        subscribed.map_err(|error| match error {
+            SubscribeError::Busy(_) => Refusal::busy(error),
+            SubscribeError::TooManyChannels(_) | SubscribeError::TooManyMembers(_) => {
+                Refusal::limit(error)
             }
-        }
-        Err(Refusal::busy(JoinError::Gone))
+        })
     }
 
     fn count_recovery(&self, join: &Join) {
@@ -293,22 +278,17 @@ impl Shard {
         self.hub.metrics.subscriptions(-1);
         state.forget_if_empty(slot);
         let user_id = subscription.user_id.as_deref();
-        let settings = app.settings();
         let leaving = Leaving {
             core: self.index,
             user_id,
             wants_member_changes: subscription.wants_member_changes,
             now: self.hub.clock.now(),
         };
-        let name = channel.name.as_str();
-        let left = channel.leave(leaving, &self.hub.cores, |left| {
+        let left = self.hub.broker.unsubscribe(&app, &channel, leaving, |left| {
             self.tell_of_leave(&app, &channel, left, user_id);
         });
-        if left.subscribers == 0 {
-            let change = app.channels.tidy(name, &settings, self.hub.clock.now());
-            self.hub.add_history_bytes(change);
-        } else {
-            self.tell_count(state, &channel, &app, left.subscribers);
+        if left.subscribers > 0 {
+            self.announce_changes(state, &channel, &app, left.subscribers);
         }
     }
 

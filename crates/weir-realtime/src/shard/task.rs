@@ -5,11 +5,11 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use super::closing::Why;
-use super::{Shard, State};
-use crate::fanout::SessionKey;
+use super::Shard;
+use super::close_reason::CloseReason;
+use super::state::State;
+use crate::cores::{SessionKey, key_of};
 use crate::pusher::socket_id::SocketId;
-use crate::session;
 use crate::session::State as Life;
 
 /// Reads of one connection before the others have their turn.
@@ -24,7 +24,7 @@ impl Shard {
 
     fn poll(&self, socket_id: SocketId, context: &mut Context<'_>) -> Poll<()> {
         let state = &mut *self.state.borrow_mut();
-        let key = session::key_of(socket_id);
+        let key = key_of(socket_id);
         if state.session_of(socket_id).is_none() {
             return Poll::Ready(());
         }
@@ -34,7 +34,7 @@ impl Shard {
         }
         match self.poll_parts(state, key, context) {
             Ok(()) => {}
-            Err(_) => self.close(state, key, Why::Gone),
+            Err(_) => self.close(state, key, CloseReason::Gone),
         }
         match state.session_of(socket_id) {
             Some(_) => Poll::Pending,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 
+use crate::broker::Broker as _;
 use crate::frame::Frame;
 use crate::hub::Hub;
 
@@ -54,8 +55,9 @@ impl Hub {
     /// None of a channel that nobody knows.
     #[must_use]
     pub fn history(&self, app_id: &str, channel: &str, events_max: usize) -> Vec<EventView> {
-        let channel = self.app_by_id(app_id).and_then(|app| app.channels.get(channel));
-        let entries = channel.map(|channel| channel.history(0, events_max).1).unwrap_or_default();
+        let app = self.app_by_id(app_id);
+        let history = app.and_then(|app| self.broker.history(&app, channel, 0, events_max));
+        let entries = history.map(|(_, entries)| entries).unwrap_or_default();
         entries.iter().rev().filter_map(|entry| EventView::of(entry.at, &entry.frame)).collect()
     }
 }

@@ -10,8 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-
-use crate::view::WebhookTotals;
+use serde::{Deserialize, Serialize};
 
 /// From a receiver next door to the last retry.
 const DELIVERY_BUCKETS: [f64; 13] =
@@ -51,6 +50,21 @@ pub enum FailureReason {
     Status,
     /// Could not even be asked.
     Request,
+}
+
+/// What was counted of webhooks since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookTotals {
+    /// Requests begun.
+    pub attempts: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Events that a receiver took.
+    pub sent: u64,
+    /// Events not delivered.
+    pub dropped: u64,
+    /// Events that wait now.
+    pub waiting: u64,
 }
 
 /// The metrics. Cheap to clone; clones count together.

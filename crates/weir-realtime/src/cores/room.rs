@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Room for events on their way to the sockets of one core.
 #[derive(Clone, Debug)]
-pub(crate) struct Room(Arc<Inner>);
+pub(crate) struct Room(Arc<RoomCounters>);
 
 #[derive(Debug)]
-struct Inner {
+struct RoomCounters {
     events: AtomicUsize,
     bytes: AtomicUsize,
     events_max: AtomicUsize,
@@ -31,7 +31,7 @@ pub struct CoreBusy;
 
 impl Room {
     pub(crate) fn new(events_max: usize, bytes_max: usize) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(RoomCounters {
             events: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             events_max: AtomicUsize::new(events_max),

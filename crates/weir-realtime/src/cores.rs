@@ -1,15 +1,27 @@
-//! The ways to the cores.
+//! The cores that serve connections: the mailbox of each, and how much may wait in it.
+
+mod address;
+mod direct;
+mod mailbox;
+mod message;
+mod room;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use weir_base::switch::Switches;
 
-use super::broadcast::Letter;
-use super::mailbox::Mailbox;
-use super::room::Room;
+pub(crate) use self::address::{SessionKey, core_of, key_of, socket_id};
+use self::mailbox::Mailbox;
+pub(crate) use self::message::{
+    AppNumber, Audience, Broadcast, ChannelId, CoreMessage, CoreMessages, DirectMessage,
+    DirectPayload, EventKey,
+};
+pub use self::room::CoreBusy;
+pub(crate) use self::room::Reservation;
+use self::room::Room;
 
-/// Every core's mailbox, by the core's number; and what is not sent to any at the moment.
+/// Every core, by its number, and the events that are switched off on all of them.
 #[derive(Debug)]
 pub(crate) struct Cores {
     cores: Box<[Core]>,
@@ -17,12 +29,12 @@ pub(crate) struct Cores {
     pub(crate) switches: Arc<Switches>,
 }
 
-/// The way to one core.
+/// One core, as others see it.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) mailbox: Mailbox<Letter>,
+    pub(crate) mailbox: Mailbox<CoreMessage>,
     pub(crate) room: Room,
-    /// Connections that it has.
+    /// Its open connections.
     pub(crate) connections: AtomicUsize,
 }
 
