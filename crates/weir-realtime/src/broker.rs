@@ -29,8 +29,8 @@ use std::sync::Arc;
 pub(crate) use self::local::LocalBroker;
 use crate::app::App;
 use crate::channel::{
-    Channel, Entry, Join, Joining, Leaving, Left, Published, TooManyChannels, TooManyMembers,
-    VersionedList,
+    Channel, HistoryEntry, Join, Joining, Leaving, Left, Published, TooManyChannels,
+    TooManyMembers, VersionedList,
 };
 use crate::cores::CoreBusy;
 use crate::pusher::channel::ChannelName;
@@ -101,7 +101,7 @@ pub(crate) trait Broker {
         channel: &str,
         after: u64,
         events_max: usize,
-    ) -> Option<(Position, Vec<Entry>)>;
+    ) -> Option<(Position, Vec<HistoryEntry>)>;
 }
 
 /// An event of the application's server for one channel.

@@ -25,14 +25,14 @@ use weir_base::clock::Timestamp;
 pub(crate) use self::cache::Cache;
 use self::cache::Cached;
 pub(crate) use self::exchange::{
-    CacheState, Gone, Info, Join, JoinError, Joining, Keeps, Leaving, Left, Publication, Published,
-    SavedHistory, TooManyMembers, TryPublishError,
+    CacheState, ChannelCounts, ChannelGone, Join, JoinError, Joining, Keeps, Leaving, Left,
+    Publication, Published, SavedHistory, TooManyMembers, TryPublishError,
 };
-pub(crate) use self::history::Entry;
+pub(crate) use self::history::HistoryEntry;
 use self::home::{Home, Reserved};
 pub(crate) use self::members::{ListedMember, VersionedList};
-pub(crate) use self::meter::Rates;
-pub(crate) use self::prepared::Prepared;
+pub(crate) use self::meter::ChannelRates;
+pub(crate) use self::prepared::PreparedEvent;
 pub(crate) use self::registry::Registry;
 pub use self::registry::TooManyChannels;
 pub(crate) use self::watch_queue::WatchQueue;
@@ -104,13 +104,13 @@ impl Channel {
         let (bytes, subscribers) = (frame.wire().len() as u64, home.total() as u64);
         home.meter.add(bytes.saturating_mul(subscribers), now);
         let key = Some(EventKey::new(self.id, event));
-        let message = Message { name: event, frame, audience, event: key, now };
+        let message = SubscriberMessage { name: event, frame, audience, event: key, now };
         self.send(home, cores, reserved, message);
         Published { position, subscribers: home.total(), history_change }
     }
 
     /// One of the protocol's messages, unless its kind is switched off. It can't be refused.
-    fn send_always(&self, home: &mut Home, cores: &Cores, message: Message<'_>) {
+    fn send_always(&self, home: &mut Home, cores: &Cores, message: SubscriberMessage<'_>) {
         if !cores.switches.is_off(message.name, message.now) {
             let reserved = home.reserve_always(cores, message.frame.wire().len());
             self.send(home, cores, reserved, message);
@@ -118,7 +118,13 @@ impl Channel {
     }
 
     /// One message into the mailboxes, at the next place.
-    fn send(&self, home: &mut Home, cores: &Cores, reserved: Reserved, message: Message<'_>) {
+    fn send(
+        &self,
+        home: &mut Home,
+        cores: &Cores,
+        reserved: Reserved,
+        message: SubscriberMessage<'_>,
+    ) {
         home.sequence += 1;
         home.touched = message.now;
         for watcher in &home.watchers {
@@ -150,9 +156,9 @@ impl Channel {
         home.members.list(version, age_max, now)
     }
 
-    pub(crate) fn info(&self) -> Info {
+    pub(crate) fn info(&self) -> ChannelCounts {
         let home = self.home();
-        Info {
+        ChannelCounts {
             subscribers: home.total(),
             users: home.members.len(),
             position: home.position(),
@@ -168,7 +174,7 @@ impl Channel {
     }
 
     /// How much was published lately, per second.
-    pub(crate) fn rates(&self, now: Timestamp) -> Rates {
+    pub(crate) fn rates(&self, now: Timestamp) -> ChannelRates {
         self.home().meter.rates(now)
     }
 
@@ -183,7 +189,7 @@ impl Channel {
     }
 
     /// `watcher` gets everything that is sent from now on.
-    pub(crate) fn add_watcher(&self, watcher: &Arc<WatchQueue>) -> Result<(), Gone> {
+    pub(crate) fn add_watcher(&self, watcher: &Arc<WatchQueue>) -> Result<(), ChannelGone> {
         let mut home = self.home();
         home.check_there()?;
         home.watchers.push(Arc::clone(watcher));
@@ -195,7 +201,7 @@ impl Channel {
     }
 
     /// The channel's newest events above `offset`, and its position.
-    pub(crate) fn history(&self, offset: u64, events_max: usize) -> (Position, Vec<Entry>) {
+    pub(crate) fn history(&self, offset: u64, events_max: usize) -> (Position, Vec<HistoryEntry>) {
         let home = self.home();
         (home.position(), home.history.newest(offset, events_max).cloned().collect())
     }
@@ -207,7 +213,7 @@ impl Channel {
             return None;
         }
         let cached = home.cached.as_ref().map(|Cached { frame, data, at, .. }| {
-            (data.clone(), Entry { offset: home.offset, at: *at, frame: frame.clone() })
+            (data.clone(), HistoryEntry { offset: home.offset, at: *at, frame: frame.clone() })
         });
         Some(SavedHistory {
             position: home.position(),
@@ -226,7 +232,7 @@ impl Channel {
         home.touched = touched;
         home.has_told_position = true;
         home.history = entries.into_iter().collect();
-        if let Some((data, Entry { frame, at, .. })) = cached {
+        if let Some((data, HistoryEntry { frame, at, .. })) = cached {
             self.set_cached(&mut home, frame, data, at);
         }
         difference(home.history.bytes(), 0)
@@ -260,7 +266,7 @@ impl Channel {
 }
 
 /// What goes to subscribers.
-struct Message<'a> {
+struct SubscriberMessage<'a> {
     name: &'a str,
     frame: Frame,
     audience: Audience,
@@ -268,7 +274,7 @@ struct Message<'a> {
     now: Timestamp,
 }
 
-impl<'a> Message<'a> {
+impl<'a> SubscriberMessage<'a> {
     /// One of the protocol's own, for everyone.
     fn new(name: &'a str, frame: Frame, now: Timestamp) -> Self {
         Self { name, frame, audience: Audience::Everyone, event: None, now }

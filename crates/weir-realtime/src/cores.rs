@@ -18,31 +18,31 @@ pub(crate) use self::message::{
     DirectPayload, EventKey,
 };
 pub use self::room::CoreBusy;
-pub(crate) use self::room::Reservation;
-use self::room::Room;
+use self::room::CoreRoom;
+pub(crate) use self::room::RoomReservation;
 
 /// Every core, by its number, and the events that are switched off on all of them.
 #[derive(Debug)]
 pub(crate) struct Cores {
-    cores: Box<[Core]>,
+    cores: Box<[CoreHandle]>,
     /// By names of events.
     pub(crate) switches: Arc<Switches>,
 }
 
 /// One core, as others see it.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct CoreHandle {
     pub(crate) mailbox: Mailbox<CoreMessage>,
-    pub(crate) room: Room,
+    pub(crate) room: CoreRoom,
     /// Its open connections.
     pub(crate) connections: AtomicUsize,
 }
 
 impl Cores {
     pub(crate) fn new(count: usize, events_max: usize, bytes_max: usize) -> Self {
-        let core = || Core {
+        let core = || CoreHandle {
             mailbox: Mailbox::default(),
-            room: Room::new(events_max, bytes_max),
+            room: CoreRoom::new(events_max, bytes_max),
             connections: AtomicUsize::new(0),
         };
         Self { cores: (0..count).map(|_| core()).collect(), switches: Arc::default() }
@@ -52,11 +52,11 @@ impl Cores {
         self.cores.len()
     }
 
-    pub(crate) fn get(&self, index: usize) -> &Core {
+    pub(crate) fn get(&self, index: usize) -> &CoreHandle {
         &self.cores[index]
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Core> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &CoreHandle> {
         self.cores.iter()
     }
 }

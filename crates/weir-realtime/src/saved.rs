@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
 
-use crate::channel::{Entry, SavedHistory};
+use crate::channel::{HistoryEntry, SavedHistory};
 use crate::frame::Frame;
 use crate::hub::Hub;
 use crate::pusher::channel::ChannelName;
@@ -239,12 +239,12 @@ fn read_channel(input: &mut impl Read, saved: &SavedChannel) -> Result<SavedHist
     Ok(kept)
 }
 
-fn read_entry(input: &mut impl Read, offset: u64) -> Result<Entry, &'static str> {
+fn read_entry(input: &mut impl Read, offset: u64) -> Result<HistoryEntry, &'static str> {
     let record = read_record(input)?;
     let (at, json) = record.split_first_chunk().ok_or("an event without its time")?;
     let at = Timestamp::from_micros(u64::from_le_bytes(*at));
     let frame = Frame::text(|out| out.extend_from_slice(json));
-    Ok(Entry { offset, at, frame })
+    Ok(HistoryEntry { offset, at, frame })
 }
 
 fn read_record(input: &mut impl Read) -> Result<Vec<u8>, &'static str> {

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use self::state::State;
+use self::state::ShardState;
 use crate::hub::Hub;
 
 /// One core's part of realtime.
@@ -36,7 +36,7 @@ use crate::hub::Hub;
 pub struct Shard {
     pub(crate) index: usize,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) state: RefCell<State>,
+    pub(crate) state: RefCell<ShardState>,
     /// Somebody waits for the bucket of subscriptions.
     paced: Notify,
     /// An app's connections are to end.
@@ -53,7 +53,7 @@ impl Shard {
         Rc::new(Self {
             index,
             hub,
-            state: RefCell::new(State::new()),
+            state: RefCell::new(ShardState::new()),
             paced: Notify::new(),
             apps_ending: Notify::new(),
             draining,

@@ -12,7 +12,7 @@ use weir_base::clock::Clock;
 use super::{Announcement, Broker, ClientPublication, PublishError, ServerEvent, SubscribeError};
 use crate::app::App;
 use crate::channel::{
-    Channel, Entry, Join, JoinError, Joining, Leaving, Left, Published, SavedHistory,
+    Channel, HistoryEntry, Join, JoinError, Joining, Leaving, Left, Published, SavedHistory,
     TooManyChannels, VersionedList, WatchQueue,
 };
 use crate::cores::{ChannelId, CoreBusy, Cores};
@@ -132,7 +132,7 @@ impl Broker for LocalBroker {
         channel: &str,
         after: u64,
         events_max: usize,
-    ) -> Option<(Position, Vec<Entry>)> {
+    ) -> Option<(Position, Vec<HistoryEntry>)> {
         app.channels.get(channel).map(|channel| channel.history(after, events_max))
     }
 }

@@ -2,7 +2,7 @@
 
 use weir_base::clock::Timestamp;
 
-use super::history::Entry;
+use super::history::HistoryEntry;
 use super::members::{ListedMember, MemberList};
 use super::meter::Amount;
 use crate::cores::{Audience, CoreBusy};
@@ -13,7 +13,7 @@ use crate::settings::HistoryLimits;
 
 /// The channel was removed meanwhile: ask the registry for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gone;
+pub(crate) struct ChannelGone;
 
 /// What is published.
 #[derive(Debug)]
@@ -130,15 +130,15 @@ pub(crate) struct Left {
 #[derive(Debug)]
 pub(crate) struct SavedHistory {
     pub(crate) position: Position,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<HistoryEntry>,
     /// Of a cache channel: the last event and its data.
-    pub(crate) cached: Option<(Box<str>, Entry)>,
+    pub(crate) cached: Option<(Box<str>, HistoryEntry)>,
     pub(crate) touched: Timestamp,
 }
 
 /// What is told about a channel.
 #[derive(Clone, Debug)]
-pub(crate) struct Info {
+pub(crate) struct ChannelCounts {
     pub(crate) subscribers: usize,
     pub(crate) users: usize,
     pub(crate) position: Position,
@@ -156,8 +156,8 @@ pub(crate) enum TryPublishError {
     Busy(#[from] CoreBusy),
 }
 
-impl From<Gone> for TryPublishError {
-    fn from(_: Gone) -> Self {
+impl From<ChannelGone> for TryPublishError {
+    fn from(_: ChannelGone) -> Self {
         Self::Gone
     }
 }

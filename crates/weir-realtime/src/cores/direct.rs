@@ -3,12 +3,12 @@
 use super::Cores;
 use super::address::core_of;
 use super::message::{CoreMessage, DirectMessage, DirectPayload};
-use super::room::{CoreBusy, Reservation};
+use super::room::{CoreBusy, RoomReservation};
 use crate::pusher::socket_id::SocketId;
 
 /// Messages for which room is reserved.
 #[derive(Debug)]
-pub(crate) struct AddressedMessages(Vec<(usize, Vec<SocketId>, Reservation)>);
+pub(crate) struct AddressedMessages(Vec<(usize, Vec<SocketId>, RoomReservation)>);
 
 impl Cores {
     /// Room on all cores of these connections for something of `bytes`, or on none.

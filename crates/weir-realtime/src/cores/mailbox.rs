@@ -1,4 +1,4 @@
-//! Messages to one core from all cores: in order, never lost. Bounded by [`Room`](super::room::Room),
+//! Messages to one core from all cores: in order, never lost. Bounded by [`CoreRoom`](super::room::CoreRoom),
 //! which senders reserve before.
 
 use std::collections::VecDeque;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tokio::sync::oneshot;
 use weir_base::clock::Timestamp;
 
-use super::room::Reservation;
+use super::room::RoomReservation;
 use crate::frame::Frame;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::socket_id::SocketId;
@@ -18,7 +18,7 @@ pub(crate) enum CoreMessage {
     /// For some connections.
     Direct(DirectMessage),
     /// Close one connection if it is this app's; replies whether there was one.
-    Disconnect { to: SocketId, app: AppNumber, reply: oneshot::Sender<bool>, room: Reservation },
+    Disconnect { to: SocketId, app: AppNumber, reply: oneshot::Sender<bool>, room: RoomReservation },
     /// An app was removed or disabled: its connections are closed. Needs no room, as it can't be
     /// rejected: a reload sends one for each app that it ends, and a core keeps one per app.
     CloseApp { app: AppNumber },
@@ -34,7 +34,7 @@ pub(crate) struct DirectMessage {
     pub(crate) payload: DirectPayload,
     /// Returned when all of them have it.
     #[expect(dead_code, reason = "held, not read")]
-    pub(crate) room: Reservation,
+    pub(crate) room: RoomReservation,
 }
 
 /// What single connections receive.
@@ -59,7 +59,7 @@ pub(crate) struct Broadcast {
     pub(crate) published_at: Timestamp,
     /// Given back when every subscriber on the core has it or has it waiting.
     #[expect(dead_code, reason = "held, not read")]
-    pub(crate) room: Reservation,
+    pub(crate) room: RoomReservation,
 }
 
 /// An app's number: unique while the process lives. An app that is removed and added again has another.

@@ -30,7 +30,7 @@ fn subscriber(session: SessionKey, from: u64) -> Subscriber {
 struct Received(HashMap<SessionKey, Vec<u64>>);
 
 impl Received {
-    fn turn(&mut self, fanout: &mut Fanout, writes_max: usize) -> Progress {
+    fn turn(&mut self, fanout: &mut Fanout, writes_max: usize) -> TurnProgress {
         fanout.turn(writes_max, 64, |session, delivery| {
             let got = self.0.entry(session).or_default();
             let (Delivery::Joined { broadcasts, .. } | Delivery::Each(broadcasts)) = delivery;

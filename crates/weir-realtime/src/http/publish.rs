@@ -2,9 +2,9 @@
 
 use hyper::StatusCode;
 
-use super::answer::Failure;
-use super::route::{Operation, Route};
-use super::{Call, query};
+use super::answer::ApiFailure;
+use super::route::{ApiRoute, Operation};
+use super::{SignedCall, query};
 use crate::broker::ServerEvent;
 use crate::pusher::api::{self, ChannelInfo, InfoRequest, Publish};
 use crate::pusher::channel::{ChannelName, SERVER_TO_USER_PREFIX};
@@ -15,10 +15,10 @@ impl Shard {
     /// Executes the operation; returns the response's body.
     pub(super) async fn carry_out(
         &self,
-        route: &Route<'_>,
-        call: &Call<'_>,
+        route: &ApiRoute<'_>,
+        call: &SignedCall<'_>,
         limits: &Limits,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Vec<u8>, ApiFailure> {
         match &route.operation {
             Operation::Publish => self.publish(call, limits).await,
             Operation::PublishBatch => self.publish_batch(call, limits).await,
@@ -31,7 +31,7 @@ impl Shard {
         }
     }
 
-    async fn publish(&self, call: &Call<'_>, limits: &Limits) -> Result<Vec<u8>, Failure> {
+    async fn publish(&self, call: &SignedCall<'_>, limits: &Limits) -> Result<Vec<u8>, ApiFailure> {
         let Publish { name, data, channels, socket_id, info } =
             api::parse_publish(call.body, limits)?;
         let event = ServerEvent { name: name.as_str(), data: data.as_str(), except: socket_id };
@@ -57,7 +57,11 @@ impl Shard {
         Ok(body)
     }
 
-    async fn publish_batch(&self, call: &Call<'_>, limits: &Limits) -> Result<Vec<u8>, Failure> {
+    async fn publish_batch(
+        &self,
+        call: &SignedCall<'_>,
+        limits: &Limits,
+    ) -> Result<Vec<u8>, ApiFailure> {
         let events = api::parse_batch(call.body, limits)?;
         let all = events.iter().map(|one| {
             let (name, data) = (one.name.as_str(), one.data.as_str());
@@ -80,10 +84,10 @@ impl Shard {
     /// An event for all connections of a user: they are subscribed to the user's own channel.
     async fn publish_to_user(
         &self,
-        call: &Call<'_>,
+        call: &SignedCall<'_>,
         user: &str,
         limits: &Limits,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Vec<u8>, ApiFailure> {
         let event = api::parse_user_event(call.body, limits)?;
         let channel = parse_name(&format!("{SERVER_TO_USER_PREFIX}{user}"), limits)?;
         let (name, data) = (event.name.as_str(), event.data.as_str());
@@ -92,7 +96,7 @@ impl Shard {
         Ok(nothing())
     }
 
-    fn terminate(&self, call: &Call<'_>, user: &str) -> Result<Vec<u8>, Failure> {
+    fn terminate(&self, call: &SignedCall<'_>, user: &str) -> Result<Vec<u8>, ApiFailure> {
         self.hub.end_connections(call.app, user)?;
         Ok(nothing())
     }
@@ -101,7 +105,7 @@ impl Shard {
     /// out.
     fn published_info(
         &self,
-        call: &Call<'_>,
+        call: &SignedCall<'_>,
         channel: &ChannelName,
         wish: InfoRequest,
     ) -> ChannelInfo<'static> {
@@ -110,8 +114,9 @@ impl Shard {
     }
 }
 
-fn parse_name(name: &str, limits: &Limits) -> Result<ChannelName, Failure> {
-    ChannelName::parse(name, limits).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))
+fn parse_name(name: &str, limits: &Limits) -> Result<ChannelName, ApiFailure> {
+    ChannelName::parse(name, limits)
+        .map_err(|error| ApiFailure::new(StatusCode::BAD_REQUEST, error))
 }
 
 fn nothing() -> Vec<u8> {

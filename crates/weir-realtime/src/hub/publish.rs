@@ -50,7 +50,7 @@ mod tests {
     use weir_base::secret::Secret;
 
     use super::*;
-    use crate::cores::{CoreBusy, Reservation};
+    use crate::cores::{CoreBusy, RoomReservation};
     use crate::hub::alone::now;
     use crate::pusher::limits::Limits;
     use crate::settings::{AppSettings, Settings};
@@ -89,7 +89,7 @@ mod tests {
         core.take(connection).len()
     }
 
-    fn fill(core: &Core, events: usize) -> Vec<Reservation> {
+    fn fill(core: &Core, events: usize) -> Vec<RoomReservation> {
         (0..events).map(|_| core.hub().cores.get(0).room.reserve(0).unwrap()).collect()
     }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use weir_settings::Setting;
 
 use super::{
-    Closed, ClosedLabel, Limit, LimitLabel, RealtimeMetrics, RecoveryLabel, RecoveryOutcome,
+    Closed, ClosedLabel, Limit, LimitHitLabel, RealtimeMetrics, RecoveryLabel, RecoveryOutcome,
 };
 use crate::settings::{AppSettings, Limits, PresenceLimits};
 
@@ -176,7 +176,7 @@ impl RealtimeMetrics {
     pub(crate) fn limits_hit(&self) -> Vec<LimitHit> {
         let hits = |limit: Limit| LimitHit {
             limit: limit.setting().to_string(),
-            hits: self.0.limits.get_or_create(&LimitLabel { limit: limit.name() }).get(),
+            hits: self.0.limits.get_or_create(&LimitHitLabel { limit: limit.name() }).get(),
         };
         Limit::ALL.map(hits).to_vec()
     }

@@ -12,7 +12,7 @@ use weir_net::server::Peer;
 
 use super::Shard;
 use super::close_reason::CloseReason;
-use super::state::State;
+use super::state::ShardState;
 use super::upkeep::ROUNDS;
 use crate::broker::ServerEvent;
 use crate::cores::{CoreMessages, SessionKey};
@@ -20,7 +20,7 @@ use crate::hub::{Hub, alone};
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::Position;
 use crate::pusher::socket_id::SocketId;
-use crate::session::{State as Life, Transport};
+use crate::session::{ConnectionState, Transport};
 use crate::settings::{AppSettings, Settings};
 
 /// One core of a hub. Its own work is never polled.
@@ -154,7 +154,7 @@ impl Core {
     pub fn subscriptions(&self, connection: Connection) -> Vec<String> {
         let state = &mut *self.0.state.borrow_mut();
         let Some(key) = state.session_of(connection.socket_id) else { return Vec::new() };
-        let State { sessions, channels, .. } = state;
+        let ShardState { sessions, channels, .. } = state;
         let subscriptions = sessions[key as usize].subscriptions.iter();
         let names =
             subscriptions.map(|one| channels[one.channel as usize].channel.name.to_string());
@@ -179,7 +179,7 @@ impl Core {
         let state = &mut *self.0.state.borrow_mut();
         let text = self.0.take_waiting(state, connection.socket_id).unwrap_or_default();
         if let Some(key) = state.session_of(connection.socket_id)
-            && matches!(state.session(key).state, Life::Leaving { .. })
+            && matches!(state.session(key).state, ConnectionState::Leaving { .. })
         {
             self.0.close(state, key, CloseReason::Gone);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Shard;
 use super::messages::complain;
-use super::state::State;
+use super::state::ShardState;
 use crate::app::App;
 use crate::broker::{Broker as _, ClientPublication};
 use crate::channel::Channel;
@@ -21,7 +21,7 @@ use crate::pusher::webhook::WebhookEvent;
 impl Shard {
     pub(super) fn client_event(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         event: &ClientEvent<'_>,
         output: &mut Vec<u8>,

@@ -4,16 +4,16 @@ use std::sync::atomic::Ordering;
 
 use super::Shard;
 use super::close_reason::CloseReason;
-use super::state::State;
+use super::state::ShardState;
 use crate::cores::SessionKey;
 use crate::metrics::Closed;
-use crate::session::{Sent, State as Life};
+use crate::session::{ConnectionState, SendOutcome};
 use crate::websocket::{CloseFrame, Message};
 
 impl Shard {
     /// Ends a connection: it leaves its channels at once; the client is told why and has
     /// `close_timeout` to take that.
-    pub(super) fn close(&self, state: &mut State, key: SessionKey, reason: CloseReason) {
+    pub(super) fn close(&self, state: &mut ShardState, key: SessionKey, reason: CloseReason) {
         let session = state.session(key);
         if session.is_closing() {
             if reason == CloseReason::Gone {
@@ -23,7 +23,7 @@ impl Shard {
         }
         self.hub.metrics.closed(reason.counted_as());
         let until = self.hub.clock.now() + self.hub.settings().limits.close_timeout;
-        session.state = Life::Closing { until };
+        session.state = ConnectionState::Closing { until };
         self.leave_all(state, key);
         if reason == CloseReason::Gone {
             return self.remove(state, key);
@@ -44,13 +44,13 @@ impl Shard {
     /// The client closes: it is answered, and that is the end.
     pub(super) fn answer_close(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         frame: Option<CloseFrame<'_>>,
     ) {
         let until = self.hub.clock.now() + self.hub.settings().limits.close_timeout;
         let was_closing = state.session(key).is_closing();
-        state.session(key).state = Life::Leaving { until };
+        state.session(key).state = ConnectionState::Leaving { until };
         if was_closing {
             return;
         }
@@ -62,22 +62,22 @@ impl Shard {
     }
 
     /// Messages for one client. A client that can't be written to is removed.
-    pub(super) fn send(&self, state: &mut State, key: SessionKey, bytes: &[u8]) {
+    pub(super) fn send(&self, state: &mut ShardState, key: SessionKey, bytes: &[u8]) {
         let session = state.session(key);
         let before = session.waiting_bytes();
         let sent = session.send(bytes);
         self.hub.metrics.queue_changed(before, session.waiting_bytes());
         match sent {
-            Sent::Written | Sent::Waits { .. } => {}
+            SendOutcome::Written | SendOutcome::Waits { .. } => {}
             // Its last words, behind a long message that is begun: it has `close_timeout` for both.
-            Sent::TooSlow if session.is_closing() => {}
-            Sent::TooSlow => self.close(state, key, CloseReason::Slow),
-            Sent::Broken => self.close(state, key, CloseReason::Gone),
+            SendOutcome::TooSlow if session.is_closing() => {}
+            SendOutcome::TooSlow => self.close(state, key, CloseReason::Slow),
+            SendOutcome::Broken => self.close(state, key, CloseReason::Gone),
         }
     }
 
     /// Forgets a connection, which closes its socket. Its task ends.
-    pub(super) fn remove(&self, state: &mut State, key: SessionKey) {
+    pub(super) fn remove(&self, state: &mut ShardState, key: SessionKey) {
         let session = state.sessions.remove(key as usize);
         self.hub.metrics.removed(session.waiting_bytes());
         self.hub.cores.get(self.index).connections.fetch_sub(1, Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl Shard {
     }
 
     /// Ends the connections that took too long to close.
-    pub(super) fn remove_overdue(&self, state: &mut State, key: SessionKey) {
+    pub(super) fn remove_overdue(&self, state: &mut ShardState, key: SessionKey) {
         state.session(key).stream.forget_unsent();
         self.remove(state, key);
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::Shard;
 use super::close_reason::CloseReason;
-use super::state::{AppEnd, State};
+use super::state::{AppEnd, ShardState};
 use crate::app::App;
 use crate::cores::AppNumber;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::socket_id::SocketId;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// Between two steps.
 const STEP: Duration = Duration::from_millis(20);
@@ -40,7 +40,7 @@ impl Shard {
     }
 
     /// An app is gone or off: its connections begin to end.
-    pub(super) fn begin_app_end(&self, state: &mut State, number: AppNumber) {
+    pub(super) fn begin_app_end(&self, state: &mut ShardState, number: AppNumber) {
         let mut sessions = state.sessions.iter().map(|(_, session)| session);
         let Some(session) = sessions.find(|session| session.app.number == number) else { return };
         let app = Arc::clone(&session.app);
@@ -66,7 +66,7 @@ impl Shard {
     }
 
     /// The next step's part of the connections of each app that ends.
-    pub(super) fn due_of_apps(&self, state: &mut State) -> Due {
+    pub(super) fn due_of_apps(&self, state: &mut ShardState) -> Due {
         let mut due = Due::new();
         for AppEnd { app, connections, steps_left } in &mut state.app_ends {
             let Some(code) = self.code_of_end(app) else {
@@ -104,7 +104,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn close_all(&self, state: &mut State, due: &[(SocketId, CloseCode)]) {
+    pub(super) fn close_all(&self, state: &mut ShardState, due: &[(SocketId, CloseCode)]) {
         for (to, code) in due {
             if let Some(key) = state.session_of(*to) {
                 self.close(state, key, CloseReason::Code(*code));
@@ -118,9 +118,9 @@ impl Shard {
     }
 }
 
-impl State {
+impl ShardState {
     /// The connections that are open, if they are among those that `is_meant`.
-    fn open_sessions(&self, is_meant: impl Fn(&Session) -> bool) -> Vec<SocketId> {
+    fn open_sessions(&self, is_meant: impl Fn(&ClientSession) -> bool) -> Vec<SocketId> {
         let open = self.sessions.iter().map(|(_, session)| session);
         let open = open.filter(|session| !session.is_closing() && is_meant(session));
         open.map(|session| session.socket_id).collect()

@@ -2,7 +2,7 @@
 
 use super::Shard;
 use super::messages::complain;
-use super::state::State;
+use super::state::ShardState;
 use crate::broker::Broker as _;
 use crate::channel::ListedMember;
 use crate::cores::SessionKey;
@@ -13,7 +13,7 @@ use crate::pusher::server_message::{self, MembersPage};
 impl Shard {
     pub(super) fn list_members(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: &MembersWish,
         output: &mut Vec<u8>,

@@ -6,12 +6,12 @@ use std::task::Poll;
 
 use super::Shard;
 use super::close_reason::CloseReason;
-use super::state::State;
+use super::state::ShardState;
 use crate::cores::{CoreMessage, CoreMessages, DirectPayload};
-use crate::metrics::Turn;
+use crate::metrics::TurnCounts;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::socket_id::SocketId;
-use crate::session::Sent;
+use crate::session::SendOutcome;
 
 impl Shard {
     /// Receives messages and delivers, turn by turn, until the core ends.
@@ -44,7 +44,7 @@ impl Shard {
         .await;
     }
 
-    pub(super) fn handle_message(&self, state: &mut State, message: CoreMessage) {
+    pub(super) fn handle_message(&self, state: &mut ShardState, message: CoreMessage) {
         match message {
             CoreMessage::Broadcast(broadcast) => state.sort_in(broadcast),
             CoreMessage::Direct(direct) => state.direct.push_back(direct),
@@ -64,13 +64,13 @@ impl Shard {
 
     /// Writes to a bounded number of sockets, and to as many of those that get something by
     /// themselves: neither holds up the other.
-    pub(super) fn turn(&self, state: &mut State) {
+    pub(super) fn turn(&self, state: &mut ShardState) {
         let settings = self.hub.settings();
         let limits = &settings.limits;
         let mut left = limits.writes_per_turn_max.max(1);
         self.turn_of_direct(state, left);
-        let mut turn = Turn::default();
-        let State { sessions, channels, ready, broken, .. } = state;
+        let mut turn = TurnCounts::default();
+        let ShardState { sessions, channels, ready, broken, .. } = state;
         while left > 0 {
             let Some(slot) = ready.pop_front() else { break };
             let local = &mut channels[slot as usize];
@@ -80,17 +80,17 @@ impl Shard {
                 turn.count(&delivery);
                 let before = session.waiting_bytes();
                 match session.deliver(delivery) {
-                    Sent::Written => {}
-                    Sent::Waits { dropped } => {
+                    SendOutcome::Written => {}
+                    SendOutcome::Waits { dropped } => {
                         slowed += u64::from(dropped > 0);
                         turn.waits(before, session, dropped);
                     }
-                    Sent::TooSlow => {
+                    SendOutcome::TooSlow => {
                         slowed += 1;
                         turn.waits(before, session, 0);
                         broken.push((key, CloseReason::Slow));
                     }
-                    Sent::Broken => {
+                    SendOutcome::Broken => {
                         turn.waits(before, session, 0);
                         broken.push((key, CloseReason::Gone));
                     }
@@ -114,7 +114,7 @@ impl Shard {
         self.end_broken(state);
     }
 
-    fn turn_of_direct(&self, state: &mut State, mut left: usize) {
+    fn turn_of_direct(&self, state: &mut ShardState, mut left: usize) {
         while left > 0
             && let Some(mut direct) = state.direct.pop_front()
         {
@@ -129,7 +129,7 @@ impl Shard {
         }
     }
 
-    fn send_direct(&self, state: &mut State, to: SocketId, payload: &DirectPayload) {
+    fn send_direct(&self, state: &mut ShardState, to: SocketId, payload: &DirectPayload) {
         let Some(key) = state.session_of(to) else { return };
         match payload {
             // Nothing may follow a close frame.
@@ -139,7 +139,7 @@ impl Shard {
         }
     }
 
-    fn end_broken(&self, state: &mut State) {
+    fn end_broken(&self, state: &mut ShardState) {
         for (key, why) in std::mem::take(&mut state.broken) {
             // It may stand there twice, for two channels.
             if state.sessions.contains(key as usize) {
@@ -149,7 +149,7 @@ impl Shard {
     }
 }
 
-impl Turn {
+impl TurnCounts {
     #[inline]
     fn count(&mut self, delivery: &crate::fanout::Delivery<'_>) {
         use crate::fanout::Delivery;
@@ -166,7 +166,7 @@ impl Turn {
         }
     }
 
-    fn waits(&mut self, before: usize, session: &crate::session::Session, dropped: usize) {
+    fn waits(&mut self, before: usize, session: &crate::session::ClientSession, dropped: usize) {
         let after = session.waiting_bytes();
         self.queued_bytes += (after.cast_signed() - before.cast_signed()) as i64;
         self.slow_clients += i64::from(after > 0) - i64::from(before > 0);

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::Shard;
 use super::messages::complain;
-use super::state::State;
+use super::state::ShardState;
 use crate::cores::SessionKey;
 use crate::cores::{CoreBusy, DirectPayload};
 use crate::frame::{Frame, append_text};
@@ -21,7 +21,7 @@ use crate::users::SignedIn;
 impl Shard {
     pub(super) fn sign_in(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: SignIn,
         output: &mut Vec<u8>,
@@ -68,7 +68,7 @@ impl Shard {
     /// That somebody left can't be refused. It is told once for each sign-in, and who is to sign in
     /// again needs room: what waits of this is bounded by who is signed in, and by whom they watch
     /// (`watchlist_users_max`).
-    pub(super) fn sign_out(&self, state: &mut State, key: SessionKey) {
+    pub(super) fn sign_out(&self, state: &mut ShardState, key: SessionKey) {
         let session = state.session(key);
         let Some(user) = session.user.take() else { return };
         session.app.users.sign_out(session.socket_id, &user, |watchers| {

@@ -13,15 +13,15 @@ use crate::channel::Channel;
 use crate::cores::{Broadcast, ChannelId, DirectMessage, SessionKey, key_of};
 use crate::fanout::Fanout;
 use crate::pusher::socket_id::SocketId;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// Bytes that one read takes from a socket, and that one write carries of what waits for a client.
 pub(super) const BUFFER_BYTES: usize = 16 << 10;
 
 /// All that the core owns. Borrowed for a turn at a time, never across an await.
 #[derive(Debug, Default)]
-pub(crate) struct State {
-    pub(crate) sessions: Slab<Box<Session>>,
+pub(crate) struct ShardState {
+    pub(crate) sessions: Slab<Box<ClientSession>>,
     pub(crate) channels: Slab<LocalChannel>,
     /// Where in `channels` a channel is.
     pub(super) slots: HashMap<ChannelId, u32, RandomState>,
@@ -63,7 +63,7 @@ pub(super) struct AppEnd {
     pub(super) steps_left: usize,
 }
 
-impl State {
+impl ShardState {
     pub(super) fn new() -> Self {
         let buffer = || vec![0; BUFFER_BYTES];
         Self { input: buffer(), write_buffer: buffer(), ..Self::default() }
@@ -121,7 +121,7 @@ impl State {
         (session.socket_id == socket_id).then_some(key)
     }
 
-    pub(super) fn session(&mut self, key: SessionKey) -> &mut Session {
+    pub(super) fn session(&mut self, key: SessionKey) -> &mut ClientSession {
         &mut self.sessions[key as usize]
     }
 }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::Shard;
 use super::messages::complain;
-use super::state::State;
+use super::state::ShardState;
 use crate::app::App;
 use crate::broker::{Broker as _, SubscribeError};
 use crate::channel::{CacheState, Channel, Join, Joining, Leaving, Left, ListedMember};
@@ -22,13 +22,13 @@ use crate::pusher::webhook::WebhookEvent;
 use crate::session::{Postponed, Subscription};
 
 /// Why a subscription was refused, in pusher-js' words.
-struct Refusal {
+struct SubscribeRefusal {
     kind: &'static str,
     status: u16,
     message: String,
 }
 
-impl Refusal {
+impl SubscribeRefusal {
     fn auth(message: impl ToString) -> Self {
         Self { kind: "AuthError", status: 401, message: message.to_string() }
     }
@@ -53,7 +53,7 @@ impl Refusal {
 impl Shard {
     pub(super) fn subscribe(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: Subscribe,
         output: &mut Vec<u8>,
@@ -81,7 +81,7 @@ impl Shard {
     /// Subscribes whoever has shown elsewhere that it may.
     pub(super) fn subscribe_authorised(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: &Subscribe,
         output: &mut Vec<u8>,
@@ -92,16 +92,16 @@ impl Shard {
 
     fn try_subscribe(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: &Subscribe,
         output: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), SubscribeRefusal> {
         let max = self.hub.settings().limits.channels_per_connection_max;
         if state.session(key).subscriptions.len() >= max {
             self.hub.metrics.limit_hit(Limit::ChannelsPerConnection);
             let setting = "realtime.limits.channels_per_connection_max";
-            return Err(Refusal::limit(format_args!(
+            return Err(SubscribeRefusal::limit(format_args!(
                 "a connection may subscribe to {max} channels ({setting})"
             )));
         }
@@ -129,10 +129,10 @@ impl Shard {
     /// Whether the application's server lets the connection in.
     fn authorise(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: &Subscribe,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), SubscribeRefusal> {
         let session = state.session(key);
         match wish.channel.kind().access {
             Access::Public => Ok(()),
@@ -140,7 +140,9 @@ impl Shard {
                 let user = session.user.as_ref().map(|user| &*user.user_id);
                 match user == wish.channel.server_to_user() {
                     true => Ok(()),
-                    false => Err(Refusal::auth("only the signed-in user may subscribe to this")),
+                    false => {
+                        Err(SubscribeRefusal::auth("only the signed-in user may subscribe to this"))
+                    }
                 }
             }
             Access::Private | Access::Presence | Access::Encrypted => {
@@ -149,7 +151,7 @@ impl Shard {
                 settings
                     .token()
                     .verify_subscription(auth, session.socket_id, &wish.channel, data)
-                    .map_err(Refusal::auth)
+                    .map_err(SubscribeRefusal::auth)
             }
         }
     }
@@ -158,18 +160,18 @@ impl Shard {
     /// has signed in.
     fn member(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: &Subscribe,
-    ) -> Result<Option<ListedMember>, Refusal> {
+    ) -> Result<Option<ListedMember>, SubscribeRefusal> {
         if !wish.channel.kind().has_presence() {
             return Ok(None);
         }
         let settings = self.hub.settings();
         match (&wish.channel_data, &state.session(key).user) {
             (Some(data), _) => {
-                let data =
-                    PresenceData::parse(data, &settings.limits.pusher).map_err(Refusal::invalid)?;
+                let data = PresenceData::parse(data, &settings.limits.pusher)
+                    .map_err(SubscribeRefusal::invalid)?;
                 let user_info = data.user_info.map(|info| Arc::<RawValue>::from(info.to_owned()));
                 Ok(Some(ListedMember { user_id: Arc::from(&*data.user_id), user_info }))
             }
@@ -177,7 +179,7 @@ impl Shard {
                 user_id: Arc::clone(&user.user_id),
                 user_info: user.user_info.clone(),
             })),
-            (None, None) => Err(Refusal::invalid(
+            (None, None) => Err(SubscribeRefusal::invalid(
                 "a presence channel needs channel_data with a user_id, or a user who has signed in",
             )),
         }
@@ -188,7 +190,7 @@ impl Shard {
         app: &Arc<App>,
         wish: &Subscribe,
         member: Option<ListedMember>,
-    ) -> Result<(Arc<Channel>, Join), Refusal> {
+    ) -> Result<(Arc<Channel>, Join), SubscribeRefusal> {
         let joining = Joining {
             core: self.index,
             member,
@@ -201,9 +203,9 @@ impl Shard {
         };
         let subscribed = self.hub.broker.subscribe(app, &wish.channel, &joining, on_join);
         subscribed.map_err(|error| match error {
-            SubscribeError::Busy(_) => Refusal::busy(error),
+            SubscribeError::Busy(_) => SubscribeRefusal::busy(error),
             SubscribeError::TooManyChannels(_) | SubscribeError::TooManyMembers(_) => {
-                Refusal::limit(error)
+                SubscribeRefusal::limit(error)
             }
         })
     }
@@ -249,7 +251,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn unsubscribe(&self, state: &mut State, key: SessionKey, name: &str) {
+    pub(super) fn unsubscribe(&self, state: &mut ShardState, key: SessionKey, name: &str) {
         // Leaving what one is not in changes nothing.
         if let Some(index) = state.subscription_to(key, name) {
             let subscription = state.session(key).subscriptions.swap_remove(index);
@@ -258,7 +260,7 @@ impl Shard {
     }
 
     /// Leaves all channels, and the user.
-    pub(super) fn leave_all(&self, state: &mut State, key: SessionKey) {
+    pub(super) fn leave_all(&self, state: &mut ShardState, key: SessionKey) {
         state.session(key).postponed = None;
         for subscription in std::mem::take(&mut state.session(key).subscriptions) {
             self.leave(state, &subscription);
@@ -266,7 +268,7 @@ impl Shard {
         self.sign_out(state, key);
     }
 
-    fn leave(&self, state: &mut State, subscription: &Subscription) {
+    fn leave(&self, state: &mut ShardState, subscription: &Subscription) {
         let slot = subscription.channel;
         let local = &mut state.channels[slot as usize];
         let (channel, app) = (Arc::clone(&local.channel), Arc::clone(&local.app));
@@ -306,7 +308,7 @@ impl Shard {
     }
 }
 
-impl State {
+impl ShardState {
     /// Which of the connection's subscriptions is the one to this channel.
     pub(super) fn subscription_to(&self, key: SessionKey, name: &str) -> Option<usize> {
         let session = &self.sessions[key as usize];
@@ -317,8 +319,8 @@ impl State {
     }
 }
 
-fn write_refusal(subscribed: Result<(), Refusal>, name: &str, output: &mut Vec<u8>) {
-    if let Err(Refusal { kind, status, message }) = subscribed {
+fn write_refusal(subscribed: Result<(), SubscribeRefusal>, name: &str, output: &mut Vec<u8>) {
+    if let Err(SubscribeRefusal { kind, status, message }) = subscribed {
         append_text(output, |out| {
             server_message::subscription_error(out, name, kind, &message, status);
         });

@@ -15,7 +15,7 @@ use weir_base::token_bucket::Rate;
 use super::by_hand::{Connection, Core, Leftovers};
 use super::close_reason::CloseReason;
 use super::*;
-use crate::cores::{DirectPayload, Reservation, SessionKey};
+use crate::cores::{DirectPayload, RoomReservation, SessionKey};
 use crate::frame::Frame;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::close_code::CloseCode;
@@ -121,7 +121,7 @@ impl Core {
     }
 
     /// As much as the core may have waits for it.
-    fn fill(&self) -> Vec<Reservation> {
+    fn fill(&self) -> Vec<RoomReservation> {
         let room = &self.0.hub.cores.get(0).room;
         std::iter::from_fn(|| room.reserve(0).ok()).collect()
     }

@@ -9,7 +9,7 @@ use weir_base::clock::Timestamp;
 
 use super::Shard;
 use super::close_reason::CloseReason;
-use super::state::State;
+use super::state::ShardState;
 use crate::app::App;
 use crate::broker::{Announcement, Broker as _};
 use crate::channel::Channel;
@@ -19,7 +19,7 @@ use crate::hub::Hub;
 use crate::metrics::Limit;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message;
-use crate::session::{Session, State as Life};
+use crate::session::{ClientSession, ConnectionState};
 use crate::websocket::Message;
 
 /// Between two rounds.
@@ -61,21 +61,21 @@ impl Shard {
         }
     }
 
-    fn look_at(&self, state: &mut State, key: SessionKey, now: Timestamp) {
+    fn look_at(&self, state: &mut ShardState, key: SessionKey, now: Timestamp) {
         let settings = self.hub.settings();
         let session = state.session(key);
         match session.state {
-            Life::Closing { until } | Life::Leaving { until } => {
+            ConnectionState::Closing { until } | ConnectionState::Leaving { until } => {
                 if now >= until {
                     self.remove_overdue(state, key);
                 }
             }
-            Life::Pinged { until } => {
+            ConnectionState::Pinged { until } => {
                 if now >= until {
                     self.close(state, key, CloseReason::Code(CloseCode::NoPong));
                 }
             }
-            Life::Open => {
+            ConnectionState::Open => {
                 if let Some(why) = self.is_overdue(session, now) {
                     self.close(state, key, why);
                 } else if session.stream.is_events() {
@@ -87,7 +87,8 @@ impl Shard {
                         self.send(state, key, &ping);
                     }
                 } else if now.since(session.heard_at) >= settings.activity_timeout_max() + GRACE {
-                    session.state = Life::Pinged { until: now + settings.limits.pong_timeout };
+                    session.state =
+                        ConnectionState::Pinged { until: now + settings.limits.pong_timeout };
                     let ping = Frame::text(server_message::ping);
                     self.send(state, key, ping.wire());
                 }
@@ -96,7 +97,7 @@ impl Shard {
     }
 
     /// Whether a connection is there for nothing, or for nobody.
-    fn is_overdue(&self, session: &Session, now: Timestamp) -> Option<CloseReason> {
+    fn is_overdue(&self, session: &ClientSession, now: Timestamp) -> Option<CloseReason> {
         // A stream has its channel; what was asked for is still to be answered.
         if session.stream.is_events() || session.postponed.is_some() || session.is_waiting {
             return None;
@@ -118,7 +119,7 @@ impl Shard {
     /// A channel has other subscribers than before: the others are told now or later.
     pub(super) fn announce_changes(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         channel: &Arc<Channel>,
         app: &Arc<App>,
         subscribers: usize,

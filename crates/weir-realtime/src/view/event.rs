@@ -27,7 +27,7 @@ pub struct EventView {
 
 /// What a message is read for.
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct EventFields<'a> {
     event: String,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
@@ -38,7 +38,8 @@ struct Fields<'a> {
 impl EventView {
     /// Reads a message that this server wrote.
     pub(crate) fn of(at: Timestamp, frame: &Frame) -> Option<Self> {
-        let Fields { event, data, user_id, offset } = serde_json::from_slice(frame.json()).ok()?;
+        let EventFields { event, data, user_id, offset } =
+            serde_json::from_slice(frame.json()).ok()?;
         let data = data.map_or_else(String::new, text);
         let bytes = frame.wire().len();
         Some(Self { at: at.as_secs_f64(), event, data, user_id, offset, bytes })

@@ -72,20 +72,20 @@ pub struct WebhookTotals {
 pub struct WebhookMetrics {
     pub(super) queued: Counter,
     pub(super) sent: Counter,
-    dropped: Family<ReasonLabel, Counter>,
+    dropped: Family<WebhookReasonLabel, Counter>,
     pub(super) cancelled: Counter,
     pub(super) coalesced: Counter,
     pub(super) released_early: Counter,
     pub(super) waiting: Gauge,
     pub(super) held: Gauge,
     pub(super) attempts: Counter,
-    failed: Family<ReasonLabel, Counter>,
+    failed: Family<WebhookReasonLabel, Counter>,
     pub(super) without_permit: Counter,
     pub(super) delivery: DeliveryHistogram,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabel {
+struct WebhookReasonLabel {
     reason: &'static str,
 }
 
@@ -212,12 +212,12 @@ impl WebhookMetrics {
     /// Events not delivered.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> Counter {
-        self.dropped.get_or_create_owned(&ReasonLabel { reason: reason.name() })
+        self.dropped.get_or_create_owned(&WebhookReasonLabel { reason: reason.name() })
     }
 
     /// Attempts that failed.
     #[must_use]
     pub fn failed(&self, reason: FailureReason) -> Counter {
-        self.failed.get_or_create_owned(&ReasonLabel { reason: reason.name() })
+        self.failed.get_or_create_owned(&WebhookReasonLabel { reason: reason.name() })
     }
 }

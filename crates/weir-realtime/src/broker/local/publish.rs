@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::{ATTEMPTS_MAX, LocalBroker};
 use crate::app::App;
 use crate::broker::{ClientPublication, PublishError, ServerEvent};
-use crate::channel::{Channel, Keeps, Prepared, Publication, Published, TryPublishError};
+use crate::channel::{Channel, Keeps, PreparedEvent, Publication, Published, TryPublishError};
 use crate::cores::{Audience, CoreBusy};
 use crate::frame::Draft;
 use crate::metrics::Limit;
@@ -90,7 +90,7 @@ impl LocalBroker {
         app: &App,
         name: &ChannelName,
         event: ServerEvent<'_>,
-    ) -> Result<Prepared, PublishError> {
+    ) -> Result<PreparedEvent, PublishError> {
         for _ in 0..ATTEMPTS_MAX {
             let channel = self.channel(app, name)?;
             let bytes = self.publication(app, &channel, event).draft.bytes_max();
