@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arc_swap::{ArcSwap, Guard};
 
 use crate::channel::{Cache, Registry};
+use crate::cores::AppNumber;
 use crate::pusher::signature::Token;
 use crate::settings::AppSettings;
 use crate::users::Users;
@@ -14,6 +15,7 @@ use crate::users::Users;
 /// One app.
 #[derive(Debug)]
 pub(crate) struct App {
+    pub(crate) number: AppNumber,
     settings: ArcSwap<AppSettings>,
     pub(crate) channels: Registry,
     /// The last events of its cache channels.
@@ -39,8 +41,9 @@ pub(crate) enum NoPlace {
 }
 
 impl App {
-    fn new(settings: AppSettings, total: Arc<AtomicUsize>) -> Self {
+    fn new(number: AppNumber, settings: AppSettings, total: Arc<AtomicUsize>) -> Self {
         Self {
+            number,
             settings: ArcSwap::from_pointee(settings),
             channels: Registry::default(),
             cache: Arc::default(),
@@ -97,13 +100,15 @@ pub(crate) struct Apps {
     by_id: HashMap<Arc<str>, Arc<App>>,
     /// Connections of all of them, those included that are there no more.
     connections: Arc<AtomicUsize>,
+    /// The number of the app that is added next.
+    next_number: u64,
 }
 
 impl Apps {
     /// Apps with these settings. An app that was there before, by its id, keeps all but them.
     pub(crate) fn new(settings: Vec<AppSettings>, before: &Self) -> Self {
         let connections = Arc::clone(&before.connections);
-        let mut apps = Self { connections, ..Self::default() };
+        let mut apps = Self { connections, next_number: before.next_number, ..Self::default() };
         for settings in settings {
             let (id, key) = (Arc::clone(&settings.id), Arc::clone(&settings.key));
             let app = match before.by_id.get(&id) {
@@ -111,7 +116,11 @@ impl Apps {
                     app.settings.store(Arc::new(settings));
                     Arc::clone(app)
                 }
-                None => Arc::new(App::new(settings, Arc::clone(&apps.connections))),
+                None => {
+                    let number = AppNumber(apps.next_number);
+                    apps.next_number += 1;
+                    Arc::new(App::new(number, settings, Arc::clone(&apps.connections)))
+                }
             };
             apps.by_key.insert(key, Arc::clone(&app));
             apps.by_id.insert(id, app);

@@ -6,6 +6,7 @@
 //! later place comes through the mailbox, what has an earlier one is in the history.
 
 mod cache;
+mod cached;
 mod exchange;
 mod history;
 mod home;
@@ -14,6 +15,7 @@ mod members;
 mod meter;
 mod prepared;
 mod registry;
+mod watch_queue;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,22 +25,22 @@ use weir_base::clock::Timestamp;
 pub(crate) use self::cache::Cache;
 use self::cache::Cached;
 pub(crate) use self::exchange::{
-    CacheState, Gone, Info, Join, JoinError, Joining, Keeps, Kept, Leaving, Left, Publication,
-    PublishError, Published,
+    CacheState, ChannelCounts, ChannelGone, Join, JoinError, Joining, Keeps, Leaving, Left,
+    Publication, Published, SavedHistory, TooManyMembers, TryPublishError,
 };
-pub(crate) use self::history::Entry;
+pub(crate) use self::history::HistoryEntry;
 use self::home::{Home, Reserved};
 pub(crate) use self::members::{ListedMember, VersionedList};
-pub(crate) use self::meter::Rates;
-pub(crate) use self::prepared::Prepared;
+pub(crate) use self::meter::ChannelRates;
+pub(crate) use self::prepared::PreparedEvent;
 pub(crate) use self::registry::Registry;
 pub use self::registry::TooManyChannels;
+pub(crate) use self::watch_queue::WatchQueue;
+use crate::cores::{Audience, Broadcast, ChannelId, CoreMessage, Cores, EventKey};
 use crate::frame::Frame;
-use crate::hub::{Audience, Broadcast, ChannelId, Cores, EventKey, Letter};
 use crate::pusher::channel::{ChannelKind, ChannelName};
 use crate::pusher::position::Position;
 use crate::settings::{AppSettings, PresenceLimits};
-use crate::watch::Queue;
 
 /// A channel of one app.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ impl Channel {
         &self,
         publication: Publication<'_>,
         cores: &Cores,
-    ) -> Result<Published, PublishError> {
+    ) -> Result<Published, TryPublishError> {
         let mut home = self.home();
         home.check_there()?;
         let reserved = home.reserve(cores, publication.draft.bytes_max())?;
@@ -102,13 +104,13 @@ impl Channel {
         let (bytes, subscribers) = (frame.wire().len() as u64, home.total() as u64);
         home.meter.add(bytes.saturating_mul(subscribers), now);
         let key = Some(EventKey::new(self.id, event));
-        let message = Message { name: event, frame, audience, event: key, now };
+        let message = SubscriberMessage { name: event, frame, audience, event: key, now };
         self.send(home, cores, reserved, message);
         Published { position, subscribers: home.total(), history_change }
     }
 
     /// One of the protocol's messages, unless its kind is switched off. It can't be refused.
-    fn send_always(&self, home: &mut Home, cores: &Cores, message: Message<'_>) {
+    fn send_always(&self, home: &mut Home, cores: &Cores, message: SubscriberMessage<'_>) {
         if !cores.switches.is_off(message.name, message.now) {
             let reserved = home.reserve_always(cores, message.frame.wire().len());
             self.send(home, cores, reserved, message);
@@ -116,14 +118,20 @@ impl Channel {
     }
 
     /// One message into the mailboxes, at the next place.
-    fn send(&self, home: &mut Home, cores: &Cores, reserved: Reserved, message: Message<'_>) {
+    fn send(
+        &self,
+        home: &mut Home,
+        cores: &Cores,
+        reserved: Reserved,
+        message: SubscriberMessage<'_>,
+    ) {
         home.sequence += 1;
         home.touched = message.now;
         for watcher in &home.watchers {
             watcher.offer(message.now, &message.frame);
         }
         for (core, room) in reserved {
-            cores.get(core).mailbox.push(Letter::Broadcast(Broadcast {
+            cores.get(core).mailbox.push(CoreMessage::Broadcast(Broadcast {
                 channel: self.id,
                 sequence: home.sequence,
                 frame: message.frame.clone(),
@@ -148,9 +156,9 @@ impl Channel {
         home.members.list(version, age_max, now)
     }
 
-    pub(crate) fn info(&self) -> Info {
+    pub(crate) fn info(&self) -> ChannelCounts {
         let home = self.home();
-        Info {
+        ChannelCounts {
             subscribers: home.total(),
             users: home.members.len(),
             position: home.position(),
@@ -166,7 +174,7 @@ impl Channel {
     }
 
     /// How much was published lately, per second.
-    pub(crate) fn rates(&self, now: Timestamp) -> Rates {
+    pub(crate) fn rates(&self, now: Timestamp) -> ChannelRates {
         self.home().meter.rates(now)
     }
 
@@ -181,33 +189,33 @@ impl Channel {
     }
 
     /// `watcher` gets everything that is sent from now on.
-    pub(crate) fn add_watcher(&self, watcher: &Arc<Queue>) -> Result<(), Gone> {
+    pub(crate) fn add_watcher(&self, watcher: &Arc<WatchQueue>) -> Result<(), ChannelGone> {
         let mut home = self.home();
         home.check_there()?;
         home.watchers.push(Arc::clone(watcher));
         Ok(())
     }
 
-    pub(crate) fn remove_watcher(&self, watcher: &Arc<Queue>) {
+    pub(crate) fn remove_watcher(&self, watcher: &Arc<WatchQueue>) {
         self.home().watchers.retain(|other| !Arc::ptr_eq(other, watcher));
     }
 
     /// The channel's newest events above `offset`, and its position.
-    pub(crate) fn history(&self, offset: u64, events_max: usize) -> (Position, Vec<Entry>) {
+    pub(crate) fn history(&self, offset: u64, events_max: usize) -> (Position, Vec<HistoryEntry>) {
         let home = self.home();
         (home.position(), home.history.newest(offset, events_max).cloned().collect())
     }
 
-    /// What is to be kept over a restart; None: nobody knows a position of it.
-    pub(crate) fn kept(&self) -> Option<Kept> {
+    /// What is to be kept over a restart; None: no client knows a position of it.
+    pub(crate) fn saved_history(&self) -> Option<SavedHistory> {
         let home = self.home();
         if !home.has_told_position && home.cached.is_none() {
             return None;
         }
         let cached = home.cached.as_ref().map(|Cached { frame, data, at, .. }| {
-            (data.clone(), Entry { offset: home.offset, at: *at, frame: frame.clone() })
+            (data.clone(), HistoryEntry { offset: home.offset, at: *at, frame: frame.clone() })
         });
-        Some(Kept {
+        Some(SavedHistory {
             position: home.position(),
             entries: home.history.newest(0, usize::MAX).cloned().collect(),
             cached,
@@ -215,16 +223,16 @@ impl Channel {
         })
     }
 
-    /// Takes up what was kept, on a channel that nothing has happened on. Answers the bytes of its
-    /// history.
-    pub(crate) fn restore(&self, kept: Kept) -> isize {
+    /// Continues a history that was saved, on a channel that has no events yet. Returns the bytes of
+    /// the history.
+    pub(crate) fn restore(&self, saved: SavedHistory) -> isize {
         let mut home = self.home();
-        let Kept { position, entries, cached, touched } = kept;
+        let SavedHistory { position, entries, cached, touched } = saved;
         (home.epoch, home.offset) = (position.epoch, position.offset);
         home.touched = touched;
         home.has_told_position = true;
         home.history = entries.into_iter().collect();
-        if let Some((data, Entry { frame, at, .. })) = cached {
+        if let Some((data, HistoryEntry { frame, at, .. })) = cached {
             self.set_cached(&mut home, frame, data, at);
         }
         difference(home.history.bytes(), 0)
@@ -258,7 +266,7 @@ impl Channel {
 }
 
 /// What goes to subscribers.
-struct Message<'a> {
+struct SubscriberMessage<'a> {
     name: &'a str,
     frame: Frame,
     audience: Audience,
@@ -266,7 +274,7 @@ struct Message<'a> {
     now: Timestamp,
 }
 
-impl<'a> Message<'a> {
+impl<'a> SubscriberMessage<'a> {
     /// One of the protocol's own, for everyone.
     fn new(name: &'a str, frame: Frame, now: Timestamp) -> Self {
         Self { name, frame, audience: Audience::Everyone, event: None, now }

@@ -9,10 +9,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use weir_base::clock::Timestamp;
 
-use crate::hub::{Audience, Broadcast};
-
-/// A connection's number on its core.
-pub(crate) type SessionKey = u32;
+use crate::cores::{Audience, Broadcast, SessionKey};
 
 /// All subscribers of one channel on one core.
 #[derive(Debug, Default)]
@@ -83,7 +80,7 @@ pub(crate) struct Moved {
 
 /// What a turn came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct TurnProgress {
     /// Subscribers that were looked at.
     pub(crate) subscribers: usize,
     /// Another turn is needed.
@@ -138,7 +135,7 @@ impl Fanout {
         writes_max: usize,
         write_bytes_max: usize,
         mut deliver: impl FnMut(SessionKey, Delivery<'_>),
-    ) -> Progress {
+    ) -> TurnProgress {
         let mut left = writes_max;
         while left > 0 {
             let Some(run) = self.run.as_mut() else {
@@ -159,7 +156,7 @@ impl Fanout {
                 self.run = None;
             }
         }
-        Progress { subscribers: writes_max - left, has_more: !self.is_idle() }
+        TurnProgress { subscribers: writes_max - left, has_more: !self.is_idle() }
     }
 
     /// Whether nothing is left to deliver.

@@ -16,8 +16,8 @@ use hyper::body::{Body as _, Incoming};
 use hyper::{Request, Response, StatusCode};
 use weir_net::server::{Peer, ResponseBody};
 
-use self::answer::Failure;
-use self::route::Route;
+use self::answer::ApiFailure;
+use self::route::ApiRoute;
 use crate::app::App;
 use crate::metrics::Limit;
 use crate::pusher::api::ApiError;
@@ -28,7 +28,7 @@ use crate::shard::{Shard, connect};
 const PATHS: [&str; 3] = ["/apps/", "/users/", connect::PATH];
 
 /// A request whose signature holds.
-struct Call<'a> {
+struct SignedCall<'a> {
     app: &'a Arc<App>,
     query: &'a Query<'a>,
     body: &'a [u8],
@@ -57,10 +57,10 @@ impl Shard {
     }
 
     /// Who asks is known before the body is read: the signature covers its digest.
-    async fn try_answer(&self, request: Request<Incoming>) -> Result<Vec<u8>, Failure> {
+    async fn try_answer(&self, request: Request<Incoming>) -> Result<Vec<u8>, ApiFailure> {
         let (head, body) = request.into_parts();
         let path = head.uri.path();
-        let route = Route::parse(&head.method, path)?;
+        let route = ApiRoute::parse(&head.method, path)?;
         let settings = self.hub.settings().limits.pusher.clone();
         let signed = SignedRequest {
             method: head.method.as_str(),
@@ -74,30 +74,31 @@ impl Shard {
             .settings()
             .token()
             .verify_head(&signed, now, &settings)
-            .map_err(|error| Failure::new(StatusCode::UNAUTHORIZED, error))?;
+            .map_err(|error| ApiFailure::new(StatusCode::UNAUTHORIZED, error))?;
         self.check_in_service(&app)?;
         let body = self.body_of(body, settings.api_body_bytes_max).await?;
-        check_body(&query, &body).map_err(|error| Failure::new(StatusCode::UNAUTHORIZED, error))?;
+        check_body(&query, &body)
+            .map_err(|error| ApiFailure::new(StatusCode::UNAUTHORIZED, error))?;
         // A reload may have come with the body.
         self.check_in_service(&app)?;
-        let call = Call { app: &app, query: &query, body: &body };
-        self.carry_out(&route, &call, &settings)
+        let call = SignedCall { app: &app, query: &query, body: &body };
+        self.carry_out(&route, &call, &settings).await
     }
 
-    fn check_in_service(&self, app: &Arc<App>) -> Result<(), Failure> {
+    fn check_in_service(&self, app: &Arc<App>) -> Result<(), ApiFailure> {
         let settings = app.settings();
         if !settings.is_enabled {
-            return Err(Failure::new(StatusCode::FORBIDDEN, "this app is disabled"));
+            return Err(ApiFailure::new(StatusCode::FORBIDDEN, "this app is disabled"));
         }
         let current = self.hub.app_by_id(&settings.id);
         match current.is_some_and(|current| Arc::ptr_eq(&current, app)) {
             true => Ok(()),
-            false => Err(Failure::new(StatusCode::NOT_FOUND, "this app was removed")),
+            false => Err(ApiFailure::new(StatusCode::NOT_FOUND, "this app was removed")),
         }
     }
 
     /// All of a body that is neither too long nor too late.
-    async fn body_of(&self, body: Incoming, max: usize) -> Result<Bytes, Failure> {
+    async fn body_of(&self, body: Incoming, max: usize) -> Result<Bytes, ApiFailure> {
         let timeout = self.hub.settings().limits.api_body_timeout;
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if announced > max {
@@ -109,18 +110,18 @@ impl Shard {
                 Err(ApiError::BodyTooLarge { bytes: max + 1, max }.into())
             }
             // The client is gone; nobody reads the answer.
-            Ok(Err(error)) => Err(Failure::new(StatusCode::BAD_REQUEST, error)),
+            Ok(Err(error)) => Err(ApiFailure::new(StatusCode::BAD_REQUEST, error)),
             Err(_) => {
                 self.hub.metrics.limit_hit(Limit::ApiBodyTimeout);
                 let text = "the body did not arrive in time (realtime.limits.api_body_timeout)";
-                Err(Failure::new(StatusCode::REQUEST_TIMEOUT, text))
+                Err(ApiFailure::new(StatusCode::REQUEST_TIMEOUT, text))
             }
         }
     }
 
     /// The app of the path; in paths without one, the app whose key has signed.
-    fn app_of(&self, route: &Route<'_>, query: &str) -> Result<Arc<App>, Failure> {
-        let unknown = |what: String| Failure::new(StatusCode::NOT_FOUND, what);
+    fn app_of(&self, route: &ApiRoute<'_>, query: &str) -> Result<Arc<App>, ApiFailure> {
+        let unknown = |what: String| ApiFailure::new(StatusCode::NOT_FOUND, what);
         match route.app_id {
             Some(id) => self
                 .hub

@@ -5,9 +5,9 @@ use std::hint::black_box;
 
 use weir_base::clock::Timestamp;
 
+use crate::cores::{Audience, Broadcast, ChannelId, Cores, EventKey};
 use crate::fanout::{Delivery, Fanout, Subscriber};
 use crate::frame::{Draft, Frame};
-use crate::hub::{Audience, Broadcast, ChannelId, Cores, EventKey};
 use crate::pusher::position::{Epoch, Position};
 use crate::pusher::server_message::ChannelEvent;
 pub use crate::shard::by_hand::{Connection, Core, Leftovers, Waiting};

@@ -12,16 +12,18 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+pub use self::totals::{ClosedView, LimitHit, Totals};
+
 /// From "at once" to "long after".
 const DELIVERY_BUCKETS: [f64; 13] =
     [0.000_1, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
 /// Realtime's metrics. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct RealtimeMetrics(Arc<Inner>);
+pub struct RealtimeMetrics(Arc<MetricFamilies>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct MetricFamilies {
     connections: Gauge<i64, AtomicI64>,
     opened: Counter<u64, AtomicU64>,
     closed: Family<ClosedLabel, Counter>,
@@ -35,13 +37,13 @@ struct Inner {
     queued_bytes: Gauge<i64, AtomicI64>,
     slow_clients: Gauge<i64, AtomicI64>,
     recoveries: Family<RecoveryLabel, Counter>,
-    limits: Family<LimitLabel, Counter>,
+    limits: Family<LimitHitLabel, Counter>,
     publish_to_socket: Option<Histogram>,
 }
 
 /// What a core did in one turn.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct TurnCounts {
     pub(crate) deliveries: u64,
     pub(crate) bytes: u64,
     pub(crate) dropped: u64,
@@ -98,7 +100,7 @@ struct ClosedLabel {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LimitLabel {
+struct LimitHitLabel {
     limit: &'static str,
 }
 
@@ -118,7 +120,10 @@ impl RealtimeMetrics {
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let histogram = Histogram::new(DELIVERY_BUCKETS);
-        let inner = Inner { publish_to_socket: Some(histogram.clone()), ..Inner::default() };
+        let inner = MetricFamilies {
+            publish_to_socket: Some(histogram.clone()),
+            ..MetricFamilies::default()
+        };
         let registry = registry.sub_registry_with_prefix("weir_realtime");
         let i = &inner;
         registry.register("connections", "Connections that are open", i.connections.clone());
@@ -185,7 +190,7 @@ impl RealtimeMetrics {
         self.0.client_events.inc();
     }
 
-    pub(crate) fn turn(&self, turn: &Turn) {
+    pub(crate) fn turn(&self, turn: &TurnCounts) {
         self.0.deliveries.inc_by(turn.deliveries);
         self.0.delivered_bytes.inc_by(turn.bytes);
         if turn.dropped > 0 {
@@ -222,6 +227,6 @@ impl RealtimeMetrics {
     }
 
     pub(crate) fn limit_hit(&self, limit: Limit) {
-        self.0.limits.get_or_create(&LimitLabel { limit: limit.name() }).inc();
+        self.0.limits.get_or_create(&LimitHitLabel { limit: limit.name() }).inc();
     }
 }

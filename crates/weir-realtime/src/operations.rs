@@ -7,16 +7,15 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::app::App;
-use crate::channel::Channel;
-use crate::hub::{CoreBusy, Event, Hub, Letter, Refused, TooManyChannels, What};
+use crate::broker::{PublishError, ServerEvent};
+use crate::cores::{CoreBusy, CoreMessage, DirectPayload, core_of};
+use crate::hub::Hub;
 use crate::metrics::Limit;
 use crate::pusher::channel::{ChannelName, ChannelNameError};
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::event::{EventName, EventNameError};
 use crate::pusher::payload::{Payload, PayloadError};
 use crate::pusher::socket_id::{SocketId, SocketIdError};
-use crate::session;
-use crate::watch::Queue;
 
 /// An event to publish.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -73,32 +72,32 @@ pub enum OperationError {
     SocketId(#[from] SocketIdError),
     /// Not at the moment.
     #[error("{0}")]
-    Refused(#[from] Refused),
+    Refused(#[from] PublishError),
     /// Too many live views are open.
     #[error("{max} live views are open; more are not allowed (realtime.limits.watchers_max)")]
     TooManyWatchers { max: usize },
 }
-
-/// Times that a watcher meets a channel that is being removed, which takes microseconds.
-const TRIES_MAX: usize = 100;
 
 impl Hub {
     /// Publishes one event, as the HTTP API does.
     ///
     /// # Errors
     /// What is wrong with it, or why it can't be done now.
-    pub fn publish_event(&self, wish: &PublishEvent) -> Result<EventPublished, OperationError> {
-        let app = self.app_named(&wish.app)?;
+    pub async fn publish_event(
+        &self,
+        request: &PublishEvent,
+    ) -> Result<EventPublished, OperationError> {
+        let app = self.app_named(&request.app)?;
         if !app.settings().is_enabled {
-            return Err(OperationError::AppDisabled(wish.app.clone()));
+            return Err(OperationError::AppDisabled(request.app.clone()));
         }
         let limits = self.settings().limits.pusher.clone();
-        let channel = ChannelName::parse(&wish.channel, &limits)?;
-        let name = EventName::parse(wish.event.as_str().into(), &limits)?;
-        let data = Payload::from_json(&wish.data, limits.event_data_bytes_max)?;
+        let channel = ChannelName::parse(&request.channel, &limits)?;
+        let name = EventName::parse(request.event.as_str().into(), &limits)?;
+        let data = Payload::from_json(&request.data, limits.event_data_bytes_max)?;
         let is_switched_off = self.switches().is_off(name.as_str(), self.clock.now());
-        let event = Event { name: name.as_str(), data: data.as_str(), except: None };
-        let published = self.publish(&app, &channel, event)?;
+        let event = ServerEvent { name: name.as_str(), data: data.as_str(), except: None };
+        let published = self.publish(&app, &channel, event).await?;
         Ok(EventPublished {
             subscribers: published.subscribers,
             epoch: published.position.map(|position| position.epoch.to_string()),
@@ -119,10 +118,10 @@ impl Hub {
     }
 
     /// Ends all connections that are signed in as a user of an app: how many.
-    pub(crate) fn end_connections(&self, app: &App, user: &str) -> Result<usize, Refused> {
+    pub(crate) fn end_connections(&self, app: &App, user: &str) -> Result<usize, PublishError> {
         let connections = app.users.connections(user);
-        let letters = self.busy_counted(self.cores.address(&connections, 0))?;
-        self.cores.send(letters, &What::Close(CloseCode::Unauthorized));
+        let messages = self.busy_counted(self.cores.address(&connections, 0))?;
+        self.cores.send(messages, &DirectPayload::Close(CloseCode::Unauthorized));
         Ok(connections.len())
     }
 
@@ -135,19 +134,24 @@ impl Hub {
     /// # Errors
     /// There is no such app, or it has no such connection.
     pub async fn disconnect_socket(&self, app: &str, socket: &str) -> Result<(), OperationError> {
-        let of = self.app_named(app)?;
+        let app_entry = self.app_named(app)?;
         let socket_id: SocketId = socket.parse()?;
-        let (answer, answered) = oneshot::channel();
-        let core = session::core_of(socket_id).filter(|core| *core < self.cores.len());
+        let (reply, replied) = oneshot::channel();
+        let core = core_of(socket_id).filter(|core| *core < self.cores.len());
         if let Some(core) = core.map(|core| self.cores.get(core)) {
-            let room = self.busy_counted(core.room.reserve(0)).map_err(Refused::from)?;
-            core.mailbox.push(Letter::Disconnect { to: socket_id, app: of, answer, room });
+            let room = self.busy_counted(core.room.reserve(0)).map_err(PublishError::from)?;
+            core.mailbox.push(CoreMessage::Disconnect {
+                to: socket_id,
+                app: app_entry.number,
+                reply,
+                room,
+            });
         } else {
-            drop(answer);
+            drop(reply);
         }
-        match answered.await {
+        match replied.await {
             Ok(true) => Ok(()),
-            // No answer: no core has given out such an id, or all end.
+            // No reply: no core has assigned such an id, or all end.
             Ok(false) | Err(_) => {
                 Err(OperationError::NoSuchConnection { app: app.to_owned(), socket_id })
             }
@@ -169,27 +173,5 @@ impl Hub {
 
     pub(crate) fn channel_name(&self, name: &str) -> Result<ChannelName, OperationError> {
         Ok(ChannelName::parse(name, &self.settings().limits.pusher)?)
-    }
-
-    /// The channel, made if it is not there, with one watcher more.
-    pub(crate) fn join_watchers(
-        &self,
-        app: &App,
-        name: &ChannelName,
-        watcher: &Arc<Queue>,
-    ) -> Result<Arc<Channel>, OperationError> {
-        for _ in 0..TRIES_MAX {
-            let channel = self.channel(app, name)?;
-            if channel.add_watcher(watcher).is_ok() {
-                return Ok(channel);
-            }
-        }
-        Err(Refused::Busy(crate::hub::CoreBusy).into())
-    }
-}
-
-impl From<TooManyChannels> for OperationError {
-    fn from(error: TooManyChannels) -> Self {
-        Self::Refused(error.into())
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
 
-use crate::channel::{Entry, Kept};
+use crate::channel::{HistoryEntry, SavedHistory};
 use crate::frame::Frame;
 use crate::hub::Hub;
 use crate::pusher::channel::ChannelName;
@@ -84,7 +84,7 @@ impl Hub {
         for app in self.apps() {
             let id = app.settings().id.to_string();
             for channel in app.channels.with_prefix("") {
-                let Some(kept) = channel.kept() else { continue };
+                let Some(kept) = channel.saved_history() else { continue };
                 write_channel(&mut out, &id, channel.name.as_str(), &kept)?;
                 saved.channels += 1;
                 saved.events += kept.entries.len();
@@ -125,15 +125,12 @@ impl Hub {
     }
 
     /// Whether there is still an app that wants it.
-    fn restore_channel(&self, saved: &SavedChannel, kept: Kept) -> bool {
+    fn restore_channel(&self, saved: &SavedChannel, kept: SavedHistory) -> bool {
         let Some(app) = self.app_by_id(&saved.app) else { return false };
         let Ok(name) = ChannelName::parse(&saved.name, &self.settings().limits.pusher) else {
             return false;
         };
-        let Ok(channel) = self.channel(&app, &name) else { return false };
-        self.add_history_bytes(channel.restore(kept));
-        self.bound_cache(&app);
-        true
+        self.broker.restore(&app, &name, kept)
     }
 }
 
@@ -163,7 +160,12 @@ impl<R: Read> Read for Sums<R> {
     }
 }
 
-fn write_channel(out: &mut impl Write, app: &str, name: &str, kept: &Kept) -> io::Result<()> {
+fn write_channel(
+    out: &mut impl Write,
+    app: &str,
+    name: &str,
+    kept: &SavedHistory,
+) -> io::Result<()> {
     let saved = SavedChannel {
         app: app.to_owned(),
         name: name.to_owned(),
@@ -188,7 +190,7 @@ fn write_record(out: &mut impl Write, record: &[u8]) -> io::Result<()> {
     out.write_all(record)
 }
 
-type Channels = Vec<(SavedChannel, Kept)>;
+type Channels = Vec<(SavedChannel, SavedHistory)>;
 
 fn read(file: File) -> Result<Channels, &'static str> {
     const CUT: &str = "it ends too early";
@@ -218,8 +220,8 @@ fn read(file: File) -> Result<Channels, &'static str> {
     }
 }
 
-fn read_channel(input: &mut impl Read, saved: &SavedChannel) -> Result<Kept, &'static str> {
-    let mut kept = Kept {
+fn read_channel(input: &mut impl Read, saved: &SavedChannel) -> Result<SavedHistory, &'static str> {
+    let mut kept = SavedHistory {
         position: saved.position,
         entries: Vec::new(),
         cached: None,
@@ -237,12 +239,12 @@ fn read_channel(input: &mut impl Read, saved: &SavedChannel) -> Result<Kept, &'s
     Ok(kept)
 }
 
-fn read_entry(input: &mut impl Read, offset: u64) -> Result<Entry, &'static str> {
+fn read_entry(input: &mut impl Read, offset: u64) -> Result<HistoryEntry, &'static str> {
     let record = read_record(input)?;
     let (at, json) = record.split_first_chunk().ok_or("an event without its time")?;
     let at = Timestamp::from_micros(u64::from_le_bytes(*at));
     let frame = Frame::text(|out| out.extend_from_slice(json));
-    Ok(Entry { offset, at, frame })
+    Ok(HistoryEntry { offset, at, frame })
 }
 
 fn read_record(input: &mut impl Read) -> Result<Vec<u8>, &'static str> {

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use weir_base::clock::Timestamp;
 use weir_base::token_bucket::TokenBucket;
 
-pub(crate) use self::outbox::{Fit, Outbox};
+pub(crate) use self::outbox::{FitOutcome, Outbox};
 pub(crate) use self::transport::Transport;
 use crate::app::{App, ConnectionPlace};
-use crate::fanout::{Delivery, SessionKey};
-use crate::hub::{Audience, Broadcast, EventKey};
+use crate::cores::{Audience, Broadcast, EventKey};
+use crate::fanout::Delivery;
 use crate::pusher::client_message::{SignIn, Subscribe};
 use crate::pusher::socket_id::SocketId;
 use crate::settings::SlowClients;
@@ -24,7 +24,7 @@ use crate::websocket::Decoder;
 
 /// A connection.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct ClientSession {
     pub(crate) socket_id: SocketId,
     pub(crate) app: Arc<App>,
     pub(crate) stream: Transport,
@@ -46,7 +46,7 @@ pub(crate) struct Session {
     /// The same, with a signature of the application's server.
     pub(crate) is_authorized: bool,
     pub(crate) client_events: TokenBucket,
-    pub(crate) state: State,
+    pub(crate) state: ConnectionState,
     /// Subscriptions that the core's bucket has still to let through before more is read.
     pub(crate) owes: u16,
     /// Its first subscription, which it pays for before anything is read.
@@ -71,7 +71,7 @@ pub(crate) struct Subscription {
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ConnectionState {
     /// Everything is fine.
     Open,
     /// A ping was sent; a sign of life is due by then.
@@ -95,7 +95,7 @@ pub(crate) enum Postponed {
 
 /// What became of something that was to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum SendOutcome {
     /// The socket has it.
     Written,
     /// It waits, or a part of it; so many older events were dropped for it.
@@ -108,33 +108,12 @@ pub(crate) enum Sent {
 
 /// How much may wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct OutboxBudget {
     pub(crate) bytes_max: usize,
     pub(crate) policy: SlowClients,
 }
 
-/// Bits of a connection's id that hold its place on the core.
-const KEY_BITS: u32 = 32;
-
-/// The id of a connection: where it is, in the first number; the second can't be guessed.
-pub(crate) fn socket_id(core: usize, key: SessionKey) -> SocketId {
-    let first = ((core as u64) << KEY_BITS) | u64::from(key);
-    SocketId { first, second: fastrand::u64(1 << 60..1 << 63) }
-}
-
-/// The core of a connection with this id, if there is one.
-pub(crate) fn core_of(socket_id: SocketId) -> Option<usize> {
-    usize::try_from(socket_id.first >> KEY_BITS).ok()
-}
-
-/// Its place there.
-pub(crate) const fn key_of(socket_id: SocketId) -> SessionKey {
-    #[expect(clippy::cast_possible_truncation, reason = "the lower half is the key")]
-    let key = socket_id.first as u32;
-    key
-}
-
-impl Session {
+impl ClientSession {
     pub(crate) fn new(
         socket_id: SocketId,
         app: Arc<App>,
@@ -158,7 +137,7 @@ impl Session {
             has_been_used: false,
             is_authorized: false,
             client_events: TokenBucket::default(),
-            state: State::Open,
+            state: ConnectionState::Open,
             // The first subscription is paid for before it is read.
             owes: 1,
             has_prepaid: true,
@@ -168,14 +147,14 @@ impl Session {
     }
 
     /// What waits may be this much.
-    pub(crate) fn budget(&self) -> Budget {
+    pub(crate) fn budget(&self) -> OutboxBudget {
         let settings = self.app.settings();
-        Budget { bytes_max: settings.client_queue_bytes_max, policy: settings.slow_clients }
+        OutboxBudget { bytes_max: settings.client_queue_bytes_max, policy: settings.slow_clients }
     }
 
     /// Whether nothing more is to be sent or heard but the end.
     pub(crate) const fn is_closing(&self) -> bool {
-        matches!(self.state, State::Closing { .. } | State::Leaving { .. })
+        matches!(self.state, ConnectionState::Closing { .. } | ConnectionState::Leaving { .. })
     }
 
     /// Bytes that wait.
@@ -190,18 +169,18 @@ impl Session {
 
     /// Events of a channel.
     #[inline]
-    pub(crate) fn deliver(&mut self, delivery: Delivery<'_>) -> Sent {
+    pub(crate) fn deliver(&mut self, delivery: Delivery<'_>) -> SendOutcome {
         match delivery {
             Delivery::Joined { broadcasts, joined } if self.outbox.is_none() => {
                 match self.stream.try_write(joined) {
                     Ok(bytes) if bytes == joined.len() && !self.stream.needs_flush() => {
-                        Sent::Written
+                        SendOutcome::Written
                     }
                     Ok(bytes) => self.queue_rest(broadcasts, bytes),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.queue_rest(broadcasts, 0)
                     }
-                    Err(_) => Sent::Broken,
+                    Err(_) => SendOutcome::Broken,
                 }
             }
             Delivery::Joined { broadcasts, .. } => self.queue_rest(broadcasts, 0),
@@ -210,7 +189,7 @@ impl Session {
                 let mine = |one: &&Broadcast| one.audience != Audience::Except(self.socket_id);
                 let mine: Vec<_> = broadcasts.iter().filter(mine).map(queued).collect();
                 if mine.is_empty() {
-                    return Sent::Written;
+                    return SendOutcome::Written;
                 }
                 for (bytes, event) in mine {
                     self.outbox.get_or_insert_default().push(bytes, event, 0);
@@ -221,16 +200,16 @@ impl Session {
     }
 
     /// Messages for this client alone. `bytes` are whole frames.
-    pub(crate) fn send(&mut self, bytes: &[u8]) -> Sent {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> SendOutcome {
         let was_empty = self.outbox.is_none();
         let written = if was_empty { self.stream.try_write(bytes) } else { Ok(0) };
         let written = match written {
             Ok(written) if written == bytes.len() && !self.stream.needs_flush() => {
-                return Sent::Written;
+                return SendOutcome::Written;
             }
             Ok(written) => written,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(_) => return Sent::Broken,
+            Err(_) => return SendOutcome::Broken,
         };
         let outbox = self.outbox.get_or_insert_default();
         if written < bytes.len() {
@@ -242,7 +221,7 @@ impl Session {
 
     /// The frames of `broadcasts` without the first `written` bytes.
     #[cold]
-    fn queue_rest(&mut self, broadcasts: &[Broadcast], mut written: usize) -> Sent {
+    fn queue_rest(&mut self, broadcasts: &[Broadcast], mut written: usize) -> SendOutcome {
         let was_empty = self.outbox.is_none();
         let outbox = self.outbox.get_or_insert_default();
         for (bytes, event) in broadcasts.iter().map(queued) {
@@ -256,28 +235,28 @@ impl Session {
     }
 
     /// What waits is written at once if nothing waited before.
-    fn settle(&mut self, was_empty: bool) -> Sent {
+    fn settle(&mut self, was_empty: bool) -> SendOutcome {
         if was_empty {
             let mut buffer = [0; WRITE_BYTES];
             match self.write_waiting(&mut buffer) {
-                Ok(true) => return Sent::Written,
+                Ok(true) => return SendOutcome::Written,
                 Ok(false) => {}
-                Err(_) => return Sent::Broken,
+                Err(_) => return SendOutcome::Broken,
             }
         }
         self.fit(was_empty)
     }
 
-    fn fit(&mut self, was_empty: bool) -> Sent {
-        let Budget { bytes_max, policy } = self.budget();
+    fn fit(&mut self, was_empty: bool) -> SendOutcome {
+        let OutboxBudget { bytes_max, policy } = self.budget();
         let outbox = self.outbox.get_or_insert_default();
         // Its task has to wait for the socket from now on.
         if let Some(waker) = self.waker.as_ref().filter(|_| was_empty) {
             waker.wake_by_ref();
         }
         match outbox.fit(bytes_max, policy) {
-            Fit::Dropped(dropped) => Sent::Waits { dropped },
-            Fit::TooSlow => Sent::TooSlow,
+            FitOutcome::Dropped(dropped) => SendOutcome::Waits { dropped },
+            FitOutcome::TooSlow => SendOutcome::TooSlow,
         }
     }
 

@@ -16,6 +16,8 @@ pub use self::settings::{AppSettingsView, SettingView, SettingsView, WebhookView
 use crate::app::App;
 use crate::channel::Channel;
 use crate::hub::Hub;
+pub use crate::metrics::{ClosedView, LimitHit, Totals};
+pub use crate::webhooks::WebhookTotals;
 
 /// Everything at a glance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,73 +36,6 @@ pub struct Overview {
     pub webhooks: WebhookTotals,
     /// Every limit, and how often it was met.
     pub limits_hit: Vec<LimitHit>,
-}
-
-/// Figures of all apps since the start, and at the moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
-    /// Open now, those included that are being closed.
-    pub connections: u64,
-    /// Subscriptions that hold now.
-    pub subscriptions: u64,
-    /// Clients for which something waits now.
-    pub slow_clients: u64,
-    /// Bytes that wait for them.
-    pub client_queue_bytes: u64,
-    /// Connections that were opened.
-    pub opened: u64,
-    /// Connections that ended, by reason.
-    pub closed: Vec<ClosedView>,
-    /// Events of servers.
-    pub published: u64,
-    /// Events of clients.
-    pub client_events: u64,
-    /// Events handed to sockets.
-    pub deliveries: u64,
-    /// Their bytes.
-    pub delivered_bytes: u64,
-    /// Events dropped for slow clients.
-    pub dropped: u64,
-    /// Events not sent because a switch is off.
-    pub switched_off: u64,
-    /// Clients that came back and were told all that they missed.
-    pub recovered: u64,
-    /// Clients that came back too late for that.
-    pub gaps: u64,
-}
-
-/// Connections that ended for one reason: `client`, `slow`, `no_pong`, `protocol`, `drain`,
-/// `terminated` or `app`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClosedView {
-    /// Why.
-    pub reason: String,
-    /// How many.
-    pub count: u64,
-}
-
-/// What was counted of webhooks since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WebhookTotals {
-    /// Requests begun.
-    pub attempts: u64,
-    /// Requests that failed.
-    pub failed: u64,
-    /// Events that a receiver took.
-    pub sent: u64,
-    /// Events not delivered.
-    pub dropped: u64,
-    /// Events that wait now.
-    pub waiting: u64,
-}
-
-/// How often a limit was met since the start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LimitHit {
-    /// The name of its setting.
-    pub limit: String,
-    /// How often.
-    pub hits: u64,
 }
 
 /// One app.
@@ -191,7 +126,7 @@ impl Hub {
         Overview {
             apps,
             cores: cores.collect(),
-            history_bytes: self.history_bytes(),
+            history_bytes: self.broker.history_bytes(),
             history_bytes_max: self.settings().limits.history_bytes_max,
             totals: self.metrics.totals(),
             webhooks: self.webhooks.metrics().totals(),

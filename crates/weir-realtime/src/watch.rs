@@ -3,16 +3,15 @@
 //! Each watcher has a queue of its own, bounded; when it is full the oldest event goes, and is
 //! counted. A channel that nobody watches pays for looking at an empty list.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use weir_base::clock::Timestamp;
 
 use crate::app::App;
-use crate::channel::Channel;
+use crate::channel::{Channel, WatchQueue};
 use crate::frame::Frame;
 use crate::hub::Hub;
 use crate::metrics::Limit;
@@ -25,7 +24,7 @@ pub struct Watch {
     hub: Arc<Hub>,
     app: Arc<App>,
     channel: Arc<Channel>,
-    queue: Arc<Queue>,
+    queue: Arc<WatchQueue>,
 }
 
 /// What came since the last look.
@@ -35,21 +34,6 @@ pub struct Seen {
     pub left_out: u64,
     /// The newest, oldest first.
     pub events: Vec<EventView>,
-}
-
-/// What waits for one watcher.
-#[derive(Debug)]
-pub(crate) struct Queue {
-    /// std's lock: held for a push or a swap, never across an await.
-    inner: Mutex<Inner>,
-    events_max: usize,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    waiting: VecDeque<(Timestamp, Frame)>,
-    left_out: u64,
-    reader: Option<Waker>,
 }
 
 impl Hub {
@@ -68,12 +52,12 @@ impl Hub {
             return Err(OperationError::TooManyWatchers { max });
         }
         let events_max = self.settings().limits.watch_events_max;
-        let queue = Arc::new(Queue::new(events_max));
-        match self.join_watchers(&app, &name, &queue) {
+        let queue = Arc::new(WatchQueue::new(events_max));
+        match self.broker.add_watcher(&app, &name, &queue) {
             Ok(channel) => Ok(Watch { hub: Arc::clone(self), app, channel, queue }),
             Err(error) => {
                 self.watchers.fetch_sub(1, Ordering::Relaxed);
-                Err(error)
+                Err(error.into())
             }
         }
     }
@@ -96,47 +80,8 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.channel.remove_watcher(&self.queue);
         self.hub.watchers.fetch_sub(1, Ordering::Relaxed);
-        let now = self.hub.clock.now();
-        let name = self.channel.name.as_str();
-        let change = self.app.channels.tidy(name, &self.app.settings(), now);
-        self.hub.add_history_bytes(change);
-    }
-}
-
-impl Queue {
-    fn new(events_max: usize) -> Self {
-        Self { inner: Mutex::default(), events_max: events_max.max(1) }
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adds a message; the oldest goes where there is no room.
-    pub(crate) fn offer(&self, at: Timestamp, frame: &Frame) {
-        let reader = {
-            let mut inner = self.inner();
-            if inner.waiting.len() >= self.events_max {
-                inner.waiting.pop_front();
-                inner.left_out += 1;
-            }
-            inner.waiting.push_back((at, frame.clone()));
-            inner.reader.take()
-        };
-        if let Some(reader) = reader {
-            reader.wake();
-        }
-    }
-
-    fn poll_take(&self, context: &mut Context<'_>) -> Poll<(u64, VecDeque<(Timestamp, Frame)>)> {
-        let mut inner = self.inner();
-        if inner.waiting.is_empty() {
-            inner.reader = Some(context.waker().clone());
-            return Poll::Pending;
-        }
-        Poll::Ready((std::mem::take(&mut inner.left_out), std::mem::take(&mut inner.waiting)))
+        self.hub.broker.remove_watcher(&self.app, &self.channel, &self.queue);
     }
 }
 

@@ -4,8 +4,8 @@
 //! - [`Webhooks`], the handle of shards: [`Webhooks::tell`] writes the event and puts it into a
 //!   bounded queue (`intake.rs`). It never waits.
 //! - [`Worker`], one task: holds what may be taken back (`held.rs`), hands the rest to the queues
-//!   of the endpoints that want it (`lanes.rs`, `queue.rs`).
-//! - One task per endpoint (`lane.rs`): gathers a batch, signs it (`request.rs`), sends it
+//!   of the endpoints that want it (`endpoint_senders.rs`, `queue.rs`).
+//! - One task per endpoint (`endpoint_sender.rs`): gathers a batch, signs it (`request.rs`), sends it
 //!   (`transport.rs`), again if it must.
 //!
 //! Promises: the order of each endpoint is kept, with one batch on its way at a time; an event
@@ -14,18 +14,18 @@
 
 mod app_hooks;
 mod batch;
+mod endpoint_sender;
+mod endpoint_senders;
+mod event_message;
 mod extra_headers;
 mod held;
 mod intake;
 mod kind;
-mod lane;
-mod lanes;
 mod metrics;
 mod queue;
 mod request;
 mod settings;
 mod shared;
-mod told;
 mod transport;
 mod worker;
 
@@ -39,14 +39,14 @@ pub use weir_net::post::{CaError, EndpointUrl, EndpointUrlError, Trust};
 pub use app_hooks::{AppHooks, Endpoint};
 pub use extra_headers::{EXTRA_HEADERS_MAX, ExtraHeaderError, ExtraHeaders};
 pub use kind::{Kind, Kinds, UnknownKind};
-pub use metrics::{DropReason, FailureReason, WebhookMetrics};
+pub use metrics::{DropReason, FailureReason, WebhookMetrics, WebhookTotals};
 pub use settings::{Limits, Settings};
 pub use worker::Worker;
 
 use crate::pusher::webhook::WebhookEvent;
+use event_message::EventMessage;
 use intake::{Intake, intake};
-use shared::Shared;
-use told::Told;
+use shared::WebhookContext;
 
 /// Where events are told. Cheap to clone; drop it when no more will come, for the [`Worker`] ends
 /// after the last.
@@ -68,15 +68,16 @@ impl Webhooks {
     ) -> (Self, Worker) {
         let settings = settings.within_reason();
         let (intake, end) = intake(&settings.limits, clock.clone(), metrics.clone());
-        let shared = Shared { settings, clock, metrics, semaphore, ending: ShutdownToken::new() };
+        let shared =
+            WebhookContext { settings, clock, metrics, semaphore, ending: ShutdownToken::new() };
         (Self { intake }, Worker { intake: end, shared: Arc::new(shared), shutdown })
     }
 
     /// Tells the endpoints of `app` that want it. Never waits: what the queue can't take is dropped
     /// and counted.
     pub fn tell(&self, app: &Arc<AppHooks>, event: &WebhookEvent<'_>) {
-        if app.concern_channel(Kind::of(event), told::channel(event)) {
-            self.intake.offer(Told::new(app, event));
+        if app.concern_channel(Kind::of(event), event_message::channel(event)) {
+            self.intake.offer(EventMessage::new(app, event));
         }
     }
 

@@ -145,7 +145,8 @@ async fn publish(
     State(realtime): State<Realtime>,
     JsonInput(event): JsonInput<PublishEvent>,
 ) -> Answer<EventPublished> {
-    realtime.hub.publish_event(&event).map(Json).map_err(problem::of_operation)
+    let published = realtime.hub.publish_event(&event).await;
+    published.map(Json).map_err(problem::of_operation)
 }
 
 async fn disconnect(

@@ -152,7 +152,7 @@ impl World {
         match input.byte() % 22 {
             0 => self.connect(),
             1 => self.publish(input),
-            2 => self.core.open_letters(),
+            2 => self.core.receive_messages(),
             3 => self.core.turn(),
             4 => self.core.pass(Duration::from_millis(u64::from(input.byte()) * 20)),
             5 => self.switch(input),

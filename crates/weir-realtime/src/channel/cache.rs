@@ -3,11 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use super::{CacheState, Channel, Home};
 use crate::frame::Frame;
 use crate::pusher::channel::ChannelName;
 
@@ -15,15 +13,16 @@ use crate::pusher::channel::ChannelName;
 #[derive(Clone, Debug)]
 pub(super) struct Cached {
     pub(super) frame: Frame,
-    /// Its data again, as the HTTP API tells it.
+    /// Its data again, for the HTTP API.
     pub(super) data: Box<str>,
     pub(super) at: Timestamp,
-    place: Place,
+    pub(super) position: CachePosition,
 }
 
 /// What one event costs beside its frame and data: here, in its channel and in the headers of shared
 /// bytes.
-const EVENT_BYTES: usize = size_of::<Cached>() + size_of::<(Place, (ChannelName, usize))>() + 64;
+pub(super) const EVENT_BYTES: usize =
+    size_of::<Cached>() + size_of::<(CachePosition, (ChannelName, usize))>() + 64;
 
 /// Which events there are, by age.
 #[derive(Debug, Default)]
@@ -32,14 +31,14 @@ pub(crate) struct Cache(Mutex<Ages>);
 /// std's lock: taken under a home's, held for an insertion or a removal.
 #[derive(Debug, Default)]
 struct Ages {
-    events: BTreeMap<Place, (ChannelName, usize)>,
+    events: BTreeMap<CachePosition, (ChannelName, usize)>,
     bytes: usize,
     next: u64,
 }
 
-/// An event's place among all: by its time, and those of one moment by a number.
+/// An event's position among all cached events: by its time, then by a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place(Timestamp, u64);
+pub(crate) struct CachePosition(Timestamp, u64);
 
 impl Cache {
     fn ages(&self) -> MutexGuard<'_, Ages> {
@@ -51,72 +50,31 @@ impl Cache {
         self.ages().bytes
     }
 
-    fn add(&self, channel: &ChannelName, bytes: usize, at: Timestamp) -> Place {
+    pub(super) fn add(&self, channel: &ChannelName, bytes: usize, at: Timestamp) -> CachePosition {
         let ages = &mut *self.ages();
-        let place = Place(at, ages.next);
+        let position = CachePosition(at, ages.next);
         ages.next += 1;
         ages.bytes += bytes;
-        ages.events.insert(place, (channel.clone(), bytes));
-        place
+        ages.events.insert(position, (channel.clone(), bytes));
+        position
     }
 
-    fn remove(&self, place: Place) {
+    pub(super) fn remove(&self, position: CachePosition) {
         let ages = &mut *self.ages();
-        if let Some((_, bytes)) = ages.events.remove(&place) {
+        if let Some((_, bytes)) = ages.events.remove(&position) {
             ages.bytes -= bytes;
         }
     }
 
     /// Takes away the oldest event if all together have more bytes than they may. The caller makes
-    /// its channel forget it ([`Channel::forget_cached`]), without holding a lock.
-    pub(crate) fn take_beyond(&self, bytes_max: usize) -> Option<(ChannelName, Place)> {
+    /// its channel forget it (`Channel::forget_cached`), without holding a lock.
+    pub(crate) fn take_beyond(&self, bytes_max: usize) -> Option<(ChannelName, CachePosition)> {
         let ages = &mut *self.ages();
         if ages.bytes <= bytes_max {
             return None;
         }
-        let (place, (channel, bytes)) = ages.events.pop_first()?;
+        let (position, (channel, bytes)) = ages.events.pop_first()?;
         ages.bytes -= bytes;
-        Some((channel, place))
-    }
-}
-
-impl Channel {
-    pub(super) fn set_cached(&self, home: &mut Home, frame: Frame, data: Box<str>, at: Timestamp) {
-        self.drop_cached(home);
-        let place = self.cache.add(&self.name, EVENT_BYTES + frame.wire().len() + data.len(), at);
-        home.cached = Some(Cached { frame, data, at, place });
-    }
-
-    pub(super) fn tidy_cached(&self, home: &mut Home, age_max: Duration, now: Timestamp) {
-        if home.cached.as_ref().is_some_and(|cached| now.since(cached.at) >= age_max) {
-            self.drop_cached(home);
-        }
-    }
-
-    fn drop_cached(&self, home: &mut Home) {
-        if let Some(cached) = home.cached.take() {
-            self.cache.remove(cached.place);
-        }
-    }
-
-    /// Forgets the last event if it is still this one.
-    pub(crate) fn forget_cached(&self, place: Place) {
-        self.home().cached.take_if(|cached| cached.place == place);
-    }
-
-    pub(super) fn cache_state(&self, home: &Home, age_max: Duration, now: Timestamp) -> CacheState {
-        if !self.kind.caches {
-            return CacheState::None;
-        }
-        let fresh = home.cached.as_ref().filter(|cached| now.since(cached.at) < age_max);
-        fresh.map_or(CacheState::Miss, |cached| CacheState::Hit(cached.frame.clone()))
-    }
-
-    /// The data of the last event of a cache channel, and how long it will still be kept.
-    pub(crate) fn cached(&self, age_max: Duration, now: Timestamp) -> Option<(Box<str>, Duration)> {
-        let home = self.home();
-        let cached = home.cached.as_ref()?;
-        let left = age_max.checked_sub(now.since(cached.at)).filter(|left| !left.is_zero())?;
-        Some((cached.data.clone(), left))
+        Some((channel, position))
     }
 }

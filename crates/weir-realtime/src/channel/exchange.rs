@@ -2,18 +2,18 @@
 
 use weir_base::clock::Timestamp;
 
-use super::history::Entry;
+use super::history::HistoryEntry;
 use super::members::{ListedMember, MemberList};
 use super::meter::Amount;
+use crate::cores::{Audience, CoreBusy};
 use crate::frame::{Draft, Frame};
-use crate::hub::{Audience, CoreBusy};
 use crate::pusher::position::Position;
 use crate::pusher::server_message::Joined;
 use crate::settings::HistoryLimits;
 
 /// The channel was removed meanwhile: ask the registry for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gone;
+pub(crate) struct ChannelGone;
 
 /// What is published.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ pub(crate) struct Published {
     pub(crate) history_change: isize,
 }
 
-/// Who wants to join.
-#[derive(Debug)]
+/// A new subscriber.
+#[derive(Clone, Debug)]
 pub(crate) struct Joining {
     pub(crate) core: usize,
     pub(crate) member: Option<ListedMember>,
@@ -97,10 +97,16 @@ pub(crate) enum JoinError {
     Gone,
     #[error("{0}")]
     Busy(#[from] CoreBusy),
-    #[error(
-        "the channel has {max} users; more are not allowed (realtime.apps presence.members_max)"
-    )]
-    TooManyMembers { max: usize },
+    #[error("{0}")]
+    TooManyMembers(#[from] TooManyMembers),
+}
+
+/// The presence channel has as many users as it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the channel has {max} users; more are not allowed (realtime.apps presence.members_max)")]
+pub(crate) struct TooManyMembers {
+    /// The limit.
+    pub(crate) max: usize,
 }
 
 /// Who left.
@@ -120,19 +126,19 @@ pub(crate) struct Left {
     pub(crate) subscribers: usize,
 }
 
-/// What is kept of a channel over a restart.
+/// What is saved of a channel over a restart.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct SavedHistory {
     pub(crate) position: Position,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<HistoryEntry>,
     /// Of a cache channel: the last event and its data.
-    pub(crate) cached: Option<(Box<str>, Entry)>,
+    pub(crate) cached: Option<(Box<str>, HistoryEntry)>,
     pub(crate) touched: Timestamp,
 }
 
 /// What is told about a channel.
 #[derive(Clone, Debug)]
-pub(crate) struct Info {
+pub(crate) struct ChannelCounts {
     pub(crate) subscribers: usize,
     pub(crate) users: usize,
     pub(crate) position: Position,
@@ -143,15 +149,15 @@ pub(crate) struct Info {
 
 /// Why an event was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PublishError {
+pub(crate) enum TryPublishError {
     #[error("the channel was removed at this moment")]
     Gone,
     #[error("{0}")]
     Busy(#[from] CoreBusy),
 }
 
-impl From<Gone> for PublishError {
-    fn from(_: Gone) -> Self {
+impl From<ChannelGone> for TryPublishError {
+    fn from(_: ChannelGone) -> Self {
         Self::Gone
     }
 }

@@ -9,30 +9,30 @@ use crate::settings::HistoryLimits;
 
 /// Events with the offsets up to the channel's newest, without a gap. Bounded in number, bytes, age.
 #[derive(Debug, Default)]
-pub(crate) struct History {
-    entries: VecDeque<Entry>,
+pub(crate) struct EventHistory {
+    entries: VecDeque<HistoryEntry>,
     bytes: usize,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct HistoryEntry {
     pub(crate) offset: u64,
     pub(crate) at: Timestamp,
     pub(crate) frame: Frame,
 }
 
 /// What one entry costs beside its frame: the entry, and the header of the shared bytes.
-const ENTRY_BYTES: usize = size_of::<Entry>() + 32;
+const ENTRY_BYTES: usize = size_of::<HistoryEntry>() + 32;
 
-impl Entry {
+impl HistoryEntry {
     fn bytes(&self) -> usize {
         ENTRY_BYTES + self.frame.wire().len()
     }
 }
 
-impl History {
+impl EventHistory {
     /// Adds the newest event and forgets what is over the limits.
-    pub(crate) fn push(&mut self, entry: Entry, limits: &HistoryLimits) {
+    pub(crate) fn push(&mut self, entry: HistoryEntry, limits: &HistoryLimits) {
         debug_assert!(self.entries.back().is_none_or(|last| last.offset + 1 == entry.offset));
         let now = entry.at;
         self.bytes += entry.bytes();
@@ -80,7 +80,7 @@ impl History {
         &self,
         offset: u64,
         newest: u64,
-    ) -> Option<impl ExactSizeIterator<Item = &Entry> + Clone> {
+    ) -> Option<impl ExactSizeIterator<Item = &HistoryEntry> + Clone> {
         let missing = usize::try_from(newest.checked_sub(offset)?).ok()?;
         let start = self.entries.len().checked_sub(missing)?;
         Some(self.entries.range(start..))
@@ -91,18 +91,18 @@ impl History {
         &self,
         offset: u64,
         events_max: usize,
-    ) -> impl ExactSizeIterator<Item = &Entry> + Clone {
+    ) -> impl ExactSizeIterator<Item = &HistoryEntry> + Clone {
         let above =
             self.entries.len() - self.entries.partition_point(|entry| entry.offset <= offset);
         self.entries.range(self.entries.len() - above.min(events_max)..)
     }
 }
 
-impl FromIterator<Entry> for History {
+impl FromIterator<HistoryEntry> for EventHistory {
     /// Entries with consecutive offsets, whatever the limits: they trim when something happens.
-    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
-        let entries: VecDeque<Entry> = entries.into_iter().collect();
-        let bytes = entries.iter().map(Entry::bytes).sum();
+    fn from_iter<I: IntoIterator<Item = HistoryEntry>>(entries: I) -> Self {
+        let entries: VecDeque<HistoryEntry> = entries.into_iter().collect();
+        let bytes = entries.iter().map(HistoryEntry::bytes).sum();
         Self { entries, bytes }
     }
 }
@@ -115,22 +115,22 @@ mod tests {
 
     use super::*;
 
-    fn entry(offset: u64, at_ms: u64, bytes: usize) -> Entry {
+    fn entry(offset: u64, at_ms: u64, bytes: usize) -> HistoryEntry {
         let frame = Frame::text(|out| out.resize(out.len() + bytes, b'x'));
-        Entry { offset, at: Timestamp::from_millis(at_ms), frame }
+        HistoryEntry { offset, at: Timestamp::from_millis(at_ms), frame }
     }
 
     fn limits(events_max: usize, bytes_max: usize, age_ms: u64) -> HistoryLimits {
         HistoryLimits { events_max, bytes_max, age_max: Duration::from_millis(age_ms) }
     }
 
-    fn offsets(history: &History, after: u64, newest: u64) -> Option<Vec<u64>> {
+    fn offsets(history: &EventHistory, after: u64, newest: u64) -> Option<Vec<u64>> {
         Some(history.after(after, newest)?.map(|entry| entry.offset).collect())
     }
 
     #[test]
     fn all_that_was_missed_or_nothing() {
-        let mut history = History::default();
+        let mut history = EventHistory::default();
         for offset in 1..=5 {
             history.push(entry(offset, 0, 1), &limits(3, 10_000, 1_000));
         }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn age_ends_what_number_and_bytes_would_keep() {
-        let mut history = History::default();
+        let mut history = EventHistory::default();
         history.push(entry(1, 0, 1), &limits(9, 10_000, 100));
         history.push(entry(2, 90, 1), &limits(9, 10_000, 100));
         history.trim(Timestamp::from_millis(101), &limits(9, 10_000, 100));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_newest_of_those_after_a_place() {
-        let mut history = History::default();
+        let mut history = EventHistory::default();
         for offset in 1..=5 {
             history.push(entry(offset, 0, 1), &limits(9, 10_000, 1_000));
         }
@@ -178,7 +178,7 @@ mod tests {
             bytes_max in 0_usize..2_000,
         ) {
             let limits = limits(events_max, bytes_max, 50);
-            let mut history = History::default();
+            let mut history = EventHistory::default();
             let mut now = 0;
             for (offset, (bytes, step)) in (1..).zip(sizes) {
                 now += step;
@@ -188,7 +188,7 @@ mod tests {
                 let kept: Vec<u64> = history.newest(0, usize::MAX).map(|e| e.offset).collect();
                 let expected: Vec<u64> = (offset + 1 - kept.len() as u64..=offset).collect();
                 prop_assert_eq!(kept, expected);
-                let bytes: usize = history.entries.iter().map(Entry::bytes).sum();
+                let bytes: usize = history.entries.iter().map(HistoryEntry::bytes).sum();
                 prop_assert_eq!(bytes, history.bytes());
             }
         }

@@ -6,17 +6,17 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 
 use super::cache::Cached;
-use super::exchange::{Gone, Keeps, Listing};
-use super::history::{Entry, History};
-use super::members::{ListedMember, MemberList, Members};
+use super::exchange::{ChannelGone, Keeps, Listing};
+use super::history::{EventHistory, HistoryEntry};
+use super::members::{ListedMember, MemberList, MemberSet};
 use super::meter::Meter;
+use super::watch_queue::WatchQueue;
+use crate::cores::{CoreBusy, Cores, RoomReservation};
 use crate::frame::Frame;
-use crate::hub::{CoreBusy, Cores, Reservation};
 use crate::pusher::channel::ChannelKind;
 use crate::pusher::position::{Epoch, Position};
 use crate::pusher::server_message::{Joined, Recovery};
 use crate::settings::HistoryLimits;
-use crate::watch::Queue;
 
 #[derive(Debug)]
 pub(super) struct Home {
@@ -27,11 +27,11 @@ pub(super) struct Home {
     pub(super) epoch: Epoch,
     /// Of the last event that history knows.
     pub(super) offset: u64,
-    pub(super) history: History,
+    pub(super) history: EventHistory,
     pub(super) cached: Option<Cached>,
     /// By core.
     pub(super) subscribers: Box<[u32]>,
-    pub(super) members: Members,
+    pub(super) members: MemberSet,
     /// Subscribers who are told of differences of the members.
     pub(super) member_followers: u32,
     /// When subscribers were told last how many they are.
@@ -48,11 +48,11 @@ pub(super) struct Home {
     /// Of events of servers and clients.
     pub(super) meter: Meter,
     /// Who looks on: nearly always nobody.
-    pub(super) watchers: Vec<Arc<Queue>>,
+    pub(super) watchers: Vec<Arc<WatchQueue>>,
 }
 
 /// Room on each core that has subscribers.
-pub(super) type Reserved = Vec<(usize, Reservation)>;
+pub(super) type Reserved = Vec<(usize, RoomReservation)>;
 
 impl Home {
     pub(super) fn new(cores: usize, now: Timestamp) -> Self {
@@ -61,10 +61,10 @@ impl Home {
             sequence: 0,
             epoch: Epoch(fastrand::u64(..)),
             offset: 0,
-            history: History::default(),
+            history: EventHistory::default(),
             cached: None,
             subscribers: vec![0; cores].into_boxed_slice(),
-            members: Members::default(),
+            members: MemberSet::default(),
             member_followers: 0,
             count_told_at: Timestamp::default(),
             is_count_due: false,
@@ -77,8 +77,8 @@ impl Home {
         }
     }
 
-    pub(super) fn check_there(&self) -> Result<(), Gone> {
-        if self.is_gone { Err(Gone) } else { Ok(()) }
+    pub(super) fn check_there(&self) -> Result<(), ChannelGone> {
+        if self.is_gone { Err(ChannelGone) } else { Ok(()) }
     }
 
     pub(super) fn total(&self) -> usize {
@@ -133,7 +133,7 @@ impl Home {
         now: Timestamp,
     ) {
         if let (Some(position), Keeps::History(limits)) = (position, keeps) {
-            let entry = Entry { offset: position.offset, at: now, frame: frame.clone() };
+            let entry = HistoryEntry { offset: position.offset, at: now, frame: frame.clone() };
             self.history.push(entry, &limits);
         }
     }

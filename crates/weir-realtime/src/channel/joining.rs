@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use super::exchange::{Gone, Join, JoinError, Joining, Leaving, Left};
+use super::exchange::{ChannelGone, Join, JoinError, Joining, Leaving, Left, TooManyMembers};
 use super::home::Home;
-use super::members::{Change, ListedMember};
-use super::{Channel, Message, difference};
+use super::members::{ListedMember, MemberChange};
+use super::{Channel, SubscriberMessage, difference};
+use crate::cores::{Audience, Cores};
 use crate::frame::Frame;
-use crate::hub::{Audience, Cores};
 use crate::pusher::server_message::{self, Joined};
 use crate::settings::AppSettings;
 
@@ -28,7 +28,7 @@ impl Channel {
         tell: impl FnOnce(&Join),
     ) -> Result<Join, JoinError> {
         let mut home = self.home();
-        home.check_there().map_err(|Gone| JoinError::Gone)?;
+        home.check_there().map_err(|ChannelGone| JoinError::Gone)?;
         let Joining { core, member, recover, wants_member_changes, now } = joining;
         let member_came = match &member {
             Some(member) => self.admit(&mut home, member, app, cores, now)?,
@@ -74,7 +74,7 @@ impl Channel {
             return Ok(false);
         }
         if home.members.len() >= max {
-            return Err(JoinError::TooManyMembers { max });
+            return Err(TooManyMembers { max }.into());
         }
         if home.members.len() >= app.presence.list_max {
             home.members.become_large();
@@ -86,8 +86,8 @@ impl Channel {
                 server_message::member_added(out, self.name.as_str(), member.as_member());
             });
             let reserved = home.reserve(cores, frame.wire().len())?;
-            let message = Message::new(server_message::MEMBER_ADDED, frame, now);
-            let message = Message { audience: Audience::MemberEvents, ..message };
+            let message = SubscriberMessage::new(server_message::MEMBER_ADDED, frame, now);
+            let message = SubscriberMessage { audience: Audience::MemberEvents, ..message };
             self.send(home, cores, reserved, message);
         }
         home.members.add(member.clone());
@@ -110,7 +110,7 @@ impl Channel {
         home.member_followers -= u32::from(wants_member_changes);
         home.touched = now;
         let member_went =
-            user_id.is_some_and(|user_id| home.members.remove(user_id) == Change::User);
+            user_id.is_some_and(|user_id| home.members.remove(user_id) == MemberChange::User);
         home.is_count_due |= member_went || !self.kind.has_presence();
         let is_small = !home.members.is_large();
         if let Some(user_id) = user_id.filter(|_| member_went && is_small) {
@@ -148,8 +148,12 @@ impl Channel {
                 list.members.iter().map(ListedMember::as_member),
             );
         });
-        let message = Message::new(server_message::SUBSCRIPTION_SUCCEEDED, frame, now);
-        self.send_always(home, cores, Message { audience: Audience::MemberEvents, ..message });
+        let message = SubscriberMessage::new(server_message::SUBSCRIPTION_SUCCEEDED, frame, now);
+        self.send_always(
+            home,
+            cores,
+            SubscriberMessage { audience: Audience::MemberEvents, ..message },
+        );
         self.send_count(home, cores, now);
         self.tell_followers(home, cores, now);
     }
@@ -158,8 +162,12 @@ impl Channel {
         let frame = Frame::text(|out| {
             server_message::member_removed(out, self.name.as_str(), user_id);
         });
-        let message = Message::new(server_message::MEMBER_REMOVED, frame, now);
-        self.send_always(home, cores, Message { audience: Audience::MemberEvents, ..message });
+        let message = SubscriberMessage::new(server_message::MEMBER_REMOVED, frame, now);
+        self.send_always(
+            home,
+            cores,
+            SubscriberMessage { audience: Audience::MemberEvents, ..message },
+        );
     }
 
     /// Tells all subscribers how many they are, if that changed and was not told less than `interval`
@@ -203,7 +211,7 @@ impl Channel {
         let frame = Frame::text(|out| {
             server_message::subscription_count(out, self.name.as_str(), count);
         });
-        let message = Message::new(server_message::SUBSCRIPTION_COUNT, frame, now);
+        let message = SubscriberMessage::new(server_message::SUBSCRIPTION_COUNT, frame, now);
         self.send_always(home, cores, message);
     }
 
@@ -224,7 +232,11 @@ impl Channel {
                 difference.removed(),
             );
         });
-        let message = Message::new(server_message::MEMBERS_CHANGED, frame, now);
-        self.send_always(home, cores, Message { audience: Audience::MemberChanges, ..message });
+        let message = SubscriberMessage::new(server_message::MEMBERS_CHANGED, frame, now);
+        self.send_always(
+            home,
+            cores,
+            SubscriberMessage { audience: Audience::MemberChanges, ..message },
+        );
     }
 }

@@ -23,8 +23,8 @@ const LEAVERS_MAX: usize = 10_000;
 
 /// The users of one channel.
 #[derive(Debug, Default)]
-pub(crate) struct Members {
-    users: HashMap<Arc<str>, Presence, foldhash::fast::RandomState>,
+pub(crate) struct MemberSet {
+    users: HashMap<Arc<str>, PresentUser, foldhash::fast::RandomState>,
     version: u64,
     /// The newest last.
     lists: VecDeque<VersionedList>,
@@ -39,7 +39,7 @@ pub(crate) struct Members {
 }
 
 #[derive(Debug)]
-struct Presence {
+struct PresentUser {
     user_info: Option<Arc<RawValue>>,
     connections: u32,
     /// The version that its coming made; 0: clients have known it for longer than that.
@@ -81,7 +81,7 @@ impl ListedMember {
 
 /// What a user's connection changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum MemberChange {
     /// The user was not there before, or is not there any more.
     User,
     /// It was there already, or is still there, with another connection.
@@ -104,38 +104,38 @@ impl Difference {
     }
 }
 
-impl Members {
+impl MemberSet {
     /// One connection more. What is shown of a user is what its first connection brought.
-    pub(crate) fn add(&mut self, member: ListedMember) -> Change {
+    pub(crate) fn add(&mut self, member: ListedMember) -> MemberChange {
         match self.users.entry(Arc::clone(&member.user_id)) {
             Entry::Occupied(mut present) => {
                 present.get_mut().connections += 1;
-                Change::Connection
+                MemberChange::Connection
             }
             Entry::Vacant(place) => {
                 self.version += 1;
                 let is_still_known = self.untold_leavers.remove(&member.user_id);
                 let since = if is_still_known { 0 } else { self.version };
-                place.insert(Presence {
+                place.insert(PresentUser {
                     user_info: member.user_info.clone(),
                     connections: 1,
                     since,
                 });
                 self.difference.changes.insert(Arc::clone(&member.user_id), Some(member));
-                Change::User
+                MemberChange::User
             }
         }
     }
 
     /// One connection less.
-    pub(crate) fn remove(&mut self, user_id: &str) -> Change {
+    pub(crate) fn remove(&mut self, user_id: &str) -> MemberChange {
         let Some(presence) = self.users.get_mut(user_id) else {
             debug_assert!(false, "{user_id} leaves without having come");
-            return Change::Connection;
+            return MemberChange::Connection;
         };
         presence.connections -= 1;
         if presence.connections > 0 {
-            return Change::Connection;
+            return MemberChange::Connection;
         }
         if let Some((user_id, presence)) = self.users.remove_entry(user_id) {
             self.version += 1;
@@ -145,7 +145,7 @@ impl Members {
             }
             self.difference.changes.insert(user_id, None);
         }
-        Change::User
+        MemberChange::User
     }
 
     /// From now on nobody is told of single users.
@@ -249,20 +249,20 @@ mod tests {
 
     #[test]
     fn a_user_is_there_from_the_first_connection_to_the_last() {
-        let mut members = Members::default();
-        assert_eq!(members.add(member("a")), Change::User);
-        assert_eq!(members.add(member("a")), Change::Connection);
-        assert_eq!(members.add(member("b")), Change::User);
+        let mut members = MemberSet::default();
+        assert_eq!(members.add(member("a")), MemberChange::User);
+        assert_eq!(members.add(member("a")), MemberChange::Connection);
+        assert_eq!(members.add(member("b")), MemberChange::User);
         assert_eq!(members.len(), 2);
-        assert_eq!(members.remove("a"), Change::Connection);
+        assert_eq!(members.remove("a"), MemberChange::Connection);
         assert!(members.contains("a"));
-        assert_eq!(members.remove("a"), Change::User);
+        assert_eq!(members.remove("a"), MemberChange::User);
         assert!(!members.contains("a"));
     }
 
     #[test]
     fn a_list_stays_as_it_was_and_serves_for_a_while() {
-        let mut members = Members::default();
+        let mut members = MemberSet::default();
         let second = Duration::from_secs(1);
         members.add(member("a"));
         let before = members.list(None, second, NOW);
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn at_most_some_lists_are_kept() {
-        let mut members = Members::default();
+        let mut members = MemberSet::default();
         for user in 0..20 {
             members.add(member(&user.to_string()));
             members.list(None, Duration::ZERO, NOW);
@@ -297,7 +297,7 @@ mod tests {
         fn a_list_and_all_differences_after_it_are_the_members(
             steps in prop::collection::vec((0_u8..6, any::<bool>(), any::<bool>()), 1..80),
         ) {
-            let mut members = Members::default();
+            let mut members = MemberSet::default();
             let mut connections = [0_u32; 6];
             let list = members.list(None, Duration::ZERO, NOW);
             let mut known: BTreeSet<String> =

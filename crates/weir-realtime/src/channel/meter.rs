@@ -28,7 +28,7 @@ pub(crate) struct Amount {
 
 /// Per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Rates {
+pub(crate) struct ChannelRates {
     pub(crate) events: f64,
     pub(crate) bytes: f64,
 }
@@ -49,14 +49,14 @@ impl Meter {
     }
 
     /// Over the last [`STRETCH`]: of the stretch before, the part that lies in it counts.
-    pub(crate) fn rates(&self, at: Timestamp) -> Rates {
+    pub(crate) fn rates(&self, at: Timestamp) -> ChannelRates {
         let mut meter = *self;
         meter.move_to(at);
         let passed = at.since(meter.began).as_secs_f64() / STRETCH.as_secs_f64();
         let rate = |before, now| {
             (as_float(before) * (1.0 - passed) + as_float(now)) / STRETCH.as_secs_f64()
         };
-        Rates {
+        ChannelRates {
             events: rate(meter.before.events, meter.now.events),
             bytes: rate(meter.before.bytes, meter.now.bytes),
         }
@@ -97,7 +97,7 @@ mod tests {
             let rates = meter.rates(at(second));
             assert!(rates.events <= 10.0, "{rates:?} at {second}");
         }
-        let Rates { events, bytes } = meter.rates(at(40));
+        let ChannelRates { events, bytes } = meter.rates(at(40));
         assert!((9.5..=10.0).contains(&events) && (190.0..=200.0).contains(&bytes), "{events}");
         assert_eq!(meter.total(), Amount { events: 400, bytes: 8_000 });
     }
@@ -107,8 +107,8 @@ mod tests {
         let mut meter = Meter::default();
         meter.add(100, at(0));
         assert_eq!(meter.rates(at(0)).events, 0.1);
-        assert_eq!(meter.rates(at(15)), Rates { events: 0.05, bytes: 5.0 });
-        assert_eq!(meter.rates(at(20)), Rates::default());
+        assert_eq!(meter.rates(at(15)), ChannelRates { events: 0.05, bytes: 5.0 });
+        assert_eq!(meter.rates(at(20)), ChannelRates::default());
         meter.add(100, at(500));
         assert_eq!(meter.rates(at(500)).events, 0.1);
     }

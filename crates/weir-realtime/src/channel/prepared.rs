@@ -2,28 +2,32 @@
 
 use std::sync::Arc;
 
-use super::{Channel, Gone, Publication, Published, Reserved};
-use crate::hub::Cores;
+use super::{Channel, ChannelGone, Publication, Published, Reserved};
+use crate::cores::Cores;
 
 /// One event, before it has its place. Dropping it publishes nothing.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedEvent {
     channel: Arc<Channel>,
     reserved: Reserved,
 }
 
 impl Channel {
     /// Prepares an event of `bytes`: with room on all cores with subscribers, be they full or not.
-    pub(crate) fn prepare(self: &Arc<Self>, cores: &Cores, bytes: usize) -> Result<Prepared, Gone> {
+    pub(crate) fn prepare(
+        self: &Arc<Self>,
+        cores: &Cores,
+        bytes: usize,
+    ) -> Result<PreparedEvent, ChannelGone> {
         let mut home = self.home();
         home.check_there()?;
         home.prepared += 1;
         let reserved = home.reserve_always(cores, bytes);
-        Ok(Prepared { channel: Arc::clone(self), reserved })
+        Ok(PreparedEvent { channel: Arc::clone(self), reserved })
     }
 }
 
-impl Prepared {
+impl PreparedEvent {
     pub(crate) const fn channel(&self) -> &Arc<Channel> {
         &self.channel
     }
@@ -49,7 +53,7 @@ impl Prepared {
     }
 }
 
-impl Drop for Prepared {
+impl Drop for PreparedEvent {
     fn drop(&mut self) {
         self.channel.home().prepared -= 1;
     }

@@ -16,12 +16,12 @@ use crate::settings::AppSettings;
 /// A part of 100,000 channels has 400: 20 us for who copies it.
 const PARTS: usize = 256;
 
-type Part = HashMap<ChannelName, Arc<Channel>, RandomState>;
+type RegistryPart = HashMap<ChannelName, Arc<Channel>, RandomState>;
 
 /// All channels.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    parts: Box<[Mutex<Part>]>,
+    parts: Box<[Mutex<RegistryPart>]>,
     hasher: RandomState,
     len: AtomicUsize,
 }
@@ -36,7 +36,7 @@ pub struct TooManyChannels {
 
 impl Default for Registry {
     fn default() -> Self {
-        let parts = (0..PARTS).map(|_| Mutex::new(Part::default())).collect();
+        let parts = (0..PARTS).map(|_| Mutex::new(RegistryPart::default())).collect();
         Self { parts, hasher: RandomState::default(), len: AtomicUsize::new(0) }
     }
 }
@@ -116,7 +116,7 @@ impl Registry {
         channels
     }
 
-    fn with<T>(&self, name: &str, use_part: impl FnOnce(&mut Part) -> T) -> T {
+    fn with<T>(&self, name: &str, use_part: impl FnOnce(&mut RegistryPart) -> T) -> T {
         let index = usize::try_from(self.hasher.hash_one(name) % PARTS as u64).unwrap_or(0);
         use_part(&mut self.parts[index].lock().unwrap_or_else(PoisonError::into_inner))
     }

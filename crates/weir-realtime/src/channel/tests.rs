@@ -48,11 +48,11 @@ impl Scene {
 
     /// What was sent since the last call, as text.
     fn sent(&self) -> Vec<String> {
-        let mut letters = VecDeque::new();
+        let mut messages = VecDeque::new();
         let mut context = Context::from_waker(Waker::noop());
-        let _ = self.cores.get(0).mailbox.poll_take(&mut context, &mut letters);
-        let frames = letters.into_iter().filter_map(|letter| match letter {
-            Letter::Broadcast(broadcast) => Some(broadcast.frame),
+        let _ = self.cores.get(0).mailbox.poll_take(&mut context, &mut messages);
+        let frames = messages.into_iter().filter_map(|message| match message {
+            CoreMessage::Broadcast(broadcast) => Some(broadcast.frame),
             _ => None,
         });
         frames.map(|frame| String::from_utf8(frame.json().to_vec()).unwrap()).collect()
@@ -93,11 +93,11 @@ const fn leaving(user: &str) -> Leaving<'_> {
 
 /// The names of the messages for one core, and the numbers in them.
 fn sent(cores: &Cores) -> Vec<(String, Option<u64>)> {
-    let mut letters = std::collections::VecDeque::new();
+    let mut messages = std::collections::VecDeque::new();
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    let _ = cores.get(0).mailbox.poll_take(&mut context, &mut letters);
-    let message = |letter| {
-        let Letter::Broadcast(broadcast) = letter else { panic!("{letter:?}") };
+    let _ = cores.get(0).mailbox.poll_take(&mut context, &mut messages);
+    let message = |message| {
+        let CoreMessage::Broadcast(broadcast) = message else { panic!("{message:?}") };
         let message: serde_json::Value = serde_json::from_slice(broadcast.frame.json()).unwrap();
         let data = message["data"].as_str().unwrap();
         let data: serde_json::Value = serde_json::from_str(data).unwrap();
@@ -105,7 +105,7 @@ fn sent(cores: &Cores) -> Vec<(String, Option<u64>)> {
         let name = name.strip_prefix("pusher_internal:").unwrap();
         (name.to_owned(), data["subscription_count"].as_u64())
     };
-    letters.into_iter().map(message).collect()
+    messages.into_iter().map(message).collect()
 }
 
 /// Up to `list_max` users everybody knows all; from one more on, only how many.
@@ -189,11 +189,11 @@ impl Room {
     }
 
     fn told(&self) -> Vec<String> {
-        let mut letters = VecDeque::new();
+        let mut messages = VecDeque::new();
         let mut context = Context::from_waker(Waker::noop());
-        let _ = self.cores.get(0).mailbox.poll_take(&mut context, &mut letters);
-        let user = |letter| {
-            let Letter::Broadcast(broadcast) = letter else { panic!("{letter:?}") };
+        let _ = self.cores.get(0).mailbox.poll_take(&mut context, &mut messages);
+        let user = |message| {
+            let CoreMessage::Broadcast(broadcast) = message else { panic!("{message:?}") };
             let message: serde_json::Value =
                 serde_json::from_slice(broadcast.frame.json()).unwrap();
             let data: serde_json::Value =
@@ -211,7 +211,7 @@ impl Room {
                 _ => None,
             }
         };
-        let mut told: Vec<String> = letters.into_iter().filter_map(user).collect();
+        let mut told: Vec<String> = messages.into_iter().filter_map(user).collect();
         told.sort_unstable();
         told
     }
@@ -310,5 +310,5 @@ fn a_channel_that_was_removed_takes_nobody_and_nothing() {
         keeps: Keeps::Nothing,
         now: NOW,
     };
-    assert_eq!(channel.publish(publication, &cores), Err(PublishError::Gone));
+    assert_eq!(channel.publish(publication, &cores), Err(TryPublishError::Gone));
 }

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use weir_base::clock::Timestamp;
 
 use super::*;
+use crate::cores::{ChannelId, Cores};
 use crate::frame::Frame;
-use crate::hub::{ChannelId, Cores};
 use crate::pusher::socket_id::SocketId;
 
 fn broadcast(sequence: u64, audience: Audience) -> Broadcast {
@@ -30,7 +30,7 @@ fn subscriber(session: SessionKey, from: u64) -> Subscriber {
 struct Received(HashMap<SessionKey, Vec<u64>>);
 
 impl Received {
-    fn turn(&mut self, fanout: &mut Fanout, writes_max: usize) -> Progress {
+    fn turn(&mut self, fanout: &mut Fanout, writes_max: usize) -> TurnProgress {
         fanout.turn(writes_max, 64, |session, delivery| {
             let got = self.0.entry(session).or_default();
             let (Delivery::Joined { broadcasts, .. } | Delivery::Each(broadcasts)) = delivery;

@@ -4,12 +4,12 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use weir_net::server::ResponseBody;
 
-use crate::hub::Refused;
+use crate::hub::PublishError;
 use crate::pusher::api::ApiError;
 
 /// Why a request was not carried out: an answer with a sentence.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct ApiFailure {
     status: StatusCode,
     text: String,
 }
@@ -17,7 +17,7 @@ pub(super) struct Failure {
 /// How long a caller should wait before it publishes again: a core's queue drains in less.
 const RETRY_AFTER_SECONDS: &str = "1";
 
-impl Failure {
+impl ApiFailure {
     pub(super) fn new(status: StatusCode, text: impl ToString) -> Self {
         Self { status, text: text.to_string() }
     }
@@ -40,16 +40,16 @@ impl Failure {
     }
 }
 
-impl From<ApiError> for Failure {
+impl From<ApiError> for ApiFailure {
     fn from(error: ApiError) -> Self {
         let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
         Self::new(status, error)
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, refused)
+impl From<PublishError> for ApiFailure {
+    fn from(error: PublishError) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
     }
 }
 

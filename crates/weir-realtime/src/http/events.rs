@@ -13,7 +13,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use weir_net::client::{ClientFull, ClientRequest};
 use weir_net::server::{Peer, ResponseBody};
 
-use super::answer::Failure;
+use super::answer::ApiFailure;
 use super::route::decode;
 use crate::app::App;
 use crate::pusher::channel::{Access, ChannelName};
@@ -22,7 +22,7 @@ use crate::pusher::position::Position;
 use crate::pusher::signature::SignedRequest;
 use crate::shard::Shard;
 use crate::shard::connect::{self, is_origin_allowed};
-use crate::shard::event_stream::Wish;
+use crate::shard::event_stream::EventStreamRequest;
 
 /// What a browser sends when it reconnects.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -48,27 +48,31 @@ impl Shard {
         response
     }
 
-    fn try_stream(&self, request: &Request<Incoming>, peer: Peer) -> Result<Wish, Failure> {
+    fn try_stream(
+        &self,
+        request: &Request<Incoming>,
+        peer: Peer,
+    ) -> Result<EventStreamRequest, ApiFailure> {
         let path = request.uri().path();
         let (key, name) = parse_path(path)?;
         if request.method() != Method::GET {
             let text = "a stream of events is read with GET";
-            return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, text));
+            return Err(ApiFailure::new(StatusCode::METHOD_NOT_ALLOWED, text));
         }
         let (app, place) = self.enter_app(key, peer).map_err(refused)?;
         let origin = request.headers().get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
         if !is_origin_allowed(&app, origin) {
-            return Err(Failure::new(StatusCode::FORBIDDEN, "this origin is not allowed"));
+            return Err(ApiFailure::new(StatusCode::FORBIDDEN, "this origin is not allowed"));
         }
         let channel = ChannelName::parse(&name, &self.hub.settings().limits.pusher)
-            .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))?;
+            .map_err(|error| ApiFailure::new(StatusCode::BAD_REQUEST, error))?;
         self.authorise_stream(&app, &channel, path, request.uri().query().unwrap_or_default())?;
         let after = last_event_id(request.headers())?;
         let client = request.extensions().get::<ClientRequest>();
         if let Some(Err(ClientFull(used))) = client.map(ClientRequest::become_stream) {
-            return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, used.reason()));
+            return Err(ApiFailure::new(StatusCode::SERVICE_UNAVAILABLE, used.reason()));
         }
-        Ok(Wish { app, place, channel, after })
+        Ok(EventStreamRequest { app, place, channel, after })
     }
 
     fn authorise_stream(
@@ -77,7 +81,7 @@ impl Shard {
         channel: &ChannelName,
         path: &str,
         query: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ApiFailure> {
         match channel.kind().access {
             Access::Public => Ok(()),
             Access::Private | Access::Encrypted => {
@@ -85,48 +89,50 @@ impl Shard {
                 let limits = &self.hub.settings().limits.pusher;
                 let verified =
                     app.settings().token().verify_request(&signed, self.hub.clock.now(), limits);
-                verified.map(|_| ()).map_err(|error| Failure::new(StatusCode::UNAUTHORIZED, error))
+                verified
+                    .map(|_| ())
+                    .map_err(|error| ApiFailure::new(StatusCode::UNAUTHORIZED, error))
             }
             Access::Presence | Access::ServerToUser => {
                 let text = "this channel needs a WebSocket, which says whose it is";
-                Err(Failure::new(StatusCode::BAD_REQUEST, text))
+                Err(ApiFailure::new(StatusCode::BAD_REQUEST, text))
             }
         }
     }
 }
 
 /// The app's key and the channel's name.
-fn parse_path(path: &str) -> Result<(&str, std::borrow::Cow<'_, str>), Failure> {
+fn parse_path(path: &str) -> Result<(&str, std::borrow::Cow<'_, str>), ApiFailure> {
     let parts: Vec<&str> =
         path.strip_prefix(connect::PATH).unwrap_or_default().split('/').collect();
     match parts[..] {
         [key, "channels", name, "events"] => Ok((key, decode(name)?)),
-        [_] => Err(Failure::new(
+        [_] => Err(ApiFailure::new(
             StatusCode::UPGRADE_REQUIRED,
             "this address takes WebSockets only; is the Upgrade header lost in a proxy?",
         )),
-        _ => Err(Failure::new(
+        _ => Err(ApiFailure::new(
             StatusCode::NOT_FOUND,
             "nothing is here; a stream of events is at /app/KEY/channels/NAME/events",
         )),
     }
 }
 
-fn last_event_id(headers: &HeaderMap) -> Result<Option<Position>, Failure> {
+fn last_event_id(headers: &HeaderMap) -> Result<Option<Position>, ApiFailure> {
     let Some(id) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let position = id.to_str().ok().and_then(|id| id.parse().ok());
-    let wrong = || Failure::new(StatusCode::BAD_REQUEST, "Last-Event-ID is not an event's id");
+    let wrong = || ApiFailure::new(StatusCode::BAD_REQUEST, "Last-Event-ID is not an event's id");
     position.map(Some).ok_or_else(wrong)
 }
 
 /// What a WebSocket's close code is in HTTP.
-fn refused(code: CloseCode) -> Failure {
+fn refused(code: CloseCode) -> ApiFailure {
     let status = match code {
         CloseCode::NoSuchApp | CloseCode::PathNotFound => StatusCode::NOT_FOUND,
         CloseCode::AppDisabled | CloseCode::TlsOnly => StatusCode::FORBIDDEN,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    Failure::new(status, code.reason())
+    ApiFailure::new(status, code.reason())
 }
 
 fn started(body: ResponseBody) -> Response<ResponseBody> {

@@ -4,8 +4,9 @@ use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::Call;
-use super::answer::Failure;
+use super::SignedCall;
+use super::answer::ApiFailure;
+use crate::broker::Broker as _;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::{Epoch, Position};
 use crate::shard::Shard;
@@ -14,7 +15,7 @@ use crate::shard::Shard;
 const EVENTS_MAX: usize = 1_000;
 
 #[derive(Serialize)]
-struct History<'a> {
+struct HistoryResponse<'a> {
     epoch: Option<Epoch>,
     offset: u64,
     /// Whether the events are all that came after `after`.
@@ -25,26 +26,30 @@ struct History<'a> {
 impl Shard {
     /// `GET /apps/ID/channels/NAME/history?after=EPOCH:OFFSET&limit=N`: the newest events, oldest
     /// first, each as subscribers got it.
-    pub(super) fn history(&self, call: &Call<'_>, name: &ChannelName) -> Result<Vec<u8>, Failure> {
+    pub(super) fn history(
+        &self,
+        call: &SignedCall<'_>,
+        name: &ChannelName,
+    ) -> Result<Vec<u8>, ApiFailure> {
         let after = parse::<Position>(call.query.get("after"), "after")?;
         let limit = parse::<usize>(call.query.get("limit"), "limit")?.unwrap_or(EVENTS_MAX);
-        let channel = call.app.channels.get(name.as_str());
         let after_offset = after.map_or(0, |after| after.offset);
-        let found = channel.map(|channel| channel.history(after_offset, limit.min(EVENTS_MAX)));
+        let limit = limit.min(EVENTS_MAX);
+        let found = self.hub.broker.history(call.app, name.as_str(), after_offset, limit);
         let (position, entries) = match found {
             Some((position, entries)) => (Some(position), entries),
             None => (None, Vec::new()),
         };
         let offset = position.map_or(0, |position| position.offset);
         let is_same = after.is_none_or(|after| Some(after.epoch) == position.map(|p| p.epoch));
-        let history = History {
+        let history = HistoryResponse {
             epoch: position.map(|position| position.epoch),
             offset,
             complete: is_same && after_offset + entries.len() as u64 == offset,
             events: entries.iter().filter_map(|entry| as_json(entry.frame.json())).collect(),
         };
         serde_json::to_vec(&history)
-            .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error))
+            .map_err(|error| ApiFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error))
     }
 }
 
@@ -55,7 +60,7 @@ fn as_json(json: &[u8]) -> Option<&RawValue> {
 fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(
     value: Option<&str>,
     name: &str,
-) -> Result<Option<T>, Failure> {
+) -> Result<Option<T>, ApiFailure> {
     let parsed = value.map(str::parse).transpose();
-    parsed.map_err(|error| Failure::new(StatusCode::BAD_REQUEST, format!("{name}: {error}")))
+    parsed.map_err(|error| ApiFailure::new(StatusCode::BAD_REQUEST, format!("{name}: {error}")))
 }

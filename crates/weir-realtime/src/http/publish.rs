@@ -2,27 +2,27 @@
 
 use hyper::StatusCode;
 
-use super::answer::Failure;
-use super::route::{Operation, Route};
-use super::{Call, query};
-use crate::hub::Event;
+use super::answer::ApiFailure;
+use super::route::{ApiRoute, Operation};
+use super::{SignedCall, query};
+use crate::broker::ServerEvent;
 use crate::pusher::api::{self, ChannelInfo, InfoRequest, Publish};
 use crate::pusher::channel::{ChannelName, SERVER_TO_USER_PREFIX};
 use crate::pusher::limits::Limits;
 use crate::shard::Shard;
 
 impl Shard {
-    /// Does what is asked; answers the body.
-    pub(super) fn carry_out(
+    /// Executes the operation; returns the response's body.
+    pub(super) async fn carry_out(
         &self,
-        route: &Route<'_>,
-        call: &Call<'_>,
+        route: &ApiRoute<'_>,
+        call: &SignedCall<'_>,
         limits: &Limits,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Vec<u8>, ApiFailure> {
         match &route.operation {
-            Operation::Publish => self.publish(call, limits),
-            Operation::PublishBatch => self.publish_batch(call, limits),
-            Operation::PublishToUser(user) => self.publish_to_user(call, user, limits),
+            Operation::Publish => self.publish(call, limits).await,
+            Operation::PublishBatch => self.publish_batch(call, limits).await,
+            Operation::PublishToUser(user) => self.publish_to_user(call, user, limits).await,
             Operation::Terminate(user) => self.terminate(call, user),
             Operation::ListChannels => query::list_channels(self, call),
             Operation::Channel(name) => query::channel(self, call, &parse_name(name, limits)?),
@@ -31,15 +31,15 @@ impl Shard {
         }
     }
 
-    fn publish(&self, call: &Call<'_>, limits: &Limits) -> Result<Vec<u8>, Failure> {
+    async fn publish(&self, call: &SignedCall<'_>, limits: &Limits) -> Result<Vec<u8>, ApiFailure> {
         let Publish { name, data, channels, socket_id, info } =
             api::parse_publish(call.body, limits)?;
-        let event = Event { name: name.as_str(), data: data.as_str(), except: socket_id };
+        let event = ServerEvent { name: name.as_str(), data: data.as_str(), except: socket_id };
         match &channels[..] {
-            [channel] => drop(self.hub.publish(call.app, channel, event)?),
+            [channel] => drop(self.hub.publish(call.app, channel, event).await?),
             channels => {
                 let events = channels.iter().map(|channel| (channel, event));
-                self.hub.publish_all(call.app, events)?;
+                self.hub.publish_all(call.app, events).await?;
             }
         }
         let mut body = Vec::new();
@@ -57,13 +57,17 @@ impl Shard {
         Ok(body)
     }
 
-    fn publish_batch(&self, call: &Call<'_>, limits: &Limits) -> Result<Vec<u8>, Failure> {
+    async fn publish_batch(
+        &self,
+        call: &SignedCall<'_>,
+        limits: &Limits,
+    ) -> Result<Vec<u8>, ApiFailure> {
         let events = api::parse_batch(call.body, limits)?;
         let all = events.iter().map(|one| {
             let (name, data) = (one.name.as_str(), one.data.as_str());
-            (&one.channel, Event { name, data, except: one.socket_id })
+            (&one.channel, ServerEvent { name, data, except: one.socket_id })
         });
-        self.hub.publish_all(call.app, all)?;
+        self.hub.publish_all(call.app, all).await?;
         let mut body = Vec::new();
         if events.iter().all(|event| event.info.is_none()) {
             api::write_nothing(&mut body);
@@ -78,20 +82,21 @@ impl Shard {
     }
 
     /// An event for all connections of a user: they are subscribed to the user's own channel.
-    fn publish_to_user(
+    async fn publish_to_user(
         &self,
-        call: &Call<'_>,
+        call: &SignedCall<'_>,
         user: &str,
         limits: &Limits,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Vec<u8>, ApiFailure> {
         let event = api::parse_user_event(call.body, limits)?;
         let channel = parse_name(&format!("{SERVER_TO_USER_PREFIX}{user}"), limits)?;
         let (name, data) = (event.name.as_str(), event.data.as_str());
-        self.hub.publish(call.app, &channel, Event { name, data, except: None })?;
+        let event = ServerEvent { name, data, except: None };
+        self.hub.publish(call.app, &channel, event).await?;
         Ok(nothing())
     }
 
-    fn terminate(&self, call: &Call<'_>, user: &str) -> Result<Vec<u8>, Failure> {
+    fn terminate(&self, call: &SignedCall<'_>, user: &str) -> Result<Vec<u8>, ApiFailure> {
         self.hub.end_connections(call.app, user)?;
         Ok(nothing())
     }
@@ -100,7 +105,7 @@ impl Shard {
     /// out.
     fn published_info(
         &self,
-        call: &Call<'_>,
+        call: &SignedCall<'_>,
         channel: &ChannelName,
         wish: InfoRequest,
     ) -> ChannelInfo<'static> {
@@ -109,8 +114,9 @@ impl Shard {
     }
 }
 
-fn parse_name(name: &str, limits: &Limits) -> Result<ChannelName, Failure> {
-    ChannelName::parse(name, limits).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))
+fn parse_name(name: &str, limits: &Limits) -> Result<ChannelName, ApiFailure> {
+    ChannelName::parse(name, limits)
+        .map_err(|error| ApiFailure::new(StatusCode::BAD_REQUEST, error))
 }
 
 fn nothing() -> Vec<u8> {

@@ -2,15 +2,16 @@
 
 use hyper::StatusCode;
 
-use super::Call;
-use super::answer::Failure;
-use crate::channel::Info;
+use super::SignedCall;
+use super::answer::ApiFailure;
+use crate::broker::Broker as _;
+use crate::channel::ChannelCounts;
 use crate::pusher::api::{self, ApiError, CachedEvent, ChannelInfo, InfoRequest, ListRequest};
 use crate::pusher::channel::{ChannelKind, ChannelName};
 use crate::shard::Shard;
 
 /// All channels with subscribers.
-pub(super) fn list_channels(_: &Shard, call: &Call<'_>) -> Result<Vec<u8>, Failure> {
+pub(super) fn list_channels(_: &Shard, call: &SignedCall<'_>) -> Result<Vec<u8>, ApiFailure> {
     let wish = ListRequest::parse(call.query).map_err(ApiError::from)?;
     let channels = call.app.channels.with_prefix(wish.filter_by_prefix);
     let occupied: Vec<_> = channels
@@ -29,9 +30,9 @@ pub(super) fn list_channels(_: &Shard, call: &Call<'_>) -> Result<Vec<u8>, Failu
 /// One channel; one that nobody knows is not occupied.
 pub(super) fn channel(
     shard: &Shard,
-    call: &Call<'_>,
+    call: &SignedCall<'_>,
     name: &ChannelName,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, ApiFailure> {
     let wish = InfoRequest::parse(call.query.get("info")).map_err(ApiError::from)?;
     let channel = call.app.channels.get(name.as_str());
     let info = channel.as_ref().map(|channel| channel.info());
@@ -54,16 +55,14 @@ pub(super) fn channel(
 /// The users of a presence channel.
 pub(super) fn users(
     shard: &Shard,
-    call: &Call<'_>,
+    call: &SignedCall<'_>,
     name: &ChannelName,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, ApiFailure> {
     if !name.kind().has_presence() {
         let text = "only presence channels have users";
-        return Err(Failure::new(StatusCode::BAD_REQUEST, text));
+        return Err(ApiFailure::new(StatusCode::BAD_REQUEST, text));
     }
-    let limits = call.app.settings().presence;
-    let channel = call.app.channels.get(name.as_str());
-    let list = channel.map(|channel| channel.members(None, &limits, shard.hub.clock.now()));
+    let list = shard.hub.broker.members(call.app, name.as_str(), None);
     let mut body = Vec::new();
     let members = list.as_ref().map_or(&[][..], |list| &list.members);
     api::write_users(&mut body, members.iter().map(|member| &*member.user_id));
@@ -72,7 +71,7 @@ pub(super) fn users(
 
 /// The attributes that were asked for and that such a channel has.
 pub(super) fn counts(
-    info: Option<&Info>,
+    info: Option<&ChannelCounts>,
     kind: ChannelKind,
     wish: InfoRequest,
 ) -> ChannelInfo<'static> {

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 
-use super::answer::{Failure, excerpt};
+use super::answer::{ApiFailure, excerpt};
 
 /// A request of the API.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Route<'a> {
+pub(super) struct ApiRoute<'a> {
     /// None: the app whose key has signed (Python's library leaves it out of one path).
     pub(super) app_id: Option<&'a str>,
     pub(super) operation: Operation<'a>,
@@ -28,9 +28,9 @@ pub(super) enum Operation<'a> {
     History(Cow<'a, str>),
 }
 
-impl<'a> Route<'a> {
+impl<'a> ApiRoute<'a> {
     /// Reads method and path.
-    pub(super) fn parse(method: &Method, path: &'a str) -> Result<Self, Failure> {
+    pub(super) fn parse(method: &Method, path: &'a str) -> Result<Self, ApiFailure> {
         let (app_id, rest) = match path.strip_prefix("/apps/") {
             Some(rest) => {
                 let (id, rest) = rest.split_once('/').ok_or_else(|| unknown(path))?;
@@ -54,7 +54,7 @@ impl<'a> Route<'a> {
         };
         if *method != wanted {
             let text = format!("this path takes {wanted} only");
-            return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, text));
+            return Err(ApiFailure::new(StatusCode::METHOD_NOT_ALLOWED, text));
         }
         if app_id.is_none() && !matches!(operation, Operation::Terminate(_)) {
             return Err(unknown(path));
@@ -63,15 +63,15 @@ impl<'a> Route<'a> {
     }
 }
 
-pub(super) fn decode(part: &str) -> Result<Cow<'_, str>, Failure> {
+pub(super) fn decode(part: &str) -> Result<Cow<'_, str>, ApiFailure> {
     percent_decode_str(part)
         .decode_utf8()
-        .map_err(|_| Failure::new(StatusCode::BAD_REQUEST, "the path is not UTF-8"))
+        .map_err(|_| ApiFailure::new(StatusCode::BAD_REQUEST, "the path is not UTF-8"))
 }
 
-fn unknown(path: &str) -> Failure {
+fn unknown(path: &str) -> ApiFailure {
     let text = format!("nothing is at '{}'; the HTTP API is at /apps/ID/..", excerpt(path));
-    Failure::new(StatusCode::NOT_FOUND, text)
+    ApiFailure::new(StatusCode::NOT_FOUND, text)
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     fn operation<'a>(method: &Method, path: &'a str) -> Option<(Option<&'a str>, Operation<'a>)> {
-        Route::parse(method, path).ok().map(|route| (route.app_id, route.operation))
+        ApiRoute::parse(method, path).ok().map(|route| (route.app_id, route.operation))
     }
 
     #[test]

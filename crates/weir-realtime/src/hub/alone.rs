@@ -1,6 +1,7 @@
 //! A hub by itself, for tests and what is turned by hand: webhooks that nobody sends.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
@@ -31,6 +32,15 @@ pub(crate) fn alone(clock: &Clock, settings: Settings, apps: Vec<AppSettings>) -
         metrics: RealtimeMetrics::register(&mut registry),
         webhooks,
     })
+}
+
+/// The result of a future that is ready at once, as those of the local broker are.
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the local broker is ready at once"),
+    }
 }
 
 /// With one app.

@@ -1,141 +1,47 @@
-//! Publishing what the application's server says: to one channel, or to several, all or none.
+//! Publishing events of the application's server.
 
-use std::sync::Arc;
-
-use super::{Audience, CoreBusy, Hub, Refused};
+use super::Hub;
 use crate::app::App;
-use crate::channel::{Channel, Keeps, Prepared, Publication, PublishError, Published};
-use crate::frame::Draft;
-use crate::metrics::Limit;
+use crate::broker::{Broker as _, PublishError, ServerEvent};
+use crate::channel::Published;
 use crate::pusher::channel::ChannelName;
-use crate::pusher::server_message::ChannelEvent;
-use crate::pusher::socket_id::SocketId;
-
-/// One event for one channel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Event<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) data: &'a str,
-    /// The connection that doesn't get it.
-    pub(crate) except: Option<SocketId>,
-}
-
-/// Times that a publisher meets a channel that is being removed, which takes microseconds.
-const TRIES_MAX: usize = 100;
 
 impl Hub {
-    /// Publishes an event of the application's server. It answers as soon as the event has its
-    /// place; no socket is waited for.
-    pub(crate) fn publish(
+    /// Publishes an event, unless its name is switched off.
+    pub(crate) async fn publish(
         &self,
         app: &App,
         channel: &ChannelName,
-        event: Event<'_>,
-    ) -> Result<Published, Refused> {
+        event: ServerEvent<'_>,
+    ) -> Result<Published, PublishError> {
         if self.is_switched_off(event) {
             return Ok(Published::default());
         }
         if self.is_handed_over() {
-            return Err(Refused::HandedOver);
+            return Err(PublishError::HandedOver);
         }
-        for _ in 0..TRIES_MAX {
-            let channel = self.channel(app, channel)?;
-            match channel.publish(self.publication(app, &channel, event), &self.cores) {
-                Ok(published) => return Ok(self.published(app, &channel, published)),
-                Err(PublishError::Gone) => {}
-                Err(PublishError::Busy(busy)) => return Err(self.refuse(busy)),
-            }
-        }
-        Err(Refused::Busy(CoreBusy))
+        self.broker.publish(app, channel, event).await
     }
 
-    /// Publishes all of these events, or none: if one of their channels can't be made, or a core has
-    /// no room for all that it would get. More than a core's whole room passes if nothing else waits.
-    pub(crate) fn publish_all<'a>(
+    /// Publishes all of these events, or none, but those whose names are switched off.
+    pub(crate) async fn publish_all<'a>(
         &self,
         app: &App,
-        events: impl Iterator<Item = (&'a ChannelName, Event<'a>)>,
-    ) -> Result<(), Refused> {
+        events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)>,
+    ) -> Result<(), PublishError> {
         if self.is_handed_over() {
-            return Err(Refused::HandedOver);
+            return Err(PublishError::HandedOver);
         }
-        let mut prepared = Vec::new();
-        for (name, event) in events.filter(|(_, event)| !self.is_switched_off(*event)) {
-            prepared.push((self.prepare(app, name, event)?, event));
-        }
-        for (index, core) in self.cores.iter().enumerate() {
-            let own = prepared.iter().filter(|(one, _)| one.is_for_core(index)).count();
-            if own > 0 && core.room.is_full_with(own) {
-                // Dropping what is prepared takes it back.
-                return Err(self.refuse(CoreBusy));
-            }
-        }
-        for (prepared, event) in prepared {
-            let channel = Arc::clone(prepared.channel());
-            let published = prepared.publish(self.publication(app, &channel, event), &self.cores);
-            self.published(app, &channel, published);
-        }
-        Ok(())
+        let events = events.filter(|(_, event)| !self.is_switched_off(*event));
+        self.broker.publish_all(app, events).await
     }
 
-    fn prepare(
-        &self,
-        app: &App,
-        name: &ChannelName,
-        event: Event<'_>,
-    ) -> Result<Prepared, Refused> {
-        for _ in 0..TRIES_MAX {
-            let channel = self.channel(app, name)?;
-            let bytes = self.publication(app, &channel, event).draft.bytes_max();
-            if let Ok(prepared) = channel.prepare(&self.cores, bytes) {
-                return Ok(prepared);
-            }
-        }
-        Err(Refused::Busy(CoreBusy))
-    }
-
-    fn is_switched_off(&self, event: Event<'_>) -> bool {
-        let is_off = self.cores.switches.is_off(event.name, self.clock.now());
+    fn is_switched_off(&self, event: ServerEvent<'_>) -> bool {
+        let is_off = self.switches().is_off(event.name, self.clock.now());
         if is_off {
             self.metrics.switched_off();
         }
         is_off
-    }
-
-    fn publication<'a>(&self, app: &App, channel: &Channel, event: Event<'a>) -> Publication<'a> {
-        let Event { name, data, except } = event;
-        Publication {
-            draft: Draft::new(&ChannelEvent {
-                event: name,
-                channel: channel.name.as_str(),
-                data: Some(data),
-                user_id: None,
-                position: None,
-            }),
-            audience: except.map_or(Audience::Everyone, Audience::Except),
-            event: name,
-            data,
-            keeps: Keeps::History(app.settings().history),
-            now: self.clock.now(),
-        }
-    }
-
-    fn refuse(&self, busy: CoreBusy) -> Refused {
-        self.metrics.limit_hit(Limit::CoreQueue);
-        busy.into()
-    }
-
-    fn published(&self, app: &App, channel: &Channel, published: Published) -> Published {
-        self.metrics.published();
-        let total = self.add_history_bytes(published.history_change);
-        if total > self.settings().limits.history_bytes_max {
-            self.metrics.limit_hit(Limit::HistoryBytes);
-            self.add_history_bytes(channel.forget_history());
-        }
-        if channel.kind.caches {
-            self.bound_cache(app);
-        }
-        published
     }
 }
 
@@ -144,7 +50,8 @@ mod tests {
     use weir_base::secret::Secret;
 
     use super::*;
-    use crate::hub::Reservation;
+    use crate::cores::{CoreBusy, RoomReservation};
+    use crate::hub::alone::now;
     use crate::pusher::limits::Limits;
     use crate::settings::{AppSettings, Settings};
     use crate::shard::by_hand::{Connection, Core};
@@ -169,12 +76,12 @@ mod tests {
         (core, connection)
     }
 
-    fn publish(core: &Core, channels: &[&str]) -> Result<(), Refused> {
+    fn publish(core: &Core, channels: &[&str]) -> Result<(), PublishError> {
         let app = core.hub().app_by_id("1").unwrap();
         let parse = |name: &&str| ChannelName::parse(name, &Limits::default()).unwrap();
         let names: Vec<ChannelName> = channels.iter().map(parse).collect();
-        let event = Event { name: "e", data: "1", except: None };
-        core.hub().publish_all(&app, names.iter().map(|name| (name, event)))
+        let event = ServerEvent { name: "e", data: "1", except: None };
+        now(core.hub().publish_all(&app, names.iter().map(|name| (name, event))))
     }
 
     fn heard(core: &Core, connection: Connection) -> usize {
@@ -182,7 +89,7 @@ mod tests {
         core.take(connection).len()
     }
 
-    fn fill(core: &Core, events: usize) -> Vec<Reservation> {
+    fn fill(core: &Core, events: usize) -> Vec<RoomReservation> {
         (0..events).map(|_| core.hub().cores.get(0).room.reserve(0).unwrap()).collect()
     }
 
@@ -191,7 +98,7 @@ mod tests {
         let (core, connection) = core(10);
         let waiting = fill(&core, ROOM - 1);
         let busy = publish(&core, &["a", "c", "b"]);
-        assert_eq!(busy, Err(Refused::Busy(CoreBusy)), "there is room for one");
+        assert_eq!(busy, Err(PublishError::Busy(CoreBusy)), "there is room for one");
         assert_eq!(heard(&core, connection), 0);
         for channel in ["a", "b", "c"] {
             assert_eq!(core.position("1", channel).unwrap().offset, 0, "{channel}");
@@ -217,7 +124,7 @@ mod tests {
     #[test]
     fn without_room_for_a_channel_nothing_is_published() {
         let (core, connection) = core(2);
-        assert!(matches!(publish(&core, &["a", "c"]), Err(Refused::TooManyChannels(_))));
+        assert!(matches!(publish(&core, &["a", "c"]), Err(PublishError::TooManyChannels(_))));
         assert_eq!(heard(&core, connection), 0);
         core.cut(connection);
         core.hub().clock.advance(std::time::Duration::from_secs(121));

@@ -1,12 +1,64 @@
 //! What was counted, read back: for who looks at it without a scraper.
 
+use serde::{Deserialize, Serialize};
 use weir_settings::Setting;
 
 use super::{
-    Closed, ClosedLabel, Limit, LimitLabel, RealtimeMetrics, RecoveryLabel, RecoveryOutcome,
+    Closed, ClosedLabel, Limit, LimitHitLabel, RealtimeMetrics, RecoveryLabel, RecoveryOutcome,
 };
 use crate::settings::{AppSettings, Limits, PresenceLimits};
-use crate::view::{ClosedView, LimitHit, Totals};
+
+/// Figures of all apps since the start, and at the moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Open now, those included that are being closed.
+    pub connections: u64,
+    /// Subscriptions that hold now.
+    pub subscriptions: u64,
+    /// Clients for which something waits now.
+    pub slow_clients: u64,
+    /// Bytes that wait for them.
+    pub client_queue_bytes: u64,
+    /// Connections that were opened.
+    pub opened: u64,
+    /// Connections that ended, by reason.
+    pub closed: Vec<ClosedView>,
+    /// Events of servers.
+    pub published: u64,
+    /// Events of clients.
+    pub client_events: u64,
+    /// Events handed to sockets.
+    pub deliveries: u64,
+    /// Their bytes.
+    pub delivered_bytes: u64,
+    /// Events dropped for slow clients.
+    pub dropped: u64,
+    /// Events not sent because a switch is off.
+    pub switched_off: u64,
+    /// Clients that came back and were told all that they missed.
+    pub recovered: u64,
+    /// Clients that came back too late for that.
+    pub gaps: u64,
+}
+
+/// Connections that ended for one reason: `client`, `slow`, `no_pong`, `protocol`, `drain`,
+/// `terminated` or `app`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClosedView {
+    /// Why.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// How often a limit was met since the start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitHit {
+    /// The name of its setting.
+    pub limit: String,
+    /// How often.
+    pub hits: u64,
+}
 
 impl Closed {
     const ALL: [Self; 9] = [
@@ -124,7 +176,7 @@ impl RealtimeMetrics {
     pub(crate) fn limits_hit(&self) -> Vec<LimitHit> {
         let hits = |limit: Limit| LimitHit {
             limit: limit.setting().to_string(),
-            hits: self.0.limits.get_or_create(&LimitLabel { limit: limit.name() }).get(),
+            hits: self.0.limits.get_or_create(&LimitHitLabel { limit: limit.name() }).get(),
         };
         Limit::ALL.map(hits).to_vec()
     }

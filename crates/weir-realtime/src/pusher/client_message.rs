@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::channel::{ChannelName, ChannelNameError};
 use super::event::{self, EventName, EventNameError};
 use super::excerpt::Excerpt;
-use super::json::{self, Object, Plain, Text};
+use super::json::{self, JsonText, Object, Plain};
 use super::limits::Limits;
 use super::payload::{self, Payload, PayloadError};
 use super::position::Position;
@@ -131,9 +131,9 @@ pub enum ClientMessageError {
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow)]
-    event: Text<'a>,
+    event: JsonText<'a>,
     #[serde(borrow)]
-    channel: Option<Text<'a>>,
+    channel: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "json::present")]
     data: Option<&'a RawValue>,
 }
@@ -220,7 +220,7 @@ fn client_event<'a>(
     limits: &Limits,
 ) -> Result<ClientEvent<'a>, ClientMessageError> {
     let event = EventName::parse(envelope.event.0, limits)?;
-    let Some(Text(channel)) = envelope.channel else {
+    let Some(JsonText(channel)) = envelope.channel else {
         return Err(ClientMessageError::NoChannel { event: event.as_str().to_owned() });
     };
     let data = match envelope.data {

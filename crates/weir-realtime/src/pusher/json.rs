@@ -21,7 +21,7 @@ pub(super) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
 /// A string, borrowed from the input where it has no escapes. (serde borrows a `Cow` only as a
 /// field of its own, not inside an `Option` or a `Vec`: hence the newtype.)
 #[derive(Debug, Deserialize)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+pub(super) struct JsonText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// A JSON object, and nothing else: serde takes an array, too, for the fields in their order.
 #[derive(Debug)]

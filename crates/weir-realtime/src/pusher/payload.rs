@@ -46,5 +46,5 @@ impl<'a> Payload<'a> {
 pub(super) fn string_content(json: &RawValue) -> Option<serde_json::Result<Cow<'_, str>>> {
     let text = json.get();
     text.starts_with('"')
-        .then(|| serde_json::from_str::<super::json::Text<'_>>(text).map(|text| text.0))
+        .then(|| serde_json::from_str::<super::json::JsonText<'_>>(text).map(|text| text.0))
 }

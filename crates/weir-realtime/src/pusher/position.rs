@@ -59,7 +59,7 @@ impl Serialize for Epoch {
 
 impl<'de> Deserialize<'de> for Epoch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = super::json::Text::deserialize(deserializer)?;
+        let text = super::json::JsonText::deserialize(deserializer)?;
         text.0.parse().map_err(de::Error::custom)
     }
 }

@@ -44,7 +44,7 @@ pub enum UserInfoError {
 }
 
 #[derive(Deserialize)]
-struct Shape<'a> {
+struct PresenceDataFields<'a> {
     #[serde(borrow)]
     user_id: &'a RawValue,
     #[serde(borrow)]
@@ -57,7 +57,8 @@ impl<'a> PresenceData<'a> {
     /// # Errors
     /// What is wrong, with the field's name.
     pub fn parse(channel_data: &'a str, limits: &Limits) -> Result<Self, PresenceDataError> {
-        let shape: Shape<'_> = json::object(channel_data).map_err(PresenceDataError::Shape)?;
+        let shape: PresenceDataFields<'_> =
+            json::object(channel_data).map_err(PresenceDataError::Shape)?;
         let user_id = user_id::from_string_or_number(shape.user_id, "user_id", limits)?;
         Ok(Self { user_id, user_info: check_user_info(shape.user_info, limits)? })
     }

@@ -15,7 +15,7 @@ use super::position::{Epoch, Position};
 use super::socket_id::SocketId;
 
 #[derive(Serialize)]
-struct Message<'a, T> {
+struct MessageEnvelope<'a, T> {
     event: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     channel: Option<&'a str>,
@@ -46,17 +46,17 @@ pub fn connection_established(out: &mut Vec<u8>, socket_id: SocketId, activity_t
     }
     let data = Data { socket_id, activity_timeout: activity_timeout.as_secs().max(1) };
     let event = "pusher:connection_established";
-    write(out, &Message { event, channel: None, data: AsText(data) });
+    write(out, &MessageEnvelope { event, channel: None, data: AsText(data) });
 }
 
 /// Asks whether the client is there.
 pub fn ping(out: &mut Vec<u8>) {
-    write(out, &Message { event: "pusher:ping", channel: None, data: NOTHING });
+    write(out, &MessageEnvelope { event: "pusher:ping", channel: None, data: NOTHING });
 }
 
 /// Answers a ping.
 pub fn pong(out: &mut Vec<u8>) {
-    write(out, &Message { event: "pusher:pong", channel: None, data: NOTHING });
+    write(out, &MessageEnvelope { event: "pusher:pong", channel: None, data: NOTHING });
 }
 
 /// Says what went wrong. A `code` only where the protocol has one; see [`super::client_message`].
@@ -67,7 +67,7 @@ pub fn error(out: &mut Vec<u8>, code: Option<CloseCode>, message: &str) {
         message: &'a str,
     }
     let data = Data { code: code.map(CloseCode::number), message };
-    write(out, &Message { event: "pusher:error", channel: None, data });
+    write(out, &MessageEnvelope { event: "pusher:error", channel: None, data });
 }
 
 /// What became of a wish to recover.
@@ -175,7 +175,10 @@ pub fn subscription_error(
         status: u16,
     }
     let data = AsText(Data { r#type: kind, error: message, status });
-    write(out, &Message { event: "pusher:subscription_error", channel: Some(channel), data });
+    write(
+        out,
+        &MessageEnvelope { event: "pusher:subscription_error", channel: Some(channel), data },
+    );
 }
 
 /// How many connections are subscribed.
@@ -186,7 +189,7 @@ pub fn subscription_count(out: &mut Vec<u8>, channel: &str, subscription_count: 
     }
     let event = SUBSCRIPTION_COUNT;
     let data = AsText(Data { subscription_count });
-    write(out, &Message { event, channel: Some(channel), data });
+    write(out, &MessageEnvelope { event, channel: Some(channel), data });
 }
 
 /// A user came.
@@ -199,7 +202,7 @@ pub fn member_added(out: &mut Vec<u8>, channel: &str, member: Member<'_>) {
     }
     let data = AsText(Data { user_id: member.user_id, user_info: member.user_info });
     let event = MEMBER_ADDED;
-    write(out, &Message { event, channel: Some(channel), data });
+    write(out, &MessageEnvelope { event, channel: Some(channel), data });
 }
 
 /// A user went.
@@ -210,7 +213,7 @@ pub fn member_removed(out: &mut Vec<u8>, channel: &str, user_id: &str) {
     }
     let data = AsText(Data { user_id });
     let event = MEMBER_REMOVED;
-    write(out, &Message { event, channel: Some(channel), data });
+    write(out, &MessageEnvelope { event, channel: Some(channel), data });
 }
 
 /// The connection is signed in; `user_data` as the application's server signed it.
@@ -220,12 +223,15 @@ pub fn signin_success(out: &mut Vec<u8>, user_data: &str) {
         user_data: &'a str,
     }
     let data = AsText(Data { user_data });
-    write(out, &Message { event: "pusher:signin_success", channel: None, data });
+    write(out, &MessageEnvelope { event: "pusher:signin_success", channel: None, data });
 }
 
 /// The cache channel that was subscribed to has nothing cached.
 pub fn cache_miss(out: &mut Vec<u8>, channel: &str) {
-    write(out, &Message { event: "pusher:cache_miss", channel: Some(channel), data: NOTHING });
+    write(
+        out,
+        &MessageEnvelope { event: "pusher:cache_miss", channel: Some(channel), data: NOTHING },
+    );
 }
 
 /// What users on a watchlist did.
@@ -256,7 +262,7 @@ pub fn watchlist_events<'a, U>(
     }
     let events = changes.map(|(name, users)| Change { name, user_ids: List(users.into_iter()) });
     let data = AsText(Data { events: List(events) });
-    write(out, &Message { event: "pusher_internal:watchlist_events", channel: None, data });
+    write(out, &MessageEnvelope { event: "pusher_internal:watchlist_events", channel: None, data });
 }
 
 /// An event on a channel.
@@ -319,7 +325,7 @@ pub fn members_page<'a>(
     let MembersPage { version, start, count } = page;
     let members = Map(members.map(|member| (member.user_id, member.user_info)));
     let data = AsText(Data { version, start, count, members });
-    write(out, &Message { event: "weir:members", channel: Some(channel), data });
+    write(out, &MessageEnvelope { event: "weir:members", channel: Some(channel), data });
 }
 
 /// How the members of a presence channel changed from one version to another: Weir's extension, for
@@ -343,5 +349,5 @@ pub fn members_changed<'a>(
     let added = Map(added.map(|member| (member.user_id, member.user_info)));
     let (from, version) = versions.into_inner();
     let data = AsText(Data { from, version, count, added, removed: List(removed) });
-    write(out, &Message { event: MEMBERS_CHANGED, channel: Some(channel), data });
+    write(out, &MessageEnvelope { event: MEMBERS_CHANGED, channel: Some(channel), data });
 }

@@ -46,7 +46,7 @@ pub enum UserDataError {
 }
 
 #[derive(Deserialize)]
-struct Shape<'a> {
+struct UserDataFields<'a> {
     #[serde(borrow)]
     id: &'a RawValue,
     #[serde(borrow)]
@@ -61,7 +61,7 @@ impl<'a> UserData<'a> {
     /// # Errors
     /// What is wrong, with the field's name.
     pub fn parse(user_data: &'a str, limits: &Limits) -> Result<Self, UserDataError> {
-        let shape: Shape<'_> = json::object(user_data).map_err(UserDataError::Shape)?;
+        let shape: UserDataFields<'_> = json::object(user_data).map_err(UserDataError::Shape)?;
         Ok(Self {
             // A string only: pusher-js takes no number here.
             id: user_id::from_string(shape.id, "id", limits)?,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::json::Text;
+use super::json::JsonText;
 use super::limits::Limits;
 
 /// Why an id was refused. `field` is where it stood.
@@ -44,8 +44,8 @@ pub(super) fn from_string<'a>(
     field: &'static str,
     limits: &Limits,
 ) -> Result<Cow<'a, str>, UserIdError> {
-    let text =
-        Text::deserialize(json).map_err(|_| UserIdError::Type { field, expected: "a string" })?;
+    let text = JsonText::deserialize(json)
+        .map_err(|_| UserIdError::Type { field, expected: "a string" })?;
     check(text.0, field, limits)
 }
 

@@ -3,9 +3,9 @@ use std::time::Duration;
 use weir_base::clock::Clock;
 
 use super::*;
+use crate::broker::{Broker as _, ServerEvent};
 use crate::channel::{CacheState, Join, Joining};
-use crate::hub::Event;
-use crate::hub::alone::hub;
+use crate::hub::alone::{hub, now};
 use crate::pusher::position::Epoch;
 use crate::pusher::server_message::Recovery;
 use crate::settings::Settings;
@@ -16,15 +16,14 @@ fn name(name: &str) -> ChannelName {
 
 fn publish(hub: &Hub, channel: &str, data: &str) {
     let app = hub.app_by_id("1").unwrap();
-    hub.publish(&app, &name(channel), Event { name: "e", data, except: None }).unwrap();
+    now(hub.publish(&app, &name(channel), ServerEvent { name: "e", data, except: None })).unwrap();
 }
 
 fn join(hub: &Hub, channel: &str, recover: Option<Position>) -> Join {
     let app = hub.app_by_id("1").unwrap();
-    let channel = hub.channel(&app, &name(channel)).unwrap();
     let now = hub.clock.now();
     let joining = Joining { core: 0, member: None, recover, wants_member_changes: false, now };
-    channel.join(joining, &app.settings(), &hub.cores, |_| {}).unwrap()
+    hub.broker.subscribe(&app, &name(channel), &joining, |_, _| {}).unwrap().1
 }
 
 struct Folder {
@@ -60,7 +59,7 @@ fn who_comes_back_after_a_restart_gets_what_it_missed() {
     let position = folder.saved();
     let hub = hub(&folder.clock);
     assert_eq!(hub.restore(&folder.path()).unwrap(), Saved { channels: 2, events: 4 });
-    assert_eq!(hub.history_bytes(), {
+    assert_eq!(hub.broker.history_bytes(), {
         let channels = hub.channels("1", "", 9).unwrap().channels;
         channels.iter().map(|channel| channel.history_bytes).sum::<usize>()
     });

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::hub::EventKey;
+use crate::cores::EventKey;
 use crate::settings::SlowClients;
 
 /// Frames in the order in which they are to be written. The first one may be written in part.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    frames: VecDeque<Waiting>,
+    frames: VecDeque<QueuedFrame>,
     /// Of the first frame, this much is written.
     written: usize,
     /// Of all frames together, without what is written.
@@ -20,7 +20,7 @@ pub(crate) struct Outbox {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedFrame {
     bytes: Bytes,
     /// Whose place a newer event may take; none for the protocol's own messages, which all count.
     event: Option<EventKey>,
@@ -28,7 +28,7 @@ struct Waiting {
 
 /// What became of the frames that were over the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fit {
+pub(crate) enum FitOutcome {
     /// Everything fits, after so many waiting events were dropped.
     Dropped(usize),
     /// It does not fit: the client is to be disconnected.
@@ -45,11 +45,11 @@ impl Outbox {
         }
         self.bytes += bytes.len() - written;
         self.added += 1;
-        self.frames.push_back(Waiting { bytes, event });
+        self.frames.push_back(QueuedFrame { bytes, event });
     }
 
     /// Makes what waits fit into `bytes_max`, as `policy` says.
-    pub(crate) fn fit(&mut self, bytes_max: usize, policy: SlowClients) -> Fit {
+    pub(crate) fn fit(&mut self, bytes_max: usize, policy: SlowClients) -> FitOutcome {
         let mut dropped = 0;
         let added = std::mem::take(&mut self.added).min(self.frames.len());
         if policy == SlowClients::Conflate {
@@ -63,7 +63,7 @@ impl Outbox {
         }
         // One message alone may be larger: a long list, or much that was missed.
         let is_full = self.bytes > bytes_max && self.frames.len() > 1;
-        if is_full { Fit::TooSlow } else { Fit::Dropped(dropped) }
+        if is_full { FitOutcome::TooSlow } else { FitOutcome::Dropped(dropped) }
     }
 
     /// Drops the waiting event whose place is taken by a newer one: the one with `newer` behind it.
@@ -156,7 +156,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::hub::ChannelId;
+    use crate::cores::ChannelId;
 
     fn key(name: &str) -> Option<EventKey> {
         Some(EventKey::new(ChannelId(1), name))
@@ -183,16 +183,16 @@ mod tests {
             [("aaaa", Some("x")), ("PPPP", None), ("bbbb", Some("x")), ("cccc", Some("y"))];
         let mut waiting = outbox(&frames);
         waiting.advance(1);
-        assert_eq!(waiting.fit(11, SlowClients::DropOldest), Fit::Dropped(1));
+        assert_eq!(waiting.fit(11, SlowClients::DropOldest), FitOutcome::Dropped(1));
         assert_eq!(text(&waiting), "aaaPPPPcccc");
-        assert_eq!(waiting.fit(10, SlowClients::DropOldest), Fit::TooSlow);
+        assert_eq!(waiting.fit(10, SlowClients::DropOldest), FitOutcome::TooSlow);
     }
 
     #[test]
     fn of_events_with_one_name_the_newest_stays_at_its_own_place() {
         let mut waiting = outbox(&[("a1", Some("a")), ("b1", Some("b"))]);
         waiting.push(Bytes::from_static(b"a2"), key("a"), 0);
-        assert_eq!(waiting.fit(100, SlowClients::Conflate), Fit::Dropped(1));
+        assert_eq!(waiting.fit(100, SlowClients::Conflate), FitOutcome::Dropped(1));
         assert_eq!(text(&waiting), "b1a2");
     }
 
@@ -202,27 +202,27 @@ mod tests {
         let mut waiting = outbox(&frames);
         waiting.push(Bytes::from_static(b"a3"), key("a"), 0);
         waiting.advance(1);
-        assert_eq!(waiting.fit(100, SlowClients::Conflate), Fit::Dropped(1));
+        assert_eq!(waiting.fit(100, SlowClients::Conflate), FitOutcome::Dropped(1));
         assert_eq!(text(&waiting), "1PPb1a3", "what is begun stays");
         waiting.push(Bytes::from_static(b"b2"), key("b"), 0);
         waiting.push(Bytes::from_static(b"b3"), key("b"), 0);
-        assert_eq!(waiting.fit(100, SlowClients::Conflate), Fit::Dropped(2));
+        assert_eq!(waiting.fit(100, SlowClients::Conflate), FitOutcome::Dropped(2));
         assert_eq!(text(&waiting), "1PPa3b3");
     }
 
     #[test]
     fn one_message_alone_may_be_larger_than_the_budget() {
         let mut waiting = outbox(&[("aaaaaaaa", None)]);
-        assert_eq!(waiting.fit(4, SlowClients::Disconnect), Fit::Dropped(0));
+        assert_eq!(waiting.fit(4, SlowClients::Disconnect), FitOutcome::Dropped(0));
         waiting.push(Bytes::from_static(b"b"), None, 0);
-        assert_eq!(waiting.fit(4, SlowClients::Disconnect), Fit::TooSlow);
+        assert_eq!(waiting.fit(4, SlowClients::Disconnect), FitOutcome::TooSlow);
     }
 
     #[test]
     fn who_is_to_be_disconnected_loses_nothing_before() {
         let mut waiting = outbox(&[("aaaa", Some("x")), ("bbbb", Some("x"))]);
-        assert_eq!(waiting.fit(8, SlowClients::Disconnect), Fit::Dropped(0));
-        assert_eq!(waiting.fit(7, SlowClients::Disconnect), Fit::TooSlow);
+        assert_eq!(waiting.fit(8, SlowClients::Disconnect), FitOutcome::Dropped(0));
+        assert_eq!(waiting.fit(7, SlowClients::Disconnect), FitOutcome::TooSlow);
         waiting.advance(2);
         waiting.clear();
         assert_eq!(text(&waiting), "aa");

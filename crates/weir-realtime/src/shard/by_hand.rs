@@ -10,15 +10,17 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::{Clock, Timestamp};
 use weir_net::server::Peer;
 
-use super::closing::Why;
+use super::Shard;
+use super::close_reason::CloseReason;
+use super::state::ShardState;
 use super::upkeep::ROUNDS;
-use super::{Letters, Shard, State};
-use crate::fanout::SessionKey;
-use crate::hub::{Event, Hub, alone};
+use crate::broker::ServerEvent;
+use crate::cores::{CoreMessages, SessionKey};
+use crate::hub::{Hub, alone};
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::Position;
 use crate::pusher::socket_id::SocketId;
-use crate::session::{State as Life, Transport};
+use crate::session::{ConnectionState, Transport};
 use crate::settings::{AppSettings, Settings};
 
 /// One core of a hub. Its own work is never polled.
@@ -49,7 +51,7 @@ pub struct Leftovers {
     pub sessions: usize,
     /// With subscribers here, by both ways to find them.
     pub channels: (usize, usize),
-    /// Channels that have a turn, and letters to single connections.
+    /// Channels that have a turn, and messages to single connections.
     pub ready: (usize, usize),
     /// Apps whose connections end.
     pub app_ends: usize,
@@ -152,7 +154,7 @@ impl Core {
     pub fn subscriptions(&self, connection: Connection) -> Vec<String> {
         let state = &mut *self.0.state.borrow_mut();
         let Some(key) = state.session_of(connection.socket_id) else { return Vec::new() };
-        let State { sessions, channels, .. } = state;
+        let ShardState { sessions, channels, .. } = state;
         let subscriptions = sessions[key as usize].subscriptions.iter();
         let names =
             subscriptions.map(|one| channels[one.channel as usize].channel.name.to_string());
@@ -177,9 +179,9 @@ impl Core {
         let state = &mut *self.0.state.borrow_mut();
         let text = self.0.take_waiting(state, connection.socket_id).unwrap_or_default();
         if let Some(key) = state.session_of(connection.socket_id)
-            && matches!(state.session(key).state, Life::Leaving { .. })
+            && matches!(state.session(key).state, ConnectionState::Leaving { .. })
         {
-            self.0.close(state, key, Why::Gone);
+            self.0.close(state, key, CloseReason::Gone);
         }
         let messages = text.lines().filter_map(|line| line.strip_prefix("data: "));
         messages.map(str::to_owned).collect()
@@ -189,7 +191,7 @@ impl Core {
     pub fn cut(&self, connection: Connection) {
         let state = &mut *self.0.state.borrow_mut();
         if let Some(key) = state.session_of(connection.socket_id) {
-            self.0.close(state, key, Why::Gone);
+            self.0.close(state, key, CloseReason::Gone);
         }
     }
 
@@ -211,7 +213,7 @@ impl Core {
         let app = hub.app_by_id(app_id).expect("the app is there");
         let channel =
             ChannelName::parse(channel, &hub.settings().limits.pusher).expect("a channel's name");
-        let published = hub.publish(&app, &channel, Event { name, data, except });
+        let published = alone::now(hub.publish(&app, &channel, ServerEvent { name, data, except }));
         published.map(|published| published.position).map_err(|refused| refused.to_string())
     }
 
@@ -233,8 +235,9 @@ impl Core {
         let parse = |name: &&str| ChannelName::parse(name, &hub.settings().limits.pusher);
         let channels: Result<Vec<ChannelName>, _> = channels.iter().map(parse).collect();
         let channels = channels.expect("names of channels");
-        let event = Event { name, data, except: None };
+        let event = ServerEvent { name, data, except: None };
         let published = hub.publish_all(&app, channels.iter().map(|channel| (channel, event)));
+        let published = alone::now(published);
         published.map_err(|refused| refused.to_string())
     }
 
@@ -245,14 +248,14 @@ impl Core {
         Some(app.channels.get(channel)?.info().position)
     }
 
-    /// Sorts in the letters that are there.
-    pub fn open_letters(&self) {
-        let mut letters = Letters::new();
+    /// Sorts in the messages that are there.
+    pub fn receive_messages(&self) {
+        let mut messages = CoreMessages::new();
         let mut context = Context::from_waker(Waker::noop());
-        let _ = self.hub().cores.get(0).mailbox.poll_take(&mut context, &mut letters);
+        let _ = self.hub().cores.get(0).mailbox.poll_take(&mut context, &mut messages);
         let state = &mut *self.0.state.borrow_mut();
-        for letter in letters {
-            self.0.open(state, letter);
+        for message in messages {
+            self.0.handle_message(state, message);
         }
     }
 
@@ -261,9 +264,9 @@ impl Core {
         self.0.turn(&mut self.0.state.borrow_mut());
     }
 
-    /// Opens all letters and delivers everything.
+    /// Opens all messages and delivers everything.
     pub fn deliver(&self) {
-        self.open_letters();
+        self.receive_messages();
         while self.0.state.borrow().has_work() {
             self.turn();
         }
@@ -276,7 +279,7 @@ impl Core {
         for round in 0..ROUNDS {
             self.0.look_at_sessions(round);
         }
-        self.0.tell_counts();
+        self.0.announce_due_changes();
         self.0.ask_again();
         self.0.let_through();
         let state = &mut *self.0.state.borrow_mut();
@@ -309,7 +312,7 @@ impl Core {
             registered: apps.iter().map(|app| app.channels.len()).sum(),
             places: apps.iter().map(|app| app.connections()).sum(),
             users: apps.iter().map(|app| app.users.known()).sum(),
-            history_bytes: hub.history_bytes(),
+            history_bytes: hub.broker.history_bytes(),
             cache_bytes: apps.iter().map(|app| app.cache.bytes()).sum(),
             gauges: [
                 totals.connections,

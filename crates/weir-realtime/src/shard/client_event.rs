@@ -2,24 +2,26 @@
 
 use std::sync::Arc;
 
+use super::Shard;
 use super::messages::complain;
-use super::{Shard, State};
+use super::state::ShardState;
 use crate::app::App;
-use crate::channel::{Channel, Keeps, Publication, PublishError};
-use crate::fanout::SessionKey;
-use crate::frame::{Draft, append_text};
-use crate::hub::Audience;
+use crate::broker::{Broker as _, ClientPublication};
+use crate::channel::Channel;
+use crate::cores::CoreBusy;
+use crate::cores::SessionKey;
+use crate::frame::append_text;
 use crate::metrics::Limit;
 use crate::pusher::client_message::ClientEvent;
 use crate::pusher::close_code::CloseCode;
-use crate::pusher::server_message::{self, ChannelEvent};
+use crate::pusher::server_message;
 use crate::pusher::socket_id::SocketId;
 use crate::pusher::webhook::WebhookEvent;
 
 impl Shard {
     pub(super) fn client_event(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         event: &ClientEvent<'_>,
         output: &mut Vec<u8>,
@@ -51,47 +53,34 @@ impl Shard {
             return complain(output, &why);
         }
         let sender = Sender { socket_id: session.socket_id, user_id: subscription.user_id.clone() };
-        match self.pass_on(&channel, event, &sender) {
-            Ok(Passed::On) => self.tell_of_client_event(&app, &channel, event, &sender),
-            Ok(Passed::SwitchedOff) => {}
+        match self.publish_client_event(&channel, event, &sender) {
+            Ok(ClientEventOutcome::Published) => {
+                self.tell_of_client_event(&app, &channel, event, &sender)
+            }
+            Ok(ClientEventOutcome::SwitchedOff) => {}
             Err(error) => complain(output, &error.to_string()),
         }
     }
 
-    fn pass_on(
+    fn publish_client_event(
         &self,
         channel: &Channel,
         event: &ClientEvent<'_>,
         sender: &Sender,
-    ) -> Result<Passed, PublishError> {
+    ) -> Result<ClientEventOutcome, CoreBusy> {
         let name = event.event.as_str();
         if self.hub.switches().is_off(name, self.hub.clock.now()) {
             self.hub.metrics.switched_off();
-            return Ok(Passed::SwitchedOff);
+            return Ok(ClientEventOutcome::SwitchedOff);
         }
-        let draft = Draft::new(&ChannelEvent {
-            event: name,
-            channel: channel.name.as_str(),
+        let publication = ClientPublication {
+            name,
             data: event.data.as_ref().map(|data| data.as_str()),
+            sender: sender.socket_id,
             user_id: sender.user_id.as_deref(),
-            position: None,
-        });
-        let publication = Publication {
-            draft,
-            audience: Audience::Except(sender.socket_id),
-            event: name,
-            data: "",
-            keeps: Keeps::Nothing,
-            now: self.hub.clock.now(),
         };
-        match channel.publish(publication, &self.hub.cores) {
-            Ok(_) => self.hub.metrics.client_event(),
-            Err(error) => {
-                self.hub.metrics.limit_hit(Limit::CoreQueue);
-                return Err(error);
-            }
-        }
-        Ok(Passed::On)
+        self.hub.broker.publish_client_event(channel, publication)?;
+        Ok(ClientEventOutcome::Published)
     }
 
     fn tell_of_client_event(
@@ -112,12 +101,12 @@ impl Shard {
     }
 }
 
-/// What became of an event.
+/// How publishing an event of a client can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Passed {
-    /// It is on its way to the others.
-    On,
-    /// Nobody gets it, nor is told of it.
+enum ClientEventOutcome {
+    /// The other subscribers receive it.
+    Published,
+    /// Events of this name are switched off: neither subscribers nor webhooks get it.
     SwitchedOff,
 }
 

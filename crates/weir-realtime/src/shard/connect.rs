@@ -11,16 +11,17 @@ use hyper::StatusCode;
 use weir_net::client::{ClientFull, ClientRequest};
 use weir_net::server::{ConnectionStream, HttpRequestHead, Peer, RejectedUpgrade, Upgrade};
 
-use super::closing::say_code;
-use super::{Shard, State};
+use super::Shard;
+use super::close_reason::say_code;
+use super::state::ShardState;
 use crate::app::{App, ConnectionPlace, NoPlace};
-use crate::fanout::SessionKey;
+use crate::cores::{self, SessionKey};
 use crate::frame::append_text;
 use crate::metrics::Limit;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message;
 use crate::pusher::socket_id::SocketId;
-use crate::session::{self, Session, Transport};
+use crate::session::{ClientSession, Transport};
 use crate::websocket::handshake::{self, Refusal, RequestHead};
 
 /// What all paths of connections begin with; the app's key follows.
@@ -158,23 +159,23 @@ impl Shard {
     /// A new connection, with an id.
     pub(super) fn register(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         app: Arc<App>,
         place: ConnectionPlace,
         transport: Transport,
     ) -> (SessionKey, SocketId) {
         let vacant = state.sessions.vacant_entry();
         let key = SessionKey::try_from(vacant.key()).expect("fewer connections than descriptors");
-        let socket_id = session::socket_id(self.index, key);
+        let socket_id = cores::socket_id(self.index, key);
         let now = self.hub.clock.now();
-        vacant.insert(Box::new(Session::new(socket_id, app, place, transport, now)));
+        vacant.insert(Box::new(ClientSession::new(socket_id, app, place, transport, now)));
         self.hub.metrics.opened();
         self.hub.cores.get(self.index).connections.fetch_add(1, Ordering::Relaxed);
         (key, socket_id)
     }
 
     /// What the client has sent behind its request, before it was answered; or what had to wait.
-    pub(super) fn hear_rest(&self, state: &mut State, key: SessionKey, mut rest: &[u8]) {
+    pub(super) fn hear_rest(&self, state: &mut ShardState, key: SessionKey, mut rest: &[u8]) {
         while !rest.is_empty() && state.sessions.contains(key as usize) {
             let session = state.session(key);
             if session.postponed.is_some() || !session.unheard.is_empty() {

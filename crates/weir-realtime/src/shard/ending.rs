@@ -5,23 +5,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::closing::Why;
-use super::{Shard, State};
+use super::Shard;
+use super::close_reason::CloseReason;
+use super::state::{AppEnd, ShardState};
 use crate::app::App;
+use crate::cores::AppNumber;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::socket_id::SocketId;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// Between two steps.
 const STEP: Duration = Duration::from_millis(20);
-
-/// An app that is gone or off, and those of its connections that are still to end.
-#[derive(Debug)]
-pub(super) struct AppEnd {
-    app: Arc<App>,
-    connections: Vec<SocketId>,
-    steps_left: usize,
-}
 
 /// Connections to end now, and why.
 type Due = Vec<(SocketId, CloseCode)>;
@@ -46,8 +40,11 @@ impl Shard {
     }
 
     /// An app is gone or off: its connections begin to end.
-    pub(super) fn begin_app_end(&self, state: &mut State, app: Arc<App>) {
-        let connections = state.open_sessions(|session| Arc::ptr_eq(&session.app, &app));
+    pub(super) fn begin_app_end(&self, state: &mut ShardState, number: AppNumber) {
+        let mut sessions = state.sessions.iter().map(|(_, session)| session);
+        let Some(session) = sessions.find(|session| session.app.number == number) else { return };
+        let app = Arc::clone(&session.app);
+        let connections = state.open_sessions(|session| session.app.number == number);
         state.app_ends.retain(|end| !Arc::ptr_eq(&end.app, &app));
         state.app_ends.push(AppEnd { app, connections, steps_left: self.steps() });
         self.apps_ending.notify_one();
@@ -69,7 +66,7 @@ impl Shard {
     }
 
     /// The next step's part of the connections of each app that ends.
-    pub(super) fn due_of_apps(&self, state: &mut State) -> Due {
+    pub(super) fn due_of_apps(&self, state: &mut ShardState) -> Due {
         let mut due = Due::new();
         for AppEnd { app, connections, steps_left } in &mut state.app_ends {
             let Some(code) = self.code_of_end(app) else {
@@ -107,10 +104,10 @@ impl Shard {
         }
     }
 
-    pub(super) fn close_all(&self, state: &mut State, due: &[(SocketId, CloseCode)]) {
+    pub(super) fn close_all(&self, state: &mut ShardState, due: &[(SocketId, CloseCode)]) {
         for (to, code) in due {
             if let Some(key) = state.session_of(*to) {
-                self.close(state, key, Why::Code(*code));
+                self.close(state, key, CloseReason::Code(*code));
             }
         }
     }
@@ -121,9 +118,9 @@ impl Shard {
     }
 }
 
-impl State {
+impl ShardState {
     /// The connections that are open, if they are among those that `is_meant`.
-    fn open_sessions(&self, is_meant: impl Fn(&Session) -> bool) -> Vec<SocketId> {
+    fn open_sessions(&self, is_meant: impl Fn(&ClientSession) -> bool) -> Vec<SocketId> {
         let open = self.sessions.iter().map(|(_, session)| session);
         let open = open.filter(|session| !session.is_closing() && is_meant(session));
         open.map(|session| session.socket_id).collect()

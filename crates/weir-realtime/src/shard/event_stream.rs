@@ -10,10 +10,11 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 
-use super::closing::Why;
-use super::{Shard, State};
+use super::Shard;
+use super::close_reason::CloseReason;
+use super::state::ShardState;
 use crate::app::{App, ConnectionPlace};
-use crate::fanout::SessionKey;
+use crate::cores::SessionKey;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::client_message::Subscribe;
 use crate::pusher::position::Position;
@@ -25,7 +26,7 @@ use crate::sse;
 const RETRY_MS: std::ops::Range<u64> = 1_000..3_000;
 
 /// Who wants which channel as a stream.
-pub(crate) struct Wish {
+pub(crate) struct EventStreamRequest {
     pub(crate) app: Arc<App>,
     pub(crate) place: ConnectionPlace,
     pub(crate) channel: ChannelName,
@@ -45,8 +46,8 @@ impl Shard {
     /// Subscribes, as a connection that only listens. Whether it may was checked before. When it is
     /// its turn: the answer begins at once and waits for that, as a browser takes no other status
     /// than 200 for a reason to come back (HTML, "Server-sent events": fail the connection).
-    pub(crate) fn stream_events(self: &Rc<Self>, wish: Wish) -> EventStream {
-        let Wish { app, place, channel, after } = wish;
+    pub(crate) fn stream_events(self: &Rc<Self>, wish: EventStreamRequest) -> EventStream {
+        let EventStreamRequest { app, place, channel, after } = wish;
         let state = &mut *self.state.borrow_mut();
         let (key, socket_id) = self.register(state, app, place, Transport::Events);
         let subscribe = Subscribe {
@@ -64,14 +65,19 @@ impl Shard {
     }
 
     /// Subscribes if it has not, and it is its turn.
-    fn begin_stream(&self, state: &mut State, key: SessionKey) {
+    fn begin_stream(&self, state: &mut ShardState, key: SessionKey) {
         let session = state.session(key);
         if session.postponed.is_some() && (session.owes == 0 || self.may_subscribe(state, key)) {
             self.take_postponed(state, key);
         }
     }
 
-    pub(super) fn subscribe_stream(&self, state: &mut State, key: SessionKey, wish: &Subscribe) {
+    pub(super) fn subscribe_stream(
+        &self,
+        state: &mut ShardState,
+        key: SessionKey,
+        wish: &Subscribe,
+    ) {
         let mut output = Vec::new();
         self.subscribe_authorised(state, key, wish, &mut output);
         self.send(state, key, &output);
@@ -82,7 +88,11 @@ impl Shard {
     }
 
     /// What waits for a stream; None: nothing.
-    pub(super) fn take_waiting(&self, state: &mut State, socket_id: SocketId) -> Option<String> {
+    pub(super) fn take_waiting(
+        &self,
+        state: &mut ShardState,
+        socket_id: SocketId,
+    ) -> Option<String> {
         let key = state.session_of(socket_id)?;
         let session = state.session(key);
         let before = session.waiting_bytes();
@@ -128,7 +138,7 @@ impl Drop for EventStream {
     fn drop(&mut self) {
         let state = &mut *self.shard.state.borrow_mut();
         if let Some(key) = state.session_of(self.socket_id) {
-            self.shard.close(state, key, Why::Gone);
+            self.shard.close(state, key, CloseReason::Gone);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Pages of a presence channel's members, for who is on it.
 
+use super::Shard;
 use super::messages::complain;
-use super::{Shard, State};
+use super::state::ShardState;
+use crate::broker::Broker as _;
 use crate::channel::ListedMember;
-use crate::fanout::SessionKey;
+use crate::cores::SessionKey;
 use crate::frame::append_text;
 use crate::pusher::client_message::MembersWish;
 use crate::pusher::server_message::{self, MembersPage};
@@ -11,7 +13,7 @@ use crate::pusher::server_message::{self, MembersPage};
 impl Shard {
     pub(super) fn list_members(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: &MembersWish,
         output: &mut Vec<u8>,
@@ -24,7 +26,11 @@ impl Shard {
         };
         let local = &state.channels[subscription.channel as usize];
         let limits = local.app.settings().presence;
-        let list = local.channel.members(wish.version, &limits, self.hub.clock.now());
+        let name = local.channel.name.as_str();
+        let list = self.hub.broker.members(&local.app, name, wish.version);
+        let Some(list) = list else {
+            return complain(output, &format!("{name} has no members"));
+        };
         // Another version than the one that was asked for begins anew.
         let is_same = wish.version.is_none_or(|version| version == list.version);
         let start = if is_same { wish.start.min(list.members.len()) } else { 0 };
@@ -32,7 +38,7 @@ impl Shard {
         let members = list.members[start..].iter().take(limit).map(ListedMember::as_member);
         let page = MembersPage { version: list.version, start, count: list.members.len() };
         append_text(output, |out| {
-            server_message::members_page(out, local.channel.name.as_str(), page, members);
+            server_message::members_page(out, name, page, members);
         });
     }
 }

@@ -1,12 +1,13 @@
 //! What a client said.
 
-use super::closing::Why;
-use super::{Shard, State};
-use crate::fanout::SessionKey;
+use super::Shard;
+use super::close_reason::CloseReason;
+use super::state::ShardState;
+use crate::cores::SessionKey;
 use crate::frame::append_text;
 use crate::pusher::client_message::ClientMessage;
 use crate::pusher::server_message;
-use crate::session::{Postponed, State as Life};
+use crate::session::{ConnectionState, Postponed};
 use crate::settings::Settings;
 use crate::websocket::{Decoder, Message, ProtocolError, Role};
 
@@ -24,13 +25,13 @@ const ANSWER_BYTES: usize = 64 << 10;
 impl Shard {
     /// The first `bytes` of the core's input are what a connection sent next. All answers go in one
     /// write; questions whose answers would be too much for one wait until that is written.
-    pub(super) fn hear(&self, state: &mut State, key: SessionKey, bytes: usize) {
+    pub(super) fn hear(&self, state: &mut ShardState, key: SessionKey, bytes: usize) {
         let mut input = std::mem::take(&mut state.input);
         let mut output = std::mem::take(&mut state.output);
         let session = state.session(key);
         session.heard_at = self.hub.clock.now();
-        if matches!(session.state, Life::Pinged { .. }) {
-            session.state = Life::Open;
+        if matches!(session.state, ConnectionState::Pinged { .. }) {
+            session.state = ConnectionState::Open;
         }
         let mut decoder = std::mem::take(&mut session.decoder);
         let heard = self.take_all(state, key, &mut decoder, &mut input[..bytes], &mut output);
@@ -45,18 +46,18 @@ impl Shard {
             }
         }
         if let Some(error) = ending.filter(|_| state.sessions.contains(key as usize)) {
-            self.close(state, key, Why::Protocol(error));
+            self.close(state, key, CloseReason::Protocol(error));
         }
         output.clear();
         // A large answer was an exception; its room is not kept.
-        output.shrink_to(super::BUFFER_BYTES);
+        output.shrink_to(super::state::BUFFER_BYTES);
         (state.input, state.output) = (input, output);
     }
 
     /// Answers what is there; returns what has to wait until the answers are written.
     fn take_all(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         decoder: &mut Decoder,
         input: &mut [u8],
@@ -78,7 +79,7 @@ impl Shard {
     }
 
     /// What was asked before and had to wait for room.
-    pub(super) fn take_postponed(&self, state: &mut State, key: SessionKey) {
+    pub(super) fn take_postponed(&self, state: &mut ShardState, key: SessionKey) {
         let mut output = std::mem::take(&mut state.output);
         match state.session(key).postponed.take().map(|postponed| *postponed) {
             Some(Postponed::Subscribe(wish)) => self.subscribe(state, key, wish, &mut output),
@@ -96,14 +97,14 @@ impl Shard {
     }
 
     /// What was said before and had to wait.
-    pub(super) fn hear_unheard(&self, state: &mut State, key: SessionKey) {
+    pub(super) fn hear_unheard(&self, state: &mut ShardState, key: SessionKey) {
         let unheard = std::mem::take(&mut state.session(key).unheard);
         self.hear_rest(state, key, &unheard);
     }
 
     fn take(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         message: &Message<'_>,
         settings: &Settings,
@@ -136,7 +137,7 @@ impl Shard {
 
     fn take_text(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         text: &str,
         settings: &Settings,

@@ -5,8 +5,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{Shard, State};
-use crate::fanout::SessionKey;
+use super::Shard;
+use super::state::ShardState;
+use crate::cores::SessionKey;
 use crate::metrics::Limit;
 use crate::session::Postponed;
 
@@ -15,7 +16,7 @@ const PACE: Duration = Duration::from_millis(2);
 
 impl Shard {
     /// Whether the connection may be read from: pays what it owes.
-    pub(super) fn may_subscribe(&self, state: &mut State, key: SessionKey) -> bool {
+    pub(super) fn may_subscribe(&self, state: &mut ShardState, key: SessionKey) -> bool {
         // Those who wait go first.
         let is_waiting = state.session(key).is_waiting;
         if !is_waiting && state.waiting.is_empty() && self.pay(state, key) {
@@ -31,7 +32,7 @@ impl Shard {
 
     /// What the connection asked for finds no room on a core at the moment. It is asked again after
     /// [`PACE`] and after those who wait already; until then the connection is not read from.
-    pub(super) fn postpone(&self, state: &mut State, key: SessionKey, what: Postponed) {
+    pub(super) fn postpone(&self, state: &mut ShardState, key: SessionKey, what: Postponed) {
         let session = state.session(key);
         session.postponed = Some(Box::new(what));
         session.owes = session.owes.max(1);
@@ -41,7 +42,7 @@ impl Shard {
         }
     }
 
-    fn pay(&self, state: &mut State, key: SessionKey) -> bool {
+    fn pay(&self, state: &mut ShardState, key: SessionKey) -> bool {
         let rate = self.hub.settings().limits.subscribe_rate;
         let now = self.hub.clock.now();
         while state.session(key).owes > 0 {
@@ -66,7 +67,7 @@ impl Shard {
 
     /// Those who were postponed wait with the others from now on.
     pub(super) fn ask_again(&self) {
-        let State { waiting, postponed, .. } = &mut *self.state.borrow_mut();
+        let ShardState { waiting, postponed, .. } = &mut *self.state.borrow_mut();
         waiting.append(postponed);
     }
 

@@ -2,27 +2,27 @@
 
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Poll;
 
-use super::closing::Why;
-use super::{Letters, Shard, State};
-use crate::hub::{Letter, What};
-use crate::metrics::Turn;
+use super::Shard;
+use super::close_reason::CloseReason;
+use super::state::ShardState;
+use crate::cores::{CoreMessage, CoreMessages, DirectPayload};
+use crate::metrics::TurnCounts;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::socket_id::SocketId;
-use crate::session::Sent;
+use crate::session::SendOutcome;
 
 impl Shard {
-    /// Takes letters and delivers, turn by turn, until the core ends.
+    /// Receives messages and delivers, turn by turn, until the core ends.
     pub(super) async fn pump(self: Rc<Self>) {
-        let mut letters = Letters::new();
+        let mut messages = CoreMessages::new();
         loop {
-            self.letters(&mut letters).await;
+            self.receive(&mut messages).await;
             let has_more = {
                 let state = &mut *self.state.borrow_mut();
-                for letter in letters.drain(..) {
-                    self.open(state, letter);
+                for message in messages.drain(..) {
+                    self.handle_message(state, message);
                 }
                 self.turn(state);
                 state.has_work()
@@ -34,43 +34,43 @@ impl Shard {
         }
     }
 
-    /// Resolves with the letters that are there; without any if there is something to deliver.
-    async fn letters(&self, letters: &mut Letters) {
+    /// Resolves with the messages that wait; without any if there is something to deliver.
+    async fn receive(&self, messages: &mut CoreMessages) {
         let mailbox = &self.hub.cores.get(self.index).mailbox;
-        poll_fn(|context| match mailbox.poll_take(context, letters) {
+        poll_fn(|context| match mailbox.poll_take(context, messages) {
             Poll::Pending if !self.state.borrow().has_work() => Poll::Pending,
             _ => Poll::Ready(()),
         })
         .await;
     }
 
-    pub(super) fn open(&self, state: &mut State, letter: Letter) {
-        match letter {
-            Letter::Broadcast(broadcast) => state.sort_in(broadcast),
-            Letter::Direct(direct) => state.direct.push_back(direct),
-            Letter::Disconnect { to, app, answer, room } => {
+    pub(super) fn handle_message(&self, state: &mut ShardState, message: CoreMessage) {
+        match message {
+            CoreMessage::Broadcast(broadcast) => state.sort_in(broadcast),
+            CoreMessage::Direct(direct) => state.direct.push_back(direct),
+            CoreMessage::Disconnect { to, app, reply, room } => {
                 let key = state.session_of(to);
-                let key = key.filter(|key| Arc::ptr_eq(&state.session(*key).app, &app));
+                let key = key.filter(|key| state.session(*key).app.number == app);
                 if let Some(key) = key {
-                    self.close(state, key, Why::Code(CloseCode::Unauthorized));
+                    self.close(state, key, CloseReason::Code(CloseCode::Unauthorized));
                 }
                 drop(room);
-                // Whoever asked may not wait any more.
-                let _ = answer.send(key.is_some());
+                // The requester may have given up.
+                let _ = reply.send(key.is_some());
             }
-            Letter::CloseApp { app } => self.begin_app_end(state, app),
+            CoreMessage::CloseApp { app } => self.begin_app_end(state, app),
         }
     }
 
     /// Writes to a bounded number of sockets, and to as many of those that get something by
     /// themselves: neither holds up the other.
-    pub(super) fn turn(&self, state: &mut State) {
+    pub(super) fn turn(&self, state: &mut ShardState) {
         let settings = self.hub.settings();
         let limits = &settings.limits;
         let mut left = limits.writes_per_turn_max.max(1);
         self.turn_of_direct(state, left);
-        let mut turn = Turn::default();
-        let State { sessions, channels, ready, broken, .. } = state;
+        let mut turn = TurnCounts::default();
+        let ShardState { sessions, channels, ready, broken, .. } = state;
         while left > 0 {
             let Some(slot) = ready.pop_front() else { break };
             let local = &mut channels[slot as usize];
@@ -80,19 +80,19 @@ impl Shard {
                 turn.count(&delivery);
                 let before = session.waiting_bytes();
                 match session.deliver(delivery) {
-                    Sent::Written => {}
-                    Sent::Waits { dropped } => {
+                    SendOutcome::Written => {}
+                    SendOutcome::Waits { dropped } => {
                         slowed += u64::from(dropped > 0);
                         turn.waits(before, session, dropped);
                     }
-                    Sent::TooSlow => {
+                    SendOutcome::TooSlow => {
                         slowed += 1;
                         turn.waits(before, session, 0);
-                        broken.push((key, Why::Slow));
+                        broken.push((key, CloseReason::Slow));
                     }
-                    Sent::Broken => {
+                    SendOutcome::Broken => {
                         turn.waits(before, session, 0);
-                        broken.push((key, Why::Gone));
+                        broken.push((key, CloseReason::Gone));
                     }
                 }
             });
@@ -114,14 +114,14 @@ impl Shard {
         self.end_broken(state);
     }
 
-    fn turn_of_direct(&self, state: &mut State, mut left: usize) {
+    fn turn_of_direct(&self, state: &mut ShardState, mut left: usize) {
         while left > 0
             && let Some(mut direct) = state.direct.pop_front()
         {
             let rest = direct.to.len().saturating_sub(left);
             left -= direct.to.len() - rest;
             for to in direct.to.drain(rest..) {
-                self.give(state, to, &direct.what);
+                self.send_direct(state, to, &direct.payload);
             }
             if !direct.to.is_empty() {
                 state.direct.push_front(direct);
@@ -129,17 +129,17 @@ impl Shard {
         }
     }
 
-    fn give(&self, state: &mut State, to: SocketId, what: &What) {
+    fn send_direct(&self, state: &mut ShardState, to: SocketId, payload: &DirectPayload) {
         let Some(key) = state.session_of(to) else { return };
-        match what {
+        match payload {
             // Nothing may follow a close frame.
-            What::Frame(_) if state.session(key).is_closing() => {}
-            What::Frame(frame) => self.send(state, key, frame.wire()),
-            What::Close(code) => self.close(state, key, Why::Code(*code)),
+            DirectPayload::Frame(_) if state.session(key).is_closing() => {}
+            DirectPayload::Frame(frame) => self.send(state, key, frame.wire()),
+            DirectPayload::Close(code) => self.close(state, key, CloseReason::Code(*code)),
         }
     }
 
-    fn end_broken(&self, state: &mut State) {
+    fn end_broken(&self, state: &mut ShardState) {
         for (key, why) in std::mem::take(&mut state.broken) {
             // It may stand there twice, for two channels.
             if state.sessions.contains(key as usize) {
@@ -149,7 +149,7 @@ impl Shard {
     }
 }
 
-impl Turn {
+impl TurnCounts {
     #[inline]
     fn count(&mut self, delivery: &crate::fanout::Delivery<'_>) {
         use crate::fanout::Delivery;
@@ -166,7 +166,7 @@ impl Turn {
         }
     }
 
-    fn waits(&mut self, before: usize, session: &crate::session::Session, dropped: usize) {
+    fn waits(&mut self, before: usize, session: &crate::session::ClientSession, dropped: usize) {
         let after = session.waiting_bytes();
         self.queued_bytes += (after.cast_signed() - before.cast_signed()) as i64;
         self.slow_clients += i64::from(after > 0) - i64::from(before > 0);

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use super::Shard;
 use super::messages::complain;
-use super::{Shard, State};
-use crate::fanout::SessionKey;
+use super::state::ShardState;
+use crate::cores::SessionKey;
+use crate::cores::{CoreBusy, DirectPayload};
 use crate::frame::{Frame, append_text};
-use crate::hub::{CoreBusy, What};
 use crate::pusher::client_message::SignIn;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message::{self, WatchlistChange};
@@ -20,7 +21,7 @@ use crate::users::SignedIn;
 impl Shard {
     pub(super) fn sign_in(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: SignIn,
         output: &mut Vec<u8>,
@@ -50,9 +51,9 @@ impl Shard {
         let is_cut = data.watchlist.left_out > 0;
         let frame = watchlist_frame(WatchlistChange::Online, &user.user_id);
         let admit = |watchers: &[SocketId]| self.hub.cores.address(watchers, frame.wire().len());
-        let signed_in = app.users.sign_in(socket_id, &user, admit, |letters, online| {
+        let signed_in = app.users.sign_in(socket_id, &user, admit, |messages, online| {
             write_signed_in(output, &wish.user_data, is_cut, online);
-            self.hub.cores.send(letters, &What::Frame(frame.clone()));
+            self.hub.cores.send(messages, &DirectPayload::Frame(frame.clone()));
         });
         match signed_in {
             Ok(()) => {
@@ -67,13 +68,13 @@ impl Shard {
     /// That somebody left can't be refused. It is told once for each sign-in, and who is to sign in
     /// again needs room: what waits of this is bounded by who is signed in, and by whom they watch
     /// (`watchlist_users_max`).
-    pub(super) fn sign_out(&self, state: &mut State, key: SessionKey) {
+    pub(super) fn sign_out(&self, state: &mut ShardState, key: SessionKey) {
         let session = state.session(key);
         let Some(user) = session.user.take() else { return };
         session.app.users.sign_out(session.socket_id, &user, |watchers| {
             let frame = watchlist_frame(WatchlistChange::Offline, &user.user_id);
-            let letters = self.hub.cores.address_always(watchers, frame.wire().len());
-            self.hub.cores.send(letters, &What::Frame(frame));
+            let messages = self.hub.cores.address_always(watchers, frame.wire().len());
+            self.hub.cores.send(messages, &DirectPayload::Frame(frame));
         });
     }
 }

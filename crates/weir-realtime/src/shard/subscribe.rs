@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use super::Shard;
 use super::messages::complain;
-use super::{Shard, State};
+use super::state::ShardState;
 use crate::app::App;
-use crate::channel::{CacheState, Channel, Join, JoinError, Joining, Leaving, Left, ListedMember};
-use crate::fanout::{SessionKey, Subscriber};
+use crate::broker::{Broker as _, SubscribeError};
+use crate::channel::{CacheState, Channel, Join, Joining, Leaving, Left, ListedMember};
+use crate::cores::SessionKey;
+use crate::fanout::Subscriber;
 use crate::frame::append_text;
-use crate::hub::TooManyChannels;
 use crate::metrics::{Limit, RecoveryOutcome};
 use crate::pusher::channel::Access;
 use crate::pusher::client_message::Subscribe;
@@ -19,17 +21,14 @@ use crate::pusher::server_message::{self, Recovery};
 use crate::pusher::webhook::WebhookEvent;
 use crate::session::{Postponed, Subscription};
 
-/// Times that who joins meets a channel that is being removed, which takes microseconds.
-const TRIES_MAX: usize = 100;
-
 /// Why a subscription was refused, in pusher-js' words.
-struct Refusal {
+struct SubscribeRefusal {
     kind: &'static str,
     status: u16,
     message: String,
 }
 
-impl Refusal {
+impl SubscribeRefusal {
     fn auth(message: impl ToString) -> Self {
         Self { kind: "AuthError", status: 401, message: message.to_string() }
     }
@@ -54,7 +53,7 @@ impl Refusal {
 impl Shard {
     pub(super) fn subscribe(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: Subscribe,
         output: &mut Vec<u8>,
@@ -82,7 +81,7 @@ impl Shard {
     /// Subscribes whoever has shown elsewhere that it may.
     pub(super) fn subscribe_authorised(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: &Subscribe,
         output: &mut Vec<u8>,
@@ -93,16 +92,16 @@ impl Shard {
 
     fn try_subscribe(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: &Subscribe,
         output: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), SubscribeRefusal> {
         let max = self.hub.settings().limits.channels_per_connection_max;
         if state.session(key).subscriptions.len() >= max {
             self.hub.metrics.limit_hit(Limit::ChannelsPerConnection);
             let setting = "realtime.limits.channels_per_connection_max";
-            return Err(Refusal::limit(format_args!(
+            return Err(SubscribeRefusal::limit(format_args!(
                 "a connection may subscribe to {max} channels ({setting})"
             )));
         }
@@ -123,17 +122,17 @@ impl Shard {
         self.hub.metrics.subscriptions(1);
         write_joined(output, &channel, &join);
         self.count_recovery(&join);
-        self.tell_count(state, &channel, &app, join.subscribers);
+        self.announce_changes(state, &channel, &app, join.subscribers);
         Ok(())
     }
 
     /// Whether the application's server lets the connection in.
     fn authorise(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: &Subscribe,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), SubscribeRefusal> {
         let session = state.session(key);
         match wish.channel.kind().access {
             Access::Public => Ok(()),
@@ -141,7 +140,9 @@ impl Shard {
                 let user = session.user.as_ref().map(|user| &*user.user_id);
                 match user == wish.channel.server_to_user() {
                     true => Ok(()),
-                    false => Err(Refusal::auth("only the signed-in user may subscribe to this")),
+                    false => {
+                        Err(SubscribeRefusal::auth("only the signed-in user may subscribe to this"))
+                    }
                 }
             }
             Access::Private | Access::Presence | Access::Encrypted => {
@@ -150,7 +151,7 @@ impl Shard {
                 settings
                     .token()
                     .verify_subscription(auth, session.socket_id, &wish.channel, data)
-                    .map_err(Refusal::auth)
+                    .map_err(SubscribeRefusal::auth)
             }
         }
     }
@@ -159,18 +160,18 @@ impl Shard {
     /// has signed in.
     fn member(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         wish: &Subscribe,
-    ) -> Result<Option<ListedMember>, Refusal> {
+    ) -> Result<Option<ListedMember>, SubscribeRefusal> {
         if !wish.channel.kind().has_presence() {
             return Ok(None);
         }
         let settings = self.hub.settings();
         match (&wish.channel_data, &state.session(key).user) {
             (Some(data), _) => {
-                let data =
-                    PresenceData::parse(data, &settings.limits.pusher).map_err(Refusal::invalid)?;
+                let data = PresenceData::parse(data, &settings.limits.pusher)
+                    .map_err(SubscribeRefusal::invalid)?;
                 let user_info = data.user_info.map(|info| Arc::<RawValue>::from(info.to_owned()));
                 Ok(Some(ListedMember { user_id: Arc::from(&*data.user_id), user_info }))
             }
@@ -178,7 +179,7 @@ impl Shard {
                 user_id: Arc::clone(&user.user_id),
                 user_info: user.user_info.clone(),
             })),
-            (None, None) => Err(Refusal::invalid(
+            (None, None) => Err(SubscribeRefusal::invalid(
                 "a presence channel needs channel_data with a user_id, or a user who has signed in",
             )),
         }
@@ -189,38 +190,24 @@ impl Shard {
         app: &Arc<App>,
         wish: &Subscribe,
         member: Option<ListedMember>,
-    ) -> Result<(Arc<Channel>, Join), Refusal> {
-        let settings = app.settings();
-        for _ in 0..TRIES_MAX {
-            let channel = self
-                .hub
-                .channel(app, &wish.channel)
-                .map_err(|error: TooManyChannels| Refusal::limit(error))?;
-            let joining = Joining {
-                core: self.index,
-                member: member.clone(),
-                recover: wish.recover,
-                wants_member_changes: wish.member_changes && wish.channel.kind().has_presence(),
-                now: self.hub.clock.now(),
-            };
-            let tell = |join: &Join| self.tell_of_join(app, &channel, join, member.as_ref());
-            match channel.join(joining, &settings, &self.hub.cores, tell) {
-                Ok(join) => {
-                    self.hub.add_history_bytes(join.history_change);
-                    return Ok((channel, join));
-                }
-                Err(JoinError::Gone) => {}
-                Err(error @ JoinError::Busy(_)) => {
-                    self.hub.metrics.limit_hit(Limit::CoreQueue);
-                    return Err(Refusal::busy(error));
-                }
-                Err(error @ JoinError::TooManyMembers { .. }) => {
-                    self.hub.metrics.limit_hit(Limit::Members);
-                    return Err(Refusal::limit(error));
-                }
+    ) -> Result<(Arc<Channel>, Join), SubscribeRefusal> {
+        let joining = Joining {
+            core: self.index,
+            member,
+            recover: wish.recover,
+            wants_member_changes: wish.member_changes && wish.channel.kind().has_presence(),
+            now: self.hub.clock.now(),
+        };
+        let on_join = |channel: &Channel, join: &Join| {
+            self.tell_of_join(app, channel, join, joining.member.as_ref());
+        };
+        let subscribed = self.hub.broker.subscribe(app, &wish.channel, &joining, on_join);
+        subscribed.map_err(|error| match error {
+            SubscribeError::Busy(_) => SubscribeRefusal::busy(error),
+            SubscribeError::TooManyChannels(_) | SubscribeError::TooManyMembers(_) => {
+                SubscribeRefusal::limit(error)
             }
-        }
-        Err(Refusal::busy(JoinError::Gone))
+        })
     }
 
     fn count_recovery(&self, join: &Join) {
@@ -264,7 +251,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn unsubscribe(&self, state: &mut State, key: SessionKey, name: &str) {
+    pub(super) fn unsubscribe(&self, state: &mut ShardState, key: SessionKey, name: &str) {
         // Leaving what one is not in changes nothing.
         if let Some(index) = state.subscription_to(key, name) {
             let subscription = state.session(key).subscriptions.swap_remove(index);
@@ -273,7 +260,7 @@ impl Shard {
     }
 
     /// Leaves all channels, and the user.
-    pub(super) fn leave_all(&self, state: &mut State, key: SessionKey) {
+    pub(super) fn leave_all(&self, state: &mut ShardState, key: SessionKey) {
         state.session(key).postponed = None;
         for subscription in std::mem::take(&mut state.session(key).subscriptions) {
             self.leave(state, &subscription);
@@ -281,7 +268,7 @@ impl Shard {
         self.sign_out(state, key);
     }
 
-    fn leave(&self, state: &mut State, subscription: &Subscription) {
+    fn leave(&self, state: &mut ShardState, subscription: &Subscription) {
         let slot = subscription.channel;
         let local = &mut state.channels[slot as usize];
         let (channel, app) = (Arc::clone(&local.channel), Arc::clone(&local.app));
@@ -293,22 +280,17 @@ impl Shard {
         self.hub.metrics.subscriptions(-1);
         state.forget_if_empty(slot);
         let user_id = subscription.user_id.as_deref();
-        let settings = app.settings();
         let leaving = Leaving {
             core: self.index,
             user_id,
             wants_member_changes: subscription.wants_member_changes,
             now: self.hub.clock.now(),
         };
-        let name = channel.name.as_str();
-        let left = channel.leave(leaving, &self.hub.cores, |left| {
+        let left = self.hub.broker.unsubscribe(&app, &channel, leaving, |left| {
             self.tell_of_leave(&app, &channel, left, user_id);
         });
-        if left.subscribers == 0 {
-            let change = app.channels.tidy(name, &settings, self.hub.clock.now());
-            self.hub.add_history_bytes(change);
-        } else {
-            self.tell_count(state, &channel, &app, left.subscribers);
+        if left.subscribers > 0 {
+            self.announce_changes(state, &channel, &app, left.subscribers);
         }
     }
 
@@ -326,7 +308,7 @@ impl Shard {
     }
 }
 
-impl State {
+impl ShardState {
     /// Which of the connection's subscriptions is the one to this channel.
     pub(super) fn subscription_to(&self, key: SessionKey, name: &str) -> Option<usize> {
         let session = &self.sessions[key as usize];
@@ -337,8 +319,8 @@ impl State {
     }
 }
 
-fn write_refusal(subscribed: Result<(), Refusal>, name: &str, output: &mut Vec<u8>) {
-    if let Err(Refusal { kind, status, message }) = subscribed {
+fn write_refusal(subscribed: Result<(), SubscribeRefusal>, name: &str, output: &mut Vec<u8>) {
+    if let Err(SubscribeRefusal { kind, status, message }) = subscribed {
         append_text(output, |out| {
             server_message::subscription_error(out, name, kind, &message, status);
         });

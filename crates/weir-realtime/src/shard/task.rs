@@ -5,12 +5,12 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use super::closing::Why;
-use super::{Shard, State};
-use crate::fanout::SessionKey;
+use super::Shard;
+use super::close_reason::CloseReason;
+use super::state::ShardState;
+use crate::cores::{SessionKey, key_of};
 use crate::pusher::socket_id::SocketId;
-use crate::session;
-use crate::session::State as Life;
+use crate::session::ConnectionState;
 
 /// Reads of one connection before the others have their turn.
 const READS_PER_TURN: usize = 4;
@@ -24,7 +24,7 @@ impl Shard {
 
     fn poll(&self, socket_id: SocketId, context: &mut Context<'_>) -> Poll<()> {
         let state = &mut *self.state.borrow_mut();
-        let key = session::key_of(socket_id);
+        let key = key_of(socket_id);
         if state.session_of(socket_id).is_none() {
             return Poll::Ready(());
         }
@@ -34,7 +34,7 @@ impl Shard {
         }
         match self.poll_parts(state, key, context) {
             Ok(()) => {}
-            Err(_) => self.close(state, key, Why::Gone),
+            Err(_) => self.close(state, key, CloseReason::Gone),
         }
         match state.session_of(socket_id) {
             Some(_) => Poll::Pending,
@@ -44,7 +44,7 @@ impl Shard {
 
     fn poll_parts(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         context: &mut Context<'_>,
     ) -> io::Result<()> {
@@ -69,11 +69,11 @@ impl Shard {
     /// Hears what was said before and had to wait for its answers to be written; then more.
     fn poll_hear(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let State { sessions, input, .. } = state;
+        let ShardState { sessions, input, .. } = state;
         let session = &mut sessions[key as usize];
         if session.postponed.is_some() {
             self.take_postponed(state, key);
@@ -96,11 +96,11 @@ impl Shard {
 
     fn poll_write(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         key: SessionKey,
         context: &mut Context<'_>,
     ) -> io::Result<()> {
-        let State { sessions, write_buffer, .. } = state;
+        let ShardState { sessions, write_buffer, .. } = state;
         let session = &mut sessions[key as usize];
         let mut is_written = true;
         if session.has_unwritten() {
@@ -109,7 +109,7 @@ impl Shard {
             self.hub.metrics.queue_changed(before, session.waiting_bytes());
             is_written = written?.is_ready();
         }
-        if is_written && matches!(session.state, Life::Leaving { .. }) {
+        if is_written && matches!(session.state, ConnectionState::Leaving { .. }) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(())

@@ -13,10 +13,10 @@ use weir_base::switch::Off;
 use weir_base::token_bucket::Rate;
 
 use super::by_hand::{Connection, Core, Leftovers};
-use super::closing::Why;
+use super::close_reason::CloseReason;
 use super::*;
+use crate::cores::{DirectPayload, RoomReservation, SessionKey};
 use crate::frame::Frame;
-use crate::hub::{Reservation, What};
 use crate::pusher::channel::ChannelName;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::limits::Limits;
@@ -77,7 +77,7 @@ impl Core {
         self.publish("1", channel, (name, ""), None).unwrap();
     }
 
-    fn send(&self, to: &[SocketId], what: &What) {
+    fn send(&self, to: &[SocketId], what: &DirectPayload) {
         let cores = &self.0.hub.cores;
         cores.send(cores.address(to, 0).unwrap(), what);
     }
@@ -121,7 +121,7 @@ impl Core {
     }
 
     /// As much as the core may have waits for it.
-    fn fill(&self) -> Vec<Reservation> {
+    fn fill(&self) -> Vec<RoomReservation> {
         let room = &self.0.hub.cores.get(0).room;
         std::iter::from_fn(|| room.reserve(0).ok()).collect()
     }
@@ -148,11 +148,11 @@ impl Core {
 fn a_letter_is_not_for_who_has_the_number_now() {
     with_core(|core| {
         let (first, gone) = core.enter();
-        core.0.close(&mut core.0.state.borrow_mut(), first, Why::Gone);
+        core.0.close(&mut core.0.state.borrow_mut(), first, CloseReason::Gone);
         let (second, _) = core.enter();
         assert_eq!(first, second, "the number is given again");
-        core.send(&[gone], &What::Frame(Frame::text(server_message::ping)));
-        core.send(&[gone], &What::Close(CloseCode::Unauthorized));
+        core.send(&[gone], &DirectPayload::Frame(Frame::text(server_message::ping)));
+        core.send(&[gone], &DirectPayload::Close(CloseCode::Unauthorized));
         core.deliver();
         assert!(core.heard(second).is_empty());
         assert!(!core.0.state.borrow_mut().session(second).is_closing());
@@ -163,8 +163,8 @@ fn a_letter_is_not_for_who_has_the_number_now() {
 fn nothing_follows_a_close_frame() {
     with_core(|core| {
         let (key, to) = core.enter();
-        core.send(&[to], &What::Close(CloseCode::Unauthorized));
-        core.send(&[to], &What::Frame(Frame::text(server_message::ping)));
+        core.send(&[to], &DirectPayload::Close(CloseCode::Unauthorized));
+        core.send(&[to], &DirectPayload::Frame(Frame::text(server_message::ping)));
         core.deliver();
         assert_eq!(core.heard(key), ["pusher:error"]);
     });
@@ -178,7 +178,7 @@ fn what_is_on_its_way_to_a_channel_that_emptied_reaches_nobody() {
             core.subscribe(one, "a");
             core.tell("a", "for-nobody");
             if sorts_in {
-                core.open_letters();
+                core.receive_messages();
             }
             core.unsubscribe(one, "a");
             core.subscribe(one, "b");
@@ -202,7 +202,7 @@ fn a_channel_that_was_ready_and_emptied_has_no_turn() {
         let (one, _) = core.enter();
         core.subscribe(one, "a");
         core.tell("a", "for-nobody");
-        core.open_letters();
+        core.receive_messages();
         core.unsubscribe(one, "a");
         assert!(core.0.state.borrow().ready.is_empty());
         assert_eq!(core.room(), (0, 0));

@@ -7,18 +7,19 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 use weir_base::clock::Timestamp;
 
-use super::closing::Why;
-use super::{Shard, State};
+use super::Shard;
+use super::close_reason::CloseReason;
+use super::state::ShardState;
 use crate::app::App;
+use crate::broker::{Announcement, Broker as _};
 use crate::channel::Channel;
-use crate::fanout::SessionKey;
+use crate::cores::SessionKey;
 use crate::frame::Frame;
-use crate::hub::{Cores, Hub};
+use crate::hub::Hub;
 use crate::metrics::Limit;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message;
-use crate::session::{Session, State as Life};
-use crate::settings::{COUNT_INTERVAL, COUNTED_AT_ONCE_MAX};
+use crate::session::{ClientSession, ConnectionState};
 use crate::websocket::Message;
 
 /// Between two rounds.
@@ -40,7 +41,7 @@ impl Shard {
         for round in (0..ROUNDS).cycle() {
             ticks.tick().await;
             self.look_at_sessions(round);
-            self.tell_counts();
+            self.announce_due_changes();
             self.hub.tidy(part);
             part = (part + self.hub.cores.len()) % Hub::tidy_parts();
         }
@@ -60,21 +61,21 @@ impl Shard {
         }
     }
 
-    fn look_at(&self, state: &mut State, key: SessionKey, now: Timestamp) {
+    fn look_at(&self, state: &mut ShardState, key: SessionKey, now: Timestamp) {
         let settings = self.hub.settings();
         let session = state.session(key);
         match session.state {
-            Life::Closing { until } | Life::Leaving { until } => {
+            ConnectionState::Closing { until } | ConnectionState::Leaving { until } => {
                 if now >= until {
                     self.remove_overdue(state, key);
                 }
             }
-            Life::Pinged { until } => {
+            ConnectionState::Pinged { until } => {
                 if now >= until {
-                    self.close(state, key, Why::Code(CloseCode::NoPong));
+                    self.close(state, key, CloseReason::Code(CloseCode::NoPong));
                 }
             }
-            Life::Open => {
+            ConnectionState::Open => {
                 if let Some(why) = self.is_overdue(session, now) {
                     self.close(state, key, why);
                 } else if session.stream.is_events() {
@@ -86,7 +87,8 @@ impl Shard {
                         self.send(state, key, &ping);
                     }
                 } else if now.since(session.heard_at) >= settings.activity_timeout_max() + GRACE {
-                    session.state = Life::Pinged { until: now + settings.limits.pong_timeout };
+                    session.state =
+                        ConnectionState::Pinged { until: now + settings.limits.pong_timeout };
                     let ping = Frame::text(server_message::ping);
                     self.send(state, key, ping.wire());
                 }
@@ -95,7 +97,7 @@ impl Shard {
     }
 
     /// Whether a connection is there for nothing, or for nobody.
-    fn is_overdue(&self, session: &Session, now: Timestamp) -> Option<Why> {
+    fn is_overdue(&self, session: &ClientSession, now: Timestamp) -> Option<CloseReason> {
         // A stream has its channel; what was asked for is still to be answered.
         if session.stream.is_events() || session.postponed.is_some() || session.is_waiting {
             return None;
@@ -105,48 +107,36 @@ impl Shard {
         let authorization = session.app.settings().authorization_timeout;
         if !session.is_authorized && authorization.is_some_and(|timeout| open >= timeout) {
             metrics.limit_hit(Limit::AuthorizationTimeout);
-            return Some(Why::Unauthorized);
+            return Some(CloseReason::Unauthorized);
         }
         if !session.has_been_used && open >= self.hub.settings().limits.subscribe_timeout {
             metrics.limit_hit(Limit::SubscribeTimeout);
-            return Some(Why::Unused);
+            return Some(CloseReason::Unused);
         }
         None
     }
 
-    /// A channel has another number of subscribers: they are told now or later.
-    pub(super) fn tell_count(
+    /// A channel has other subscribers than before: the others are told now or later.
+    pub(super) fn announce_changes(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         channel: &Arc<Channel>,
         app: &Arc<App>,
         subscribers: usize,
     ) {
-        if tell(channel, app, subscribers, &self.hub.cores, self.hub.clock.now()) {
+        let announcement = self.hub.broker.announce_changes(app, channel, subscribers);
+        if announcement == Announcement::Due {
             let (channel, app) = (Arc::clone(channel), Arc::clone(app));
             state.uncounted.insert(channel.id, (channel, app));
         }
     }
 
-    pub(super) fn tell_counts(&self) {
+    /// Announces what was too early before.
+    pub(super) fn announce_due_changes(&self) {
         let state = &mut *self.state.borrow_mut();
-        let now = self.hub.clock.now();
         state.uncounted.retain(|_, (channel, app)| {
-            tell(channel, app, channel.subscribers(), &self.hub.cores, now)
+            let subscribers = channel.subscribers();
+            self.hub.broker.announce_changes(app, channel, subscribers) == Announcement::Due
         });
     }
-}
-
-/// Tells a channel's subscribers how many they are; whether it is still to be told.
-fn tell(channel: &Channel, app: &App, subscribers: usize, cores: &Cores, now: Timestamp) -> bool {
-    let (settings, kind) = (app.settings(), channel.kind);
-    if kind.has_presence() {
-        return channel.tell_members(&settings, cores, now);
-    }
-    if !settings.has_subscription_counts || !kind.sends_subscription_count() {
-        return false;
-    }
-    let is_small = subscribers <= COUNTED_AT_ONCE_MAX;
-    let interval = if is_small { Duration::ZERO } else { COUNT_INTERVAL };
-    channel.tell_count(interval, cores, now)
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 
+use crate::broker::Broker as _;
 use crate::frame::Frame;
 use crate::hub::Hub;
 
@@ -26,7 +27,7 @@ pub struct EventView {
 
 /// What a message is read for.
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct EventFields<'a> {
     event: String,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
@@ -37,7 +38,8 @@ struct Fields<'a> {
 impl EventView {
     /// Reads a message that this server wrote.
     pub(crate) fn of(at: Timestamp, frame: &Frame) -> Option<Self> {
-        let Fields { event, data, user_id, offset } = serde_json::from_slice(frame.json()).ok()?;
+        let EventFields { event, data, user_id, offset } =
+            serde_json::from_slice(frame.json()).ok()?;
         let data = data.map_or_else(String::new, text);
         let bytes = frame.wire().len();
         Some(Self { at: at.as_secs_f64(), event, data, user_id, offset, bytes })
@@ -54,8 +56,9 @@ impl Hub {
     /// None of a channel that nobody knows.
     #[must_use]
     pub fn history(&self, app_id: &str, channel: &str, events_max: usize) -> Vec<EventView> {
-        let channel = self.app_by_id(app_id).and_then(|app| app.channels.get(channel));
-        let entries = channel.map(|channel| channel.history(0, events_max).1).unwrap_or_default();
+        let app = self.app_by_id(app_id);
+        let history = app.and_then(|app| self.broker.history(&app, channel, 0, events_max));
+        let entries = history.map(|(_, entries)| entries).unwrap_or_default();
         entries.iter().rev().filter_map(|entry| EventView::of(entry.at, &entry.frame)).collect()
     }
 }

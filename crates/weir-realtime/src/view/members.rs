@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::broker::Broker as _;
 use crate::channel::ListedMember;
 use crate::hub::Hub;
 
@@ -38,8 +39,8 @@ impl Hub {
         limit: usize,
     ) -> Option<MemberPage> {
         let app = self.app_by_id(app_id)?;
-        let channel = app.channels.get(channel).filter(|channel| channel.kind.has_presence())?;
-        let list = channel.members(None, &app.settings().presence, self.clock.now()).members;
+        app.channels.get(channel).filter(|channel| channel.kind.has_presence())?;
+        let list = self.broker.members(&app, channel, None)?.members;
         let is_later = |member: &&ListedMember| after.is_none_or(|after| &*member.user_id > after);
         let mut later: Vec<&ListedMember> = list.iter().filter(is_later).collect();
         let limit = limit.max(1);
@@ -82,8 +83,7 @@ mod tests {
         let member = Some(ListedMember { user_id: Arc::from(user_id), user_info: None });
         let now = hub.clock.now();
         let joining = Joining { core: 0, member, recover: None, wants_member_changes: false, now };
-        let channel = hub.channel(&app, &name).unwrap();
-        channel.join(joining, &app.settings(), &hub.cores, |_| {}).unwrap();
+        hub.broker.subscribe(&app, &name, &joining, |_, _| {}).unwrap();
     }
 
     #[test]

@@ -1,13 +1,13 @@
 use std::pin::pin;
 use std::sync::atomic::AtomicUsize;
-use std::task::Wake;
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use weir_base::clock::Clock;
 
 use super::*;
 use crate::channel::Joining;
-use crate::hub::alone::{hub, hub_with};
+use crate::hub::alone::{hub, hub_with, now};
 use crate::operations::PublishEvent;
 
 fn clock() -> Clock {
@@ -17,7 +17,7 @@ fn clock() -> Clock {
 fn publish(hub: &Hub, event: &str, data: &str) {
     let data = serde_json::value::to_raw_value(data).unwrap();
     let (app, channel, event) = ("1".to_owned(), "a".to_owned(), event.to_owned());
-    hub.publish_event(&PublishEvent { app, channel, event, data }).unwrap();
+    now(hub.publish_event(&PublishEvent { app, channel, event, data })).unwrap();
 }
 
 #[derive(Default)]

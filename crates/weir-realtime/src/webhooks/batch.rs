@@ -17,7 +17,7 @@ pub(super) struct Destination {
 
 /// One event.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct QueuedEvent {
     /// Shared by the endpoints that get it.
     pub(super) json: Arc<RawValue>,
     pub(super) since: Instant,
@@ -25,7 +25,7 @@ pub(super) struct Waiting {
 
 /// Events for one request.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct EventBatch {
     pub(super) destination: Destination,
-    pub(super) events: Vec<Waiting>,
+    pub(super) events: Vec<QueuedEvent>,
 }

@@ -11,29 +11,29 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::event_message::EventMessage;
 use super::kind::Kind;
 use super::metrics::WebhookMetrics;
 use super::settings::Settings;
-use super::told::Told;
 
 /// What is held, bounded in events and bytes: for one more, the oldest is released early.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldEvents {
     delay: Duration,
     events_max: usize,
     bytes_max: usize,
     by_subject: HashMap<Subject, u64>,
     /// By number of arrival, so that taking one back leaves nothing behind.
-    in_order: BTreeMap<u64, Entry>,
+    in_order: BTreeMap<u64, HeldEvent>,
     arrivals: u64,
     bytes: usize,
     metrics: WebhookMetrics,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct HeldEvent {
     due: Instant,
-    told: Told,
+    told: EventMessage,
 }
 
 /// What at most one event is held about.
@@ -51,7 +51,7 @@ enum About {
     Count,
 }
 
-impl Held {
+impl HeldEvents {
     pub(super) fn new(settings: &Settings, metrics: WebhookMetrics) -> Self {
         Self {
             delay: settings.vacated_delay,
@@ -66,7 +66,12 @@ impl Held {
     }
 
     /// Takes an event in; what is to be sent now, in order, goes to `send`.
-    pub(super) fn take(&mut self, told: Told, now: Instant, send: &mut impl FnMut(Told)) {
+    pub(super) fn take(
+        &mut self,
+        told: EventMessage,
+        now: Instant,
+        send: &mut impl FnMut(EventMessage),
+    ) {
         let Some(subject) = Subject::of(&told) else { return send(told) };
         match told.kind {
             Kind::ChannelVacated | Kind::MemberRemoved | Kind::SubscriptionCount => {
@@ -84,21 +89,21 @@ impl Held {
     }
 
     /// Releases what is due.
-    pub(super) fn release(&mut self, now: Instant, send: &mut impl FnMut(Told)) {
+    pub(super) fn release(&mut self, now: Instant, send: &mut impl FnMut(EventMessage)) {
         while self.next_due().is_some_and(|due| due <= now) {
             self.pop().map(&mut *send);
         }
     }
 
     /// Releases everything and holds nothing from now on: nobody will be there to come back.
-    pub(super) fn stop_holding(&mut self, send: &mut impl FnMut(Told)) {
+    pub(super) fn stop_holding(&mut self, send: &mut impl FnMut(EventMessage)) {
         self.delay = Duration::ZERO;
         while let Some(told) = self.pop() {
             send(told);
         }
     }
 
-    fn hold(&mut self, subject: Subject, told: Told, now: Instant) {
+    fn hold(&mut self, subject: Subject, told: EventMessage, now: Instant) {
         let held = self.by_subject.get(&subject).and_then(|arrival| self.in_order.get_mut(arrival));
         self.bytes += told.json.len();
         if let Some(entry) = held {
@@ -109,7 +114,7 @@ impl Held {
             return;
         }
         self.by_subject.insert(subject, self.arrivals);
-        self.in_order.insert(self.arrivals, Entry { due: now + self.delay, told });
+        self.in_order.insert(self.arrivals, HeldEvent { due: now + self.delay, told });
         self.arrivals += 1;
         self.metrics.held.inc();
     }
@@ -121,14 +126,14 @@ impl Held {
         true
     }
 
-    fn keep_bounds(&mut self, send: &mut impl FnMut(Told)) {
+    fn keep_bounds(&mut self, send: &mut impl FnMut(EventMessage)) {
         while self.in_order.len() > self.events_max || self.bytes > self.bytes_max {
             self.pop().map(&mut *send);
             self.metrics.released_early.inc();
         }
     }
 
-    fn pop(&mut self) -> Option<Told> {
+    fn pop(&mut self) -> Option<EventMessage> {
         let arrival = *self.in_order.first_key_value()?.0;
         let told = self.forget(arrival)?;
         if let Some(subject) = Subject::of(&told) {
@@ -137,7 +142,7 @@ impl Held {
         Some(told)
     }
 
-    fn forget(&mut self, arrival: u64) -> Option<Told> {
+    fn forget(&mut self, arrival: u64) -> Option<EventMessage> {
         let entry = self.in_order.remove(&arrival)?;
         self.bytes -= entry.told.json.len();
         self.metrics.held.dec();
@@ -147,7 +152,7 @@ impl Held {
 
 impl Subject {
     /// None of events that neither wait nor take back.
-    fn of(told: &Told) -> Option<Self> {
+    fn of(told: &EventMessage) -> Option<Self> {
         let about = match told.kind {
             Kind::ChannelOccupied | Kind::ChannelVacated => About::Occupancy,
             Kind::MemberAdded | Kind::MemberRemoved => {

@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 use weir_base::clock::Clock;
 use weir_base::seldom::Seldom;
 
+use super::event_message::EventMessage;
 use super::metrics::{DropReason, WebhookMetrics};
 use super::settings::Limits;
-use super::told::Told;
 
 /// Events that are taken out at once, so that timers get their turn in a flood.
 const SLICE_EVENTS: usize = 256;
@@ -17,19 +17,19 @@ const SLICE_EVENTS: usize = 256;
 /// Where events are put in. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Intake {
-    sender: mpsc::Sender<Told>,
-    shared: Arc<Shared>,
+    sender: mpsc::Sender<EventMessage>,
+    shared: Arc<IntakeState>,
 }
 
 /// Where they are taken out.
 #[derive(Debug)]
 pub(super) struct IntakeEnd {
-    receiver: mpsc::Receiver<Told>,
-    shared: Arc<Shared>,
+    receiver: mpsc::Receiver<EventMessage>,
+    shared: Arc<IntakeState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct IntakeState {
     bytes: AtomicUsize,
     bytes_max: usize,
     clock: Clock,
@@ -44,8 +44,13 @@ pub(super) fn intake(
 ) -> (Intake, IntakeEnd) {
     let (sender, receiver) = mpsc::channel(limits.queue_events_max.max(1));
     let bytes_max = limits.queue_bytes_max;
-    let shared =
-        Shared { bytes: AtomicUsize::new(0), bytes_max, clock, metrics, log: Seldom::default() };
+    let shared = IntakeState {
+        bytes: AtomicUsize::new(0),
+        bytes_max,
+        clock,
+        metrics,
+        log: Seldom::default(),
+    };
     let shared = Arc::new(shared);
     (Intake { sender, shared: Arc::clone(&shared) }, IntakeEnd { receiver, shared })
 }
@@ -61,7 +66,7 @@ impl Intake {
     }
 
     /// Puts `told` in, or drops and counts it.
-    pub(super) fn offer(&self, told: Told) {
+    pub(super) fn offer(&self, told: EventMessage) {
         let length = told.json.len();
         let before = self.shared.bytes.fetch_add(length, Ordering::Relaxed);
         let reason = if before.saturating_add(length) > self.shared.bytes_max {
@@ -94,7 +99,7 @@ impl Intake {
 
 impl IntakeEnd {
     /// Waits for events and takes out some. How many; zero: none will come any more.
-    pub(super) async fn take(&mut self, into: &mut Vec<Told>) -> usize {
+    pub(super) async fn take(&mut self, into: &mut Vec<EventMessage>) -> usize {
         let count = self.receiver.recv_many(into, SLICE_EVENTS).await;
         self.give_back(into.iter().rev().take(count));
         count
@@ -112,7 +117,7 @@ impl IntakeEnd {
         left
     }
 
-    fn give_back<'t>(&self, taken: impl Iterator<Item = &'t Told>) {
+    fn give_back<'t>(&self, taken: impl Iterator<Item = &'t EventMessage>) {
         let bytes: usize = taken.map(|told| told.json.len()).sum();
         self.shared.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -127,10 +132,10 @@ mod tests {
     use super::*;
     use crate::pusher::webhook::WebhookEvent;
 
-    fn told() -> Told {
+    fn told() -> EventMessage {
         let (app_id, key, secret) = ("1".into(), "k".into(), Secret::new("s"));
         let app = AppHooks { app_id, key, secret, endpoints: Vec::new() };
-        Told::new(&Arc::new(app), &WebhookEvent::CacheMiss { channel: "a" })
+        EventMessage::new(&Arc::new(app), &WebhookEvent::CacheMiss { channel: "a" })
     }
 
     fn with(

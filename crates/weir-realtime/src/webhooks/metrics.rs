@@ -10,8 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-
-use crate::view::WebhookTotals;
+use serde::{Deserialize, Serialize};
 
 /// From a receiver next door to the last retry.
 const DELIVERY_BUCKETS: [f64; 13] =
@@ -53,25 +52,40 @@ pub enum FailureReason {
     Request,
 }
 
+/// What was counted of webhooks since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookTotals {
+    /// Requests begun.
+    pub attempts: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Events that a receiver took.
+    pub sent: u64,
+    /// Events not delivered.
+    pub dropped: u64,
+    /// Events that wait now.
+    pub waiting: u64,
+}
+
 /// The metrics. Cheap to clone; clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct WebhookMetrics {
     pub(super) queued: Counter,
     pub(super) sent: Counter,
-    dropped: Family<ReasonLabel, Counter>,
+    dropped: Family<WebhookReasonLabel, Counter>,
     pub(super) cancelled: Counter,
     pub(super) coalesced: Counter,
     pub(super) released_early: Counter,
     pub(super) waiting: Gauge,
     pub(super) held: Gauge,
     pub(super) attempts: Counter,
-    failed: Family<ReasonLabel, Counter>,
+    failed: Family<WebhookReasonLabel, Counter>,
     pub(super) without_permit: Counter,
     pub(super) delivery: DeliveryHistogram,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabel {
+struct WebhookReasonLabel {
     reason: &'static str,
 }
 
@@ -198,12 +212,12 @@ impl WebhookMetrics {
     /// Events not delivered.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> Counter {
-        self.dropped.get_or_create_owned(&ReasonLabel { reason: reason.name() })
+        self.dropped.get_or_create_owned(&WebhookReasonLabel { reason: reason.name() })
     }
 
     /// Attempts that failed.
     #[must_use]
     pub fn failed(&self, reason: FailureReason) -> Counter {
-        self.failed.get_or_create_owned(&ReasonLabel { reason: reason.name() })
+        self.failed.get_or_create_owned(&WebhookReasonLabel { reason: reason.name() })
     }
 }

@@ -11,21 +11,21 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::app_hooks::{AppHooks, Endpoint};
-use super::batch::{Batch, Destination, Waiting};
+use super::batch::{Destination, EventBatch, QueuedEvent};
 use super::metrics::DropReason;
-use super::shared::Shared;
+use super::shared::WebhookContext;
 
 /// Filled by the worker, emptied by the endpoint's own task.
 #[derive(Debug)]
-pub(super) struct Queue {
-    state: Mutex<State>,
+pub(super) struct EndpointQueue {
+    state: Mutex<EndpointQueueState>,
     changed: Notify,
-    shared: Arc<Shared>,
+    shared: Arc<WebhookContext>,
 }
 
 #[derive(Debug)]
-struct State {
-    events: VecDeque<Waiting>,
+struct EndpointQueueState {
+    events: VecDeque<QueuedEvent>,
     bytes: usize,
     /// Events of the batch that was taken out and has not come back.
     on_the_way: usize,
@@ -34,16 +34,16 @@ struct State {
     last_used: Instant,
 }
 
-enum Next {
+enum QueueStep {
     Batch,
     BatchAt(Instant),
     Nothing,
     End,
 }
 
-impl Queue {
-    pub(super) fn new(destination: Destination, shared: Arc<Shared>) -> Self {
-        let state = State {
+impl EndpointQueue {
+    pub(super) fn new(destination: Destination, shared: Arc<WebhookContext>) -> Self {
+        let state = EndpointQueueState {
             events: VecDeque::new(),
             bytes: 0,
             on_the_way: 0,
@@ -67,7 +67,7 @@ impl Queue {
         let was_empty = state.events.is_empty();
         state.bytes += json.get().len();
         let since = state.last_used;
-        state.events.push_back(Waiting { json, since });
+        state.events.push_back(QueuedEvent { json, since });
         self.shared.metrics.queued.inc();
         self.shared.metrics.waiting.inc();
         let dropped = self.trim(&mut state);
@@ -81,10 +81,10 @@ impl Queue {
     pub(super) async fn wait_for_batch(&self) -> bool {
         loop {
             let until = match self.next() {
-                Next::Batch => return true,
-                Next::End => return false,
-                Next::BatchAt(until) => Some(until),
-                Next::Nothing => None,
+                QueueStep::Batch => return true,
+                QueueStep::End => return false,
+                QueueStep::BatchAt(until) => Some(until),
+                QueueStep::Nothing => None,
             };
             let until = async {
                 match until {
@@ -99,23 +99,27 @@ impl Queue {
         }
     }
 
-    fn next(&self) -> Next {
+    fn next(&self) -> QueueStep {
         let state = self.lock();
         let Some(oldest) = state.events.front() else {
-            return if state.closed { Next::End } else { Next::Nothing };
+            return if state.closed { QueueStep::End } else { QueueStep::Nothing };
         };
         let until = oldest.since + self.shared.settings.batch_interval;
         let is_due = until <= Instant::now() || state.closed || self.shared.ending.is_requested();
-        if is_due || self.is_full_batch(&state) { Next::Batch } else { Next::BatchAt(until) }
+        if is_due || self.is_full_batch(&state) {
+            QueueStep::Batch
+        } else {
+            QueueStep::BatchAt(until)
+        }
     }
 
-    fn is_full_batch(&self, state: &State) -> bool {
+    fn is_full_batch(&self, state: &EndpointQueueState) -> bool {
         let limits = &self.shared.settings.limits;
         state.events.len() >= limits.batch_events_max || state.bytes >= limits.batch_bytes_max
     }
 
     /// Takes the oldest events out. None: they were dropped meanwhile.
-    pub(super) fn take_batch(&self) -> Option<Batch> {
+    pub(super) fn take_batch(&self) -> Option<EventBatch> {
         let limits = &self.shared.settings.limits;
         let mut state = self.lock();
         let (mut events, mut bytes) = (Vec::new(), 0);
@@ -131,11 +135,11 @@ impl Queue {
         }
         state.on_the_way = events.len();
         let destination = state.destination.clone();
-        (!events.is_empty()).then_some(Batch { destination, events })
+        (!events.is_empty()).then_some(EventBatch { destination, events })
     }
 
     /// The batch that was taken out arrived.
-    pub(super) fn delivered(&self, batch: &Batch) {
+    pub(super) fn delivered(&self, batch: &EventBatch) {
         let mut state = self.lock();
         let now = Instant::now();
         state.last_used = now;
@@ -151,7 +155,7 @@ impl Queue {
 
     /// The batch that was taken out did not arrive: it waits again, at the front. How many events
     /// were dropped because they have waited for `retry_for`.
-    pub(super) fn put_back(&self, batch: Batch) -> usize {
+    pub(super) fn put_back(&self, batch: EventBatch) -> usize {
         let mut state = self.lock();
         let now = Instant::now();
         state.last_used = now;
@@ -163,7 +167,7 @@ impl Queue {
             state.events.push_front(event);
         }
         let retry_for = self.shared.settings.retry_for;
-        let is_over = |event: &Waiting| now.duration_since(event.since) >= retry_for;
+        let is_over = |event: &QueuedEvent| now.duration_since(event.since) >= retry_for;
         let expired = self.drop_while(&mut state, DropReason::RetryFor, |state| {
             state.events.front().is_some_and(is_over)
         });
@@ -206,7 +210,7 @@ impl Queue {
         state.events.is_empty() && state.on_the_way == 0 && state.last_used <= when
     }
 
-    fn trim(&self, state: &mut State) -> Option<DropReason> {
+    fn trim(&self, state: &mut EndpointQueueState) -> Option<DropReason> {
         let limits = &self.shared.settings.limits;
         let by_events = self.drop_while(state, DropReason::EndpointEvents, |state| {
             state.events.len() > limits.endpoint_events_max.max(1)
@@ -223,9 +227,9 @@ impl Queue {
 
     fn drop_while(
         &self,
-        state: &mut State,
+        state: &mut EndpointQueueState,
         reason: DropReason,
-        is_too_much: impl Fn(&State) -> bool,
+        is_too_much: impl Fn(&EndpointQueueState) -> bool,
     ) -> usize {
         let mut count = 0;
         while is_too_much(state) && state.pop().is_some() {
@@ -242,13 +246,13 @@ impl Queue {
         self.shared.metrics.waiting.dec_by(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, EndpointQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn pop(&mut self) -> Option<Waiting> {
+impl EndpointQueueState {
+    fn pop(&mut self) -> Option<QueuedEvent> {
         let event = self.events.pop_front()?;
         self.bytes -= event.json.get().len();
         Some(event)

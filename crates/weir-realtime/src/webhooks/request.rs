@@ -7,13 +7,13 @@ use hyper::{Method, Request};
 use weir_base::clock::Timestamp;
 use weir_net::post::Post;
 
-use super::batch::Batch;
+use super::batch::EventBatch;
 use super::transport::AttemptError;
 use crate::pusher::signature::Token;
 use crate::pusher::webhook::{CONTENT_TYPE, KEY_HEADER, SIGNATURE_HEADER, SignedBody};
 
 /// Makes it anew for each attempt: receivers refuse bodies that were signed long ago.
-pub(super) fn signed_request(batch: &Batch, now: Timestamp) -> Result<Post, AttemptError> {
+pub(super) fn signed_request(batch: &EventBatch, now: Timestamp) -> Result<Post, AttemptError> {
     let (app, endpoint) = (&batch.destination.app, &batch.destination.endpoint);
     let token = Token { key: &app.key, secret: &app.secret };
     let signed = SignedBody::new(&token, now, batch.events.iter().map(|event| &*event.json));

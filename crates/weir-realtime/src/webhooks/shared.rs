@@ -10,7 +10,7 @@ use super::metrics::WebhookMetrics;
 use super::settings::Settings;
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct WebhookContext {
     pub(super) settings: Settings,
     pub(super) clock: Clock,
     pub(super) metrics: WebhookMetrics,

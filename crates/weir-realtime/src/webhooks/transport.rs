@@ -9,7 +9,7 @@ use super::metrics::FailureReason;
 use super::settings::Settings;
 
 /// Makes transports; one per endpoint.
-pub(super) trait Open: Send + 'static {
+pub(super) trait EndpointOpener: Send + 'static {
     type Transport: Transport;
 
     fn open(&self, url: &EndpointUrl) -> Self::Transport;
@@ -29,9 +29,9 @@ impl Transport for Poster {
 
 /// Opens connections with the common settings.
 #[derive(Debug)]
-pub(super) struct Connections(Arc<PostSettings>);
+pub(super) struct EndpointConnections(Arc<PostSettings>);
 
-impl Connections {
+impl EndpointConnections {
     pub(super) fn new(settings: &Settings) -> Self {
         Self(Arc::new(PostSettings {
             section: "realtime.webhooks",
@@ -44,7 +44,7 @@ impl Connections {
     }
 }
 
-impl Open for Connections {
+impl EndpointOpener for EndpointConnections {
     type Transport = Poster;
 
     fn open(&self, url: &EndpointUrl) -> Poster {

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use tokio::time::{Instant, sleep_until};
 use weir_base::shutdown::ShutdownToken;
 
-use super::held::Held;
+use super::endpoint_senders::EndpointSenders;
+use super::event_message::EventMessage;
+use super::held::HeldEvents;
 use super::intake::IntakeEnd;
-use super::lanes::Lanes;
-use super::shared::Shared;
-use super::told::Told;
-use super::transport::Connections;
-use super::transport::Open;
+use super::shared::WebhookContext;
+use super::transport::EndpointConnections;
+use super::transport::EndpointOpener;
 
 /// Does the work: [`Worker::run`] it on any tokio runtime with time and IO.
 #[derive(Debug)]
 pub struct Worker {
     pub(super) intake: IntakeEnd,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<WebhookContext>,
     pub(super) shutdown: ShutdownToken,
 }
 
@@ -27,28 +27,28 @@ impl Worker {
     /// is held any more, what is queued gets one more attempt, and after `drain_timeout` it is
     /// over, also for handles that are still there: what is left is dropped, counted and logged.
     pub async fn run(self) {
-        let connections = Connections::new(&self.shared.settings);
+        let connections = EndpointConnections::new(&self.shared.settings);
         self.run_with(connections).await;
     }
 
-    pub(super) async fn run_with(self, opener: impl Open) {
+    pub(super) async fn run_with(self, opener: impl EndpointOpener) {
         let Self { intake, shared, shutdown } = self;
-        let held = Held::new(&shared.settings, shared.metrics.clone());
-        let lanes = Lanes::new(opener, Arc::clone(&shared));
+        let held = HeldEvents::new(&shared.settings, shared.metrics.clone());
+        let lanes = EndpointSenders::new(opener, Arc::clone(&shared));
         let next_sweep = Instant::now() + shared.settings.keep_alive;
         let mut sorter =
             Sorter { intake, held, lanes, shared, shutdown, deadline: None, next_sweep };
         let mut told = Vec::new();
-        while sorter.step(&mut told).await == Step::GoOn {}
+        while sorter.step(&mut told).await == SorterStep::GoOn {}
         sorter.end().await;
     }
 }
 
 struct Sorter<O> {
     intake: IntakeEnd,
-    held: Held,
-    lanes: Lanes<O>,
-    shared: Arc<Shared>,
+    held: HeldEvents,
+    lanes: EndpointSenders<O>,
+    shared: Arc<WebhookContext>,
     shutdown: ShutdownToken,
     /// Once the end has begun.
     deadline: Option<Instant>,
@@ -56,29 +56,29 @@ struct Sorter<O> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum SorterStep {
     GoOn,
     End,
 }
 
-impl<O: Open> Sorter<O> {
-    async fn step(&mut self, told: &mut Vec<Told>) -> Step {
+impl<O: EndpointOpener> Sorter<O> {
+    async fn step(&mut self, told: &mut Vec<EventMessage>) -> SorterStep {
         let due = self.held.next_due();
         tokio::select! {
             count = self.intake.take(told) => match count {
-                0 => return Step::End,
+                0 => return SorterStep::End,
                 _ => self.sort(told),
             },
             () = at(due) => {}
             () = sleep_until(self.next_sweep) => self.sweep(),
             () = self.shutdown.requested(), if self.deadline.is_none() => self.begin_end(),
-            () = at(self.deadline) => return Step::End,
+            () = at(self.deadline) => return SorterStep::End,
         }
         self.held.release(Instant::now(), &mut |told| self.lanes.send(told));
-        Step::GoOn
+        SorterStep::GoOn
     }
 
-    fn sort(&mut self, told: &mut Vec<Told>) {
+    fn sort(&mut self, told: &mut Vec<EventMessage>) {
         let now = Instant::now();
         for told in told.drain(..) {
             self.held.take(told, now, &mut |told| self.lanes.send(told));

@@ -60,10 +60,10 @@ struct Unfinished {
 /// A message that is all there.
 struct Whole {
     opcode: Opcode,
-    place: Place,
+    place: PayloadSource,
 }
 
-enum Place {
+enum PayloadSource {
     Input(Range<usize>),
     Held(Range<usize>),
 }
@@ -177,14 +177,14 @@ impl Decoder {
             if frame.opcode == Opcode::Close {
                 CloseFrame::parse(&self.held[start..])?;
             }
-            let place = Place::Held(start..self.held.len());
+            let place = PayloadSource::Held(start..self.held.len());
             return Ok(Some(Whole { opcode: frame.opcode, place }));
         }
         let Some(message) = self.unfinished.take_if(|_| frame.is_final) else { return Ok(None) };
         if message.opcode == Opcode::Text && message.valid_bytes < message.bytes {
             return Err(ProtocolError::TextNotUtf8);
         }
-        Ok(Some(Whole { opcode: message.opcode, place: Place::Held(0..message.bytes) }))
+        Ok(Some(Whole { opcode: message.opcode, place: PayloadSource::Held(0..message.bytes) }))
     }
 }
 
@@ -241,14 +241,14 @@ impl Messages<'_> {
             }
         };
         match whole.place {
-            Place::Input(range) => {
+            PayloadSource::Input(range) => {
                 let message = Message::parse(whole.opcode, &self.input[range]);
                 if message.is_err() || whole.opcode == Opcode::Close {
                     self.decoder.close();
                 }
                 message.map(Some)
             }
-            Place::Held(range) => {
+            PayloadSource::Held(range) => {
                 if whole.opcode == Opcode::Close {
                     self.decoder.stage = Stage::Closed;
                     self.decoder.unfinished = None;
@@ -331,7 +331,7 @@ impl Messages<'_> {
         if let Some(mut mask) = mask {
             mask.apply(&mut self.input[range.clone()]);
         }
-        Ok(Some(Whole { opcode, place: Place::Input(range) }))
+        Ok(Some(Whole { opcode, place: PayloadSource::Input(range) }))
     }
 
     /// More of a frame's payload: the frame, if that was its end.

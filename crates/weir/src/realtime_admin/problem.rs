@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use weir_base::admin_api::AdminError;
-use weir_realtime::hub::Refused;
+use weir_realtime::hub::PublishError;
 use weir_realtime::operations::OperationError;
 
 /// Where there is none.
@@ -37,8 +37,10 @@ pub(super) fn of_operation(error: OperationError) -> AdminError {
         ),
         E::NoSuchConnection { .. } => (StatusCode::NOT_FOUND, "it may be gone already"),
         E::Channel(_) | E::Event(_) | E::Data(_) | E::SocketId(_) => (StatusCode::BAD_REQUEST, ""),
-        E::Refused(Refused::Busy(_) | Refused::HandedOver) => (StatusCode::SERVICE_UNAVAILABLE, ""),
-        E::Refused(Refused::TooManyChannels(_)) => (StatusCode::UNPROCESSABLE_ENTITY, ""),
+        E::Refused(PublishError::Busy(_) | PublishError::HandedOver) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "")
+        }
+        E::Refused(PublishError::TooManyChannels(_)) => (StatusCode::UNPROCESSABLE_ENTITY, ""),
         E::TooManyWatchers { .. } => (StatusCode::SERVICE_UNAVAILABLE, "close one of them"),
     };
     AdminError::new(status, text, hint)

@@ -68,7 +68,7 @@ pub(crate) async fn act(
     let data = to_raw_value(&data).map_err(|error| PageError::Invalid(error.to_string()))?;
     let wish =
         PublishEvent { app: field("app"), channel: field("name"), event: field("event"), data };
-    let published = super::of(&console)?.hub.publish_event(&wish)?;
+    let published = super::of(&console)?.hub.publish_event(&wish).await?;
     let PublishEvent { app, channel, event, .. } = &wish;
     tracing::info!(app, channel, event, "console: published a test event");
     let count = published.subscribers.to_string();

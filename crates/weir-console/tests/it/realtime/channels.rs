@@ -2,8 +2,10 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
 use hmac::{Hmac, KeyInit, Mac};
@@ -94,7 +96,11 @@ impl Channels {
     pub(crate) fn publish(&self, channel: &str, event: &str, data: &str) {
         let data = serde_json::value::to_raw_value(data).expect("JSON");
         let (app, channel, event) = ("1".to_owned(), channel.to_owned(), event.to_owned());
-        self.hub.publish_event(&PublishEvent { app, channel, event, data }).expect("published");
+        let event = PublishEvent { app, channel, event, data };
+        let mut publishing = pin!(self.hub.publish_event(&event));
+        let mut context = Context::from_waker(Waker::noop());
+        let published = publishing.as_mut().poll(&mut context);
+        assert!(matches!(published, Poll::Ready(Ok(_))), "{published:?}");
     }
 
     pub(crate) fn client(&self) -> Client {

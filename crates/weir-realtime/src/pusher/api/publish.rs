@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::super::channel::ChannelName;
 use super::super::event::EventName;
-use super::super::json::{self, Text};
+use super::super::json::{self, JsonText};
 use super::super::limits::Limits;
 use super::super::payload::Payload;
 use super::super::socket_id::SocketId;
@@ -54,23 +54,23 @@ pub struct UserEvent<'a> {
 
 /// An event as any of the bodies has it.
 #[derive(Deserialize)]
-struct Event<'a> {
+struct EventBody<'a> {
     #[serde(borrow)]
-    name: Text<'a>,
+    name: JsonText<'a>,
     #[serde(borrow)]
     data: &'a RawValue,
     #[serde(borrow)]
-    channel: Option<Text<'a>>,
+    channel: Option<JsonText<'a>>,
     #[serde(borrow)]
-    channels: Option<Vec<Text<'a>>>,
+    channels: Option<Vec<JsonText<'a>>>,
     #[serde(borrow)]
-    socket_id: Option<Text<'a>>,
+    socket_id: Option<JsonText<'a>>,
     #[serde(borrow)]
-    info: Option<Text<'a>>,
+    info: Option<JsonText<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Batch<'a> {
+struct BatchBody<'a> {
     #[serde(borrow)]
     batch: Vec<&'a RawValue>,
 }
@@ -80,7 +80,7 @@ struct Batch<'a> {
 /// # Errors
 /// What is wrong, for the caller's developer.
 pub fn parse_publish<'a>(body: &'a [u8], limits: &Limits) -> Result<Publish<'a>, ApiError> {
-    let event: Event<'a> = parse(text(body, limits)?)?;
+    let event: EventBody<'a> = parse(text(body, limits)?)?;
     Ok(Publish {
         channels: channels(&event, limits)?,
         socket_id: socket_id(&event)?,
@@ -95,7 +95,7 @@ pub fn parse_publish<'a>(body: &'a [u8], limits: &Limits) -> Result<Publish<'a>,
 /// # Errors
 /// What is wrong, for the caller's developer.
 pub fn parse_batch<'a>(body: &'a [u8], limits: &Limits) -> Result<Vec<BatchEvent<'a>>, ApiError> {
-    let Batch { batch } = parse(text(body, limits)?)?;
+    let BatchBody { batch } = parse(text(body, limits)?)?;
     let (events, max) = (batch.len(), limits.batch_events_max);
     if events > max {
         return Err(ApiError::BatchTooLarge { events, max });
@@ -115,7 +115,7 @@ pub fn parse_batch<'a>(body: &'a [u8], limits: &Limits) -> Result<Vec<BatchEvent
 /// # Errors
 /// What is wrong, for the caller's developer.
 pub fn parse_user_event<'a>(body: &'a [u8], limits: &Limits) -> Result<UserEvent<'a>, ApiError> {
-    let event: Event<'a> = parse(text(body, limits)?)?;
+    let event: EventBody<'a> = parse(text(body, limits)?)?;
     Ok(UserEvent {
         name: EventName::parse(event.name.0, limits)?,
         data: Payload::from_json(event.data, limits.event_data_bytes_max)?,
@@ -139,7 +139,7 @@ fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, ApiError> {
 }
 
 fn batch_event<'a>(text: &'a str, limits: &Limits) -> Result<BatchEvent<'a>, ApiError> {
-    let event: Event<'a> = parse(text)?;
+    let event: EventBody<'a> = parse(text)?;
     let mut channels = channels(&event, limits)?;
     let (socket_id, info) = (socket_id(&event)?, info(&event)?);
     match (channels.pop(), channels.len()) {
@@ -155,7 +155,7 @@ fn batch_event<'a>(text: &'a str, limits: &Limits) -> Result<BatchEvent<'a>, Api
     }
 }
 
-fn channels(event: &Event<'_>, limits: &Limits) -> Result<Vec<ChannelName>, ApiError> {
+fn channels(event: &EventBody<'_>, limits: &Limits) -> Result<Vec<ChannelName>, ApiError> {
     let names = match (&event.channels, &event.channel) {
         (Some(_), Some(_)) => return Err(ApiError::TwoKindsOfChannels),
         (Some(names), None) => names.as_slice(),
@@ -171,15 +171,15 @@ fn channels(event: &Event<'_>, limits: &Limits) -> Result<Vec<ChannelName>, ApiE
     let mut seen = HashSet::with_capacity(names.len());
     names
         .iter()
-        .filter(|Text(name)| seen.insert(name))
-        .map(|Text(name)| Ok(ChannelName::parse(name, limits)?))
+        .filter(|JsonText(name)| seen.insert(name))
+        .map(|JsonText(name)| Ok(ChannelName::parse(name, limits)?))
         .collect()
 }
 
-fn socket_id(event: &Event<'_>) -> Result<Option<SocketId>, ApiError> {
-    event.socket_id.as_ref().map(|Text(id)| Ok(id.parse()?)).transpose()
+fn socket_id(event: &EventBody<'_>) -> Result<Option<SocketId>, ApiError> {
+    event.socket_id.as_ref().map(|JsonText(id)| Ok(id.parse()?)).transpose()
 }
 
-fn info(event: &Event<'_>) -> Result<Option<InfoRequest>, ApiError> {
-    event.info.as_ref().map(|Text(list)| Ok(InfoRequest::parse(Some(list))?)).transpose()
+fn info(event: &EventBody<'_>) -> Result<Option<InfoRequest>, ApiError> {
+    event.info.as_ref().map(|JsonText(list)| Ok(InfoRequest::parse(Some(list))?)).transpose()
 }

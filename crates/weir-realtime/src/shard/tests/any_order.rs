@@ -1,5 +1,7 @@
 //! Whatever happens in whatever order, each client gets every event once.
 
+use std::collections::HashMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -19,7 +21,7 @@ enum Step {
         channel: usize,
     },
     Publish(usize),
-    OpenLetters,
+    ReceiveMessages,
     Turn,
     Nonsense(usize, String),
     /// A frame without a mask, which ends the connection.
@@ -36,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(who, channel, recovers)| Step::Subscribe { who, channel, recovers }),
         3 => (who(), channel()).prop_map(|(who, channel)| Step::Unsubscribe { who, channel }),
         6 => channel().prop_map(Step::Publish),
-        3 => Just(Step::OpenLetters),
+        3 => Just(Step::ReceiveMessages),
         3 => Just(Step::Turn),
         1 => (who(), "\\PC{0,20}").prop_map(|(who, text)| Step::Nonsense(who, text)),
         1 => who().prop_map(Step::Break),
@@ -109,7 +111,7 @@ proptest! {
                     let position = channels.get(name).unwrap().info().position;
                     assert_eq!((&position.epoch.to_string(), position.offset), (epoch, *offset));
                 }
-                core.0.close(&mut core.0.state.borrow_mut(), *key, Why::Gone);
+                core.0.close(&mut core.0.state.borrow_mut(), *key, CloseReason::Gone);
             }
             core.deliver();
             let left = core.leftovers();
@@ -137,7 +139,7 @@ fn take_step(core: &Core, clients: &mut Vec<Client>, step: Step) {
         }
         Step::Close(who) => {
             if let Some((key, ..)) = pick(clients, who) {
-                core.0.close(&mut core.0.state.borrow_mut(), *key, Why::Gone);
+                core.0.close(&mut core.0.state.borrow_mut(), *key, CloseReason::Gone);
             }
         }
         Step::Subscribe { who, channel, recovers } => {
@@ -155,7 +157,7 @@ fn take_step(core: &Core, clients: &mut Vec<Client>, step: Step) {
             known.left.extend(left.map(|place| (CHANNELS[channel].to_owned(), place)));
         }
         Step::Publish(channel) => core.tell(CHANNELS[channel], "e"),
-        Step::OpenLetters => core.open_letters(),
+        Step::ReceiveMessages => core.receive_messages(),
         Step::Turn => core.0.turn(&mut core.0.state.borrow_mut()),
         Step::Nonsense(who, text) => {
             let Some((key, ..)) = pick(clients, who) else { return };

@@ -4,7 +4,7 @@ use super::*;
 
 /// How many are closed in each step, and with which code.
 fn steps_of_app_end(core: &Core) -> Vec<(usize, Option<CloseCode>)> {
-    core.open_letters();
+    core.receive_messages();
     let mut steps = Vec::new();
     while !core.0.state.borrow().app_ends.is_empty() {
         let state = &mut *core.0.state.borrow_mut();

@@ -37,7 +37,7 @@ fn who_leaves_while_it_waits_for_room_has_joined_nothing() {
         core.join(ada, "presence-x", "ada");
         let full = core.fill();
         core.join(grace, "presence-x", "grace");
-        core.0.close(&mut core.0.state.borrow_mut(), grace.0, Why::Code(CloseCode::NoPong));
+        core.0.close(&mut core.0.state.borrow_mut(), grace.0, CloseReason::Code(CloseCode::NoPong));
         assert!(!core.is_postponed(grace.0));
         drop(full);
         core.ask_again(grace);
@@ -76,7 +76,7 @@ fn ending_connections_needs_room_and_goes_in_turns() {
         assert!(core.0.hub.disconnect_user("1", "ada").is_err());
         drop(full);
         assert_eq!(core.0.hub.disconnect_user("1", "ada").unwrap(), turn + 1);
-        core.open_letters();
+        core.receive_messages();
         let open =
             || core.0.state.borrow().sessions.iter().filter(|(_, one)| !one.is_closing()).count();
         assert_eq!(open(), turn + 1);

@@ -4,14 +4,14 @@ use std::pin::Pin;
 
 use hyper::body::Body;
 
-use super::super::event_stream::{EventStream, Wish};
+use super::super::event_stream::{EventStream, EventStreamRequest};
 use super::*;
 
 fn open_stream(core: &Core, channel: &str) -> Pin<Box<EventStream>> {
     let app = core.0.hub.app_by_id("1").unwrap();
     let place = app.connect(1_000).unwrap();
     let channel = ChannelName::parse(channel, &Limits::default()).unwrap();
-    Box::pin(core.0.stream_events(Wish { app, place, channel, after: None }))
+    Box::pin(core.0.stream_events(EventStreamRequest { app, place, channel, after: None }))
 }
 
 /// What a stream has for its client; None: nothing at the moment.

@@ -7,7 +7,7 @@ use crate::pusher::webhook::WebhookEvent;
 const MEMBER: (&str, &str) = ("presence-a", "7");
 
 struct Bench {
-    held: Held,
+    held: HeldEvents,
     start: Instant,
     sent: Vec<String>,
     metrics: WebhookMetrics,
@@ -17,7 +17,7 @@ struct Bench {
 fn bench(change: impl FnOnce(&mut Settings)) -> Bench {
     let (mut settings, metrics) = (Settings::default(), WebhookMetrics::default());
     change(&mut settings);
-    let held = Held::new(&settings, metrics.clone());
+    let held = HeldEvents::new(&settings, metrics.clone());
     Bench { held, start: Instant::now(), sent: Vec::new(), metrics, bytes: 0 }
 }
 
@@ -25,7 +25,7 @@ impl Bench {
     fn tell_app(&mut self, app_id: &str, at_ms: u64, event: &WebhookEvent<'_>) {
         let (key, secret) = ("k".into(), Secret::new("s"));
         let app = AppHooks { app_id: app_id.into(), key, secret, endpoints: Vec::new() };
-        let told = Told::new(&Arc::new(app), event);
+        let told = EventMessage::new(&Arc::new(app), event);
         self.bytes = told.json.len();
         let now = self.start + Duration::from_millis(at_ms);
         self.held.take(told, now, &mut |told| self.sent.push(name(told)));
@@ -43,7 +43,7 @@ impl Bench {
     }
 }
 
-fn name(told: Told) -> String {
+fn name(told: EventMessage) -> String {
     let json: serde_json::Value = serde_json::from_slice(&told.json).unwrap();
     let count = &json["subscription_count"];
     let count = if count.is_null() { String::new() } else { format!(" {count}") };

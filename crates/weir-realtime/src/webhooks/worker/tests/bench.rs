@@ -19,8 +19,8 @@ use super::super::super::extra_headers::ExtraHeaders;
 use super::super::super::kind::Kinds;
 use super::super::super::metrics::WebhookMetrics;
 use super::super::super::settings::Settings;
-use super::super::super::shared::Shared;
-use super::super::super::transport::{AttemptError, Open, Transport};
+use super::super::super::shared::WebhookContext;
+use super::super::super::transport::{AttemptError, EndpointOpener, Transport};
 use weir_net::post::{EndpointUrl, Post, PostError};
 
 use crate::pusher::signature::Token;
@@ -33,7 +33,7 @@ pub(super) struct Bench {
     pub(super) metrics: WebhookMetrics,
     pub(super) shutdown: ShutdownToken,
     pub(super) worker: JoinHandle<()>,
-    shared: Arc<Shared>,
+    shared: Arc<WebhookContext>,
     script: Script,
 }
 
@@ -65,7 +65,7 @@ struct Scripted {
     script: Script,
 }
 
-impl Open for Script {
+impl EndpointOpener for Script {
     type Transport = Scripted;
 
     fn open(&self, url: &EndpointUrl) -> Scripted {

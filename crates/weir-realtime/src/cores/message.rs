@@ -1,45 +1,47 @@
-//! What a core is told.
+//! Messages to a core.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 use weir_base::clock::Timestamp;
 
-use super::room::Reservation;
-use crate::app::App;
+use super::room::RoomReservation;
 use crate::frame::Frame;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::socket_id::SocketId;
 
-/// A letter to a core. All but the last hold room that was reserved on it.
+/// A message to a core. All but the last hold room that was reserved on it.
 #[derive(Debug)]
-pub(crate) enum Letter {
+pub(crate) enum CoreMessage {
     /// For subscribers of a channel.
     Broadcast(Broadcast),
     /// For some connections.
-    Direct(Direct),
-    /// End one connection if it is this app's; answers whether it was there.
-    Disconnect { to: SocketId, app: Arc<App>, answer: oneshot::Sender<bool>, room: Reservation },
-    /// An app is gone or off: its connections end. Without room, as it can't be refused: there is
-    /// one for each app that an operator's reload ends, and a core keeps one for each app at most.
-    CloseApp { app: Arc<App> },
+    Direct(DirectMessage),
+    /// Close one connection if it is this app's; replies whether there was one.
+    Disconnect { to: SocketId, app: AppNumber, reply: oneshot::Sender<bool>, room: RoomReservation },
+    /// An app was removed or disabled: its connections are closed. Needs no room, as it can't be
+    /// rejected: a reload sends one for each app that it ends, and a core keeps one per app.
+    CloseApp { app: AppNumber },
 }
 
-/// The same for some connections of one core, as far as they are still there.
+/// Messages in their order.
+pub(crate) type CoreMessages = VecDeque<CoreMessage>;
+
+/// The same for several connections of one core, as far as they still exist.
 #[derive(Debug)]
-pub(crate) struct Direct {
+pub(crate) struct DirectMessage {
     pub(crate) to: Vec<SocketId>,
-    pub(crate) what: What,
-    /// Given back when all of them have it.
+    pub(crate) payload: DirectPayload,
+    /// Returned when all of them have it.
     #[expect(dead_code, reason = "held, not read")]
-    pub(crate) room: Reservation,
+    pub(crate) room: RoomReservation,
 }
 
-/// What connections get.
+/// What single connections receive.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum DirectPayload {
     Frame(Frame),
-    /// Their end.
+    /// The connection is closed with this code.
     Close(CloseCode),
 }
 
@@ -57,10 +59,14 @@ pub(crate) struct Broadcast {
     pub(crate) published_at: Timestamp,
     /// Given back when every subscriber on the core has it or has it waiting.
     #[expect(dead_code, reason = "held, not read")]
-    pub(crate) room: Reservation,
+    pub(crate) room: RoomReservation,
 }
 
-/// The channel's number: unique while the process lives.
+/// An app's number: unique while the process lives. An app that is removed and added again has another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AppNumber(pub(crate) u64);
+
+/// A channel's number: unique while the process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ChannelId(pub(crate) u64);
 

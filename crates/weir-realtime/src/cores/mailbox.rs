@@ -1,5 +1,5 @@
-//! What one core is told by the others, and by itself: in order, never lost. Its bound is
-//! [`Room`](super::room::Room), which is reserved before.
+//! Messages to one core from all cores: in order, never lost. Bounded by [`CoreRoom`](super::room::CoreRoom),
+//! which senders reserve before.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -7,27 +7,27 @@ use std::task::{Context, Poll, Waker};
 
 /// A queue with many writers and one reader.
 #[derive(Debug)]
-pub(crate) struct Mailbox<T>(Mutex<Inner<T>>);
+pub(crate) struct Mailbox<T>(Mutex<MailboxQueue<T>>);
 
 /// std's lock: held for a push or a swap, never across an await.
 #[derive(Debug)]
-struct Inner<T> {
-    letters: VecDeque<T>,
+struct MailboxQueue<T> {
+    messages: VecDeque<T>,
     reader: Option<Waker>,
 }
 
 impl<T> Default for Mailbox<T> {
     fn default() -> Self {
-        Self(Mutex::new(Inner { letters: VecDeque::new(), reader: None }))
+        Self(Mutex::new(MailboxQueue { messages: VecDeque::new(), reader: None }))
     }
 }
 
 impl<T> Mailbox<T> {
-    /// Adds a letter.
-    pub(crate) fn push(&self, letter: T) {
+    /// Adds a message.
+    pub(crate) fn push(&self, message: T) {
         let reader = {
             let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            inner.letters.push_back(letter);
+            inner.messages.push_back(message);
             inner.reader.take()
         };
         // Outside the lock: the reader may be another thread, which would wait for it at once.
@@ -36,19 +36,19 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Swaps everything that is there into `letters`, which is empty. Pending while nothing is.
+    /// Swaps everything that is there into `messages`, which is empty. Pending while nothing is.
     pub(crate) fn poll_take(
         &self,
         context: &mut Context<'_>,
-        letters: &mut VecDeque<T>,
+        messages: &mut VecDeque<T>,
     ) -> Poll<()> {
-        debug_assert!(letters.is_empty(), "letters would be lost");
+        debug_assert!(messages.is_empty(), "messages would be lost");
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.letters.is_empty() {
+        if inner.messages.is_empty() {
             inner.reader = Some(context.waker().clone());
             return Poll::Pending;
         }
-        std::mem::swap(&mut inner.letters, letters);
+        std::mem::swap(&mut inner.messages, messages);
         Poll::Ready(())
     }
 }
@@ -75,12 +75,12 @@ mod tests {
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let mut context = Context::from_waker(&waker);
-        let (mailbox, mut letters) = (Mailbox::default(), VecDeque::new());
-        assert!(mailbox.poll_take(&mut context, &mut letters).is_pending());
+        let (mailbox, mut messages) = (Mailbox::default(), VecDeque::new());
+        assert!(mailbox.poll_take(&mut context, &mut messages).is_pending());
         mailbox.push(1);
         mailbox.push(2);
         assert_eq!(woken.0.load(Ordering::SeqCst), 1);
-        assert!(mailbox.poll_take(&mut context, &mut letters).is_ready());
-        assert_eq!(letters, [1, 2]);
+        assert!(mailbox.poll_take(&mut context, &mut messages).is_ready());
+        assert_eq!(messages, [1, 2]);
     }
 }

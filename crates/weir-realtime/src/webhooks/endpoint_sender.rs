@@ -8,25 +8,29 @@ use weir_base::backoff::Backoff;
 use weir_base::seldom::Seldom;
 use weir_base::semaphore::OwnedPermit;
 
-use super::batch::Batch;
-use super::queue::Queue;
+use super::batch::EventBatch;
+use super::queue::EndpointQueue;
 use super::request::signed_request;
-use super::shared::Shared;
+use super::shared::WebhookContext;
 use super::transport::{AttemptError, Transport};
 
 /// One endpoint's sender.
 #[derive(Debug)]
-pub(super) struct Lane<T> {
-    queue: Arc<Queue>,
-    shared: Arc<Shared>,
+pub(super) struct EndpointSender<T> {
+    queue: Arc<EndpointQueue>,
+    shared: Arc<WebhookContext>,
     transport: T,
     backoff: Backoff,
     failing_since: Option<Instant>,
     log: Seldom,
 }
 
-impl<T: Transport> Lane<T> {
-    pub(super) fn new(queue: Arc<Queue>, shared: Arc<Shared>, transport: T) -> Self {
+impl<T: Transport> EndpointSender<T> {
+    pub(super) fn new(
+        queue: Arc<EndpointQueue>,
+        shared: Arc<WebhookContext>,
+        transport: T,
+    ) -> Self {
         let settings = &shared.settings;
         let random = fastrand::Rng::new();
         let backoff = Backoff::new(settings.retry_delay_min, settings.retry_delay_max, random);
@@ -64,13 +68,13 @@ impl<T: Transport> Lane<T> {
         }
     }
 
-    async fn attempt(&mut self, batch: &Batch) -> Result<(), AttemptError> {
+    async fn attempt(&mut self, batch: &EventBatch) -> Result<(), AttemptError> {
         self.shared.metrics.attempts.inc();
         let request = signed_request(batch, self.shared.clock.now())?;
         self.transport.post(request).await
     }
 
-    fn delivered(&mut self, batch: &Batch) {
+    fn delivered(&mut self, batch: &EventBatch) {
         self.queue.delivered(batch);
         self.backoff.reset();
         if let Some(since) = self.failing_since.take() {
@@ -84,7 +88,7 @@ impl<T: Transport> Lane<T> {
         }
     }
 
-    async fn failed(&mut self, batch: Batch, error: &AttemptError, is_last_attempt: bool) {
+    async fn failed(&mut self, batch: EventBatch, error: &AttemptError, is_last_attempt: bool) {
         self.shared.metrics.failed(error.reason()).inc();
         self.failing_since.get_or_insert_with(Instant::now);
         let destination = batch.destination.clone();

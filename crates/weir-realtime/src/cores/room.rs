@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Room for events on their way to the sockets of one core.
 #[derive(Clone, Debug)]
-pub(crate) struct Room(Arc<Inner>);
+pub(crate) struct CoreRoom(Arc<RoomCounters>);
 
 #[derive(Debug)]
-struct Inner {
+struct RoomCounters {
     events: AtomicUsize,
     bytes: AtomicUsize,
     events_max: AtomicUsize,
@@ -17,8 +17,8 @@ struct Inner {
 
 /// Room for one event, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Reservation {
-    room: Room,
+pub(crate) struct RoomReservation {
+    room: CoreRoom,
     bytes: usize,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct Reservation {
 )]
 pub struct CoreBusy;
 
-impl Room {
+impl CoreRoom {
     pub(crate) fn new(events_max: usize, bytes_max: usize) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(RoomCounters {
             events: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             events_max: AtomicUsize::new(events_max),
@@ -46,7 +46,7 @@ impl Room {
     }
 
     /// Room for one event of `bytes`, or not. An event larger than all the room has it alone.
-    pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation, CoreBusy> {
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<RoomReservation, CoreBusy> {
         let reservation = self.reserve_always(bytes);
         // Dropping the reservation takes it back.
         if self.is_full_with(1) { Err(CoreBusy) } else { Ok(reservation) }
@@ -61,11 +61,11 @@ impl Room {
 
     /// Room for what can't be refused: somebody left, for instance. What is waiting of that kind is
     /// bounded by the number of connections.
-    pub(crate) fn reserve_always(&self, bytes: usize) -> Reservation {
+    pub(crate) fn reserve_always(&self, bytes: usize) -> RoomReservation {
         // Relaxed: the figures guard memory, they order nothing.
         self.0.events.fetch_add(1, Ordering::Relaxed);
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
-        Reservation { room: self.clone(), bytes }
+        RoomReservation { room: self.clone(), bytes }
     }
 
     /// Events and bytes that may wait.
@@ -79,7 +79,7 @@ impl Room {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for RoomReservation {
     fn drop(&mut self) {
         self.room.0.events.fetch_sub(1, Ordering::Relaxed);
         self.room.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn room_ends_with_events_or_bytes_and_comes_back() {
-        let room = Room::new(2, 100);
+        let room = CoreRoom::new(2, 100);
         let first = room.reserve(60).unwrap();
         assert_eq!(room.reserve(41).unwrap_err(), CoreBusy);
         let second = room.reserve(40).unwrap();
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_is_larger_than_the_room_passes_alone() {
-        let room = Room::new(9, 10);
+        let room = CoreRoom::new(9, 10);
         let large = room.reserve(1_000).unwrap();
         assert!(room.reserve(1).is_err());
         drop(large);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_refused_is_counted() {
-        let room = Room::new(1, 10);
+        let room = CoreRoom::new(1, 10);
         let kept = [room.reserve_always(9), room.reserve_always(9)];
         assert_eq!(room.waiting(), (2, 18));
         assert!(room.reserve(1).is_err());

@@ -8,7 +8,7 @@ use crate::pusher::webhook::WebhookEvent;
 
 /// An event, written once, with what is needed to sort it.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct EventMessage {
     pub(super) app: Arc<AppHooks>,
     pub(super) kind: Kind,
     pub(super) channel: Arc<str>,
@@ -17,7 +17,7 @@ pub(super) struct Told {
     pub(super) json: Vec<u8>,
 }
 
-impl Told {
+impl EventMessage {
     pub(super) fn new(app: &Arc<AppHooks>, event: &WebhookEvent<'_>) -> Self {
         let mut json = Vec::new();
         event.write(&mut json);

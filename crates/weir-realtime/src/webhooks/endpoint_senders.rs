@@ -12,43 +12,43 @@ use weir_net::post::EndpointUrl;
 
 use super::app_hooks::{AppHooks, Endpoint};
 use super::batch::Destination;
-use super::lane::Lane;
+use super::endpoint_sender::EndpointSender;
+use super::event_message::EventMessage;
 use super::metrics::DropReason;
-use super::queue::Queue;
-use super::shared::Shared;
-use super::told::Told;
-use super::transport::Open;
+use super::queue::EndpointQueue;
+use super::shared::WebhookContext;
+use super::transport::EndpointOpener;
 
 /// Opened by the first event, closed after `keep_alive` without one.
 #[derive(Debug)]
-pub(super) struct Lanes<O> {
-    by_endpoint: HashMap<Key, OpenLane>,
+pub(super) struct EndpointSenders<O> {
+    by_endpoint: HashMap<EndpointKey, OpenSender>,
     opener: O,
-    shared: Arc<Shared>,
+    shared: Arc<WebhookContext>,
 }
 
 /// What stays the same over a reload.
 #[derive(Debug)]
-struct Key {
+struct EndpointKey {
     app_id: Arc<str>,
     endpoint: Arc<Endpoint>,
 }
 
 #[derive(Debug)]
-struct OpenLane {
-    queue: Arc<Queue>,
+struct OpenSender {
+    queue: Arc<EndpointQueue>,
     task: JoinHandle<()>,
     log: Seldom,
 }
 
-impl<O: Open> Lanes<O> {
-    pub(super) fn new(opener: O, shared: Arc<Shared>) -> Self {
+impl<O: EndpointOpener> EndpointSenders<O> {
+    pub(super) fn new(opener: O, shared: Arc<WebhookContext>) -> Self {
         Self { by_endpoint: HashMap::new(), opener, shared }
     }
 
     /// Queues an event for every endpoint that wants it.
-    pub(super) fn send(&mut self, told: Told) {
-        let Told { app, kind, channel, json, .. } = told;
+    pub(super) fn send(&mut self, told: EventMessage) {
+        let EventMessage { app, kind, channel, json, .. } = told;
         let mut wanting =
             app.endpoints.iter().filter(|endpoint| endpoint.wants(kind, &channel)).peekable();
         if wanting.peek().is_none() {
@@ -63,10 +63,10 @@ impl<O: Open> Lanes<O> {
     }
 
     fn queue(&mut self, app: &Arc<AppHooks>, endpoint: &Arc<Endpoint>, json: Arc<RawValue>) {
-        let key = Key { app_id: Arc::clone(&app.app_id), endpoint: Arc::clone(endpoint) };
+        let key = EndpointKey { app_id: Arc::clone(&app.app_id), endpoint: Arc::clone(endpoint) };
         let lane = self.by_endpoint.entry(key).or_insert_with(|| {
             let destination = Destination { app: Arc::clone(app), endpoint: Arc::clone(endpoint) };
-            OpenLane::new(destination, &self.opener, &self.shared)
+            OpenSender::new(destination, &self.opener, &self.shared)
         });
         let Some(limit) = lane.queue.push(app, endpoint, json) else { return };
         if lane.log.is_due(self.shared.clock.now()) {
@@ -101,18 +101,22 @@ impl<O: Open> Lanes<O> {
     }
 }
 
-impl OpenLane {
-    fn new<O: Open>(destination: Destination, opener: &O, shared: &Arc<Shared>) -> Self {
+impl OpenSender {
+    fn new<O: EndpointOpener>(
+        destination: Destination,
+        opener: &O,
+        shared: &Arc<WebhookContext>,
+    ) -> Self {
         let transport = opener.open(&destination.endpoint.url);
-        let queue = Arc::new(Queue::new(destination, Arc::clone(shared)));
-        let lane = Lane::new(Arc::clone(&queue), Arc::clone(shared), transport);
+        let queue = Arc::new(EndpointQueue::new(destination, Arc::clone(shared)));
+        let lane = EndpointSender::new(Arc::clone(&queue), Arc::clone(shared), transport);
         let task = shared.ending.spawn(lane.run());
         Self { queue, task, log: Seldom::default() }
     }
 }
 
 /// A task whose queue nobody fills any more has nothing left to do.
-impl Drop for OpenLane {
+impl Drop for OpenSender {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -128,21 +132,21 @@ fn warn_of_dropped(app: &AppHooks, endpoint: &Endpoint, limit: DropReason) {
     );
 }
 
-impl Key {
+impl EndpointKey {
     fn parts(&self) -> (&str, &EndpointUrl, &str) {
         (&self.app_id, &self.endpoint.url, &self.endpoint.channel_prefix)
     }
 }
 
-impl PartialEq for Key {
+impl PartialEq for EndpointKey {
     fn eq(&self, other: &Self) -> bool {
         self.parts() == other.parts()
     }
 }
 
-impl Eq for Key {}
+impl Eq for EndpointKey {}
 
-impl Hash for Key {
+impl Hash for EndpointKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.parts().hash(state);
     }

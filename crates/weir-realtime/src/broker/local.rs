@@ -1,0 +1,253 @@
+//! The broker of a single node: all channels are in the memory of this process, and each channel's
+//! home orders what happens on it. Every operation is done when its method returns.
+
+mod publish;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use weir_base::clock::Clock;
+
+use super::{Announcement, Broker, ClientPublication, PublishError, ServerEvent, SubscribeError};
+use crate::app::App;
+use crate::channel::{
+    Channel, HistoryEntry, Join, JoinError, Joining, Leaving, Left, Published, SavedHistory,
+    TooManyChannels, VersionedList, WatchQueue,
+};
+use crate::cores::{ChannelId, CoreBusy, Cores};
+use crate::metrics::{Limit, RealtimeMetrics};
+use crate::pusher::channel::ChannelName;
+use crate::pusher::position::Position;
+use crate::settings::{COUNT_INTERVAL, COUNTED_AT_ONCE_MAX, Limits};
+
+/// Attempts to use a channel that is being removed, which takes microseconds.
+const ATTEMPTS_MAX: usize = 100;
+
+/// Orders events by the channels' homes.
+#[derive(Debug)]
+pub(crate) struct LocalBroker {
+    cores: Arc<Cores>,
+    clock: Clock,
+    metrics: RealtimeMetrics,
+    channels_max: AtomicUsize,
+    history_bytes_max: AtomicUsize,
+    next_channel: AtomicU64,
+    /// Bytes of all histories.
+    history_bytes: AtomicUsize,
+}
+
+impl Broker for LocalBroker {
+    fn publish(
+        &self,
+        app: &App,
+        channel: &ChannelName,
+        event: ServerEvent<'_>,
+    ) -> impl Future<Output = Result<Published, PublishError>> + Send {
+        std::future::ready(self.publish_now(app, channel, event))
+    }
+
+    fn publish_all<'a>(
+        &self,
+        app: &App,
+        events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)>,
+    ) -> impl Future<Output = Result<(), PublishError>> + Send {
+        std::future::ready(self.publish_all_now(app, events))
+    }
+
+    fn publish_client_event(
+        &self,
+        channel: &Channel,
+        event: ClientPublication<'_>,
+    ) -> Result<(), CoreBusy> {
+        self.publish_client_event_now(channel, event)
+    }
+
+    fn subscribe(
+        &self,
+        app: &App,
+        name: &ChannelName,
+        joining: &Joining,
+        on_join: impl Fn(&Channel, &Join),
+    ) -> Result<(Arc<Channel>, Join), SubscribeError> {
+        let settings = app.settings();
+        for _ in 0..ATTEMPTS_MAX {
+            let channel = self.channel(app, name)?;
+            let on_join = |join: &Join| on_join(&channel, join);
+            match channel.join(joining.clone(), &settings, &self.cores, on_join) {
+                Ok(join) => {
+                    self.add_history_bytes(join.history_change);
+                    return Ok((channel, join));
+                }
+                Err(JoinError::Gone) => {}
+                Err(JoinError::Busy(busy)) => {
+                    self.metrics.limit_hit(Limit::CoreQueue);
+                    return Err(busy.into());
+                }
+                Err(JoinError::TooManyMembers(error)) => {
+                    self.metrics.limit_hit(Limit::Members);
+                    return Err(error.into());
+                }
+            }
+        }
+        Err(CoreBusy.into())
+    }
+
+    fn unsubscribe(
+        &self,
+        app: &App,
+        channel: &Channel,
+        leaving: Leaving<'_>,
+        on_leave: impl FnOnce(Left),
+    ) -> Left {
+        let left = channel.leave(leaving, &self.cores, on_leave);
+        if left.subscribers == 0 {
+            self.tidy_channel(app, channel);
+        }
+        left
+    }
+
+    fn announce_changes(&self, app: &App, channel: &Channel, subscribers: usize) -> Announcement {
+        let (settings, kind, now) = (app.settings(), channel.kind, self.clock.now());
+        let is_due = if kind.has_presence() {
+            channel.tell_members(&settings, &self.cores, now)
+        } else if settings.has_subscription_counts && kind.sends_subscription_count() {
+            let is_small = subscribers <= COUNTED_AT_ONCE_MAX;
+            let interval = if is_small { Duration::ZERO } else { COUNT_INTERVAL };
+            channel.tell_count(interval, &self.cores, now)
+        } else {
+            false
+        };
+        if is_due { Announcement::Due } else { Announcement::Done }
+    }
+
+    fn members(&self, app: &App, channel: &str, version: Option<u64>) -> Option<VersionedList> {
+        let channel = app.channels.get(channel)?;
+        Some(channel.members(version, &app.settings().presence, self.clock.now()))
+    }
+
+    fn history(
+        &self,
+        app: &App,
+        channel: &str,
+        after: u64,
+        events_max: usize,
+    ) -> Option<(Position, Vec<HistoryEntry>)> {
+        app.channels.get(channel).map(|channel| channel.history(after, events_max))
+    }
+}
+
+impl LocalBroker {
+    /// A broker without channels.
+    pub(crate) fn new(
+        cores: Arc<Cores>,
+        clock: Clock,
+        metrics: RealtimeMetrics,
+        limits: &Limits,
+    ) -> Self {
+        Self {
+            cores,
+            clock,
+            metrics,
+            channels_max: AtomicUsize::new(limits.channels_max),
+            history_bytes_max: AtomicUsize::new(limits.history_bytes_max),
+            next_channel: AtomicU64::new(1),
+            history_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Puts other limits in force.
+    pub(crate) fn set_limits(&self, limits: &Limits) {
+        self.channels_max.store(limits.channels_max, Ordering::Relaxed);
+        self.history_bytes_max.store(limits.history_bytes_max, Ordering::Relaxed);
+    }
+
+    /// The channel, created if it does not exist.
+    pub(crate) fn channel(
+        &self,
+        app: &App,
+        name: &ChannelName,
+    ) -> Result<Arc<Channel>, TooManyChannels> {
+        let max = self.channels_max.load(Ordering::Relaxed);
+        let created = app.channels.get_or_make(name, max, || {
+            let id = ChannelId(self.next_channel.fetch_add(1, Ordering::Relaxed));
+            let cache = Arc::clone(&app.cache);
+            Channel::new(id, name.clone(), self.cores.len(), cache, self.clock.now())
+        });
+        created.inspect_err(|_| self.metrics.limit_hit(Limit::Channels))
+    }
+
+    /// Adds a live view to a channel, which is created if it does not exist.
+    pub(crate) fn add_watcher(
+        &self,
+        app: &App,
+        name: &ChannelName,
+        watcher: &Arc<WatchQueue>,
+    ) -> Result<Arc<Channel>, PublishError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let channel = self.channel(app, name)?;
+            if channel.add_watcher(watcher).is_ok() {
+                return Ok(channel);
+            }
+        }
+        Err(CoreBusy.into())
+    }
+
+    /// Removes a live view.
+    pub(crate) fn remove_watcher(&self, app: &App, channel: &Channel, watcher: &Arc<WatchQueue>) {
+        channel.remove_watcher(watcher);
+        self.tidy_channel(app, channel);
+    }
+
+    /// Continues a channel of the process before; whether there was room for it.
+    pub(crate) fn restore(&self, app: &App, name: &ChannelName, saved: SavedHistory) -> bool {
+        let Ok(channel) = self.channel(app, name) else { return false };
+        self.add_history_bytes(channel.restore(saved));
+        self.bound_cache(app);
+        true
+    }
+
+    /// Removes what is too old from one part of an app's channels, and channels that nobody needs.
+    pub(crate) fn tidy(&self, app: &App, part: usize) {
+        let change = app.channels.tidy_part(part, &app.settings(), self.clock.now());
+        self.add_history_bytes(change);
+        self.bound_cache(app);
+    }
+
+    /// The same for one channel.
+    fn tidy_channel(&self, app: &App, channel: &Channel) {
+        let name = channel.name.as_str();
+        let change = app.channels.tidy(name, &app.settings(), self.clock.now());
+        self.add_history_bytes(change);
+    }
+
+    /// Removes the histories of an app that was removed: its channels are not tidied any more.
+    pub(crate) fn forget_histories(&self, app: &App) {
+        for channel in app.channels.with_prefix("") {
+            self.add_history_bytes(channel.forget_history());
+        }
+    }
+
+    /// Drops the oldest events of cache channels while there are more bytes of them than allowed.
+    fn bound_cache(&self, app: &App) {
+        let max = app.settings().cache_bytes_max;
+        while let Some((channel, position)) = app.cache.take_beyond(max) {
+            self.metrics.limit_hit(Limit::CacheBytes);
+            if let Some(channel) = app.channels.get(channel.as_str()) {
+                channel.forget_cached(position);
+            }
+        }
+    }
+
+    /// Adds to the bytes of all histories; returns the sum.
+    fn add_history_bytes(&self, change: isize) -> usize {
+        // Two's complement: adding a negative figure subtracts.
+        let change = change.cast_unsigned();
+        self.history_bytes.fetch_add(change, Ordering::Relaxed).wrapping_add(change)
+    }
+
+    /// Bytes of all histories.
+    pub(crate) fn history_bytes(&self) -> usize {
+        self.history_bytes.load(Ordering::Relaxed)
+    }
+}

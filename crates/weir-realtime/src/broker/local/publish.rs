@@ -1,0 +1,144 @@
+//! Publishing on this node: to one channel, or to several, all or none.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{ATTEMPTS_MAX, LocalBroker};
+use crate::app::App;
+use crate::broker::{ClientPublication, PublishError, ServerEvent};
+use crate::channel::{Channel, Keeps, PreparedEvent, Publication, Published, TryPublishError};
+use crate::cores::{Audience, CoreBusy};
+use crate::frame::Draft;
+use crate::metrics::Limit;
+use crate::pusher::channel::ChannelName;
+use crate::pusher::server_message::ChannelEvent;
+
+impl LocalBroker {
+    pub(super) fn publish_now(
+        &self,
+        app: &App,
+        channel: &ChannelName,
+        event: ServerEvent<'_>,
+    ) -> Result<Published, PublishError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let channel = self.channel(app, channel)?;
+            match channel.publish(self.publication(app, &channel, event), &self.cores) {
+                Ok(published) => return Ok(self.count_published(app, &channel, published)),
+                Err(TryPublishError::Gone) => {}
+                Err(TryPublishError::Busy(busy)) => return Err(self.count_busy(busy).into()),
+            }
+        }
+        Err(CoreBusy.into())
+    }
+
+    pub(super) fn publish_all_now<'a>(
+        &self,
+        app: &App,
+        events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)>,
+    ) -> Result<(), PublishError> {
+        let mut prepared = Vec::new();
+        for (name, event) in events {
+            prepared.push((self.prepare(app, name, event)?, event));
+        }
+        for (index, core) in self.cores.iter().enumerate() {
+            let own = prepared.iter().filter(|(one, _)| one.is_for_core(index)).count();
+            if own > 0 && core.room.is_full_with(own) {
+                // Dropping what is prepared takes it back.
+                return Err(self.count_busy(CoreBusy).into());
+            }
+        }
+        for (prepared, event) in prepared {
+            let channel = Arc::clone(prepared.channel());
+            let published = prepared.publish(self.publication(app, &channel, event), &self.cores);
+            self.count_published(app, &channel, published);
+        }
+        Ok(())
+    }
+
+    pub(super) fn publish_client_event_now(
+        &self,
+        channel: &Channel,
+        event: ClientPublication<'_>,
+    ) -> Result<(), CoreBusy> {
+        let publication = Publication {
+            draft: Draft::new(&ChannelEvent {
+                event: event.name,
+                channel: channel.name.as_str(),
+                data: event.data,
+                user_id: event.user_id,
+                position: None,
+            }),
+            audience: Audience::Except(event.sender),
+            event: event.name,
+            data: "",
+            keeps: Keeps::Nothing,
+            now: self.clock.now(),
+        };
+        match channel.publish(publication, &self.cores) {
+            Ok(_) => {
+                self.metrics.client_event();
+                Ok(())
+            }
+            // A channel with a subscriber is not removed.
+            Err(TryPublishError::Gone) => Err(self.count_busy(CoreBusy)),
+            Err(TryPublishError::Busy(busy)) => Err(self.count_busy(busy)),
+        }
+    }
+
+    fn prepare(
+        &self,
+        app: &App,
+        name: &ChannelName,
+        event: ServerEvent<'_>,
+    ) -> Result<PreparedEvent, PublishError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let channel = self.channel(app, name)?;
+            let bytes = self.publication(app, &channel, event).draft.bytes_max();
+            if let Ok(prepared) = channel.prepare(&self.cores, bytes) {
+                return Ok(prepared);
+            }
+        }
+        Err(CoreBusy.into())
+    }
+
+    fn publication<'a>(
+        &self,
+        app: &App,
+        channel: &Channel,
+        event: ServerEvent<'a>,
+    ) -> Publication<'a> {
+        let ServerEvent { name, data, except } = event;
+        Publication {
+            draft: Draft::new(&ChannelEvent {
+                event: name,
+                channel: channel.name.as_str(),
+                data: Some(data),
+                user_id: None,
+                position: None,
+            }),
+            audience: except.map_or(Audience::Everyone, Audience::Except),
+            event: name,
+            data,
+            keeps: Keeps::History(app.settings().history),
+            now: self.clock.now(),
+        }
+    }
+
+    fn count_busy(&self, busy: CoreBusy) -> CoreBusy {
+        self.metrics.limit_hit(Limit::CoreQueue);
+        busy
+    }
+
+    fn count_published(&self, app: &App, channel: &Channel, published: Published) -> Published {
+        self.metrics.published();
+        let total = self.add_history_bytes(published.history_change);
+        if total > self.history_bytes_max.load(Ordering::Relaxed) {
+            self.metrics.limit_hit(Limit::HistoryBytes);
+            self.add_history_bytes(channel.forget_history());
+        }
+        if channel.kind.caches {
+            self.bound_cache(app);
+        }
+        published
+    }
+}

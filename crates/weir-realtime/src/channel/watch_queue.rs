@@ -1,0 +1,63 @@
+//! Messages that wait for one live view of a channel. Bounded: when the queue is full the oldest
+//! message is dropped and counted, so that a view never slows down publishers.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use weir_base::clock::Timestamp;
+
+use crate::frame::Frame;
+
+/// What waits for one live view.
+#[derive(Debug)]
+pub(crate) struct WatchQueue {
+    /// std's lock: held for a push or a swap, never across an await.
+    inner: Mutex<WaitingFrames>,
+    events_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct WaitingFrames {
+    waiting: VecDeque<(Timestamp, Frame)>,
+    left_out: u64,
+    reader: Option<Waker>,
+}
+
+impl WatchQueue {
+    pub(crate) fn new(events_max: usize) -> Self {
+        Self { inner: Mutex::default(), events_max: events_max.max(1) }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, WaitingFrames> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a message; drops the oldest if the queue is full.
+    pub(crate) fn offer(&self, at: Timestamp, frame: &Frame) {
+        let reader = {
+            let mut inner = self.inner();
+            if inner.waiting.len() >= self.events_max {
+                inner.waiting.pop_front();
+                inner.left_out += 1;
+            }
+            inner.waiting.push_back((at, frame.clone()));
+            inner.reader.take()
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    pub(crate) fn poll_take(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<(u64, VecDeque<(Timestamp, Frame)>)> {
+        let mut inner = self.inner();
+        if inner.waiting.is_empty() {
+            inner.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready((std::mem::take(&mut inner.left_out), std::mem::take(&mut inner.waiting)))
+    }
+}

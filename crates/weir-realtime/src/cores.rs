@@ -1,0 +1,62 @@
+//! The cores that serve connections: the mailbox of each, and how much may wait in it.
+
+mod address;
+mod direct;
+mod mailbox;
+mod message;
+mod room;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use weir_base::switch::Switches;
+
+pub(crate) use self::address::{SessionKey, core_of, key_of, socket_id};
+use self::mailbox::Mailbox;
+pub(crate) use self::message::{
+    AppNumber, Audience, Broadcast, ChannelId, CoreMessage, CoreMessages, DirectMessage,
+    DirectPayload, EventKey,
+};
+pub use self::room::CoreBusy;
+use self::room::CoreRoom;
+pub(crate) use self::room::RoomReservation;
+
+/// Every core, by its number, and the events that are switched off on all of them.
+#[derive(Debug)]
+pub(crate) struct Cores {
+    cores: Box<[CoreHandle]>,
+    /// By names of events.
+    pub(crate) switches: Arc<Switches>,
+}
+
+/// One core, as others see it.
+#[derive(Debug)]
+pub(crate) struct CoreHandle {
+    pub(crate) mailbox: Mailbox<CoreMessage>,
+    pub(crate) room: CoreRoom,
+    /// Its open connections.
+    pub(crate) connections: AtomicUsize,
+}
+
+impl Cores {
+    pub(crate) fn new(count: usize, events_max: usize, bytes_max: usize) -> Self {
+        let core = || CoreHandle {
+            mailbox: Mailbox::default(),
+            room: CoreRoom::new(events_max, bytes_max),
+            connections: AtomicUsize::new(0),
+        };
+        Self { cores: (0..count).map(|_| core()).collect(), switches: Arc::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.cores.len()
+    }
+
+    pub(crate) fn get(&self, index: usize) -> &CoreHandle {
+        &self.cores[index]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &CoreHandle> {
+        self.cores.iter()
+    }
+}

@@ -1,0 +1,53 @@
+//! Messages to single connections: one for each of their cores, which needs room for it.
+
+use super::Cores;
+use super::address::core_of;
+use super::message::{CoreMessage, DirectMessage, DirectPayload};
+use super::room::{CoreBusy, RoomReservation};
+use crate::pusher::socket_id::SocketId;
+
+/// Messages for which room is reserved.
+#[derive(Debug)]
+pub(crate) struct AddressedMessages(Vec<(usize, Vec<SocketId>, RoomReservation)>);
+
+impl Cores {
+    /// Room on all cores of these connections for something of `bytes`, or on none.
+    pub(crate) fn address(
+        &self,
+        to: &[SocketId],
+        bytes: usize,
+    ) -> Result<AddressedMessages, CoreBusy> {
+        let messages = self.by_core(to).into_iter().map(|(core, to)| {
+            let room = self.get(core).room.reserve(bytes + size_of_val(&to[..]))?;
+            Ok((core, to, room))
+        });
+        messages.collect::<Result<_, _>>().map(AddressedMessages)
+    }
+
+    /// The same for what can't be rejected.
+    pub(crate) fn address_always(&self, to: &[SocketId], bytes: usize) -> AddressedMessages {
+        let messages = self.by_core(to).into_iter().map(|(core, to)| {
+            let room = self.get(core).room.reserve_always(bytes + size_of_val(&to[..]));
+            (core, to, room)
+        });
+        AddressedMessages(messages.collect())
+    }
+
+    /// Sends `payload` to all of them.
+    pub(crate) fn send(&self, messages: AddressedMessages, payload: &DirectPayload) {
+        for (core, to, room) in messages.0 {
+            let direct = DirectMessage { to, payload: payload.clone(), room };
+            self.get(core).mailbox.push(CoreMessage::Direct(direct));
+        }
+    }
+
+    /// Connections by their cores. Ids that no core has assigned are left out.
+    fn by_core(&self, to: &[SocketId]) -> Vec<(usize, Vec<SocketId>)> {
+        let mut cores = vec![Vec::new(); self.len()];
+        for socket_id in to {
+            let core = core_of(*socket_id).and_then(|core| cores.get_mut(core));
+            core.into_iter().for_each(|of_core: &mut Vec<_>| of_core.push(*socket_id));
+        }
+        cores.into_iter().enumerate().filter(|(_, to)| !to.is_empty()).collect()
+    }
+}
