@@ -15,8 +15,8 @@ use weir_base::history;
 use weir_base::shutdown::Shutdown;
 use weir_console::live::Live;
 use weir_console::sampler::Sampler;
-use weir_console::settings::Settings;
-use weir_console::{Deps, Histories, Jobs, Routes, router};
+use weir_console::settings::ConsoleSettings;
+use weir_console::{Deps, Histories, JobsSource, Routes, router};
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{Running, Start, Stop};
 use weir_jobs::settings::{Limits, StoreKind};
@@ -37,9 +37,11 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
     };
     let running = job_server(jobs_port, &stop)?;
     let folder = tempfile::tempdir()?;
-    let history =
-        history::Settings { directory: folder.path().to_owned(), ..history::Settings::default() };
-    let settings = Settings::default();
+    let history = history::Settings {
+        directory: folder.path().to_owned(),
+        ..history::ConsoleSettings::default()
+    };
+    let settings = ConsoleSettings::default();
     let live = Live::new(&settings.limits);
     let histories = Histories {
         settings: history.clone(),
@@ -47,7 +49,7 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
         metrics: live.metrics(),
     };
     let jobs_url = format!("tcp://127.0.0.1:{jobs_port}");
-    let jobs = Jobs::new(running.handle(), Limits::default(), &jobs_url, histories);
+    let jobs = JobsSource::new(running.handle(), Limits::default(), &jobs_url, histories);
     let deps = Deps {
         jobs: Some(jobs),
         live,

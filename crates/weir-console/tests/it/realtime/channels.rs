@@ -19,7 +19,7 @@ use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
 use weir_base::shutdown::Shutdown;
 use weir_base::switchboard::Switchboard;
-use weir_console::Realtime;
+use weir_console::RealtimeSource;
 use weir_net::server::{
     Body, CoreIndex, CoreListener, Limits, Peer, Refused, Running, Service, Start, Stop, Upgrade,
 };
@@ -72,7 +72,7 @@ impl Channels {
 
     /// With other settings of the console, and of realtime and its app.
     pub(crate) fn with(
-        change: impl FnOnce(&mut weir_console::settings::Settings),
+        change: impl FnOnce(&mut weir_console::settings::ConsoleSettings),
         change_realtime: impl FnOnce(&mut Settings, &mut AppSettings),
     ) -> Self {
         let mut kept = None;
@@ -176,12 +176,12 @@ fn hub(clock: &Clock, change: impl FnOnce(&mut Settings, &mut AppSettings)) -> A
     Hub::new(Parts { cores: 1, settings, apps: vec![app], clock, metrics, webhooks })
 }
 
-fn realtime(hub: &Arc<Hub>, clock: &Clock, folder: &Path) -> Realtime {
+fn realtime(hub: &Arc<Hub>, clock: &Clock, folder: &Path) -> RealtimeSource {
     let switches =
         Switchboard::open(Arc::clone(hub.switches()), clock.clone(), folder.join("switches.json"));
     let history =
         history::Settings { directory: folder.to_owned(), ..history::Settings::default() };
-    Realtime::new(Arc::clone(hub), switches, &history)
+    RealtimeSource::new(Arc::clone(hub), switches, &history)
 }
 
 fn serve(hub: &Arc<Hub>, clock: &Clock, stop: &Stop) -> (Running, SocketAddr) {

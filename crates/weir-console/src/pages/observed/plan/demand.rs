@@ -24,7 +24,7 @@ impl DemandRow {
             *demand;
         let figure = |is_known: bool, figure: String| match known {
             _ if is_known => figure,
-            Known::Nothing => "not seen".to_owned(),
+            Known::Nothing => "unknown".to_owned(),
             _ => figure + ASSUMED,
         };
         let assumed = if known.tells_seconds() { "" } else { ASSUMED };
