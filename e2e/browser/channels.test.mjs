@@ -39,12 +39,12 @@ async function turnOff(page, pattern) {
   await page.goto("/switches");
   await page.getByLabel("Turn off events named").fill(pattern);
   await page.getByRole("button", { name: "Turn off" }).click();
-  await page.getByText(`Events named ${pattern} are not sent now.`).waitFor();
+  await page.getByText(`Events named ${pattern} are switched off.`).waitFor();
 }
 
 async function turnOn(page, pattern) {
   await page.getByRole("button", { name: `Turn on ${pattern}` }).click();
-  await page.getByText(`Events named ${pattern} are sent again.`).waitFor();
+  await page.getByText(`Events named ${pattern} are switched on.`).waitFor();
 }
 
 for (const { name, ...look } of LOOKS) {
@@ -104,7 +104,7 @@ test("a test event goes out and is seen as it passes, in the history and by a su
   await watching.page.getByText("waiting for events").waitFor();
   const publishing = await openPage(browser);
   await publish(publishing.page, "news", "flood", '{"level": 3}');
-  await publishing.page.getByText(/^The event is on its way to \d+ subscribers\.$/).waitFor();
+  await publishing.page.getByText(/^The event was sent to \d+ subscribers\.$/).waitFor();
   await tail.getByText('{"level": 3}').waitFor();
   await watching.page.getByRole("table").getByText("flood").waitFor();
   assert.equal((await channels.heard("flood")).data, '{"level": 3}');
@@ -114,7 +114,7 @@ test("a test event goes out and is seen as it passes, in the history and by a su
   await publish(publishing.page, "news", "ebb", "<b>2</b>");
   await watching.page.getByText("paused, 1 held back").waitFor();
   assert.equal(await tail.getByText("ebb").count(), 0);
-  await watching.page.getByRole("button", { name: "Go on" }).click();
+  await watching.page.getByRole("button", { name: "Resume" }).click();
   await tail.getByText("<b>2</b>").waitFor();
   assert.equal(await tail.locator("b").count(), 0, "what was published is text");
   await watching.page.getByRole("button", { name: "Clear" }).click();
@@ -144,7 +144,7 @@ test("what is switched off is not sent, and the overview says so", async () => {
   await page.getByText("Events are switched off by 1 pattern").waitFor();
   await page.goto("/switches");
   await turnOn(page, "tide*");
-  await page.getByText("Nothing is off.").waitFor();
+  await page.getByText("Nothing is switched off.").waitFor();
   await publish(page, "news", "tide.low", "1");
   await channels.heard("tide.low");
   assert.equal(await channels.page.evaluate(() => window.heard.some(({ event }) => event === "tide.high")), false);
@@ -169,7 +169,7 @@ test("the keyboard publishes, pauses and switches", async () => {
   await channels.heard("by-hand");
   await tabTo(page, /^Pause$/);
   await page.keyboard.press("Enter");
-  assert.equal(await focused(page), "Go on");
+  assert.equal(await focused(page), "Resume");
   await page.keyboard.press("Enter");
   await tabTo(page, /^Events as they come/);
 
@@ -177,13 +177,13 @@ test("the keyboard publishes, pauses and switches", async () => {
   await tabTo(page, /^Turn off events named/);
   await page.keyboard.type("surf*");
   await page.keyboard.press("Enter");
-  await page.getByText("Events named surf* are not sent now.").waitFor();
+  await page.getByText("Events named surf* are switched off.").waitFor();
   await tabTo(page, /^Turn on surf/);
   const before = await page.locator("[data-fragment]").innerHTML();
   await until("the list is refreshed", async () => (await page.locator("[data-fragment]").innerHTML()) !== before);
   assert.match(await focused(page), /^Turn on surf/, "a refresh keeps the focus");
   await page.keyboard.press("Enter");
-  await page.getByText("Events named surf* are sent again.").waitFor();
+  await page.getByText("Events named surf* are switched on.").waitFor();
   assert.deepEqual(complaints, []);
   await close();
 });

@@ -124,7 +124,7 @@ test("a refresh leaves a button alone that is being pressed", async () => {
   await page.mouse.up();
   await page.getByText("Queue default is paused.").waitFor();
   await page.locator("#resume-default").click();
-  await page.getByText("Queue default goes on.").waitFor();
+  await page.getByText("Queue default is resumed.").waitFor();
   assert.deepEqual(complaints, []);
   await close();
 });
@@ -214,7 +214,7 @@ test("the keyboard reaches everything and the focus stays where it was", async (
   await page.getByText("Queue default is paused.").waitFor();
   await tabTo(page, /^Resume default/);
   await page.keyboard.press("Enter");
-  await page.getByText("Queue default goes on.").waitFor();
+  await page.getByText("Queue default is resumed.").waitFor();
   assert.deepEqual(complaints, []);
   await close();
 });
@@ -235,7 +235,7 @@ test("without script everything works by forms", async () => {
   await page.getByRole("link", { name: "Delete…" }).click();
   await page.getByRole("button", { name: "Delete 2 jobs" }).click();
   await page.getByText("2 jobs were deleted.").waitFor();
-  await page.getByText("Nothing matches.").waitFor();
+  await page.getByText("No jobs match.").waitFor();
   await page.getByRole("button", { name: "Dark" }).click();
   assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
   await close();

@@ -56,7 +56,7 @@ test("requests are counted as they come, evenly", async () => {
     await ask(3);
     return Number(await tile(page, "Jain index")) >= 0.9;
   });
-  assert.match(await tile(page, "Answer p99"), /ms|µs/);
+  assert.match(await tile(page, "Response p99"), /ms|µs/);
   await until("the chart has points", async () =>
     page.locator("[data-chart*=requests_per_second] .legend b").first().textContent().then((text) => /\d/.test(text)));
   assert.deepEqual(complaints, []);
@@ -67,7 +67,7 @@ test("a pause lets requests wait, and the navigation counts them", async () => {
   const { page, complaints, close } = await openPage(browser);
   await page.goto("/front");
   await page.getByRole("button", { name: "Pause sample" }).click();
-  await page.getByText("Requests wait now").waitFor();
+  await page.getByText("The app is paused.").waitFor();
   const waiting = fetch(front);
   await until("it waits", async () => (await page.locator('[data-live="front_waiting"]').textContent()) === "1");
   await page.getByText("sample is paused: 1 request waits").first().waitFor();
@@ -84,7 +84,7 @@ test("a worker is restarted, all are, and there are more and fewer of them", asy
   await until("three workers serve", async () => (await serving(page)) === 3);
   const before = await pids(page);
   await page.getByRole("button", { name: "Restart worker 1 of sample" }).click();
-  await page.getByText("The worker ends once its successor is ready").waitFor();
+  await page.getByText("The worker stops once its successor is ready").waitFor();
   await until("it has a successor", async () => {
     const now = await pids(page);
     return now.length === 3 && !now.includes(before[1]) && now.includes(before[0]);
@@ -96,7 +96,7 @@ test("a worker is restarted, all are, and there are more and fewer of them", asy
   });
   for (const count of [2, 3]) {
     await page.getByLabel("Workers of sample").fill(String(count));
-    await page.getByRole("button", { name: "Run so many" }).click();
+    await page.getByRole("button", { name: "Set workers" }).click();
     await until(`there are ${count}`, async () => (await rows(page).count()) === count && (await serving(page)) === count);
   }
   assert.deepEqual(complaints, []);
@@ -108,7 +108,7 @@ test("a stuck worker is evicted, and the page says so", async () => {
   await page.goto("/front");
   assert.equal((await fetch(`${front}/stuck`)).status, 502);
   await until("it is counted", async () => (await tile(page, "Evicted")) !== "0");
-  await page.getByText(/evicted in the last minute: stuck/).first().waitFor();
+  await page.getByText(/stuck and evicted in the last minute/).first().waitFor();
   await until("three workers serve", async () => (await serving(page)) === 3);
   assert.deepEqual(complaints, []);
   await close();
@@ -119,7 +119,7 @@ test("the keyboard pauses and resumes, and a refresh keeps the focus", async () 
   await page.goto("/front");
   await tabTo(page, /^Pause sample/);
   await page.keyboard.press("Enter");
-  await page.getByText("Requests wait now").waitFor();
+  await page.getByText("The app is paused.").waitFor();
   await tabTo(page, /^Resume sample/);
   const before = await page.locator("[data-fragment]").innerHTML();
   await until("the page is refreshed", async () => (await page.locator("[data-fragment]").innerHTML()) !== before);
@@ -134,7 +134,7 @@ test("without script the page is read and acts by forms", async () => {
   const { page, close } = await openPage(browser, { javaScriptEnabled: false });
   await page.goto("/front");
   await page.getByRole("button", { name: "Pause sample" }).click();
-  await page.getByText("Requests wait now").waitFor();
+  await page.getByText("The app is paused.").waitFor();
   await page.getByRole("button", { name: "Resume sample" }).click();
   await page.getByText("Requests are served again.").waitFor();
   await close();

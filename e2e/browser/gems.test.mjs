@@ -37,10 +37,10 @@ for (const { name, ...look } of axe ? [LOOKS[0], LOOKS[3]] : []) {
 test("upstreams are looked at when somebody asks, from the keyboard, and an error is told", async () => {
   const { page, complaints, close } = await openPage(browser);
   await page.goto("/gems");
-  await tabTo(page, /^Look now$/);
-  assert.equal(await focused(page), "Look now");
+  await tabTo(page, /^Poll upstreams now$/);
+  assert.equal(await focused(page), "Poll upstreams now");
   await page.keyboard.press("Enter");
-  await page.getByText("The upstreams are being looked at").waitFor();
+  await page.getByText("Weir is polling the upstreams").waitFor();
   await page.getByText("one: cannot connect").waitFor();
   assert.deepEqual(complaints, []);
   await close();

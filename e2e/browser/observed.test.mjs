@@ -113,7 +113,7 @@ test("doctor says what is wrong, and the overview, too", async () => {
   await page.goto("/doctor");
   await page.getByText('did you mean "mailers"?').first().waitFor();
   await page.getByRole("button", { name: /^Copy the line for queue mailers/ }).waitFor();
-  await page.getByText("not seen").first().waitFor();
+  await page.getByText("unreachable").first().waitFor();
   await page.goto("/");
   await page.getByText("queue mailers: 40 jobs wait").first().waitFor();
   await page.getByRole("link", { name: "Doctor" }).click();
@@ -138,8 +138,8 @@ test("a plan is worked out anew with another ceiling", async () => {
   const { page, complaints, close } = await openPage(browser, { baseURL });
   await page.goto("/plan");
   await page.getByLabel("max_connections").fill("12");
-  await page.getByRole("button", { name: "Work it out" }).click();
-  await page.getByText("There is no such plan").waitFor();
+  await page.getByRole("button", { name: "Calculate" }).click();
+  await page.getByText("No plan meets these limits").waitFor();
   assert.deepEqual(complaints, []);
   await close();
 });

@@ -74,7 +74,7 @@ pub struct Settings {
     #[setting(with = gems::read_section)]
     pub gems: Gems,
     #[setting(section)]
-    pub console: weir_console::settings::Settings,
+    pub console: weir_console::settings::ConsoleSettings,
     #[setting(section)]
     pub history: History,
     #[setting(section)]

@@ -15,8 +15,8 @@ use weir_base::history;
 use weir_base::shutdown::ShutdownToken;
 use weir_console::live::Live;
 use weir_console::sampler::Sampler;
-use weir_console::settings::Settings;
-use weir_console::{Deps, Histories, Jobs, Routes, router};
+use weir_console::settings::ConsoleSettings;
+use weir_console::{Deps, Histories, JobsSource, Routes, router};
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{JobServerOptions, JobServerStop, RunningJobServer};
 use weir_jobs::settings::{JobServerLimits, StoreKind};
@@ -39,9 +39,9 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
     let folder = tempfile::tempdir()?;
     let history = history::HistorySettings {
         directory: folder.path().to_owned(),
-        ..history::HistorySettings::default()
+        ..history::ConsoleSettings::default()
     };
-    let settings = Settings::default();
+    let settings = ConsoleSettings::default();
     let live = Live::new(&settings.limits);
     let histories = Histories {
         settings: history.clone(),
@@ -49,7 +49,7 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
         metrics: live.metrics(),
     };
     let jobs_url = format!("tcp://127.0.0.1:{jobs_port}");
-    let jobs = Jobs::new(running.handle(), JobServerLimits::default(), &jobs_url, histories);
+    let jobs = JobsSource::new(running.handle(), JobServerLimits::default(), &jobs_url, histories);
     let deps = Deps {
         jobs: Some(jobs),
         live,

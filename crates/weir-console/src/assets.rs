@@ -20,9 +20,9 @@ struct Bundle;
 const STYLE: &str = include_str!("../style/console.css");
 const ICON: &str = include_str!("../style/icon.svg");
 
-/// Addresses of what the pages load, with a mark of the content, so that they may be kept forever.
+/// AssetAddresses of what the pages load, with a mark of the content, so that they may be kept forever.
 #[derive(Clone, Debug)]
-pub(crate) struct Addresses {
+pub(crate) struct AssetAddresses {
     pub(crate) style: String,
     pub(crate) icon: String,
     /// None: the bundle was not built.
@@ -30,14 +30,14 @@ pub(crate) struct Addresses {
     pub(crate) chart_style: Option<String>,
 }
 
-static ADDRESSES: LazyLock<Addresses> = LazyLock::new(|| Addresses {
+static ADDRESSES: LazyLock<AssetAddresses> = LazyLock::new(|| AssetAddresses {
     style: address("console.css", STYLE.as_bytes()),
     icon: address("icon.svg", ICON.as_bytes()),
     script: Bundle::get("app.js").map(|file| address("app.js", &file.data)),
     chart_style: Bundle::get("app.css").map(|file| address("app.css", &file.data)),
 });
 
-pub(crate) fn addresses() -> &'static Addresses {
+pub(crate) fn addresses() -> &'static AssetAddresses {
     &ADDRESSES
 }
 

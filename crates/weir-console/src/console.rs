@@ -1,16 +1,20 @@
 //! What all requests share.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_base::token_bucket::{KeyedBuckets, Rate};
 
-use crate::Deps;
-use crate::guard::client::Client;
+use crate::deps::Deps;
+use crate::front::FrontSource;
+use crate::gems::GemIndex;
+use crate::guard::client::LoginClient;
 use crate::guard::session::Sessions;
 use crate::guard::token;
-use crate::jobs::Jobs;
+use crate::jobs::JobsSource;
 use crate::metrics::ConsoleMetrics;
-use crate::pages::PageError;
+use crate::observed::ObservedSource;
+use crate::page_error::PageError;
+use crate::realtime::RealtimeSource;
 
 #[derive(Debug)]
 pub(crate) struct Console {
@@ -19,7 +23,7 @@ pub(crate) struct Console {
     /// no password. Other sites can't read it, so they can't send it.
     pub(crate) csrf_without_session: String,
     sessions: Mutex<Sessions>,
-    login_tries: Mutex<KeyedBuckets<Client>>,
+    login_tries: Mutex<KeyedBuckets<LoginClient>>,
 }
 
 impl Console {
@@ -40,8 +44,42 @@ impl Console {
     }
 
     /// The job server, if it is served here.
-    pub(crate) fn jobs(&self) -> Result<&Jobs, PageError> {
+    pub(crate) fn jobs(&self) -> Result<&JobsSource, PageError> {
         self.deps.jobs.as_ref().ok_or_else(PageError::no_jobs)
+    }
+
+    /// The front's apps, if they are served here.
+    pub(crate) fn front(&self) -> Result<&FrontSource, PageError> {
+        let front = self.deps.front.as_ref();
+        front.ok_or_else(|| {
+            not_served(
+                "the front is not served by this Weir: it was started with --only, without front",
+            )
+        })
+    }
+
+    /// Realtime, if it is served here.
+    pub(crate) fn realtime(&self) -> Result<&RealtimeSource, PageError> {
+        let realtime = self.deps.realtime.as_ref();
+        realtime.ok_or_else(|| {
+            not_served("realtime is not served by this Weir; add an app to [[realtime.apps]]")
+        })
+    }
+
+    /// The index of gems, if it is served here.
+    pub(crate) fn gems(&self) -> Result<&Arc<dyn GemIndex>, PageError> {
+        let gems = self.deps.gems.as_ref();
+        gems.ok_or_else(|| {
+            not_served("gems are not served by this Weir; add a table [gems] to weir.toml")
+        })
+    }
+
+    /// What Weir observes, if it observes anything.
+    pub(crate) fn observed(&self) -> Result<&ObservedSource, PageError> {
+        let observed = self.deps.observed.as_ref();
+        observed.ok_or_else(|| {
+            not_served("this Weir observes nothing; add a table [observe] to weir.toml")
+        })
     }
 
     pub(crate) const fn metrics(&self) -> &ConsoleMetrics {
@@ -52,7 +90,11 @@ impl Console {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn login_tries(&self) -> MutexGuard<'_, KeyedBuckets<Client>> {
+    pub(crate) fn login_tries(&self) -> MutexGuard<'_, KeyedBuckets<LoginClient>> {
         self.login_tries.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn not_served(why: &str) -> PageError {
+    PageError::NotFound(why.to_owned())
 }

@@ -7,17 +7,17 @@ use weir_jobs::view;
 /// How many workers ask for which queue.
 #[derive(Debug, Default)]
 pub(crate) struct Fetchers<'w> {
-    by_queue: BTreeMap<&'w str, Count>,
+    by_queue: BTreeMap<&'w str, FetcherCount>,
     /// Running workers that ask for more queues than is known of them.
     unknown: u64,
 }
 
 /// The workers that ask for one queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Count {
+pub(crate) struct FetcherCount {
     /// Those that take jobs.
     pub(crate) running: u64,
-    /// Those that were told to take no more.
+    /// Those that are quiet or stopping.
     pub(crate) leaving: u64,
 }
 
@@ -37,7 +37,7 @@ impl<'w> Fetchers<'w> {
         fetchers
     }
 
-    pub(crate) fn count(&self, queue: &str) -> Count {
+    pub(crate) fn count(&self, queue: &str) -> FetcherCount {
         self.by_queue.get(queue).copied().unwrap_or_default()
     }
 
@@ -52,7 +52,7 @@ impl<'w> Fetchers<'w> {
     }
 }
 
-/// Whether it takes jobs: neither quiet nor told to end.
+/// Whether it takes jobs: neither quiet nor stopping.
 pub(crate) fn is_running(worker: &view::JobWorkerView) -> bool {
     !matches!(worker.state.as_str(), "quiet" | "terminate")
 }
@@ -82,9 +82,9 @@ mod tests {
             worker("terminate", &["mail"], 1),
         ];
         let fetchers = Fetchers::of(&workers);
-        assert_eq!(fetchers.count("push"), Count { running: 1, leaving: 1 });
-        assert_eq!(fetchers.count("mail"), Count { running: 0, leaving: 2 });
-        assert_eq!(fetchers.count("none"), Count::default());
+        assert_eq!(fetchers.count("push"), FetcherCount { running: 1, leaving: 1 });
+        assert_eq!(fetchers.count("mail"), FetcherCount { running: 0, leaving: 2 });
+        assert_eq!(fetchers.count("none"), FetcherCount::default());
         assert!(fetchers.is_surely_left("mail") && !fetchers.is_surely_left("push"));
         assert_eq!(fetchers.queues().collect::<Vec<_>>(), ["mail", "pull", "push"]);
     }

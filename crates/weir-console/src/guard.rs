@@ -1,7 +1,7 @@
-//! Who may see and do what: every request passes through here before it meets a page.
+//! Access control: every request passes through here before it reaches a page.
 //!
-//! From the outside in: headers, deadline, host and origin, who asks, and then per area whether
-//! they may. What is mounted as open (`/health`, `/ready`) meets only headers and deadline.
+//! From the outside in: headers, deadline, host and origin, the visitor, and then the access rules
+//! of each area. Open routes (`/health`, `/ready`) have headers and deadline only.
 
 pub(crate) mod client;
 pub(crate) mod form;
@@ -25,7 +25,7 @@ use axum::routing::get;
 
 use self::visitor::{Access, Visitor};
 use crate::console::Console;
-use crate::metrics::{ConsoleMetrics, Limit};
+use crate::metrics::{ConsoleLimit, ConsoleMetrics};
 use crate::{Routes, assets, pages};
 
 /// Puts the pages for `people` and the other parts' `routes` behind what each of them needs.
@@ -60,22 +60,22 @@ pub(crate) fn protect(
         .layer(from_fn(headers::add))
 }
 
-/// Gives up on what takes too long. A stream's answer begins at once, so it is not concerned.
+/// Ends requests that take too long. Streams respond at once, so they are not affected.
 async fn within(
     deadline: Duration,
     metrics: ConsoleMetrics,
     request: Request,
     next: Next,
 ) -> Response {
-    let answer = tokio::time::timeout(deadline, next.run(request)).await;
-    answer.unwrap_or_else(|_| {
-        metrics.limit_hit(Limit::RequestTimeout);
-        let text = "not ready in time (console.limits.request_timeout)\n";
+    let response = tokio::time::timeout(deadline, next.run(request)).await;
+    response.unwrap_or_else(|_| {
+        metrics.limit_hit(ConsoleLimit::RequestTimeout);
+        let text = "the request took too long (console.limits.request_timeout)\n";
         (StatusCode::GATEWAY_TIMEOUT, text).into_response()
     })
 }
 
-/// Refuses strange hosts and other sites' forms; finds out who asks.
+/// Rejects unknown hosts and forms of other sites, and identifies the visitor.
 async fn identify(
     State(console): State<Arc<Console>>,
     mut request: Request,
@@ -86,19 +86,19 @@ async fn identify(
     let checked = host::check(request.method(), request.headers(), hosts);
     // A page of another site can't know the token, and programs use the names they like.
     let is_excused = visitor.access == Access::Program || is_open_metrics(&console, &request);
-    if let Err(refused) = checked
+    if let Err(error) = checked
         && !is_excused
     {
-        let status = match refused {
-            host::Refused::NoHost => StatusCode::BAD_REQUEST,
-            host::Refused::UnknownHost(_) => StatusCode::MISDIRECTED_REQUEST,
-            host::Refused::OtherSite(_) => StatusCode::FORBIDDEN,
+        let status = match error {
+            host::HostError::NoHost => StatusCode::BAD_REQUEST,
+            host::HostError::UnknownHost(_) => StatusCode::MISDIRECTED_REQUEST,
+            host::HostError::OtherSite(_) => StatusCode::FORBIDDEN,
         };
-        return (status, format!("{refused}\n")).into_response();
+        return (status, format!("{error}\n")).into_response();
     }
     request.extensions_mut().insert(visitor.clone());
     let response = next.run(request).await;
-    pages::dressed(&console, &visitor, response)
+    pages::with_error_pages(&console, &visitor, response)
 }
 
 fn is_open_metrics(console: &Console, request: &Request) -> bool {
@@ -154,7 +154,7 @@ fn carries_csrf(request: &Request) -> bool {
     sent.zip(expected).is_some_and(|(sent, visitor)| token::same(sent, &visitor.csrf))
 }
 
-/// `/metrics`: whoever may read the API, or everybody by setting.
+/// `/metrics`: the same access as the API, or everyone by setting.
 async fn demand_metrics_access(
     State(console): State<Arc<Console>>,
     request: Request,

@@ -15,13 +15,13 @@ use tokio_stream::{Stream, StreamExt};
 use weir_base::clock::{Clock, Timestamp};
 
 use crate::front;
-use crate::jobs::{self, Jobs};
-use crate::metrics::{ConsoleMetrics, Limit};
+use crate::jobs::{self, JobsSource};
+use crate::metrics::{ConsoleLimit, ConsoleMetrics};
 use crate::observed;
-use crate::pages::PageError;
+use crate::page_error::PageError;
 use crate::realtime;
-use crate::settings::Limits;
-use crate::verdict::{Facts, JobFacts, Level, Verdict, judge};
+use crate::settings::ConsoleLimits;
+use crate::verdict::{HealthVerdict, JobFacts, Level, VerdictInput, judge};
 
 /// Where the sampler leaves what it read and everybody finds it. Cheap to clone; clones share it.
 #[derive(Clone, Debug)]
@@ -35,10 +35,10 @@ pub struct Live {
 /// What is known of what is served.
 #[derive(Clone, Debug)]
 pub(crate) enum Latest {
-    /// Nobody has asked yet.
+    /// There is no snapshot yet.
     Nothing,
-    Reading(Arc<Reading>),
-    /// The job server didn't answer; the text says why.
+    Snapshot(Arc<ConsoleSnapshot>),
+    /// The job server did not reply; the text says why.
     Down(Arc<str>),
     /// The console ends, and every stream with it.
     Ended,
@@ -46,26 +46,26 @@ pub(crate) enum Latest {
 
 /// What is served at one moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct ConsoleSnapshot {
     pub(crate) at: Timestamp,
-    /// None: they are not served here; [`Reading::jobs`] says so.
-    pub(crate) jobs: Option<jobs::Reading>,
+    /// None: they are not served here; [`ConsoleSnapshot::jobs`] says so.
+    pub(crate) jobs: Option<jobs::JobsSnapshot>,
     /// None: it is not served here.
-    pub(crate) realtime: Option<realtime::Reading>,
+    pub(crate) realtime: Option<realtime::RealtimeSnapshot>,
     /// None: it is not served here.
-    pub(crate) front: Option<front::Reading>,
+    pub(crate) front: Option<front::FrontSnapshot>,
     /// None: nothing is observed.
-    pub(crate) observed: Option<observed::Reading>,
-    pub(crate) verdict: Verdict,
+    pub(crate) observed: Option<observed::ObservedSample>,
+    pub(crate) verdict: HealthVerdict,
 }
 
 /// What was read of each part.
 #[derive(Debug, Default)]
 pub(crate) struct Served {
-    pub(crate) jobs: Option<jobs::Reading>,
-    pub(crate) realtime: Option<realtime::Reading>,
-    pub(crate) front: Option<front::Reading>,
-    pub(crate) observed: Option<observed::Reading>,
+    pub(crate) jobs: Option<jobs::JobsSnapshot>,
+    pub(crate) realtime: Option<realtime::RealtimeSnapshot>,
+    pub(crate) front: Option<front::FrontSnapshot>,
+    pub(crate) observed: Option<observed::ObservedSample>,
 }
 
 /// What a stream sends every second, as JSON.
@@ -112,7 +112,7 @@ struct TickVerdict<'a> {
 impl Live {
     /// Nothing is known yet; at most `limits.streams_max` streams.
     #[must_use]
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &ConsoleLimits) -> Self {
         Self {
             latest: Arc::new(watch::Sender::new(Latest::Nothing)),
             streams: Arc::new(Semaphore::new(limits.streams_max)),
@@ -149,7 +149,7 @@ impl Live {
     pub(crate) fn permit(&self) -> Option<OwnedSemaphorePermit> {
         let permit = Arc::clone(&self.streams).try_acquire_owned().ok();
         if permit.is_none() {
-            self.metrics.limit_hit(Limit::StreamsMax);
+            self.metrics.limit_hit(ConsoleLimit::StreamsMax);
         }
         permit
     }
@@ -182,17 +182,17 @@ pub(crate) fn stream(
 fn event(latest: &Latest) -> Option<Event> {
     match latest {
         Latest::Nothing | Latest::Ended => None,
-        Latest::Reading(reading) => Event::default().event("tick").json_data(reading.tick()).ok(),
+        Latest::Snapshot(reading) => Event::default().event("tick").json_data(reading.tick()).ok(),
         Latest::Down(problem) => Event::default().event("down").json_data(problem.as_ref()).ok(),
     }
 }
 
-impl Reading {
+impl ConsoleSnapshot {
     /// Of `served`, if jobs are, and of the other parts.
-    pub(crate) fn new(at: Timestamp, served: Option<&Jobs>, parts: Served) -> Self {
+    pub(crate) fn new(at: Timestamp, served: Option<&JobsSource>, parts: Served) -> Self {
         let Served { jobs, realtime, front, observed } = parts;
         let facts = served.zip(jobs.as_ref()).map(|(served, jobs)| JobFacts::of(served, jobs));
-        let verdict = judge(&Facts {
+        let verdict = judge(&VerdictInput {
             jobs: facts,
             realtime: realtime.as_ref(),
             front: front.as_ref(),
@@ -202,7 +202,7 @@ impl Reading {
     }
 
     /// Of jobs.
-    pub(crate) fn jobs(&self) -> Result<&jobs::Reading, PageError> {
+    pub(crate) fn jobs(&self) -> Result<&jobs::JobsSnapshot, PageError> {
         self.jobs.as_ref().ok_or_else(PageError::no_jobs)
     }
 
@@ -219,14 +219,14 @@ impl Reading {
                 criticals: self.verdict.findings.iter().filter(is_critical).count(),
             },
             connections: realtime.map(|overview| overview.totals.connections),
-            front_waiting: self.front.as_ref().map(front::Reading::waiting),
-            doctor_findings: self.observed.as_ref().and_then(observed::Reading::findings),
+            front_waiting: self.front.as_ref().map(front::FrontSnapshot::waiting),
+            doctor_findings: self.observed.as_ref().and_then(observed::ObservedSample::findings),
         }
     }
 }
 
 impl JobsTick {
-    fn of(reading: &jobs::Reading) -> Self {
+    fn of(reading: &jobs::JobsSnapshot) -> Self {
         let (overview, rates) = (&reading.overview, reading.rates);
         Self {
             pushed_per_second: rates.pushed,

@@ -12,9 +12,9 @@ pub struct ConsoleMetrics {
     logins: Family<LoginLabels, Counter>,
 }
 
-/// A limit of [`crate::settings::Limits`] that somebody ran into.
+/// A limit of [`crate::settings::ConsoleLimits`] that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
+pub(crate) enum ConsoleLimit {
     SessionsMax,
     LoginBurst,
     StreamsMax,
@@ -25,9 +25,9 @@ pub(crate) enum Limit {
     ActionWait,
 }
 
-/// How a try to log in ended.
+/// How a login attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Login {
+pub(crate) enum LoginOutcome {
     Accepted,
     WrongPassword,
 }
@@ -51,24 +51,24 @@ impl ConsoleMetrics {
         console.register("logins", "Tries to log in, by result", self.logins.clone());
     }
 
-    pub(crate) fn limit_hit(&self, limit: Limit) {
+    pub(crate) fn limit_hit(&self, limit: ConsoleLimit) {
         let limit = match limit {
-            Limit::SessionsMax => "sessions_max",
-            Limit::LoginBurst => "login_burst",
-            Limit::StreamsMax => "streams_max",
-            Limit::BodyBytesMax => "body_bytes_max",
-            Limit::RequestTimeout => "request_timeout",
-            Limit::ChartQueuesMax => "chart_queues_max",
-            Limit::SearchTime => "search_time",
-            Limit::ActionWait => "action_wait",
+            ConsoleLimit::SessionsMax => "sessions_max",
+            ConsoleLimit::LoginBurst => "login_burst",
+            ConsoleLimit::StreamsMax => "streams_max",
+            ConsoleLimit::BodyBytesMax => "body_bytes_max",
+            ConsoleLimit::RequestTimeout => "request_timeout",
+            ConsoleLimit::ChartQueuesMax => "chart_queues_max",
+            ConsoleLimit::SearchTime => "search_time",
+            ConsoleLimit::ActionWait => "action_wait",
         };
         self.limit_hits.get_or_create(&LimitLabels { limit }).inc();
     }
 
-    pub(crate) fn login(&self, login: Login) {
+    pub(crate) fn login(&self, login: LoginOutcome) {
         let result = match login {
-            Login::Accepted => "accepted",
-            Login::WrongPassword => "wrong_password",
+            LoginOutcome::Accepted => "accepted",
+            LoginOutcome::WrongPassword => "wrong_password",
         };
         self.logins.get_or_create(&LoginLabels { result }).inc();
     }

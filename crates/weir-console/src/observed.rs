@@ -1,5 +1,6 @@
-//! What the console shows of a Sidekiq, its Redis and its Postgres that Weir looks at: the newest look, and
-//! what doctor says about it. Who looks, and how, whoever joins the parts knows ([`Watched`]).
+//! A Sidekiq, its Redis and its Postgres that Weir observes: the newest snapshot with its findings.
+//!
+//! The binary implements [`ObservedSnapshots`]: the console does not know how sources are polled.
 
 pub(crate) mod queue_charts;
 
@@ -19,29 +20,29 @@ use crate::figures::as_float;
 use crate::jobs::Histories;
 use crate::queue_histories::QueueHistories;
 
-/// A look, and what is said about it.
+/// What the sources said at one time, with the findings.
 #[derive(Debug)]
-pub struct Looked {
+pub struct ObservedSnapshot {
     /// When it ended.
     pub at: Timestamp,
     /// How long it took.
     pub took: Duration,
     pub observation: Observation,
     pub advice: Advice,
-    /// How each source has answered.
+    /// The state of each source.
     pub sources: Vec<SourceState>,
 }
 
-/// Who looks.
-pub trait Watched: fmt::Debug + Send + Sync {
-    /// The newest look. None: there was none yet.
-    fn latest(&self) -> Option<Arc<Looked>>;
+/// Provides the newest snapshot.
+pub trait ObservedSnapshots: fmt::Debug + Send + Sync {
+    /// None: there is none yet.
+    fn latest(&self) -> Option<Arc<ObservedSnapshot>>;
 }
 
-/// What is looked at, as far as the console needs it. Cheap to clone.
+/// What is observed, as the console reads it. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Observed {
-    watched: Arc<dyn Watched>,
+pub struct ObservedSource {
+    snapshots: Arc<dyn ObservedSnapshots>,
     /// Behind its charts.
     pub(crate) history: Arc<MetricsHistory>,
     /// Behind those of single queues.
@@ -54,15 +55,15 @@ const READINGS_PER_DETAIL: u64 = 5;
 
 /// What was known at one moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reading {
-    /// None: nothing was looked at yet.
-    pub(crate) looked: Option<Arc<Looked>>,
+pub(crate) struct ObservedSample {
+    /// None: there is no snapshot yet.
+    pub(crate) latest: Option<Arc<ObservedSnapshot>>,
 }
 
-impl Reading {
-    /// Findings that are worth acting on. None: nothing was looked at yet.
+impl ObservedSample {
+    /// Findings that are worth acting on. None: there is no snapshot yet.
     pub(crate) fn findings(&self) -> Option<u64> {
-        let findings = &self.looked.as_ref()?.advice.findings;
+        let findings = &self.latest.as_ref()?.advice.findings;
         let wrong = findings.iter().filter(|finding| finding.severity >= Severity::Warning);
         Some(wrong.count() as u64)
     }
@@ -101,32 +102,36 @@ const COLUMNS: [&str; 29] = [
     "sources_away",
 ];
 
-impl Observed {
+impl ObservedSource {
     /// `histories` says how the server's are kept; these are in a folder beside them, and that of the
     /// whole reaches back for `kept`.
     #[must_use]
-    pub fn new(watched: Arc<dyn Watched>, histories: Histories<'_>, kept: Duration) -> Self {
+    pub fn new(
+        snapshots: Arc<dyn ObservedSnapshots>,
+        histories: Histories<'_>,
+        kept: Duration,
+    ) -> Self {
         let Histories { settings: whole, queues_max, metrics } = histories;
         let directory = whole.directory.join("observed");
         let settings = history::Settings { directory, minutes_kept: kept, ..whole.clone() };
         let queue_histories =
             QueueHistories::new(&settings, &queue_charts::COLUMNS, queues_max, metrics.clone());
         Self {
-            watched,
+            snapshots,
             history: Arc::new(MetricsHistory::open(&settings, &COLUMNS)),
             queue_histories: Arc::new(queue_histories),
             readings: Arc::default(),
         }
     }
 
-    pub(crate) fn read(&self) -> Reading {
-        Reading { looked: self.watched.latest() }
+    pub(crate) fn read(&self) -> ObservedSample {
+        ObservedSample { latest: self.snapshots.latest() }
     }
 
-    /// The sampler's reading, recorded on a thread that may wait for the disk.
-    pub(crate) async fn sample(&self, clock: &Clock) -> Reading {
+    /// The sampler's snapshot, recorded on a thread that may wait for the disk.
+    pub(crate) async fn sample(&self, clock: &Clock) -> ObservedSample {
         let (at, reading) = (clock.now(), self.read());
-        if let Some(looked) = reading.looked.clone() {
+        if let Some(looked) = reading.latest.clone() {
             let (history, queues) = (Arc::clone(&self.history), Arc::clone(&self.queue_histories));
             let in_detail =
                 self.readings.fetch_add(1, Ordering::Relaxed).is_multiple_of(READINGS_PER_DETAIL);
@@ -146,8 +151,8 @@ impl Observed {
 }
 
 /// The values of [`COLUMNS`]; NaN: not known.
-fn row(looked: &Looked) -> [f64; COLUMNS.len()] {
-    let Looked { observation, advice, sources, .. } = looked;
+fn row(looked: &ObservedSnapshot) -> [f64; COLUMNS.len()] {
+    let ObservedSnapshot { observation, advice, sources, .. } = looked;
     let found = |severity| {
         as_float(advice.findings.iter().filter(|it| it.severity == severity).count() as u64)
     };
@@ -220,11 +225,11 @@ fn set_redis(set: &mut impl FnMut(&str, f64), servers: &[&RedisServer]) {
     set("redis_clients", sum(|server| server.clients));
     let fork = servers.iter().map(|server| server.latest_fork).max().unwrap_or_default();
     set("redis_fork_seconds", fork.as_secs_f64());
-    let lately: Option<Vec<_>> = servers.iter().map(|server| server.lately.known()).collect();
-    let Some(lately) = lately else { return };
-    set("redis_operations_per_second", lately.iter().map(|it| it.per_second).sum());
-    set("redis_evicted_per_second", lately.iter().map(|it| it.evicted_per_second).sum());
-    let longest = lately.iter().filter_map(|it| it.mean()).max();
+    let recent: Option<Vec<_>> = servers.iter().map(|server| server.lately.known()).collect();
+    let Some(recent) = recent else { return };
+    set("redis_operations_per_second", recent.iter().map(|it| it.per_second).sum());
+    set("redis_evicted_per_second", recent.iter().map(|it| it.evicted_per_second).sum());
+    let longest = recent.iter().filter_map(|it| it.mean()).max();
     set("redis_operation_seconds", longest.map_or(f64::NAN, |mean| mean.as_secs_f64()));
 }
 
@@ -235,10 +240,10 @@ mod tests {
 
     use super::*;
 
-    fn looked(observation: Observation) -> Looked {
+    fn looked(observation: Observation) -> ObservedSnapshot {
         let advice = advise(&observation);
         let (at, took) = (Timestamp::from_millis(7_000), Duration::from_millis(3));
-        Looked { at, took, observation, advice, sources: Vec::new() }
+        ObservedSnapshot { at, took, observation, advice, sources: Vec::new() }
     }
 
     #[test]
@@ -265,6 +270,6 @@ mod tests {
         let row = row(&looked(observation));
         assert_eq!((row[place("waiting")], row[place("latency_seconds")]), (7.0, 9.0));
         assert_eq!(row[place("redis_memory_bytes")], 10.0);
-        assert!(row[place("arriving_per_second")].is_nan(), "it was not looked at twice");
+        assert!(row[place("arriving_per_second")].is_nan(), "there is only one sample");
     }
 }

@@ -1,121 +1,112 @@
-//! One file per page. A page reads and acts through the job server's handle, and answers with a
-//! template; what changes something takes a [`crate::guard::form::CheckedForm`].
+//! One file per page. A page reads and acts through the console's sources and responds with a template.
+//! Handlers that change something take a [`crate::guard::form::CheckedForm`].
 
 mod act;
 mod chart;
 mod damage;
 mod error;
 mod events;
+pub(crate) mod frame;
 mod front;
 mod gems;
 mod job;
 mod job_history;
 mod jobs;
+mod live_page;
+mod named_value;
 mod observed;
 mod overview;
 mod queue;
 mod queues;
 mod ranges;
-mod reading;
 mod realtime;
-pub(crate) mod shell;
-pub(crate) mod theme;
+mod request;
+mod snapshot;
+mod theme;
 mod workers;
 
 use std::sync::Arc;
 
-use askama::Template;
 use axum::Router;
-use axum::http::StatusCode;
-use axum::response::{Html, IntoResponse, Response};
-use axum::routing::{get, post};
 
-pub(crate) use self::error::{PageError, dressed};
+pub(crate) use self::error::with_error_pages;
+use self::live_page::live_page;
+use self::request::{get_page, post_form};
 use crate::console::Console;
 use crate::guard::login;
 
-/// The pages for people who are logged in.
+/// The pages for visitors who are logged in.
 pub(crate) fn routes() -> Router<Arc<Console>> {
     Router::new()
-        .route("/", get(overview::page))
-        .route("/live/overview", get(overview::fragment))
-        .route("/queues", get(queues::page))
-        .route("/live/queues", get(queues::fragment))
-        .route("/queues/confirm", get(queues::confirm))
-        .route("/queues/act", post(queues::act))
-        .route("/queue", get(jobs::queue))
-        .route("/queue/chart", get(queue::points))
-        .route("/live/queue", get(queue::fragment))
-        .route("/scheduled", get(jobs::scheduled))
-        .route("/retries", get(jobs::retries))
-        .route("/dead", get(jobs::dead))
-        .route("/jobs/confirm", get(act::confirm_all))
-        .route("/jobs/act", post(act::act))
-        .route("/damage", get(damage::page))
-        .route("/damage/acknowledge", post(damage::acknowledge))
-        .route("/job", get(job::page))
-        .route("/job/payload", get(job::payload))
-        .route("/workers", get(workers::page))
-        .route("/live/workers", get(workers::fragment))
-        .route("/workers/confirm", get(workers::confirm))
-        .route("/workers/act", post(workers::act))
-        .route("/front", get(front::page))
-        .route("/live/front", get(front::fragment))
-        .route("/front/act", post(front::act))
-        .route("/front/chart", get(front::points))
+        .merge(live_page("/", |request| Box::pin(overview::page(request))))
+        .merge(job_routes())
+        .merge(front_routes())
         .merge(realtime_routes())
         .merge(observed_routes())
-        .route("/gems", get(gems::page))
-        .route("/gems/look", post(gems::look))
-        .route("/gem", get(gems::gem::page))
-        .route("/events", get(events::open))
-        .route("/chart", get(chart::points))
-        .route("/theme", post(theme::choose))
-        .route("/logout", post(login::log_out))
+        .route("/gems", get_page(|request| Box::pin(gems::page(request))))
+        .route("/gems/look", post_form(|request| Box::pin(gems::poll_upstreams(request))))
+        .route("/gem", get_page(|request| Box::pin(gems::gem::page(request))))
+        .route("/events", get_page(|request| Box::pin(events::open(request))))
+        .route("/theme", post_form(|request| Box::pin(theme::choose(request))))
+        .route("/logout", axum::routing::post(login::log_out))
         .fallback(error::no_such_page)
 }
 
-/// Those of realtime; where it isn't served, they say so.
+fn job_routes() -> Router<Arc<Console>> {
+    Router::new()
+        .merge(live_page("/queues", |request| Box::pin(queues::page(request))))
+        .route("/queues/confirm", get_page(|request| Box::pin(queues::confirm(request))))
+        .route("/queues/act", post_form(|request| Box::pin(queues::act(request))))
+        .merge(live_page("/queue", |request| Box::pin(jobs::queue(request))))
+        .route("/queue/chart", get_page(|request| Box::pin(queue::points(request))))
+        .route("/scheduled", get_page(|request| Box::pin(jobs::scheduled(request))))
+        .route("/retries", get_page(|request| Box::pin(jobs::retries(request))))
+        .route("/dead", get_page(|request| Box::pin(jobs::dead(request))))
+        .route("/jobs/confirm", get_page(|request| Box::pin(act::confirm_all(request))))
+        .route("/jobs/act", post_form(|request| Box::pin(act::act(request))))
+        .route("/damage", get_page(|request| Box::pin(damage::page(request))))
+        .route("/damage/acknowledge", post_form(|request| Box::pin(damage::acknowledge(request))))
+        .route("/job", get_page(|request| Box::pin(job::page(request))))
+        .route("/job/payload", get_page(|request| Box::pin(job::payload(request))))
+        .merge(live_page("/workers", |request| Box::pin(workers::page(request))))
+        .route("/workers/confirm", get_page(|request| Box::pin(workers::confirm(request))))
+        .route("/workers/act", post_form(|request| Box::pin(workers::act(request))))
+        .route("/chart", get_page(|request| Box::pin(chart::points(request))))
+}
+
+fn front_routes() -> Router<Arc<Console>> {
+    Router::new()
+        .merge(live_page("/front", |request| Box::pin(front::page(request))))
+        .route("/front/act", post_form(|request| Box::pin(front::act(request))))
+        .route("/front/chart", get_page(|request| Box::pin(front::points(request))))
+}
+
 fn realtime_routes() -> Router<Arc<Console>> {
     use realtime::{apps, channel, channels, connections, publish, switches, tail};
     Router::new()
-        .route("/connections", get(connections::page))
-        .route("/live/connections", get(connections::fragment))
-        .route("/channels", get(channels::page))
-        .route("/live/channels", get(channels::fragment))
-        .route("/channel", get(channel::page))
-        .route("/live/channel", get(channel::fragment))
-        .route("/channel/tail", get(tail::open))
-        .route("/channel/publish", get(publish::page).post(publish::act))
-        .route("/apps", get(apps::page))
-        .route("/live/apps", get(apps::fragment))
-        .route("/switches", get(switches::page))
-        .route("/live/switches", get(switches::fragment))
-        .route("/switches/act", post(switches::act))
-        .route("/realtime/chart", get(realtime::points))
+        .merge(live_page("/connections", |request| Box::pin(connections::page(request))))
+        .merge(live_page("/channels", |request| Box::pin(channels::page(request))))
+        .merge(live_page("/channel", |request| Box::pin(channel::page(request))))
+        .route("/channel/tail", get_page(|request| Box::pin(tail::open(request))))
+        .route(
+            "/channel/publish",
+            get_page(|request| Box::pin(publish::page(request)))
+                .merge(post_form(|request| Box::pin(publish::act(request)))),
+        )
+        .merge(live_page("/apps", |request| Box::pin(apps::page(request))))
+        .merge(live_page("/switches", |request| Box::pin(switches::page(request))))
+        .route("/switches/act", post_form(|request| Box::pin(switches::act(request))))
+        .route("/realtime/chart", get_page(|request| Box::pin(realtime::points(request))))
 }
 
-/// Those of what is observed; where nothing is, they say so.
 fn observed_routes() -> Router<Arc<Console>> {
-    use observed::{doctor, live, plan, postgres, queue, redis};
+    use observed::{doctor, plan, postgres, queue, redis};
     Router::new()
-        .merge(live::<doctor::LivePart>())
-        .merge(live::<postgres::LivePart>())
-        .merge(live::<redis::LivePart>())
-        .route("/plan", get(plan::page))
-        .route("/observed/queue", get(queue::page))
-        .route("/live/observed/queue", get(queue::fragment))
-        .route("/observed/queue/chart", get(queue::points))
-        .route("/observed/chart", get(observed::points))
-}
-
-/// A rendered template. One that can't be rendered is a mistake of the program.
-pub(crate) fn html(template: &impl Template) -> Response {
-    match template.render() {
-        Ok(text) => Html(text).into_response(),
-        Err(error) => {
-            tracing::error!(%error, "console: a page could not be rendered");
-            (StatusCode::INTERNAL_SERVER_ERROR, "the page could not be rendered\n").into_response()
-        }
-    }
+        .merge(live_page("/doctor", |request| Box::pin(doctor::page(request))))
+        .merge(live_page("/postgres", |request| Box::pin(postgres::page(request))))
+        .merge(live_page("/redis", |request| Box::pin(redis::page(request))))
+        .route("/plan", get_page(|request| Box::pin(plan::page(request))))
+        .merge(live_page("/observed/queue", |request| Box::pin(queue::page(request))))
+        .route("/observed/queue/chart", get_page(|request| Box::pin(queue::points(request))))
+        .route("/observed/chart", get_page(|request| Box::pin(observed::points(request))))
 }

@@ -1,9 +1,9 @@
-//! The charts of single queues: a small history for each, beside the whole's. What its columns hold,
-//! whoever owns the queues knows: the job server's ([`crate::jobs`]), or those that are observed.
+//! The charts of single queues: a small history for each, beside the whole's. The owner of the
+//! queues chooses the columns: the job server ([`crate::jobs`]), or what is observed.
 //!
 //! A queue's history lives in a folder named by a digest of the queue's name, so that it outlives a
 //! restart and no name means anything to the file system. At most `limits.chart_queues_max` queues
-//! have one: those that had one before, then whoever comes first. A queue that is gone takes its
+//! have one: those that had one before, then the first to appear. A queue that is gone takes its
 //! history with it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use weir_base::clock::Timestamp;
 use weir_base::history::{HistorySettings, MetricsHistory};
 
-use crate::metrics::{ConsoleMetrics, Limit};
+use crate::metrics::{ConsoleLimit, ConsoleMetrics};
 
 /// With [`MINUTES_KEPT`] a queue's files stay below 700 KiB.
 const SECONDS_KEPT: Duration = Duration::from_secs(60 * 60);
@@ -29,7 +29,7 @@ pub(crate) struct QueueHistories {
     queues_max: usize,
     memory_rows_max: usize,
     metrics: ConsoleMetrics,
-    /// Held for a look only, never over a write.
+    /// Locked for lookups only, never during a write.
     by_name: Mutex<BTreeMap<String, Arc<MetricsHistory>>>,
     recorder: Mutex<Recorder>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct QueueHistories {
 pub(crate) enum Extent {
     /// All that there are: one that is not among them is gone.
     All,
-    /// Some could not be seen: nobody knows who is gone.
+    /// Some could not be read, so none counts as gone.
     Part,
 }
 
@@ -117,7 +117,7 @@ impl QueueHistories {
             new.sort_by_cached_key(|name| !self.folder(name).is_dir());
             new.truncate(room);
             if !std::mem::replace(&mut recorder.is_full, true) {
-                self.metrics.limit_hit(Limit::ChartQueuesMax);
+                self.metrics.limit_hit(ConsoleLimit::ChartQueuesMax);
             }
         }
         for name in new {

@@ -1,6 +1,7 @@
-//! What the console shows of realtime: one reading of it, and what changed lately.
+//! Realtime as the console reads it, with the history behind its charts.
 
 mod rates;
+mod snapshot;
 mod tally;
 
 use std::sync::Arc;
@@ -9,13 +10,12 @@ use weir_base::clock::Clock;
 use weir_base::history::{self, MetricsHistory};
 use weir_base::switchboard::Switchboard;
 use weir_realtime::hub::Hub;
-use weir_realtime::view;
 
-pub(crate) use self::rates::Rates;
-pub(crate) use self::tally::{Tally, share};
+pub(crate) use self::snapshot::RealtimeSnapshot;
+pub(crate) use self::tally::{RealtimeTally, share};
 use crate::figures::as_float;
 
-/// The series of realtime's history: open it with [`Realtime::new`].
+/// The series of realtime's history: open it with [`RealtimeSource::new`].
 const COLUMNS: [&str; 12] = [
     "connections",
     "subscriptions",
@@ -31,44 +31,16 @@ const COLUMNS: [&str; 12] = [
     "dropped_per_second",
 ];
 
-/// Realtime, as far as the console needs it. Cheap to clone.
+/// Realtime as the console reads it. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Realtime {
+pub struct RealtimeSource {
     pub(crate) hub: Arc<Hub>,
     pub(crate) switches: Switchboard,
-    /// Behind its charts.
+    /// The history behind its charts.
     pub(crate) history: Arc<MetricsHistory>,
 }
 
-/// Realtime at one moment.
-#[derive(Clone, Debug)]
-pub(crate) struct Reading {
-    pub(crate) overview: view::Overview,
-    pub(crate) switches_off: usize,
-    pub(crate) rates: Rates,
-    pub(crate) trend: Trend,
-}
-
-/// What changed lately.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Trend {
-    /// Over the last minute.
-    pub(crate) dropped: u64,
-    pub(crate) webhook_attempts: u64,
-    pub(crate) webhook_failures: u64,
-    /// Over the last ten minutes: clients closed because they were too slow ..
-    pub(crate) closed_slow: u64,
-    /// .. and limits that were met.
-    pub(crate) limits_hit: Vec<view::LimitHit>,
-    /// For how many seconds each core's queue has been nearly full; None: it is not.
-    pub(crate) cores_busy_seconds: Vec<Option<f64>>,
-    /// For how many seconds apps have been at their connection limit, by id.
-    pub(crate) apps_full_seconds: Vec<(String, f64)>,
-    /// For how many seconds webhooks have failed, with no minute without a failure.
-    pub(crate) webhooks_failing_seconds: Option<f64>,
-}
-
-impl Realtime {
+impl RealtimeSource {
     /// `whole` says how the server's history is kept; realtime's is in a folder beside it.
     #[must_use]
     pub fn new(hub: Arc<Hub>, switches: Switchboard, whole: &history::Settings) -> Self {
@@ -77,22 +49,26 @@ impl Realtime {
         Self { hub, switches, history: Arc::new(MetricsHistory::open(&settings, &COLUMNS)) }
     }
 
-    /// A reading of now, with what needs time from an earlier one.
-    pub(crate) fn read(&self, earlier: Option<&Reading>) -> Reading {
+    /// A snapshot of now, with the rates and trends of an earlier one.
+    pub(crate) fn read(&self, earlier: Option<&RealtimeSnapshot>) -> RealtimeSnapshot {
         let (rates, trend) =
             earlier.map(|earlier| (earlier.rates, earlier.trend.clone())).unwrap_or_default();
         let overview = self.hub.overview();
-        Reading { overview, switches_off: self.switches.list().len(), rates, trend }
+        RealtimeSnapshot { overview, switches_off: self.switches.list().len(), rates, trend }
     }
 
-    /// The sampler's reading: what changed lately is counted, and all of it
-    /// and recorded, on a thread that may wait for the disk.
-    pub(crate) async fn sample(&self, tally: &mut Tally, clock: &Clock) -> Reading {
+    /// The sampler's snapshot, with rates and trends. It is recorded on a thread that may wait for the
+    /// disk.
+    pub(crate) async fn sample(
+        &self,
+        tally: &mut RealtimeTally,
+        clock: &Clock,
+    ) -> RealtimeSnapshot {
         let (at, overview) = (clock.now(), self.hub.overview());
         tally.add(at, &overview);
         let switches_off = self.switches.list().len();
         let reading =
-            Reading { switches_off, rates: tally.rates(), trend: tally.trend(), overview };
+            RealtimeSnapshot { switches_off, rates: tally.rates(), trend: tally.trend(), overview };
         let (history, row) = (Arc::clone(&self.history), row(&reading));
         let recorded = tokio::task::spawn_blocking(move || history.append(at, &row)).await;
         if let Err(error) = recorded {
@@ -103,7 +79,7 @@ impl Realtime {
 }
 
 /// The values of [`COLUMNS`].
-fn row(reading: &Reading) -> [f64; COLUMNS.len()] {
+fn row(reading: &RealtimeSnapshot) -> [f64; COLUMNS.len()] {
     let (overview, rates) = (&reading.overview, &reading.rates);
     let totals = &overview.totals;
     let waiting: usize = overview.cores.iter().map(|core| core.events).sum();

@@ -10,11 +10,11 @@ use weir_base::shutdown::ShutdownToken;
 use weir_jobs::handle::HandleError;
 
 use crate::Deps;
-use crate::front::{self, Front};
+use crate::front::{self, FrontSource};
 use crate::jobs::Sampling;
-use crate::live::{Latest, Live, Reading, Served};
-use crate::observed::Observed;
-use crate::realtime::{self, Realtime};
+use crate::live::{ConsoleSnapshot, Latest, Live, Served};
+use crate::observed::ObservedSource;
+use crate::realtime::{self, RealtimeSource};
 
 /// The reader. One per console.
 #[derive(Debug)]
@@ -23,11 +23,11 @@ pub struct Sampler {
     clock: Clock,
     interval: Duration,
     jobs: Option<Sampling>,
-    realtime: Option<Realtime>,
-    realtime_tally: realtime::Tally,
-    front: Option<Front>,
-    front_tally: front::Tally,
-    observed: Option<Observed>,
+    realtime: Option<RealtimeSource>,
+    realtime_tally: realtime::RealtimeTally,
+    front: Option<FrontSource>,
+    front_tally: front::FrontTally,
+    observed: Option<ObservedSource>,
 }
 
 impl Sampler {
@@ -42,9 +42,9 @@ impl Sampler {
             interval,
             jobs: deps.jobs.clone().map(sampling),
             realtime: deps.realtime.clone(),
-            realtime_tally: realtime::Tally::default(),
+            realtime_tally: realtime::RealtimeTally::default(),
             front: deps.front.clone(),
-            front_tally: front::Tally::default(),
+            front_tally: front::FrontTally::default(),
             observed: deps.observed.clone(),
         }
     }
@@ -59,13 +59,13 @@ impl Sampler {
                 _ = ticks.tick() => {}
             }
             match self.read().await {
-                Ok(reading) => self.live.publish(Latest::Reading(Arc::new(reading))),
+                Ok(reading) => self.live.publish(Latest::Snapshot(Arc::new(reading))),
                 Err(error) => self.live.publish(Latest::Down(error.to_string().into())),
             }
         }
     }
 
-    async fn read(&mut self) -> Result<Reading, HandleError> {
+    async fn read(&mut self) -> Result<ConsoleSnapshot, HandleError> {
         let realtime = match &self.realtime {
             Some(realtime) => Some(realtime.sample(&mut self.realtime_tally, &self.clock).await),
             None => None,
@@ -83,6 +83,10 @@ impl Sampler {
             None => None,
         };
         let served = self.jobs.as_ref().map(Sampling::jobs);
-        Ok(Reading::new(self.clock.now(), served, Served { jobs, realtime, front, observed }))
+        Ok(ConsoleSnapshot::new(
+            self.clock.now(),
+            served,
+            Served { jobs, realtime, front, observed },
+        ))
     }
 }

@@ -10,7 +10,7 @@ use weir_settings::{DAY, HOUR, MILLISECOND, Section, WAIT};
 /// `Duration` named `x` is written as `x = "10s"`.
 #[derive(Clone, Debug, Section)]
 #[section(restart, path = "console")]
-pub struct Settings {
+pub struct ConsoleSettings {
     /// Where the pages, the admin API and /metrics are served. Anything but loopback needs a
     /// password. "off": nowhere; commands use the socket in data_dir.
     #[setting(listener, upgrade, default = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 7420))))]
@@ -33,13 +33,13 @@ pub struct Settings {
     #[setting(range = MILLISECOND..=DAY.saturating_mul(400), default = DAY.saturating_mul(7))]
     pub session_age_max: Duration,
     #[setting(section)]
-    pub limits: Limits,
+    pub limits: ConsoleLimits,
 }
 
 /// Every limit of the console.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(restart, path = "console.limits")]
-pub struct Limits {
+pub struct ConsoleLimits {
     /// Sessions at once; one more ends the one that was idle longest.
     #[setting(advanced, range = 1..=1_000_000, default = 1_000)]
     pub sessions_max: usize,
@@ -107,7 +107,7 @@ pub struct Limits {
 
 /// A setting that can't be, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConsoleSettingError {
     /// The setting's name under `[console]`.
     pub setting: &'static str,
     pub message: String,
@@ -116,12 +116,13 @@ pub struct Problem {
 /// The shortest token that is taken: 16 characters of base64 hold 96 bits.
 const TOKEN_CHARACTERS_MIN: usize = 16;
 
-impl Settings {
+impl ConsoleSettings {
     /// All that is wrong with these settings; empty: nothing.
     #[must_use]
-    pub fn problems(&self) -> Vec<Problem> {
+    pub fn problems(&self) -> Vec<ConsoleSettingError> {
         let mut problems = Vec::new();
-        let mut report = |setting, message: String| problems.push(Problem { setting, message });
+        let mut report =
+            |setting, message: String| problems.push(ConsoleSettingError { setting, message });
         if let Some(ip) = self.listen.map(|listen| listen.ip())
             && self.password.is_none()
             && !ip.is_loopback()
@@ -152,7 +153,7 @@ impl Settings {
     }
 }
 
-impl Limits {
+impl ConsoleLimits {
     /// The limits that make no sense at zero, each with whether it is.
     fn zeros(&self) -> [(&'static str, bool); 21] {
         [
@@ -190,15 +191,15 @@ fn is_host_name(host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn settings_with(change: impl FnOnce(&mut Settings)) -> Vec<&'static str> {
-        let mut settings = Settings::default();
+    fn settings_with(change: impl FnOnce(&mut ConsoleSettings)) -> Vec<&'static str> {
+        let mut settings = ConsoleSettings::default();
         change(&mut settings);
         settings.problems().into_iter().map(|problem| problem.setting).collect()
     }
 
     #[test]
     fn the_defaults_are_sound() {
-        assert_eq!(Settings::default().problems(), []);
+        assert_eq!(ConsoleSettings::default().problems(), []);
     }
 
     #[test]

@@ -6,14 +6,14 @@ use crate::figures::as_float;
 
 /// What a job server, or one of its queues, had counted at a moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Totals {
+pub(crate) struct JobTotals {
     pub(crate) at: Timestamp,
     pub(crate) pushed: u64,
     pub(crate) processed: u64,
     pub(crate) failed: u64,
 }
 
-impl Totals {
+impl JobTotals {
     /// Whether these can't have come after `last`: the job server began anew, or the clock went
     /// back.
     pub(crate) fn is_behind(&self, last: &Self) -> bool {

@@ -1,9 +1,10 @@
-//! What an operator asks at 3 a.m.: what is wrong, how long until it is over, what to do.
+//! What is wrong, how long until it is over, what to do.
 //!
 //! Each rule is a pure function from facts to [`Finding`]s; the page shows the gravest first.
 
 mod finding;
 mod front_rules;
+mod job_facts;
 mod jobs_rules;
 mod limit_rules;
 mod observed_rules;
@@ -12,57 +13,28 @@ mod realtime_rules;
 mod storage_rules;
 mod worker_rules;
 
-use weir_jobs::settings::JobServerLimits;
-use weir_jobs::view;
-
-pub(crate) use self::finding::{Finding, Level, Verdict};
+pub(crate) use self::finding::{Finding, HealthVerdict, Level};
+pub(crate) use self::job_facts::JobFacts;
 pub(crate) use self::worker_rules::SILENT_SECONDS;
 use crate::figures::{counted, duration};
 use crate::front;
-use crate::jobs::{self, Jobs};
 use crate::observed;
-use crate::realtime::Reading;
+use crate::realtime::RealtimeSnapshot;
 
-/// All that the rules look at. None: it is not served here.
+/// What the rules read. None: the part is not served by this process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts<'a> {
+pub(crate) struct VerdictInput<'a> {
     pub(crate) jobs: Option<JobFacts<'a>>,
-    pub(crate) realtime: Option<&'a Reading>,
-    pub(crate) front: Option<&'a front::Reading>,
-    pub(crate) observed: Option<&'a observed::Reading>,
-}
-
-/// What the rules about jobs look at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct JobFacts<'a> {
-    pub(crate) overview: &'a view::JobServerOverview,
-    pub(crate) queues: &'a [view::QueueView],
-    pub(crate) workers: &'a [view::JobWorkerView],
-    pub(crate) trend: &'a Trend,
-    pub(crate) limits: &'a JobServerLimits,
-    /// Where clients reach the job server.
-    pub(crate) jobs_url: &'a str,
-}
-
-/// What changed lately.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Trend {
-    /// The retry set's size ten minutes ago; None: not known.
-    pub(crate) retries_before: Option<f64>,
-    /// Failures and ends (of either kind) per second over the last minute.
-    pub(crate) failed_per_second: f64,
-    pub(crate) processed_per_second: f64,
-    /// Limits met within the last ten minutes and how often.
-    pub(crate) limits_hit: Vec<view::LimitHit>,
-    /// Why the history isn't on disk; None: it is.
-    pub(crate) history_problem: Option<String>,
+    pub(crate) realtime: Option<&'a RealtimeSnapshot>,
+    pub(crate) front: Option<&'a front::FrontSnapshot>,
+    pub(crate) observed: Option<&'a observed::ObservedSample>,
 }
 
 const JOB_RULES: [fn(&JobFacts<'_>) -> Vec<Finding>; 15] = [
     storage_rules::log_takes_no_jobs,
     storage_rules::log_is_damaged,
     storage_rules::history_is_in_memory,
-    worker_rules::nobody_works,
+    worker_rules::no_worker_is_connected,
     worker_rules::all_are_leaving,
     worker_rules::worker_is_silent,
     queue_rules::queue_is_not_fetched,
@@ -76,7 +48,7 @@ const JOB_RULES: [fn(&JobFacts<'_>) -> Vec<Finding>; 15] = [
     limit_rules::dead_set_is_nearly_full,
 ];
 
-const REALTIME_RULES: [fn(&Reading) -> Vec<Finding>; 6] = [
+const REALTIME_RULES: [fn(&RealtimeSnapshot) -> Vec<Finding>; 6] = [
     realtime_rules::core_is_behind,
     realtime_rules::clients_are_slow,
     realtime_rules::app_is_full,
@@ -85,8 +57,8 @@ const REALTIME_RULES: [fn(&Reading) -> Vec<Finding>; 6] = [
     realtime_rules::something_is_switched_off,
 ];
 
-const FRONT_RULES: [fn(&front::Reading) -> Vec<Finding>; 7] = [
-    front_rules::nobody_serves,
+const FRONT_RULES: [fn(&front::FrontSnapshot) -> Vec<Finding>; 7] = [
+    front_rules::no_worker_serves,
     front_rules::workers_do_not_start,
     front_rules::app_is_overloaded,
     front_rules::workers_are_evicted,
@@ -95,22 +67,9 @@ const FRONT_RULES: [fn(&front::Reading) -> Vec<Finding>; 7] = [
     front_rules::app_is_paused,
 ];
 
-impl<'a> JobFacts<'a> {
-    pub(crate) fn of(served: &'a Jobs, reading: &'a jobs::Reading) -> Self {
-        Self {
-            overview: &reading.overview,
-            queues: &reading.queues,
-            workers: &reading.workers,
-            trend: &reading.trend,
-            limits: &served.limits,
-            jobs_url: &served.url,
-        }
-    }
-}
-
 /// The verdict on a server.
 #[must_use]
-pub(crate) fn judge(facts: &Facts<'_>) -> Verdict {
+pub(crate) fn judge(facts: &VerdictInput<'_>) -> HealthVerdict {
     let of_jobs = facts.jobs.iter().flat_map(|jobs| JOB_RULES.iter().flat_map(|rule| rule(jobs)));
     let of_realtime = facts
         .realtime
@@ -122,21 +81,21 @@ pub(crate) fn judge(facts: &Facts<'_>) -> Verdict {
     let all = of_jobs.chain(of_realtime).chain(of_front).chain(of_observed);
     let mut findings: Vec<Finding> = all.collect();
     findings.sort_by(|one, other| other.level.cmp(&one.level).then(other.jobs.cmp(&one.jobs)));
-    Verdict { findings, calm: calm(facts) }
+    HealthVerdict { findings, calm: calm(facts) }
 }
 
-/// What to say when there is nothing to say.
-fn calm(facts: &Facts<'_>) -> String {
+/// The line when there are no findings.
+fn calm(facts: &VerdictInput<'_>) -> String {
     let connections = facts.realtime.map(|realtime| realtime.overview.totals.connections);
     let realtime_is_well =
         |connections| format!("Realtime is well: {}", counted(connections, "connection"));
     let Some(jobs) = facts.jobs else {
-        let workers = facts.front.map_or(0, front::Reading::serving) as u64;
+        let workers = facts.front.map_or(0, front::FrontSnapshot::serving) as u64;
         let front = || match workers {
-            0 if facts.observed.is_some_and(|it| it.looked.is_some()) => {
-                "Doctor finds nothing wrong".to_owned()
+            0 if facts.observed.is_some_and(|it| it.latest.is_some()) => {
+                "Doctor has no findings".to_owned()
             }
-            0 => "Nothing is served here but this console".to_owned(),
+            0 => "Only the console is served here".to_owned(),
             workers => format!("The front is well: {}", counted(workers, "worker")),
         };
         return connections.map_or_else(front, realtime_is_well);
@@ -149,12 +108,12 @@ fn calm(facts: &Facts<'_>) -> String {
         _ => return "Ready: no jobs yet".to_owned(),
     }
     if overview.enqueued == 0 {
-        "All done: nothing waits in any queue".to_owned()
+        "All queues are empty".to_owned()
     } else if targets.next().is_some() {
         "All queues within target".to_owned()
     } else {
         format!(
-            "No queue is behind: the longest wait is {}",
+            "No queue is behind: the highest latency is {}",
             duration(overview.latency_seconds_max)
         )
     }

@@ -1,4 +1,4 @@
-//! Characters that hide or turn around what stands beside them, made visible.
+//! Makes characters visible that hide or reorder the text beside them.
 
 use std::borrow::Cow;
 use std::fmt::Write;

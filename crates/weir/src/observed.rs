@@ -9,16 +9,16 @@ pub(crate) mod metrics;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_advisor::advise;
-use weir_console::observed::{Looked, Watched};
+use weir_console::observed::{ObservedSnapshot, ObservedSnapshots};
 use weir_observe::Round;
 
 /// Where the newest look is left. Cheap to clone; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Observed(Arc<Mutex<Option<Arc<Looked>>>>);
+pub(crate) struct Observed(Arc<Mutex<Option<Arc<ObservedSnapshot>>>>);
 
 impl Observed {
     /// The newest look, with what is to be said about it. None: there was none yet.
-    pub(crate) fn latest(&self) -> Option<Arc<Looked>> {
+    pub(crate) fn latest(&self) -> Option<Arc<ObservedSnapshot>> {
         // Held for a moment, for a pointer.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -26,13 +26,13 @@ impl Observed {
     pub(crate) fn publish(&self, round: Round) {
         let Round { at, took, observation, sources } = round;
         let advice = advise(&observation);
-        let looked = Looked { at, took, observation, advice, sources };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(looked));
+        let snapshot = ObservedSnapshot { at, took, observation, advice, sources };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(snapshot));
     }
 }
 
-impl Watched for Observed {
-    fn latest(&self) -> Option<Arc<Looked>> {
+impl ObservedSnapshots for Observed {
+    fn latest(&self) -> Option<Arc<ObservedSnapshot>> {
         Self::latest(self)
     }
 }

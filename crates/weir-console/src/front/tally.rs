@@ -1,20 +1,21 @@
-//! What was counted of the apps lately. Bounded: a reading in five seconds of the last minute.
+//! Samples of the apps within the last minute. Bounded: a reading in five seconds of the last minute.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use super::{App, Lately};
+use super::activity::AppActivity;
+use super::app::FrontApp;
 
 /// How far the figures beside the charts reach back.
 const MINUTE: Duration = Duration::from_secs(60);
 /// How often a reading is kept, and how far the charts' figures reach back.
 const STEP: Duration = Duration::from_secs(5);
 
-/// What was counted of the apps lately.
+/// Samples of the apps within the last minute.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct FrontTally {
     kept: VecDeque<Noted>,
     /// The newest, kept or not.
     newest: Option<Noted>,
@@ -23,12 +24,12 @@ pub(crate) struct Tally {
 #[derive(Clone, Debug)]
 struct Noted {
     at: Timestamp,
-    apps: Vec<App>,
+    apps: Vec<FrontApp>,
 }
 
-impl Tally {
+impl FrontTally {
     /// Notes a reading.
-    pub(crate) fn add(&mut self, at: Timestamp, apps: &[App]) {
+    pub(crate) fn add(&mut self, at: Timestamp, apps: &[FrontApp]) {
         if self.newest.as_ref().is_some_and(|newest| at < newest.at) {
             // The clock went back: no difference means anything.
             *self = Self::default();
@@ -44,21 +45,21 @@ impl Tally {
     }
 
     /// What happened within the last minute, by app.
-    pub(crate) fn minutes(&self) -> BTreeMap<String, Lately> {
+    pub(crate) fn minutes(&self) -> BTreeMap<String, AppActivity> {
         self.since(self.kept.front())
     }
 
     /// What happened within the last few seconds, by app.
-    pub(crate) fn moments(&self) -> BTreeMap<String, Lately> {
+    pub(crate) fn moments(&self) -> BTreeMap<String, AppActivity> {
         self.since(self.kept.back())
     }
 
-    fn since(&self, before: Option<&Noted>) -> BTreeMap<String, Lately> {
+    fn since(&self, before: Option<&Noted>) -> BTreeMap<String, AppActivity> {
         let (Some(before), Some(now)) = (before, &self.newest) else { return BTreeMap::new() };
         let seconds = now.at.since(before.at).as_secs_f64();
         let apps = now.apps.iter().filter_map(|app| {
             let then = before.apps.iter().find(|then| then.name == app.name)?;
-            Some((app.name.clone(), Lately::between(then, app, seconds)))
+            Some((app.name.clone(), AppActivity::between(then, app, seconds)))
         });
         apps.collect()
     }
@@ -70,39 +71,39 @@ mod tests {
     use weir_front::view::{ReasonCount, TotalsView};
 
     use super::*;
-    use crate::front::Worker;
+    use crate::front::FrontWorker;
 
     fn at(second: u64) -> Timestamp {
         Timestamp::from_millis((1_000_000 + second) * 1_000)
     }
 
-    fn worker(address: &str, given: u64, waited_ms: u64) -> Worker {
-        Worker {
+    fn worker(address: &str, given: u64, waited_ms: u64) -> FrontWorker {
+        FrontWorker {
             address: Some(address.to_owned()),
             state: "serving".to_owned(),
             given,
             waited: Duration::from_millis(waited_ms),
-            ..Worker::default()
+            ..FrontWorker::default()
         }
     }
 
-    fn app(answers: u64, refused: u64, workers: Vec<Worker>) -> App {
+    fn app(answers: u64, refused: u64, workers: Vec<FrontWorker>) -> FrontApp {
         let refusals = vec![ReasonCount { reason: "queue_max", count: refused }];
         let totals = TotalsView { answers, refusals, ..TotalsView::default() };
-        App { name: "shop".to_owned(), totals, workers, ..App::default() }
+        FrontApp { name: "shop".to_owned(), totals, workers, ..FrontApp::default() }
     }
 
     #[test]
     fn figures_are_of_the_last_minute_and_charts_of_the_last_seconds() {
-        let mut tally = Tally::default();
+        let mut tally = FrontTally::default();
         assert_eq!(tally.minutes(), BTreeMap::new());
         for second in 0..200 {
             tally.add(at(second), &[app(second.saturating_sub(100) * 10, second, Vec::new())]);
         }
         let (minute, moment) = (&tally.minutes()["shop"], &tally.moments()["shop"]);
         assert_eq!((minute.requests_per_second, moment.requests_per_second), (10.0, 10.0));
-        assert!((60..=66).contains(&minute.refused), "{}", minute.refused);
-        assert!((1..=6).contains(&moment.refused), "{}", moment.refused);
+        assert!((60..=66).contains(&minute.rejected), "{}", minute.rejected);
+        assert!((1..=6).contains(&moment.rejected), "{}", moment.rejected);
         assert!(tally.kept.len() <= 13, "{}", tally.kept.len());
         tally.add(at(100), &[app(0, 0, Vec::new())]);
         assert_eq!(tally.minutes(), BTreeMap::new(), "the clock went back");
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_a_worker_was_given_counts_from_its_beginning_or_the_minute_s() {
-        let mut tally = Tally::default();
+        let mut tally = FrontTally::default();
         tally.add(at(0), &[app(0, 0, vec![worker("a", 100, 0), worker("b", 0, 0)])]);
         let mut leaving = worker("a", 100, 0);
         leaving.state = "draining".to_owned();
@@ -125,11 +126,11 @@ mod tests {
 
     #[test]
     fn of_workers_that_take_connections_themselves_their_own_counts_are_known() {
-        let shared = |workers| App {
+        let shared = |workers| FrontApp {
             shared_sockets: Some("127.0.0.1:8081".to_owned()),
             ..app(0, 0, workers)
         };
-        let mut tally = Tally::default();
+        let mut tally = FrontTally::default();
         tally.add(at(0), &[shared(vec![worker("a", 100, 0), worker("b", 7, 0)])]);
         let now = vec![worker("a", 130, 0), worker("b", 17, 0)];
         tally.add(at(1), &[shared(now.clone())]);
@@ -147,10 +148,10 @@ mod tests {
             app.totals.services = Distribution::of(&lengths);
             app
         };
-        let mut tally = Tally::default();
+        let mut tally = FrontTally::default();
         tally.add(at(0), &[with(&[9_000; 50])]);
         tally.add(at(1), &[with(&[&[9_000; 50][..], &[10; 3]].concat())]);
-        let p99 = tally.minutes()["shop"].answers.quantile(0.99).expect("three answers");
+        let p99 = tally.minutes()["shop"].responses.quantile(0.99).expect("three responses");
         assert!(p99 < Duration::from_millis(11), "{p99:?}");
     }
 }

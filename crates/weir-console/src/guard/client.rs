@@ -1,4 +1,4 @@
-//! Whom a login try counts against.
+//! The address that a login attempt counts against.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,21 +6,21 @@ use axum::extract::{ConnectInfo, Request};
 
 /// A client's address as far as one person can't change it at will: IPv4 whole, IPv6 by its /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Client {
+pub(crate) enum LoginClient {
     V4([u8; 4]),
     V6Network([u8; 8]),
-    /// The server was not told; all such clients share one count.
+    /// The address is not known; all such clients share one count.
     Unknown,
 }
 
-impl Client {
+impl LoginClient {
     pub(crate) fn of(request: &Request) -> Self {
         let info = request.extensions().get::<ConnectInfo<SocketAddr>>();
         info.map_or(Self::Unknown, |ConnectInfo(address)| Self::from(address.ip()))
     }
 }
 
-impl From<IpAddr> for Client {
+impl From<IpAddr> for LoginClient {
     fn from(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::V4(address.octets()),
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_network_counts_as_one() {
-        let client = |text: &str| Client::from(text.parse::<IpAddr>().unwrap());
+        let client = |text: &str| LoginClient::from(text.parse::<IpAddr>().unwrap());
         assert_eq!(client("2001:db8:1:2::1"), client("2001:db8:1:2:ffff::9"));
         assert_ne!(client("2001:db8:1:2::1"), client("2001:db8:1:3::1"));
         assert_eq!(client("::ffff:10.0.0.1"), client("10.0.0.1"));

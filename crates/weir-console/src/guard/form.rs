@@ -6,7 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 
 use super::token;
 use super::visitor::Visitor;
-use crate::pages::PageError;
+use crate::page_error::PageError;
 
 /// The fields of a checked form, in order, names repeated as sent.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl<S: Send + Sync> FromRequest<S> for CheckedForm {
         let visitor = Visitor::from_request_parts(&mut parts, state).await?;
         let request = Request::from_parts(parts, body);
         let body = Bytes::from_request(request, state).await;
-        let body = body.map_err(|rejection| PageError::FormRefused(rejection.body_text()))?;
+        let body = body.map_err(|rejection| PageError::FormRejected(rejection.body_text()))?;
         Self::parse(&body, &visitor.csrf)
     }
 }

@@ -1,4 +1,4 @@
-//! What every answer tells the browser.
+//! Headers of all responses.
 
 use axum::extract::Request;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue};
@@ -21,7 +21,7 @@ const ALWAYS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Adds the headers; what a page says about caching stands, all else is not stored.
+/// Adds the headers. Responses are not cached unless they say so.
 pub(crate) async fn add(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

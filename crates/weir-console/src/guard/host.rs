@@ -1,4 +1,4 @@
-//! Under which names the console answers, and from where it takes forms.
+//! Under which names the console is served, and from which origins it accepts forms.
 //!
 //! A page on `evil.example` whose name is changed to point at 127.0.0.1 (DNS rebinding) sends its
 //! own name in `Host`; a page of another site that posts a form says so in `Origin` and
@@ -9,13 +9,13 @@ use std::net::{IpAddr, Ipv6Addr};
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, Method};
 
-/// Why a request was refused.
+/// Why a request was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum HostError {
     #[error("the request names no host")]
     NoHost,
     #[error(
-        "the console does not answer to the name {0:?}: add it to console.hosts, or use an IP address"
+        "the console is not served under the name {0:?}: add it to console.hosts, or use an IP address"
     )]
     UnknownHost(String),
     #[error("the request comes from another site ({0}); open the console itself and try again")]
@@ -23,20 +23,24 @@ pub(crate) enum Refused {
 }
 
 /// Checks the request's host against `hosts` and, where it changes something, its origin.
-pub(crate) fn check(method: &Method, headers: &HeaderMap, hosts: &[String]) -> Result<(), Refused> {
-    let host = headers.get(HOST).and_then(|value| value.to_str().ok()).ok_or(Refused::NoHost)?;
+pub(crate) fn check(
+    method: &Method,
+    headers: &HeaderMap,
+    hosts: &[String],
+) -> Result<(), HostError> {
+    let host = headers.get(HOST).and_then(|value| value.to_str().ok()).ok_or(HostError::NoHost)?;
     let name = without_port(host);
     if !is_address(name) && !is_loopback_name(name) && !is_listed(name, hosts) {
-        return Err(Refused::UnknownHost(name.to_owned()));
+        return Err(HostError::UnknownHost(name.to_owned()));
     }
     if method.is_safe() { Ok(()) } else { check_origin(headers, host) }
 }
 
-fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refused> {
+fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), HostError> {
     if let Some(site) = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok())
         && !matches!(site, "same-origin" | "none")
     {
-        return Err(Refused::OtherSite(site.to_owned()));
+        return Err(HostError::OtherSite(site.to_owned()));
     }
     let Some(origin) = headers.get(ORIGIN) else {
         return Ok(());
@@ -45,7 +49,7 @@ fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refused> {
     let authority = origin.split_once("://").map(|(_, authority)| authority);
     match authority {
         Some(authority) if authority.eq_ignore_ascii_case(host) => Ok(()),
-        _ => Err(Refused::OtherSite(origin.to_owned())),
+        _ => Err(HostError::OtherSite(origin.to_owned())),
     }
 }
 
@@ -82,7 +86,7 @@ mod tests {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
-    fn get(host: &str) -> Result<(), Refused> {
+    fn get(host: &str) -> Result<(), HostError> {
         check(&Method::GET, &headers(&[("host", host)]), &["weir.example".into()])
     }
 
@@ -103,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_refused() {
+    fn other_names_are_rejected() {
         for host in [
             "evil.example",
             "localhost.evil.example",
@@ -115,13 +119,13 @@ mod tests {
             "[::1].evil",
             "evil.example:7420",
         ] {
-            assert!(matches!(get(host), Err(Refused::UnknownHost(_))), "{host}");
+            assert!(matches!(get(host), Err(HostError::UnknownHost(_))), "{host}");
         }
-        assert_eq!(check(&Method::GET, &HeaderMap::new(), &[]), Err(Refused::NoHost));
+        assert_eq!(check(&Method::GET, &HeaderMap::new(), &[]), Err(HostError::NoHost));
     }
 
     #[test]
-    fn a_form_from_another_site_is_refused() {
+    fn a_form_from_another_site_is_rejected() {
         let post = |extra: &[(&'static str, &str)]| {
             let mut all = headers(&[("host", "127.0.0.1:7420")]);
             all.extend(headers(extra));

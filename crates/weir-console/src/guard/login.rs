@@ -10,30 +10,29 @@ use axum::http::header::{RETRY_AFTER, SET_COOKIE};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
-use super::client::Client;
+use super::client::LoginClient;
 use super::form::CheckedForm;
 use super::token;
 use super::visitor::{COOKIE_NAME, Visitor};
 use crate::console::Console;
-use crate::metrics::{Limit, Login};
-use crate::pages::shell::{Section, Shell};
-use crate::pages::theme::Theme;
-use crate::pages::{PageError, html};
+use crate::metrics::{ConsoleLimit, LoginOutcome};
+use crate::page_error::PageError;
+use crate::pages::frame::{PageFrame, Section, html};
 
 #[derive(Template)]
 #[template(path = "login.html")]
 struct LoginPage {
-    shell: Shell,
+    frame: PageFrame,
     next: String,
     problem: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct LoginQuery {
     next: Option<String>,
 }
 
-/// Where a stranger who asked for `path` is sent.
+/// The login page that leads back to `path`.
 pub(crate) fn address(path: &str) -> String {
     crate::address::address("/login", &[("next", path)])
 }
@@ -42,21 +41,21 @@ pub(crate) fn address(path: &str) -> String {
 pub(crate) async fn page(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<LoginQuery>,
 ) -> Result<Response, PageError> {
     if console.deps.settings.password.is_none() {
         return Ok(Redirect::to("/").into_response());
     }
-    Ok(render(&console, &visitor, safe_path(wanted.next.as_deref()), None))
+    Ok(render(&console, &visitor, safe_path(query.next.as_deref()), None))
 }
 
-/// `POST /login`: every try takes one of the address's tokens before the password is looked at.
+/// `POST /login`: every attempt takes one of the address's tokens before the password is checked.
 pub(crate) async fn log_in(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
     request: Request,
 ) -> Result<Response, PageError> {
-    let client = Client::of(&request);
+    let client = LoginClient::of(&request);
     let form = CheckedForm::from_request(request, &console).await?;
     let next = safe_path(form.get("next"));
     let Some(password) = &console.deps.settings.password else {
@@ -65,21 +64,21 @@ pub(crate) async fn log_in(
     let now = console.deps.clock.now();
     let try_allowed = console.login_tries().take(client, now);
     if let Err(empty) = try_allowed {
-        console.metrics().limit_hit(Limit::LoginBurst);
+        console.metrics().limit_hit(ConsoleLimit::LoginBurst);
         return Ok(slow_down(&console, &visitor, next, empty.wait));
     }
     if !token::same(form.get("password").unwrap_or_default(), password.expose()) {
-        console.metrics().login(Login::WrongPassword);
+        console.metrics().login(LoginOutcome::WrongPassword);
         tracing::warn!(?client, "console: wrong password");
-        let problem = Some("That is not the password.".to_owned());
+        let problem = Some("Wrong password.".to_owned());
         let page = render(&console, &visitor, next, problem);
         return Ok((StatusCode::UNAUTHORIZED, page).into_response());
     }
     console.login_tries().forgive(&client);
-    console.metrics().login(Login::Accepted);
+    console.metrics().login(LoginOutcome::Accepted);
     let begun = console.sessions().begin(now);
     if begun.others_ended > 0 {
-        console.metrics().limit_hit(Limit::SessionsMax);
+        console.metrics().limit_hit(ConsoleLimit::SessionsMax);
     }
     let age_max = console.deps.settings.session_age_max;
     let cookie = session_cookie(&begun.id, age_max, console.deps.settings.cookie_secure);
@@ -107,15 +106,15 @@ fn session_cookie(id: &str, age_max: Duration, secure: bool) -> String {
 
 fn slow_down(console: &Console, visitor: &Visitor, next: String, wait: Duration) -> Response {
     let seconds = wait.as_secs() + 1;
-    let problem = format!("Too many tries from your address. Try again in {seconds} s.");
+    let problem = format!("Too many attempts from your address. Try again in {seconds} s.");
     let page = render(console, visitor, next, Some(problem));
     let retry_after = AppendHeaders([(RETRY_AFTER, seconds.to_string())]);
     (StatusCode::TOO_MANY_REQUESTS, retry_after, page).into_response()
 }
 
 fn render(console: &Console, visitor: &Visitor, next: String, problem: Option<String>) -> Response {
-    let shell = Shell::new(console, visitor, Section::Login, "Log in");
-    html(&LoginPage { shell, next, problem })
+    let frame = PageFrame::new(console, visitor, Section::Login, "Log in".to_owned());
+    html(&LoginPage { frame, next, problem })
 }
 
 /// A path of this console and nothing else: `//evil.example` and `https:..` would lead away.
@@ -131,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_the_login_nobody_is_led_away() {
+    fn after_the_login_the_browser_stays_on_this_console() {
         assert_eq!(safe_path(Some("/retries?search=a%20b")), "/retries?search=a%20b");
         for path in ["//evil.example", "https://evil.example", "/\\evil", "/a\r\nb: c", "x", ""] {
             assert_eq!(safe_path(Some(path)), "/", "{path:?}");

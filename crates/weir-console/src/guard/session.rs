@@ -14,19 +14,19 @@ pub(crate) struct Sessions {
     sessions_max: usize,
     idle_max: Duration,
     age_max: Duration,
-    by_id: HashMap<String, Session>,
+    by_id: HashMap<String, LoginSession>,
 }
 
 /// A session that began.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct NewSession {
     pub(crate) id: String,
     /// Living sessions that ended to make room.
     pub(crate) others_ended: usize,
 }
 
 #[derive(Debug)]
-struct Session {
+struct LoginSession {
     csrf: String,
     began_at: Timestamp,
     used_at: Timestamp,
@@ -39,7 +39,7 @@ impl Sessions {
 
     /// Begins a session. With `sessions_max` of them the one that was idle
     /// longest ends.
-    pub(crate) fn begin(&mut self, now: Timestamp) -> Begun {
+    pub(crate) fn begin(&mut self, now: Timestamp) -> NewSession {
         let mut others_ended = 0;
         if self.by_id.len() >= self.sessions_max {
             self.end_dead(now);
@@ -53,9 +53,9 @@ impl Sessions {
             others_ended += 1;
         }
         let id = token::random();
-        let session = Session { csrf: token::random(), began_at: now, used_at: now };
+        let session = LoginSession { csrf: token::random(), began_at: now, used_at: now };
         self.by_id.insert(id.clone(), session);
-        Begun { id, others_ended }
+        NewSession { id, others_ended }
     }
 
     /// The CSRF token of a living session, which counts as used now.
@@ -80,7 +80,7 @@ impl Sessions {
     }
 }
 
-impl Session {
+impl LoginSession {
     fn is_alive(&self, now: Timestamp, idle_max: Duration, age_max: Duration) -> bool {
         now.since(self.used_at) < idle_max && now.since(self.began_at) < age_max
     }

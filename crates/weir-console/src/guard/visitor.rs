@@ -1,4 +1,4 @@
-//! Who asks: found once per request, then handed to the pages.
+//! The visitor: identified once per request, then passed to the pages.
 
 use axum::extract::FromRequestParts;
 use axum::http::header::{AUTHORIZATION, COOKIE};
@@ -6,10 +6,10 @@ use axum::http::{HeaderMap, request::Parts};
 
 use crate::console::Console;
 use crate::guard::token;
-use crate::pages::PageError;
-use crate::pages::theme::Theme;
+use crate::page_error::PageError;
+use crate::theme::Theme;
 
-/// The one who asks.
+/// The sender of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     /// The token that their forms must carry.
@@ -20,7 +20,7 @@ pub(crate) struct Visitor {
     pub(crate) access: Access,
 }
 
-/// What the one who asks may do.
+/// What the sender of a request may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Logged in, or no login is needed. Changes need the CSRF token.

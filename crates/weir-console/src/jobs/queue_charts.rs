@@ -10,7 +10,7 @@ use weir_jobs::view;
 use crate::figures::as_float;
 use crate::metrics::ConsoleMetrics;
 use crate::queue_histories::{Extent, QueueHistories};
-use crate::totals::Totals;
+use crate::totals::JobTotals;
 
 /// The series of one queue.
 const COLUMNS: [&str; 6] = [
@@ -26,7 +26,7 @@ const COLUMNS: [&str; 6] = [
 #[derive(Debug)]
 pub(crate) struct QueueCharts {
     histories: QueueHistories,
-    totals: Mutex<BTreeMap<String, Totals>>,
+    totals: Mutex<BTreeMap<String, JobTotals>>,
 }
 
 impl QueueCharts {
@@ -50,7 +50,7 @@ impl QueueCharts {
             (queues, Extent::All),
             |queue| &queue.name,
             |queue| {
-                let now = Totals {
+                let now = JobTotals {
                     at,
                     pushed: queue.pushed,
                     processed: queue.processed,
@@ -64,7 +64,7 @@ impl QueueCharts {
 }
 
 /// The values of [`COLUMNS`].
-fn row(queue: &view::QueueView, now: Totals, before: Option<Totals>) -> [f64; COLUMNS.len()] {
+fn row(queue: &view::QueueView, now: JobTotals, before: Option<JobTotals>) -> [f64; COLUMNS.len()] {
     let rates = before.map_or([None; 3], |before| now.rates_since(&before));
     let [pushed, processed, failed] = rates.map(|rate| rate.unwrap_or(f64::NAN));
     let (depth, working) = (as_float(queue.depth), as_float(queue.working));

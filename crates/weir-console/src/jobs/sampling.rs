@@ -1,4 +1,4 @@
-//! The sampler's readings of the job server: what changed lately is counted, and all of it recorded.
+//! The sampler's snapshots of the job server: rates and trends are computed, and all is recorded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use weir_base::history::{HistoryCondition, HistoryQuery, MetricsHistory};
 use weir_jobs::handle::HandleError;
 use weir_jobs::view;
 
-use super::tally::{self, Tally};
-use super::{Jobs, Reading, row};
-use crate::verdict::Trend;
+use super::JobsSource;
+use super::snapshot::{JobsSnapshot, JobsTrend, row};
+use super::tally::{self, JobsTally};
 
-/// While nobody watches, queues and workers are read once in so many readings: two rows for each
+/// Without watchers, queues and workers are read once in so many snapshots: two rows for each
 /// point of a queue's chart, so that a busy machine leaves no gap, and cheap with ten thousand
 /// queues.
 const READINGS_PER_DETAIL: u64 = 5;
@@ -20,35 +20,35 @@ const READINGS_PER_DETAIL: u64 = 5;
 /// What is kept from one reading to the next.
 #[derive(Debug)]
 pub(crate) struct Sampling {
-    jobs: Jobs,
+    jobs: JobsSource,
     clock: Clock,
     interval: Duration,
-    tally: Tally,
+    tally: JobsTally,
     readings: u64,
     queues: Arc<Vec<view::QueueView>>,
     workers: Arc<Vec<view::JobWorkerView>>,
 }
 
 impl Sampling {
-    /// Nothing was read yet; a reading comes once per `interval`.
-    pub(crate) fn new(jobs: Jobs, clock: Clock, interval: Duration) -> Self {
+    /// Nothing is read yet; there is a snapshot once per `interval`.
+    pub(crate) fn new(jobs: JobsSource, clock: Clock, interval: Duration) -> Self {
         Self {
             jobs,
             clock,
             interval,
-            tally: Tally::default(),
+            tally: JobsTally::default(),
             readings: 0,
             queues: Arc::default(),
             workers: Arc::default(),
         }
     }
 
-    pub(crate) fn jobs(&self) -> &Jobs {
+    pub(crate) fn jobs(&self) -> &JobsSource {
         &self.jobs
     }
 
-    /// The next reading. `is_watched`: somebody looks at it as it comes.
-    pub(crate) async fn read(&mut self, is_watched: bool) -> Result<Reading, HandleError> {
+    /// The next snapshot. `is_watched`: a live stream is open.
+    pub(crate) async fn read(&mut self, is_watched: bool) -> Result<JobsSnapshot, HandleError> {
         let overview = self.jobs.handle.overview().await?;
         let in_detail = is_watched || self.readings.is_multiple_of(READINGS_PER_DETAIL);
         if in_detail {
@@ -59,18 +59,18 @@ impl Sampling {
         let at = self.clock.now();
         self.tally.add(at, &overview);
         let retries_before = self.record(at, &overview, in_detail).await;
-        let lately = self.tally.rates(tally::MINUTE);
-        let trend = Trend {
+        let recent = self.tally.rates(tally::MINUTE);
+        let trend = JobsTrend {
             retries_before,
-            failed_per_second: lately.failed,
-            processed_per_second: lately.processed,
+            failed_per_second: recent.failed,
+            processed_per_second: recent.processed,
             limits_hit: self.tally.limits_hit(),
             history_problem: match self.jobs.history.condition() {
                 HistoryCondition::OnDisk => None,
                 HistoryCondition::InMemory(problem) => Some(problem),
             },
         };
-        Ok(Reading {
+        Ok(JobsSnapshot {
             overview,
             queues: Arc::clone(&self.queues),
             workers: Arc::clone(&self.workers),

@@ -1,4 +1,4 @@
-//! Rates from totals, and limits that were met lately. Bounded: the last minute of totals and the
+//! Rates from totals, and limits that were met recently. Bounded: the last minute of totals and the
 //! last ten minutes of limits.
 
 use std::collections::VecDeque;
@@ -7,29 +7,29 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 use weir_jobs::view;
 
-use super::Rates;
-use crate::totals::Totals;
+use super::snapshot::JobRates;
+use crate::totals::JobTotals;
 
 /// The stretch of the figures beside the charts: long enough to read, short enough to be now.
 pub(super) const MOMENT: Duration = Duration::from_secs(5);
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
-/// How long a met limit is told.
+/// How long a limit that was reached is reported.
 const LIMITS_KEPT: Duration = Duration::from_secs(600);
 /// How often the limits' totals are noted.
 const LIMITS_STEP: Duration = Duration::from_secs(30);
 
-/// What was counted lately.
+/// What was counted within the last minutes.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    totals: VecDeque<Totals>,
+pub(super) struct JobsTally {
+    totals: VecDeque<JobTotals>,
     limits: VecDeque<(Timestamp, Vec<view::LimitHit>)>,
     limits_now: Vec<view::LimitHit>,
 }
 
-impl Tally {
+impl JobsTally {
     /// Notes a reading.
     pub(super) fn add(&mut self, at: Timestamp, overview: &view::JobServerOverview) {
-        let totals = Totals {
+        let totals = JobTotals {
             at,
             pushed: overview.pushed_total,
             processed: overview.processed_total,
@@ -57,9 +57,9 @@ impl Tally {
     }
 
     /// Jobs per second over the last `stretch`; zero until there are two readings.
-    pub(super) fn rates(&self, stretch: Duration) -> Rates {
+    pub(super) fn rates(&self, stretch: Duration) -> JobRates {
         let Some(last) = self.totals.back() else {
-            return Rates::default();
+            return JobRates::default();
         };
         let earlier = self.totals.iter().rev().skip(1);
         let mut first = None;
@@ -70,11 +70,11 @@ impl Tally {
             }
         }
         let Some(first) = first else {
-            return Rates::default();
+            return JobRates::default();
         };
         let rates = last.rates_since(first);
         let [pushed, processed, failed] = rates.map(Option::unwrap_or_default);
-        Rates { pushed, processed, failed }
+        JobRates { pushed, processed, failed }
     }
 
     /// Limits met within the last ten minutes and how often.
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_the_difference_over_its_stretch() {
-        let mut tally = Tally::default();
+        let mut tally = JobsTally::default();
         for second in 0..100 {
             tally.add(at(second), &overview(second * 10, 0));
         }
@@ -126,17 +126,17 @@ mod tests {
 
     #[test]
     fn a_server_that_began_anew_has_no_rate_yet() {
-        let mut tally = Tally::default();
+        let mut tally = JobsTally::default();
         tally.add(at(0), &overview(1_000, 0));
         tally.add(at(1), &overview(5, 0));
-        assert_eq!(tally.rates(MINUTE), Rates::default());
+        assert_eq!(tally.rates(MINUTE), JobRates::default());
         tally.add(at(2), &overview(15, 0));
         assert_eq!(tally.rates(MINUTE).pushed, 10.0);
     }
 
     #[test]
-    fn a_limit_is_told_for_ten_minutes() {
-        let mut tally = Tally::default();
+    fn a_limit_is_reported_for_ten_minutes() {
+        let mut tally = JobsTally::default();
         tally.add(at(0), &overview(0, 40));
         assert_eq!(tally.limits_hit(), [], "what was before isn't news");
         tally.add(at(60), &overview(0, 43));

@@ -1,25 +1,20 @@
-//! Actions on jobs: on one, on a selection, on all matches. What can't be undone, and what means
-//! all, is confirmed on a page that says how many.
-
-use std::sync::Arc;
+//! Actions on jobs: on one, on a selection, on all matches. An action that can't be undone, or that affects
+//! all matches, is confirmed on a page that says how many jobs it affects.
 
 use askama::Template;
-use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use weir_jobs::handle::{self, Which};
 use weir_jobs::store::Action;
 
-use super::shell::{Section, Shell};
-use super::theme::Theme;
-use super::{PageError, html};
+use super::frame::{PageFrame, Section, html};
+use super::request::{FormRequest, PageRequest, PageResult};
 use crate::address::address;
-use crate::console::Console;
 use crate::figures;
 use crate::guard::form::CheckedForm;
-use crate::guard::visitor::Visitor;
-use crate::metrics::Limit;
-use crate::place::Place;
+use crate::job_location::JobLocation;
+use crate::metrics::ConsoleLimit;
+use crate::page_error::PageError;
 
 /// What can be done to a resting job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -31,12 +26,14 @@ pub(crate) enum JobAction {
 }
 
 impl JobAction {
-    /// What makes sense where.
-    pub(crate) const fn of_place(place: &Place) -> &'static [Self] {
+    /// The actions that make sense at a location.
+    pub(crate) const fn of_place(place: &JobLocation) -> &'static [Self] {
         match place {
-            Place::Scheduled | Place::Retries => &[Self::Requeue, Self::Kill, Self::Discard],
-            Place::Dead => &[Self::Requeue, Self::Discard],
-            Place::Queue(_) => &[Self::Kill, Self::Discard],
+            JobLocation::Scheduled | JobLocation::Retries => {
+                &[Self::Requeue, Self::Kill, Self::Discard]
+            }
+            JobLocation::Dead => &[Self::Requeue, Self::Discard],
+            JobLocation::Queue(_) => &[Self::Kill, Self::Discard],
         }
     }
 
@@ -75,7 +72,7 @@ impl JobAction {
     }
 
     /// Where all matches are confirmed.
-    pub(crate) fn confirm_address(self, place: &Place, fields: &[(&str, &str)]) -> String {
+    pub(crate) fn confirm_address(self, place: &JobLocation, fields: &[(&str, &str)]) -> String {
         let place = place.name();
         let what = [("place", place.as_str()), ("action", self.word())];
         address("/jobs/confirm", &[&what, fields].concat())
@@ -90,22 +87,22 @@ impl JobAction {
     }
 }
 
-/// What was done when it isn't done yet.
-const GOES_ON: &str = "on";
+/// The word for an action that is not finished.
+const CONTINUES: &str = "on";
 
-/// What was done, from fixed words: an address can't put others into the page.
+/// What was done. The texts are fixed, so that a forged address can't put others on the page.
 pub(crate) fn sentence(word: &str, count: Option<u64>) -> Option<String> {
     let count = count.unwrap_or(0);
     let jobs = figures::counted(count, "job");
     let were = if count == 1 { "was" } else { "were" };
     match word {
-        "none" => Some("Nothing was selected: tick the jobs first.".to_owned()),
-        GOES_ON => Some(
-            "That takes a while and goes on by itself: load the page again to see how far it is."
+        "none" => Some("No jobs were selected. Select jobs first.".to_owned()),
+        CONTINUES => Some(
+            "The action continues in the background. Reload the page to see its progress."
                 .to_owned(),
         ),
         "requeue" => Some(format!(
-            "{jobs} {were} put into {} now.",
+            "{jobs} {were} moved to {}.",
             if count == 1 { "its queue" } else { "their queues" }
         )),
         "kill" => Some(format!("{jobs} {were} moved to the dead set.")),
@@ -116,10 +113,10 @@ pub(crate) fn sentence(word: &str, count: Option<u64>) -> Option<String> {
 
 #[derive(Template)]
 #[template(path = "jobs_confirm.html")]
-struct ConfirmPage {
-    shell: Shell,
+struct JobsConfirmPage {
+    frame: PageFrame,
     action: JobAction,
-    place: Place,
+    place: JobLocation,
     count: u64,
     order_text: String,
     keys: Vec<String>,
@@ -130,8 +127,8 @@ struct ConfirmPage {
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Wanted {
-    place: Place,
+pub(crate) struct JobsActionQuery {
+    place: JobLocation,
     action: JobAction,
     #[serde(default)]
     search: String,
@@ -142,33 +139,25 @@ pub(crate) struct Wanted {
 }
 
 /// `GET /jobs/confirm`: counts what an action on all matches would hit.
-pub(crate) async fn confirm_all(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
+pub(crate) async fn confirm_all(request: PageRequest) -> PageResult {
+    let target: JobsActionQuery = request.query()?;
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let query = handle::Query {
-        place: wanted.place.name(),
-        search: given(&wanted.search),
-        jobtype: given(&wanted.jobtype),
+        place: target.place.name(),
+        search: given(&target.search),
+        jobtype: given(&target.jobtype),
         ..handle::Query::default()
     };
-    let count = console.jobs()?.handle.count_matching(query).await?;
-    Ok(confirm(&console, &visitor, wanted, count, Vec::new()))
+    let count = request.console.jobs()?.handle.count_matching(query).await?;
+    let frame = request.frame(Section::None, target.action.label());
+    Ok(confirm(frame, target, count, Vec::new()))
 }
 
-fn confirm(
-    console: &Console,
-    visitor: &Visitor,
-    wanted: Wanted,
-    count: u64,
-    keys: Vec<String>,
-) -> Response {
-    let Wanted { place, action, search, jobtype, order } = wanted;
+fn confirm(frame: PageFrame, target: JobsActionQuery, count: u64, keys: Vec<String>) -> Response {
+    let JobsActionQuery { place, action, search, jobtype, order } = target;
     let fields = [("search", search.as_str()), ("jobtype", &jobtype), ("order", &order)];
-    html(&ConfirmPage {
-        shell: Shell::new(console, visitor, Section::None, action.label()),
+    html(&JobsConfirmPage {
+        frame,
         back: place.address(&fields),
         order_text: action.order(&figures::counted(count, "job")),
         action,
@@ -183,52 +172,51 @@ fn confirm(
 
 /// `POST /jobs/act`: on the ticked jobs, or with `scope=all` (from the confirmation) on all
 /// matches.
-pub(crate) async fn act(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    form: CheckedForm,
-) -> Result<Response, PageError> {
-    let wanted = wanted(&form)?;
+pub(crate) async fn act(request: FormRequest) -> PageResult {
+    let FormRequest { console, visitor, form, .. } = request;
+    let target = target(&form)?;
     let is_confirmed = form.get("confirmed").is_some();
     let which = if form.get("scope") == Some("all") {
         if !is_confirmed {
-            return Err(PageError::Invalid("an action on all jobs needs its confirmation".into()));
+            return Err(PageError::Invalid("an action on all jobs must be confirmed".into()));
         }
         let given = |name| form.get(name).map(str::to_owned);
         Which::Matching { search: given("search"), jobtype: given("jobtype") }
     } else {
         let keys = form.all("key");
         if keys.is_empty() {
-            return Ok(back(&wanted, "none", 0));
+            return Ok(back(&target, "none", 0));
         }
-        if wanted.action.is_dangerous() && !is_confirmed {
+        if target.action.is_dangerous() && !is_confirmed {
             let count = keys.len() as u64;
-            return Ok(confirm(&console, &visitor, wanted, count, keys));
+            let title = target.action.label().to_owned();
+            let frame = PageFrame::new(&console, &visitor, Section::None, title);
+            return Ok(confirm(frame, target, count, keys));
         }
         Which::Keys(keys)
     };
-    let place = wanted.place.name();
-    let acting = console.jobs()?.handle.act(place.clone(), which, wanted.action.action());
+    let place = target.place.name();
+    let acting = console.jobs()?.handle.act(place.clone(), which, target.action.action());
     let acted = tokio::time::timeout(console.deps.settings.limits.action_wait, acting).await;
     let Ok(count) = acted else {
-        // The job server finishes what it has begun, whoever waits for it.
-        console.metrics().limit_hit(Limit::ActionWait);
-        tracing::info!(place, action = wanted.action.word(), "console: an action takes long");
-        return Ok(back(&wanted, GOES_ON, 0));
+        // The job server finishes the action in any case.
+        console.metrics().limit_hit(ConsoleLimit::ActionWait);
+        tracing::info!(place, action = target.action.word(), "console: an action takes long");
+        return Ok(back(&target, CONTINUES, 0));
     };
     let count = count?;
-    tracing::info!(place, action = wanted.action.word(), count, "console: acted on jobs");
-    Ok(back(&wanted, wanted.action.word(), count))
+    tracing::info!(place, action = target.action.word(), count, "console: acted on jobs");
+    Ok(back(&target, target.action.word(), count))
 }
 
-fn wanted(form: &CheckedForm) -> Result<Wanted, PageError> {
-    let place = form.get("place").and_then(Place::parse);
+fn target(form: &CheckedForm) -> Result<JobsActionQuery, PageError> {
+    let place = form.get("place").and_then(JobLocation::parse);
     let action = form.get("action").and_then(JobAction::parse);
     let (Some(place), Some(action)) = (place, action) else {
-        return Err(PageError::Invalid("the form names no place or no action".to_owned()));
+        return Err(PageError::Invalid("the form names no queue or set, or no action".to_owned()));
     };
     let field = |name| form.get(name).unwrap_or_default().to_owned();
-    Ok(Wanted {
+    Ok(JobsActionQuery {
         place,
         action,
         search: field("search"),
@@ -238,14 +226,14 @@ fn wanted(form: &CheckedForm) -> Result<Wanted, PageError> {
 }
 
 /// Back to the list, which says what was done.
-fn back(wanted: &Wanted, done: &str, count: u64) -> Response {
+fn back(target: &JobsActionQuery, done: &str, count: u64) -> Response {
     let count = count.to_string();
     let fields = [
-        ("search", wanted.search.as_str()),
-        ("jobtype", &wanted.jobtype),
-        ("order", &wanted.order),
+        ("search", target.search.as_str()),
+        ("jobtype", &target.jobtype),
+        ("order", &target.order),
         ("done", done),
         ("count", &count),
     ];
-    Redirect::to(&wanted.place.address(&fields)).into_response()
+    Redirect::to(&target.place.address(&fields)).into_response()
 }

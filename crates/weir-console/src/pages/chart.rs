@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use weir_base::history;
 
-use super::PageError;
+use super::request::{PageRequest, PageResult};
 use crate::console::Console;
+use crate::page_error::PageError;
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Wanted {
+struct ChartQuery {
     /// Names, separated by commas.
     series: String,
     /// How far back from now.
@@ -22,7 +23,7 @@ pub(crate) struct Wanted {
 
 /// Times in seconds since the Unix epoch; a gap is null.
 #[derive(Debug, Serialize)]
-pub(crate) struct Chart {
+struct ChartPoints {
     times: Vec<f64>,
     /// Means, one list per series in the order asked for.
     means: Vec<Vec<Option<f64>>>,
@@ -30,21 +31,23 @@ pub(crate) struct Chart {
     peaks: Vec<Vec<Option<f64>>>,
 }
 
-pub(crate) async fn points(
-    State(console): State<Arc<Console>>,
-    Query(wanted): Query<Wanted>,
-) -> Result<Json<Chart>, PageError> {
-    let history = Arc::clone(&console.jobs()?.history);
-    read(&console, history, wanted).await.map(Json)
+pub(crate) async fn points(request: PageRequest) -> PageResult {
+    let history = Arc::clone(&request.console.jobs()?.history);
+    read(&request, history).await
 }
 
-/// Reads a history on a thread that may wait for the disk.
-pub(crate) async fn read(
+/// Reads what the request asks of a history, on a thread that may wait for the disk.
+pub(crate) async fn read(request: &PageRequest, history: Arc<history::History>) -> PageResult {
+    let points = read_points(&request.console, history, request.query()?).await?;
+    Ok(Json(points).into_response())
+}
+
+async fn read_points(
     console: &Console,
     history: Arc<history::MetricsHistory>,
-    wanted: Wanted,
-) -> Result<Chart, PageError> {
-    let series: Vec<String> = wanted.series.split(',').map(str::to_owned).collect();
+    query: ChartQuery,
+) -> Result<ChartPoints, PageError> {
+    let series: Vec<String> = query.series.split(',').map(str::to_owned).collect();
     let known = history.columns();
     if let Some(unknown) = series.iter().find(|name| !known.contains(name)) {
         return Err(PageError::Invalid(format!("there is no series {unknown:?}")));
@@ -53,22 +56,22 @@ pub(crate) async fn read(
         return Err(PageError::Invalid("a series is named twice".to_owned()));
     }
     let points_max = console.deps.settings.limits.chart_points_max;
-    let points_max = wanted.points.unwrap_or(points_max).clamp(1, points_max);
+    let points_max = query.points.unwrap_or(points_max).clamp(1, points_max);
     // The second that isn't over has no row yet.
     let to = console.deps.clock.now();
-    let from = to - Duration::from_secs(wanted.seconds);
+    let from = to - Duration::from_secs(query.seconds);
     let read = tokio::task::spawn_blocking(move || {
         let names: Vec<&str> = series.iter().map(String::as_str).collect();
         history.query(&history::HistoryQuery { series: &names, from, to, points_max })
     });
-    let table = read.await.map_err(|error| PageError::Invalid(error.to_string()))?;
+    let table = read.await.map_err(|error| PageError::Unavailable(error.to_string()))?;
     let pick = |value: fn(&history::Band) -> f64| {
         let column = |points: &Vec<Option<history::Band>>| {
             points.iter().map(|point| point.as_ref().map(value)).collect()
         };
         table.columns.iter().map(column).collect()
     };
-    Ok(Chart {
+    Ok(ChartPoints {
         times: table.times.iter().map(|at| at.as_secs_f64()).collect(),
         means: pick(|band| band.mean),
         peaks: pick(|band| band.max),

@@ -1,17 +1,13 @@
 //! `GET /events`: the live stream.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use axum::response::IntoResponse;
 
-use super::PageError;
-use crate::console::Console;
+use super::request::{PageRequest, PageResult};
 use crate::live;
+use crate::page_error::PageError;
 
-pub(crate) async fn open(
-    State(console): State<Arc<Console>>,
-) -> Result<impl IntoResponse, PageError> {
-    let permit = console.deps.live.permit().ok_or(PageError::TooManyStreams)?;
-    Ok(live::stream(&console.deps.live, &console.deps.clock, permit))
+pub(crate) async fn open(request: PageRequest) -> PageResult {
+    let deps = &request.console.deps;
+    let permit = deps.live.permit().ok_or(PageError::TooManyStreams)?;
+    Ok(live::stream(&deps.live, &deps.clock, permit).into_response())
 }

@@ -2,27 +2,23 @@
 
 mod act;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::Json;
-use axum::extract::{Query, State};
-use axum::response::Response;
 use serde::Deserialize;
 use weir_front::view::ReasonCount;
 
 pub(crate) use self::act::act;
-use super::chart::{self, Chart};
-use super::ranges::{self, Range};
-use super::shell::{Section, Shell};
-use super::theme::Theme;
-use super::{PageError, html};
-use crate::console::Console;
+use super::chart;
+use super::frame::{PageFrame, Section, html};
+use super::live_page::LiveSection;
+use super::named_value::NamedValue;
+use super::ranges::{self, ChartRange};
+use super::request::{PageRequest, PageResult};
 use crate::figures;
-use crate::front::{App, CHARTED_APPS_MAX, Front, Lately, Reading, Worker, column};
-use crate::guard::visitor::Visitor;
+use crate::front::{AppActivity, CHARTED_APPS_MAX, FrontApp, FrontSnapshot, FrontWorker, column};
 use crate::live::Latest;
+use crate::page_error::PageError;
 use crate::verdict::Finding;
 use crate::visible::visible;
 
@@ -32,26 +28,26 @@ const CHART_SOURCE: &str = "/front/chart";
 #[derive(Template)]
 #[template(path = "front.html")]
 struct FrontPage {
-    shell: Shell,
-    live: LivePart,
-    done: Option<String>,
-    /// Those whose workers Weir runs.
-    scaled: Vec<Scaled>,
-    charts: Vec<Charts>,
+    frame: PageFrame,
+    live: LiveSection,
+    has_apps: bool,
+    /// The apps whose workers Weir runs.
+    scalable: Vec<ScalableApp>,
+    charts: Vec<AppCharts>,
     charted_max: Option<usize>,
-    ranges: Vec<Range>,
+    ranges: Vec<ChartRange>,
     range_seconds: u64,
     chart_source: &'static str,
 }
 
 /// How many workers an app is to have.
-struct Scaled {
+struct ScalableApp {
     name: String,
     processes: u32,
 }
 
 /// The series of one app.
-struct Charts {
+struct AppCharts {
     app: String,
     rates: String,
     waiting: String,
@@ -60,24 +56,24 @@ struct Charts {
 
 #[derive(Template)]
 #[template(path = "front_live.html")]
-struct LivePart {
+struct FrontLive {
     findings: Vec<Finding>,
     apps: Vec<AppPart>,
     csrf: String,
 }
 
 struct AppPart {
-    app: App,
-    wait: Quantiles,
-    answer: Quantiles,
+    app: FrontApp,
+    queue_time: Quantiles,
+    response: Quantiles,
     requests: String,
     /// None: nothing was given to anybody.
     jain_index: String,
-    refused: u64,
+    rejected: u64,
     evictions: u64,
     /// Since the start.
-    facts: Vec<Fact>,
-    rows: Vec<Row>,
+    facts: Vec<NamedValue>,
+    rows: Vec<FrontWorkerRow>,
 }
 
 /// What half of all and all but a hundredth don't exceed.
@@ -86,12 +82,7 @@ struct Quantiles {
     p99: String,
 }
 
-struct Fact {
-    name: &'static str,
-    value: String,
-}
-
-struct Row {
+struct FrontWorkerRow {
     /// For the form; None: Weir does not run it.
     number: Option<u32>,
     /// Tells its buttons from those of a successor in its place.
@@ -104,70 +95,55 @@ struct Row {
     streams: u32,
     oldest: String,
     memory: String,
-    wait: String,
-    given: u64,
+    queue_time: String,
+    assigned: u64,
     restarts: String,
     recycled: Option<String>,
     problem: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct FrontQuery {
     range: Option<String>,
     done: Option<String>,
 }
 
-/// The apps, if they are served here.
-fn of(console: &Console) -> Result<&Front, PageError> {
-    let none = "apps are not served by this Weir: it was started with --only, without front";
-    console.deps.front.as_ref().ok_or_else(|| PageError::NotFound(none.to_owned()))
-}
-
 /// `GET /front`
-pub(crate) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let live = LivePart::read(&console, &visitor)?;
-    let front = of(&console)?;
-    let word = wanted.range.unwrap_or_default();
-    let ranges = ranges::all(&ranges::WHOLE, &word, |word| format!("/front?range={word}"));
-    let apps = || live.apps.iter().map(|part| &part.app);
-    let scaled = |app: &App| Some(Scaled { name: app.name.clone(), processes: app.processes? });
-    let charted = apps().filter(|app| front.is_charted(&app.name));
-    Ok(html(&FrontPage {
-        shell: Shell::new(&console, &visitor, Section::Front, "Front").refreshed(),
-        done: wanted.done.as_deref().and_then(act::sentence).map(str::to_owned),
-        scaled: apps().filter_map(scaled).collect(),
-        charts: charted.map(|app| Charts::of(&app.name)).collect(),
-        charted_max: (live.apps.len() > CHARTED_APPS_MAX).then_some(CHARTED_APPS_MAX),
-        range_seconds: ranges::chosen_seconds(&ranges),
-        ranges,
-        chart_source: CHART_SOURCE,
-        live,
-    }))
-}
-
-/// `GET /live/front`
-pub(crate) async fn fragment(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-) -> Result<Response, PageError> {
-    Ok(html(&LivePart::read(&console, &visitor)?))
+pub(crate) async fn page(request: PageRequest) -> PageResult {
+    let front = request.console.front()?;
+    let live_data = FrontLive::read(&request)?;
+    let query: FrontQuery = request.query()?;
+    request.live_response(live_data.render(), &[], |live| {
+        let word = query.range.unwrap_or_default();
+        let ranges = ranges::all(&ranges::WHOLE, &word, |word| format!("/front?range={word}"));
+        let apps = || live_data.apps.iter().map(|part| &part.app);
+        let scalable = |app: &FrontApp| {
+            Some(ScalableApp { name: app.name.clone(), processes: app.processes? })
+        };
+        let charted = apps().filter(|app| front.is_charted(&app.name));
+        let flash = query.done.as_deref().and_then(act::sentence).map(str::to_owned);
+        Ok(html(&FrontPage {
+            frame: request.frame(Section::Front, "Front").refreshed().with_flash(flash),
+            has_apps: !live_data.apps.is_empty(),
+            scalable: apps().filter_map(scalable).collect(),
+            charts: charted.map(|app| AppCharts::of(&app.name)).collect(),
+            charted_max: (live_data.apps.len() > CHARTED_APPS_MAX).then_some(CHARTED_APPS_MAX),
+            range_seconds: ranges::chosen_seconds(&ranges),
+            ranges,
+            chart_source: CHART_SOURCE,
+            live,
+        }))
+    })
 }
 
 /// `GET /front/chart?series=shop.waiting&seconds=..`
-pub(crate) async fn points(
-    State(console): State<Arc<Console>>,
-    wanted: Query<chart::Wanted>,
-) -> Result<Json<Chart>, PageError> {
-    let none = || PageError::NotFound("there is no app, so there is nothing to draw".to_owned());
-    let history = of(&console)?.history.clone().ok_or_else(none)?;
-    chart::read(&console, history, wanted.0).await.map(Json)
+pub(crate) async fn points(request: PageRequest) -> PageResult {
+    let none = || PageError::NotFound("there are no apps, and so no charts".to_owned());
+    let history = request.console.front()?.history.clone().ok_or_else(none)?;
+    chart::read(&request, history).await
 }
 
-impl Charts {
+impl AppCharts {
     fn of(app: &str) -> Self {
         let series = |names: &[(&str, &str)]| {
             let series = names.iter().map(|(name, shown)| format!("{}:{shown}", column(app, name)));
@@ -176,24 +152,25 @@ impl Charts {
         Self {
             app: app.to_owned(),
             rates: series(&[
-                ("requests_per_second", "Answered"),
-                ("refused_per_second", "Refused"),
+                ("requests_per_second", "Responses"),
+                ("refused_per_second", "Rejected"),
             ]),
             waiting: series(&[("waiting", "Waiting")]),
             lengths: series(&[
-                ("queue_seconds_p99", "Wait p99"),
-                ("answer_seconds_p50", "Answer p50"),
-                ("answer_seconds_p99", "Answer p99"),
+                ("queue_seconds_p99", "Queue time p99"),
+                ("answer_seconds_p50", "Response p50"),
+                ("answer_seconds_p99", "Response p99"),
             ]),
         }
     }
 }
 
-impl LivePart {
-    fn read(console: &Console, visitor: &Visitor) -> Result<Self, PageError> {
-        let front = of(console)?;
+impl FrontLive {
+    fn read(request: &PageRequest) -> Result<Self, PageError> {
+        let console = &request.console;
+        let front = console.front()?;
         let latest = match console.deps.live.latest() {
-            Latest::Reading(reading) => Some(reading),
+            Latest::Snapshot(reading) => Some(reading),
             Latest::Nothing | Latest::Down(_) | Latest::Ended => None,
         };
         let reading = front.read(latest.as_ref().and_then(|it| it.front.as_ref()));
@@ -201,23 +178,23 @@ impl LivePart {
         Ok(Self {
             findings: findings.filter(|it| it.link == "/front").cloned().collect(),
             apps: reading.apps.iter().map(|app| AppPart::of(app, &reading)).collect(),
-            csrf: visitor.csrf.clone(),
+            csrf: request.visitor.csrf.clone(),
         })
     }
 }
 
 impl AppPart {
-    fn of(app: &App, reading: &Reading) -> Self {
+    fn of(app: &FrontApp, reading: &FrontSnapshot) -> Self {
         let minute = reading.minute(app);
         Self {
-            wait: Quantiles::of(&minute.waits),
-            answer: Quantiles::of(&minute.answers),
+            queue_time: Quantiles::of(&minute.waits),
+            response: Quantiles::of(&minute.responses),
             requests: figures::rate(minute.requests_per_second),
             jain_index: minute.jain_index.map_or_else(unknown, |index| format!("{index:.2}")),
-            refused: minute.refused,
+            rejected: minute.rejected,
             evictions: minute.evictions,
             facts: facts(app),
-            rows: app.workers.iter().map(|worker| Row::of(worker, &minute)).collect(),
+            rows: app.workers.iter().map(|worker| FrontWorkerRow::of(worker, &minute)).collect(),
             app: app.clone(),
         }
     }
@@ -230,24 +207,24 @@ impl Quantiles {
     }
 }
 
-fn facts(app: &App) -> Vec<Fact> {
-    let fact = |name, value| Fact { name, value };
+fn facts(app: &FrontApp) -> Vec<NamedValue> {
+    let fact = |name, value| NamedValue { name, value };
     let evicted = fact("Evicted", figures::count(app.evictions));
     let totals = &app.totals;
     let mut facts = match &app.shared_sockets {
-        Some(sockets) => vec![fact("Sockets of its workers", sockets.clone()), evicted],
+        Some(sockets) => vec![fact("Shared sockets", sockets.clone()), evicted],
         None if app.runs_jobs => vec![evicted],
         None => vec![
-            fact("Answered since start", figures::count(totals.answers)),
+            fact("Responses since start", figures::count(totals.answers)),
             fact("of these 5xx", figures::count(totals.server_errors)),
-            fact("Refused", by_reason(&totals.refusals)),
-            fact("No answer", by_reason(&totals.failures)),
+            fact("Rejected", by_reason(&totals.refusals)),
+            fact("No response", by_reason(&totals.failures)),
             evicted,
         ],
     };
     if !app.shedding.is_empty() {
         let queues: Vec<_> = app.shedding.iter().map(|queue| visible(queue)).collect();
-        facts.push(fact("Refusing some requests for queue", queues.join(", ")));
+        facts.push(fact("Shedding requests for queue", queues.join(", ")));
     }
     if let Some(rolling) = &app.rolling {
         facts.push(fact("Latest rolling restart", visible(rolling).into_owned()));
@@ -263,8 +240,8 @@ fn by_reason(counts: &[ReasonCount]) -> String {
     if texts.is_empty() { "0".to_owned() } else { texts.join(" · ") }
 }
 
-impl Row {
-    fn of(worker: &Worker, minute: &Lately) -> Self {
+impl FrontWorkerRow {
+    fn of(worker: &FrontWorker, minute: &AppActivity) -> Self {
         let address = worker.address.as_deref().unwrap_or("–");
         let pid = worker.pid.map_or_else(unknown, |pid| format!("pid {pid}"));
         let age = worker.age.map(|age| figures::whole_duration(age.as_secs_f64()));
@@ -282,8 +259,8 @@ impl Row {
             streams: worker.streams,
             oldest: length(worker.oldest_request),
             memory: worker.pss_bytes.map_or_else(unknown, figures::bytes),
-            wait: length(minute.mean_wait(worker)),
-            given: worker.given,
+            queue_time: length(minute.mean_wait(worker)),
+            assigned: worker.given,
             restarts: match worker.number {
                 Some(_) => figures::count(worker.restarts),
                 None => unknown(),

@@ -1,55 +1,43 @@
-//! The pages of gems. They read the index only, and have upstreams looked at: what changes it is `gem`'s
-//! and the command line's.
+//! The pages of gems. They read the index and can poll upstreams; changing the index is left to `gem` and
+//! the command line.
 
 pub(super) mod gem;
 mod latest;
+mod link;
 mod mirror;
 mod webhooks;
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Query, State};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Redirect};
 use serde::Deserialize;
-use weir_gems::store::StoreError;
 use weir_gems::view::{KeyView, NamePage, Overview};
 
 use self::latest::ChangeRow;
+use self::link::{GemLink, unavailable};
 use self::mirror::MirrorPart;
 use self::webhooks::EndpointRow;
-use super::shell::{Section, Shell};
-use super::theme::Theme;
-use super::{PageError, html};
+use super::frame::{PageFrame, Section, html};
+use super::request::{FormRequest, PageRequest, PageResult};
 use crate::address::address;
-use crate::console::Console;
 use crate::figures;
-use crate::gems::Index;
-use crate::guard::form::CheckedForm;
-use crate::guard::visitor::Visitor;
+use crate::page_error::PageError;
 use crate::visible::visible;
 
 #[derive(Template)]
 #[template(path = "gems.html")]
 struct GemsPage {
-    shell: Shell,
+    frame: PageFrame,
     overview: Overview,
     search: String,
-    names: Vec<Name>,
+    names: Vec<GemLink>,
     summary: String,
     /// None: there are no more names.
     next: Option<String>,
-    /// None: nothing comes from elsewhere.
+    /// None: no other index is mirrored.
     mirror: Option<MirrorPart>,
     webhooks: Vec<EndpointRow>,
     latest: Vec<ChangeRow>,
     keys: Vec<KeyRow>,
-    done: Option<&'static str>,
-}
-
-struct Name {
-    name: String,
-    address: String,
 }
 
 struct KeyRow {
@@ -57,77 +45,56 @@ struct KeyRow {
     name: String,
     scopes: String,
     gems: String,
-    made: String,
+    created: String,
     expires: String,
     is_expired: bool,
 }
 
-/// Which gems.
+/// Which names the page lists.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct GemsQuery {
     #[serde(default)]
     search: String,
     after: Option<String>,
     done: Option<String>,
 }
 
-/// The index, if it is served here.
-fn of(console: &Console) -> Result<&Arc<dyn Index>, PageError> {
-    let none = "gems are not served by this Weir; they are with a table [gems] in weir.toml";
-    console.deps.gems.as_ref().ok_or_else(|| PageError::NotFound(none.to_owned()))
-}
-
-fn unavailable(error: StoreError) -> PageError {
-    PageError::Unavailable(error.to_string())
-}
-
-/// The page of a gem.
-fn gem_address(name: &str) -> String {
-    address("/gem", &[("name", name)])
-}
-
 /// Changes that the page shows.
 const LATEST_MAX: usize = 20;
-const LOOKING: &str =
-    "The upstreams are being looked at: load the page again to see what came of it.";
+const POLLING: &str = "Weir is polling the upstreams. Reload the page to see the result.";
 
 /// `POST /gems/look`
-pub(crate) async fn look(
-    State(console): State<Arc<Console>>,
-    _form: CheckedForm,
-) -> Result<Response, PageError> {
-    match of(&console)?.look_at_upstreams() {
+pub(crate) async fn poll_upstreams(FormRequest { console, .. }: FormRequest) -> PageResult {
+    match console.gems()?.poll_upstreams() {
         true => Ok(Redirect::to("/gems?done=look").into_response()),
         false => Err(PageError::NotFound("this Weir mirrors no other index".to_owned())),
     }
 }
 
 /// `GET /gems`
-pub(crate) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let index = of(&console)?;
+pub(crate) async fn page(request: PageRequest) -> PageResult {
+    let query: GemsQuery = request.query()?;
+    let console = &request.console;
+    let index = console.gems()?;
     let limit = console.deps.settings.limits.page_gems;
     let overview = index.overview().await.map_err(unavailable)?;
-    let page = index.names(&wanted.search, wanted.after.as_deref(), limit);
+    let page = index.names(&query.search, query.after.as_deref(), limit);
     let page = page.await.map_err(unavailable)?;
     let keys = index.keys().await.map_err(unavailable)?;
     let mirror = index.mirrored().await.map_err(unavailable)?;
     let webhooks = index.webhooks().await.map_err(unavailable)?;
     let latest = index.latest(LATEST_MAX).await.map_err(unavailable)?;
     let now = console.deps.clock.now().as_secs_f64();
+    let flash = (query.done.as_deref() == Some("look")).then(|| POLLING.to_owned());
     Ok(html(&GemsPage {
-        shell: Shell::new(&console, &visitor, Section::Gems, "Gems"),
+        frame: request.frame(Section::Gems, "Gems").with_flash(flash),
         overview,
-        summary: summary(&wanted, &page),
+        summary: summary(&query, &page),
         next: page.next.as_ref().map(|next| {
-            address("/gems", &[("search", wanted.search.as_str()), ("after", next.as_str())])
+            address("/gems", &[("search", query.search.as_str()), ("after", next.as_str())])
         }),
-        names: page.names.iter().map(|name| Name::of(name)).collect(),
-        done: (wanted.done.as_deref() == Some("look")).then_some(LOOKING),
-        search: wanted.search,
+        names: page.names.iter().map(|name| GemLink::of(name)).collect(),
+        search: query.search,
         mirror: mirror.map(|mirror| MirrorPart::of(mirror, now)),
         webhooks: webhooks.into_iter().map(|endpoint| EndpointRow::of(endpoint, now)).collect(),
         latest: latest.into_iter().map(ChangeRow::of).collect(),
@@ -135,20 +102,16 @@ pub(crate) async fn page(
     }))
 }
 
-fn summary(wanted: &Wanted, page: &NamePage) -> String {
-    match (page.total, wanted.search.is_empty()) {
-        (0, true) => "There are no gems yet: gem push and weir gems import add some.".to_owned(),
-        (0, false) => "No gem's name holds that.".to_owned(),
+fn summary(query: &GemsQuery, page: &NamePage) -> String {
+    match (page.total, query.search.is_empty()) {
+        (0, true) => {
+            "There are no gems yet. Add some with gem push or weir gems import.".to_owned()
+        }
+        (0, false) => "No gem name contains that.".to_owned(),
         (total, _) if page.names.len() as u64 == total => figures::counted(total, "gem"),
         (total, _) => {
             format!("{} of {}", figures::number(page.names.len()), figures::counted(total, "gem"))
         }
-    }
-}
-
-impl Name {
-    fn of(name: &str) -> Self {
-        Self { name: visible(name).into_owned(), address: gem_address(name) }
     }
 }
 
@@ -162,7 +125,7 @@ impl KeyRow {
             name: visible(&key.name).into_owned(),
             scopes: scopes.join(", "),
             gems: visible(&gems).into_owned(),
-            made: figures::relative(now, key.created_at),
+            created: figures::relative(now, key.created_at),
             expires: expires.unwrap_or_else(|| "never".to_owned()),
             is_expired: key.is_expired,
         }

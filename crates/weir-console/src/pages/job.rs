@@ -1,33 +1,29 @@
 //! One job: what it is, where it is, why it failed, its payload to the last digit.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Query, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use serde::Deserialize;
 use weir_jobs::view;
 
 use super::act::JobAction;
-use super::job_history::{self, Event};
-use super::shell::{Section, Shell};
-use super::theme::Theme;
-use super::{PageError, html};
+use super::frame::{PageFrame, Section, html};
+use super::job_history::{self, JobEvent};
+use super::request::{PageRequest, PageResult};
 use crate::address::address;
 use crate::console::Console;
 use crate::figures;
-use crate::guard::visitor::Visitor;
+use crate::job_location::JobLocation;
 use crate::json_text;
-use crate::place::Place;
+use crate::page_error::PageError;
 use crate::visible::visible;
 
 #[derive(Template)]
 #[template(path = "job.html")]
 struct JobPage {
-    shell: Shell,
+    frame: PageFrame,
     /// Where it rests; None: a worker has it.
-    place: Option<Place>,
+    place: Option<JobLocation>,
     actions: &'static [JobAction],
     state: &'static str,
     time_name: &'static str,
@@ -35,8 +31,8 @@ struct JobPage {
     moment: String,
     reserve_for: String,
     retry: String,
-    history: Vec<Event>,
-    /// Whether earlier failures than the last are only counted.
+    history: Vec<JobEvent>,
+    /// Whether there were earlier failures, which are only counted.
     has_forgotten: bool,
     payload: String,
     payload_size: String,
@@ -47,26 +43,29 @@ struct JobPage {
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct JobQuery {
     jid: String,
 }
 
+/// Where a job's page is.
+pub(crate) fn job_address(jid: &str) -> String {
+    address("/job", &[("jid", jid)])
+}
+
 /// `GET /job?jid=..`
-pub(crate) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(Wanted { jid }): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let job = find(&console, jid).await?;
+pub(crate) async fn page(request: PageRequest) -> PageResult {
+    let JobQuery { jid } = request.query()?;
+    let console = &request.console;
+    let job = find(console, jid).await?;
     let now = console.deps.clock.now().as_secs_f64();
     let place = place(&job);
     let bytes_max = console.deps.settings.limits.payload_display_bytes_max;
     let shown = json_text::pretty(&job.payload, bytes_max);
     let title = format!("Job {}", visible(&figures::shortened(&job.jid, 40)));
     Ok(html(&JobPage {
-        shell: Shell::new(&console, &visitor, section(job.state), title),
+        frame: request.frame(section(job.state), title),
         actions: place.as_ref().map_or(&[][..], JobAction::of_place),
-        time_name: place.as_ref().map_or("Reserved", Place::time_means),
+        time_name: place.as_ref().map_or("Reserved", JobLocation::time_means),
         state: state_word(job.state),
         when: figures::relative(now, job.at),
         moment: figures::moment(job.at),
@@ -99,11 +98,9 @@ fn in_visible_letters(mut job: view::JobView) -> view::JobView {
 }
 
 /// `GET /job/payload?jid=..`: the payload exactly as a worker gets it, as a file.
-pub(crate) async fn payload(
-    State(console): State<Arc<Console>>,
-    Query(Wanted { jid }): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let job = find(&console, jid).await?;
+pub(crate) async fn payload(request: PageRequest) -> PageResult {
+    let JobQuery { jid } = request.query()?;
+    let job = find(&request.console, jid).await?;
     let headers = [
         (CONTENT_TYPE, "application/json"),
         (CONTENT_DISPOSITION, "attachment; filename=\"job.json\""),
@@ -115,17 +112,17 @@ async fn find(console: &Console, jid: String) -> Result<view::JobView, PageError
     let found = console.jobs()?.handle.job(jid.clone()).await?;
     found.ok_or_else(|| {
         let jid = figures::shortened(&jid, 100);
-        PageError::NotFound(format!("there is no job {jid} now: it is done, deleted or unknown"))
+        PageError::NotFound(format!("there is no job {jid}: it is done, deleted or unknown"))
     })
 }
 
-fn place(job: &view::JobView) -> Option<Place> {
+fn place(job: &view::JobView) -> Option<JobLocation> {
     match job.state {
-        view::JobViewState::Enqueued => Some(Place::Queue(job.queue.clone())),
+        view::JobViewState::Enqueued => Some(JobLocation::Queue(job.queue.clone())),
         view::JobViewState::Working => None,
-        view::JobViewState::Scheduled => Some(Place::Scheduled),
-        view::JobViewState::Retries => Some(Place::Retries),
-        view::JobViewState::Dead => Some(Place::Dead),
+        view::JobViewState::Scheduled => Some(JobLocation::Scheduled),
+        view::JobViewState::Retries => Some(JobLocation::Retries),
+        view::JobViewState::Dead => Some(JobLocation::Dead),
     }
 }
 
@@ -141,18 +138,18 @@ const fn section(state: view::JobViewState) -> Section {
 
 pub(crate) const fn state_word(state: view::JobViewState) -> &'static str {
     match state {
-        view::JobViewState::Enqueued => "waits in its queue",
-        view::JobViewState::Working => "is in a worker's hands",
+        view::JobViewState::Enqueued => "is waiting in its queue",
+        view::JobViewState::Working => "is in progress",
         view::JobViewState::Scheduled => "is scheduled",
-        view::JobViewState::Retries => "waits for another try",
+        view::JobViewState::Retries => "is waiting for a retry",
         view::JobViewState::Dead => "is dead",
     }
 }
 
 fn retry(retry: i64) -> String {
     match retry {
-        ..0 => "none, dead at the first failure".to_owned(),
-        0 => "none, thrown away at the first failure".to_owned(),
+        ..0 => "none, moved to the dead set at the first failure".to_owned(),
+        0 => "none, deleted at the first failure".to_owned(),
         tries => format!("up to {tries}"),
     }
 }

@@ -10,7 +10,7 @@ use crate::visible::visible;
 
 /// One line of the history.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct JobEvent {
     pub(crate) what: String,
     /// How long ago, or in how long; empty when the record's time can't be read.
     pub(crate) when: String,
@@ -27,19 +27,19 @@ struct Times {
 }
 
 /// Oldest first; what lies ahead last.
-pub(crate) fn events(job: &view::JobView, now: f64) -> Vec<Event> {
+pub(crate) fn events(job: &view::JobView, now: f64) -> Vec<JobEvent> {
     let mut events = Vec::new();
-    let mut add = |what: String, at: Moment<'_>| events.push(at.event(what, now));
+    let mut add = |what: String, at: EventTime<'_>| events.push(at.event(what, now));
     if let Some(created) = &job.created_at {
-        add("Created".into(), Moment::Text(created));
+        add("Created".into(), EventTime::Text(created));
     }
     let times: Times = serde_json::from_str(&job.payload).unwrap_or_default();
     let enqueued_at = times.enqueued_at.as_ref().and_then(|at| at.as_str());
     match (job.state, enqueued_at) {
         (view::JobViewState::Enqueued, _) => {
-            add(format!("Put into queue {}", job.queue), Moment::Seconds(job.at));
+            add(format!("Enqueued in {}", job.queue), EventTime::Seconds(job.at));
         }
-        (_, Some(at)) => add(format!("Put into queue {}", job.queue), Moment::Text(at)),
+        (_, Some(at)) => add(format!("Enqueued in {}", job.queue), EventTime::Text(at)),
         _ => {}
     }
     if let Some(failure) = &job.failure {
@@ -48,15 +48,15 @@ pub(crate) fn events(job: &view::JobView, now: f64) -> Vec<Event> {
     match job.state {
         view::JobViewState::Enqueued => {}
         view::JobViewState::Working => working(job, &mut add),
-        view::JobViewState::Scheduled => add("Due".into(), Moment::Seconds(job.at)),
-        view::JobViewState::Retries => add("Next try".into(), Moment::Seconds(job.at)),
-        view::JobViewState::Dead => add("Moved to the dead set".into(), Moment::Seconds(job.at)),
+        view::JobViewState::Scheduled => add("Due".into(), EventTime::Seconds(job.at)),
+        view::JobViewState::Retries => add("Next retry".into(), EventTime::Seconds(job.at)),
+        view::JobViewState::Dead => add("Moved to the dead set".into(), EventTime::Seconds(job.at)),
     }
     in_order(&mut events);
     events.into_iter().map(|(_, event)| event).collect()
 }
 
-fn failed(failure: &view::FailureView, add: &mut impl FnMut(String, Moment<'_>)) {
+fn failed(failure: &view::FailureView, add: &mut impl FnMut(String, EventTime<'_>)) {
     let Some(at) = &failure.failed_at else { return };
     let text = format!("{}: {}", failure.errtype, failure.message);
     let text = figures::shortened(&text, MESSAGE_CHARACTERS);
@@ -64,17 +64,17 @@ fn failed(failure: &view::FailureView, add: &mut impl FnMut(String, Moment<'_>))
         0 => format!("Failed: {text}"),
         earlier => format!("Failed for the {}: {text}", ordinal(earlier + 1)),
     };
-    add(what, Moment::Text(at));
+    add(what, EventTime::Text(at));
 }
 
 /// Characters of an error in the history; the page has it whole.
 const MESSAGE_CHARACTERS: usize = 160;
 
-fn working(job: &view::JobView, add: &mut impl FnMut(String, Moment<'_>)) {
-    let who = job.wid.as_ref().map_or_else(String::new, |wid| format!(" by worker {wid}"));
-    add(format!("Taken{who}"), Moment::Seconds(job.at));
+fn working(job: &view::JobView, add: &mut impl FnMut(String, EventTime<'_>)) {
+    let worker = job.wid.as_ref().map_or_else(String::new, |wid| format!(" by worker {wid}"));
+    add(format!("Fetched{worker}"), EventTime::Seconds(job.at));
     let lapses = job.at + figures::as_float(job.reserve_for_seconds);
-    add("Goes back to its queue unless it is done".into(), Moment::Seconds(lapses));
+    add("Reservation expires".into(), EventTime::Seconds(lapses));
 }
 
 /// `2nd time`, `11th time`
@@ -90,21 +90,21 @@ fn ordinal(number: u64) -> String {
 }
 
 /// A moment of the record.
-enum Moment<'t> {
+enum EventTime<'t> {
     /// Since the Unix epoch.
     Seconds(f64),
     /// RFC 3339, if the client kept to it.
     Text(&'t str),
 }
 
-impl Moment<'_> {
+impl EventTime<'_> {
     /// The event with its place in time; none when the time can't be read.
-    fn event(self, what: String, now: f64) -> (Option<f64>, Event) {
+    fn event(self, what: String, now: f64) -> (Option<f64>, JobEvent) {
         let (at, text) = match self {
             Self::Seconds(at) => (Some(at), ""),
             Self::Text(text) => (parse(text), text),
         };
-        let event = Event {
+        let event = JobEvent {
             what: visible(&what).into_owned(),
             when: at.map_or_else(String::new, |at| figures::relative(now, at)),
             moment: at.map_or_else(
@@ -122,8 +122,8 @@ fn parse(text: &str) -> Option<f64> {
     Some(at.as_duration().as_secs_f64())
 }
 
-/// By time; what has none stays behind what it was told after.
-fn in_order(events: &mut [(Option<f64>, Event)]) {
+/// By time; an event without a time stays behind the one before it.
+fn in_order(events: &mut [(Option<f64>, JobEvent)]) {
     let mut latest = f64::NEG_INFINITY;
     for (at, _) in events.iter_mut() {
         latest = *at.get_or_insert(latest);
@@ -152,9 +152,9 @@ mod tests {
         }
     }
 
-    fn told(job: &view::JobView) -> Vec<String> {
+    fn lines(job: &view::JobView) -> Vec<String> {
         let events = events(job, 1_000.0);
-        let line = |event: Event| {
+        let line = |event: JobEvent| {
             let ahead = if event.is_ahead { " (ahead)" } else { "" };
             format!("{} | {}{ahead}", event.what, event.when)
         };
@@ -179,26 +179,26 @@ mod tests {
         };
         let expected = [
             "Created | 6 min 40 s ago",
-            "Put into queue push | 4 min 40 s ago",
+            "Enqueued in push | 4 min 40 s ago",
             "Failed for the 2nd time: Timeout: too slow | 1 min 40 s ago",
-            "Next try | in 3 min 20 s (ahead)",
+            "Next retry | in 3 min 20 s (ahead)",
         ];
-        assert_eq!(told(&job), expected);
+        assert_eq!(lines(&job), expected);
     }
 
     #[test]
-    fn a_job_in_hand_says_when_it_comes_back() {
+    fn a_job_in_progress_says_when_its_reservation_expires() {
         let job = view::JobView {
             wid: Some("w1".into()),
             ..job(view::JobViewState::Working, 990.0, r#"{"enqueued_at":"1970-01-01T00:12:00Z"}"#)
         };
         let expected = [
             "Created | 6 min 40 s ago",
-            "Put into queue push | 4 min 40 s ago",
-            "Taken by worker w1 | 10 s ago",
-            "Goes back to its queue unless it is done | in 29 min 50 s (ahead)",
+            "Enqueued in push | 4 min 40 s ago",
+            "Fetched by worker w1 | 10 s ago",
+            "Reservation expires | in 29 min 50 s (ahead)",
         ];
-        assert_eq!(told(&job), expected);
+        assert_eq!(lines(&job), expected);
     }
 
     #[test]

@@ -1,32 +1,30 @@
 //! Lists of jobs: retries, scheduled, dead, a queue. A page at a time by cursor, so a list of
 //! millions costs no more than one of fifty.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Query, State};
-use axum::response::Response;
+use axum::response::{Html, IntoResponse};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use weir_jobs::{handle, view};
 
 use super::act::{self, JobAction};
-use super::shell::{Section, Shell};
-use super::theme::Theme;
-use super::{PageError, html};
-use super::{queue, queues};
-use crate::Deps;
-use crate::address::address;
+use super::frame::{PageFrame, Section, html};
+use super::job::{self, job_address};
+use super::live_page::RequestedPart;
+use super::queue;
+use super::queues::{QueueFlash, QueueNameQuery};
+use super::request::{PageRequest, PageResult};
 use crate::console::Console;
+use crate::deps::Deps;
 use crate::figures;
-use crate::guard::visitor::Visitor;
-use crate::metrics::Limit;
-use crate::place::Place;
+use crate::job_location::JobLocation;
+use crate::metrics::ConsoleLimit;
+use crate::page_error::PageError;
 use crate::visible::visible;
 
-/// What a list's address says. Also the fields that an action hands back, to return to the list.
+/// The query of a list, and the fields that an action returns to the list with.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct JobsQuery {
     /// The queue's name; only for a queue.
     #[serde(default)]
     name: String,
@@ -39,7 +37,7 @@ pub(crate) struct Wanted {
     pub(crate) order: String,
     #[serde(default)]
     after: String,
-    /// The stretch of a queue's charts.
+    /// The time range of a queue's charts.
     #[serde(default)]
     range: String,
     #[serde(default)]
@@ -50,25 +48,24 @@ pub(crate) struct Wanted {
 #[derive(Template)]
 #[template(path = "jobs.html")]
 struct JobsPage {
-    shell: Shell,
-    place: Place,
-    queue: Option<queue::Head>,
-    wanted: Wanted,
-    rows: Vec<Row>,
+    frame: PageFrame,
+    place: JobLocation,
+    queue: Option<queue::QueueHeader>,
+    query: JobsQuery,
+    rows: Vec<JobRow>,
     total: String,
     scanned: String,
     is_filtered: bool,
     /// The job whose id is what was searched for, wherever it is.
-    exact: Option<Exact>,
+    exact: Option<ExactMatch>,
     next: Option<String>,
     first: Option<String>,
     other_end: OtherEnd,
     all: Vec<AllAction>,
-    done: Option<String>,
 }
 
 /// A job in the list.
-struct Row {
+struct JobRow {
     key: String,
     address: String,
     jid: String,
@@ -83,7 +80,7 @@ struct Row {
 }
 
 /// A job that was found by its id.
-struct Exact {
+struct ExactMatch {
     address: String,
     jid: String,
     state: &'static str,
@@ -101,82 +98,69 @@ struct AllAction {
     address: String,
 }
 
-type Answer = Result<Response, PageError>;
-
 /// `GET /scheduled`
-pub(crate) async fn scheduled(
-    console: State<Arc<Console>>,
-    visitor: Visitor,
-    wanted: Query<Wanted>,
-) -> Answer {
-    list(&console, &visitor, Place::Scheduled, wanted.0).await
+pub(crate) async fn scheduled(request: PageRequest) -> PageResult {
+    list(&request, JobLocation::Scheduled).await
 }
 
 /// `GET /retries`
-pub(crate) async fn retries(
-    console: State<Arc<Console>>,
-    visitor: Visitor,
-    wanted: Query<Wanted>,
-) -> Answer {
-    list(&console, &visitor, Place::Retries, wanted.0).await
+pub(crate) async fn retries(request: PageRequest) -> PageResult {
+    list(&request, JobLocation::Retries).await
 }
 
 /// `GET /dead`
-pub(crate) async fn dead(
-    console: State<Arc<Console>>,
-    visitor: Visitor,
-    wanted: Query<Wanted>,
-) -> Answer {
-    list(&console, &visitor, Place::Dead, wanted.0).await
+pub(crate) async fn dead(request: PageRequest) -> PageResult {
+    list(&request, JobLocation::Dead).await
 }
 
 /// `GET /queue?name=..`
-pub(crate) async fn queue(
-    console: State<Arc<Console>>,
-    visitor: Visitor,
-    wanted: Query<Wanted>,
-) -> Answer {
-    list(&console, &visitor, Place::Queue(wanted.name.clone()), wanted.0).await
+pub(crate) async fn queue(request: PageRequest) -> PageResult {
+    let QueueNameQuery { name } = request.query()?;
+    match request.requested_part() {
+        RequestedPart::WholePage => list(&request, JobLocation::Queue(name)).await,
+        RequestedPart::SectionOnly => {
+            let live = queue::live_section(&request, &name).await?;
+            Ok(Html(live.html).into_response())
+        }
+    }
 }
 
-async fn list(console: &Console, visitor: &Visitor, place: Place, wanted: Wanted) -> Answer {
-    let deps = &console.deps;
+async fn list(request: &PageRequest, place: JobLocation) -> PageResult {
+    let query: JobsQuery = request.query()?;
+    let console = &request.console;
+    let fields = query.fields();
     let queue = match &place {
-        Place::Queue(name) => {
-            let with = |range| place.address(&[&wanted.fields()[..], &[("range", range)]].concat());
-            Some(queue::head(console, visitor, name, &wanted.range, with).await?)
+        JobLocation::Queue(name) => {
+            let with = |range| place.address(&[&fields[..], &[("range", range)]].concat());
+            Some(queue::header(request, name, &query.range, with).await?)
         }
-        Place::Scheduled | Place::Retries | Place::Dead => None,
+        JobLocation::Scheduled | JobLocation::Retries | JobLocation::Dead => None,
     };
-    let page = read(console, wanted.query(&place, deps.settings.limits.page_jobs)).await?;
-    let exact = exact(console, &wanted.search).await?;
-    let now = deps.clock.now().as_secs_f64();
-    let fields = wanted.fields();
-    let page_fields = [&fields[..], &[("range", wanted.range.as_str())]].concat();
+    let page = read(console, query.search(&place, console.deps.settings.limits.page_jobs)).await?;
+    let exact = exact(console, &query.search).await?;
+    let now = console.deps.clock.now().as_secs_f64();
+    let page_fields = [&fields[..], &[("range", query.range.as_str())]].concat();
+    let after =
+        |next: &String| place.address(&[&page_fields[..], &[("after", next.as_str())]].concat());
+    let action = |action: &JobAction| AllAction {
+        action: *action,
+        address: action.confirm_address(&place, &fields),
+    };
+    let frame = request.frame(section(&place), place.title());
     Ok(html(&JobsPage {
-        shell: Shell::new(console, visitor, section(&place), place.title()),
-        rows: page.jobs.iter().map(|job| Row::of(job, now)).collect(),
+        frame: frame.with_flash(query.flash(&place)),
+        rows: page.jobs.iter().map(|job| JobRow::of(job, now)).collect(),
         total: figures::counted(page.total, "job"),
         scanned: figures::counted(page.scanned, "job"),
-        is_filtered: wanted.is_filtered(),
+        is_filtered: query.is_filtered(),
         exact,
-        next: page
-            .next
-            .as_ref()
-            .map(|next| place.address(&[&page_fields[..], &[("after", next.as_str())]].concat())),
-        first: (!wanted.after.is_empty()).then(|| place.address(&page_fields)),
-        other_end: wanted.other_end(&place),
-        all: JobAction::of_place(&place)
-            .iter()
-            .map(|action| AllAction {
-                action: *action,
-                address: action.confirm_address(&place, &fields),
-            })
-            .collect(),
-        done: wanted.done(&place),
+        next: page.next.as_ref().map(after),
+        first: (!query.after.is_empty()).then(|| place.address(&page_fields)),
+        other_end: query.other_end(&place),
+        all: JobAction::of_place(&place).iter().map(action).collect(),
         queue,
-        place,
-        wanted,
+        place: place.clone(),
+        query: query.clone(),
     }))
 }
 
@@ -185,15 +169,15 @@ async fn list(console: &Console, visitor: &Visitor, place: Place, wanted: Wanted
 async fn read(console: &Console, query: handle::JobQuery) -> Result<view::JobListPage, PageError> {
     let Deps { clock, settings, .. } = &console.deps;
     let handle = &console.jobs()?.handle;
-    let wanted = query.limit.unwrap_or(settings.limits.page_jobs);
+    let page_size = query.limit.unwrap_or(settings.limits.page_jobs);
     let ends_at = clock.now() + settings.limits.search_time;
     let mut page = handle.jobs(query.clone()).await?;
-    while page.jobs.len() < wanted && page.next.is_some() {
+    while page.jobs.len() < page_size && page.next.is_some() {
         if clock.now() >= ends_at {
-            console.metrics().limit_hit(Limit::SearchTime);
+            console.metrics().limit_hit(ConsoleLimit::SearchTime);
             break;
         }
-        let limit = Some(wanted - page.jobs.len());
+        let limit = Some(page_size - page.jobs.len());
         let on = handle::JobQuery { after: page.next.take(), limit, ..query.clone() };
         let more = handle.jobs(on).await?;
         page.jobs.extend(more.jobs);
@@ -203,30 +187,30 @@ async fn read(console: &Console, query: handle::JobQuery) -> Result<view::JobLis
     Ok(page)
 }
 
-/// Who searches for a job's id wants that job, wherever it is.
-async fn exact(console: &Console, search: &str) -> Result<Option<Exact>, PageError> {
+/// The job whose id is the search text, in whatever set or queue it is.
+async fn exact(console: &Console, search: &str) -> Result<Option<ExactMatch>, PageError> {
     if search.is_empty() {
         return Ok(None);
     }
     let found = console.jobs()?.handle.job(search.to_owned()).await?;
-    Ok(found.map(|job| Exact {
+    Ok(found.map(|job| ExactMatch {
         address: job_address(&job.jid),
         jid: visible(&job.jid).into_owned(),
-        state: super::job::state_word(job.state),
+        state: job::state_word(job.state),
     }))
 }
 
-const fn section(place: &Place) -> Section {
+const fn section(place: &JobLocation) -> Section {
     match place {
-        Place::Scheduled => Section::Scheduled,
-        Place::Retries => Section::Retries,
-        Place::Dead => Section::Dead,
-        Place::Queue(_) => Section::Queues,
+        JobLocation::Scheduled => Section::Scheduled,
+        JobLocation::Retries => Section::Retries,
+        JobLocation::Dead => Section::Dead,
+        JobLocation::Queue(_) => Section::Queues,
     }
 }
 
-impl Wanted {
-    fn query(&self, place: &Place, limit: usize) -> handle::JobQuery {
+impl JobsQuery {
+    fn search(&self, place: &JobLocation, limit: usize) -> handle::JobQuery {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         handle::JobQuery {
             place: place.name(),
@@ -239,17 +223,17 @@ impl Wanted {
     }
 
     /// What was just done, to the queue or to jobs.
-    fn done(&self, place: &Place) -> Option<String> {
+    fn flash(&self, place: &JobLocation) -> Option<String> {
         let to_queue = || {
-            let Place::Queue(name) = place else { return None };
+            let JobLocation::Queue(name) = place else { return None };
             let (done, name) = (Some(self.done.clone()), Some(name.clone()));
-            queues::Done { done, name, count: self.count }.sentence()
+            QueueFlash { done, name, count: self.count }.sentence()
         };
         act::sentence(&self.done, self.count).or_else(to_queue)
     }
 
     /// The same list from its other end.
-    fn other_end(&self, place: &Place) -> OtherEnd {
+    fn other_end(&self, place: &JobLocation) -> OtherEnd {
         let (label, order) = match self.is_newest_first() {
             true => ("From the oldest", ""),
             false => ("From the newest", "newest"),
@@ -280,7 +264,7 @@ impl Wanted {
 /// Characters of arguments and errors in a list; the job's page has them whole.
 const EXCERPT_CHARACTERS: usize = 160;
 
-impl Row {
+impl JobRow {
     fn of(job: &view::JobView, now: f64) -> Self {
         let failure = job.failure.as_ref();
         Self {
@@ -302,11 +286,6 @@ impl Row {
     }
 }
 
-/// Where a job's page is.
-pub(crate) fn job_address(jid: &str) -> String {
-    address("/job", &[("jid", jid)])
-}
-
 fn tries(failure: &view::FailureView) -> String {
     let failed = failure.retry_count + 1;
     match failure.remaining {
@@ -318,11 +297,11 @@ fn tries(failure: &view::FailureView) -> String {
 /// The job's arguments as they were pushed, cut for a table.
 fn arguments(payload: &str) -> String {
     #[derive(Deserialize)]
-    struct Arguments<'a> {
+    struct PayloadArguments<'a> {
         #[serde(borrow)]
         args: &'a RawValue,
     }
-    let parsed: Result<Arguments<'_>, _> = serde_json::from_str(payload);
+    let parsed: Result<PayloadArguments<'_>, _> = serde_json::from_str(payload);
     parsed
         .map_or_else(|_| String::new(), |it| figures::shortened(it.args.get(), EXCERPT_CHARACTERS))
 }

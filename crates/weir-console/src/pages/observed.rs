@@ -1,7 +1,7 @@
-//! The pages of what is observed. They read the newest look only: nobody asks a source for a page.
+//! The pages of what Weir observes. They read the newest snapshot; no source is polled for a page.
 
+mod charted;
 pub(super) mod doctor;
-mod frame;
 pub(super) mod plan;
 pub(super) mod postgres;
 pub(super) mod queue;
@@ -10,62 +10,45 @@ mod shards;
 
 use std::sync::Arc;
 
-use axum::Json;
-use axum::extract::{Query, State};
-use serde::Deserialize;
 use weir_advisor::observation::Missing;
 
-pub(super) use self::frame::routes as live;
-use super::PageError;
-use super::chart::{self, Chart};
+use super::chart;
+use super::request::{PageRequest, PageResult};
 use crate::console::Console;
 use crate::figures;
-use crate::observed::{Looked, Observed};
+use crate::observed::ObservedSnapshot;
+use crate::page_error::PageError;
 use crate::visible::visible;
 
-/// Where their charts come from.
+/// The source of their charts.
 const CHART_SOURCE: &str = "/observed/chart";
 
-#[derive(Debug, Deserialize)]
-pub(super) struct Wanted {
-    range: Option<String>,
-}
-
-/// What is observed, if something is.
-fn of(console: &Console) -> Result<&Observed, PageError> {
-    let none = "nothing is observed by this Weir; it is with a table [observe] in weir.toml";
-    console.deps.observed.as_ref().ok_or_else(|| PageError::NotFound(none.to_owned()))
-}
-
-/// The newest look; none: there was none yet.
-fn latest(console: &Console) -> Result<Option<Arc<Looked>>, PageError> {
-    Ok(of(console)?.read().looked)
+/// The newest snapshot; None: there is none yet.
+fn latest(console: &Console) -> Result<Option<Arc<ObservedSnapshot>>, PageError> {
+    Ok(console.observed()?.read().latest)
 }
 
 /// `GET /observed/chart?series=..&seconds=..`
-pub(super) async fn points(
-    State(console): State<Arc<Console>>,
-    wanted: Query<chart::Wanted>,
-) -> Result<Json<Chart>, PageError> {
-    let history = Arc::clone(&of(&console)?.history);
-    chart::read(&console, history, wanted.0).await.map(Json)
+pub(super) async fn points(request: PageRequest) -> PageResult {
+    let history = Arc::clone(&request.console.observed()?.history);
+    chart::read(&request, history).await
 }
 
-/// How old the look is, for people: "3 s ago, took 12 ms".
-fn age(console: &Console, looked: &Looked) -> String {
-    let (now, at) = (console.deps.clock.now().as_secs_f64(), looked.at.as_secs_f64());
-    let took = figures::duration(looked.took.as_secs_f64());
+/// The age of a snapshot: "3 s ago, took 12 ms".
+fn age(console: &Console, snapshot: &ObservedSnapshot) -> String {
+    let (now, at) = (console.deps.clock.now().as_secs_f64(), snapshot.at.as_secs_f64());
+    let took = figures::duration(snapshot.took.as_secs_f64());
     format!("{}, took {took}", figures::relative(now, at))
 }
 
 /// Something that is not known, and why.
-struct Gap {
+struct MissingFact {
     what: String,
     why: String,
     remedy: Option<String>,
 }
 
-impl Gap {
+impl MissingFact {
     fn of(missing: &Missing) -> Self {
         Self {
             what: shown(&missing.what),
@@ -75,7 +58,7 @@ impl Gap {
     }
 }
 
-/// Text of somebody else.
+/// Text from outside, safe to show.
 fn shown(text: &str) -> String {
     visible(text).into_owned()
 }

@@ -1,30 +1,26 @@
 //! The first page: one line that says how it is, then the figures behind it.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Query, State};
-use axum::response::Response;
-use serde::Deserialize;
 use weir_jobs::view;
 
-use super::ranges::{self, Range};
-use super::shell::{Section, Shell};
-use super::theme::Theme;
-use super::{PageError, html, queues, reading};
-use crate::console::Console;
+use super::frame::{PageFrame, Section, html};
+use super::live_page::LiveSection;
+use super::named_value::NamedValue;
+use super::queues::QueueTableRow;
+use super::ranges::{self, ChartRange, RangeQuery};
+use super::request::{PageRequest, PageResult};
+use super::snapshot;
 use crate::fetchers::Fetchers;
 use crate::figures;
-use crate::guard::visitor::Visitor;
-use crate::jobs;
-use crate::live::Reading;
+use crate::jobs::JobsSnapshot;
+use crate::live::ConsoleSnapshot;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct OverviewPage<'a> {
-    shell: Shell,
-    live: LivePart<'a>,
-    ranges: Vec<Range>,
+    frame: PageFrame,
+    live: LiveSection,
+    ranges: Vec<ChartRange>,
     range_seconds: u64,
     /// None: no jobs are served here.
     jobs_url: Option<&'a str>,
@@ -34,54 +30,35 @@ struct OverviewPage<'a> {
 /// What the script reads again.
 #[derive(Template)]
 #[template(path = "overview_live.html")]
-struct LivePart<'a> {
-    reading: &'a Reading,
-    jobs: Option<JobsPart<'a>>,
+struct OverviewLive<'a> {
+    reading: &'a ConsoleSnapshot,
+    jobs: Option<OverviewJobs<'a>>,
 }
 
 /// What it says of jobs.
-struct JobsPart<'a> {
-    reading: &'a jobs::Reading,
-    facts: Vec<Fact>,
+struct OverviewJobs<'a> {
+    reading: &'a JobsSnapshot,
+    facts: Vec<NamedValue>,
     /// The deepest queues.
-    queues: Vec<queues::Row<'a>>,
+    queues: Vec<QueueTableRow<'a>>,
     more_queues: usize,
 }
 
-/// A line of the list of facts.
-struct Fact {
-    name: &'static str,
-    value: String,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Wanted {
-    range: Option<String>,
-}
-
 /// `GET /`
-pub(crate) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let reading = reading::fresh(&console).await?;
-    let wanted = wanted.range.unwrap_or_default();
-    let ranges = ranges::all(&ranges::WHOLE, &wanted, |word| format!("/?range={word}"));
-    Ok(html(&OverviewPage {
-        shell: Shell::new(&console, &visitor, Section::Overview, "Overview").refreshed(),
-        is_new: reading.jobs.as_ref().is_some_and(|jobs| is_new(&jobs.overview)),
-        live: LivePart::of(&reading),
-        range_seconds: ranges::chosen_seconds(&ranges),
-        ranges,
-        jobs_url: console.deps.jobs.as_ref().map(|jobs| &*jobs.url),
-    }))
-}
-
-/// `GET /live/overview`
-pub(crate) async fn fragment(State(console): State<Arc<Console>>) -> Result<Response, PageError> {
-    let reading = reading::shared(&console).await?;
-    Ok(html(&LivePart::of(&reading)))
+pub(crate) async fn page(request: PageRequest) -> PageResult {
+    let snapshot = snapshot::of(&request).await?;
+    let range = request.query::<RangeQuery>()?.word();
+    request.live_response(OverviewLive::of(&snapshot).render(), &[], |live| {
+        let ranges = ranges::all(&ranges::WHOLE, &range, |word| format!("/?range={word}"));
+        Ok(html(&OverviewPage {
+            frame: request.frame(Section::Overview, "Overview").refreshed(),
+            is_new: snapshot.jobs.as_ref().is_some_and(|jobs| is_new(&jobs.overview)),
+            live,
+            range_seconds: ranges::chosen_seconds(&ranges),
+            ranges,
+            jobs_url: request.console.deps.jobs.as_ref().map(|jobs| &*jobs.url),
+        }))
+    })
 }
 
 /// Queues on the first page; all are behind a link.
@@ -92,21 +69,21 @@ fn is_new(overview: &view::JobServerOverview) -> bool {
     overview.pushed_total == 0 && overview.queues == 0
 }
 
-impl<'a> LivePart<'a> {
-    fn of(reading: &'a Reading) -> Self {
-        Self { reading, jobs: reading.jobs.as_ref().map(JobsPart::of) }
+impl<'a> OverviewLive<'a> {
+    fn of(reading: &'a ConsoleSnapshot) -> Self {
+        Self { reading, jobs: reading.jobs.as_ref().map(OverviewJobs::of) }
     }
 }
 
-impl<'a> JobsPart<'a> {
-    fn of(reading: &'a jobs::Reading) -> Self {
+impl<'a> OverviewJobs<'a> {
+    fn of(reading: &'a JobsSnapshot) -> Self {
         let mut deepest: Vec<&view::QueueView> = reading.queues.iter().collect();
         deepest.sort_by(|one, other| {
             other.depth.cmp(&one.depth).then_with(|| one.name.cmp(&other.name))
         });
         let fetchers = Fetchers::of(&reading.workers);
         let shown = deepest.into_iter().take(QUEUES_SHOWN);
-        let queues: Vec<_> = shown.map(|queue| queues::Row::new(queue, &fetchers)).collect();
+        let queues: Vec<_> = shown.map(|queue| QueueTableRow::new(queue, &fetchers)).collect();
         Self {
             reading,
             facts: facts(reading),
@@ -116,10 +93,10 @@ impl<'a> JobsPart<'a> {
     }
 }
 
-fn facts(reading: &jobs::Reading) -> Vec<Fact> {
+fn facts(reading: &JobsSnapshot) -> Vec<NamedValue> {
     let overview = &reading.overview;
     let log = &overview.log;
-    let fact = |name, value| Fact { name, value };
+    let fact = |name, value| NamedValue { name, value };
     let mut facts = vec![
         fact("Store", format!("{} · fsync {}", overview.store, overview.fsync)),
         fact("Uptime", figures::whole_duration(overview.uptime_seconds)),

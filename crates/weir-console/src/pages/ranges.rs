@@ -1,8 +1,22 @@
-//! The stretches of time that charts can show.
+//! The time ranges that charts can show.
 
-/// A stretch, and where the page that shows it is.
+use serde::Deserialize;
+
+/// `range=6h` in the address of a page with charts.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct RangeQuery {
+    range: Option<String>,
+}
+
+impl RangeQuery {
+    pub(crate) fn word(self) -> String {
+        self.range.unwrap_or_default()
+    }
+}
+
+/// A range, and the address of the page that shows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Range {
+pub(crate) struct ChartRange {
     pub(crate) name: &'static str,
     pub(crate) seconds: u64,
     pub(crate) address: String,
@@ -10,10 +24,10 @@ pub(crate) struct Range {
 }
 
 /// Its word in an address, its name, its seconds.
-type Known = (&'static str, &'static str, u64);
+type RangeChoice = (&'static str, &'static str, u64);
 
 /// What is kept of the whole server.
-pub(crate) const WHOLE: [Known; 5] = [
+pub(crate) const WHOLE: [RangeChoice; 5] = [
     ("15m", "15 min", 900),
     ("1h", "1 h", 3_600),
     ("6h", "6 h", 21_600),
@@ -22,7 +36,7 @@ pub(crate) const WHOLE: [Known; 5] = [
 ];
 
 /// What is kept of one queue.
-pub(crate) const QUEUE: [Known; 5] = [
+pub(crate) const QUEUE: [RangeChoice; 5] = [
     ("15m", "15 min", 900),
     ("1h", "1 h", 3_600),
     ("6h", "6 h", 21_600),
@@ -32,12 +46,12 @@ pub(crate) const QUEUE: [Known; 5] = [
 
 /// All of `known`; the one whose word is `wanted` is chosen, otherwise the first.
 pub(crate) fn all(
-    known: &[Known],
+    known: &[RangeChoice],
     wanted: &str,
     address: impl Fn(&'static str) -> String,
-) -> Vec<Range> {
+) -> Vec<ChartRange> {
     let chosen = known.iter().position(|(word, ..)| *word == wanted).unwrap_or(0);
-    let range = |(index, &(word, name, seconds)): (usize, &Known)| Range {
+    let range = |(index, &(word, name, seconds)): (usize, &RangeChoice)| ChartRange {
         name,
         seconds,
         address: address(word),
@@ -47,7 +61,7 @@ pub(crate) fn all(
 }
 
 /// How long the chosen one is.
-pub(crate) fn chosen_seconds(ranges: &[Range]) -> u64 {
+pub(crate) fn chosen_seconds(ranges: &[ChartRange]) -> u64 {
     ranges.iter().find(|range| range.is_chosen).map_or(0, |range| range.seconds)
 }
 

@@ -11,39 +11,39 @@ pub(super) mod tail;
 
 use std::sync::Arc;
 
-use axum::Json;
-use axum::extract::{Query, State};
-use weir_realtime::operations::OperationError;
+use serde::Deserialize;
 
-use super::PageError;
-use super::chart::{self, Chart};
+use super::chart;
+use super::request::{PageRequest, PageResult};
 use crate::address::address;
 use crate::console::Console;
 use crate::live::Latest;
-use crate::realtime::{Reading, Realtime};
+use crate::page_error::PageError;
+use crate::realtime::RealtimeSnapshot;
 use crate::verdict::Finding;
+
+/// A channel, in an address.
+#[derive(Debug, Deserialize)]
+struct ChannelNameQuery {
+    app: String,
+    name: String,
+}
 
 /// Where the charts of realtime come from.
 const CHART_SOURCE: &str = "/realtime/chart";
 
-/// Realtime, if it is served here.
-fn of(console: &Console) -> Result<&Realtime, PageError> {
-    let none = "realtime is not served by this Weir; it is with an app in [[realtime.apps]]";
-    console.deps.realtime.as_ref().ok_or_else(|| PageError::NotFound(none.to_owned()))
-}
-
-/// A reading of now.
-fn reading(console: &Console) -> Result<Reading, PageError> {
-    let realtime = of(console)?;
+/// A snapshot of now.
+fn snapshot(console: &Console) -> Result<RealtimeSnapshot, PageError> {
+    let realtime = console.realtime()?;
     Ok(match console.deps.live.latest() {
-        Latest::Reading(reading) => realtime.read(reading.realtime.as_ref()),
+        Latest::Snapshot(reading) => realtime.read(reading.realtime.as_ref()),
         Latest::Nothing | Latest::Down(_) | Latest::Ended => realtime.read(None),
     })
 }
 
-/// What is wrong that the page at `link` shows.
+/// The findings of the page at `link`.
 fn findings(console: &Console, link: &str) -> Vec<Finding> {
-    let Latest::Reading(reading) = console.deps.live.latest() else { return Vec::new() };
+    let Latest::Snapshot(reading) = console.deps.live.latest() else { return Vec::new() };
     reading.verdict.findings.iter().filter(|finding| finding.link == link).cloned().collect()
 }
 
@@ -53,24 +53,7 @@ fn channel_address(app: &str, name: &str, more: &[(&str, &str)]) -> String {
 }
 
 /// `GET /realtime/chart?series=..&seconds=..`
-pub(super) async fn points(
-    State(console): State<Arc<Console>>,
-    wanted: Query<chart::Wanted>,
-) -> Result<Json<Chart>, PageError> {
-    let history = Arc::clone(&of(&console)?.history);
-    chart::read(&console, history, wanted.0).await.map(Json)
-}
-
-impl From<OperationError> for PageError {
-    fn from(error: OperationError) -> Self {
-        use OperationError as E;
-        let text = error.to_string();
-        match error {
-            E::NoSuchApp(_) | E::NoSuchUser(_) | E::NoSuchConnection { .. } => Self::NotFound(text),
-            E::AppDisabled(_) | E::Channel(_) | E::Event(_) | E::Data(_) | E::SocketId(_) => {
-                Self::Invalid(text)
-            }
-            E::Refused(_) | E::TooManyWatchers { .. } => Self::Unavailable(text),
-        }
-    }
+pub(super) async fn points(request: PageRequest) -> PageResult {
+    let history = Arc::clone(&request.console.realtime()?.history);
+    chart::read(&request, history).await
 }

@@ -1,40 +1,36 @@
-//! Worker processes and the jobs in their hands.
+//! Worker processes and their jobs.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Query, State};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Redirect};
 use serde::Deserialize;
 use weir_jobs::handle::WorkerSignal;
 use weir_jobs::view;
 
-use super::jobs::job_address;
-use super::shell::{Section, Shell};
-use super::theme::Theme;
-use super::{PageError, html};
-use crate::console::Console;
+use super::frame::{PageFrame, Section, html};
+use super::job::job_address;
+use super::live_page::LiveSection;
+use super::request::{FormRequest, PageRequest, PageResult};
 use crate::figures;
-use crate::guard::form::CheckedForm;
-use crate::guard::visitor::Visitor;
-use crate::place::Place;
+use crate::job_location::JobLocation;
+use crate::page_error::PageError;
 use crate::verdict::SILENT_SECONDS;
 use crate::visible::visible;
 
 #[derive(Template)]
 #[template(path = "workers.html")]
 struct WorkersPage<'a> {
-    shell: Shell,
-    live: LivePart,
-    done: Option<String>,
+    frame: PageFrame,
+    live: LiveSection,
+    is_empty: bool,
     jobs_url: &'a str,
 }
 
 #[derive(Template)]
 #[template(path = "workers_live.html")]
-struct LivePart {
-    rows: Vec<Row>,
+struct WorkersLive {
+    rows: Vec<WorkerPanel>,
     /// Reservations of clients that are no worker process.
     loose: Vec<BusyJob>,
     summary: String,
@@ -42,14 +38,14 @@ struct LivePart {
 }
 
 /// A worker as the page shows it.
-struct Row {
+struct WorkerPanel {
     worker: view::JobWorkerView,
     /// The worker's id, fit to be read; the form sends it as it is.
     wid_shown: String,
     started: String,
-    beat: String,
+    heartbeat: String,
     /// The style's class of the beat.
-    beat_class: &'static str,
+    heartbeat_class: &'static str,
     memory: String,
     state: &'static str,
     /// Queues beyond those that are named.
@@ -64,7 +60,7 @@ struct QueueLink {
     address: String,
 }
 
-/// A job in somebody's hands.
+/// A job in progress.
 struct BusyJob {
     address: String,
     jid: String,
@@ -75,33 +71,27 @@ struct BusyJob {
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Done {
+pub(crate) struct WorkersFlash {
     done: Option<String>,
     count: Option<u64>,
 }
 
 /// `GET /workers`
-pub(crate) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(done): Query<Done>,
-) -> Result<Response, PageError> {
-    let live = LivePart::read(&console, &visitor).await?;
-    let shell = Shell::new(&console, &visitor, Section::Workers, "Workers").refreshed();
-    let jobs_url = &console.jobs()?.url;
-    Ok(html(&WorkersPage { shell, live, done: done.sentence(), jobs_url }))
+pub(crate) async fn page(request: PageRequest) -> PageResult {
+    let workers = WorkersLive::read(&request).await?;
+    let jobs_url = &request.console.jobs()?.url;
+    let flash: WorkersFlash = request.query()?;
+    request.live_response(workers.render(), &[], |live| {
+        let frame = request.frame(Section::Workers, "Workers").refreshed();
+        let frame = frame.with_flash(flash.sentence());
+        let is_empty = workers.rows.is_empty() && workers.loose.is_empty();
+        Ok(html(&WorkersPage { frame, live, is_empty, jobs_url }))
+    })
 }
 
-/// `GET /live/workers`
-pub(crate) async fn fragment(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-) -> Result<Response, PageError> {
-    Ok(html(&LivePart::read(&console, &visitor).await?))
-}
-
-impl LivePart {
-    async fn read(console: &Console, visitor: &Visitor) -> Result<Self, PageError> {
+impl WorkersLive {
+    async fn read(request: &PageRequest) -> Result<Self, PageError> {
+        let console = &request.console;
         let handle = &console.jobs()?.handle;
         let page_workers = console.deps.settings.limits.page_workers;
         let mut workers = handle.workers().await?;
@@ -116,15 +106,15 @@ impl LivePart {
             let job = BusyJob::of(&reservation, now);
             by_wid.entry(reservation.wid.unwrap_or_default()).or_default().push(job);
         }
-        let rows: Vec<Row> = workers
+        let rows: Vec<WorkerPanel> = workers
             .into_iter()
             .map(|worker| {
                 let jobs = by_wid.remove(&worker.wid).unwrap_or_default();
-                Row::of(worker, jobs, now)
+                WorkerPanel::of(worker, jobs, now)
             })
             .collect();
         let all = figures::counted(total as u64, "worker");
-        let mut summary = format!("{all}, {} in hand", figures::counted(busy, "job"));
+        let mut summary = format!("{all}, {} in progress", figures::counted(busy, "job"));
         if total > rows.len() {
             summary.push_str(&format!("; {} are not shown", total - rows.len()));
         }
@@ -132,12 +122,12 @@ impl LivePart {
             summary,
             rows,
             loose: by_wid.into_values().flatten().collect(),
-            csrf: visitor.csrf.clone(),
+            csrf: request.visitor.csrf.clone(),
         })
     }
 }
 
-impl Row {
+impl WorkerPanel {
     fn of(mut worker: view::JobWorkerView, jobs: Vec<BusyJob>, now: f64) -> Self {
         worker.labels.iter_mut().chain([&mut worker.hostname]).for_each(|text| {
             *text = visible(text).into_owned();
@@ -145,8 +135,8 @@ impl Row {
         Self {
             wid_shown: visible(&worker.wid).into_owned(),
             started: figures::relative(now, worker.started_at),
-            beat: figures::relative(now, worker.last_beat_at),
-            beat_class: if now - worker.last_beat_at >= SILENT_SECONDS { "late" } else { "" },
+            heartbeat: figures::relative(now, worker.last_beat_at),
+            heartbeat_class: if now - worker.last_beat_at >= SILENT_SECONDS { "late" } else { "" },
             memory: match worker.rss_kb {
                 0 => "–".to_owned(),
                 kibibytes => figures::bytes(kibibytes.saturating_mul(1024)),
@@ -162,16 +152,16 @@ impl Row {
 
 impl QueueLink {
     fn of(name: &str) -> Self {
-        let place = Place::Queue(name.to_owned());
+        let place = JobLocation::Queue(name.to_owned());
         Self { name: name.to_owned(), address: place.address(&[]) }
     }
 }
 
-/// What a worker was told, in words; empty for one that runs.
+/// The state of a worker that was signalled; empty for one that runs.
 pub(crate) fn state_word(state: &str) -> &'static str {
     match state {
-        "quiet" => "quiet: takes no more jobs",
-        "terminate" => "told to stop",
+        "quiet" => "quiet",
+        "terminate" => "stopping",
         _ => "",
     }
 }
@@ -189,13 +179,13 @@ impl BusyJob {
     }
 }
 
-impl Done {
+impl WorkersFlash {
     fn sentence(&self) -> Option<String> {
         let count = self.count.unwrap_or(0);
         let workers = figures::counted(count, "worker");
-        let verb = if count == 1 { "is" } else { "are" };
+        let verb = if count == 1 { "was" } else { "were" };
         match self.done.as_deref()? {
-            "quiet" => Some(format!("{workers} {verb} told to take no more jobs.")),
+            "quiet" => Some(format!("{workers} {verb} told to fetch no more jobs.")),
             "terminate" => Some(format!("{workers} {verb} told to stop.")),
             _ => None,
         }
@@ -204,42 +194,36 @@ impl Done {
 
 #[derive(Template)]
 #[template(path = "workers_confirm.html")]
-struct ConfirmPage {
-    shell: Shell,
+struct WorkersConfirmPage {
+    frame: PageFrame,
     workers: String,
     busy: String,
 }
 
 /// `GET /workers/confirm`: says how many workers a stop of all would stop.
-pub(crate) async fn confirm(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-) -> Result<Response, PageError> {
-    let workers = console.jobs()?.handle.workers().await?;
+pub(crate) async fn confirm(request: PageRequest) -> PageResult {
+    let workers = request.console.jobs()?.handle.workers().await?;
     let busy: u64 = workers.iter().map(|worker| worker.busy).sum();
-    Ok(html(&ConfirmPage {
-        shell: Shell::new(&console, &visitor, Section::Workers, "Stop all workers"),
+    Ok(html(&WorkersConfirmPage {
+        frame: request.frame(Section::Workers, "Stop all workers"),
         workers: figures::counted(workers.len() as u64, "worker"),
         busy: figures::counted(busy, "job"),
     }))
 }
 
 /// `POST /workers/act`: to one (`wid`) or all (`all`).
-pub(crate) async fn act(
-    State(console): State<Arc<Console>>,
-    form: CheckedForm,
-) -> Result<Response, PageError> {
+pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageResult {
     let (word, signal) = match form.get("signal") {
         Some("quiet") => ("quiet", WorkerSignal::Quiet),
         Some("terminate") => ("terminate", WorkerSignal::Terminate),
         _ => {
-            return Err(PageError::Invalid("a worker can be told quiet or terminate".to_owned()));
+            return Err(PageError::Invalid("the signal must be quiet or terminate".to_owned()));
         }
     };
     let wid = match (form.get("wid"), form.get("all")) {
         (Some(wid), None) => Some(wid.to_owned()),
         (None, Some(_)) => None,
-        _ => return Err(PageError::Invalid("name one worker, or all".to_owned())),
+        _ => return Err(PageError::Invalid("the form must name one worker or all".to_owned())),
     };
     let count = console.jobs()?.handle.signal_workers(wid, signal).await?;
     tracing::info!(signal = word, count, "console: signalled workers");

@@ -7,7 +7,7 @@ use crate::figures::as_float;
 
 /// What was counted at a moment.
 #[derive(Clone, Debug)]
-pub(super) struct Counted {
+pub(super) struct RealtimeTotals {
     pub(super) at: Timestamp,
     pub(super) opened: u64,
     pub(super) closed: u64,
@@ -23,7 +23,7 @@ pub(super) struct Counted {
 
 /// Per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Rates {
+pub(crate) struct RealtimeRates {
     pub(crate) opened: f64,
     pub(crate) closed: f64,
     pub(crate) published: f64,
@@ -33,14 +33,14 @@ pub(crate) struct Rates {
     pub(crate) dropped: f64,
 }
 
-impl Rates {
+impl RealtimeRates {
     /// Of servers and clients.
     pub(crate) fn all_published(&self) -> f64 {
         self.published + self.client_events
     }
 }
 
-impl Counted {
+impl RealtimeTotals {
     pub(super) fn of(at: Timestamp, overview: &Overview) -> Self {
         let (totals, webhooks) = (&overview.totals, &overview.webhooks);
         let slow = totals.closed.iter().find(|closed| closed.reason == "slow");
@@ -60,13 +60,13 @@ impl Counted {
     }
 
     /// Per second since `before`; zero where no time passed.
-    pub(super) fn rates_since(&self, before: &Self) -> Rates {
+    pub(super) fn rates_since(&self, before: &Self) -> RealtimeRates {
         let seconds = self.at.since(before.at).as_secs_f64();
         if seconds <= 0.0 {
-            return Rates::default();
+            return RealtimeRates::default();
         }
         let rate = |now: u64, then: u64| as_float(now.saturating_sub(then)) / seconds;
-        Rates {
+        RealtimeRates {
             opened: rate(self.opened, before.opened),
             closed: rate(self.closed, before.closed),
             published: rate(self.published, before.published),

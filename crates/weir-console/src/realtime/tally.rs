@@ -1,4 +1,4 @@
-//! What was counted lately: rates, what rose, and since when something is wrong. Bounded: the last
+//! What was counted within the last minutes: rates, what rose, and since when something is wrong. Bounded: the last
 //! minute's readings, and one in thirty seconds of the last ten minutes.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -7,40 +7,40 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 use weir_realtime::view::{AppView, CoreView, LimitHit, Overview};
 
-use super::Trend;
-use super::rates::{Counted, Rates};
+use super::rates::{RealtimeRates, RealtimeTotals};
+use super::snapshot::RealtimeTrend;
 use crate::figures::as_float;
 
 /// The stretch of the figures beside the charts.
 const MOMENT: Duration = Duration::from_secs(5);
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long a met limit is told.
+/// How long a limit that was reached is reported.
 const LIMITS_KEPT: Duration = Duration::from_secs(600);
 /// How often what is kept that long is noted.
 const LIMITS_STEP: Duration = Duration::from_secs(30);
 /// The share of a core's queue from which it is nearly full.
 pub(crate) const BUSY_SHARE: f64 = 0.8;
 
-/// What was counted lately.
+/// What was counted within the last minutes.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    minute: VecDeque<Counted>,
-    long: VecDeque<(Counted, Vec<LimitHit>)>,
+pub(crate) struct RealtimeTally {
+    minute: VecDeque<RealtimeTotals>,
+    long: VecDeque<(RealtimeTotals, Vec<LimitHit>)>,
     limits_now: Vec<LimitHit>,
     cores_busy_since: Vec<Option<Timestamp>>,
     apps_full_since: BTreeMap<String, Timestamp>,
     webhooks_failing_since: Option<Timestamp>,
 }
 
-impl Tally {
+impl RealtimeTally {
     /// Notes a reading.
     pub(crate) fn add(&mut self, at: Timestamp, overview: &Overview) {
         if self.minute.back().is_some_and(|last| at < last.at) {
             // The clock went back: no difference means anything.
             *self = Self::default();
         }
-        let counted = Counted::of(at, overview);
-        self.note_troubles(at, overview);
+        let counted = RealtimeTotals::of(at, overview);
+        self.note_conditions(at, overview);
         self.limits_now = overview.limits_hit.clone();
         if self.long.back().is_none_or(|(last, _)| at.since(last.at) >= LIMITS_STEP) {
             self.long.push_back((counted.clone(), overview.limits_hit.clone()));
@@ -52,12 +52,12 @@ impl Tally {
         while self.minute.len() > 2 && at.since(self.minute[1].at) >= MINUTE {
             self.minute.pop_front();
         }
-        // A receiver that doesn't answer is tried twice a minute at least.
+        // An unreachable receiver is tried twice a minute at least.
         self.webhooks_failing_since =
             (self.trend().webhook_failures > 0).then(|| self.webhooks_failing_since.unwrap_or(at));
     }
 
-    fn note_troubles(&mut self, at: Timestamp, overview: &Overview) {
+    fn note_conditions(&mut self, at: Timestamp, overview: &Overview) {
         self.cores_busy_since.resize(overview.cores.len(), None);
         for (since, core) in self.cores_busy_since.iter_mut().zip(&overview.cores) {
             *since = (share(core) >= BUSY_SHARE).then(|| since.unwrap_or(at));
@@ -70,8 +70,8 @@ impl Tally {
     }
 
     /// Per second over the last moment; zero until there are two readings.
-    pub(crate) fn rates(&self) -> Rates {
-        let Some(last) = self.minute.back() else { return Rates::default() };
+    pub(crate) fn rates(&self) -> RealtimeRates {
+        let Some(last) = self.minute.back() else { return RealtimeRates::default() };
         let mut first = None;
         for counted in self.minute.iter().rev().skip(1) {
             first = Some(counted);
@@ -82,16 +82,16 @@ impl Tally {
         first.map(|first| last.rates_since(first)).unwrap_or_default()
     }
 
-    /// What the rules look at.
-    pub(crate) fn trend(&self) -> Trend {
+    /// What the rules read.
+    pub(crate) fn trend(&self) -> RealtimeTrend {
         let (Some(last), Some(first), Some((long_ago, _))) =
             (self.minute.back(), self.minute.front(), self.long.front())
         else {
-            return Trend::default();
+            return RealtimeTrend::default();
         };
         let seconds = |since: Timestamp| last.at.since(since).as_secs_f64();
         let full = self.apps_full_since.iter();
-        Trend {
+        RealtimeTrend {
             dropped: last.dropped.saturating_sub(first.dropped),
             webhook_attempts: last.webhook_attempts.saturating_sub(first.webhook_attempts),
             webhook_failures: last.webhook_failures.saturating_sub(first.webhook_failures),
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn rates_are_of_the_last_seconds_and_sums_of_the_last_minute() {
-        let mut tally = Tally::default();
+        let mut tally = RealtimeTally::default();
         for second in 0..200 {
             tally.add(at(second), &counted(second * 10, second));
         }
@@ -158,17 +158,17 @@ mod tests {
         assert_eq!(tally.rates().published, 18.0);
         assert!(tally.minute.len() <= 62 && tally.long.len() <= 22);
         tally.add(at(100), &counted(0, 0));
-        assert_eq!(tally.rates(), Rates::default(), "the clock went back");
+        assert_eq!(tally.rates(), RealtimeRates::default(), "the clock went back");
     }
 
     #[test]
-    fn a_limit_is_told_for_ten_minutes() {
+    fn a_limit_is_reported_for_ten_minutes() {
         let hit = |hits| {
             overview(|overview| {
                 overview.limits_hit = vec![LimitHit { limit: "x".into(), hits }];
             })
         };
-        let mut tally = Tally::default();
+        let mut tally = RealtimeTally::default();
         tally.add(at(0), &hit(40));
         assert_eq!(tally.trend().limits_hit, [], "what was before isn't news");
         tally.add(at(60), &hit(43));
@@ -187,7 +187,7 @@ mod tests {
                 overview.apps[0].connections = 2;
             })
         };
-        let mut tally = Tally::default();
+        let mut tally = RealtimeTally::default();
         for second in [0, 10, 25] {
             tally.add(at(second), &wrong());
         }
@@ -208,7 +208,7 @@ mod tests {
                 overview.webhooks = WebhookTotals { attempts, failed, ..Default::default() };
             })
         };
-        let mut tally = Tally::default();
+        let mut tally = RealtimeTally::default();
         tally.add(at(0), &webhooks(5, 5));
         assert_eq!(tally.trend().webhooks_failing_seconds, None, "that was long ago");
         tally.add(at(1), &webhooks(6, 6));

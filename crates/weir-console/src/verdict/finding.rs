@@ -52,13 +52,13 @@ pub(crate) struct Finding {
 
 /// All that is wrong, gravest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Verdict {
+pub(crate) struct HealthVerdict {
     pub(crate) findings: Vec<Finding>,
     /// What to say when nothing is wrong.
     pub(crate) calm: String,
 }
 
-impl Verdict {
+impl HealthVerdict {
     /// The one line.
     #[must_use]
     pub(crate) fn headline(&self) -> &str {

@@ -1,6 +1,7 @@
 //! Rules about failing jobs.
 
-use super::{Finding, JobFacts, Level};
+use super::finding::{Finding, Level};
+use super::job_facts::JobFacts;
 use crate::figures::{as_float, count, counted, percent, rate, whole};
 
 /// Retries rise when there are this many times more than ten minutes ago...
@@ -20,11 +21,11 @@ pub(super) fn retries_rise(facts: &JobFacts<'_>) -> Vec<Finding> {
     vec![Finding {
         level: Level::Warning,
         what: format!(
-            "Retries rise: {} wait for another try, {} more than ten minutes ago",
+            "Retries are rising: {} waiting for a retry, {} more than ten minutes ago",
             counted(facts.overview.retries, "job"),
             count(whole(now - before)),
         ),
-        todo: "Look at what their errors have in common.".to_owned(),
+        todo: "Check what their errors have in common.".to_owned(),
         link: "/retries".to_owned(),
         jobs: facts.overview.retries,
     }]
@@ -45,7 +46,7 @@ pub(super) fn many_fail(facts: &JobFacts<'_>) -> Vec<Finding> {
     vec![Finding {
         level: Level::Warning,
         what: format!("{share} of the jobs fail, {}", rate(failed)),
-        todo: "Look at what their errors have in common: often one service is down.".to_owned(),
+        todo: "Check what their errors have in common: often one service is down.".to_owned(),
         link: "/retries".to_owned(),
         jobs: facts.overview.retries,
     }]

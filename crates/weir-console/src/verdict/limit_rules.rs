@@ -1,9 +1,10 @@
-//! Rules about limits that were met lately: what that means differs from limit to limit.
+//! Rules about limits that were reached recently, and what that means.
 
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::view::LimitHit;
 
-use super::{Finding, JobFacts, Level};
+use super::finding::{Finding, Level};
+use super::job_facts::JobFacts;
 use crate::figures::{as_float, count, counted};
 
 /// What is known of a limit beyond its name.
@@ -14,56 +15,56 @@ struct Meaning {
     todo: &'static str,
 }
 
-/// Limits whose meeting says more than "somebody needs so much". Met by others' doings (a scanner
+/// Limits whose meeting says more than "somebody needs so much". Reached because of others (a scanner
 /// that never says HELLO, a worker that was killed), they are worth knowing but no warning.
 const MEANINGS: [Meaning; 8] = [
     Meaning {
         limit: JobServerLimits::HEARTBEAT_TIMEOUT.name,
         level: Level::Notice,
-        what: "A worker vanished without a word",
-        todo: "Its jobs went back to their queues. Look at why its process ended.",
+        what: "A worker stopped sending heartbeats",
+        todo: "Its jobs returned to their queues. Check why its process ended.",
     },
     Meaning {
         limit: JobServerLimits::RETURNS_MAX.name,
         level: Level::Warning,
-        what: "A job took its worker down again and again and counts as failed",
-        todo: "Look for it among the retries: it may use too much memory.",
+        what: "A job repeatedly crashed its worker and counts as failed",
+        todo: "Find it among the retries: it may use too much memory.",
     },
     Meaning {
         limit: "open_files",
         level: Level::Warning,
-        what: "The system's limit of open files was met and connections were refused",
+        what: "The system's limit of open files was reached and connections were rejected",
         todo: "Raise it (LimitNOFILE= of the unit, ulimit -n) or lower jobs.limits.connections_max.",
     },
     Meaning {
         limit: JobServerLimits::WRONG_PASSWORDS_MAX.name,
         level: Level::Warning,
         what: "An address tries wrong passwords at the job server",
-        todo: "A client with an old password, or somebody who guesses: the log names the address.",
+        todo: "A client with an old password, or an attacker. The log names the address.",
     },
     Meaning {
         limit: JobServerLimits::DEAD_JOBS_MAX.name,
         level: Level::Warning,
-        what: "The dead set is full: its oldest jobs are forgotten",
+        what: "The dead set is full: its oldest jobs are deleted",
         todo: "Requeue or delete what you can, or raise jobs.limits.dead_jobs_max.",
     },
     Meaning {
         limit: JobServerLimits::HELLO_TIMEOUT.name,
         level: Level::Notice,
         what: "A connection never said HELLO",
-        todo: "A port scan or a health check by TCP does that; clients don't.",
+        todo: "The usual cause is a port scan or a TCP health check, not a client.",
     },
     Meaning {
         limit: JobServerLimits::LINE_TIMEOUT.name,
         level: Level::Notice,
-        what: "A client left a line unfinished",
-        todo: "A client that hangs or a very slow network.",
+        what: "A client sent an unfinished line",
+        todo: "The client hangs, or the network is very slow.",
     },
     Meaning {
         limit: JobServerLimits::WRITE_TIMEOUT.name,
         level: Level::Notice,
-        what: "A client didn't read its replies and was cut off",
-        todo: "A client that hangs or a very slow network.",
+        what: "A client did not read its replies and was disconnected",
+        todo: "The client hangs, or the network is very slow.",
     },
 ];
 
@@ -81,8 +82,11 @@ fn finding(hit: &LimitHit) -> Finding {
         }
         None => (
             Level::Warning,
-            format!("The limit {} was met {times}", hit.limit),
-            format!("Find who needs so much, or raise jobs.limits.{} in weir.toml.", hit.limit),
+            format!("The limit {} was reached {times}", hit.limit),
+            format!(
+                "Find the clients that need so much, or raise jobs.limits.{} in weir.toml.",
+                hit.limit
+            ),
         ),
     };
     Finding { level, what, todo, link: "/".to_owned(), jobs: 0 }
@@ -100,7 +104,7 @@ pub(super) fn dead_set_is_nearly_full(facts: &JobFacts<'_>) -> Vec<Finding> {
     vec![Finding {
         level: Level::Warning,
         what: format!("The dead set holds {} of at most {} jobs", count(dead), count(max)),
-        todo: "Requeue or delete what you can: beyond the limit the oldest are forgotten \
+        todo: "Requeue or delete what you can: beyond the limit the oldest jobs are deleted \
                (jobs.limits.dead_jobs_max)."
             .to_owned(),
         link: "/dead".to_owned(),

@@ -2,17 +2,17 @@
 
 use weir_advisor::{Advice, Severity};
 
-use super::{Finding, Level};
-use crate::observed::Reading;
+use super::finding::{Finding, Level};
+use crate::observed::ObservedSample;
 use crate::visible::visible;
 
 /// Of Weir's own queues the rules of jobs tell, by the figures of this moment: one queue has one forecast.
 const OWN_QUEUE: &str = "own-queue";
 
 /// Its findings, with the line to change. What could not be seen is worth knowing.
-pub(super) fn doctor_finds(observed: &Reading) -> Vec<Finding> {
-    let Some(looked) = &observed.looked else { return Vec::new() };
-    of_advice(&looked.advice)
+pub(super) fn doctor_finds(observed: &ObservedSample) -> Vec<Finding> {
+    let Some(snapshot) = &observed.latest else { return Vec::new() };
+    of_advice(&snapshot.advice)
 }
 
 fn of_advice(advice: &Advice) -> Vec<Finding> {

@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use weir_base::hint::closest;
 use weir_jobs::view;
 
-use super::worker_rules::are_all_leaving;
-use super::{Finding, JobFacts, Level};
+use super::finding::{Finding, Level};
+use super::job_facts::JobFacts;
 use crate::fetchers::Fetchers;
 use crate::figures::{as_float, counted, duration, rate};
-use crate::place::Place;
+use crate::job_location::JobLocation;
 
-/// A queue that nobody takes from is worth a word once its next job has waited this long.
+/// A queue without fetches is reported once its latency has reached this.
 pub(super) const UNSERVED_SECONDS: f64 = 30.0;
 /// Without a target of its own a queue counts as late after this wait.
 const LATE_SECONDS: f64 = 300.0;
@@ -23,7 +23,7 @@ const GROWTH_SHARE: f64 = 0.05;
 const GROWTH_BACKLOG_SECONDS: f64 = 60.0;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Trouble {
+enum QueueCondition {
     None,
     NotFetched,
     PassedOver,
@@ -31,21 +31,21 @@ enum Trouble {
     Late,
 }
 
-fn trouble(queue: &view::QueueView, fetchers: &Fetchers<'_>) -> Trouble {
+fn condition(queue: &view::QueueView, fetchers: &Fetchers<'_>) -> QueueCondition {
     if queue.paused || queue.depth == 0 {
-        return Trouble::None;
+        return QueueCondition::None;
     }
     let is_served = queue.working > 0 || queue.processed_per_second > 0.0;
     let grows = growth(queue).is_some();
     if !is_served && queue.latency_seconds >= UNSERVED_SECONDS {
         let is_left = fetchers.is_surely_left(&queue.name);
-        if is_left { Trouble::NotFetched } else { Trouble::PassedOver }
+        if is_left { QueueCondition::NotFetched } else { QueueCondition::PassedOver }
     } else if grows && (is_late(queue) || queue.target_latency_seconds.is_none()) {
-        Trouble::Grows
+        QueueCondition::Grows
     } else if is_late(queue) {
-        Trouble::Late
+        QueueCondition::Late
     } else {
-        Trouble::None
+        QueueCondition::None
     }
 }
 
@@ -63,35 +63,35 @@ fn is_late(queue: &view::QueueView) -> bool {
 
 fn each(
     facts: &JobFacts<'_>,
-    wanted: Trouble,
+    wanted: QueueCondition,
     describe: impl Fn(&view::QueueView, &Fetchers<'_>) -> (Level, String, String),
 ) -> Vec<Finding> {
     let fetchers = Fetchers::of(facts.workers);
-    let troubled = facts.queues.iter().filter(|queue| trouble(queue, &fetchers) == wanted);
+    let matching = facts.queues.iter().filter(|queue| condition(queue, &fetchers) == wanted);
     let finding = |queue: &view::QueueView| {
         let (level, what, todo) = describe(queue, &fetchers);
         Finding { level, what, todo, link: link(queue), jobs: queue.depth }
     };
-    troubled.map(finding).collect()
+    matching.map(finding).collect()
 }
 
 fn link(queue: &view::QueueView) -> String {
-    Place::Queue(queue.name.clone()).address(&[])
+    JobLocation::QueueView(queue.name.clone()).address(&[])
 }
 
 /// Workers are there, but none of them asks for this queue.
 pub(super) fn queue_is_not_fetched(facts: &JobFacts<'_>) -> Vec<Finding> {
-    let nobody = facts.overview.workers == 0 && facts.overview.fetches_waiting == 0;
-    if nobody || are_all_leaving(facts) {
-        // `nobody_works` and `all_are_leaving` say it once for all queues.
+    let has_no_workers = facts.overview.workers == 0 && facts.overview.fetches_waiting == 0;
+    if has_no_workers || facts.are_all_workers_leaving() {
+        // `no_worker_is_connected` and `all_are_leaving` say it once for all queues.
         return Vec::new();
     }
     let idle = names_without_jobs(facts);
-    each(facts, Trouble::NotFetched, |queue, fetchers| {
+    each(facts, QueueCondition::NotFetched, |queue, fetchers| {
         let who = match fetchers.count(&queue.name).leaving {
             0 => "no worker fetches it".to_owned(),
-            1 => "the only worker that fetches it was told to take no more".to_owned(),
-            all => format!("all {all} workers that fetch it were told to take no more"),
+            1 => "the only worker that fetches it is quiet or stopping".to_owned(),
+            all => format!("all {all} workers that fetch it are quiet or stopping"),
         };
         (Level::Critical, format!("{}: {who}", behind(queue)), misconfigured(&queue.name, &idle))
     })
@@ -114,11 +114,11 @@ fn names_without_jobs<'f>(facts: &JobFacts<'f>) -> Vec<&'f str> {
 fn misconfigured(name: &str, idle: &[&str]) -> String {
     match closest(name, idle.iter().copied()) {
         Some(like) => {
-            format!("Workers fetch {like}, which holds no jobs: is one of the two names misspelt?")
+            format!("Workers fetch {like}, which has no jobs: is one of the two names misspelt?")
         }
         None => format!(
-            "Check that a running worker lists {name} among its queues: a misspelt name or a queue \
-             that no process was given are the usual reasons."
+            "Check that a running worker lists {name} among its queues: the usual reasons are a \
+             misspelt name and a queue that no process is configured for."
         ),
     }
 }
@@ -128,25 +128,25 @@ pub(super) fn queue_is_passed_over(facts: &JobFacts<'_>) -> Vec<Finding> {
     if facts.overview.workers == 0 && facts.overview.fetches_waiting == 0 {
         return Vec::new();
     }
-    each(facts, Trouble::PassedOver, |queue, fetchers| {
+    each(facts, QueueCondition::PassedOver, |queue, fetchers| {
         let who = match fetchers.count(&queue.name).running {
-            0 => "no worker takes from it".to_owned(),
-            1 => "the one worker that fetches it takes nothing".to_owned(),
-            all => format!("{all} workers fetch it and none takes from it"),
+            0 => "no worker takes jobs from it".to_owned(),
+            1 => "the only worker that fetches it takes no jobs".to_owned(),
+            all => format!("{all} workers fetch it and none takes jobs"),
         };
-        let todo = "Look at what they are busy with: a worker that names other queues first comes \
-                    here only when those are empty.";
+        let todo = "Check what they are busy with: a worker that lists other queues first fetches \
+                    this one only when those are empty.";
         let level = if is_late(queue) { Level::Critical } else { Level::Warning };
         (level, format!("{}: {who}", behind(queue)), todo.to_owned())
     })
 }
 
-/// More comes in than goes out.
+/// More jobs arrive than are completed.
 pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<Finding> {
-    each(facts, Trouble::Grows, |queue, _| {
+    each(facts, QueueCondition::Grows, |queue, _| {
         let growth = queue.pushed_per_second - queue.processed_per_second;
         let what = format!(
-            "Queue {} is {} behind and grows by {}: {} come in, {} are done",
+            "Queue {} is {} behind and grows by {}: {} arrive, {} are completed",
             queue.name,
             counted(queue.depth, "job"),
             rate(growth),
@@ -157,36 +157,36 @@ pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<Finding> {
             let missing = rate(growth);
             let missing = missing.trim_end_matches("/s");
             format!(
-                "Give it more workers ({missing} more jobs a second would hold the line), or pause \
-                 what pushes into it."
+                "Give it more workers ({missing} more jobs per second would keep it level), or pause \
+                 the clients that push to it."
             )
         } else {
-            "None was done within a minute: look at what its workers are busy with.".to_owned()
+            "No job was completed within a minute: check what its workers are busy with.".to_owned()
         };
         let level = if is_late(queue) { Level::Critical } else { Level::Warning };
         (level, what, todo)
     })
 }
 
-/// Late, but it shrinks or stands.
+/// The latency is high, but the queue does not grow.
 pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<Finding> {
-    each(facts, Trouble::Late, |queue, _| {
+    each(facts, QueueCondition::Late, |queue, _| {
         let target = queue.target_latency_seconds;
         let target = target.map_or(String::new(), |it| format!(" (target {})", duration(it)));
         let over = match queue.drain_seconds {
-            Some(seconds) => format!(": over in {} at the present speed", duration(seconds)),
-            None if queue.processed_per_second > 0.0 => " and gets no shorter".to_owned(),
-            None => " and stands still".to_owned(),
+            Some(seconds) => format!(", drains in {} at the present rate", duration(seconds)),
+            None if queue.processed_per_second > 0.0 => " and does not shrink".to_owned(),
+            None => " and no job is completed".to_owned(),
         };
         let what = format!(
-            "Queue {} runs {} late{target} with {}{over}",
+            "Queue {} has a latency of {}{target} with {}{over}",
             queue.name,
             duration(queue.latency_seconds),
             counted(queue.depth, "job"),
         );
         let todo = match queue.drain_seconds {
-            Some(_) => "Nothing, if that is soon enough; more workers make it sooner.",
-            None => "Look at what its workers are busy with.",
+            Some(_) => "No action needed. Add workers to drain the queue faster.",
+            None => "Check what its workers are busy with.",
         };
         (Level::Warning, what, todo.to_owned())
     })

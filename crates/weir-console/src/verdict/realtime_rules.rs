@@ -4,9 +4,9 @@ use weir_realtime::settings::{AppSettings, Limits};
 use weir_realtime::view::{AppView, LimitHit};
 use weir_settings::Setting;
 
-use super::{Finding, Level};
+use super::finding::{Finding, Level};
 use crate::figures::{as_float, count, counted, duration, percent};
-use crate::realtime::{Reading, share};
+use crate::realtime::{RealtimeSnapshot, share};
 use crate::visible::visible;
 
 const CONNECTIONS: &str = "/connections";
@@ -21,13 +21,13 @@ fn finding(level: Level, what: String, todo: impl Into<String>, link: &str) -> F
     Finding { level, what, todo: todo.into(), link: link.to_owned(), jobs: 0 }
 }
 
-fn hits(realtime: &Reading, limit: Setting) -> u64 {
+fn hits(realtime: &RealtimeSnapshot, limit: Setting) -> u64 {
     let hit = realtime.trend.limits_hit.iter().find(|hit| limit.is(&hit.limit));
     hit.map_or(0, |hit| hit.hits)
 }
 
 /// A core has nearly as much to deliver as it may have, or refuses events.
-pub(super) fn core_is_behind(realtime: &Reading) -> Vec<Finding> {
+pub(super) fn core_is_behind(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let refused = hits(realtime, CORE_QUEUE);
     let busy = realtime.overview.cores.iter().zip(&realtime.trend.cores_busy_seconds).enumerate();
     let found = busy.filter_map(|(index, (core, seconds))| {
@@ -38,12 +38,12 @@ pub(super) fn core_is_behind(realtime: &Reading) -> Vec<Finding> {
             duration((*seconds)?)
         );
         let refusals = match refused {
-            0 => "Beyond the limit events are refused (503).".to_owned(),
-            refused => format!("{} refused in the last ten minutes.", counted(refused, "event")),
+            0 => "Beyond the limit, events are rejected (503).".to_owned(),
+            refused => format!("{} rejected in the last ten minutes.", counted(refused, "event")),
         };
         let todo = format!(
-            "{refusals} Turn off what can be spared (Switches), publish less, or give Weir more \
-             cores (front.cores)."
+            "{refusals} Switch off events that can be spared (Switches), publish less, or give Weir \
+             more cores (front.cores)."
         );
         let level = if refused > 0 { Level::Critical } else { Level::Warning };
         Some(finding(level, what, todo, CONNECTIONS))
@@ -52,20 +52,20 @@ pub(super) fn core_is_behind(realtime: &Reading) -> Vec<Finding> {
     if found.is_empty() && refused > 0 {
         let times = counted(refused, "time");
         let what =
-            format!("Events were refused {times} in the last ten minutes: a core was behind");
-        let todo = "It is over now. If it comes again, publish less at once or give Weir more \
-                    cores (front.cores).";
+            format!("Events were rejected {times} in the last ten minutes: a core was behind");
+        let todo = "The core has caught up. If it happens again, publish less at once or give Weir \
+                    more cores (front.cores).";
         return vec![finding(Level::Warning, what, todo, CONNECTIONS)];
     }
     found
 }
 
 /// Events don't reach clients that are too slow.
-pub(super) fn clients_are_slow(realtime: &Reading) -> Vec<Finding> {
+pub(super) fn clients_are_slow(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let mut found = Vec::new();
     if realtime.trend.dropped > 0 {
         let what = format!(
-            "{} dropped for slow clients in the last minute; something waits for {}",
+            "{} dropped for slow clients in the last minute; {} behind",
             counted(realtime.trend.dropped, "event"),
             counted(realtime.overview.totals.slow_clients, "client")
         );
@@ -75,9 +75,9 @@ pub(super) fn clients_are_slow(realtime: &Reading) -> Vec<Finding> {
     }
     if realtime.trend.closed_slow > 0 {
         let clients = counted(realtime.trend.closed_slow, "slow client");
-        let what = format!("{clients} closed in the last ten minutes, to come back and recover");
-        let todo = "Bad networks do that to a few. If they are many, send less, or let slow_clients \
-                    of the app conflate or drop.";
+        let what = format!("{clients} closed in the last ten minutes, to reconnect and recover");
+        let todo = "A few are normal on bad networks. If there are many, send less, or set slow_clients \
+                    of the app to conflate or drop.";
         found.push(finding(Level::Notice, what, todo, CONNECTIONS));
     }
     found
@@ -87,7 +87,7 @@ pub(super) fn clients_are_slow(realtime: &Reading) -> Vec<Finding> {
 const APP_SHARE: f64 = 0.9;
 
 /// Apps have all connections that they may have, or soon will.
-pub(super) fn app_is_full(realtime: &Reading) -> Vec<Finding> {
+pub(super) fn app_is_full(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let near = realtime.overview.apps.iter().filter(|app| {
         as_float(app.connections as u64) >= as_float(app.connections_max as u64) * APP_SHARE
             && app.connections > 0
@@ -95,16 +95,16 @@ pub(super) fn app_is_full(realtime: &Reading) -> Vec<Finding> {
     near.map(|app| app_finding(realtime, app)).collect()
 }
 
-fn app_finding(realtime: &Reading, app: &AppView) -> Finding {
+fn app_finding(realtime: &RealtimeSnapshot, app: &AppView) -> Finding {
     let (id, max) = (visible(&app.id), count(app.connections_max as u64));
     let full = realtime.trend.apps_full_seconds.iter().find(|(full, _)| *full == app.id);
-    let todo = "Raise connections_max of the app, or find who opens so many.";
+    let todo = "Raise connections_max of the app, or find the clients that open so many.";
     let found = match full {
         Some((_, seconds)) => {
             let refused = counted(hits(realtime, APP_CONNECTIONS), "connection");
             let what =
                 format!("App {id} has had all its {max} connections for {}", duration(*seconds));
-            let todo = format!("{refused} refused in the last ten minutes, of all apps. {todo}");
+            let todo = format!("{refused} rejected in the last ten minutes, of all apps. {todo}");
             finding(Level::Critical, what, todo, CONNECTIONS)
         }
         None => {
@@ -116,25 +116,25 @@ fn app_finding(realtime: &Reading, app: &AppView) -> Finding {
     Finding { jobs: app.connections as u64, ..found }
 }
 
-/// The application's servers don't take what they are told.
-pub(super) fn webhooks_fail(realtime: &Reading) -> Vec<Finding> {
+/// The application's servers do not accept webhooks.
+pub(super) fn webhooks_fail(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let trend = &realtime.trend;
     let Some(seconds) = trend.webhooks_failing_seconds else { return Vec::new() };
     let waiting = counted(realtime.overview.webhooks.waiting, "event");
     let (failed, attempts) = (count(trend.webhook_failures), count(trend.webhook_attempts));
     let what = format!(
-        "Webhooks have failed for {}: {failed} of {attempts} tries in the last minute, {waiting} \
+        "Webhooks have failed for {}: {failed} of {attempts} attempts in the last minute, {waiting} \
          waiting",
         duration(seconds)
     );
-    let todo = "The log names the receiver and why. Events are tried again for \
+    let todo = "The log names the receiver and why. Events are retried for \
                 realtime.webhooks.retry_for (5 min unless set) and then dropped.";
     let level = if seconds >= 60.0 { Level::Critical } else { Level::Warning };
     vec![finding(level, what, todo, APPS)]
 }
 
 /// Limits that were met within the last ten minutes.
-pub(super) fn realtime_limits_are_met(realtime: &Reading) -> Vec<Finding> {
+pub(super) fn realtime_limits_are_met(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let has_own_rule =
         |hit: &&LimitHit| !CORE_QUEUE.is(&hit.limit) && !APP_CONNECTIONS.is(&hit.limit);
     realtime.trend.limits_hit.iter().filter(has_own_rule).map(limit_finding).collect()
@@ -145,22 +145,22 @@ fn limit_finding(hit: &LimitHit) -> Finding {
     let known = match hit.limit.rsplit('.').next().unwrap_or_default() {
         name if name == Limits::SUBSCRIBES_PER_SECOND.name => Some((
             Level::Notice,
-            "Subscriptions waited for their turn",
-            "Many clients come back at once, and get in one after the other. Nothing is to be done.",
+            "Subscriptions were delayed",
+            "Many clients reconnect at once and are admitted one after the other. No action needed.",
         )),
         name if name == AppSettings::CLIENT_EVENTS_PER_SECOND.name => Some((
             Level::Notice,
             "Clients sent events faster than they may",
-            "A client that loops, or one that needs more: client_events_per_second of the app.",
+            "A client is in a loop, or needs a higher client_events_per_second of the app.",
         )),
         name if name == Limits::HISTORY_BYTES_MAX.name => Some((
             Level::Warning,
-            "Channels lost their history for lack of room",
-            "Clients that come back to them load anew. Raise realtime.limits.history_bytes_max, or keep less per channel (history of the app).",
+            "Channels lost their history for lack of memory",
+            "Clients that reconnect must reload. Raise realtime.limits.history_bytes_max, or keep less history per channel (history of the app).",
         )),
         name if name == Limits::WATCHERS_MAX.name => Some((
             Level::Notice,
-            "Live views were refused",
+            "Live views were rejected",
             "Close some, or raise realtime.limits.watchers_max.",
         )),
         _ => None,
@@ -171,19 +171,19 @@ fn limit_finding(hit: &LimitHit) -> Finding {
         }
         None => (
             Level::Warning,
-            format!("The limit {} was met {times} in the last ten minutes", hit.limit),
-            format!("Find who needs so much, or raise {} in weir.toml.", hit.limit),
+            format!("The limit {} was reached {times} in the last ten minutes", hit.limit),
+            format!("Find the clients that need so much, or raise {} in weir.toml.", hit.limit),
         ),
     };
     finding(level, what, todo, APPS)
 }
 
 /// What an operator turned off must not be forgotten.
-pub(super) fn something_is_switched_off(realtime: &Reading) -> Vec<Finding> {
+pub(super) fn something_is_switched_off(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let off = realtime.switches_off;
     if off == 0 {
         return Vec::new();
     }
     let what = format!("Events are switched off by {}", counted(off as u64, "pattern"));
-    vec![finding(Level::Notice, what, "Turn them on again when the flood is over.", SWITCHES)]
+    vec![finding(Level::Notice, what, "Switch them on when the load is back to normal.", SWITCHES)]
 }

@@ -1,24 +1,25 @@
 //! Rules about the disk.
 
-use super::{Finding, JobFacts, Level};
+use super::finding::{Finding, Level};
+use super::job_facts::JobFacts;
 use crate::figures::counted;
 
-/// Pushes are refused, or nothing is acknowledged any more.
+/// Pushes are refused, or nothing is acknowledged.
 pub(super) fn log_takes_no_jobs(facts: &JobFacts<'_>) -> Vec<Finding> {
     let log = &facts.overview.log;
     let problem = log.problem.as_deref().unwrap_or("no reason known");
     let (what, todo) = match log.state.as_str() {
         "low" => (
-            "The disk is nearly full: new jobs are refused, workers go on".to_owned(),
+            "The disk is nearly full: new jobs are rejected, workers continue".to_owned(),
             "Free space in data_dir, or let the workers drain: pushes resume by themselves.",
         ),
         "full" => (
             "The disk is full: nothing can be written".to_owned(),
-            "Free space in data_dir; Weir goes on by itself.",
+            "Free space in data_dir; Weir resumes by itself.",
         ),
         "failed" => (
-            format!("Storage failed ({problem}): nothing is acknowledged any more"),
-            "Check the disk, then restart Weir: what was acknowledged before is safe.",
+            format!("Storage failed ({problem}): nothing is acknowledged"),
+            "Check the disk, then restart Weir: everything acknowledged before is safe.",
         ),
         _ => return Vec::new(),
     };
@@ -41,7 +42,7 @@ pub(super) fn log_is_damaged(facts: &JobFacts<'_>) -> Vec<Finding> {
         level: Level::Critical,
         what: format!("The job store is damaged: {}", counted(damaged, "place")),
         todo:
-            "Check the disk (SMART, dmesg), save the jobs that were set aside, then acknowledge it."
+            "Check the disk (SMART, dmesg), save the jobs that were set aside, then acknowledge the damage."
                 .to_owned(),
         link: "/damage".to_owned(),
         jobs: damaged,
@@ -56,7 +57,7 @@ pub(super) fn history_is_in_memory(facts: &JobFacts<'_>) -> Vec<Finding> {
     vec![Finding {
         level: Level::Notice,
         what: format!("Charts are kept in memory only: {problem}"),
-        todo: "Free space or make the folder writable; it is tried again every minute.".to_owned(),
+        todo: "Free space or make the folder writable. Weir retries every minute.".to_owned(),
         link: "/".to_owned(),
         jobs: 0,
     }]

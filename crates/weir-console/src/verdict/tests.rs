@@ -1,17 +1,20 @@
 //! Each case: what is changed in a healthy server, and the lines that come of it.
 
+use weir_jobs::settings::Limits;
+use weir_jobs::view;
 use weir_realtime::view::{AppView, CoreView, LimitHit, Overview, Totals};
 
 use super::*;
-use crate::realtime;
+use crate::jobs::JobsTrend;
+use crate::realtime::RealtimeTally;
 
 struct Server {
     overview: view::Overview,
     queues: Vec<view::Queue>,
     workers: Vec<view::Worker>,
-    trend: Trend,
+    trend: JobsTrend,
     limits: JobServerLimits,
-    realtime: Option<Reading>,
+    realtime: Option<RealtimeSnapshot>,
 }
 
 /// Two queues, one worker, nothing late.
@@ -52,13 +55,13 @@ fn healthy() -> Server {
         },
         queues: vec![queue("default"), queue("pull")],
         workers: vec![worker],
-        trend: Trend { processed_per_second: 10.0, ..Trend::default() },
+        trend: Trend { processed_per_second: 10.0, ..JobsTrend::default() },
         limits: JobServerLimits::default(),
         realtime: None,
     }
 }
 
-fn judged(change: impl FnOnce(&mut Server)) -> Verdict {
+fn judged(change: impl FnOnce(&mut Server)) -> HealthVerdict {
     let mut server = healthy();
     change(&mut server);
     let jobs = JobFacts {
@@ -69,7 +72,7 @@ fn judged(change: impl FnOnce(&mut Server)) -> Verdict {
         limits: &server.limits,
         jobs_url: "tcp://127.0.0.1:7419",
     };
-    judge(&Facts {
+    judge(&VerdictInput {
         jobs: Some(jobs),
         realtime: server.realtime.as_ref(),
         front: None,
@@ -92,17 +95,19 @@ fn check_calm(expected: &str, change: impl FnOnce(&mut Server)) {
 }
 
 /// Realtime with one core and one app, both half full.
-fn calm_realtime() -> Reading {
+fn calm_realtime() -> RealtimeSnapshot {
     let core = CoreView { events: 50, events_max: 100, bytes_max: 1_000, ..CoreView::default() };
     let app = AppView { id: "1".into(), connections: 5, connections_max: 10, ..AppView::default() };
     let totals = Totals { connections: 5, slow_clients: 2, ..Totals::default() };
     let overview = Overview { apps: vec![app], cores: vec![core], totals, ..Overview::default() };
-    let trend = realtime::Trend { cores_busy_seconds: vec![None], ..realtime::Trend::default() };
-    Reading { overview, switches_off: 0, rates: realtime::Rates::default(), trend }
+    let tally = RealtimeTally::default();
+    let (rates, mut trend) = (tally.rates(), tally.trend());
+    trend.cores_busy_seconds = vec![None];
+    RealtimeSnapshot { overview, switches_off: 0, rates, trend }
 }
 
 #[track_caller]
-fn check_realtime(expected: &[(Level, &str)], change: impl FnOnce(&mut Reading)) {
+fn check_realtime(expected: &[(Level, &str)], change: impl FnOnce(&mut RealtimeSnapshot)) {
     check(expected, |server| {
         let mut reading = calm_realtime();
         change(&mut reading);
@@ -112,14 +117,15 @@ fn check_realtime(expected: &[(Level, &str)], change: impl FnOnce(&mut Reading))
 
 #[test]
 fn what_is_not_served_is_not_judged() {
-    let alone = judge(&Facts { jobs: None, realtime: None, front: None, observed: None });
-    assert_eq!(alone.headline(), "Nothing is served here but this console");
+    let alone = judge(&VerdictInput { jobs: None, realtime: None, front: None, observed: None });
+    assert_eq!(alone.headline(), "Only the console is served here");
     let mut realtime = calm_realtime();
-    let well = judge(&Facts { jobs: None, realtime: Some(&realtime), front: None, observed: None });
+    let well =
+        judge(&VerdictInput { jobs: None, realtime: Some(&realtime), front: None, observed: None });
     assert_eq!(well.headline(), "Realtime is well: 5 connections");
     realtime.switches_off = 1;
     let switched_off =
-        judge(&Facts { jobs: None, realtime: Some(&realtime), front: None, observed: None });
+        judge(&VerdictInput { jobs: None, realtime: Some(&realtime), front: None, observed: None });
     assert_eq!(switched_off.findings.len(), 1);
 }
 
@@ -139,7 +145,7 @@ fn calm_channels_say_nothing() {
 
 #[test]
 fn a_core_that_falls_behind_is_told_before_it_refuses_and_while_it_does() {
-    let busy = |reading: &mut Reading| {
+    let busy = |reading: &mut RealtimeSnapshot| {
         reading.overview.cores[0].events = 90;
         reading.trend.cores_busy_seconds = vec![Some(12.0)];
     };
@@ -150,7 +156,7 @@ fn a_core_that_falls_behind_is_told_before_it_refuses_and_while_it_does() {
         busy(reading);
         reading.trend.limits_hit = vec![refused()];
     });
-    let over = "Events were refused 3 times in the last ten minutes: a core was behind";
+    let over = "Events were rejected 3 times in the last ten minutes: a core was behind";
     check_realtime(&[(Level::Warning, over)], |reading| {
         reading.trend.limits_hit = vec![refused()];
     });
@@ -158,10 +164,9 @@ fn a_core_that_falls_behind_is_told_before_it_refuses_and_while_it_does() {
 
 #[test]
 fn clients_that_are_too_slow_are_told_of() {
-    let dropped =
-        "7 events dropped for slow clients in the last minute; something waits for 2 clients";
+    let dropped = "7 events dropped for slow clients in the last minute; 2 clients behind";
     check_realtime(&[(Level::Warning, dropped)], |reading| reading.trend.dropped = 7);
-    let closed = "1 slow client closed in the last ten minutes, to come back and recover";
+    let closed = "1 slow client closed in the last ten minutes, to reconnect and recover";
     check_realtime(&[(Level::Notice, closed)], |reading| reading.trend.closed_slow = 1);
 }
 
@@ -184,7 +189,7 @@ fn webhooks_that_fail_become_critical() {
         [(5.0, Level::Warning, "5.0 s"), (90.0, Level::Critical, "1 min 30 s")]
     {
         let what = format!(
-            "Webhooks have failed for {time}: 3 of 4 tries in the last minute, 1 event waiting"
+            "Webhooks have failed for {time}: 3 of 4 attempts in the last minute, 1 event waiting"
         );
         check_realtime(&[(level, &what)], |reading| {
             reading.trend.webhooks_failing_seconds = Some(seconds);
@@ -196,8 +201,8 @@ fn webhooks_that_fail_become_critical() {
 
 #[test]
 fn limits_of_realtime_are_told_by_what_they_mean() {
-    let waited = "Subscriptions waited for their turn (2 times in the last ten minutes)";
-    let other = "The limit realtime.limits.channels_max was met 1 time in the last ten minutes";
+    let waited = "Subscriptions were delayed (2 times in the last ten minutes)";
+    let other = "The limit realtime.limits.channels_max was reached 1 time in the last ten minutes";
     check_realtime(&[(Level::Warning, other), (Level::Notice, waited)], |reading| {
         reading.trend.limits_hit = vec![
             hit("realtime.limits.subscribes_per_second", 2),
@@ -215,11 +220,11 @@ fn what_is_switched_off_is_not_forgotten() {
 
 #[test]
 fn a_healthy_server_says_so() {
-    check_calm("No queue is behind: the longest wait is 200 ms", |_| {});
+    check_calm("No queue is behind: the highest latency is 200 ms", |_| {});
     check_calm("All queues within target", |server| {
         server.queues[0].target_latency_seconds = Some(5.0);
     });
-    check_calm("All done: nothing waits in any queue", |server| {
+    check_calm("All queues are empty", |server| {
         server.queues.clear();
         server.overview.enqueued = 0;
     });
@@ -243,7 +248,7 @@ fn asking(server: &mut Server, queues: &[&str]) {
 }
 
 #[test]
-fn a_queue_that_nobody_fetches() {
+fn a_queue_that_no_worker_fetches() {
     let unserved = |server: &mut Server| {
         stuck(server);
         asking(server, &["default"]);
@@ -259,7 +264,7 @@ fn a_queue_that_nobody_fetches() {
         (server.queues[1].latency_seconds, server.queues[1].pushed_per_second) = (29.0, 0.0);
     });
     let left = "Queue pull is 200,000 jobs behind and grows by 120/s: the only worker that \
-                fetches it was told to take no more";
+                fetches it is quiet or stopping";
     check(&[(Level::Critical, left)], |server| {
         stuck(server);
         let mut other = server.workers[0].clone();
@@ -281,21 +286,18 @@ fn a_misspelt_queue_is_named() {
     };
     assert_eq!(
         todo(&["default", "pulll"]),
-        "Workers fetch pulll, which holds no jobs: is one of the two names misspelt?"
+        "Workers fetch pulll, which has no jobs: is one of the two names misspelt?"
     );
     assert!(todo(&["default", "elsewhere"]).starts_with("Check that a running worker lists pull"));
 }
 
 #[test]
 fn a_queue_that_its_workers_pass_over() {
-    let line = "Queue pull is 200,000 jobs behind and grows by 120/s: the one worker that fetches \
-                it takes nothing";
+    let line = "Queue pull is 200,000 jobs behind and grows by 120/s: the only worker that fetches \
+                it takes no jobs";
     check(&[(Level::Critical, line)], stuck);
     check(
-        &[(
-            Level::Warning,
-            "Queue pull is 9 jobs behind: 2 workers fetch it and none takes from it",
-        )],
+        &[(Level::Warning, "Queue pull is 9 jobs behind: 2 workers fetch it and none takes jobs")],
         |server| {
             stuck(server);
             let pull = &mut server.queues[1];
@@ -303,7 +305,8 @@ fn a_queue_that_its_workers_pass_over() {
             server.workers.push(server.workers[0].clone());
         },
     );
-    let unknown = "Queue pull is 200,000 jobs behind and grows by 120/s: no worker takes from it";
+    let unknown =
+        "Queue pull is 200,000 jobs behind and grows by 120/s: no worker takes jobs from it";
     check(&[(Level::Critical, unknown)], |server| {
         stuck(server);
         asking(server, &["default"]);
@@ -318,7 +321,7 @@ fn workers_that_all_leave() {
         server.workers[0].state = "terminate".into();
         server.overview.latency_seconds_max = 31.0;
     };
-    let line = "No worker takes jobs and 6 jobs wait: 1 worker was told to take no more";
+    let line = "No worker takes jobs and 6 jobs wait: 1 worker is quiet or stopping";
     check(&[(Level::Critical, line)], leaving);
     check(&[], |server| {
         leaving(server);
@@ -354,7 +357,7 @@ fn a_queue_that_grows() {
         (pull.depth, pull.pushed_per_second, pull.processed_per_second) = (7_000, 100.0, 40.0);
     };
     let line =
-        "Queue pull is 7,000 jobs behind and grows by 60.0/s: 100/s come in, 40.0/s are done";
+        "Queue pull is 7,000 jobs behind and grows by 60.0/s: 100/s arrive, 40.0/s are completed";
     check(&[(Level::Warning, line)], grows);
     let idle = judged(|server| {
         grows(server);
@@ -388,17 +391,19 @@ fn a_queue_that_is_late() {
         (pull.depth, pull.latency_seconds) = (12_000, 754.0);
         (pull.processed_per_second, pull.drain_seconds) = (50.0, Some(267.0));
     };
-    let line = "Queue pull runs 12 min 34 s late with 12,000 jobs: over in 4 min 27 s at the present speed";
+    let line = "Queue pull has a latency of 12 min 34 s with 12,000 jobs, drains in 4 min 27 s at the present rate";
     check(&[(Level::Warning, line)], late);
-    let line =
-        "Queue pull runs 12 min 34 s late (target 5.0 s) with 12,000 jobs and gets no shorter";
+    let line = "Queue pull has a latency of 12 min 34 s (target 5.0 s) with 12,000 jobs and does not shrink";
     check(&[(Level::Warning, line)], |server| {
         late(server);
         server.queues[1].target_latency_seconds = Some(5.0);
         server.queues[1].drain_seconds = None;
     });
     check(
-        &[(Level::Warning, "Queue pull runs 12 min 34 s late with 12,000 jobs and stands still")],
+        &[(
+            Level::Warning,
+            "Queue pull has a latency of 12 min 34 s with 12,000 jobs and no job is completed",
+        )],
         |server| {
             late(server);
             let pull = &mut server.queues[1];
@@ -424,9 +429,9 @@ fn a_paused_queue_is_told_by_its_backlog_only() {
 #[test]
 fn storage_that_takes_no_jobs() {
     let lines = [
-        ("low", "The disk is nearly full: new jobs are refused, workers go on"),
+        ("low", "The disk is nearly full: new jobs are rejected, workers continue"),
         ("full", "The disk is full: nothing can be written"),
-        ("failed", "Storage failed (EIO): nothing is acknowledged any more"),
+        ("failed", "Storage failed (EIO): nothing is acknowledged"),
     ];
     for (state, line) in lines {
         check(&[(Level::Critical, line)], |server| {
@@ -444,7 +449,7 @@ fn storage_that_takes_no_jobs() {
 
 #[test]
 fn failures_and_limits() {
-    let line = "Retries rise: 400 jobs wait for another try, 300 more than ten minutes ago";
+    let line = "Retries are rising: 400 jobs waiting for a retry, 300 more than ten minutes ago";
     check(&[(Level::Warning, line)], |server| {
         (server.overview.retries, server.trend.retries_before) = (400, Some(100.0));
     });
@@ -458,30 +463,35 @@ fn failures_and_limits() {
         server.overview.dead = 950_000;
     });
     let hit = |limit: &str, hits| vec![view::LimitHit { limit: limit.into(), hits }];
-    let line = "A worker vanished without a word (1 time in the last ten minutes)";
+    let line = "A worker stopped sending heartbeats (1 time in the last ten minutes)";
     check(&[(Level::Notice, line)], |server| {
         server.trend.limits_hit = hit("heartbeat_timeout", 1);
     });
-    let line = "The limit connections_max was met 3 times in the last ten minutes";
+    let line = "The limit connections_max was reached 3 times in the last ten minutes";
     check(&[(Level::Warning, line)], |server| {
         server.trend.limits_hit = hit("connections_max", 3);
     });
 }
 
 /// An app with one worker that serves.
-fn calm_app() -> front::App {
-    let worker = front::Worker { state: "serving".into(), ..front::Worker::default() };
+fn calm_app() -> front::FrontApp {
+    let worker = front::FrontWorker { state: "serving".into(), ..front::FrontWorker::default() };
     let workers = vec![worker];
-    front::App { name: "shop".into(), processes: Some(1), workers, ..front::App::default() }
+    front::FrontApp {
+        name: "shop".into(),
+        processes: Some(1),
+        workers,
+        ..front::FrontApp::default()
+    }
 }
 
 #[track_caller]
-fn check_front(expected: &[(Level, &str)], change: impl FnOnce(&mut front::App)) {
+fn check_front(expected: &[(Level, &str)], change: impl FnOnce(&mut front::FrontApp)) {
     let mut app = calm_app();
     change(&mut app);
-    let reading = front::Reading { apps: vec![app], ..front::Reading::default() };
+    let reading = front::FrontSnapshot { apps: vec![app], ..front::FrontSnapshot::default() };
     let verdict =
-        judge(&Facts { jobs: None, realtime: None, front: Some(&reading), observed: None });
+        judge(&VerdictInput { jobs: None, realtime: None, front: Some(&reading), observed: None });
     let found: Vec<(Level, &str)> =
         verdict.findings.iter().map(|finding| (finding.level, finding.what.as_str())).collect();
     assert_eq!(found, expected);
@@ -501,17 +511,18 @@ fn apps_of_the_front() {
         app.workers[0].state = "waiting".into();
     });
     check_front(&[(Level::Critical, "1 worker of shop can't be started")], |app| {
-        app.workers.push(front::Worker { state: "failed".into(), ..front::Worker::default() });
+        app.workers
+            .push(front::FrontWorker { state: "failed".into(), ..front::FrontWorker::default() });
     });
-    let line = "shop is overloaded: 1 request waits, 0 requests refused in a minute";
+    let line = "shop is overloaded: 1 request waits, 0 requests rejected in a minute";
     check_front(&[(Level::Warning, line)], |app| {
         app.is_overloaded = true;
         app.requests_waiting = 1;
     });
-    check_front(&[(Level::Warning, "shop is in maintenance: nobody is served")], |app| {
+    check_front(&[(Level::Warning, "shop is in maintenance: no requests are served")], |app| {
         app.is_in_maintenance = true;
     });
-    let line = "shop refuses some requests: queue ingress, mailers is behind";
+    let line = "shop sheds some requests: queue ingress, mailers is behind";
     check_front(&[(Level::Warning, line)], |app| {
         app.shedding = vec!["ingress".into(), "mailers".into()];
     });
@@ -523,27 +534,28 @@ fn apps_of_the_front() {
 
 #[test]
 fn what_happened_to_an_app_within_a_minute() {
-    let mut tally = front::Tally::default();
+    let mut tally = front::FrontTally::default();
     let (before, mut app) = (calm_app(), calm_app());
     app.evictions = 2;
     app.totals.refusals = vec![weir_front::view::ReasonCount { reason: "queue_max", count: 5 }];
     let at = |second: u64| weir_base::clock::Timestamp::from_millis(second * 1_000);
     tally.add(at(1_000), &[before]);
     tally.add(at(1_001), std::slice::from_ref(&app));
-    let reading = front::Reading { apps: vec![app], minutes: tally.minutes() };
+    let reading = front::FrontSnapshot { apps: vec![app], minutes: tally.minutes() };
     let verdict =
-        judge(&Facts { jobs: None, realtime: None, front: Some(&reading), observed: None });
+        judge(&VerdictInput { jobs: None, realtime: None, front: Some(&reading), observed: None });
     let found: Vec<&str> = verdict.findings.iter().map(|finding| finding.what.as_str()).collect();
-    let refused = "shop is overloaded: 0 requests wait, 5 requests refused in a minute";
-    assert_eq!(found, [refused, "2 workers of shop evicted in the last minute: stuck"]);
-    let calm = front::Reading { apps: vec![calm_app()], ..front::Reading::default() };
-    let verdict = judge(&Facts { jobs: None, realtime: None, front: Some(&calm), observed: None });
+    let refused = "shop is overloaded: 0 requests wait, 5 requests rejected in a minute";
+    assert_eq!(found, [refused, "2 workers of shop were stuck and evicted in the last minute"]);
+    let calm = front::FrontSnapshot { apps: vec![calm_app()], ..front::FrontSnapshot::default() };
+    let verdict =
+        judge(&VerdictInput { jobs: None, realtime: None, front: Some(&calm), observed: None });
     assert_eq!(verdict.headline(), "The front is well: 1 worker");
 }
 
 #[test]
-fn a_silent_worker_with_jobs_in_hand() {
-    let line = "Worker w1 on box is silent for 40 s with 2 jobs in hand";
+fn a_silent_worker_with_jobs_in_progress() {
+    let line = "Worker w1 on box has sent no heartbeat for 40 s with 2 jobs in progress";
     check(&[(Level::Warning, line)], |server| server.workers[0].last_beat_at = 960.0);
     check(&[], |server| {
         (server.workers[0].last_beat_at, server.workers[0].busy) = (960.0, 0);

@@ -2,14 +2,14 @@
 
 use weir_jobs::view;
 
+use super::finding::{Finding, Level};
+use super::job_facts::JobFacts;
 use super::queue_rules::UNSERVED_SECONDS;
-use super::{Finding, JobFacts, Level};
-use crate::fetchers::is_running;
 use crate::figures::{counted, duration};
 use crate::visible::visible;
 
 /// Jobs wait, and no worker process is connected at all.
-pub(super) fn nobody_works(facts: &JobFacts<'_>) -> Vec<Finding> {
+pub(super) fn no_worker_is_connected(facts: &JobFacts<'_>) -> Vec<Finding> {
     let overview = facts.overview;
     let is_served = overview.workers > 0 || overview.working > 0 || overview.fetches_waiting > 0;
     let is_moving = facts.trend.processed_per_second > 0.0;
@@ -30,31 +30,26 @@ fn waits(jobs: u64) -> String {
     format!("{} {}", counted(jobs, "job"), if jobs == 1 { "waits" } else { "wait" })
 }
 
-/// Workers are there, but all of them were told to take no more jobs.
+/// Workers are connected, but all of them are quiet or stopping.
 pub(super) fn all_are_leaving(facts: &JobFacts<'_>) -> Vec<Finding> {
     let waiting: u64 = facts.queues.iter().filter(|queue| !queue.paused).map(|q| q.depth).sum();
     let is_long = facts.overview.latency_seconds_max >= UNSERVED_SECONDS;
-    if !are_all_leaving(facts) || waiting == 0 || !is_long {
+    if !facts.are_all_workers_leaving() || waiting == 0 || !is_long {
         return Vec::new();
     }
     vec![Finding {
         level: Level::Critical,
         what: format!(
-            "No worker takes jobs and {}: {} {} told to take no more",
+            "No worker takes jobs and {}: {} {} quiet or stopping",
             waits(waiting),
             counted(facts.workers.len() as u64, "worker"),
-            if facts.workers.len() == 1 { "was" } else { "were" },
+            if facts.workers.len() == 1 { "is" } else { "are" },
         ),
-        todo: "Start new workers, or restart these: a worker that is quiet stays so until it ends."
+        todo: "Start new workers, or restart these: a quiet worker stays quiet until it stops."
             .to_owned(),
         link: "/workers".to_owned(),
         jobs: waiting,
     }]
-}
-
-/// Whether there are workers and none takes jobs.
-pub(super) fn are_all_leaving(facts: &JobFacts<'_>) -> bool {
-    !facts.workers.is_empty() && !facts.workers.iter().any(is_running)
 }
 
 /// Clients beat every 15 s by the protocol; two beats missed are worth a word.
@@ -68,14 +63,14 @@ pub(super) fn worker_is_silent(facts: &JobFacts<'_>) -> Vec<Finding> {
         (silence >= SILENT_SECONDS && worker.busy > 0).then(|| Finding {
             level: Level::Warning,
             what: format!(
-                "Worker {} on {} is silent for {} with {} in hand",
+                "Worker {} on {} has sent no heartbeat for {} with {} in progress",
                 visible(&worker.wid),
                 visible(&worker.hostname),
                 duration(silence),
                 counted(worker.busy, "job"),
             ),
             todo: format!(
-                "Look at its process {}; after {} without a beat its jobs go back to their queues.",
+                "Check its process {}. After {} without a heartbeat its jobs return to their queues.",
                 worker.pid,
                 duration(gone_after)
             ),

@@ -22,7 +22,7 @@ async fn a_selection_is_run_at_once() {
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
     assert_eq!(counts(&site).await, (2, 1, 0));
     let page = browser.get(answer.header("location")).await;
-    page.assert_shows("2 jobs were put into their queues now.");
+    page.assert_shows("2 jobs were moved to their queues.");
     assert_eq!(page.keys(), [keys[1].clone()]);
 }
 
@@ -84,7 +84,7 @@ async fn an_action_that_takes_long_goes_on_by_itself() {
         ("confirmed", "1"),
     ];
     let answer = browser.submit(&confirm, "/jobs/act", &fields).await;
-    browser.get(answer.header("location")).await.assert_shows("goes on by itself");
+    browser.get(answer.header("location")).await.assert_shows("continues in the background");
     let dead = eventually(async || (counts(&site).await.2 == 2_000).then_some(())).await;
     assert_eq!(dead, ());
     assert!(site.limit_hits().contains("limit=\"action_wait\"} 1"));
@@ -98,7 +98,7 @@ async fn nothing_ticked_does_nothing() {
     let page = browser.get("/scheduled").await;
     let fields = [("place", "scheduled"), ("action", "discard")];
     let answer = browser.submit(&page, "/jobs/act", &fields).await;
-    browser.get(answer.header("location")).await.assert_shows("Nothing was selected");
+    browser.get(answer.header("location")).await.assert_shows("No jobs were selected");
     assert_eq!(counts(&site).await, (0, 1, 0));
 }
 
@@ -111,7 +111,7 @@ async fn one_job_is_acted_on_from_its_page() {
     let key = page.keys().remove(0);
     let fields = [("place", "scheduled"), ("action", "requeue"), ("key", key.as_str())];
     browser.submit(&page, "/jobs/act", &fields).await;
-    browser.get("/job?jid=single-0001").await.assert_shows("waits in its queue");
+    browser.get("/job?jid=single-0001").await.assert_shows("is waiting in its queue");
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn workers_are_told_one_or_all() {
     confirm.assert_shows("<strong>2 workers</strong>");
     let answer =
         browser.submit(&confirm, "/workers/act", &[("all", "1"), ("signal", "terminate")]).await;
-    browser.get(answer.header("location")).await.assert_shows("2 workers are told to stop.");
+    browser.get(answer.header("location")).await.assert_shows("2 workers were told to stop.");
     let stopped = eventually(async || Some(two.ask(r#"BEAT {"wid":"worker-two"}"#))).await;
     assert_eq!(stopped, r#"{"state":"terminate"}"#);
     let both = browser.submit(&confirm, "/workers/act", &[("signal", "quiet")]).await;
@@ -169,7 +169,7 @@ async fn damage_has_a_page_and_is_acknowledged_by_its_form() {
     let site = Site::open();
     let mut browser = site.browser();
     let page = browser.get("/damage").await;
-    page.assert_shows("There is none that is not acknowledged.");
+    page.assert_shows("There is no unacknowledged damage.");
     let answer = browser.submit(&page, "/damage/acknowledge", &[]).await;
     assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, "/damage"));
 }

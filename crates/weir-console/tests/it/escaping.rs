@@ -118,7 +118,7 @@ async fn text_that_turns_around_what_follows_is_made_visible() {
     let key = page.keys().remove(0);
     let fields = [("place", "retries"), ("action", "requeue"), ("key", key.as_str())];
     let done = browser.submit(&page, "/jobs/act", &fields).await;
-    browser.get(done.header("location")).await.assert_shows("1 job was put into its queue now.");
+    browser.get(done.header("location")).await.assert_shows("1 job was moved to its queue.");
 }
 
 #[tokio::test]

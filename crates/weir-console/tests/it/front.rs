@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use http_body_util::BodyExt;
 use weir_base::shutdown::ShutdownToken;
-use weir_console::front::{App, Operated, Order, Refused, Worker};
+use weir_console::front::{AppCommand, AppCommandError, AppControl, FrontApp, FrontWorker};
 use weir_console::sampler::Sampler;
 use weir_front::Distribution;
 use weir_front::view::{ReasonCount, TotalsView};
@@ -18,53 +18,56 @@ use crate::site::{PATIENCE, Site, eventually};
 /// Apps that only remember what they are told.
 #[derive(Debug, Default)]
 struct Apps {
-    apps: Mutex<Vec<App>>,
-    orders: Mutex<Vec<Order>>,
+    apps: Mutex<Vec<FrontApp>>,
+    orders: Mutex<Vec<AppCommand>>,
     refusal: Mutex<Option<String>>,
 }
 
-impl Operated for Apps {
-    fn apps(&self) -> Vec<App> {
+impl AppControl for Apps {
+    fn apps(&self) -> Vec<FrontApp> {
         self.apps.lock().expect("apps").clone()
     }
 
-    fn follow(&self, order: Order) -> Pin<Box<dyn Future<Output = Result<(), Refused>> + Send>> {
+    fn execute(
+        &self,
+        command: AppCommand,
+    ) -> Pin<Box<dyn Future<Output = Result<(), AppCommandError>> + Send>> {
         let refusal = self.refusal.lock().expect("a refusal").clone();
         if refusal.is_none() {
-            self.orders.lock().expect("orders").push(order);
+            self.orders.lock().expect("orders").push(command);
         }
-        Box::pin(async move { refusal.map_or(Ok(()), |why| Err(Refused(why))) })
+        Box::pin(async move { refusal.map_or(Ok(()), |why| Err(AppCommandError(why))) })
     }
 }
 
 impl Apps {
-    fn of(apps: Vec<App>) -> Arc<Self> {
+    fn of(apps: Vec<FrontApp>) -> Arc<Self> {
         Arc::new(Self { apps: Mutex::new(apps), ..Self::default() })
     }
 
-    fn change(&self, change: impl FnOnce(&mut App)) {
+    fn change(&self, change: impl FnOnce(&mut FrontApp)) {
         change(&mut self.apps.lock().expect("apps")[0]);
     }
 }
 
-fn worker(number: u32, state: &str) -> Worker {
-    Worker {
+fn worker(number: u32, state: &str) -> FrontWorker {
+    FrontWorker {
         number: Some(number),
         pid: Some(4_000 + i32::try_from(number).expect("few")),
         address: Some(format!("unix:/run/shop/{number}.sock")),
         state: state.to_owned(),
         age: Some(Duration::from_secs(75)),
-        ..Worker::default()
+        ..FrontWorker::default()
     }
 }
 
-fn shop() -> App {
-    App {
+fn shop() -> FrontApp {
+    FrontApp {
         name: "shop".to_owned(),
         processes: Some(2),
         can_dump: true,
         workers: vec![worker(0, "serving"), worker(1, "serving")],
-        ..App::default()
+        ..FrontApp::default()
     }
 }
 
@@ -75,7 +78,7 @@ async fn without_the_front_there_is_no_such_page() {
     for path in ["/front", "/live/front", "/front/chart?series=shop.waiting&seconds=9"] {
         let page = browser.get(path).await;
         assert_eq!(page.status, StatusCode::NOT_FOUND, "{path}");
-        assert!(page.text.contains("pps are not served by this Weir"), "{path}: {}", page.text);
+        assert!(page.text.contains("he front is not served by this Weir"), "{path}: {}", page.text);
         assert!(!page.text.contains("href=\"/front\""), "{path}");
     }
 }
@@ -112,7 +115,7 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
         failures: vec![ReasonCount { reason: "broken", count: 2 }],
         ..TotalsView::default()
     };
-    app.workers[1] = Worker {
+    app.workers[1] = FrontWorker {
         requests: 1,
         streams: 2,
         given: 1_234,
@@ -123,35 +126,35 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
         ..worker(1, "unreachable")
     };
     let problem = Some("no <such> app\u{202e}".to_owned());
-    app.workers.push(Worker {
+    app.workers.push(FrontWorker {
         number: Some(2),
         state: "failed".into(),
         problem,
-        ..Worker::default()
+        ..FrontWorker::default()
     });
     let site = Site::with_apps(Apps::of(vec![app]));
     let page = site.browser().get("/front").await;
     for shown in [
         "<dt>Waiting</dt><dd>7</dd>",
         "shop <span class=\"tag warning\">paused</span>",
-        "<span>Answered since start</span> 12,345</li>",
+        "<span>Responses since start</span> 12,345</li>",
         "<span>of these 5xx</span> 6</li>",
-        "<span>Refused</span> queue_max 3</li>",
-        "<span>No answer</span> broken 2</li>",
+        "<span>Rejected</span> queue_max 3</li>",
+        "<span>No response</span> broken 2</li>",
         "<span>Evicted</span> 4</li>",
         "<span>Latest rolling restart</span> running (1 done)</li>",
         "<span class=\"muted small\">pid 4000, for 1 min 15 s</span>",
         "<td data-label=\"State\">serving</td>",
         "<td data-label=\"State\"><span class=\"tag warning\">unreachable</span></td>",
-        "data-label=\"Running\">1 <span class=\"muted\">+ 2 streams</span></td>",
+        "data-label=\"In progress\">1 <span class=\"muted\">+ 2 streams</span></td>",
         "data-label=\"Oldest\">2.3 s</td>",
         "data-label=\"Memory\">300.0 MiB</td>",
         "data-label=\"Memory\">–</td>",
-        "Worker 1 is replaced by a fresh one: older than 12 h",
+        "Worker 1 is being replaced: older than 12 h",
         "<span class=\"tag warning\">in maintenance</span>",
         "End maintenance<span class=\"hidden\"> of shop</span>",
-        "<span>Refusing some requests for queue</span> ingress</li>",
-        "data-label=\"Given\">1,234</td>",
+        "<span>Shedding requests for queue</span> ingress</li>",
+        "data-label=\"Assigned\">1,234</td>",
         "data-label=\"Restarts\">9</td>",
         "no &#60;such&#62; app\\u202e",
         "Resume<span class=\"hidden\"> shop</span>",
@@ -165,11 +168,11 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
 
 #[tokio::test]
 async fn workers_of_jobs_have_no_queue_of_requests() {
-    let running = Worker { pss_bytes: Some(1 << 30), address: None, ..worker(0, "running") };
-    let app = App { runs_jobs: true, workers: vec![running], ..shop() };
-    let apps = Apps::of(vec![App { name: "mailers".into(), ..app }]);
+    let running = FrontWorker { pss_bytes: Some(1 << 30), address: None, ..worker(0, "running") };
+    let app = FrontApp { runs_jobs: true, workers: vec![running], ..shop() };
+    let apps = Apps::of(vec![FrontApp { name: "mailers".into(), ..app }]);
     let page = Site::with_apps(apps).browser().get("/front").await;
-    page.assert_shows("mailers <span class=\"tag\">workers of jobs</span>");
+    page.assert_shows("mailers <span class=\"tag\">job workers</span>");
     page.assert_shows("data-label=\"State\">running</td>");
     page.assert_shows("data-label=\"Memory\">1.0 GiB</td>");
     page.assert_shows("Restart all<span class=\"hidden\"> workers of mailers</span>");
@@ -182,8 +185,8 @@ async fn workers_of_jobs_have_no_queue_of_requests() {
 #[tokio::test]
 async fn workers_that_something_else_runs_have_no_buttons() {
     let address = Some("unix:/run/shop/0.sock".to_owned());
-    let worker = Worker { address, state: "serving".into(), ..Worker::default() };
-    let app = App { name: "shop".into(), workers: vec![worker], ..App::default() };
+    let worker = FrontWorker { address, state: "serving".into(), ..FrontWorker::default() };
+    let app = FrontApp { name: "shop".into(), workers: vec![worker], ..FrontApp::default() };
     let site = Site::with_apps(Apps::of(vec![app]));
     let page = site.browser().get("/front").await;
     page.assert_shows("unix:/run/shop/0.sock");
@@ -196,14 +199,15 @@ async fn workers_that_something_else_runs_have_no_buttons() {
 #[tokio::test]
 async fn apps_whose_workers_take_connections_themselves_can_not_be_paused() {
     let shared_sockets = Some("127.0.0.1:8081, selection join-idle".to_owned());
-    let page = Site::with_apps(Apps::of(vec![App { shared_sockets, ..shop() }]));
+    let page = Site::with_apps(Apps::of(vec![FrontApp { shared_sockets, ..shop() }]));
     let page = page.browser().get("/front").await;
     page.assert_shows(
         "<span>Sockets of its workers</span> 127.0.0.1:8081, selection join-idle</li>",
     );
     page.assert_shows("Restart all<span class=\"hidden\"> workers of shop</span>");
     page.assert_shows("value=\"scale\"");
-    let absents = ["value=\"pause\"", "value=\"maintenance\"", "Answered since start", "No answer"];
+    let absents =
+        ["value=\"pause\"", "value=\"maintenance\"", "Responses since start", "No response"];
     for absent in absents {
         assert!(!page.text.contains(absent), "{absent}");
     }
@@ -212,7 +216,7 @@ async fn apps_whose_workers_take_connections_themselves_can_not_be_paused() {
 #[tokio::test]
 async fn figures_are_of_the_last_minute_and_charted() {
     let apps = Apps::of(vec![shop()]);
-    let site = Site::with_apps(Arc::clone(&apps) as Arc<dyn Operated>);
+    let site = Site::with_apps(Arc::clone(&apps) as Arc<dyn AppControl>);
     let shutdown = ShutdownToken::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let mut browser = site.browser();
@@ -242,12 +246,12 @@ async fn figures_are_of_the_last_minute_and_charted() {
         page.text.contains("<dt>Jain index</dt><dd>0.50</dd>").then_some(page)
     })
     .await;
-    page.assert_shows("<div class=\"tile bad\"><dt>Refused</dt><dd>5</dd>");
+    page.assert_shows("<div class=\"tile bad\"><dt>Rejected</dt><dd>5</dd>");
     page.assert_shows("<div class=\"tile bad\"><dt>Evicted</dt><dd>1</dd>");
     // 80 ms, as nearly as they are kept.
-    page.assert_shows("<dt>Wait <span>p99</span></dt><dd>78 ms</dd>");
+    page.assert_shows("<dt>Queue time <span>p99</span></dt><dd>78 ms</dd>");
     page.assert_shows("data-label=\"Queue time\">100 ms</td>");
-    page.assert_shows("shop is overloaded: 2 requests wait, 5 requests refused in a minute");
+    page.assert_shows("shop is overloaded: 2 requests wait, 5 requests rejected in a minute");
     assert!(!page.text.contains("<dt>Requests</dt><dd>0/s</dd>"), "{}", page.text);
     let page = browser.get("/").await;
     page.assert_shows("<dt>Requests waiting</dt><dd>2</dd>");
@@ -263,7 +267,7 @@ async fn figures_are_of_the_last_minute_and_charted() {
 
 #[tokio::test]
 async fn who_would_die_of_a_signal_is_not_asked_for_a_dump() {
-    let site = Site::with_apps(Apps::of(vec![App { can_dump: false, ..shop() }]));
+    let site = Site::with_apps(Apps::of(vec![FrontApp { can_dump: false, ..shop() }]));
     let page = site.browser().get("/front").await;
     assert!(!page.text.contains("value=\"dump\"") && page.text.contains("value=\"restart\""));
 }
@@ -271,19 +275,22 @@ async fn who_would_die_of_a_signal_is_not_asked_for_a_dump() {
 #[tokio::test]
 async fn orders_are_given_by_forms_with_their_token_only() {
     let apps = Apps::of(vec![shop()]);
-    let site = Site::with_apps(Arc::clone(&apps) as Arc<dyn Operated>);
+    let site = Site::with_apps(Arc::clone(&apps) as Arc<dyn AppControl>);
     let mut browser = site.browser();
     let page = browser.get("/front").await;
     let app = || "shop".to_owned();
     let cases = [
-        (&[("do", "restart")][..], Order::Restart { app: app(), worker: None }),
-        (&[("do", "restart"), ("worker", "1")], Order::Restart { app: app(), worker: Some(1) }),
-        (&[("do", "dump"), ("worker", "1")], Order::Dump { app: app(), worker: 1 }),
-        (&[("do", "scale"), ("processes", "5")], Order::Scale { app: app(), processes: 5 }),
-        (&[("do", "pause")], Order::Pause { app: app() }),
-        (&[("do", "resume")], Order::Resume { app: app() }),
-        (&[("do", "maintenance")], Order::Maintenance { app: app(), is_on: true }),
-        (&[("do", "serve")], Order::Maintenance { app: app(), is_on: false }),
+        (&[("do", "restart")][..], AppCommand::Restart { app: app(), worker: None }),
+        (
+            &[("do", "restart"), ("worker", "1")],
+            AppCommand::Restart { app: app(), worker: Some(1) },
+        ),
+        (&[("do", "dump"), ("worker", "1")], AppCommand::Dump { app: app(), worker: 1 }),
+        (&[("do", "scale"), ("processes", "5")], AppCommand::Scale { app: app(), processes: 5 }),
+        (&[("do", "pause")], AppCommand::Pause { app: app() }),
+        (&[("do", "resume")], AppCommand::Resume { app: app() }),
+        (&[("do", "maintenance")], AppCommand::Maintenance { app: app(), is_on: true }),
+        (&[("do", "serve")], AppCommand::Maintenance { app: app(), is_on: false }),
     ];
     for (fields, order) in cases {
         let fields = [&[("app", "shop")][..], fields].concat();

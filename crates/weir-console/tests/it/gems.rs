@@ -87,7 +87,7 @@ async fn gems_are_found_page_by_page_and_shown_with_what_they_need() {
     page.assert_shows("1 gem<");
     let page = browser.get("/gem?name=rack").await;
     for text in
-        ["2 releases", "Ruby &#62;= 2.7", "href=\"/gem?name=rake\"", "elsewhere", "abababababab…"]
+        ["2 releases", "Ruby &#62;= 2.7", "href=\"/gem?name=rake\"", "not stored", "abababababab…"]
     {
         page.assert_shows(text);
     }
@@ -162,13 +162,13 @@ async fn upstreams_and_webhooks_are_shown_and_upstreams_looked_at_when_somebody_
     index.store().set_webhook_endpoints(endpoints, 100).await.expect("an endpoint");
     let page = browser.get("/gems").await;
     for text in [
-        "never yet",
+        "never",
         "one; pushed or imported here",
-        "could be taken for a name that",
-        "1 version kept out",
+        "too similar to a name that",
+        "1 version blocked",
         "tool 1.0 (ruby)",
         "<code>020202020202…</code>",
-        "0 webhooks of upstreams",
+        "0 webhooks from upstreams",
         ">ci<",
     ] {
         page.assert_shows(text);
@@ -180,7 +180,7 @@ async fn upstreams_and_webhooks_are_shown_and_upstreams_looked_at_when_somebody_
     assert_eq!(browser.post("/gems/look", &[]).await.status, StatusCode::FORBIDDEN);
     let asked = browser.submit(&page, "/gems/look", &[]).await;
     assert_eq!(asked.status, StatusCode::SEE_OTHER);
-    browser.get("/gems?done=look").await.assert_shows("are being looked at");
+    browser.get("/gems?done=look").await.assert_shows("Weir is polling the upstreams");
 }
 
 #[tokio::test]
@@ -206,5 +206,5 @@ async fn what_changed_last_is_first_and_a_gem_says_who_needs_it() {
     let page = browser.get("/gem?name=rack").await;
     page.assert_shows("2 gems");
     assert!(!page.text.contains("name=shop-1\""));
-    browser.get("/gem?name=shop-2").await.assert_shows("No gem here needs it.");
+    browser.get("/gem?name=shop-2").await.assert_shows("No gem in this index depends on it.");
 }

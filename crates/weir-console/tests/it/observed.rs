@@ -16,7 +16,7 @@ use weir_advisor::observation::{
 use weir_advisor::{Observation, advise};
 use weir_base::clock::Timestamp;
 use weir_base::shutdown::ShutdownToken;
-use weir_console::observed::{Looked, Watched};
+use weir_console::observed::{ObservedSnapshot, ObservedSnapshots};
 use weir_console::sampler::Sampler;
 
 use crate::site::{Site, eventually};
@@ -25,10 +25,10 @@ const HOSTILE: &str = "<script>alert(1)</script>\u{202e}'\"";
 
 /// Looks that a test has made up.
 #[derive(Debug, Default)]
-struct Looks(Mutex<Option<Arc<Looked>>>);
+struct Looks(Mutex<Option<Arc<ObservedSnapshot>>>);
 
-impl Watched for Looks {
-    fn latest(&self) -> Option<Arc<Looked>> {
+impl ObservedSnapshots for Looks {
+    fn latest(&self) -> Option<Arc<ObservedSnapshot>> {
         self.0.lock().expect("a look").clone()
     }
 }
@@ -55,8 +55,8 @@ impl Looks {
             questions: 300,
             took,
         };
-        let looked = Looked { at, took, observation, advice, sources: vec![source] };
-        *self.0.lock().expect("a look") = Some(Arc::new(looked));
+        let snapshot = ObservedSnapshot { at, took, observation, advice, sources: vec![source] };
+        *self.0.lock().expect("a look") = Some(Arc::new(snapshot));
     }
 }
 
@@ -222,7 +222,7 @@ async fn a_queue_has_a_page_of_its_own_and_charts_for_as_many_as_are_allowed() {
     assert_eq!(none.status, StatusCode::NOT_FOUND);
     none.assert_shows("Sidekiq has no queue &#34;nobodys&#34;");
     let unserved = browser.get("/observed/queue?name=mailers").await;
-    unserved.assert_shows("No process does.");
+    unserved.assert_shows("No process fetches this queue.");
     unserved.assert_shows("did you mean &#34;mailers&#34;?");
 
     let shutdown = ShutdownToken::new();
@@ -262,7 +262,7 @@ async fn queues_of_one_name_are_rows_of_their_redis_where_there_are_several() {
     for text in [
         "Queues of Redis a:1",
         "Queues of Redis b:2",
-        "Sidekiq's processes of Redis b:2",
+        "Sidekiq processes of Redis b:2",
         "href=\"/observed/queue?name=push&#38;redis=a%3A1\">push</a>",
         "href=\"/observed/queue?name=push&#38;redis=b%3A2\">push</a>",
     ] {
@@ -275,12 +275,12 @@ async fn queues_of_one_name_are_rows_of_their_redis_where_there_are_several() {
     let other = browser.get("/observed/queue?name=push&redis=b%3A2").await;
     other.assert_shows("<dd>77</dd>");
     assert!(!other.text.contains("60,000"), "what is found of the other one: {}", other.text);
-    other.assert_shows("No process does.");
+    other.assert_shows("No process fetches this queue.");
     let unserved = browser.get("/observed/queue?name=mailers&redis=a%3A1").await;
     unserved.assert_shows("did you mean &#34;mailers&#34;?");
     for (address, says) in [
         ("/observed/queue?name=mailers&redis=b%3A2", "Sidekiq has no queue &#34;mailers&#34;"),
-        ("/observed/queue?name=push&redis=c", "of several Redis servers none is called"),
+        ("/observed/queue?name=push&redis=c", "there is no Redis server"),
         ("/observed/queue?name=push", "the page Doctor leads to the queues of each"),
     ] {
         let page = browser.get(address).await;
@@ -335,7 +335,7 @@ async fn a_plan_is_one_sidekiqs_where_there_are_several() {
     let mut browser = site.browser();
     let page = browser.get("/plan").await;
     page.assert_shows("<option value=\"a:1\" selected>a:1</option>");
-    page.assert_shows("this plan is one Sidekiq's");
+    page.assert_shows("This plan is for one of them");
     page.assert_shows("- 1 x ");
     let other = browser.get("/plan?redis=b%3A2").await;
     other.assert_shows("<option value=\"b:2\" selected>b:2</option>");
@@ -395,12 +395,12 @@ async fn a_plan_is_made_of_what_was_seen_and_of_what_one_says() {
         page.assert_shows(text);
     }
     let small = browser.get("/plan?cores=4&memory_gib=8&max_connections=20").await;
-    small.assert_shows("There is no such plan");
-    small.assert_shows("It would take");
+    small.assert_shows("No plan meets these limits");
+    small.assert_shows("Remedies");
     small.assert_shows("Broken");
     let wrong = browser.get("/plan?cores=many").await;
     assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
-    wrong.assert_shows("Cores: &#34;many&#34; is no number");
+    wrong.assert_shows("Cores: &#34;many&#34; is not a number");
 }
 
 #[tokio::test]
@@ -444,9 +444,9 @@ async fn what_is_not_known_is_said_with_what_would_let_it_be_seen() {
     browser.get("/postgres").await.assert_shows("CREATE EXTENSION pg_stat_statements;");
     browser.get("/redis").await.assert_shows("Connection refused");
     let doctor = browser.get("/doctor").await;
-    doctor.assert_shows("not seen");
     doctor.assert_shows("unreachable");
-    browser.get("/plan").await.assert_shows("Redis 127.0.0.1:6379 is not known");
+    doctor.assert_shows("unreachable");
+    browser.get("/plan").await.assert_shows("Redis 127.0.0.1:6379 is unknown");
 }
 
 #[tokio::test]
@@ -470,9 +470,9 @@ async fn before_the_first_look_and_where_nothing_is_observed_pages_say_so() {
     let site = Site::with_observed(Arc::new(Looks::default()));
     let mut browser = site.browser();
     for path in ["/doctor", "/postgres", "/redis"] {
-        browser.get(path).await.assert_shows("Nothing was looked at yet");
+        browser.get(path).await.assert_shows("No data yet");
     }
-    browser.get("/plan").await.assert_shows("No queue was seen yet");
+    browser.get("/plan").await.assert_shows("No queues yet");
     let site = Site::open();
     let mut browser = site.browser();
     assert!(!browser.get("/").await.text.contains("href=\"/doctor\""));
@@ -481,7 +481,7 @@ async fn before_the_first_look_and_where_nothing_is_observed_pages_say_so() {
     {
         let page = browser.get(path).await;
         assert_eq!(page.status, StatusCode::NOT_FOUND, "{path}");
-        page.assert_shows("othing is observed by this Weir");
+        page.assert_shows("his Weir observes nothing");
     }
 }
 

@@ -46,23 +46,23 @@ async fn a_job_shows_every_digit_and_its_failure() {
     let page = browser.get("/job?jid=digits-0001").await;
     page.assert_shows("109326485893512345");
     page.assert_shows("&#34;amount&#34;: 1.10");
-    page.assert_shows("waits in its queue");
+    page.assert_shows("is waiting in its queue");
     let mut worker = site.faktory("worker-one");
     worker.ask("FETCH money");
-    browser.get("/job?jid=digits-0001").await.assert_shows("is in a worker&#39;s hands");
+    browser.get("/job?jid=digits-0001").await.assert_shows("is in progress");
     let workers = browser.get("/workers").await;
-    workers.assert_shows("1 worker, 1 job in hand");
+    workers.assert_shows("1 worker, 1 job in progress");
     workers.assert_shows("digits-0001");
     let fail = r#"FAIL {"jid":"digits-0001","errtype":"CardError","message":"declined","backtrace":["a.rb:1","b.rb:2"]}"#;
     worker.ask(fail);
     let page = browser.get("/job?jid=digits-0001").await;
     for text in
-        ["waits for another try", "CardError", "declined", "a.rb:1\nb.rb:2", "109326485893512345"]
+        ["is waiting for a retry", "CardError", "declined", "a.rb:1\nb.rb:2", "109326485893512345"]
     {
         page.assert_shows(text);
     }
     page.assert_shows("Failed: CardError: declined");
-    assert!(!page.text.contains("keeps its last failure"), "there is no other");
+    assert!(!page.text.contains("Only the last failure is stored"), "there is no other");
     browser.get("/retries").await.assert_shows("CardError: declined");
 }
 
@@ -83,7 +83,7 @@ async fn a_job_that_failed_before_says_what_is_not_kept() {
     }
     let page = browser.get("/job?jid=again-0001").await;
     page.assert_shows("Failed for the 2nd time: E: try 2");
-    page.assert_shows("keeps its last failure and how many there were");
+    page.assert_shows("Only the last failure is stored");
     assert!(!page.text.contains("try 1"));
 }
 
@@ -104,7 +104,7 @@ async fn what_is_not_there_says_so() {
     let site = Site::open();
     let mut browser = site.browser();
     for (path, text) in [
-        ("/job?jid=unknown-1", "There is no job unknown-1 now"),
+        ("/job?jid=unknown-1", "There is no job unknown-1:"),
         ("/queue?name=unknown", "There is no queue"),
         ("/nowhere", "There is no such page"),
     ] {
@@ -128,7 +128,7 @@ async fn lists_are_searched_and_sorted() {
     assert_eq!(browser.get("/scheduled?jobtype=Mail").await.keys().len(), 2);
     assert_eq!(browser.get("/scheduled?search=list-t").await.keys().len(), 2);
     let page = browser.get("/scheduled?search=nothing-like-it").await;
-    page.assert_shows("Nothing matches.");
+    page.assert_shows("No jobs match.");
     let oldest = browser.get("/scheduled").await.keys();
     let mut newest = browser.get("/scheduled?order=newest").await.keys();
     newest.reverse();

@@ -40,7 +40,7 @@ async fn a_large_dead_set_stays_a_page_at_a_time() {
     confirm.assert_shows("<h1>Delete 100,000 jobs?</h1>");
     let found = browser.get("/dead?search=ad-019-04999").await;
     assert_eq!(found.keys().len(), 1, "a search looks on until it has filled its page");
-    found.assert_shows("100,000 jobs looked at");
+    found.assert_shows("100,000 jobs searched");
     assert!(found.next().is_none());
     let many = browser.get("/dead?search=dead-019").await;
     assert_eq!(many.keys().len(), page_jobs);
@@ -57,7 +57,7 @@ async fn a_job_is_found_by_its_id_wherever_it_is() {
     page.assert_shows(
         "<a href=\"/job?jid=needle-0001\"><code>needle-0001</code></a> is scheduled.",
     );
-    page.assert_shows("Nothing matches.");
+    page.assert_shows("No jobs match.");
     let page = browser.get("/dead?search=needle").await;
     assert!(!page.text.contains("/job?jid="));
 }
@@ -73,7 +73,7 @@ async fn a_search_that_takes_too_long_shows_the_way_onwards() {
     }
     let mut browser = site.browser();
     let first = browser.get("/scheduled?search=low-3-04999").await;
-    first.assert_shows("No match among the 10,000 jobs looked at so far.");
+    first.assert_shows("No match among the 10,000 jobs searched so far.");
     let second = browser.get(&first.next().expect("a way onwards")).await;
     assert_eq!(second.keys().len(), 1);
     let hits = site.limit_hits();

@@ -20,7 +20,7 @@ async fn a_queues_page_says_who_fetches_it() {
     two.ask("FETCH alpha");
     let page = browser.get("/queue?name=alpha").await;
     page.assert_shows("2 workers fetch it.");
-    page.assert_shows("it and 1 other queue");
+    page.assert_shows("this and 1 other queue");
     page.assert_shows("this queue only");
     let queues = browser.get("/queues").await;
     queues.assert_shows("data-label=\"Workers\">2<");
@@ -29,13 +29,13 @@ async fn a_queues_page_says_who_fetches_it() {
 
     browser.submit(&workers, "/workers/act", &[("wid", "worker-one"), ("signal", "quiet")]).await;
     let page = browser.get("/live/queue?name=alpha").await;
-    page.assert_shows("1 worker running, 1 worker told to take no more.");
-    page.assert_shows("quiet: takes no more jobs");
+    page.assert_shows("1 worker running, 1 worker quiet.");
+    page.assert_shows("<span class=\"tag warning\">quiet</span>");
 
     // Another list of queues takes the place of the one before.
     two.ask("FETCH gamma");
     let page = browser.get("/live/queue?name=alpha").await;
-    page.assert_shows("No worker takes from it: 1 worker told to take no more.");
+    page.assert_shows("No worker fetches it; 1 worker quiet.");
 }
 
 #[tokio::test]

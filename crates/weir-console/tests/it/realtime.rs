@@ -79,7 +79,7 @@ async fn a_console_alone_says_so() {
     site.without_jobs();
     let page = site.browser().get("/").await;
     assert_eq!(page.status, StatusCode::OK);
-    page.assert_shows("Nothing is served here but this console");
+    page.assert_shows("Only the console is served here");
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn connections_are_shown_by_app_and_by_core() {
     let page = browser.get("/connections").await;
     page.assert_shows("<dt>Open</dt><dd>3</dd>");
     page.assert_shows("data-label=\"Connections\">3 <span class=\"muted\">/ 8</span>");
-    page.assert_shows("data-label=\"Of its limit\">38 %");
+    page.assert_shows("data-label=\"Share of limit\">38 %");
     page.assert_shows("<dt>Subscriptions</dt><dd>2</dd>");
     page.assert_shows("data-source=\"/realtime/chart\"");
     drop(clients);
@@ -164,7 +164,7 @@ async fn a_client_that_does_not_read_is_told_of_where_it_is_slow() {
         .await;
     }
     let page = browser.get("/channels?prefix=flood").await;
-    page.assert_shows("<td class=\"number late\" data-label=\"Too slow\">");
+    page.assert_shows("<td class=\"number late\" data-label=\"Slow clients\">");
     drop(deaf);
     eventually(async || {
         let page = browser.get("/connections").await;
@@ -187,7 +187,7 @@ async fn channels_are_listed_by_subscribers_and_searched_by_prefix() {
     page.assert_shows("<p class=\"muted\">2 channels</p>");
     let live = page.values("data-fragment=\"").remove(0);
     assert_eq!(listed(&browser.get(&live).await), ["news", "news-late"]);
-    browser.get("/channels?prefix=none").await.assert_shows("No channel&#39;s name begins so.");
+    browser.get("/channels?prefix=none").await.assert_shows("No channel name has this prefix.");
     let page = browser.get("/channels?app=2").await;
     assert_eq!(page.status, StatusCode::NOT_FOUND);
 }
@@ -219,7 +219,7 @@ async fn a_channels_page_has_its_figures_its_history_and_its_members() {
     assert!(next.next().is_none());
 
     let page = browser.get("/channel?app=1&name=nobody-knows").await;
-    page.assert_shows("Nobody is subscribed, and nothing is kept");
+    page.assert_shows("The channel has no subscribers and no history");
     let page = browser.get("/channel?app=1&name=a%20b").await;
     assert_eq!(page.status, StatusCode::BAD_REQUEST);
     let page = browser.get("/channel?app=9&name=a").await;
@@ -241,7 +241,7 @@ async fn a_test_event_is_published_by_a_form_with_its_token_only() {
     assert_eq!(done.status, StatusCode::SEE_OTHER);
     assert_eq!(client.read("hello")["data"], "{\n}");
     let page = browser.get(done.header("location")).await;
-    page.assert_shows("The event is on its way to 1 subscriber.");
+    page.assert_shows("The event was sent to 1 subscriber.");
 
     let reserved = [("app", "1"), ("name", "news"), ("event", "pusher:error"), ("data", "1")];
     let refused = browser.submit(&form, "/channel/publish", &reserved).await;
@@ -254,7 +254,7 @@ async fn events_are_switched_off_and_on_by_forms_with_their_token_only() {
     let channels = Channels::open();
     let mut browser = channels.site.browser();
     let page = browser.get("/switches").await;
-    page.assert_shows("Nothing is off.");
+    page.assert_shows("Nothing is switched off.");
     let off = [("pattern", "typing*"), ("for", "1h"), ("action", "off")];
     assert_eq!(browser.post("/switches/act", &off).await.status, StatusCode::FORBIDDEN);
     let now = channels.site.clock.now();
@@ -264,8 +264,8 @@ async fn events_are_switched_off_and_on_by_forms_with_their_token_only() {
     let hour = std::time::Duration::from_secs(3_600);
     assert!(!channels.hub.switches().is_off("typing-start", now + hour));
     let page = browser.get(done.header("location")).await;
-    page.assert_shows("Events named typing* are not sent now.");
-    page.assert_shows("data-label=\"Sent again\">in 1 h<");
+    page.assert_shows("Events named typing* are switched off.");
+    page.assert_shows("data-label=\"Until\">in 1 h<");
 
     let publish = [("app", "1"), ("name", "news"), ("event", "typing-start"), ("data", "1")];
     let sent = browser.submit(&page, "/channel/publish", &publish).await;
@@ -275,8 +275,8 @@ async fn events_are_switched_off_and_on_by_forms_with_their_token_only() {
     let on = [("pattern", "typing*"), ("action", "on")];
     let done = browser.submit(&page, "/switches/act", &on).await;
     let page = browser.get(done.header("location")).await;
-    page.assert_shows("Events named typing* are sent again.");
-    page.assert_shows("Nothing is off.");
+    page.assert_shows("Events named typing* are switched on.");
+    page.assert_shows("Nothing is switched off.");
     for wrong in [
         &[("action", "off")][..],
         &[("pattern", "a")],
@@ -303,7 +303,7 @@ async fn apps_are_shown_with_their_settings_and_without_secrets() {
     page.assert_shows(
         "<dt>realtime.limits.channels_<wbr>max<wbr></dt><dd class=\"breakable\">1</dd>",
     );
-    page.assert_shows("No limit has been met since the start.");
+    page.assert_shows("No limit has been reached since start.");
     assert!(!page.text.contains(SECRET));
 
     let fields = [("app", "1"), ("name", "b"), ("event", "e"), ("data", "1")];

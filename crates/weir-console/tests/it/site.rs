@@ -19,12 +19,12 @@ use tower::ServiceExt;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::history;
 use weir_base::secret::Secret;
-use weir_console::front::{Front, Operated};
-use weir_console::gems::Index;
+use weir_console::front::{AppControl, FrontSource};
+use weir_console::gems::GemIndex;
 use weir_console::live::Live;
-use weir_console::observed::{Observed, Watched};
-use weir_console::settings::Settings;
-use weir_console::{Deps, Histories, Jobs, Realtime, Routes, router};
+use weir_console::observed::{ObservedSnapshots, ObservedSource};
+use weir_console::settings::ConsoleSettings;
+use weir_console::{Deps, Histories, JobsSource, RealtimeSource, Routes, router};
 use weir_jobs::handle::Handle;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{JobServerOptions, JobServerStop, RunningJobServer};
@@ -60,16 +60,16 @@ impl Site {
         })
     }
 
-    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut ConsoleSettings)) -> Self {
         Self::with_parts(change, |_, _| None)
     }
 
     /// With channels, too, on the clock and in the folder that `realtime` is given.
     pub(crate) fn with_parts(
-        change: impl FnOnce(&mut Settings),
-        realtime: impl FnOnce(&Clock, &Path) -> Option<Realtime>,
+        change: impl FnOnce(&mut ConsoleSettings),
+        realtime: impl FnOnce(&Clock, &Path) -> Option<RealtimeSource>,
     ) -> Self {
-        let mut settings = Settings::default();
+        let mut settings = ConsoleSettings::default();
         change(&mut settings);
         let directory = tempfile::tempdir().expect("a folder");
         let stop = JobServerStop {
@@ -106,17 +106,17 @@ impl Site {
     }
 
     /// With apps, too.
-    pub(crate) fn with_apps(apps: Arc<dyn Operated>) -> Self {
+    pub(crate) fn with_apps(apps: Arc<dyn AppControl>) -> Self {
         let mut site = Self::open();
         let directory = site._directory.path().to_owned();
         let history = history::HistorySettings { directory, ..history::HistorySettings::default() };
-        site.deps.front = Some(Front::new(apps, &history));
+        site.deps.front = Some(FrontSource::new(apps, &history));
         site.router = router(site.deps.clone());
         site
     }
 
     /// With looks at a Sidekiq, too.
-    pub(crate) fn with_observed(watched: Arc<dyn Watched>) -> Self {
+    pub(crate) fn with_observed(watched: Arc<dyn ObservedSnapshots>) -> Self {
         let mut site = Self::open();
         let directory = site._directory.path().to_owned();
         let history = history::HistorySettings { directory, ..history::HistorySettings::default() };
@@ -126,13 +126,13 @@ impl Site {
             queues_max: site.deps.settings.limits.chart_queues_max,
             metrics: site.deps.live.metrics(),
         };
-        site.deps.observed = Some(Observed::new(watched, histories, kept));
+        site.deps.observed = Some(ObservedSource::new(watched, histories, kept));
         site.router = router(site.deps.clone());
         site
     }
 
     /// With an index of gems, too.
-    pub(crate) fn with_gems(index: Arc<dyn Index>) -> Self {
+    pub(crate) fn with_gems(index: Arc<dyn GemIndex>) -> Self {
         let mut site = Self::open();
         site.deps.gems = Some(index);
         site.router = router(site.deps.clone());
@@ -205,7 +205,7 @@ fn job_server(stop: &JobServerStop) -> (RunningJobServer, SocketAddr) {
 
 fn deps(
     handle: Handle,
-    settings: Settings,
+    settings: ConsoleSettings,
     clock: Clock,
     directory: &std::path::Path,
     jobs_address: SocketAddr,
@@ -220,7 +220,7 @@ fn deps(
         queues_max: settings.limits.chart_queues_max,
         metrics: live.metrics(),
     };
-    let jobs = Jobs::new(
+    let jobs = JobsSource::new(
         handle.clone(),
         JobServerLimits::default(),
         &format!("tcp://{jobs_address}"),

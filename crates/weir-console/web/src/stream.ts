@@ -44,7 +44,7 @@ export function openStream(onTick: (tick: Tick) => void): void {
       document.title = `${mark}${title}`;
       onTick(tick);
     });
-    source.addEventListener("down", () => showPulse("Job server does not answer", true));
+    source.addEventListener("down", () => showPulse("Job server does not respond", true));
     source.addEventListener("error", () => {
       showPulse("Reconnecting…", true);
       // A stream that the server refused isn't tried again by the browser.

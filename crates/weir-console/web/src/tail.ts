@@ -1,8 +1,8 @@
-/** One channel as it goes on: `<section data-tail="/channel/tail?..">`. Bounded, and it can be paused. */
+/** The live events of a channel: `<section data-tail="/channel/tail?..">`. Bounded, and it can be paused. */
 
 /** What the server sends a few times a second: texts are fit to be read. */
 interface Stretch {
-  /** Events before these that came too fast. */
+  /** Events before these that arrived too fast. */
   left_out: number;
   events: Seen[];
 }
@@ -79,7 +79,7 @@ class Tail {
   private turn(): void {
     this.isPaused = !this.isPaused;
     this.pause.setAttribute("aria-pressed", String(this.isPaused));
-    this.pause.textContent = this.isPaused ? "Go on" : "Pause";
+    this.pause.textContent = this.isPaused ? "Resume" : "Pause";
     if (!this.isPaused) {
       this.show(this.held);
       this.held = { left_out: 0, events: [] };
@@ -111,7 +111,7 @@ class Tail {
 function leftOut(count: number): HTMLElement {
   const item = document.createElement("li");
   item.className = "left-out";
-  item.textContent = `${count} ${count === 1 ? "event" : "events"} left out: they came too fast`;
+  item.textContent = `${count} ${count === 1 ? "event" : "events"} left out: they arrived too fast`;
   return item;
 }
 

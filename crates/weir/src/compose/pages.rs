@@ -57,7 +57,7 @@ impl Pages<'_> {
         let Self { settings, clock, jobs, realtime, gems, facts, live, .. } = self;
         let jobs_url = facts.jobs_url(settings);
         let has_apps = Part::Front.is_among(&facts.only);
-        let apps = has_apps.then(|| Arc::new(front::Operated(self.front.clone())));
+        let apps = has_apps.then(|| Arc::new(front::ConsoleApps(self.front.clone())));
         let index = gems.as_ref().map(|gems| Arc::clone(&gems.index));
         let open = status::open_routes(jobs.clone(), index);
         let metrics = status::metrics_route(Arc::new(self.registry));
@@ -88,7 +88,8 @@ impl Pages<'_> {
             settings: console_settings(&listener, settings)?,
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
             gems: gems.map(|gems| gems.index as _),
-            front: apps.map(|apps| weir_console::front::Front::new(apps, &settings.history())),
+            front: apps
+                .map(|apps| weir_console::front::FrontSource::new(apps, &settings.history())),
             routes: Routes { api, metrics, open },
         };
         http.spawn(Sampler::new(&deps).run(http.clone()));
@@ -104,18 +105,18 @@ fn console_jobs(
     settings: &Settings,
     jobs_url: &str,
     live: &Live,
-) -> weir_console::Jobs {
+) -> weir_console::JobsSource {
     let limits = settings.jobs.settings.limits.clone();
-    weir_console::Jobs::new(handle, limits, jobs_url, histories(settings, live))
+    weir_console::JobsSource::new(handle, limits, jobs_url, histories(settings, live))
 }
 
 /// What the console shows of realtime, with charts beside those of the whole.
 fn console_realtime(
     operated: realtime_admin::Realtime,
     settings: &Settings,
-) -> weir_console::Realtime {
+) -> weir_console::RealtimeSource {
     let realtime_admin::Realtime { hub, switches } = operated;
-    weir_console::Realtime::new(hub, switches, &settings.history())
+    weir_console::RealtimeSource::new(hub, switches, &settings.history())
 }
 
 /// What the console shows of what is observed, with charts beside those of the whole.
@@ -123,9 +124,9 @@ fn console_observed(
     observed: Observed,
     settings: &Settings,
     live: &Live,
-) -> weir_console::observed::Observed {
+) -> weir_console::observed::ObservedSource {
     let kept = settings.observe.history_kept;
-    weir_console::observed::Observed::new(Arc::new(observed), histories(settings, live), kept)
+    weir_console::observed::ObservedSource::new(Arc::new(observed), histories(settings, live), kept)
 }
 
 fn histories<'a>(settings: &'a Settings, live: &'a Live) -> Histories<'a> {
@@ -140,7 +141,7 @@ fn histories<'a>(settings: &'a Settings, live: &'a Live) -> Histories<'a> {
 fn console_settings(
     listener: &TcpListener,
     settings: &Settings,
-) -> std::io::Result<weir_console::settings::Settings> {
+) -> std::io::Result<weir_console::settings::ConsoleSettings> {
     let listen = Some(listener.local_addr()?);
-    Ok(weir_console::settings::Settings { listen, ..settings.console.clone() })
+    Ok(weir_console::settings::ConsoleSettings { listen, ..settings.console.clone() })
 }

@@ -34,7 +34,7 @@ fn a_console_alone_opens_no_store_and_says_so() {
     assert!(weir.serves("console") && weir.serves("admin"));
     assert!(!weir.serves("jobs"));
     let (_, page) = get(weir.console(), "/", "");
-    assert!(page.contains("Nothing is served here but this console"), "{page}");
+    assert!(page.contains("Only the console is served here"), "{page}");
     assert!(!page.contains("href=\"/queues\""), "{page}");
     let (_, ready) = get(weir.console(), "/ready", "");
     assert_eq!(ready, "ready\n");

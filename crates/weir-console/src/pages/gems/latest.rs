@@ -1,8 +1,8 @@
-//! What changed last.
+//! The latest changes of the index.
 
 use weir_gems::view::ChangeView;
 
-use super::gem_address;
+use super::link::gem_address;
 use crate::visible::visible;
 
 pub(super) struct ChangeRow {

@@ -1,4 +1,4 @@
-//! Where gems of others come from.
+//! The upstreams of a mirror.
 
 use weir_gems::view::{
     MirrorView, PhaseView, ProgressView, RefusedView, ReplacedView, UpstreamView,
@@ -7,9 +7,9 @@ use weir_gems::view::{
 use crate::figures;
 use crate::visible::visible;
 
-/// Names that are not taken, of all upstreams, that the page shows.
+/// Rejected names, of all upstreams, that the page shows.
 const REFUSED_MAX: usize = 20;
-/// The same for versions that are kept out.
+/// The same for versions that are blocked.
 const REPLACED_MAX: usize = 20;
 /// Digits of a digest that the page shows.
 const DIGITS: usize = 12;
@@ -18,14 +18,14 @@ pub(super) struct MirrorPart {
     pub(super) upstreams: Vec<UpstreamRow>,
     pub(super) hooks: String,
     /// Names of ours that upstreams have, too.
-    pub(super) refused: Vec<Refused>,
+    pub(super) refused: Vec<RefusedNameRow>,
     /// Versions whose file an upstream has replaced.
-    pub(super) replaced: Vec<ReplacedRow>,
+    pub(super) replaced: Vec<ReplacedReleaseRow>,
     /// How many there are.
     pub(super) replaced_total: String,
 }
 
-pub(super) struct ReplacedRow {
+pub(super) struct ReplacedReleaseRow {
     pub(super) release: String,
     pub(super) upstream: String,
     pub(super) since: String,
@@ -42,11 +42,11 @@ pub(super) struct UpstreamRow {
     pub(super) pending: String,
     pub(super) refused: String,
     pub(super) now: String,
-    /// None: the last look came to something.
+    /// None: the last poll succeeded.
     pub(super) error: Option<String>,
 }
 
-pub(super) struct Refused {
+pub(super) struct RefusedNameRow {
     pub(super) name: String,
     pub(super) upstream: String,
     pub(super) reason: &'static str,
@@ -55,11 +55,11 @@ pub(super) struct Refused {
 impl MirrorPart {
     pub(super) fn of(view: MirrorView, now: f64) -> Self {
         let refused = view.upstreams.iter().flat_map(|upstream| {
-            upstream.refused_names.iter().filter_map(|it| Refused::of(it, &upstream.name))
+            upstream.refused_names.iter().filter_map(|it| RefusedNameRow::of(it, &upstream.name))
         });
         let replaced = view.upstreams.iter().flat_map(|upstream| {
             let all = upstream.replaced_releases.iter();
-            all.map(|it| ReplacedRow::of(it, &upstream.name, now))
+            all.map(|it| ReplacedReleaseRow::of(it, &upstream.name, now))
         });
         let replaced_total = view.upstreams.iter().map(|upstream| upstream.replaced).sum();
         Self {
@@ -76,7 +76,7 @@ impl UpstreamRow {
     fn of(upstream: UpstreamView, now: f64) -> Self {
         let at = upstream.last_success_at.map(|at| figures::relative(now, at));
         Self {
-            up_to_date: at.unwrap_or_else(|| "never yet".to_owned()),
+            up_to_date: at.unwrap_or_else(|| "never".to_owned()),
             names: figures::count(upstream.names),
             pending: figures::count(upstream.pending),
             refused: figures::count(upstream.refused),
@@ -90,9 +90,9 @@ impl UpstreamRow {
 
 fn doing(at: &ProgressView) -> String {
     let what = match at.phase {
-        PhaseView::Versions => "reads /versions",
-        PhaseView::Gems => "reads gems",
-        PhaseView::Files => "fetches files",
+        PhaseView::Versions => "reading /versions",
+        PhaseView::Gems => "reading gems",
+        PhaseView::Files => "fetching files",
     };
     match at.total {
         Some(total) if total > 0 => format!("{what}: {} %", at.done * 100 / total),
@@ -100,7 +100,7 @@ fn doing(at: &ProgressView) -> String {
     }
 }
 
-impl ReplacedRow {
+impl ReplacedReleaseRow {
     fn of(release: &ReplacedView, upstream: &str, now: f64) -> Self {
         let beginning = |digest: &str| digest.chars().take(DIGITS).collect();
         let ReplacedView { name, number, platform, .. } = release;
@@ -114,13 +114,13 @@ impl ReplacedRow {
     }
 }
 
-impl Refused {
-    /// None: it comes from another upstream, as it should.
+impl RefusedNameRow {
+    /// None: the name is of another upstream, which is no error.
     fn of(refused: &RefusedView, upstream: &str) -> Option<Self> {
         let reason = match refused.reason.as_str() {
             "policy" => "private by the policy",
             "local" => "pushed or imported here",
-            "lookalike" => "could be taken for a name that was pushed or imported here",
+            "lookalike" => "too similar to a name that was pushed or imported here",
             _ => return None,
         };
         let name = visible(&refused.name).into_owned();

@@ -1,4 +1,4 @@
-//! Who is told of pushes and yanks.
+//! The endpoints of webhooks about pushes and yanks.
 
 use weir_gems::view::EndpointView;
 

@@ -1,4 +1,4 @@
-//! What is wrong with what is observed, how long until it is over, and which line to change.
+//! Findings about what is observed, with the time to drain and the line to change.
 
 mod jobs;
 
@@ -7,58 +7,59 @@ use weir_advisor::observation::SourceState;
 use weir_advisor::{Drain, Finding, Severity, Summary, wording};
 
 use self::jobs::JobsPart;
-pub(super) use self::jobs::empty_in;
-use super::super::PageError;
-use super::super::shell::Section;
-use super::frame::{Chart, Live};
+pub(super) use self::jobs::time_to_drain;
+use super::super::frame::Section;
+use super::super::request::{PageRequest, PageResult};
+use super::charted::{ChartFigure, ChartedPage, PageCharts};
 use super::{age, latest, shown};
 use crate::console::Console;
 use crate::figures;
-use crate::observed::Looked;
+use crate::observed::ObservedSnapshot;
+use crate::page_error::PageError;
 
-const CHARTS: [Chart; 6] = [
-    Chart {
-        series: "waiting:Waiting,in_hand:In hand,threads:Threads",
+const CHARTS: [ChartFigure; 6] = [
+    ChartFigure {
+        series: "waiting:Waiting,in_hand:In progress,threads:Threads",
         unit: "count",
         name: "Jobs of Sidekiq",
-        caption: "Jobs waiting and in hand",
+        caption: "Jobs waiting and in progress",
     },
-    Chart {
-        series: "served_per_second:Worked off,arriving_per_second:Coming",
+    ChartFigure {
+        series: "served_per_second:Completed,arriving_per_second:Arriving",
         unit: "rate",
         name: "Jobs of Sidekiq per second",
         caption: "Jobs per second",
     },
-    Chart {
-        series: "latency_seconds:Oldest job",
+    ChartFigure {
+        series: "latency_seconds:Latency",
         unit: "duration",
-        name: "How long the oldest job has waited",
-        caption: "How long the oldest has waited",
+        name: "Latency of Sidekiq's queues",
+        caption: "Latency: the age of the oldest job",
     },
-    Chart {
-        series: "critical_findings:Critical,warning_findings:Warnings,sources_away:Sources not seen",
+    ChartFigure {
+        series: "critical_findings:Critical,warning_findings:Warnings,sources_away:Unreachable sources",
         unit: "count",
         name: "Findings",
         caption: "Findings",
     },
-    Chart {
+    ChartFigure {
         series: "retries:Retries,scheduled:Scheduled,dead:Dead",
         unit: "count",
         name: "Retries, scheduled and dead jobs",
         caption: "Retries, scheduled, dead",
     },
-    Chart {
+    ChartFigure {
         series: "processes:Processes,cores_idle:Idle cores",
         unit: "count",
         name: "Processes and idle cores",
-        caption: "Processes, and cores that are idle",
+        caption: "Processes and idle cores",
     },
 ];
 
 #[derive(Template)]
 #[template(path = "doctor_live.html")]
-pub(in crate::pages) struct LivePart {
-    /// None: nothing was looked at yet.
+struct DoctorLive {
+    /// None: there is no snapshot yet.
     verdict: Option<VerdictPart>,
     sources: Vec<SourceRow>,
     findings: Vec<FindingPart>,
@@ -79,7 +80,7 @@ struct SourceRow {
     kind: &'static str,
     name: String,
     problem: Option<String>,
-    looks: u64,
+    polls: u64,
     failures: u64,
     took: String,
 }
@@ -97,30 +98,36 @@ struct FindingPart {
     key: usize,
 }
 
-/// `GET /doctor`, `GET /live/doctor`
-impl Live for LivePart {
-    const SECTION: Section = Section::Doctor;
-    const TITLE: &'static str = "Doctor";
-    const PATH: &'static str = "/doctor";
-    const CHARTS: &'static [Chart] = &CHARTS;
+/// `GET /doctor`
+pub(in crate::pages) async fn page(request: PageRequest) -> PageResult {
+    let page = ChartedPage {
+        section: Section::Doctor,
+        title: "Doctor".to_owned(),
+        path: "/doctor",
+        fields: &[],
+        charts: PageCharts::of_all(&CHARTS),
+    };
+    page.response(&request, DoctorLive::read(&request.console)?.render())
+}
 
+impl DoctorLive {
     fn read(console: &Console) -> Result<Self, PageError> {
-        let looked = latest(console)?;
-        let Some(looked) = looked.as_deref() else {
+        let snapshot = latest(console)?;
+        let Some(snapshot) = snapshot.as_deref() else {
             let (sources, findings, jobs) = (Vec::new(), Vec::new(), Vec::new());
             return Ok(Self { verdict: None, sources, findings, jobs });
         };
         let limits = &console.deps.settings.limits;
-        let findings = looked.advice.findings.iter().enumerate();
-        let each = || looked.observation.each_jobs().enumerate();
+        let findings = snapshot.advice.findings.iter().enumerate();
+        let each = || snapshot.observation.each_jobs().enumerate();
         let share = |rows_max: usize| (rows_max / each().count().max(1)).max(1);
         let rows_max = (share(limits.page_queues), share(limits.page_workers));
         let jobs = each().filter_map(|(key, (shard, jobs))| {
             Some(JobsPart::of((key, shard), jobs.known()?, rows_max))
         });
         Ok(Self {
-            verdict: Some(VerdictPart::of(console, looked)),
-            sources: looked.sources.iter().map(SourceRow::of).collect(),
+            verdict: Some(VerdictPart::of(console, snapshot)),
+            sources: snapshot.sources.iter().map(SourceRow::of).collect(),
             findings: findings.map(|(key, finding)| FindingPart::of(key, finding)).collect(),
             jobs: jobs.collect(),
         })
@@ -128,22 +135,22 @@ impl Live for LivePart {
 }
 
 impl VerdictPart {
-    fn of(console: &Console, looked: &Looked) -> Self {
-        let verdict = &looked.advice.verdict;
-        let (class, word) = verdict.severity.map_or(("calm", "All well"), look_of);
+    fn of(console: &Console, snapshot: &ObservedSnapshot) -> Self {
+        let verdict = &snapshot.advice.verdict;
+        let (class, word) = verdict.severity.map_or(("calm", "All well"), style_of);
         Self {
             class,
             word,
             cause: shown(&verdict.cause),
             drain: verdict.drain.map(|drain| until(drain, verdict)),
             next: verdict.next.as_deref().map(shown),
-            age: age(console, looked),
+            age: age(console, snapshot),
         }
     }
 }
 
 /// The style's class, and the word: colour never stands alone.
-const fn look_of(severity: Severity) -> (&'static str, &'static str) {
+const fn style_of(severity: Severity) -> (&'static str, &'static str) {
     match severity {
         Severity::Critical => ("critical", "Critical"),
         Severity::Warning => ("warning", "Warning"),
@@ -154,12 +161,12 @@ const fn look_of(severity: Severity) -> (&'static str, &'static str) {
 
 fn until(drain: Drain, verdict: &Summary) -> String {
     match drain {
-        Drain::Empty => "Nothing waits.".to_owned(),
+        Drain::Empty => "No jobs are waiting.".to_owned(),
         Drain::After(left) => {
             let which = if verdict.unserved.is_empty() { "All" } else { "The other" };
             format!("{which} queues are empty in {}.", wording::about(left, verdict.between))
         }
-        Drain::Stands => "What waits neither grows nor shrinks.".to_owned(),
+        Drain::Stands => "The backlog neither grows nor shrinks.".to_owned(),
         Drain::Grows => "The backlog grows.".to_owned(),
     }
 }
@@ -170,7 +177,7 @@ impl SourceRow {
             kind: source.kind.name(),
             name: shown(&source.name),
             problem: source.problem.as_ref().map(|missing| shown(&missing.reason)),
-            looks: source.looks,
+            polls: source.looks,
             failures: source.failures,
             took: figures::duration(source.took.as_secs_f64()),
         }
@@ -179,7 +186,7 @@ impl SourceRow {
 
 impl FindingPart {
     fn of(key: usize, finding: &Finding) -> Self {
-        let (class, word) = look_of(finding.severity);
+        let (class, word) = style_of(finding.severity);
         let change = finding.change.as_ref();
         Self {
             class,

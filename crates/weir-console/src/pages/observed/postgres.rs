@@ -1,4 +1,4 @@
-//! The application's database: who holds its connections, what sessions wait for, what takes its time.
+//! The application's database: connections by service, lock waits, statements by time.
 
 mod pools;
 
@@ -9,27 +9,28 @@ use weir_advisor::observation::{
 };
 
 use self::pools::PoolRow;
-use super::super::PageError;
-use super::super::shell::Section;
-use super::frame::{Chart, Live};
-use super::{Gap, age, latest, shown};
+use super::super::frame::Section;
+use super::super::request::{PageRequest, PageResult};
+use super::charted::{ChartFigure, ChartedPage, PageCharts};
+use super::{MissingFact, age, latest, shown};
 use crate::console::Console;
 use crate::figures;
+use crate::page_error::PageError;
 
-const CHARTS: [Chart; 3] = [
-    Chart {
-        series: "connections_max:Ceiling,connections:Open,connections_active:Active,connections_idle:Idle,connections_idle_in_transaction:Idle in transaction",
+const CHARTS: [ChartFigure; 3] = [
+    ChartFigure {
+        series: "connections_max:Limit,connections:Open,connections_active:Active,connections_idle:Idle,connections_idle_in_transaction:Idle in transaction",
         unit: "count",
         name: "Connections to the database",
         caption: "Connections",
     },
-    Chart {
-        series: "cache_hit_percent:Found in shared buffers",
+    ChartFigure {
+        series: "cache_hit_percent:Cache hits",
         unit: "count",
-        name: "Cache hits in per cent",
-        caption: "Cache hits, per cent",
+        name: "Cache hits in percent",
+        caption: "Cache hits, %",
     },
-    Chart {
+    ChartFigure {
         series: "lock_wait_seconds:Longest wait",
         unit: "duration",
         name: "Longest wait for a lock",
@@ -39,12 +40,12 @@ const CHARTS: [Chart; 3] = [
 
 #[derive(Template)]
 #[template(path = "postgres_live.html")]
-pub(in crate::pages) struct LivePart {
-    /// None: nothing was looked at yet.
+struct PostgresLive {
+    /// None: there is no snapshot yet.
     age: Option<String>,
     /// It is among what is observed.
     is_asked: bool,
-    gaps: Vec<Gap>,
+    missing_facts: Vec<MissingFact>,
     tiles: Vec<Tile>,
     ledger: Vec<LedgerRow>,
     pools: Vec<PoolRow>,
@@ -86,17 +87,23 @@ struct StatementRow {
     share: String,
 }
 
-/// `GET /postgres`, `GET /live/postgres`
-impl Live for LivePart {
-    const SECTION: Section = Section::Postgres;
-    const TITLE: &'static str = "Postgres";
-    const PATH: &'static str = "/postgres";
-    const CHARTS: &'static [Chart] = &CHARTS;
+/// `GET /postgres`
+pub(in crate::pages) async fn page(request: PageRequest) -> PageResult {
+    let page = ChartedPage {
+        section: Section::Postgres,
+        title: "Postgres".to_owned(),
+        path: "/postgres",
+        fields: &[],
+        charts: PageCharts::of_all(&CHARTS),
+    };
+    page.response(&request, PostgresLive::read(&request.console)?.render())
+}
 
+impl PostgresLive {
     fn read(console: &Console) -> Result<Self, PageError> {
-        let looked = latest(console)?;
-        let asked = looked.as_ref().map(|looked| &looked.observation.postgres);
-        let pgbouncer = looked.as_ref().map(|looked| &looked.observation.pgbouncer);
+        let snapshot = latest(console)?;
+        let asked = snapshot.as_ref().map(|snapshot| &snapshot.observation.postgres);
+        let pgbouncer = snapshot.as_ref().map(|snapshot| &snapshot.observation.pgbouncer);
         let nothing = DatabaseObservation::default();
         let postgres = asked.and_then(Fact::known).unwrap_or(&nothing);
         let missing = [
@@ -112,9 +119,9 @@ impl Live for LivePart {
         let connections = postgres.connections.known();
         let slice = |waits: &Fact<Vec<_>>| waits.known().cloned().unwrap_or_default();
         Ok(Self {
-            age: looked.as_ref().map(|looked| age(console, looked)),
+            age: snapshot.as_ref().map(|snapshot| age(console, snapshot)),
             is_asked: asked.is_none_or(|fact| !matches!(fact, Fact::NotAsked)),
-            gaps: missing.into_iter().flatten().map(Gap::of).collect(),
+            missing_facts: missing.into_iter().flatten().map(MissingFact::of).collect(),
             tiles: tiles(postgres),
             ledger: connections.map(ledger).unwrap_or_default(),
             pools: pgbouncer.and_then(Fact::known).map(pools::rows).unwrap_or_default(),
@@ -152,10 +159,10 @@ fn tiles(postgres: &DatabaseObservation) -> Vec<Tile> {
     let of = |count: u32| figures::count(u64::from(count));
     vec![
         tile("Connections", open.map(of), is_full),
-        tile("Of at most", ceiling.map(of), false),
+        tile("Connection limit", ceiling.map(of), false),
         tile("Idle in transaction", stuck.map(of), stuck.is_some_and(|stuck| stuck > 0)),
         tile("Cache hits", postgres.cache_hit_ratio.known().map(|it| figures::percent(*it)), false),
-        tile("Waits for locks", waits.map(figures::number), waits.is_some_and(|waits| waits > 0)),
+        tile("Lock waits", waits.map(figures::number), waits.is_some_and(|waits| waits > 0)),
     ]
 }
 

@@ -1,60 +1,53 @@
-//! One queue of the Sidekiq that is observed: its figures, who serves it, what it is made of, its charts.
-
-use std::borrow::Cow;
-use std::sync::Arc;
+//! One queue of an observed Sidekiq: its figures, processes, a sample of its jobs, its charts.
 
 use askama::Template;
-use axum::Json;
-use axum::extract::{Query, State};
-use axum::response::Response;
 use serde::Deserialize;
-use weir_advisor::observation::{
-    Fact, JobProcess, Observation, ObservedQueue, SampleShare, SidekiqObservation,
-};
+use std::borrow::Cow;
+use weir_advisor::observation::{Fact, JobProcess, SidekiqObservation, ObservedQueue, SampleShare, SampleShare};
 use weir_advisor::{Drain, Forecast};
 
 use super::super::chart;
-use super::super::shell::Section;
-use super::super::{PageError, html};
-use super::doctor::empty_in;
-use super::frame::{Chart, Charts, Page};
+use super::super::frame::Section;
+use super::super::request::{PageRequest, PageResult};
+use super::charted::{ChartFigure, ChartedPage, PageCharts};
+use super::doctor::time_to_drain;
 use super::postgres::Tile;
-use super::{Wanted, age, latest, of, shown};
+use super::{age, latest, shown};
 use crate::address::address;
 use crate::console::Console;
 use crate::figures;
-use crate::guard::visitor::Visitor;
 use crate::observed::queue_charts;
+use crate::page_error::PageError;
 
-const CHARTS: [Chart; 4] = [
-    Chart {
-        series: "waiting:Waiting,in_hand:In hand",
+const CHARTS: [ChartFigure; 4] = [
+    ChartFigure {
+        series: "waiting:Waiting,in_hand:In progress",
         unit: "count",
         name: "Jobs of the queue",
-        caption: "Jobs waiting and in hand",
+        caption: "Jobs waiting and in progress",
     },
-    Chart {
-        series: "served_per_second:Worked off,arriving_per_second:Coming",
+    ChartFigure {
+        series: "served_per_second:Completed,arriving_per_second:Arriving",
         unit: "rate",
         name: "Jobs of the queue per second",
         caption: "Jobs per second",
     },
-    Chart {
-        series: "latency_seconds:Oldest job",
+    ChartFigure {
+        series: "latency_seconds:Latency",
         unit: "duration",
-        name: "How long the oldest job of the queue has waited",
-        caption: "How long the oldest has waited",
+        name: "Latency of the queue",
+        caption: "Latency: the age of the oldest job",
     },
-    Chart {
-        series: "drain_seconds:Until it is empty",
+    ChartFigure {
+        series: "drain_seconds:Time to drain",
         unit: "duration",
-        name: "How long until the queue is empty",
-        caption: "Time until it is empty; none while it grows or stands",
+        name: "Time to drain the queue",
+        caption: "Time to drain; none while the queue does not shrink",
     },
 ];
 
 #[derive(Debug, Deserialize)]
-pub(in crate::pages) struct Named {
+pub(in crate::pages) struct ObservedQueueQuery {
     name: String,
     /// Where there are several.
     redis: Option<String>,
@@ -62,7 +55,7 @@ pub(in crate::pages) struct Named {
 
 #[derive(Template)]
 #[template(path = "observed_queue_live.html")]
-struct LivePart {
+struct ObservedQueueLive {
     age: String,
     tiles: Vec<Tile>,
     is_paused: bool,
@@ -73,72 +66,57 @@ struct LivePart {
 }
 
 /// `GET /observed/queue?name=..`, and `&redis=..` where there are several
-pub(in crate::pages) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(named): Query<Named>,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let live = LivePart::read(&console, &named)?;
-    let Named { name, redis } = &named;
+pub(in crate::pages) async fn page(request: PageRequest) -> PageResult {
+    let query: ObservedQueueQuery = request.query()?;
+    let console = &request.console;
+    let live = ObservedQueueLive::read(console, &query)?;
+    let ObservedQueueQuery { name, redis } = &query;
     let fields = [("name", name.as_str()), ("redis", redis.as_deref().unwrap_or_default())];
-    let has_history = of(&console)?.queue_histories.of(&named.key()).is_some();
+    let has_history = console.observed()?.queue_histories.of(&query.key()).is_some();
     let of_redis = redis.as_ref().map(|redis| format!(" of Redis {}", shown(redis)));
-    let page = Page {
+    let page = ChartedPage {
         section: Section::Doctor,
         title: format!("Queue {}{}", shown(name), of_redis.unwrap_or_default()),
         path: "/observed/queue",
         fields: &fields,
-        charts: Charts {
+        charts: PageCharts {
             source: has_history.then(|| address("/observed/queue/chart", &fields)),
             each: &CHARTS,
             of_a_queue: true,
         },
     };
-    page.show(&console, &visitor, &wanted, &live)
-}
-
-/// `GET /live/observed/queue?name=..`
-pub(in crate::pages) async fn fragment(
-    State(console): State<Arc<Console>>,
-    Query(named): Query<Named>,
-) -> Result<Response, PageError> {
-    Ok(html(&LivePart::read(&console, &named)?))
+    page.response(&request, live.render())
 }
 
 /// `GET /observed/queue/chart?name=..&series=..&seconds=..`
-pub(in crate::pages) async fn points(
-    State(console): State<Arc<Console>>,
-    Query(named): Query<Named>,
-    wanted: Query<chart::Wanted>,
-) -> Result<Json<chart::Chart>, PageError> {
-    let history = of(&console)?.queue_histories.of(&named.key());
-    let name = figures::shortened(&named.name, 100);
-    let history =
-        history.ok_or_else(|| PageError::NotFound(format!("queue {name:?} has no charts")))?;
-    chart::read(&console, history, wanted.0).await.map(Json)
+pub(in crate::pages) async fn points(request: PageRequest) -> PageResult {
+    let query: ObservedQueueQuery = request.query()?;
+    let history = request.console.observed()?.queue_histories.of(&query.key());
+    let history = history.ok_or_else(|| {
+        let name = figures::shortened(&query.name, 100);
+        PageError::NotFound(format!("queue {name:?} has no charts"))
+    })?;
+    chart::read(&request, history).await
 }
 
-impl Named {
+impl ObservedQueueQuery {
     /// Of its history.
     fn key(&self) -> Cow<'_, str> {
         queue_charts::key(self.redis.as_deref(), &self.name)
     }
 
-    /// What was seen of the Sidekiq that it is of.
-    fn jobs<'a>(&self, observation: &'a Observation) -> Result<&'a SidekiqObservation, PageError> {
+    /// The Sidekiq that has the queue.
+    fn jobs<'a>(&self, observation: &'a ObservedQueue) -> Result<&'a SidekiqObservation, PageError> {
         let of_redis = |shard: Option<&str>| shard == self.redis.as_deref();
         let mut all = observation.each_jobs();
         let Some((_, jobs)) = all.find(|(shard, _)| of_redis(*shard)) else {
             return Err(PageError::NotFound(match &self.redis {
                 Some(redis) => {
                     let redis = figures::shortened(redis, 100);
-                    format!("of several Redis servers none is called {redis:?}")
+                    format!("there is no Redis server {redis:?}")
                 }
-                None => {
-                    "there are several Redis servers: the page Doctor leads to the queues of each"
-                        .to_owned()
-                }
+                None => "there are several Redis servers; the page Doctor lists the queues of each"
+                    .to_owned(),
             }));
         };
         match jobs {
@@ -154,19 +132,22 @@ impl Named {
     }
 }
 
-impl LivePart {
-    fn read(console: &Console, named: &Named) -> Result<Self, PageError> {
-        let looked = latest(console)?.ok_or_else(|| {
-            PageError::NotFound("nothing was looked at yet: the first look is under way".to_owned())
+impl ObservedQueueLive {
+    fn read(console: &Console, query: &ObservedQueueQuery) -> Result<Self, PageError> {
+        let snapshot = latest(console)?.ok_or_else(|| {
+            PageError::NotFound(
+                "there is no snapshot yet: the sources are being polled for the first time"
+                    .to_owned(),
+            )
         })?;
-        let jobs = named.jobs(&looked.observation)?;
-        let name = named.name.as_str();
-        let queue = jobs.queue(name).ok_or_else(|| named.unknown())?;
+        let jobs = query.jobs(&snapshot.observation)?;
+        let name = query.name.as_str();
+        let queue = jobs.queue(name).ok_or_else(|| query.unknown())?;
         let subject = format!("queue {name}");
-        let findings = looked.advice.findings.iter();
-        let findings = findings.filter(|it| it.shard == named.redis && it.is_about(&subject));
+        let findings = snapshot.advice.findings.iter();
+        let findings = findings.filter(|it| it.shard == query.redis && it.is_about(&subject));
         Ok(Self {
-            age: age(console, &looked),
+            age: age(console, &snapshot),
             tiles: tiles(jobs, queue),
             is_paused: queue.paused,
             findings: findings.map(|it| shown(&it.evidence)).collect(),
@@ -195,15 +176,15 @@ fn tiles(jobs: &SidekiqObservation, queue: &ObservedQueue) -> Vec<Tile> {
     vec![
         tile("Waiting", figures::count(queue.length), false),
         tile("Oldest", if queue.length == 0 { unknown() } else { oldest }, false),
-        tile("Come", rate(flow.map(|it| it.arrivals_per_second)), false),
-        tile("Worked off", rate(flow.map(|it| it.served_per_second())), false),
-        tile("Empty in", empty_in(queue, &forecast).unwrap_or_else(unknown), grows),
-        tile("In hand", figures::count(queue.in_hand), false),
-        tile("Served by", figures::number(served_by), served_by == 0 && queue.length > 0),
+        tile("Arriving", rate(flow.map(|it| it.arrivals_per_second)), false),
+        tile("Completed", rate(flow.map(|it| it.served_per_second())), false),
+        tile("Time to drain", time_to_drain(queue, &forecast).unwrap_or_else(unknown), grows),
+        tile("In progress", figures::count(queue.in_hand), false),
+        tile("Processes", figures::number(served_by), served_by == 0 && queue.length > 0),
     ]
 }
 
-/// Its name, its threads, and the queues that it looks at before this one.
+/// Its name, its threads, and the queues that it fetches before this one.
 fn server(process: &JobProcess, name: &str) -> (String, u32, String) {
     let before: Vec<&str> = process.served().take_while(|served| *served != name).collect();
     let before = if before.is_empty() { "–".to_owned() } else { before.join(", ") };

@@ -1,45 +1,46 @@
-//! Each Redis that holds jobs: memory, what it does, how long that takes.
+//! Each Redis that holds jobs: memory, commands and their durations.
 
 use std::time::Duration;
 
 use askama::Template;
 use weir_advisor::observation::{Fact, RedisOperations, RedisServer};
 
-use super::super::PageError;
-use super::super::shell::Section;
-use super::frame::{Chart, Live};
+use super::super::frame::Section;
+use super::super::request::{PageRequest, PageResult};
+use super::charted::{ChartFigure, ChartedPage, PageCharts};
 use super::postgres::Tile;
-use super::{Gap, age, latest, shown};
+use super::{MissingFact, age, latest, shown};
 use crate::console::Console;
 use crate::figures;
+use crate::page_error::PageError;
 
-const CHARTS: [Chart; 3] = [
-    Chart {
+const CHARTS: [ChartFigure; 3] = [
+    ChartFigure {
         series: "redis_memory_bytes:Memory",
         unit: "bytes",
         name: "Memory of Redis",
         caption: "Memory",
     },
-    Chart {
+    ChartFigure {
         series: "redis_operations_per_second:Commands,redis_evicted_per_second:Evicted keys",
         unit: "rate",
         name: "Commands of Redis per second",
         caption: "Commands per second",
     },
-    Chart {
-        series: "redis_operation_seconds:A command,redis_fork_seconds:The last fork",
+    ChartFigure {
+        series: "redis_operation_seconds:Command,redis_fork_seconds:Last fork",
         unit: "duration",
-        name: "How long commands of Redis take",
-        caption: "How long a command takes",
+        name: "Duration of Redis commands",
+        caption: "Duration of a command",
     },
 ];
 
 #[derive(Template)]
 #[template(path = "redis_live.html")]
-pub(in crate::pages) struct LivePart {
-    /// None: nothing was looked at yet.
+struct RedisLive {
+    /// None: there is no snapshot yet.
     age: Option<String>,
-    gaps: Vec<Gap>,
+    missing_facts: Vec<MissingFact>,
     servers: Vec<ServerPart>,
 }
 
@@ -50,7 +51,7 @@ struct ServerPart {
     facts: Vec<(&'static str, String)>,
     commands: Vec<CommandRow>,
     slow: Vec<SlowRow>,
-    gaps: Vec<Gap>,
+    missing_facts: Vec<MissingFact>,
 }
 
 struct CommandRow {
@@ -66,21 +67,27 @@ struct SlowRow {
     age: String,
 }
 
-/// `GET /redis`, `GET /live/redis`
-impl Live for LivePart {
-    const SECTION: Section = Section::Redis;
-    const TITLE: &'static str = "Redis";
-    const PATH: &'static str = "/redis";
-    const CHARTS: &'static [Chart] = &CHARTS;
+/// `GET /redis`
+pub(in crate::pages) async fn page(request: PageRequest) -> PageResult {
+    let page = ChartedPage {
+        section: Section::Redis,
+        title: "Redis".to_owned(),
+        path: "/redis",
+        fields: &[],
+        charts: PageCharts::of_all(&CHARTS),
+    };
+    page.response(&request, RedisLive::read(&request.console)?.render())
+}
 
+impl RedisLive {
     fn read(console: &Console) -> Result<Self, PageError> {
-        let looked = latest(console)?;
-        let servers = looked.as_ref().map(|looked| looked.observation.redis.as_slice());
+        let snapshot = latest(console)?;
+        let servers = snapshot.as_ref().map(|snapshot| snapshot.observation.redis.as_slice());
         let servers = servers.unwrap_or_default();
         let known = servers.iter().filter_map(Fact::known).enumerate();
         Ok(Self {
-            age: looked.as_ref().map(|looked| age(console, looked)),
-            gaps: servers.iter().filter_map(Fact::missing).map(Gap::of).collect(),
+            age: snapshot.as_ref().map(|snapshot| age(console, snapshot)),
+            missing_facts: servers.iter().filter_map(Fact::missing).map(MissingFact::of).collect(),
             servers: known.map(|(key, server)| ServerPart::of(key, server)).collect(),
         })
     }
@@ -88,31 +95,31 @@ impl Live for LivePart {
 
 impl ServerPart {
     fn of(key: usize, server: &RedisServer) -> Self {
-        let lately = server.lately.known();
+        let recent = server.lately.known();
         let slow = server.slow_commands.known().map(Vec::as_slice).unwrap_or_default();
-        let gaps = [server.slow_commands.missing(), server.cache_like_share.missing()];
+        let missing_facts = [server.slow_commands.missing(), server.cache_like_share.missing()];
         Self {
             key,
             name: shown(&server.name),
-            tiles: tiles(server, lately),
+            tiles: tiles(server, recent),
             facts: facts(server),
-            commands: lately.map(commands).unwrap_or_default(),
+            commands: recent.map(commands).unwrap_or_default(),
             slow: slow.iter().map(slow_row).collect(),
-            gaps: gaps.into_iter().flatten().map(Gap::of).collect(),
+            missing_facts: missing_facts.into_iter().flatten().map(MissingFact::of).collect(),
         }
     }
 }
 
-fn tiles(server: &RedisServer, lately: Option<&RedisOperations>) -> Vec<Tile> {
+fn tiles(server: &RedisServer, recent: Option<&RedisOperations>) -> Vec<Tile> {
     let unknown = || "–".to_owned();
     let limit = server.maxmemory_bytes;
     let is_full = limit > 0 && server.used_memory_bytes / 9 > limit / 10;
-    let mean = lately.and_then(RedisOperations::mean).map(length);
+    let mean = recent.and_then(RedisOperations::mean).map(length);
     let tile = |name, value, is_bad| Tile { name, value, is_bad };
     vec![
         tile("Memory", figures::bytes(server.used_memory_bytes), is_full),
-        tile("Commands", lately.map_or_else(unknown, |it| figures::rate(it.per_second)), false),
-        tile("Each takes", mean.unwrap_or_else(unknown), false),
+        tile("Commands", recent.map_or_else(unknown, |it| figures::rate(it.per_second)), false),
+        tile("Mean duration", mean.unwrap_or_else(unknown), false),
         tile("Clients", figures::count(server.clients), false),
         tile("Evicted", figures::count(server.evicted_keys), server.evicted_keys > 0),
     ]
@@ -125,26 +132,26 @@ fn facts(server: &RedisServer) -> Vec<(&'static str, String)> {
         limit => figures::bytes(limit),
     };
     let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
-    let fine = |fine: bool| if fine { "fine" } else { "failed" }.to_owned();
+    let fine = |fine: bool| if fine { "ok" } else { "failed" }.to_owned();
     vec![
         ("maxmemory", limit),
         ("maxmemory-policy", shown(&server.maxmemory_policy)),
         ("Append-only file", yes(persistence.append_only)),
-        ("Last write to it", fine(persistence.last_append_ok)),
+        ("Last AOF write", fine(persistence.last_append_ok)),
         ("Last snapshot", fine(persistence.last_snapshot_ok)),
-        ("Changes since", figures::count(persistence.changes_since_snapshot)),
+        ("Changes since snapshot", figures::count(persistence.changes_since_snapshot)),
         ("Last fork", length(server.latest_fork)),
     ]
 }
 
-fn commands(lately: &RedisOperations) -> Vec<CommandRow> {
+fn commands(recent: &RedisOperations) -> Vec<CommandRow> {
     let row = |it: &weir_advisor::observation::CommandRate| CommandRow {
         command: shown(&it.command),
         rate: figures::rate(it.per_second),
         mean: length(it.mean),
         share: format!("{:.1} %", it.share * 100.0),
     };
-    lately.commands.iter().map(row).collect()
+    recent.commands.iter().map(row).collect()
 }
 
 fn slow_row(slow: &weir_advisor::observation::SlowCommand) -> SlowRow {

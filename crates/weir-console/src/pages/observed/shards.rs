@@ -2,10 +2,10 @@
 
 use weir_advisor::Observation;
 
-use super::super::PageError;
 use super::shown;
 use crate::figures;
-use crate::observed::Looked;
+use crate::observed::ObservedSnapshot;
+use crate::page_error::PageError;
 
 /// One of several.
 pub(super) struct ShardOption {
@@ -27,13 +27,14 @@ pub(super) fn chosen<'a>(
     }
     names.find(|name| *name == asked).map(Some).ok_or_else(|| {
         let asked = figures::shortened(asked, 100);
-        PageError::NotFound(format!("of several Redis servers none is called {asked:?}"))
+        PageError::NotFound(format!("there is no Redis server {asked:?}"))
     })
 }
 
 /// All of them, to choose from.
-pub(super) fn options(looked: Option<&Looked>, chosen: &str) -> Vec<ShardOption> {
-    let shards = looked.map(|looked| looked.observation.shards.as_slice()).unwrap_or_default();
+pub(super) fn options(snapshot: Option<&ObservedSnapshot>, chosen: &str) -> Vec<ShardOption> {
+    let shards =
+        snapshot.map(|snapshot| snapshot.observation.shards.as_slice()).unwrap_or_default();
     let option = |name: &str| ShardOption {
         name: name.to_owned(),
         shown: shown(name),

@@ -1,39 +1,35 @@
 //! Apps and limits: what is set, without secrets, and which limits were met.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::State;
-use axum::response::Response;
 use weir_realtime::view::{AppSettingsView, SettingView, SettingsView, WebhookView};
 
-use super::super::shell::{Section, Shell};
-use super::super::theme::Theme;
-use super::super::{PageError, html};
+use super::super::frame::{PageFrame, Section, html};
+use super::super::live_page::LiveSection;
+use super::super::request::{PageRequest, PageResult};
 use crate::console::Console;
 use crate::figures;
-use crate::guard::visitor::Visitor;
-use crate::realtime::Reading;
+use crate::page_error::PageError;
+use crate::realtime::RealtimeSnapshot;
 use crate::verdict::Finding;
 use crate::visible::visible;
 
 #[derive(Template)]
 #[template(path = "apps.html")]
 struct AppsPage {
-    shell: Shell,
-    live: LivePart,
-    whole: Vec<Setting>,
-    apps: Vec<App>,
+    frame: PageFrame,
+    live: LiveSection,
+    whole: Vec<AppSettingRow>,
+    apps: Vec<AppSettingsPanel>,
 }
 
-struct App {
+struct AppSettingsPanel {
     id: String,
-    settings: Vec<Setting>,
+    settings: Vec<AppSettingRow>,
     webhooks: Vec<WebhookView>,
 }
 
 /// A setting and its value, as people read it.
-struct Setting {
+struct AppSettingRow {
     name: String,
     value: String,
     /// Beside its name there is no room for it on a narrow screen.
@@ -42,7 +38,7 @@ struct Setting {
 
 #[derive(Template)]
 #[template(path = "apps_live.html")]
-struct LivePart {
+struct AppsLive {
     findings: Vec<Finding>,
     limits: Vec<LimitRow>,
     history: String,
@@ -52,31 +48,26 @@ struct LivePart {
 /// A limit that was met.
 struct LimitRow {
     setting: String,
-    lately: u64,
+    recent: u64,
     total: u64,
 }
 
 /// `GET /apps`
-pub(crate) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-) -> Result<Response, PageError> {
-    let SettingsView { whole, apps } = super::of(&console)?.hub.settings_view();
-    let shell = Shell::new(&console, &visitor, Section::Apps, "Apps and limits").refreshed();
-    let live = LivePart::read(&console)?;
-    let whole = whole.into_iter().map(Setting::of).collect();
-    Ok(html(&AppsPage { shell, live, whole, apps: apps.into_iter().map(App::of).collect() }))
+pub(crate) async fn page(request: PageRequest) -> PageResult {
+    let SettingsView { whole, apps } = request.console.realtime()?.hub.settings_view();
+    let limits = AppsLive::read(&request.console)?;
+    request.live_response(limits.render(), &[], |live| {
+        let frame = request.frame(Section::Apps, "Apps and limits").refreshed();
+        let whole = whole.into_iter().map(AppSettingRow::of).collect();
+        let apps = apps.into_iter().map(AppSettingsPanel::of).collect();
+        Ok(html(&AppsPage { frame, live, whole, apps }))
+    })
 }
 
-/// `GET /live/apps`
-pub(crate) async fn fragment(State(console): State<Arc<Console>>) -> Result<Response, PageError> {
-    Ok(html(&LivePart::read(&console)?))
-}
-
-impl App {
+impl AppSettingsPanel {
     fn of(app: AppSettingsView) -> Self {
         let AppSettingsView { id, settings, webhooks } = app;
-        let settings = settings.into_iter().map(Setting::of).collect();
+        let settings = settings.into_iter().map(AppSettingRow::of).collect();
         Self { id: visible(&id).into_owned(), settings, webhooks }
     }
 }
@@ -84,7 +75,7 @@ impl App {
 /// What fits beside a name on a phone.
 const SHORT_CHARACTERS_MAX: usize = 30;
 
-impl Setting {
+impl AppSettingRow {
     fn of(setting: SettingView) -> Self {
         let SettingView { name, value } = setting;
         // A key may be all digits, too, and stays as it is.
@@ -95,17 +86,17 @@ impl Setting {
     }
 }
 
-impl LivePart {
+impl AppsLive {
     fn read(console: &Console) -> Result<Self, PageError> {
-        let Reading { overview, trend, .. } = super::reading(console)?;
+        let RealtimeSnapshot { overview, trend, .. } = super::snapshot(console)?;
         let bytes = |bytes: usize| figures::bytes(bytes as u64);
-        let lately = |limit: &str| {
+        let recent = |limit: &str| {
             trend.limits_hit.iter().find(|hit| hit.limit == limit).map_or(0, |hit| hit.hits)
         };
         let met = overview.limits_hit.iter().filter(|hit| hit.hits > 0);
         let row = |hit: &weir_realtime::view::LimitHit| LimitRow {
             setting: hit.limit.clone(),
-            lately: lately(&hit.limit),
+            recent: recent(&hit.limit),
             total: hit.hits,
         };
         let hooks = &overview.webhooks;

@@ -1,45 +1,39 @@
-//! One channel: its figures, its events as they come, what its history keeps, who is there.
-
-use std::sync::Arc;
+//! One channel: its figures, live events, history and members.
 
 use askama::Template;
-use axum::extract::{Query, State};
-use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use weir_realtime::view::{ChannelView, EventView, MemberPage};
 
-use super::super::shell::{Section, Shell};
-use super::super::theme::Theme;
-use super::super::{PageError, html};
+use super::super::frame::{PageFrame, Section, html};
+use super::super::live_page::LiveSection;
+use super::super::request::{PageRequest, PageResult};
 use super::channel_address;
 use crate::address::address;
 use crate::console::Console;
 use crate::figures;
-use crate::guard::visitor::Visitor;
+use crate::page_error::PageError;
 use crate::visible::visible;
 
 #[derive(Template)]
 #[template(path = "channel.html")]
 struct ChannelPage {
-    shell: Shell,
-    live: LivePart,
-    live_address: String,
+    frame: PageFrame,
+    live: LiveSection,
     tail_address: String,
     publish_address: String,
     channels_address: String,
     app: String,
     name: String,
-    done: Option<String>,
     is_encrypted: bool,
 }
 
 #[derive(Template)]
 #[template(path = "channel_live.html")]
-struct LivePart {
-    /// None: nobody knows it.
+struct ChannelLive {
+    /// None: the channel does not exist.
     channel: Option<ChannelView>,
     history: Vec<EventRow>,
-    members: Option<Members>,
+    members: Option<ChannelMembers>,
 }
 
 /// An event as pages and the live view show it: nothing in it can pass for something else.
@@ -57,21 +51,21 @@ pub(super) struct EventRow {
 }
 
 /// A page of a presence channel's members.
-struct Members {
-    rows: Vec<Member>,
+struct ChannelMembers {
+    rows: Vec<ChannelMemberRow>,
     summary: String,
     first: Option<String>,
     next: Option<String>,
 }
 
-struct Member {
+struct ChannelMemberRow {
     user: String,
     info: String,
 }
 
 /// Which channel, and where in the list of its members.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct ChannelPageQuery {
     app: String,
     name: String,
     #[serde(default)]
@@ -81,62 +75,53 @@ pub(crate) struct Wanted {
 }
 
 /// `GET /channel?app=..&name=..`
-pub(crate) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let live = LivePart::read(&console, &wanted)?;
-    let Wanted { app, name, after, .. } = &wanted;
+pub(crate) async fn page(request: PageRequest) -> PageResult {
+    let query: ChannelPageQuery = request.query()?;
+    let ChannelPageQuery { app, name, after, .. } = &query;
     let which = [("app", app.as_str()), ("name", name.as_str())];
-    let shown = visible(name).into_owned();
-    let title = format!("Channel {}", figures::shortened(&shown, 60));
-    Ok(html(&ChannelPage {
-        shell: Shell::new(&console, &visitor, Section::Channels, title).refreshed(),
-        live,
-        live_address: address("/live/channel", &[&which[..], &[("after", after)]].concat()),
-        tail_address: address("/channel/tail", &which),
-        publish_address: address("/channel/publish", &which),
-        channels_address: address("/channels", &[("app", app)]),
-        app: visible(app).into_owned(),
-        is_encrypted: name.starts_with("private-encrypted-"),
-        name: shown,
-        done: wanted.sentence(),
-    }))
+    let fields = [&which[..], &[("after", after.as_str())]].concat();
+    let channel = ChannelLive::read(&request.console, &query)?;
+    request.live_response(channel.render(), &fields, |live| {
+        let shown = visible(name).into_owned();
+        let title = format!("Channel {}", figures::shortened(&shown, 60));
+        let frame = request.frame(Section::Channels, title).refreshed();
+        Ok(html(&ChannelPage {
+            frame: frame.with_flash(query.flash()),
+            live,
+            tail_address: address("/channel/tail", &which),
+            publish_address: address("/channel/publish", &which),
+            channels_address: address("/channels", &[("app", app)]),
+            app: visible(app).into_owned(),
+            is_encrypted: name.starts_with("private-encrypted-"),
+            name: shown,
+        }))
+    })
 }
 
-/// `GET /live/channel`
-pub(crate) async fn fragment(
-    State(console): State<Arc<Console>>,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
-    Ok(html(&LivePart::read(&console, &wanted)?))
-}
-
-impl Wanted {
-    /// What was done, from fixed words: the address can't put others into our mouth.
-    fn sentence(&self) -> Option<String> {
+impl ChannelPageQuery {
+    /// What was done. The texts are fixed, so that a forged address can't put others on the page.
+    fn flash(&self) -> Option<String> {
         let subscribers = figures::counted(self.count.unwrap_or(0), "subscriber");
         match self.done.as_deref()? {
-            "published" => Some(format!("The event is on its way to {subscribers}.")),
+            "published" => Some(format!("The event was sent to {subscribers}.")),
             "off" => Some("The event was not sent: its name is switched off.".to_owned()),
             _ => None,
         }
     }
 }
 
-impl LivePart {
-    fn read(console: &Console, wanted: &Wanted) -> Result<Self, PageError> {
-        let hub = &super::of(console)?.hub;
+impl ChannelLive {
+    fn read(console: &Console, query: &ChannelPageQuery) -> Result<Self, PageError> {
+        let hub = &console.realtime()?.hub;
         let limits = &console.deps.settings.limits;
-        let Wanted { app, name, after, .. } = wanted;
+        let ChannelPageQuery { app, name, after, .. } = query;
         hub.check_channel(app, name)?;
         let after = Some(after.as_str()).filter(|after| !after.is_empty());
         let members = hub.members(app, name, after, limits.page_members);
         Ok(Self {
             channel: hub.channel_view(app, name),
             history: hub.history(app, name, limits.page_events).iter().map(EventRow::of).collect(),
-            members: members.map(|page| Members::of(wanted, page)),
+            members: members.map(|page| ChannelMembers::of(query, page)),
         })
     }
 }
@@ -161,17 +146,17 @@ impl EventRow {
     }
 }
 
-impl Members {
-    fn of(wanted: &Wanted, page: MemberPage) -> Self {
-        let at = |after: &str| channel_address(&wanted.app, &wanted.name, &[("after", after)]);
-        let row = |member: &weir_realtime::view::MemberView| Member {
+impl ChannelMembers {
+    fn of(query: &ChannelPageQuery, page: MemberPage) -> Self {
+        let at = |after: &str| channel_address(&query.app, &query.name, &[("after", after)]);
+        let row = |member: &weir_realtime::view::MemberView| ChannelMemberRow {
             user: visible(&member.user_id).into_owned(),
             info: visible(member.user_info.as_deref().unwrap_or_default()).into_owned(),
         };
         Self {
             rows: page.members.iter().map(row).collect(),
             summary: figures::counted(page.total as u64, "user"),
-            first: (!wanted.after.is_empty()).then(|| at("")),
+            first: (!query.after.is_empty()).then(|| at("")),
             next: page.next.as_deref().map(at),
         }
     }

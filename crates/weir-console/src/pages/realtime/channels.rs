@@ -1,29 +1,23 @@
 //! The channels of one app, those with the most subscribers first.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Query, State};
-use axum::response::Response;
 use serde::Deserialize;
 use weir_realtime::view::{AppView, ChannelView};
 
-use super::super::shell::{Section, Shell};
-use super::super::theme::Theme;
-use super::super::{PageError, html};
+use super::super::frame::{PageFrame, Section, html};
+use super::super::live_page::LiveSection;
+use super::super::request::{PageRequest, PageResult};
 use super::channel_address;
-use crate::address::address;
 use crate::console::Console;
 use crate::figures;
-use crate::guard::visitor::Visitor;
+use crate::page_error::PageError;
 use crate::visible::visible;
 
 #[derive(Template)]
 #[template(path = "channels.html")]
 struct ChannelsPage {
-    shell: Shell,
-    live: LivePart,
-    live_address: String,
+    frame: PageFrame,
+    live: LiveSection,
     apps: Vec<AppView>,
     app: String,
     prefix: String,
@@ -31,12 +25,12 @@ struct ChannelsPage {
 
 #[derive(Template)]
 #[template(path = "channels_live.html")]
-struct LivePart {
-    rows: Vec<Row>,
+struct ChannelsLive {
+    rows: Vec<ChannelRow>,
     summary: String,
 }
 
-struct Row {
+struct ChannelRow {
     channel: ChannelView,
     name: String,
     address: String,
@@ -45,7 +39,7 @@ struct Row {
 
 /// Which channels.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct ChannelListQuery {
     /// Empty: the first.
     #[serde(default)]
     app: String,
@@ -54,36 +48,21 @@ pub(crate) struct Wanted {
 }
 
 /// `GET /channels`
-pub(crate) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let apps = super::of(&console)?.hub.overview().apps;
-    let wanted = wanted.of(&apps);
-    let live = LivePart::read(&console, &wanted)?;
-    let Wanted { app, prefix } = wanted;
-    Ok(html(&ChannelsPage {
-        shell: Shell::new(&console, &visitor, Section::Channels, "Channels").refreshed(),
-        live,
-        live_address: address("/live/channels", &[("app", &app), ("prefix", &prefix)]),
-        apps,
-        app,
-        prefix,
-    }))
+pub(crate) async fn page(request: PageRequest) -> PageResult {
+    let apps = request.console.realtime()?.hub.overview().apps;
+    let query = request.query::<ChannelListQuery>()?.with_default_app(&apps);
+    let channels = ChannelsLive::read(&request.console, &query)?;
+    let fields = [("app", query.app.as_str()), ("prefix", query.prefix.as_str())];
+    request.live_response(channels.render(), &fields, |live| {
+        let frame = request.frame(Section::Channels, "Channels").refreshed();
+        let (app, prefix) = (query.app.clone(), query.prefix.clone());
+        Ok(html(&ChannelsPage { frame, live, apps, app, prefix }))
+    })
 }
 
-/// `GET /live/channels`
-pub(crate) async fn fragment(
-    State(console): State<Arc<Console>>,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
-    Ok(html(&LivePart::read(&console, &wanted)?))
-}
-
-impl Wanted {
-    /// With an app, if there is one.
-    fn of(mut self, apps: &[AppView]) -> Self {
+impl ChannelListQuery {
+    /// With the first app, unless one is named.
+    fn with_default_app(mut self, apps: &[AppView]) -> Self {
         if self.app.is_empty() {
             self.app = apps.first().map(|app| app.id.clone()).unwrap_or_default();
         }
@@ -91,19 +70,19 @@ impl Wanted {
     }
 }
 
-impl LivePart {
-    fn read(console: &Console, wanted: &Wanted) -> Result<Self, PageError> {
+impl ChannelsLive {
+    fn read(console: &Console, query: &ChannelListQuery) -> Result<Self, PageError> {
         let limit = console.deps.settings.limits.page_channels;
-        let hub = &super::of(console)?.hub;
-        let page = hub.channels(&wanted.app, &wanted.prefix, limit).ok_or_else(|| {
-            let app = figures::shortened(&wanted.app, 100);
+        let hub = &console.realtime()?.hub;
+        let page = hub.channels(&query.app, &query.prefix, limit).ok_or_else(|| {
+            let app = figures::shortened(&query.app, 100);
             PageError::NotFound(format!("there is no app {app:?}"))
         })?;
-        let rows: Vec<Row> =
-            page.channels.into_iter().map(|channel| Row::of(&wanted.app, channel)).collect();
-        let mut summary = match (page.total, wanted.prefix.is_empty()) {
+        let rows: Vec<ChannelRow> =
+            page.channels.into_iter().map(|channel| ChannelRow::of(&query.app, channel)).collect();
+        let mut summary = match (page.total, query.prefix.is_empty()) {
             (0, true) => "There are no channels.".to_owned(),
-            (0, false) => "No channel's name begins so.".to_owned(),
+            (0, false) => "No channel name has this prefix.".to_owned(),
             (total, _) => figures::counted(total as u64, "channel"),
         };
         if page.total > rows.len() {
@@ -114,7 +93,7 @@ impl LivePart {
     }
 }
 
-impl Row {
+impl ChannelRow {
     fn of(app: &str, channel: ChannelView) -> Self {
         Self {
             name: visible(&channel.name).into_owned(),

@@ -1,44 +1,39 @@
-//! Connections: of each app and each core, how they end, and who is slow.
-
-use std::sync::Arc;
+//! Connections: by app and by core, with the reasons why they were closed.
 
 use askama::Template;
-use axum::extract::{Query, State};
-use axum::response::Response;
-use serde::Deserialize;
 use weir_realtime::view::{AppView, ClosedView, CoreView};
 
-use super::super::ranges::{self, Range};
-use super::super::shell::{Section, Shell};
-use super::super::theme::Theme;
-use super::super::{PageError, html};
+use super::super::frame::{PageFrame, Section, html};
+use super::super::live_page::LiveSection;
+use super::super::ranges::{self, ChartRange, RangeQuery};
+use super::super::request::{PageRequest, PageResult};
 use super::CHART_SOURCE;
 use crate::address::address;
 use crate::console::Console;
 use crate::figures;
-use crate::guard::visitor::Visitor;
-use crate::realtime::{Reading, share};
+use crate::page_error::PageError;
+use crate::realtime::{RealtimeSnapshot, share};
 use crate::verdict::Finding;
 use crate::visible::visible;
 
 #[derive(Template)]
 #[template(path = "connections.html")]
 struct ConnectionsPage {
-    shell: Shell,
-    live: LivePart,
-    ranges: Vec<Range>,
+    frame: PageFrame,
+    live: LiveSection,
+    ranges: Vec<ChartRange>,
     range_seconds: u64,
     chart_source: &'static str,
 }
 
 #[derive(Template)]
 #[template(path = "connections_live.html")]
-struct LivePart {
-    reading: Reading,
+struct ConnectionsLive {
+    reading: RealtimeSnapshot,
     findings: Vec<Finding>,
     apps: Vec<AppRow>,
     cores: Vec<CoreRow>,
-    closed: Vec<Closed>,
+    closed: Vec<CloseReasonRow>,
 }
 
 struct AppRow {
@@ -59,42 +54,31 @@ struct CoreRow {
 }
 
 /// Connections that ended for one reason.
-struct Closed {
+struct CloseReasonRow {
     why: String,
     count: u64,
 }
 
-#[derive(Debug, Deserialize)]
-pub(crate) struct Wanted {
-    range: Option<String>,
-}
-
 /// `GET /connections`
-pub(crate) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let live = LivePart::read(&console)?;
-    let wanted = wanted.range.unwrap_or_default();
-    let ranges = ranges::all(&ranges::WHOLE, &wanted, |word| format!("/connections?range={word}"));
-    Ok(html(&ConnectionsPage {
-        shell: Shell::new(&console, &visitor, Section::Connections, "Connections").refreshed(),
-        live,
-        range_seconds: ranges::chosen_seconds(&ranges),
-        ranges,
-        chart_source: CHART_SOURCE,
-    }))
+pub(crate) async fn page(request: PageRequest) -> PageResult {
+    let connections = ConnectionsLive::read(&request.console)?;
+    let range = request.query::<RangeQuery>()?.word();
+    request.live_response(connections.render(), &[], |live| {
+        let ranges =
+            ranges::all(&ranges::WHOLE, &range, |word| format!("/connections?range={word}"));
+        Ok(html(&ConnectionsPage {
+            frame: request.frame(Section::Connections, "Connections").refreshed(),
+            live,
+            range_seconds: ranges::chosen_seconds(&ranges),
+            ranges,
+            chart_source: CHART_SOURCE,
+        }))
+    })
 }
 
-/// `GET /live/connections`
-pub(crate) async fn fragment(State(console): State<Arc<Console>>) -> Result<Response, PageError> {
-    Ok(html(&LivePart::read(&console)?))
-}
-
-impl LivePart {
+impl ConnectionsLive {
     fn read(console: &Console) -> Result<Self, PageError> {
-        let reading = super::reading(console)?;
+        let reading = super::snapshot(console)?;
         let overview = &reading.overview;
         let busy = reading.trend.cores_busy_seconds.iter().copied();
         let busy = busy.chain(std::iter::repeat(None));
@@ -103,7 +87,7 @@ impl LivePart {
             findings: super::findings(console, "/connections"),
             apps: overview.apps.iter().map(AppRow::of).collect(),
             cores: cores.map(|(core, busy)| CoreRow::of(*core, busy)).collect(),
-            closed: overview.totals.closed.iter().map(Closed::of).collect(),
+            closed: overview.totals.closed.iter().map(CloseReasonRow::of).collect(),
             reading,
         })
     }
@@ -134,14 +118,14 @@ impl CoreRow {
     }
 }
 
-impl Closed {
+impl CloseReasonRow {
     fn of(closed: &ClosedView) -> Self {
         let why = match closed.reason.as_str() {
             "client" => "by the client, or the network",
-            "slow" => "too slow: they come back and recover",
-            "no_pong" => "no answer to a ping",
+            "slow" => "too slow: they reconnect and recover",
+            "no_pong" => "no reply to a ping",
             "protocol" => "broke the WebSocket protocol",
-            "drain" => "Weir ended or restarted",
+            "drain" => "Weir stopped or restarted",
             "terminated" => "ended by the application or an operator",
             "app" => "the app is gone or disabled",
             other => other,

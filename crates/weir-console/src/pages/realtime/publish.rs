@@ -1,28 +1,21 @@
 //! A test event, published by hand.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Query, State};
-use axum::response::{IntoResponse, Redirect, Response};
-use serde::Deserialize;
+use axum::response::{IntoResponse, Redirect};
 use serde_json::value::to_raw_value;
 use weir_realtime::operations::PublishEvent;
 
-use super::super::shell::{Section, Shell};
-use super::super::theme::Theme;
-use super::super::{PageError, html};
-use super::channel_address;
-use crate::console::Console;
+use super::super::frame::{PageFrame, Section, html};
+use super::super::request::{FormRequest, PageRequest, PageResult};
+use super::{ChannelNameQuery, channel_address};
 use crate::figures;
-use crate::guard::form::CheckedForm;
-use crate::guard::visitor::Visitor;
+use crate::page_error::PageError;
 use crate::visible::visible;
 
 #[derive(Template)]
 #[template(path = "channel_publish.html")]
 struct PublishPage {
-    shell: Shell,
+    frame: PageFrame,
     app: String,
     name: String,
     name_shown: String,
@@ -31,23 +24,14 @@ struct PublishPage {
     back: String,
 }
 
-#[derive(Debug, Deserialize)]
-pub(crate) struct Wanted {
-    app: String,
-    name: String,
-}
-
 /// `GET /channel/publish?app=..&name=..`
-pub(crate) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(Wanted { app, name }): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let hub = &super::of(&console)?.hub;
+pub(crate) async fn page(request: PageRequest) -> PageResult {
+    let ChannelNameQuery { app, name } = request.query()?;
+    let hub = &request.console.realtime()?.hub;
     hub.check_channel(&app, &name)?;
     let subscribers = hub.channel_view(&app, &name).map_or(0, |channel| channel.subscribers);
     Ok(html(&PublishPage {
-        shell: Shell::new(&console, &visitor, Section::Channels, "Publish a test event"),
+        frame: request.frame(Section::Channels, "Publish a test event"),
         name_shown: visible(&name).into_owned(),
         subscribers: figures::counted(subscribers as u64, "subscriber"),
         is_encrypted: name.starts_with("private-encrypted-"),
@@ -58,18 +42,15 @@ pub(crate) async fn page(
 }
 
 /// `POST /channel/publish`
-pub(crate) async fn act(
-    State(console): State<Arc<Console>>,
-    form: CheckedForm,
-) -> Result<Response, PageError> {
+pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageResult {
     let field = |name: &str| form.get(name).unwrap_or_default().to_owned();
-    // A browser ends lines as HTTP does; nobody types that.
+    // Browsers send lines that end in CR LF.
     let data = field("data").replace("\r\n", "\n");
     let data = to_raw_value(&data).map_err(|error| PageError::Invalid(error.to_string()))?;
-    let wish =
+    let request =
         PublishEvent { app: field("app"), channel: field("name"), event: field("event"), data };
-    let published = super::of(&console)?.hub.publish_event(&wish).await?;
-    let PublishEvent { app, channel, event, .. } = &wish;
+    let published = console.realtime()?.hub.publish_event(&request)?;
+    let PublishEvent { app, channel, event, .. } = &request;
     tracing::info!(app, channel, event, "console: published a test event");
     let count = published.subscribers.to_string();
     let done = if published.is_switched_off { "off" } else { "published" };

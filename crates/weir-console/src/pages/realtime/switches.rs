@@ -1,41 +1,38 @@
-//! Switches: what is not sent at the moment.
+//! Switches: events that are not sent.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{Query, State};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Redirect};
 use serde::Deserialize;
 use weir_base::switch::Pattern;
 use weir_base::switchboard::{SwitchError, SwitchView, Switchboard};
 
-use super::super::shell::{Section, Shell};
-use super::super::theme::Theme;
-use super::super::{PageError, html};
-use crate::console::Console;
+use super::super::frame::{PageFrame, Section, html};
+use super::super::live_page::LiveSection;
+use super::super::request::{FormRequest, PageRequest, PageResult};
+use crate::address::address;
 use crate::figures;
 use crate::guard::form::CheckedForm;
-use crate::guard::visitor::Visitor;
+use crate::page_error::PageError;
 use crate::visible::visible;
 
 #[derive(Template)]
 #[template(path = "switches.html")]
 struct SwitchesPage {
-    shell: Shell,
-    live: LivePart,
-    done: Option<String>,
-    times: &'static [Time],
+    frame: PageFrame,
+    live: LiveSection,
+    times: &'static [SwitchDuration],
 }
 
 #[derive(Template)]
 #[template(path = "switches_live.html")]
-struct LivePart {
-    rows: Vec<Row>,
+struct SwitchesLive {
+    rows: Vec<SwitchRow>,
     csrf: String,
 }
 
-struct Row {
+struct SwitchRow {
     /// As the form sends it back.
     pattern: String,
     shown: String,
@@ -44,83 +41,72 @@ struct Row {
 }
 
 /// For how long something is turned off.
-struct Time {
+struct SwitchDuration {
     word: &'static str,
     name: &'static str,
     time: Option<Duration>,
 }
 
-const TIMES: [Time; 5] = [
-    Time { word: "10m", name: "for 10 minutes", time: Some(Duration::from_secs(600)) },
-    Time { word: "1h", name: "for an hour", time: Some(Duration::from_secs(3_600)) },
-    Time { word: "6h", name: "for 6 hours", time: Some(Duration::from_secs(6 * 3_600)) },
-    Time { word: "1d", name: "for a day", time: Some(Duration::from_secs(86_400)) },
-    Time { word: "", name: "until it is turned on", time: None },
+const TIMES: [SwitchDuration; 5] = [
+    SwitchDuration { word: "10m", name: "for 10 minutes", time: Some(Duration::from_secs(600)) },
+    SwitchDuration { word: "1h", name: "for an hour", time: Some(Duration::from_secs(3_600)) },
+    SwitchDuration { word: "6h", name: "for 6 hours", time: Some(Duration::from_secs(6 * 3_600)) },
+    SwitchDuration { word: "1d", name: "for a day", time: Some(Duration::from_secs(86_400)) },
+    SwitchDuration { word: "", name: "until it is turned on", time: None },
 ];
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Done {
+pub(crate) struct SwitchFlash {
     done: Option<String>,
     pattern: Option<String>,
 }
 
 /// `GET /switches`
-pub(crate) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(done): Query<Done>,
-) -> Result<Response, PageError> {
-    let live = LivePart::read(&console, &visitor)?;
-    let shell = Shell::new(&console, &visitor, Section::Switches, "Switches");
-    Ok(html(&SwitchesPage { shell, live, done: done.sentence(), times: &TIMES }))
-}
-
-/// `GET /live/switches`
-pub(crate) async fn fragment(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-) -> Result<Response, PageError> {
-    Ok(html(&LivePart::read(&console, &visitor)?))
+pub(crate) async fn page(request: PageRequest) -> PageResult {
+    let switches = SwitchesLive::read(&request)?;
+    let flash: SwitchFlash = request.query()?;
+    request.live_response(switches.render(), &[], |live| {
+        let frame = request.frame(Section::Switches, "Switches").with_flash(flash.sentence());
+        Ok(html(&SwitchesPage { frame, live, times: &TIMES }))
+    })
 }
 
 /// `POST /switches/act`
-pub(crate) async fn act(
-    State(console): State<Arc<Console>>,
-    form: CheckedForm,
-) -> Result<Response, PageError> {
+pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageResult {
     let pattern = form.get("pattern").unwrap_or_default().trim();
     let pattern: Pattern =
         pattern.parse().map_err(|error| PageError::Invalid(format!("{error}")))?;
-    let wish = Wish::of(&form)?;
-    tracing::info!(%pattern, ?wish, "console: flips a switch");
-    let (switches, shown) = (super::of(&console)?.switches.clone(), pattern.to_string());
+    let action = SwitchAction::of(&form)?;
+    tracing::info!(%pattern, ?action, "console: switching events");
+    let (switches, shown) = (console.realtime()?.switches.clone(), pattern.to_string());
     // The file is synced, which may take a while.
-    let flipped = tokio::task::spawn_blocking(move || wish.carry_out(&switches, pattern)).await;
-    flipped
+    let switched = tokio::task::spawn_blocking(move || action.execute(&switches, pattern)).await;
+    switched
         .map_err(|error| PageError::Unavailable(error.to_string()))?
         .map_err(|error| PageError::Unavailable(error.to_string()))?;
-    let done = [("done", wish.word()), ("pattern", &shown)];
-    Ok(Redirect::to(&crate::address::address("/switches", &done)).into_response())
+    let done = [("done", action.word()), ("pattern", &shown)];
+    Ok(Redirect::to(&address("/switches", &done)).into_response())
 }
 
-/// What is to become of a pattern.
+/// What to do with a pattern.
 #[derive(Clone, Copy, Debug)]
-enum Wish {
+enum SwitchAction {
     On,
     Off(Option<Duration>),
 }
 
-impl Wish {
+impl SwitchAction {
     fn of(form: &CheckedForm) -> Result<Self, PageError> {
         let word = form.get("for").unwrap_or_default();
         match form.get("action") {
             Some("on") => Ok(Self::On),
             Some("off") => {
                 let time = TIMES.iter().find(|time| time.word == word);
-                let time = time.ok_or_else(|| PageError::Invalid(format!("how long is {word:?}?")));
+                let time = time
+                    .ok_or_else(|| PageError::Invalid(format!("there is no duration {word:?}")));
                 Ok(Self::Off(time?.time))
             }
-            _ => Err(PageError::Invalid("a switch is turned on or off".to_owned())),
+            _ => Err(PageError::Invalid("the action must be on or off".to_owned())),
         }
     }
 
@@ -131,7 +117,7 @@ impl Wish {
         }
     }
 
-    fn carry_out(self, switches: &Switchboard, pattern: Pattern) -> Result<(), SwitchError> {
+    fn execute(self, switches: &Switchboard, pattern: Pattern) -> Result<(), SwitchError> {
         match self {
             Self::Off(time) => switches.turn_off(pattern, time),
             // One that was on already is as it should be.
@@ -140,38 +126,39 @@ impl Wish {
     }
 }
 
-impl Done {
-    /// What was done, from fixed words: the address can't put others into our mouth.
+impl SwitchFlash {
+    /// What was done. The texts are fixed, so that a forged address can't put others on the page.
     fn sentence(&self) -> Option<String> {
         let pattern = self.pattern.as_deref().unwrap_or("?");
         let pattern = visible(&figures::shortened(pattern, 80)).into_owned();
         match self.done.as_deref()? {
-            "off" => Some(format!("Events named {pattern} are not sent now.")),
-            "on" => Some(format!("Events named {pattern} are sent again.")),
+            "off" => Some(format!("Events named {pattern} are switched off.")),
+            "on" => Some(format!("Events named {pattern} are switched on.")),
             _ => None,
         }
     }
 }
 
-impl LivePart {
-    fn read(console: &Console, visitor: &Visitor) -> Result<Self, PageError> {
+impl SwitchesLive {
+    fn read(request: &PageRequest) -> Result<Self, PageError> {
+        let console = &request.console;
         let now = console.deps.clock.now().as_secs_f64();
-        let switches = super::of(console)?.switches.list();
+        let switches = console.realtime()?.switches.list();
         Ok(Self {
-            rows: switches.into_iter().map(|switch| Row::of(switch, now)).collect(),
-            csrf: visitor.csrf.clone(),
+            rows: switches.into_iter().map(|switch| SwitchRow::of(switch, now)).collect(),
+            csrf: request.visitor.csrf.clone(),
         })
     }
 }
 
-impl Row {
+impl SwitchRow {
     fn of(switch: SwitchView, now: f64) -> Self {
         Self {
             shown: visible(&switch.pattern).into_owned(),
             since: figures::relative(now, switch.since),
             until: switch
                 .until
-                .map_or_else(|| "when it is turned on".to_owned(), |at| figures::relative(now, at)),
+                .map_or_else(|| "switched on by hand".to_owned(), |at| figures::relative(now, at)),
             pattern: switch.pattern,
         }
     }

@@ -1,17 +1,15 @@
-//! `GET /channel/tail`: a channel's events as they come. At most a few messages a second, whatever
-//! the channel does; what is left out is said.
+//! `GET /channel/tail`: a channel's events as they arrive, in at most a few messages a second. A message
+//! says how many events were left out.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::extract::{Query, State};
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 use tokio_stream::Stream;
@@ -19,30 +17,25 @@ use tokio_stream::wrappers::WatchStream;
 use weir_base::clock::{Clock, Timestamp};
 use weir_realtime::watch::{Seen, Watch};
 
-use super::super::PageError;
+use super::super::request::{PageRequest, PageResult};
+use super::ChannelNameQuery;
 use super::channel::EventRow;
-use crate::console::Console;
 use crate::live::{KEEP_ALIVE, Latest, STREAM_AGE_MAX};
+use crate::page_error::PageError;
 
 /// Between two messages to a browser: as fast as an eye follows.
 const PACE: Duration = Duration::from_millis(250);
 
-#[derive(Debug, Deserialize)]
-pub(crate) struct Wanted {
-    app: String,
-    name: String,
-}
-
-/// What came since the last message.
+/// The events since the last message.
 #[derive(Serialize)]
-struct Stretch {
-    /// Events before these that came too fast.
+struct TailMessage {
+    /// Events before these that arrived too fast.
     left_out: u64,
     events: Vec<EventRow>,
 }
 
 /// The stream of one browser.
-struct Tail {
+struct ChannelTail {
     watch: Watch,
     /// Says when the console ends.
     latest: WatchStream<Latest>,
@@ -52,14 +45,13 @@ struct Tail {
     _permit: OwnedSemaphorePermit,
 }
 
-pub(crate) async fn open(
-    State(console): State<Arc<Console>>,
-    Query(Wanted { app, name }): Query<Wanted>,
-) -> Result<impl IntoResponse, PageError> {
-    let watch = super::of(&console)?.hub.watch(&app, &name)?;
+pub(crate) async fn open(request: PageRequest) -> PageResult {
+    let ChannelNameQuery { app, name } = request.query()?;
+    let console = &request.console;
+    let watch = console.realtime()?.hub.watch(&app, &name)?;
     let live = &console.deps.live;
     let clock = console.deps.clock.clone();
-    let tail = Tail {
+    let tail = ChannelTail {
         watch,
         latest: live.watch(),
         ends_at: clock.now() + STREAM_AGE_MAX,
@@ -67,10 +59,10 @@ pub(crate) async fn open(
         pause: None,
         _permit: live.permit().ok_or(PageError::TooManyStreams)?,
     };
-    Ok(Sse::new(tail).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+    Ok(Sse::new(tail).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
-impl Tail {
+impl ChannelTail {
     fn has_ended(&mut self, context: &mut Context<'_>) -> bool {
         while let Poll::Ready(latest) = Pin::new(&mut self.latest).poll_next(context) {
             if matches!(latest, None | Some(Latest::Ended)) {
@@ -81,7 +73,7 @@ impl Tail {
     }
 }
 
-impl Stream for Tail {
+impl Stream for ChannelTail {
     type Item = Result<Event, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -95,8 +87,8 @@ impl Stream for Tail {
         let Seen { left_out, events } = ready!(self.watch.poll_next(context));
         self.pause = Some(Box::pin(tokio::time::sleep(PACE)));
         let events = events.iter().map(EventRow::of).collect();
-        // A stretch is plain data, which is always JSON.
-        let event = Event::default().event("seen").json_data(Stretch { left_out, events });
+        // A message is plain data, which is always JSON.
+        let event = Event::default().event("seen").json_data(TailMessage { left_out, events });
         Poll::Ready(event.ok().map(Ok))
     }
 }

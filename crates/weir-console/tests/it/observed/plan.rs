@@ -16,7 +16,7 @@ async fn what_nobody_saw_is_not_said_to_hold() {
     for text in [
         "Unknown</span><div><strong>each queue keeps up with arrivals",
         "push was not seen at work",
-        "not seen",
+        "unknown",
         "200 ms, assumed",
     ] {
         page.assert_shows(text);
@@ -61,7 +61,7 @@ async fn the_form_says_what_postgres_may_use_as_the_command_does() {
     for wrong in ["-1", "much", "1e7", "NaN"] {
         let page = browser.get(&format!("{PAGE}&postgres_memory_gib={wrong}")).await;
         assert_eq!(page.status, StatusCode::BAD_REQUEST, "{wrong}");
-        page.assert_shows("is no number from 0 to a million");
+        page.assert_shows("is not a number from 0 to 1,000,000");
     }
 }
 

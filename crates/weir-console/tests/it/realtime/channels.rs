@@ -21,7 +21,7 @@ use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
 use weir_base::shutdown::ShutdownToken;
 use weir_base::switchboard::Switchboard;
-use weir_console::Realtime;
+use weir_console::RealtimeSource;
 use weir_net::server::{
     ConnectionService, CoreIndex, CoreListener, HttpServerLimits, Peer, RejectedUpgrade,
     ResponseBody, RunningServer, ServerOptions, ServerStop, Upgrade,
@@ -79,7 +79,7 @@ impl Channels {
 
     /// With other settings of the console, and of realtime and its app.
     pub(crate) fn with(
-        change: impl FnOnce(&mut weir_console::settings::Settings),
+        change: impl FnOnce(&mut weir_console::settings::ConsoleSettings),
         change_realtime: impl FnOnce(&mut Settings, &mut AppSettings),
     ) -> Self {
         let mut kept = None;
@@ -187,14 +187,12 @@ fn hub(clock: &Clock, change: impl FnOnce(&mut Settings, &mut AppSettings)) -> A
     Hub::new(Parts { cores: 1, settings, apps: vec![app], clock, metrics, webhooks })
 }
 
-fn realtime(hub: &Arc<Hub>, clock: &Clock, folder: &Path) -> Realtime {
+fn realtime(hub: &Arc<Hub>, clock: &Clock, folder: &Path) -> RealtimeSource {
     let switches =
         Switchboard::open(Arc::clone(hub.switches()), clock.clone(), folder.join("switches.json"));
-    let history = history::HistorySettings {
-        directory: folder.to_owned(),
-        ..history::HistorySettings::default()
-    };
-    Realtime::new(Arc::clone(hub), switches, &history)
+    let history =
+        history::HistorySettings { directory: folder.to_owned(), ..history::HistorySettings::default() };
+    RealtimeSource::new(Arc::clone(hub), switches, &history)
 }
 
 fn serve(hub: &Arc<Hub>, clock: &Clock, stop: &ServerStop) -> (RunningServer, SocketAddr) {

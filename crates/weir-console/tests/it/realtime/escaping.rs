@@ -97,5 +97,5 @@ async fn a_switch_is_shown_as_it_is_and_sent_back_unchanged() {
     for pattern in patterns {
         browser.submit(&page, "/switches/act", &[("pattern", &pattern), ("action", "on")]).await;
     }
-    browser.get("/switches").await.assert_shows("Nothing is off.");
+    browser.get("/switches").await.assert_shows("Nothing is switched off.");
 }

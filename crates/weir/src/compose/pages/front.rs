@@ -1,49 +1,54 @@
-//! The front's apps as the console shows them: the rows of the admin API, and its orders.
+//! The front's apps for the console: the rows of the admin API, and its commands.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use weir_console::front::{App, Order, Refused, Worker};
+use weir_console::front::{AppCommand, AppCommandError, AppControl, FrontApp, FrontWorker};
 use weir_front::view::TotalsView;
 
 use crate::workers_admin::{self, AppRow, JOBS, WorkerRow};
 
-/// The apps, and the way to steer them.
+/// Reads and controls the apps for the console.
 #[derive(Debug)]
-pub(super) struct Operated(pub(super) workers_admin::Front);
+pub(super) struct ConsoleApps(pub(super) workers_admin::Front);
 
-fn order(order: Order) -> workers_admin::Order {
-    match order {
-        Order::Restart { app, worker } => workers_admin::Order::Restart { app, worker },
-        Order::Scale { app, processes } => workers_admin::Order::Scale { app, processes },
-        Order::Dump { app, worker } => workers_admin::Order::Signal { app, worker, signal: None },
-        Order::Pause { app } => workers_admin::Order::Pause { app },
-        Order::Resume { app } => workers_admin::Order::Resume { app },
-        Order::Maintenance { app, is_on } => workers_admin::Order::Maintenance { app, is_on },
+fn order(command: AppCommand) -> workers_admin::Order {
+    match command {
+        AppCommand::Restart { app, worker } => workers_admin::Order::Restart { app, worker },
+        AppCommand::Scale { app, processes } => workers_admin::Order::Scale { app, processes },
+        AppCommand::Dump { app, worker } => {
+            workers_admin::Order::Signal { app, worker, signal: None }
+        }
+        AppCommand::Pause { app } => workers_admin::Order::Pause { app },
+        AppCommand::Resume { app } => workers_admin::Order::Resume { app },
+        AppCommand::Maintenance { app, is_on } => workers_admin::Order::Maintenance { app, is_on },
     }
 }
 
-impl weir_console::front::Operated for Operated {
-    fn apps(&self) -> Vec<App> {
+impl AppControl for ConsoleApps {
+    fn apps(&self) -> Vec<FrontApp> {
         let rows = self.0.rows().into_iter();
-        rows.map(|row| App { can_dump: self.0.can_dump(&row.0.name), ..app(row) }).collect()
+        rows.map(|row| FrontApp { can_dump: self.0.can_dump(&row.0.name), ..app(row) }).collect()
     }
 
-    fn follow(&self, wanted: Order) -> Pin<Box<dyn Future<Output = Result<(), Refused>> + Send>> {
-        let (front, order) = (self.0.clone(), order(wanted));
+    fn execute(
+        &self,
+        command: AppCommand,
+    ) -> Pin<Box<dyn Future<Output = Result<(), AppCommandError>> + Send>> {
+        let (front, order) = (self.0.clone(), order(command));
         Box::pin(async move {
             let followed = front.follow(order).await;
-            followed.map_err(|problem| Refused(problem.text()))
+            followed.map_err(|problem| AppCommandError(problem.text()))
         })
     }
 }
 
-fn app((row, totals): (AppRow, TotalsView)) -> App {
+fn app((row, totals): (AppRow, TotalsView)) -> FrontApp {
     let selection = row.selection.unwrap_or_default();
     let shared_sockets = row.listen.map(|listen| format!("{listen}, selection {selection}"));
     let is_shared = shared_sockets.is_some();
-    App {
+    FrontApp {
         name: row.name,
         runs_jobs: row.mode == JOBS,
         shared_sockets,
@@ -62,9 +67,9 @@ fn app((row, totals): (AppRow, TotalsView)) -> App {
 }
 
 /// `is_shared`: others listen where it does, so that its address does not tell it from them.
-fn worker(row: WorkerRow, is_shared: bool) -> Worker {
+fn worker(row: WorkerRow, is_shared: bool) -> FrontWorker {
     let pid = row.pid.filter(|_| is_shared).map(|pid| format!(", pid {pid}")).unwrap_or_default();
-    Worker {
+    FrontWorker {
         number: row.worker,
         pid: row.pid,
         address: row.address.map(|address| address + &pid),

@@ -23,9 +23,9 @@ pub(super) struct QueueRow {
     pub(super) address: String,
     pub(super) waiting: u64,
     pub(super) oldest: String,
-    pub(super) come: String,
-    pub(super) go: String,
-    pub(super) empty_in: String,
+    pub(super) arriving: String,
+    pub(super) completed: String,
+    pub(super) time_to_drain: String,
     pub(super) served_by: usize,
     pub(super) is_wrong: bool,
 }
@@ -59,8 +59,8 @@ impl JobsPart {
     }
 }
 
-/// In words; none: it was not looked at twice.
-pub(in crate::pages::observed) fn empty_in(
+/// In words; None: there is only one sample.
+pub(in crate::pages::observed) fn time_to_drain(
     queue: &ObservedQueue,
     forecast: &Forecast,
 ) -> Option<String> {
@@ -68,7 +68,7 @@ pub(in crate::pages::observed) fn empty_in(
     forecast.queue(&queue.name).or_else(own).map(|drain| match drain {
         Drain::Empty => "empty".to_owned(),
         Drain::After(left) => wording::about(left, forecast.queue_between(&queue.name)),
-        Drain::Stands => "stands".to_owned(),
+        Drain::Stands => "stays level".to_owned(),
         Drain::Grows => "grows".to_owned(),
     })
 }
@@ -91,9 +91,9 @@ impl QueueRow {
             ),
             waiting: queue.length,
             oldest: figures::duration(queue.latency.as_secs_f64()),
-            come: flow.map_or_else(unknown, |it| figures::rate(it.arrivals_per_second)),
-            go: flow.map_or_else(unknown, |it| figures::rate(it.served_per_second())),
-            empty_in: empty_in(queue, forecast).unwrap_or_else(unknown),
+            arriving: flow.map_or_else(unknown, |it| figures::rate(it.arrivals_per_second)),
+            completed: flow.map_or_else(unknown, |it| figures::rate(it.served_per_second())),
+            time_to_drain: time_to_drain(queue, forecast).unwrap_or_else(unknown),
             served_by,
             is_wrong: served_by == 0 && queue.length > 0,
         }

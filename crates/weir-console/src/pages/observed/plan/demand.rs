@@ -24,7 +24,7 @@ impl DemandRow {
             *demand;
         let figure = |is_known: bool, figure: String| match known {
             _ if is_known => figure,
-            DemandSource::Nothing => "not seen".to_owned(),
+            DemandSource::Nothing => "unknown".to_owned(),
             _ => figure + ASSUMED,
         };
         let assumed = if known.knows_seconds() { "" } else { ASSUMED };

@@ -7,14 +7,14 @@ use crate::address::address;
 /// A set or a queue: `scheduled`, `retries`, `dead` or `queue:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) enum Place {
+pub(crate) enum JobLocation {
     Scheduled,
     Retries,
     Dead,
     Queue(String),
 }
 
-impl Place {
+impl JobLocation {
     /// The handle's word.
     pub(crate) fn name(&self) -> String {
         match self {
@@ -70,23 +70,23 @@ impl Place {
     pub(crate) const fn time_means(&self) -> &'static str {
         match self {
             Self::Scheduled => "Due",
-            Self::Retries => "Next try",
+            Self::Retries => "Next retry",
             Self::Dead => "Died",
             Self::Queue(_) => "Enqueued",
         }
     }
 }
 
-impl TryFrom<String> for Place {
+impl TryFrom<String> for JobLocation {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        Self::parse(&text).ok_or("a place is scheduled, retries, dead or queue:NAME")
+        Self::parse(&text).ok_or("the place must be scheduled, retries, dead or queue:NAME")
     }
 }
 
-impl From<Place> for String {
-    fn from(place: Place) -> Self {
+impl From<JobLocation> for String {
+    fn from(place: JobLocation) -> Self {
         place.name()
     }
 }
@@ -98,16 +98,16 @@ mod tests {
     #[test]
     fn a_place_reads_as_it_writes() {
         for text in ["scheduled", "retries", "dead", "queue:pull", "queue:..", "queue:"] {
-            assert_eq!(Place::parse(text).map(|place| place.name()).as_deref(), Some(text));
+            assert_eq!(JobLocation::parse(text).map(|place| place.name()).as_deref(), Some(text));
         }
-        assert_eq!(Place::parse("elsewhere"), None);
+        assert_eq!(JobLocation::parse("elsewhere"), None);
     }
 
     #[test]
     fn addresses_are_escaped() {
-        let place = Place::Queue("a&b".into());
+        let place = JobLocation::Queue("a&b".into());
         let address = place.address(&[("search", "x y"), ("jobtype", "")]);
         assert_eq!(address, "/queue?name=a%26b&search=x+y");
-        assert_eq!(Place::Dead.address(&[]), "/dead");
+        assert_eq!(JobLocation::Dead.address(&[]), "/dead");
     }
 }

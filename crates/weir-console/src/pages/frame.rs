@@ -1,18 +1,37 @@
-//! What all pages have around their content.
+//! The frame of all pages: head, navigation, title, the flash message and the footer.
 
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::{Html, IntoResponse, Response};
 use weir_jobs::view;
 
-use crate::assets::{self, Addresses};
+use crate::assets::{self, AssetAddresses};
 use crate::console::Console;
 use crate::figures;
 use crate::front;
 use crate::guard::visitor::Visitor;
 use crate::jobs;
-use crate::live::{Latest, Reading};
-use crate::pages::theme::Theme;
+use crate::live::{ConsoleSnapshot, Latest};
 use crate::realtime;
+use crate::theme::Theme;
 
-/// Which entry of the navigation is the present one.
+/// Renders a page.
+pub(crate) fn html(page: &impl Template) -> Response {
+    html_response(page.render())
+}
+
+/// A template that can't be rendered is a bug.
+fn html_response(rendered: askama::Result<String>) -> Response {
+    match rendered {
+        Ok(text) => Html(text).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "console: a page could not be rendered");
+            (StatusCode::INTERNAL_SERVER_ERROR, "the page could not be rendered\n").into_response()
+        }
+    }
+}
+
+/// The page's entry in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Overview,
@@ -37,20 +56,37 @@ pub(crate) enum Section {
 
 /// The frame of a page.
 #[derive(Clone, Debug)]
-pub(crate) struct Shell {
+pub(crate) struct PageFrame {
     pub(crate) title: String,
     pub(crate) section: Section,
     pub(crate) theme: Theme,
     pub(crate) csrf: String,
     /// Whether there is a session to end.
     pub(crate) has_session: bool,
-    pub(crate) assets: &'static Addresses,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) assets: &'static AssetAddresses,
+    pub(crate) groups: Vec<NavigationGroup>,
     pub(crate) version: &'static str,
-    /// What is wrong, on every page; None: nothing, or nobody is logged in.
+    /// The worst finding, on every page; None: there is none, or this is the login page.
     pub(crate) alarm: Option<Alarm>,
-    /// Read again after so many seconds where there is no script; 0: not.
+    /// What the visitor's last action did.
+    pub(crate) flash: Option<String>,
+    /// The page reloads after this long where there is no script; 0: it does not.
     pub(crate) refresh_seconds: u32,
+}
+
+/// The page up to its content. The frame is rendered in two parts of its own, so that its code is not
+/// repeated in each page's template.
+#[derive(Template)]
+#[template(path = "frame_top.html")]
+struct FrameTop<'a> {
+    frame: &'a PageFrame,
+}
+
+/// The page from the end of its content.
+#[derive(Template)]
+#[template(path = "frame_bottom.html")]
+struct FrameBottom<'a> {
+    frame: &'a PageFrame,
 }
 
 /// The verdict in a word, above every page.
@@ -63,15 +99,15 @@ pub(crate) struct Alarm {
 
 /// The pages of one part, in the navigation.
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub(crate) struct NavigationGroup {
     /// The part; None: the page of all parts.
     pub(crate) name: Option<&'static str>,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<NavigationEntry>,
 }
 
 /// An entry of the navigation.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct NavigationEntry {
     pub(crate) section: Section,
     pub(crate) address: &'static str,
     pub(crate) name: &'static str,
@@ -79,19 +115,19 @@ pub(crate) struct Entry {
     pub(crate) count: Option<(&'static str, String)>,
 }
 
-impl Shell {
+impl PageFrame {
     pub(crate) fn new(
         console: &Console,
         visitor: &Visitor,
         section: Section,
-        title: impl Into<String>,
+        title: String,
     ) -> Self {
         let reading = match console.deps.live.latest() {
-            Latest::Reading(reading) if section != Section::Login => Some(reading),
+            Latest::Snapshot(reading) if section != Section::Login => Some(reading),
             _ => None,
         };
         Self {
-            title: title.into(),
+            title,
             section,
             theme: visitor.theme,
             csrf: visitor.csrf.clone(),
@@ -103,24 +139,47 @@ impl Shell {
             },
             alarm: reading.as_deref().and_then(Alarm::of),
             version: env!("CARGO_PKG_VERSION"),
+            flash: None,
             refresh_seconds: 0,
         }
     }
 
-    /// Read again every few seconds where there is no script.
+    /// With a message about the visitor's last action.
+    pub(crate) fn with_flash(mut self, flash: Option<String>) -> Self {
+        self.flash = flash;
+        self
+    }
+
+    /// Reloads every few seconds where there is no script.
     pub(crate) fn refreshed(mut self) -> Self {
         const WITHOUT_SCRIPT_SECONDS: u32 = 10;
         self.refresh_seconds = WITHOUT_SCRIPT_SECONDS;
         self
     }
 
-    pub(crate) fn is_now(&self, entry: &Entry) -> bool {
+    pub(crate) fn top(&self) -> askama::Result<String> {
+        FrameTop { frame: self }.render()
+    }
+
+    pub(crate) fn bottom(&self) -> askama::Result<String> {
+        FrameBottom { frame: self }.render()
+    }
+
+    fn is_current(&self, entry: &NavigationEntry) -> bool {
         entry.section == self.section
+    }
+
+    fn is_login(&self) -> bool {
+        self.section == Section::Login
+    }
+
+    const fn themes(&self) -> &'static [Theme] {
+        &Theme::ALL
     }
 }
 
 impl Alarm {
-    fn of(reading: &Reading) -> Option<Self> {
+    fn of(reading: &ConsoleSnapshot) -> Option<Self> {
         let verdict = &reading.verdict;
         verdict.worst().map(|worst| Self {
             class: verdict.class(),
@@ -130,7 +189,7 @@ impl Alarm {
     }
 }
 
-fn groups(console: &Console, reading: Option<&Reading>) -> Vec<Group> {
+fn groups(console: &Console, reading: Option<&ConsoleSnapshot>) -> Vec<NavigationGroup> {
     let mut groups = vec![group(None, [entry(Section::Overview, "/", "Overview", None)])];
     if console.deps.jobs.is_some() {
         let entries = job_entries(reading.and_then(|reading| reading.jobs.as_ref()));
@@ -138,7 +197,7 @@ fn groups(console: &Console, reading: Option<&Reading>) -> Vec<Group> {
     }
     if console.deps.front.is_some() {
         let waiting =
-            reading.and_then(|reading| reading.front.as_ref()).map(front::Reading::waiting);
+            reading.and_then(|reading| reading.front.as_ref()).map(front::FrontSnapshot::waiting);
         let waiting = waiting.map(|waiting| ("front_waiting", waiting as u64));
         groups.push(group(Some("Web"), [entry(Section::Front, "/front", "Front", waiting)]));
     }
@@ -156,12 +215,15 @@ fn groups(console: &Console, reading: Option<&Reading>) -> Vec<Group> {
     groups
 }
 
-fn group<const N: usize>(name: Option<&'static str>, entries: [Entry; N]) -> Group {
-    Group { name, entries: entries.into() }
+fn group<const N: usize>(
+    name: Option<&'static str>,
+    entries: [NavigationEntry; N],
+) -> NavigationGroup {
+    NavigationGroup { name, entries: entries.into() }
 }
 
-fn job_entries(reading: Option<&jobs::Reading>) -> [Entry; 5] {
-    let count = |key, of: fn(&view::JobServerOverview) -> u64| Some((key, of(&reading?.overview)));
+fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 5] {
+    let count = |key, of: fn(&view::Overview) -> u64| Some((key, of(&reading?.overview)));
     [
         entry(Section::Queues, "/queues", "Queues", count("enqueued", |it| it.enqueued)),
         entry(Section::Retries, "/retries", "Retries", count("retries", |it| it.retries)),
@@ -171,7 +233,7 @@ fn job_entries(reading: Option<&jobs::Reading>) -> [Entry; 5] {
     ]
 }
 
-fn realtime_entries(reading: Option<&realtime::Reading>) -> [Entry; 4] {
+fn realtime_entries(reading: Option<&realtime::RealtimeSnapshot>) -> [NavigationEntry; 4] {
     let open = reading.map(|reading| ("connections", reading.overview.totals.connections));
     [
         entry(Section::Connections, "/connections", "Connections", open),
@@ -181,7 +243,7 @@ fn realtime_entries(reading: Option<&realtime::Reading>) -> [Entry; 4] {
     ]
 }
 
-fn observed_entries(findings: Option<u64>) -> [Entry; 4] {
+fn observed_entries(findings: Option<u64>) -> [NavigationEntry; 4] {
     let findings = findings.map(|findings| ("doctor_findings", findings));
     [
         entry(Section::Doctor, "/doctor", "Doctor", findings),
@@ -196,7 +258,7 @@ fn entry(
     address: &'static str,
     name: &'static str,
     count: Option<(&'static str, u64)>,
-) -> Entry {
+) -> NavigationEntry {
     let count = count.map(|(key, number)| (key, figures::count(number)));
-    Entry { section, address, name, count }
+    NavigationEntry { section, address, name, count }
 }

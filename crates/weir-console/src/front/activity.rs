@@ -1,4 +1,4 @@
-//! What happened to an app between two moments.
+//! The activity of an app between two samples.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,32 +6,33 @@ use std::time::Duration;
 use weir_front::Distribution;
 use weir_front::view::{ReasonCount, jain_index};
 
-use super::{App, Worker};
+use super::app::{FrontApp, FrontWorker};
 use crate::figures::as_float;
 
-/// What happened to an app between two moments.
+/// The activity of an app between two samples.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Lately {
+pub(crate) struct AppActivity {
     pub(crate) requests_per_second: f64,
-    pub(crate) refused_per_second: f64,
-    pub(crate) refused: u64,
+    pub(crate) rejected_per_second: f64,
+    pub(crate) rejected: u64,
     pub(crate) evictions: u64,
     /// How long requests waited for a worker.
     pub(crate) waits: Distribution,
     /// How long workers took to begin their answers.
-    pub(crate) answers: Distribution,
+    pub(crate) responses: Distribution,
     /// Of what the workers that serve were given. None: nothing.
     pub(crate) jain_index: Option<f64>,
     /// How long a request of each worker waited, by its address, on average.
     waits_of: BTreeMap<String, Duration>,
 }
 
-impl Lately {
+impl AppActivity {
     /// From `before` to `now`, which are `seconds` apart.
-    pub(super) fn between(before: &App, now: &App, seconds: f64) -> Self {
+    pub(super) fn between(before: &FrontApp, now: &FrontApp, seconds: f64) -> Self {
         let rate = |count: u64| if seconds > 0.0 { as_float(count) / seconds } else { 0.0 };
-        let refused = sum(&now.totals.refusals).saturating_sub(sum(&before.totals.refusals));
-        let given: Vec<Given> = now.workers.iter().map(|it| Given::since(before, it)).collect();
+        let rejected = sum(&now.totals.refusals).saturating_sub(sum(&before.totals.refusals));
+        let given: Vec<WorkerLoad> =
+            now.workers.iter().map(|it| WorkerLoad::since(before, it)).collect();
         let answers = match now.shared_sockets {
             Some(_) => given.iter().map(|given| given.count).sum(),
             None => now.totals.answers.saturating_sub(before.totals.answers),
@@ -41,18 +42,18 @@ impl Lately {
         let serving = now.workers.iter().zip(&given).filter(|(worker, _)| worker.is_serving());
         Self {
             requests_per_second: rate(answers),
-            refused_per_second: rate(refused),
-            refused,
+            rejected_per_second: rate(rejected),
+            rejected,
             evictions: now.evictions.saturating_sub(before.evictions),
             waits: now.totals.waits.since(&before.totals.waits),
-            answers: now.totals.services.since(&before.totals.services),
+            responses: now.totals.services.since(&before.totals.services),
             jain_index: jain_index(serving.map(|(_, given)| given.count)),
             waits_of: waits_of.collect(),
         }
     }
 
     /// How long a request of this worker waited on average. None: it was given none.
-    pub(crate) fn mean_wait(&self, worker: &Worker) -> Option<Duration> {
+    pub(crate) fn mean_wait(&self, worker: &FrontWorker) -> Option<Duration> {
         self.waits_of.get(worker.address.as_ref()?).copied()
     }
 }
@@ -61,16 +62,16 @@ fn sum(counts: &[ReasonCount]) -> u64 {
     counts.iter().map(|it| it.count).sum()
 }
 
-/// What a worker was given.
-struct Given {
+/// The requests that a worker received.
+struct WorkerLoad {
     count: u64,
     waited: Duration,
 }
 
-impl Given {
+impl WorkerLoad {
     /// Since `before`, where a worker that is new is unknown.
-    fn since(before: &App, worker: &Worker) -> Self {
-        let same = |it: &&Worker| it.address.is_some() && it.address == worker.address;
+    fn since(before: &FrontApp, worker: &FrontWorker) -> Self {
+        let same = |it: &&FrontWorker| it.address.is_some() && it.address == worker.address;
         let then = before.workers.iter().find(same);
         let (given, waited) = then.map_or((0, Duration::ZERO), |it| (it.given, it.waited));
         Self {
@@ -80,7 +81,7 @@ impl Given {
     }
 }
 
-fn mean_wait((worker, given): (&Worker, &Given)) -> Option<(String, Duration)> {
+fn mean_wait((worker, given): (&FrontWorker, &WorkerLoad)) -> Option<(String, Duration)> {
     let count = u32::try_from(given.count).unwrap_or(u32::MAX);
     Some((worker.address.clone()?, given.waited.checked_div(count)?))
 }

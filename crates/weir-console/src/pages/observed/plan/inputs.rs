@@ -1,4 +1,4 @@
-//! The form: what a person says, and what is seen or usual where nobody has.
+//! The form of the plan: what the visitor entered, and observed or default values for the rest.
 
 use serde::Deserialize;
 use weir_advisor::Observation;
@@ -6,12 +6,12 @@ use weir_advisor::plan::{
     PlanInput, ProcessMemory, QueueDemand, RESERVED_CONNECTIONS, Storage, WebDemand,
 };
 
-use super::super::super::PageError;
 use crate::figures;
+use crate::page_error::PageError;
 
-/// What a person may say, in the form.
+/// The fields of the form.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(in crate::pages) struct Asked {
+pub(in crate::pages) struct PlanQuery {
     pub(super) range: Option<String>,
     pub(super) redis: Option<String>,
     cores: Option<String>,
@@ -24,8 +24,8 @@ pub(in crate::pages) struct Asked {
     streaming: Option<String>,
 }
 
-/// The same, with what is seen or usual in place of what is not said.
-pub(super) struct Given {
+/// The values of all fields.
+pub(super) struct PlanInputs {
     pub(super) cores: u32,
     pub(super) memory_gib: f64,
     pub(super) max_connections: u32,
@@ -35,7 +35,7 @@ pub(super) struct Given {
     pub(super) web_requests: f64,
     pub(super) web_seconds: f64,
     pub(super) streaming: u32,
-    /// What somebody has said that Postgres may use, here or in `[observe.postgres] memory`.
+    /// The memory of Postgres, as entered or from `[observe.postgres] memory`.
     pub(super) postgres_memory_gib: Option<f64>,
 }
 
@@ -46,28 +46,28 @@ const RESERVE: u32 = 15;
 const WEB_THREADS: u32 = 5;
 const STREAMING_POOL: u32 = 10;
 
-impl Given {
-    pub(super) fn of(asked: &Asked, observation: &Observation) -> Result<Self, PageError> {
+impl PlanInputs {
+    pub(super) fn of(query: &PlanQuery, observation: &Observation) -> Result<Self, PageError> {
         let machine = observation.machine.known();
         let settings = observation.postgres.known().and_then(|it| it.settings.known());
         let memory = machine.map_or(8.0, |it| figures::as_float(it.memory_bytes) / GIB);
         let ceiling = settings.map_or(MAX_CONNECTIONS, |it| it.max_connections);
         Ok(Self {
-            cores: whole("cores", asked.cores.as_deref(), machine.map_or(4, |it| it.cores))?.max(1),
+            cores: whole("cores", query.cores.as_deref(), machine.map_or(4, |it| it.cores))?.max(1),
             memory_gib: number(
                 "memory",
-                asked.memory_gib.as_deref(),
+                query.memory_gib.as_deref(),
                 (memory * 10.0).round() / 10.0,
             )?,
-            max_connections: whole("max_connections", asked.max_connections.as_deref(), ceiling)?,
-            reserve: whole("reserve", asked.reserve.as_deref(), RESERVE)?,
+            max_connections: whole("max_connections", query.max_connections.as_deref(), ceiling)?,
+            reserve: whole("reserve", query.reserve.as_deref(), RESERVE)?,
             reserved_connections: settings
                 .map_or(RESERVED_CONNECTIONS, |it| it.superuser_reserved_connections),
             pooler_connections: observation.pooler.as_ref().and_then(|it| it.connections),
-            web_requests: number("web_requests", asked.web_requests.as_deref(), 10.0)?,
-            web_seconds: number("web_seconds", asked.web_seconds.as_deref(), 0.1)?,
-            streaming: whole("streaming", asked.streaming.as_deref(), 1)?,
-            postgres_memory_gib: postgres_memory(asked, observation)?,
+            web_requests: number("web_requests", query.web_requests.as_deref(), 10.0)?,
+            web_seconds: number("web_seconds", query.web_seconds.as_deref(), 0.1)?,
+            streaming: whole("streaming", query.streaming.as_deref(), 1)?,
+            postgres_memory_gib: postgres_memory(query, observation)?,
         })
     }
 
@@ -76,7 +76,7 @@ impl Given {
         clippy::cast_sign_loss,
         reason = "it was checked to be from 0 to a million"
     )]
-    pub(super) fn wanted(&self, queues: Vec<QueueDemand>) -> PlanInput {
+    pub(super) fn demand(&self, queues: Vec<QueueDemand>) -> Wanted {
         let own = (self.memory_gib * GIB) as u64;
         let postgres_memory_bytes =
             self.postgres_memory_gib.map_or(own / 4, |gib| (gib * GIB) as u64);
@@ -104,12 +104,12 @@ impl Given {
     }
 }
 
-/// None: nobody has said it, and it gets a quarter, whatever the machine has.
-fn postgres_memory(asked: &Asked, observation: &Observation) -> Result<Option<f64>, PageError> {
+/// None: not set; Postgres gets a quarter of the memory.
+fn postgres_memory(query: &PlanQuery, observation: &Observation) -> Result<Option<f64>, PageError> {
     let host = observation.postgres.known().and_then(|it| it.host.known());
     let host = host.filter(|host| host.is_said);
     let configured = host.map(|host| figures::as_float(host.memory_bytes) / GIB);
-    let typed = asked.postgres_memory_gib.as_deref().filter(|typed| !typed.is_empty());
+    let typed = query.postgres_memory_gib.as_deref().filter(|typed| !typed.is_empty());
     if typed.is_none() {
         return Ok(configured);
     }
@@ -120,7 +120,7 @@ fn number(name: &str, said: Option<&str>, otherwise: f64) -> Result<f64, PageErr
     let Some(said) = said.filter(|said| !said.is_empty()) else { return Ok(otherwise) };
     let number = said.parse().ok().filter(|it: &f64| (0.0..=1e6).contains(it));
     number.ok_or_else(|| {
-        PageError::Invalid(format!("{name}: {said:?} is no number from 0 to a million"))
+        PageError::Invalid(format!("{name}: {said:?} is not a number from 0 to 1,000,000"))
     })
 }
 
@@ -128,6 +128,6 @@ fn whole(name: &str, said: Option<&str>, otherwise: u32) -> Result<u32, PageErro
     let Some(said) = said.filter(|said| !said.is_empty()) else { return Ok(otherwise) };
     let number = said.parse().ok().filter(|it| *it <= 100_000);
     number.ok_or_else(|| {
-        PageError::Invalid(format!("{name}: {said:?} is no number from 0 to 100,000"))
+        PageError::Invalid(format!("{name}: {said:?} is not a number from 0 to 100,000"))
     })
 }

@@ -1,0 +1,82 @@
+//! The job server at one moment, and what the console derives from earlier samples.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use weir_jobs::view;
+
+use crate::figures::as_float;
+
+/// The series of the job server's history.
+pub(super) const COLUMNS: [&str; 16] = [
+    "pushed_per_second",
+    "processed_per_second",
+    "failed_per_second",
+    "enqueued",
+    "working",
+    "scheduled",
+    "retries",
+    "dead",
+    "queues",
+    "workers",
+    "connections",
+    "fetches_waiting",
+    "latency_seconds_max",
+    "log_bytes",
+    "sync_seconds_p50",
+    "sync_seconds_p99",
+];
+
+/// The job server at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct JobsSnapshot {
+    pub(crate) overview: view::Overview,
+    pub(crate) queues: Arc<Vec<view::Queue>>,
+    pub(crate) workers: Arc<Vec<view::Worker>>,
+    pub(crate) rates: JobRates,
+    pub(crate) trend: JobsTrend,
+}
+
+/// Jobs per second over the last seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct JobRates {
+    pub(crate) pushed: f64,
+    pub(crate) processed: f64,
+    pub(crate) failed: f64,
+}
+
+/// What changed within the last minutes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct JobsTrend {
+    /// The retry set's size ten minutes ago; None: not known.
+    pub(crate) retries_before: Option<f64>,
+    /// Failures and ends (of either kind) per second over the last minute.
+    pub(crate) failed_per_second: f64,
+    pub(crate) processed_per_second: f64,
+    /// Limits met within the last ten minutes and how often.
+    pub(crate) limits_hit: Vec<view::LimitHit>,
+    /// Why the history isn't on disk; None: it is.
+    pub(crate) history_problem: Option<String>,
+}
+
+/// The values of [`COLUMNS`].
+pub(super) fn row(overview: &view::Overview, rates: JobRates) -> [f64; COLUMNS.len()] {
+    [
+        rates.pushed,
+        rates.processed,
+        rates.failed,
+        as_float(overview.enqueued),
+        as_float(overview.working),
+        as_float(overview.scheduled),
+        as_float(overview.retries),
+        as_float(overview.dead),
+        as_float(overview.queues),
+        as_float(overview.workers),
+        as_float(overview.connections),
+        as_float(overview.fetches_waiting),
+        overview.latency_seconds_max,
+        as_float(overview.log.bytes),
+        overview.log.sync_seconds_p50,
+        overview.log.sync_seconds_p99,
+    ]
+}

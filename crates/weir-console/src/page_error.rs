@@ -1,0 +1,83 @@
+//! Errors of the console's handlers. This is the only place that turns them into responses.
+
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use weir_jobs::handle::HandleError;
+use weir_jobs::store::StoreError;
+use weir_realtime::operations::OperationError;
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PageError {
+    #[error("{0}")]
+    JobServer(#[from] HandleError),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    Invalid(String),
+    #[error(
+        "the form is older than the last restart or login; go back, reload the page and try again"
+    )]
+    StaleForm,
+    #[error("the form could not be read: {0} (console.limits.body_bytes_max)")]
+    FormRejected(String),
+    #[error("log in first")]
+    NotLoggedIn,
+    #[error("{0}")]
+    Unavailable(String),
+    #[error("too many live streams are open (console.limits.streams_max); close a tab or wait")]
+    TooManyStreams,
+}
+
+impl PageError {
+    /// On a page of jobs.
+    pub(crate) fn no_jobs() -> Self {
+        let why = "jobs are not served by this Weir: it was started with --only, without jobs";
+        Self::NotFound(why.to_owned())
+    }
+
+    const fn status(&self) -> StatusCode {
+        match self {
+            Self::JobServer(HandleError::Gone | HandleError::Busy)
+            | Self::Unavailable(_)
+            | Self::TooManyStreams => StatusCode::SERVICE_UNAVAILABLE,
+            Self::JobServer(HandleError::Store(StoreError::DiskFull)) => {
+                StatusCode::INSUFFICIENT_STORAGE
+            }
+            Self::JobServer(HandleError::Store(_)) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::JobServer(HandleError::Invalid(_)) | Self::Invalid(_) => StatusCode::BAD_REQUEST,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::StaleForm => StatusCode::FORBIDDEN,
+            Self::FormRejected(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::NotLoggedIn => StatusCode::UNAUTHORIZED,
+        }
+    }
+}
+
+impl IntoResponse for PageError {
+    /// Text, and the error itself for the page that the browser is shown.
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let mut response = (status, format!("{self}\n")).into_response();
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<OperationError> for PageError {
+    fn from(error: OperationError) -> Self {
+        use OperationError as E;
+        let text = error.to_string();
+        match error {
+            E::NoSuchApp(_) | E::NoSuchUser(_) | E::NoSuchConnection { .. } => Self::NotFound(text),
+            E::AppDisabled(_) | E::Channel(_) | E::Event(_) | E::Data(_) | E::SocketId(_) => {
+                Self::Invalid(text)
+            }
+            E::Refused(_) | E::TooManyWatchers { .. } => Self::Unavailable(text),
+        }
+    }
+}

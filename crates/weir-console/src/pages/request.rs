@@ -1,0 +1,80 @@
+//! What the pages' handlers receive, and how they are put behind addresses.
+//!
+//! A handler is a function from a request to a boxed future. Extracting, routing and responding to errors
+//! are thus compiled once, and not again for each page.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::{Query, State};
+use axum::http::header::REFERER;
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
+use axum::routing::{MethodRouter, get, post};
+use serde::de::DeserializeOwned;
+
+use super::frame::{PageFrame, Section};
+use crate::console::Console;
+use crate::guard::form::CheckedForm;
+use crate::guard::visitor::Visitor;
+use crate::page_error::PageError;
+
+pub(crate) type PageResult = Result<Response, PageError>;
+pub(crate) type PageFuture = Pin<Box<dyn Future<Output = PageResult> + Send>>;
+
+/// A GET request of a visitor who is logged in.
+pub(crate) struct PageRequest {
+    pub(crate) console: Arc<Console>,
+    pub(crate) visitor: Visitor,
+    uri: Uri,
+}
+
+/// A POST request with the form of one of the console's own pages.
+pub(crate) struct FormRequest {
+    pub(crate) console: Arc<Console>,
+    pub(crate) visitor: Visitor,
+    pub(crate) form: CheckedForm,
+    /// The address of the page with the form; empty if the browser does not send it.
+    pub(crate) referer: String,
+}
+
+/// The route of a page.
+pub(crate) fn get_page(handler: fn(PageRequest) -> PageFuture) -> MethodRouter<Arc<Console>> {
+    get(move |State(console): State<Arc<Console>>, visitor: Visitor, uri: Uri| {
+        handler(PageRequest { console, visitor, uri })
+    })
+}
+
+/// The route of a form.
+pub(crate) fn post_form(handler: fn(FormRequest) -> PageFuture) -> MethodRouter<Arc<Console>> {
+    post(
+        move |State(console): State<Arc<Console>>,
+              visitor: Visitor,
+              headers: HeaderMap,
+              form: CheckedForm| {
+            let referer = headers.get(REFERER).and_then(|value| value.to_str().ok());
+            let referer = referer.unwrap_or_default().to_owned();
+            handler(FormRequest { console, visitor, form, referer })
+        },
+    )
+}
+
+impl PageRequest {
+    pub(crate) fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    /// The fields of the address, as far as `T` names them.
+    pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T, PageError> {
+        match Query::try_from_uri(&self.uri) {
+            Ok(Query(query)) => Ok(query),
+            Err(rejection) => Err(PageError::Invalid(rejection.body_text())),
+        }
+    }
+
+    /// The frame of the page for this request.
+    pub(crate) fn frame(&self, section: Section, title: impl Into<String>) -> PageFrame {
+        PageFrame::new(&self.console, &self.visitor, section, title.into())
+    }
+}

@@ -1,0 +1,55 @@
+//! The snapshot behind a live page: a new one when a visitor opens the page, so that it shows what they
+//! just did; the sampler's when the script refreshes the live section.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_jobs::handle::HandleError;
+
+use super::live_page::RequestedPart;
+use super::request::PageRequest;
+use crate::console::Console;
+use crate::live::{ConsoleSnapshot, Latest, Served};
+use crate::observed::ObservedSource;
+
+/// An older snapshot is not shown as live.
+const FRESH: Duration = Duration::from_secs(3);
+
+/// The snapshot for a request.
+pub(crate) async fn of(request: &PageRequest) -> Result<Arc<ConsoleSnapshot>, HandleError> {
+    match request.requested_part() {
+        RequestedPart::WholePage => fresh(&request.console).await.map(Arc::new),
+        RequestedPart::SectionOnly => shared(&request.console).await,
+    }
+}
+
+/// The sampler's snapshot if it is fresh, otherwise a new one.
+async fn shared(console: &Console) -> Result<Arc<ConsoleSnapshot>, HandleError> {
+    match console.deps.live.latest() {
+        Latest::Snapshot(reading) if console.deps.clock.now().since(reading.at) < FRESH => {
+            Ok(reading)
+        }
+        _ => fresh(console).await.map(Arc::new),
+    }
+}
+
+/// A snapshot of now. Rates and trends are the sampler's: they need time.
+async fn fresh(console: &Console) -> Result<ConsoleSnapshot, HandleError> {
+    let deps = &console.deps;
+    let earlier = match deps.live.latest() {
+        Latest::Snapshot(reading) => Some(reading),
+        Latest::Nothing | Latest::Down(_) | Latest::Ended => None,
+    };
+    let jobs = match &deps.jobs {
+        Some(jobs) => Some(jobs.read(earlier.as_ref().and_then(|it| it.jobs.as_ref())).await?),
+        None => None,
+    };
+    let earlier = earlier.as_deref();
+    let before = earlier.and_then(|reading| reading.realtime.as_ref());
+    let realtime = deps.realtime.as_ref().map(|realtime| realtime.read(before));
+    let before = earlier.and_then(|reading| reading.front.as_ref());
+    let front = deps.front.as_ref().map(|front| front.read(before));
+    let observed = deps.observed.as_ref().map(ObservedSource::read);
+    let parts = Served { jobs, realtime, front, observed };
+    Ok(ConsoleSnapshot::new(deps.clock.now(), deps.jobs.as_ref(), parts))
+}

@@ -1,0 +1,41 @@
+//! Light or dark: as the system has it, unless the visitor chose. The choice is a cookie, so that the
+//! first response has the right colours and no script is needed.
+
+/// The colours of the pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Theme {
+    System,
+    Light,
+    Dark,
+}
+
+impl Theme {
+    pub(crate) const ALL: [Self; 3] = [Self::System, Self::Light, Self::Dark];
+    pub(crate) const COOKIE_NAME: &str = "weir_theme";
+
+    /// The theme of a word; anything unknown is the system's.
+    pub(crate) fn parse(text: &str) -> Self {
+        match text {
+            "light" => Self::Light,
+            "dark" => Self::Dark,
+            _ => Self::System,
+        }
+    }
+
+    /// On its button.
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Self::System => "Auto",
+            Self::Light => "Light",
+            Self::Dark => "Dark",
+        }
+    }
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
+}

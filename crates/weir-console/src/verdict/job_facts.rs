@@ -1,0 +1,37 @@
+//! What the rules about jobs read.
+
+use weir_jobs::settings::Limits;
+use weir_jobs::view;
+
+use crate::fetchers::is_running;
+use crate::jobs::{JobsSnapshot, JobsSource, JobsTrend};
+
+/// The state of the job server, for the rules.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JobFacts<'a> {
+    pub(crate) overview: &'a view::Overview,
+    pub(crate) queues: &'a [view::Queue],
+    pub(crate) workers: &'a [view::Worker],
+    pub(crate) trend: &'a JobsTrend,
+    pub(crate) limits: &'a Limits,
+    /// Where clients reach the job server.
+    pub(crate) jobs_url: &'a str,
+}
+
+impl<'a> JobFacts<'a> {
+    pub(crate) fn of(served: &'a JobsSource, reading: &'a JobsSnapshot) -> Self {
+        Self {
+            overview: &reading.overview,
+            queues: &reading.queues,
+            workers: &reading.workers,
+            trend: &reading.trend,
+            limits: &served.limits,
+            jobs_url: &served.url,
+        }
+    }
+
+    /// Whether there are workers and none takes jobs.
+    pub(super) fn are_all_workers_leaving(&self) -> bool {
+        !self.workers.is_empty() && !self.workers.iter().any(is_running)
+    }
+}
