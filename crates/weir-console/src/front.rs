@@ -161,7 +161,7 @@ pub(crate) const CHARTED_APPS_MAX: usize = 36;
 impl Front {
     /// `whole` says how the server's history is kept; the apps' is in a folder beside it.
     #[must_use]
-    pub fn new(operated: Arc<dyn Operated>, whole: &history::Settings) -> Self {
+    pub fn new(operated: Arc<dyn Operated>, whole: &history::HistorySettings) -> Self {
         let apps = operated.apps().into_iter().filter(|app| !app.runs_jobs);
         let names = apps.map(|app| app.name);
         let charted: Arc<[String]> = names.take(CHARTED_APPS_MAX).collect();
@@ -169,7 +169,7 @@ impl Front {
         let columns: Vec<String> = names.collect();
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
         let directory = whole.directory.join("front");
-        let settings = history::Settings { directory, ..whole.clone() };
+        let settings = history::HistorySettings { directory, ..whole.clone() };
         let history =
             (!columns.is_empty()).then(|| Arc::new(MetricsHistory::open(&settings, &columns)));
         Self { operated, history, charted }

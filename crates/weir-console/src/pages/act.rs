@@ -148,11 +148,11 @@ pub(crate) async fn confirm_all(
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, PageError> {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let query = handle::Query {
+    let query = handle::JobQuery {
         place: wanted.place.name(),
         search: given(&wanted.search),
         jobtype: given(&wanted.jobtype),
-        ..handle::Query::default()
+        ..handle::JobQuery::default()
     };
     let count = console.jobs()?.handle.count_matching(query).await?;
     Ok(confirm(&console, &visitor, wanted, count, Vec::new()))

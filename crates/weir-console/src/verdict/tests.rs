@@ -6,9 +6,9 @@ use super::*;
 use crate::realtime;
 
 struct Server {
-    overview: view::Overview,
-    queues: Vec<view::Queue>,
-    workers: Vec<view::Worker>,
+    overview: view::JobServerOverview,
+    queues: Vec<view::QueueView>,
+    workers: Vec<view::JobWorkerView>,
     trend: Trend,
     limits: JobServerLimits,
     realtime: Option<Reading>,
@@ -16,16 +16,16 @@ struct Server {
 
 /// Two queues, one worker, nothing late.
 fn healthy() -> Server {
-    let queue = |name: &str| view::Queue {
+    let queue = |name: &str| view::QueueView {
         name: name.to_owned(),
         depth: 3,
         latency_seconds: 0.2,
         working: 1,
         pushed_per_second: 5.0,
         processed_per_second: 5.0,
-        ..view::Queue::default()
+        ..view::QueueView::default()
     };
-    let worker = view::Worker {
+    let worker = view::JobWorkerView {
         wid: "w1".into(),
         hostname: "box".into(),
         pid: 7,
@@ -33,9 +33,9 @@ fn healthy() -> Server {
         busy: 2,
         queues: vec!["default".into(), "pull".into()],
         queues_total: 2,
-        ..view::Worker::default()
+        ..view::JobWorkerView::default()
     };
-    let overview = view::Overview {
+    let overview = view::JobServerOverview {
         now: 1_000.0,
         enqueued: 6,
         working: 2,
@@ -43,11 +43,11 @@ fn healthy() -> Server {
         workers: 1,
         pushed_total: 100,
         latency_seconds_max: 0.2,
-        ..view::Overview::default()
+        ..view::JobServerOverview::default()
     };
     Server {
-        overview: view::Overview {
-            log: view::Log { state: "ok".into(), ..view::Log::default() },
+        overview: view::JobServerOverview {
+            log: view::StorageView { state: "ok".into(), ..view::StorageView::default() },
             ..overview
         },
         queues: vec![queue("default"), queue("pull")],
@@ -132,7 +132,7 @@ fn calm_channels_say_nothing() {
     check_realtime(&[], |_| {});
     check_calm("Realtime is well: 5 connections", |server| {
         (server.queues, server.workers) = (Vec::new(), Vec::new());
-        server.overview = view::Overview::default();
+        server.overview = view::JobServerOverview::default();
         server.realtime = Some(calm_realtime());
     });
 }
@@ -225,7 +225,8 @@ fn a_healthy_server_says_so() {
     });
     check_calm("Ready: no jobs yet", |server| {
         server.queues.clear();
-        server.overview = view::Overview { now: 1_000.0, ..view::Overview::default() };
+        server.overview =
+            view::JobServerOverview { now: 1_000.0, ..view::JobServerOverview::default() };
     });
 }
 
