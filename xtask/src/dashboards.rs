@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use weir_advisor::figures::metric::{Kind, METRICS, Metric, SHARD, Unit};
+use weir_advisor::figures::metric::{METRICS, Metric, MetricKind, SHARD, Unit};
 
 use self::panels::{PANELS, Panel};
 
@@ -156,8 +156,8 @@ fn metric(name: &str) -> &'static Metric {
 fn target(at: usize, metric: &Metric, has_others: bool) -> Value {
     let series = format!("{}{{instance=~\"$instance\"}}", metric.series());
     let expression = match metric.kind {
-        Kind::Gauge => series,
-        Kind::Counter => format!("rate({series}[$__rate_interval])"),
+        MetricKind::Gauge => series,
+        MetricKind::Counter => format!("rate({series}[$__rate_interval])"),
     };
     // Where there is one Redis only, nothing stands in the place of its name.
     let shard = metric.of_each_sidekiq.then_some(SHARD);
@@ -176,7 +176,7 @@ fn target(at: usize, metric: &Metric, has_others: bool) -> Value {
 /// As Grafana names units.
 fn unit(metric: &Metric) -> &'static str {
     match (metric.kind, metric.unit) {
-        (Kind::Counter, _) | (Kind::Gauge, Unit::PerSecond) => "cps",
+        (MetricKind::Counter, _) | (MetricKind::Gauge, Unit::PerSecond) => "cps",
         (_, Unit::Seconds) => "s",
         (_, Unit::Bytes) => "bytes",
         (_, Unit::Share) => "percentunit",

@@ -34,7 +34,7 @@ pub struct JobsSource {
 /// How its history is kept.
 #[derive(Clone, Debug)]
 pub struct Histories<'a> {
-    pub settings: history::Settings,
+    pub settings: history::HistorySettings,
     /// Queues with charts of their own.
     pub queues_max: usize,
     pub metrics: &'a ConsoleMetrics,

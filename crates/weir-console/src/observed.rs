@@ -113,7 +113,7 @@ impl ObservedSource {
     ) -> Self {
         let Histories { settings: whole, queues_max, metrics } = histories;
         let directory = whole.directory.join("observed");
-        let settings = history::Settings { directory, minutes_kept: kept, ..whole.clone() };
+        let settings = history::HistorySettings { directory, minutes_kept: kept, ..whole.clone() };
         let queue_histories =
             QueueHistories::new(&settings, &queue_charts::COLUMNS, queues_max, metrics.clone());
         Self {

@@ -43,9 +43,9 @@ pub struct RealtimeSource {
 impl RealtimeSource {
     /// `whole` says how the server's history is kept; realtime's is in a folder beside it.
     #[must_use]
-    pub fn new(hub: Arc<Hub>, switches: Switchboard, whole: &history::Settings) -> Self {
+    pub fn new(hub: Arc<Hub>, switches: Switchboard, whole: &history::HistorySettings) -> Self {
         let directory = whole.directory.join("realtime");
-        let settings = history::Settings { directory, ..whole.clone() };
+        let settings = history::HistorySettings { directory, ..whole.clone() };
         Self { hub, switches, history: Arc::new(MetricsHistory::open(&settings, &COLUMNS)) }
     }
 

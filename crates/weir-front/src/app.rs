@@ -486,6 +486,6 @@ impl AppState {
 
 impl fmt::Debug for ProxiedApp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("App").field("name", &self.name).finish_non_exhaustive()
+        formatter.debug_struct("ProxiedApp").field("name", &self.name).finish_non_exhaustive()
     }
 }

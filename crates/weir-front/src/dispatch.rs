@@ -5,7 +5,7 @@
 //! Nobody is ever queued behind a busy worker while another has room: there is one queue for all.
 //!
 //! **The queue** is bounded, ordered by priority and, within one, shared fairly among clients
-//! ([`lane`]). It may hold requests for `queue_timeout`.
+//! ([`priority_queue`]). It may hold requests for `queue_timeout`.
 //!
 //! **Overload** is a queue that, for `overload_after`, was longer than what the workers serve within
 //! `overload_delay`, or within half the time after which clients give up ([`delay`]): while requests can

@@ -79,4 +79,4 @@ pub use segment::SegmentInfo;
 pub use simulated_disk::{SimulatedDisk, SimulatedFile};
 pub use space::Space;
 pub use syncer::{Syncer, Upkeep};
-pub use verify::{VerifyProgress, SegmentCheck, Verification, verify};
+pub use verify::{SegmentCheck, Verification, VerifyProgress, verify};

@@ -18,7 +18,7 @@ use crate::greeting;
 use crate::limits::SampleLimits;
 use crate::questions::{Question, READ_ONLY_ACL, ReadCommand, ReplyResult};
 use crate::snapshot::RejectedCommand;
-use crate::trouble;
+use crate::unready;
 
 /// A connection; by itself it only asks.
 #[derive(Debug)]

@@ -80,6 +80,6 @@ impl RingReader {
 
 impl fmt::Debug for RingReader {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Reader").finish_non_exhaustive()
+        formatter.debug_tuple("RingReader").finish_non_exhaustive()
     }
 }

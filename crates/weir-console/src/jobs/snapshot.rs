@@ -30,9 +30,9 @@ pub(super) const COLUMNS: [&str; 16] = [
 /// The job server at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct JobsSnapshot {
-    pub(crate) overview: view::Overview,
-    pub(crate) queues: Arc<Vec<view::Queue>>,
-    pub(crate) workers: Arc<Vec<view::Worker>>,
+    pub(crate) overview: view::JobServerOverview,
+    pub(crate) queues: Arc<Vec<view::QueueView>>,
+    pub(crate) workers: Arc<Vec<view::JobWorkerView>>,
     pub(crate) rates: JobRates,
     pub(crate) trend: JobsTrend,
 }
@@ -60,7 +60,7 @@ pub(crate) struct JobsTrend {
 }
 
 /// The values of [`COLUMNS`].
-pub(super) fn row(overview: &view::Overview, rates: JobRates) -> [f64; COLUMNS.len()] {
+pub(super) fn row(overview: &view::JobServerOverview, rates: JobRates) -> [f64; COLUMNS.len()] {
     [
         rates.pushed,
         rates.processed,

@@ -223,7 +223,7 @@ fn group<const N: usize>(
 }
 
 fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 5] {
-    let count = |key, of: fn(&view::Overview) -> u64| Some((key, of(&reading?.overview)));
+    let count = |key, of: fn(&view::JobServerOverview) -> u64| Some((key, of(&reading?.overview)));
     [
         entry(Section::Queues, "/queues", "Queues", count("enqueued", |it| it.enqueued)),
         entry(Section::Retries, "/retries", "Retries", count("retries", |it| it.retries)),

@@ -1,6 +1,6 @@
 //! What the rules about jobs read.
 
-use weir_jobs::settings::Limits;
+use weir_jobs::settings::JobServerLimits;
 use weir_jobs::view;
 
 use crate::fetchers::is_running;
@@ -9,11 +9,11 @@ use crate::jobs::{JobsSnapshot, JobsSource, JobsTrend};
 /// The state of the job server, for the rules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobFacts<'a> {
-    pub(crate) overview: &'a view::Overview,
-    pub(crate) queues: &'a [view::Queue],
-    pub(crate) workers: &'a [view::Worker],
+    pub(crate) overview: &'a view::JobServerOverview,
+    pub(crate) queues: &'a [view::QueueView],
+    pub(crate) workers: &'a [view::JobWorkerView],
     pub(crate) trend: &'a JobsTrend,
-    pub(crate) limits: &'a Limits,
+    pub(crate) limits: &'a JobServerLimits,
     /// Where clients reach the job server.
     pub(crate) jobs_url: &'a str,
 }

@@ -76,7 +76,7 @@ fn each(
 }
 
 fn link(queue: &view::QueueView) -> String {
-    JobLocation::QueueView(queue.name.clone()).address(&[])
+    JobLocation::Queue(queue.name.clone()).address(&[])
 }
 
 /// Workers are there, but none of them asks for this queue.

@@ -1,6 +1,6 @@
 //! Each case: what is changed in a healthy server, and the lines that come of it.
 
-use weir_jobs::settings::Limits;
+use weir_jobs::settings::JobServerLimits;
 use weir_jobs::view;
 use weir_realtime::view::{AppView, CoreView, LimitHit, Overview, Totals};
 
@@ -9,9 +9,9 @@ use crate::jobs::JobsTrend;
 use crate::realtime::RealtimeTally;
 
 struct Server {
-    overview: view::Overview,
-    queues: Vec<view::Queue>,
-    workers: Vec<view::Worker>,
+    overview: view::JobServerOverview,
+    queues: Vec<view::QueueView>,
+    workers: Vec<view::JobWorkerView>,
     trend: JobsTrend,
     limits: JobServerLimits,
     realtime: Option<RealtimeSnapshot>,
@@ -19,16 +19,16 @@ struct Server {
 
 /// Two queues, one worker, nothing late.
 fn healthy() -> Server {
-    let queue = |name: &str| view::Queue {
+    let queue = |name: &str| view::QueueView {
         name: name.to_owned(),
         depth: 3,
         latency_seconds: 0.2,
         working: 1,
         pushed_per_second: 5.0,
         processed_per_second: 5.0,
-        ..view::Queue::default()
+        ..view::QueueView::default()
     };
-    let worker = view::Worker {
+    let worker = view::JobWorkerView {
         wid: "w1".into(),
         hostname: "box".into(),
         pid: 7,
@@ -36,9 +36,9 @@ fn healthy() -> Server {
         busy: 2,
         queues: vec!["default".into(), "pull".into()],
         queues_total: 2,
-        ..view::Worker::default()
+        ..view::JobWorkerView::default()
     };
-    let overview = view::Overview {
+    let overview = view::JobServerOverview {
         now: 1_000.0,
         enqueued: 6,
         working: 2,
@@ -46,16 +46,16 @@ fn healthy() -> Server {
         workers: 1,
         pushed_total: 100,
         latency_seconds_max: 0.2,
-        ..view::Overview::default()
+        ..view::JobServerOverview::default()
     };
     Server {
-        overview: view::Overview {
-            log: view::Log { state: "ok".into(), ..view::Log::default() },
+        overview: view::JobServerOverview {
+            log: view::StorageView { state: "ok".into(), ..view::StorageView::default() },
             ..overview
         },
         queues: vec![queue("default"), queue("pull")],
         workers: vec![worker],
-        trend: Trend { processed_per_second: 10.0, ..JobsTrend::default() },
+        trend: JobsTrend { processed_per_second: 10.0, ..JobsTrend::default() },
         limits: JobServerLimits::default(),
         realtime: None,
     }
@@ -138,7 +138,7 @@ fn calm_channels_say_nothing() {
     check_realtime(&[], |_| {});
     check_calm("Realtime is well: 5 connections", |server| {
         (server.queues, server.workers) = (Vec::new(), Vec::new());
-        server.overview = view::Overview::default();
+        server.overview = view::JobServerOverview::default();
         server.realtime = Some(calm_realtime());
     });
 }
@@ -230,7 +230,8 @@ fn a_healthy_server_says_so() {
     });
     check_calm("Ready: no jobs yet", |server| {
         server.queues.clear();
-        server.overview = view::Overview { now: 1_000.0, ..view::Overview::default() };
+        server.overview =
+            view::JobServerOverview { now: 1_000.0, ..view::JobServerOverview::default() };
     });
 }
 

@@ -125,7 +125,7 @@ impl Drop for PendingLogEntry {
 
 impl fmt::Debug for PendingLogEntry {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Entry").finish_non_exhaustive()
+        formatter.debug_struct("PendingLogEntry").finish_non_exhaustive()
     }
 }
 

@@ -103,7 +103,7 @@ impl HttpBody for ResponseBody {
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            BodyKind::Full(bytes) => formatter.debug_tuple("Body").field(bytes).finish(),
+            BodyKind::Full(bytes) => formatter.debug_tuple("ResponseBody").field(bytes).finish(),
             BodyKind::Streaming(_) => formatter.write_str("Body(streaming)"),
         }
     }

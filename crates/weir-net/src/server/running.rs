@@ -44,7 +44,7 @@ pub struct ServerOptions<F> {
 
 impl<F> fmt::Debug for ServerOptions<F> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut all = formatter.debug_struct("Start");
+        let mut all = formatter.debug_struct("ServerOptions");
         all.field("listeners", &self.listeners).field("cores", &self.cores).finish_non_exhaustive()
     }
 }

@@ -88,6 +88,6 @@ where
 
 impl fmt::Debug for PostgresConnection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Connection").finish_non_exhaustive()
+        formatter.debug_struct("PostgresConnection").finish_non_exhaustive()
     }
 }

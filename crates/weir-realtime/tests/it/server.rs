@@ -98,12 +98,12 @@ impl Server {
     }
 
     fn with_clock(clock: Clock, change: impl FnOnce(&mut Settings, &mut AppSettings)) -> Self {
-        Self::within(server::Limits::default(), clock, change)
+        Self::within(server::HttpServerLimits::default(), clock, change)
     }
 
     /// With these limits of the server side, behind a proxy on this machine: nobody else has any.
     fn within(
-        limits: server::Limits,
+        limits: server::HttpServerLimits,
         clock: Clock,
         change: impl FnOnce(&mut Settings, &mut AppSettings),
     ) -> Self {

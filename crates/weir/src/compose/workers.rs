@@ -298,11 +298,11 @@ impl Workers {
         let place = usize::try_from(slot).unwrap_or(usize::MAX);
         let way = match address {
             None => Way::None,
-            Some(control::Address::Unix(path)) => Way::Own(UpstreamAddress::Unix(path)),
-            Some(control::Address::Port(port)) => {
+            Some(control::WorkerAddress::Unix(path)) => Way::Own(UpstreamAddress::Unix(path)),
+            Some(control::WorkerAddress::Port(port)) => {
                 Way::Own(UpstreamAddress::Tcp(([127, 0, 0, 1], port).into()))
             }
-            Some(control::Address::Shared { record }) => {
+            Some(control::WorkerAddress::Shared { record }) => {
                 Way::Shared(Seat { slot: place, pid, record })
             }
         };

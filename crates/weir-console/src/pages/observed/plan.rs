@@ -7,7 +7,7 @@ use askama::Template;
 use weir_advisor::Observation;
 use weir_advisor::observation::Ordering;
 use weir_advisor::plan::{
-    ClaimOutcome, as, Kept as ProofOutcome, PlanInput, PlannedSetting, ProcessLayout, Proof, demands,
+    ClaimOutcome as ProofOutcome, Demands, Plan, PlanInput, PlannedSetting, ProcessLayout, Proof, demands,
     demands_held_up, difference, held_up, plan,
 };
 
@@ -106,7 +106,7 @@ pub(in crate::pages) async fn page(request: PageRequest) -> PageResult {
 }
 
 impl PlanOutcome {
-    fn of(demand: &Proof, observation: &Observation) -> Self {
+    fn of(demand: &PlanInput, observation: &Observation) -> Self {
         match plan(demand) {
             Ok(plan) => Self {
                 is_possible: true,

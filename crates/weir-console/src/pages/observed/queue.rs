@@ -3,7 +3,9 @@
 use askama::Template;
 use serde::Deserialize;
 use std::borrow::Cow;
-use weir_advisor::observation::{Fact, JobProcess, SidekiqObservation, ObservedQueue, SampleShare, SampleShare};
+use weir_advisor::observation::{
+    Fact, JobProcess, Observation, ObservedQueue, SampleShare, SidekiqObservation,
+};
 use weir_advisor::{Drain, Forecast};
 
 use super::super::chart;
@@ -106,7 +108,7 @@ impl ObservedQueueQuery {
     }
 
     /// The Sidekiq that has the queue.
-    fn jobs<'a>(&self, observation: &'a ObservedQueue) -> Result<&'a SidekiqObservation, PageError> {
+    fn jobs<'a>(&self, observation: &'a Observation) -> Result<&'a SidekiqObservation, PageError> {
         let of_redis = |shard: Option<&str>| shard == self.redis.as_deref();
         let mut all = observation.each_jobs();
         let Some((_, jobs)) = all.find(|(shard, _)| of_redis(*shard)) else {

@@ -49,7 +49,7 @@ pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageR
     let data = to_raw_value(&data).map_err(|error| PageError::Invalid(error.to_string()))?;
     let request =
         PublishEvent { app: field("app"), channel: field("name"), event: field("event"), data };
-    let published = console.realtime()?.hub.publish_event(&request)?;
+    let published = console.realtime()?.hub.publish_event(&request).await?;
     let PublishEvent { app, channel, event, .. } = &request;
     tracing::info!(app, channel, event, "console: published a test event");
     let count = published.subscribers.to_string();

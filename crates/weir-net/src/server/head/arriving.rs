@@ -176,7 +176,7 @@ mod tests {
     fn a_head_is_complete_with_its_empty_line() {
         assert_eq!(outcome(&[b"GET / HTTP/1.1\r\nA: b\r\n"]), None);
         let (head, rest) = outcome(&[b"GET / HTTP/1.1\r\nA: b\r\n\r\nrest"]).expect("complete");
-        assert!(head.starts_with("Head { method: \"GET\", target: \"/\", "), "{head}");
+        assert!(head.starts_with("HttpRequestHead { method: \"GET\", target: \"/\", "), "{head}");
         assert_eq!(rest, b"rest");
     }
 

@@ -231,7 +231,7 @@ fn all_apps_together_take_so_many_connections() {
 #[test]
 fn one_client_leaves_connections_to_others() {
     let clients = ClientLimits { streams_max: 2, ..ClientLimits::default() };
-    let limits = server::Limits { clients, ..server::Limits::default() };
+    let limits = server::HttpServerLimits { clients, ..server::HttpServerLimits::default() };
     let server = Server::within(limits, Clock::system(), |_, _| {});
     let target = format!("/app/{KEY}?protocol=7");
     let open = |client: &str| Client::open_for(server.address, &target, client);

@@ -76,7 +76,7 @@ impl PlanInputs {
         clippy::cast_sign_loss,
         reason = "it was checked to be from 0 to a million"
     )]
-    pub(super) fn demand(&self, queues: Vec<QueueDemand>) -> Wanted {
+    pub(super) fn demand(&self, queues: Vec<QueueDemand>) -> PlanInput {
         let own = (self.memory_gib * GIB) as u64;
         let postgres_memory_bytes =
             self.postgres_memory_gib.map_or(own / 4, |gib| (gib * GIB) as u64);
