@@ -190,8 +190,10 @@ fn hub(clock: &Clock, change: impl FnOnce(&mut Settings, &mut AppSettings)) -> A
 fn realtime(hub: &Arc<Hub>, clock: &Clock, folder: &Path) -> RealtimeSource {
     let switches =
         Switchboard::open(Arc::clone(hub.switches()), clock.clone(), folder.join("switches.json"));
-    let history =
-        history::HistorySettings { directory: folder.to_owned(), ..history::HistorySettings::default() };
+    let history = history::HistorySettings {
+        directory: folder.to_owned(),
+        ..history::HistorySettings::default()
+    };
     RealtimeSource::new(Arc::clone(hub), switches, &history)
 }
 
