@@ -39,7 +39,7 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
     let folder = tempfile::tempdir()?;
     let history = history::HistorySettings {
         directory: folder.path().to_owned(),
-        ..history::ConsoleSettings::default()
+        ..history::HistorySettings::default()
     };
     let settings = ConsoleSettings::default();
     let live = Live::new(&settings.limits);

@@ -44,29 +44,17 @@ pub(crate) const CHARTED_APPS_MAX: usize = 36;
 impl FrontSource {
     /// `whole` says how the server's history is kept; the apps' is in a folder beside it.
     #[must_use]
-<<<<<<< HEAD
     pub fn new(control: Arc<dyn AppControl>, whole: &history::HistorySettings) -> Self {
         let apps = control.apps().into_iter().filter(|app| !app.runs_jobs);
-=======
-    pub fn new(operated: Arc<dyn Operated>, whole: &history::HistorySettings) -> Self {
-        let apps = operated.apps().into_iter().filter(|app| !app.runs_jobs);
->>>>>>> 047fe9f4775cf1303724f90356728518117712cc
         let names = apps.map(|app| app.name);
         let charted: Arc<[String]> = names.take(CHARTED_APPS_MAX).collect();
         let names = charted.iter().flat_map(|app| COLUMNS.map(|name| column(app, name)));
         let columns: Vec<String> = names.collect();
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
         let directory = whole.directory.join("front");
-<<<<<<< HEAD
         let settings = history::HistorySettings { directory, ..whole.clone() };
         let history = (!columns.is_empty()).then(|| Arc::new(MetricsHistory::open(&settings, &columns)));
         Self { control, history, charted }
-=======
-        let settings = history::HistorySettings { directory, ..whole.clone() };
-        let history =
-            (!columns.is_empty()).then(|| Arc::new(MetricsHistory::open(&settings, &columns)));
-        Self { operated, history, charted }
->>>>>>> 047fe9f4775cf1303724f90356728518117712cc
     }
 
     pub(crate) fn is_charted(&self, app: &str) -> bool {

@@ -142,19 +142,11 @@ pub(crate) struct JobsActionQuery {
 pub(crate) async fn confirm_all(request: PageRequest) -> PageResult {
     let target: JobsActionQuery = request.query()?;
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-<<<<<<< HEAD
     let query = handle::JobQuery {
         place: target.place.name(),
         search: given(&target.search),
         jobtype: given(&target.jobtype),
         ..handle::JobQuery::default()
-=======
-    let query = handle::JobQuery {
-        place: wanted.place.name(),
-        search: given(&wanted.search),
-        jobtype: given(&wanted.jobtype),
-        ..handle::JobQuery::default()
->>>>>>> 047fe9f4775cf1303724f90356728518117712cc
     };
     let count = request.console.jobs()?.handle.count_matching(query).await?;
     let frame = request.frame(Section::None, target.action.label());

@@ -25,9 +25,6 @@ use crate::visible::visible;
 /// The query of a list, and the fields that an action returns to the list with.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct JobsQuery {
-    /// The queue's name; only for a queue.
-    #[serde(default)]
-    name: String,
     #[serde(default)]
     pub(crate) search: String,
     #[serde(default)]

@@ -364,7 +364,9 @@ fn a_queue_that_grows() {
         grows(server);
         server.queues[1].processed_per_second = 0.0;
     });
-    assert!(idle.worst().expect("a finding").todo.starts_with("None was done within a minute"));
+    assert!(
+        idle.worst().expect("a finding").todo.starts_with("No job was completed within a minute")
+    );
     check(&[(Level::Critical, line)], |server| {
         grows(server);
         server.queues[1].target_latency_seconds = Some(10.0);

@@ -201,9 +201,7 @@ async fn apps_whose_workers_take_connections_themselves_can_not_be_paused() {
     let shared_sockets = Some("127.0.0.1:8081, selection join-idle".to_owned());
     let page = Site::with_apps(Apps::of(vec![FrontApp { shared_sockets, ..shop() }]));
     let page = page.browser().get("/front").await;
-    page.assert_shows(
-        "<span>Sockets of its workers</span> 127.0.0.1:8081, selection join-idle</li>",
-    );
+    page.assert_shows("<span>Shared sockets</span> 127.0.0.1:8081, selection join-idle</li>");
     page.assert_shows("Restart all<span class=\"hidden\"> workers of shop</span>");
     page.assert_shows("value=\"scale\"");
     let absents =

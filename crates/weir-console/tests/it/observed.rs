@@ -281,7 +281,7 @@ async fn queues_of_one_name_are_rows_of_their_redis_where_there_are_several() {
     for (address, says) in [
         ("/observed/queue?name=mailers&redis=b%3A2", "Sidekiq has no queue &#34;mailers&#34;"),
         ("/observed/queue?name=push&redis=c", "there is no Redis server"),
-        ("/observed/queue?name=push", "the page Doctor leads to the queues of each"),
+        ("/observed/queue?name=push", "the page Doctor lists the queues of each"),
     ] {
         let page = browser.get(address).await;
         assert_eq!(page.status, StatusCode::NOT_FOUND, "{address}");
