@@ -1,6 +1,6 @@
 //! Each case: what is changed in a healthy server, and the lines that come of it.
 
-use weir_realtime::view::{AppView, CoreView, LimitHit, Overview, Totals};
+use weir_realtime::view::{AppView, CoreView, HubOverview, HubTotals, LimitHit};
 
 use super::*;
 use crate::realtime;
@@ -95,8 +95,9 @@ fn check_calm(expected: &str, change: impl FnOnce(&mut Server)) {
 fn calm_realtime() -> Reading {
     let core = CoreView { events: 50, events_max: 100, bytes_max: 1_000, ..CoreView::default() };
     let app = AppView { id: "1".into(), connections: 5, connections_max: 10, ..AppView::default() };
-    let totals = Totals { connections: 5, slow_clients: 2, ..Totals::default() };
-    let overview = Overview { apps: vec![app], cores: vec![core], totals, ..Overview::default() };
+    let totals = HubTotals { connections: 5, slow_clients: 2, ..HubTotals::default() };
+    let overview =
+        HubOverview { apps: vec![app], cores: vec![core], totals, ..HubOverview::default() };
     let trend = realtime::Trend { cores_busy_seconds: vec![None], ..realtime::Trend::default() };
     Reading { overview, switches_off: 0, rates: realtime::Rates::default(), trend }
 }
