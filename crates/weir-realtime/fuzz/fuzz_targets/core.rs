@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use weir_base::secret::Secret;
 use weir_base::switch::Off;
 use weir_base::token_bucket::Rate;
-use weir_realtime::measure::{ManualConnection, ManualCore, Leftovers};
+use weir_realtime::measure::{Leftovers, ManualConnection, ManualCore};
 use weir_realtime::pusher::signature::Token;
 use weir_realtime::settings::{AppSettings, HistoryLimits, PresenceLimits, Settings, SlowClients};
 

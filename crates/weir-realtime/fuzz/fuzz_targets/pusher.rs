@@ -16,7 +16,9 @@ use weir_realtime::pusher::payload::Payload;
 use weir_realtime::pusher::position::ChannelPosition;
 use weir_realtime::pusher::presence_data::PresenceData;
 use weir_realtime::pusher::server_message::{self, ChannelEvent, MemberData};
-use weir_realtime::pusher::signature::{SignedQuery, RequestError, SignedRequest, Token, request_text};
+use weir_realtime::pusher::signature::{
+    RequestError, SignedQuery, SignedRequest, Token, request_text,
+};
 use weir_realtime::pusher::socket_id::SocketId;
 use weir_realtime::pusher::user_data::UserData;
 
@@ -132,7 +134,11 @@ fn signed_data(text: &str, limits: &PusherLimits) {
     }
 }
 
-fn check_member(user_id: &str, info: Option<Box<serde_json::value::RawValue>>, limits: &PusherLimits) {
+fn check_member(
+    user_id: &str,
+    info: Option<Box<serde_json::value::RawValue>>,
+    limits: &PusherLimits,
+) {
     assert!((1..=limits.user_id_characters_max).contains(&user_id.chars().count()));
     let mut out = Vec::new();
     let member = MemberData { user_id, user_info: info.as_deref() };
@@ -173,7 +179,7 @@ fn request(text: &str, limits: &PusherLimits) {
         token.verify_request(&request, Timestamp::from_millis(5_000), limits).map(drop)
     };
     match verify(path, &signed) {
-        Ok(()) | Err(RequestError::Body { .. } | RequestError::SignedQuery(_)) => {}
+        Ok(()) | Err(RequestError::Body { .. } | RequestError::Query(_)) => {}
         Err(RequestError::Missing { name: "body_md5" }) => {}
         Err(error) => panic!("a right signature is refused: {error}"),
     }

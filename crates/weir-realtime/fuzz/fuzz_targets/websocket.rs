@@ -8,7 +8,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_realtime::websocket::{
-    CONTROL_BYTES_MAX, Decoder, WebsocketLimits, MaskKey, Message, ProtocolError, Role,
+    CONTROL_BYTES_MAX, Decoder, MaskKey, Message, ProtocolError, Role, WebsocketLimits,
 };
 
 /// Small, so that short inputs meet them.

@@ -32,7 +32,7 @@ pub struct SignedRequest<'a> {
 pub enum RequestError {
     /// The query can't be signed.
     #[error("{0}")]
-    SignedQuery(#[from] QueryError),
+    Query(#[from] QueryError),
     /// One of the parameters that every request needs.
     #[error("Missing parameter: {name}")]
     Missing { name: &'static str },
