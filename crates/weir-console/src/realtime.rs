@@ -43,7 +43,7 @@ pub struct Realtime {
 /// Realtime at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
-    pub(crate) overview: view::Overview,
+    pub(crate) overview: view::HubOverview,
     pub(crate) switches_off: usize,
     pub(crate) rates: Rates,
     pub(crate) trend: Trend,
