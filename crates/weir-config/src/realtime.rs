@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use weir_base::secret::Secret;
 use weir_realtime::settings::{AppSettings, Settings};
-use weir_realtime::webhooks::Settings as WebhookSettings;
+use weir_realtime::webhooks::WebhookSettings;
 use weir_settings::{Section, TableReader};
 
 /// Realtime, its apps, and where it listens besides the front.

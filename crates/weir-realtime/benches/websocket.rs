@@ -9,7 +9,9 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use weir_realtime::websocket::{Decoder, FrameHeader, Limits, MaskKey, Message, Opcode, Role};
+use weir_realtime::websocket::{
+    Decoder, FrameHeader, MaskKey, Message, Opcode, Role, WebsocketLimits,
+};
 
 const READ_BYTES: usize = 16 << 10;
 const KEY: MaskKey = MaskKey::new([0x37, 0xfa, 0x21, 0x3d]);
@@ -26,7 +28,7 @@ fn masked_texts(payload_bytes: usize, input_bytes: usize) -> (Vec<u8>, u64) {
 }
 
 fn decode(criterion: &mut Criterion) {
-    let limits = Limits::default();
+    let limits = WebsocketLimits::default();
     for (name, payload_bytes) in [("100_bytes_in_16_kib", 100), ("64_kib", 64 << 10)] {
         let (masked, messages) = masked_texts(payload_bytes, READ_BYTES);
         let mut input = masked.clone();

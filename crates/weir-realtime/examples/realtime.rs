@@ -21,7 +21,7 @@ use weir_net::server::{
     ServerOptions, ServerStop, Upgrade,
 };
 use weir_net::{BindOptions, Listener, NetMetrics};
-use weir_realtime::hub::{Hub, Parts};
+use weir_realtime::hub::{Hub, HubParts};
 use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::settings::{AppSettings, Settings};
 use weir_realtime::shard::Shard;
@@ -58,7 +58,7 @@ fn hub(cores: usize, queue_bytes: Option<usize>) -> Arc<Hub> {
     let semaphore =
         Arc::new(Semaphore::new("webhooks", "realtime.limits.webhooks_in_flight_max", 4));
     let (webhooks, _) = Webhooks::start(
-        webhooks::Settings::default(),
+        webhooks::WebhookSettings::default(),
         clock.clone(),
         WebhookMetrics::register(&mut registry),
         semaphore,
@@ -71,7 +71,7 @@ fn hub(cores: usize, queue_bytes: Option<usize>) -> Arc<Hub> {
         app.client_queue_bytes_max = bytes;
     }
     let settings = Settings::default();
-    Hub::new(Parts { cores, settings, apps: vec![app], clock, metrics, webhooks })
+    Hub::new(HubParts { cores, settings, apps: vec![app], clock, metrics, webhooks })
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -34,7 +34,7 @@ use crate::channel::{
 };
 use crate::cores::CoreBusy;
 use crate::pusher::channel::ChannelName;
-use crate::pusher::position::Position;
+use crate::pusher::position::ChannelPosition;
 use crate::pusher::socket_id::SocketId;
 
 /// Orders events, keeps history and knows subscribers and members.
@@ -101,7 +101,7 @@ pub(crate) trait Broker {
         channel: &str,
         after: u64,
         events_max: usize,
-    ) -> Option<(Position, Vec<HistoryEntry>)>;
+    ) -> Option<(ChannelPosition, Vec<HistoryEntry>)>;
 }
 
 /// An event of the application's server for one channel.

@@ -39,7 +39,7 @@ pub(crate) use self::watch_queue::WatchQueue;
 use crate::cores::{Audience, Broadcast, ChannelId, CoreMessage, Cores, EventKey};
 use crate::frame::Frame;
 use crate::pusher::channel::{ChannelKind, ChannelName};
-use crate::pusher::position::Position;
+use crate::pusher::position::ChannelPosition;
 use crate::settings::{AppSettings, PresenceLimits};
 
 /// A channel of one app.
@@ -201,7 +201,11 @@ impl Channel {
     }
 
     /// The channel's newest events above `offset`, and its position.
-    pub(crate) fn history(&self, offset: u64, events_max: usize) -> (Position, Vec<HistoryEntry>) {
+    pub(crate) fn history(
+        &self,
+        offset: u64,
+        events_max: usize,
+    ) -> (ChannelPosition, Vec<HistoryEntry>) {
         let home = self.home();
         (home.position(), home.history.newest(offset, events_max).cloned().collect())
     }

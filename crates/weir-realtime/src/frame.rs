@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::pusher::position::Position;
+use crate::pusher::position::ChannelPosition;
 use crate::pusher::server_message::{self, ChannelEvent};
 use crate::websocket::{FrameHeader, HEADER_BYTES_MAX, Opcode};
 
@@ -87,7 +87,7 @@ impl Draft {
     }
 
     /// The frame, with the event's place in the channel's history if it has one.
-    pub(crate) fn finish(mut self, position: Option<Position>) -> Frame {
+    pub(crate) fn finish(mut self, position: Option<ChannelPosition>) -> Frame {
         if let Some(position) = position {
             let closing = self.0.pop();
             debug_assert_eq!(closing, Some(b'}'), "an event is an object");
@@ -104,7 +104,7 @@ mod tests {
     use crate::pusher::position::Epoch;
     use crate::websocket::Message;
 
-    fn event<'a>(data: &'a str, position: Option<Position>) -> ChannelEvent<'a> {
+    fn event<'a>(data: &'a str, position: Option<ChannelPosition>) -> ChannelEvent<'a> {
         ChannelEvent { event: "e", channel: "c", data: Some(data), user_id: None, position }
     }
 
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_draft_with_a_position_is_the_event_encoded_with_it() {
-        let position = Position { epoch: Epoch(0xab), offset: u64::MAX };
+        let position = ChannelPosition { epoch: Epoch(0xab), offset: u64::MAX };
         for length in [0, 10, 100, 126, 70_000] {
             let data = "\"".repeat(length);
             for position in [None, Some(position)] {

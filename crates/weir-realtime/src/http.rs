@@ -19,9 +19,9 @@ use weir_net::server::{Peer, ResponseBody};
 use self::answer::ApiFailure;
 use self::route::ApiRoute;
 use crate::app::App;
-use crate::metrics::Limit;
+use crate::metrics::LimitKind;
 use crate::pusher::api::ApiError;
-use crate::pusher::signature::{Query, SignedRequest, check_body};
+use crate::pusher::signature::{SignedQuery, SignedRequest, check_body};
 use crate::shard::{Shard, connect};
 
 /// What all paths of the API begin with.
@@ -30,7 +30,7 @@ const PATHS: [&str; 3] = ["/apps/", "/users/", connect::PATH];
 /// A request whose signature holds.
 struct SignedCall<'a> {
     app: &'a Arc<App>,
-    query: &'a Query<'a>,
+    query: &'a SignedQuery<'a>,
     body: &'a [u8],
 }
 
@@ -112,7 +112,7 @@ impl Shard {
             // The client is gone; nobody reads the answer.
             Ok(Err(error)) => Err(ApiFailure::new(StatusCode::BAD_REQUEST, error)),
             Err(_) => {
-                self.hub.metrics.limit_hit(Limit::ApiBodyTimeout);
+                self.hub.metrics.limit_hit(LimitKind::ApiBodyTimeout);
                 let text = "the body did not arrive in time (realtime.limits.api_body_timeout)";
                 Err(ApiFailure::new(StatusCode::REQUEST_TIMEOUT, text))
             }

@@ -39,7 +39,7 @@ pub struct Hub {
 
 /// What a hub is made of.
 #[derive(Debug)]
-pub struct Parts {
+pub struct HubParts {
     /// How many cores there are.
     pub cores: usize,
     /// Realtime's settings.
@@ -57,8 +57,8 @@ pub struct Parts {
 impl Hub {
     /// A hub with nothing on it.
     #[must_use]
-    pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { cores, settings, apps, clock, metrics, webhooks } = parts;
+    pub fn new(parts: HubParts) -> Arc<Self> {
+        let HubParts { cores, settings, apps, clock, metrics, webhooks } = parts;
         let limits = &settings.limits;
         let cores = Cores::new(cores, limits.core_queue_events_max, limits.core_queue_bytes_max);
         let cores = Arc::new(cores);

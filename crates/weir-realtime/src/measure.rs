@@ -8,9 +8,9 @@ use weir_base::clock::Timestamp;
 use crate::cores::{Audience, Broadcast, ChannelId, Cores, EventKey};
 use crate::fanout::{Delivery, Fanout, Subscriber};
 use crate::frame::{Draft, Frame};
-use crate::pusher::position::{Epoch, Position};
+use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::pusher::server_message::ChannelEvent;
-pub use crate::shard::by_hand::{Connection, Core, Leftovers, Waiting};
+pub use crate::shard::by_hand::{Leftovers, ManualConnection, ManualCore, UnreadMessages};
 
 /// One channel with subscribers on one core.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl HandOver {
             user_id: None,
             position: None,
         };
-        Draft::new(&event).finish(Some(Position { epoch: Epoch(1), offset: self.sequence }))
+        Draft::new(&event).finish(Some(ChannelPosition { epoch: Epoch(1), offset: self.sequence }))
     }
 
     /// Bytes that all subscribers were handed.

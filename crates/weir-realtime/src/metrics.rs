@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-pub use self::totals::{ClosedView, LimitHit, Totals};
+pub use self::totals::{ClosedView, HubTotals, LimitHit};
 
 /// From "at once" to "long after".
 const DELIVERY_BUCKETS: [f64; 13] =
@@ -77,7 +77,7 @@ pub(crate) enum Closed {
 
 /// Which limit was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
+pub(crate) enum LimitKind {
     CoreQueue,
     HistoryBytes,
     CacheBytes,
@@ -226,7 +226,7 @@ impl RealtimeMetrics {
         self.0.recoveries.get_or_create(&RecoveryLabel { outcome: outcome.name() }).inc();
     }
 
-    pub(crate) fn limit_hit(&self, limit: Limit) {
+    pub(crate) fn limit_hit(&self, limit: LimitKind) {
         self.0.limits.get_or_create(&LimitHitLabel { limit: limit.name() }).inc();
     }
 }

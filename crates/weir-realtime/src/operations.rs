@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::broker::{PublishError, ServerEvent};
 use crate::cores::{CoreBusy, CoreMessage, DirectPayload, core_of};
 use crate::hub::Hub;
-use crate::metrics::Limit;
+use crate::metrics::LimitKind;
 use crate::pusher::channel::{ChannelName, ChannelNameError};
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::event::{EventName, EventNameError};
@@ -126,7 +126,7 @@ impl Hub {
     }
 
     fn busy_counted<T>(&self, reserved: Result<T, CoreBusy>) -> Result<T, CoreBusy> {
-        reserved.inspect_err(|_| self.metrics.limit_hit(Limit::CoreQueue))
+        reserved.inspect_err(|_| self.metrics.limit_hit(LimitKind::CoreQueue))
     }
 
     /// Ends one connection.
@@ -173,5 +173,24 @@ impl Hub {
 
     pub(crate) fn channel_name(&self, name: &str) -> Result<ChannelName, OperationError> {
         Ok(ChannelName::parse(name, &self.settings().limits.pusher)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_base::clock::{Clock, Timestamp};
+
+    use super::*;
+    use crate::hub::alone::hub;
+
+    /// A result that is ready at once would hide that a future can't move to another thread.
+    #[test]
+    fn publishing_can_be_awaited_on_any_thread() {
+        const fn check_send<T: Send>(_: &T) {}
+        let hub = hub(&Clock::manual(Timestamp::from_millis(1)));
+        let data = RawValue::from_string("1".to_owned()).unwrap();
+        let (app, channel, event) = ("1".to_owned(), "a".to_owned(), "e".to_owned());
+        let event = PublishEvent { app, channel, event, data };
+        check_send(&hub.publish_event(&event));
     }
 }

@@ -19,7 +19,7 @@ use crate::channel::{HistoryEntry, SavedHistory};
 use crate::frame::Frame;
 use crate::hub::Hub;
 use crate::pusher::channel::ChannelName;
-use crate::pusher::position::Position;
+use crate::pusher::position::ChannelPosition;
 
 /// What the file begins with: name and version of the format.
 const MAGIC: &[u8; 8] = b"WEIRRT01";
@@ -31,7 +31,7 @@ const RECORD_BYTES_MAX: usize = 64 << 20;
 struct SavedChannel {
     app: String,
     name: String,
-    position: Position,
+    position: ChannelPosition,
     /// Events of its history that follow.
     events: usize,
     touched_us: u64,

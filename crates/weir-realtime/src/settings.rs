@@ -30,13 +30,13 @@ pub struct Settings {
     pub drain_window: Duration,
     /// `realtime.limits`.
     #[setting(section)]
-    pub limits: Limits,
+    pub limits: HubLimits,
 }
 
 /// Bounds of sessions, channels and queues. Field names are the names under `realtime.limits`.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(reload, path = "realtime.limits")]
-pub struct Limits {
+pub struct HubLimits {
     /// Connections of all apps together; more are closed with 4100, and pusher-js comes back after
     /// a second. None: three quarters of front.limits.connections_max where there is also something
     /// under [[front.apps]] or [gems], and otherwise all.
@@ -102,9 +102,9 @@ pub struct Limits {
     #[setting(range = 1..=100_000, default = 64)]
     pub webhooks_in_flight_max: u32,
     #[setting(flatten)]
-    pub websocket: websocket::Limits,
+    pub websocket: websocket::WebsocketLimits,
     #[setting(flatten)]
-    pub pusher: pusher::limits::Limits,
+    pub pusher: pusher::limits::PusherLimits,
 }
 
 /// One app. Replaced as a whole when settings are reloaded.

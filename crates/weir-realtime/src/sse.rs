@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 
-use crate::pusher::position::{Epoch, Position};
+use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::websocket::{FrameHeader, Opcode, Role};
 
 /// A comment, which clients skip.
@@ -47,7 +47,7 @@ pub(crate) fn write_retry(out: &mut String, retry_ms: u64) {
     let _ = write!(out, "retry: {retry_ms}\n\n");
 }
 
-fn position(json: &str) -> Option<Position> {
+fn position(json: &str) -> Option<ChannelPosition> {
     #[derive(Deserialize)]
     struct Fields {
         epoch: Epoch,
@@ -63,7 +63,7 @@ fn position(json: &str) -> Option<Position> {
     let Fields { epoch, offset, recovery } = serde_json::from_str(json).ok()?;
     // The answer's position is behind the events that follow it: they may never arrive.
     let follows = recovery.is_some_and(|recovery| recovery.events > 0);
-    (!follows).then_some(Position { epoch, offset })
+    (!follows).then_some(ChannelPosition { epoch, offset })
 }
 
 #[cfg(test)]

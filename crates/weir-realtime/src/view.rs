@@ -16,12 +16,12 @@ pub use self::settings::{AppSettingsView, SettingView, SettingsView, WebhookView
 use crate::app::App;
 use crate::channel::Channel;
 use crate::hub::Hub;
-pub use crate::metrics::{ClosedView, LimitHit, Totals};
+pub use crate::metrics::{ClosedView, HubTotals, LimitHit};
 pub use crate::webhooks::WebhookTotals;
 
 /// Everything at a glance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Overview {
+pub struct HubOverview {
     /// The apps, by id.
     pub apps: Vec<AppView>,
     /// What waits, by core.
@@ -31,7 +31,7 @@ pub struct Overview {
     /// Bytes that they may have.
     pub history_bytes_max: usize,
     /// What was counted.
-    pub totals: Totals,
+    pub totals: HubTotals,
     /// What was counted of webhooks.
     pub webhooks: WebhookTotals,
     /// Every limit, and how often it was met.
@@ -114,7 +114,7 @@ pub struct ChannelPage {
 impl Hub {
     /// Everything at a glance.
     #[must_use]
-    pub fn overview(&self) -> Overview {
+    pub fn overview(&self) -> HubOverview {
         let mut apps: Vec<AppView> = self.apps().iter().map(app_view).collect();
         apps.sort_by(|one, other| one.id.cmp(&other.id));
         let cores = self.cores.iter().map(|core| {
@@ -123,7 +123,7 @@ impl Hub {
             let connections = core.connections.load(Ordering::Relaxed);
             CoreView { connections, events, bytes, events_max, bytes_max }
         });
-        Overview {
+        HubOverview {
             apps,
             cores: cores.collect(),
             history_bytes: self.broker.history_bytes(),

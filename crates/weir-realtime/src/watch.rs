@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::channel::{Channel, WatchQueue};
 use crate::frame::Frame;
 use crate::hub::Hub;
-use crate::metrics::Limit;
+use crate::metrics::LimitKind;
 use crate::operations::OperationError;
 use crate::view::EventView;
 
@@ -29,7 +29,7 @@ pub struct Watch {
 
 /// What came since the last look.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct WatchedEvents {
     /// Events that came before these and were left out, because they came too fast.
     pub left_out: u64,
     /// The newest, oldest first.
@@ -48,7 +48,7 @@ impl Hub {
         let max = self.settings().limits.watchers_max;
         if self.watchers.fetch_add(1, Ordering::Relaxed) >= max {
             self.watchers.fetch_sub(1, Ordering::Relaxed);
-            self.metrics.limit_hit(Limit::Watchers);
+            self.metrics.limit_hit(LimitKind::Watchers);
             return Err(OperationError::TooManyWatchers { max });
         }
         let events_max = self.settings().limits.watch_events_max;
@@ -65,15 +65,15 @@ impl Hub {
 
 impl Watch {
     /// Waits for what comes.
-    pub async fn next(&mut self) -> Seen {
+    pub async fn next(&mut self) -> WatchedEvents {
         poll_fn(|context| self.poll_next(context)).await
     }
 
     /// The same. Pending while there is nothing.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Seen> {
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<WatchedEvents> {
         self.queue.poll_take(context).map(|(left_out, frames)| {
             let view = |(at, frame): &(Timestamp, Frame)| EventView::of(*at, frame);
-            Seen { left_out, events: frames.iter().filter_map(view).collect() }
+            WatchedEvents { left_out, events: frames.iter().filter_map(view).collect() }
         })
     }
 }

@@ -3,7 +3,7 @@
 //! From whoever knows of an event to the endpoint:
 //! - [`Webhooks`], the handle of shards: [`Webhooks::tell`] writes the event and puts it into a
 //!   bounded queue (`intake.rs`). It never waits.
-//! - [`Worker`], one task: holds what may be taken back (`held.rs`), hands the rest to the queues
+//! - [`WebhookWorker`], one task: holds what may be taken back (`held.rs`), hands the rest to the queues
 //!   of the endpoints that want it (`endpoint_senders.rs`, `queue.rs`).
 //! - One task per endpoint (`endpoint_sender.rs`): gathers a batch, signs it (`request.rs`), sends it
 //!   (`transport.rs`), again if it must.
@@ -36,19 +36,19 @@ use weir_base::semaphore::Semaphore;
 use weir_base::shutdown::ShutdownToken;
 pub use weir_net::post::{CaError, EndpointUrl, EndpointUrlError, Trust};
 
-pub use app_hooks::{AppHooks, Endpoint};
+pub use app_hooks::{AppHooks, WebhookEndpoint};
 pub use extra_headers::{EXTRA_HEADERS_MAX, ExtraHeaderError, ExtraHeaders};
-pub use kind::{Kind, Kinds, UnknownKind};
+pub use kind::{Kinds, UnknownKind, WebhookKind};
 pub use metrics::{DropReason, FailureReason, WebhookMetrics, WebhookTotals};
-pub use settings::{Limits, Settings};
-pub use worker::Worker;
+pub use settings::{WebhookLimits, WebhookSettings};
+pub use worker::WebhookWorker;
 
 use crate::pusher::webhook::WebhookEvent;
 use event_message::EventMessage;
 use intake::{Intake, intake};
 use shared::WebhookContext;
 
-/// Where events are told. Cheap to clone; drop it when no more will come, for the [`Worker`] ends
+/// Where events are told. Cheap to clone; drop it when no more will come, for the [`WebhookWorker`] ends
 /// after the last.
 #[derive(Clone, Debug)]
 pub struct Webhooks {
@@ -60,23 +60,23 @@ impl Webhooks {
     /// semaphore is that of `realtime.limits.webhooks_in_flight_max`.
     #[must_use]
     pub fn start(
-        settings: Settings,
+        settings: WebhookSettings,
         clock: Clock,
         metrics: WebhookMetrics,
         semaphore: Arc<Semaphore>,
         shutdown: ShutdownToken,
-    ) -> (Self, Worker) {
+    ) -> (Self, WebhookWorker) {
         let settings = settings.within_reason();
         let (intake, end) = intake(&settings.limits, clock.clone(), metrics.clone());
         let shared =
             WebhookContext { settings, clock, metrics, semaphore, ending: ShutdownToken::new() };
-        (Self { intake }, Worker { intake: end, shared: Arc::new(shared), shutdown })
+        (Self { intake }, WebhookWorker { intake: end, shared: Arc::new(shared), shutdown })
     }
 
     /// Tells the endpoints of `app` that want it. Never waits: what the queue can't take is dropped
     /// and counted.
     pub fn tell(&self, app: &Arc<AppHooks>, event: &WebhookEvent<'_>) {
-        if app.concern_channel(Kind::of(event), event_message::channel(event)) {
+        if app.concern_channel(WebhookKind::of(event), event_message::channel(event)) {
             self.intake.offer(EventMessage::new(app, event));
         }
     }
@@ -89,7 +89,7 @@ impl Webhooks {
     /// Whether events of this kind are worth telling, before one is made. Also of what only takes
     /// another back: somebody who occupies a channel, where only its vacation is wanted.
     #[must_use]
-    pub fn wants(&self, app: &AppHooks, kind: Kind) -> bool {
+    pub fn wants(&self, app: &AppHooks, kind: WebhookKind) -> bool {
         app.concern(kind) && self.intake.is_open()
     }
 }

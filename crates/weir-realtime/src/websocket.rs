@@ -5,14 +5,14 @@
 //! as long as no message is half there:
 //!
 //! ```
-//! use weir_realtime::websocket::{Decoder, Limits, Message, ProtocolError, Role};
+//! use weir_realtime::websocket::{Decoder, WebsocketLimits, Message, ProtocolError, Role};
 //!
 //! fn answer(
 //!     decoder: &mut Decoder,
 //!     input: &mut [u8],
 //!     output: &mut Vec<u8>,
 //! ) -> Result<(), ProtocolError> {
-//!     let limits = Limits::default();
+//!     let limits = WebsocketLimits::default();
 //!     let mut messages = decoder.messages(input, Role::Server, &limits);
 //!     while let Some(message) = messages.next()? {
 //!         match message {
@@ -53,6 +53,6 @@ pub use close::{CloseCode, CloseFrame};
 pub use decoder::{Decoder, Messages};
 pub use error::ProtocolError;
 pub use header::{EncodedHeader, FrameHeader, HEADER_BYTES_MAX, Opcode};
-pub use limits::{Limits, Role};
+pub use limits::{Role, WebsocketLimits};
 pub use mask::MaskKey;
 pub use message::{CONTROL_BYTES_MAX, Message};

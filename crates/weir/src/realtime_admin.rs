@@ -3,7 +3,7 @@
 //!
 //! | request | answer |
 //! | --- | --- |
-//! | `GET realtime/overview`, `realtime/settings` | [`view::Overview`], [`view::SettingsView`] |
+//! | `GET realtime/overview`, `realtime/settings` | [`view::HubOverview`], [`view::SettingsView`] |
 //! | `GET realtime/channels?app=&prefix=&limit=` | [`view::ChannelPage`] |
 //! | `GET realtime/channel?app=&name=` | [`view::ChannelView`], or 404 |
 //! | `GET realtime/history?app=&channel=&limit=` | a list of [`view::EventView`], the newest first |
@@ -79,7 +79,7 @@ pub(crate) fn router(realtime: Option<Realtime>) -> Router {
 
 type Answer<T> = Result<Json<T>, AdminError>;
 
-async fn overview(State(realtime): State<Realtime>) -> Json<view::Overview> {
+async fn overview(State(realtime): State<Realtime>) -> Json<view::HubOverview> {
     Json(realtime.hub.overview())
 }
 

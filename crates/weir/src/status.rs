@@ -49,7 +49,7 @@ pub(crate) struct Status {
     pub(crate) front_listen: Option<String>,
     pub(crate) realtime_listen: Option<String>,
     /// None: it is not served here.
-    pub(crate) realtime: Option<weir_realtime::view::Overview>,
+    pub(crate) realtime: Option<weir_realtime::view::HubOverview>,
     /// `127.0.0.1:7422`; None: not opened.
     pub(crate) gems_listen: Option<String>,
     /// What paths of gems begin with at the front; None: they are not there.

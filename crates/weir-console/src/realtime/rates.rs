@@ -1,7 +1,7 @@
 //! Totals at a moment, and what they say about the time between two moments.
 
 use weir_base::clock::Timestamp;
-use weir_realtime::view::Overview;
+use weir_realtime::view::HubOverview;
 
 use crate::figures::as_float;
 
@@ -41,7 +41,7 @@ impl RealtimeRates {
 }
 
 impl RealtimeTotals {
-    pub(super) fn of(at: Timestamp, overview: &Overview) -> Self {
+    pub(super) fn of(at: Timestamp, overview: &HubOverview) -> Self {
         let (totals, webhooks) = (&overview.totals, &overview.webhooks);
         let slow = totals.closed.iter().find(|closed| closed.reason == "slow");
         Self {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
-use weir_realtime::view::{AppView, CoreView, LimitHit, Overview};
+use weir_realtime::view::{AppView, CoreView, HubOverview, LimitHit};
 
 use super::rates::{RealtimeRates, RealtimeTotals};
 use super::snapshot::RealtimeTrend;
@@ -34,7 +34,7 @@ pub(crate) struct RealtimeTally {
 
 impl RealtimeTally {
     /// Notes a reading.
-    pub(crate) fn add(&mut self, at: Timestamp, overview: &Overview) {
+    pub(crate) fn add(&mut self, at: Timestamp, overview: &HubOverview) {
         if self.minute.back().is_some_and(|last| at < last.at) {
             // The clock went back: no difference means anything.
             *self = Self::default();
@@ -57,7 +57,7 @@ impl RealtimeTally {
             (self.trend().webhook_failures > 0).then(|| self.webhooks_failing_since.unwrap_or(at));
     }
 
-    fn note_conditions(&mut self, at: Timestamp, overview: &Overview) {
+    fn note_conditions(&mut self, at: Timestamp, overview: &HubOverview) {
         self.cores_busy_since.resize(overview.cores.len(), None);
         for (since, core) in self.cores_busy_since.iter_mut().zip(&overview.cores) {
             *since = (share(core) >= BUSY_SHARE).then(|| since.unwrap_or(at));
@@ -125,7 +125,7 @@ pub(crate) fn share(core: &CoreView) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use weir_realtime::view::{Totals, WebhookTotals};
+    use weir_realtime::view::{HubTotals, WebhookTotals};
 
     use super::*;
 
@@ -133,17 +133,18 @@ mod tests {
         Timestamp::from_millis((1_000_000 + second) * 1_000)
     }
 
-    fn overview(change: impl FnOnce(&mut Overview)) -> Overview {
+    fn overview(change: impl FnOnce(&mut HubOverview)) -> HubOverview {
         let core = CoreView { events_max: 100, bytes_max: 1_000, ..CoreView::default() };
         let app = AppView { id: "1".into(), connections_max: 2, ..AppView::default() };
-        let mut overview = Overview { apps: vec![app], cores: vec![core], ..Overview::default() };
+        let mut overview =
+            HubOverview { apps: vec![app], cores: vec![core], ..HubOverview::default() };
         change(&mut overview);
         overview
     }
 
-    fn counted(published: u64, dropped: u64) -> Overview {
+    fn counted(published: u64, dropped: u64) -> HubOverview {
         overview(|overview| {
-            overview.totals = Totals { published, dropped, ..Totals::default() };
+            overview.totals = HubTotals { published, dropped, ..HubTotals::default() };
         })
     }
 

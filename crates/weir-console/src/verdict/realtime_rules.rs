@@ -1,6 +1,6 @@
 //! Rules about realtime.
 
-use weir_realtime::settings::{AppSettings, Limits};
+use weir_realtime::settings::{AppSettings, HubLimits};
 use weir_realtime::view::{AppView, LimitHit};
 use weir_settings::Setting;
 
@@ -14,7 +14,7 @@ const APPS: &str = "/apps";
 const SWITCHES: &str = "/switches";
 
 /// Limits that have rules of their own.
-const CORE_QUEUE: Setting = Limits::CORE_QUEUE_EVENTS_MAX;
+const CORE_QUEUE: Setting = HubLimits::CORE_QUEUE_EVENTS_MAX;
 const APP_CONNECTIONS: Setting = AppSettings::CONNECTIONS_MAX;
 
 fn finding(level: Level, what: String, todo: impl Into<String>, link: &str) -> Finding {
@@ -143,7 +143,7 @@ pub(super) fn realtime_limits_are_met(realtime: &RealtimeSnapshot) -> Vec<Findin
 fn limit_finding(hit: &LimitHit) -> Finding {
     let times = counted(hit.hits, "time");
     let known = match hit.limit.rsplit('.').next().unwrap_or_default() {
-        name if name == Limits::SUBSCRIBES_PER_SECOND.name => Some((
+        name if name == HubLimits::SUBSCRIBES_PER_SECOND.name => Some((
             Level::Notice,
             "Subscriptions were delayed",
             "Many clients reconnect at once and are admitted one after the other. No action needed.",
@@ -153,12 +153,12 @@ fn limit_finding(hit: &LimitHit) -> Finding {
             "Clients sent events faster than they may",
             "A client is in a loop, or needs a higher client_events_per_second of the app.",
         )),
-        name if name == Limits::HISTORY_BYTES_MAX.name => Some((
+        name if name == HubLimits::HISTORY_BYTES_MAX.name => Some((
             Level::Warning,
             "Channels lost their history for lack of memory",
             "Clients that reconnect must reload. Raise realtime.limits.history_bytes_max, or keep less history per channel (history of the app).",
         )),
-        name if name == Limits::WATCHERS_MAX.name => Some((
+        name if name == HubLimits::WATCHERS_MAX.name => Some((
             Level::Notice,
             "Live views were rejected",
             "Close some, or raise realtime.limits.watchers_max.",

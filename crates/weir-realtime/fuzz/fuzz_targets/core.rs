@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use weir_base::secret::Secret;
 use weir_base::switch::Off;
 use weir_base::token_bucket::Rate;
-use weir_realtime::measure::{Connection, Core, Leftovers};
+use weir_realtime::measure::{Leftovers, ManualConnection, ManualCore};
 use weir_realtime::pusher::signature::Token;
 use weir_realtime::settings::{AppSettings, HistoryLimits, PresenceLimits, Settings, SlowClients};
 
@@ -74,14 +74,14 @@ impl<'a> Input<'a> {
 }
 
 struct World {
-    core: Core,
+    core: ManualCore,
     app: AppSettings,
     policy: SlowClients,
     clients: Vec<Client>,
 }
 
 struct Client {
-    connection: Connection,
+    connection: ManualConnection,
     /// What it has said, as far as the core has not taken it.
     arrived: Vec<u8>,
     /// By channel.
@@ -144,7 +144,7 @@ fn app(slow_clients: SlowClients) -> AppSettings {
 impl World {
     fn new(policy: SlowClients) -> Self {
         let app = app(policy);
-        let core = Core::new(settings(), vec![app.clone()]);
+        let core = ManualCore::new(settings(), vec![app.clone()]);
         Self { core, app, policy, clients: Vec::new() }
     }
 
@@ -368,14 +368,14 @@ impl Client {
         }
     }
 
-    fn arrive(&mut self, core: &Core, most: usize) {
+    fn arrive(&mut self, core: &ManualCore, most: usize) {
         let count = self.arrived.len().min(most);
         if core.hear(self.connection, &self.arrived[..count]) {
             self.arrived.drain(..count);
         }
     }
 
-    fn take(&mut self, core: &Core, policy: SlowClients) {
+    fn take(&mut self, core: &ManualCore, policy: SlowClients) {
         for message in core.take(self.connection) {
             let message: Value = serde_json::from_str(&message).expect("the server sends JSON");
             self.check(&message, policy);

@@ -11,12 +11,14 @@ use weir_realtime::pusher::api::{self, InfoRequest, ListRequest};
 use weir_realtime::pusher::channel::ChannelName;
 use weir_realtime::pusher::client_message::{ClientEvent, ClientMessage};
 use weir_realtime::pusher::event;
-use weir_realtime::pusher::limits::Limits;
+use weir_realtime::pusher::limits::PusherLimits;
 use weir_realtime::pusher::payload::Payload;
-use weir_realtime::pusher::position::Position;
+use weir_realtime::pusher::position::ChannelPosition;
 use weir_realtime::pusher::presence_data::PresenceData;
-use weir_realtime::pusher::server_message::{self, ChannelEvent, Member};
-use weir_realtime::pusher::signature::{Query, RequestError, SignedRequest, Token, request_text};
+use weir_realtime::pusher::server_message::{self, ChannelEvent, MemberData};
+use weir_realtime::pusher::signature::{
+    RequestError, SignedQuery, SignedRequest, Token, request_text,
+};
 use weir_realtime::pusher::socket_id::SocketId;
 use weir_realtime::pusher::user_data::UserData;
 
@@ -24,14 +26,14 @@ const SECRET: &str = "a-secret";
 const SOCKET: SocketId = SocketId { first: 1, second: 2 };
 
 fuzz_target!(|bytes: &[u8]| {
-    let limits = Limits {
+    let limits = PusherLimits {
         event_data_bytes_max: 64,
         event_channels_max: 3,
         batch_events_max: 2,
         api_query_parameters_max: 8,
         json_depth_max: 6,
         watchlist_users_max: 2,
-        ..Limits::default()
+        ..PusherLimits::default()
     };
     bodies(bytes, &limits);
     let Ok(text) = str::from_utf8(bytes) else {
@@ -49,7 +51,7 @@ fn check_error(error: &impl std::fmt::Display) {
     assert!(!text.contains(char::is_control) && text.len() < 5_000, "{text:?}");
 }
 
-fn bodies(bytes: &[u8], limits: &Limits) {
+fn bodies(bytes: &[u8], limits: &PusherLimits) {
     match api::parse_publish(bytes, limits) {
         Ok(event) => {
             assert!((1..=limits.event_channels_max).contains(&event.channels.len()));
@@ -76,14 +78,14 @@ fn bodies(bytes: &[u8], limits: &Limits) {
     }
 }
 
-fn check_published(name: &str, channel: &str, data: &Payload<'_>, limits: &Limits) {
+fn check_published(name: &str, channel: &str, data: &Payload<'_>, limits: &PusherLimits) {
     assert!(!event::is_reserved(name) && !name.is_empty());
     ChannelName::parse(channel, limits).expect("a channel's name stays one");
     check_passed_on(name, channel, Some(data), limits);
 }
 
 /// What is passed on says the same to the one who gets it.
-fn check_passed_on(name: &str, channel: &str, data: Option<&Payload<'_>>, limits: &Limits) {
+fn check_passed_on(name: &str, channel: &str, data: Option<&Payload<'_>>, limits: &PusherLimits) {
     let data = data.map(Payload::as_str);
     assert!(data.is_none_or(|data| data.len() <= limits.event_data_bytes_max));
     let event = ChannelEvent { event: name, channel, data, user_id: None, position: None };
@@ -95,7 +97,7 @@ fn check_passed_on(name: &str, channel: &str, data: Option<&Payload<'_>>, limits
     assert_eq!(message.get("data").and_then(Value::as_str), data);
 }
 
-fn client_message(text: &str, limits: &Limits) {
+fn client_message(text: &str, limits: &PusherLimits) {
     match ClientMessage::parse(text, limits) {
         Ok(ClientMessage::ClientEvent(ClientEvent { event, channel, data })) => {
             assert!(event::is_client_event(event.as_str()));
@@ -118,7 +120,7 @@ fn client_message(text: &str, limits: &Limits) {
     }
 }
 
-fn signed_data(text: &str, limits: &Limits) {
+fn signed_data(text: &str, limits: &PusherLimits) {
     match PresenceData::parse(text, limits) {
         Ok(data) => check_member(&data.user_id, data.user_info.map(ToOwned::to_owned), limits),
         Err(error) => check_error(&error),
@@ -132,18 +134,22 @@ fn signed_data(text: &str, limits: &Limits) {
     }
 }
 
-fn check_member(user_id: &str, info: Option<Box<serde_json::value::RawValue>>, limits: &Limits) {
+fn check_member(
+    user_id: &str,
+    info: Option<Box<serde_json::value::RawValue>>,
+    limits: &PusherLimits,
+) {
     assert!((1..=limits.user_id_characters_max).contains(&user_id.chars().count()));
     let mut out = Vec::new();
-    let member = Member { user_id, user_info: info.as_deref() };
+    let member = MemberData { user_id, user_info: info.as_deref() };
     server_message::member_added(&mut out, "presence-a", member);
     let message: Value = serde_json::from_slice(&out).expect("the server sends JSON");
     let data = message["data"].as_str().expect("data is a string");
     assert!(info.as_ref().is_none_or(|info| data.contains(info.get())));
 }
 
-fn query(text: &str, limits: &Limits) {
-    let parsed = match Query::parse(text, limits) {
+fn query(text: &str, limits: &PusherLimits) {
+    let parsed = match SignedQuery::parse(text, limits) {
         Ok(parsed) => parsed,
         Err(error) => return check_error(&error),
     };
@@ -151,19 +157,19 @@ fn query(text: &str, limits: &Limits) {
     let canonical = parsed.canonical();
     let pairs = canonical.split('&').filter_map(|pair| pair.split_once('='));
     let again = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
-    let again = Query::parse(&again, limits).expect("a query without its signature is one");
+    let again = SignedQuery::parse(&again, limits).expect("a query without its signature is one");
     assert_eq!(again.canonical(), canonical);
     let _ = InfoRequest::parse(parsed.get("info")).map_err(|error| check_error(&error));
     let _ = ListRequest::parse(&parsed).map_err(|error| check_error(&error));
 }
 
 /// The input is path and query; signed as it is, it holds, and with anything more it doesn't.
-fn request(text: &str, limits: &Limits) {
+fn request(text: &str, limits: &PusherLimits) {
     let (path, query) = text.split_once('?').unwrap_or(("/apps/1/channels", text));
     let secret = Secret::new(SECRET);
     let token = Token { key: "key", secret: &secret };
     let query = format!("{query}&auth_key=key&auth_version=1.0&auth_timestamp=5");
-    let Ok(parsed) = Query::parse(&query, limits) else {
+    let Ok(parsed) = SignedQuery::parse(&query, limits) else {
         return;
     };
     let signature = token.sign(request_text("GET", path, &parsed).as_bytes());
@@ -191,7 +197,7 @@ fn names(text: &str) {
     if let Ok(id) = text.parse::<SocketId>() {
         assert_eq!(id.to_string(), text);
     }
-    if let Ok(position) = text.parse::<Position>() {
+    if let Ok(position) = text.parse::<ChannelPosition>() {
         assert_eq!(position.to_string().parse(), Ok(position));
     }
 }

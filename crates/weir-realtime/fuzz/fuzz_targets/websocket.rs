@@ -8,12 +8,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_realtime::websocket::{
-    CONTROL_BYTES_MAX, Decoder, Limits, MaskKey, Message, ProtocolError, Role,
+    CONTROL_BYTES_MAX, Decoder, MaskKey, Message, ProtocolError, Role, WebsocketLimits,
 };
 
 /// Small, so that short inputs meet them.
-const LIMITS: Limits =
-    Limits { message_bytes_max: 400, frame_bytes_max: 300, message_fragments_max: 6 };
+const LIMITS: WebsocketLimits =
+    WebsocketLimits { message_bytes_max: 400, frame_bytes_max: 300, message_fragments_max: 6 };
 const CUTS: usize = 6;
 
 /// Each message as the frame that a server would send, and what ended the stream.
@@ -92,7 +92,7 @@ fn check(message: &Message<'_>) {
 
 /// What was delivered is read again as it was, by the other side, masked or not.
 fn check_again(outcome: &Outcome) {
-    let limits = Limits { frame_bytes_max: LIMITS.message_bytes_max, ..LIMITS };
+    let limits = WebsocketLimits { frame_bytes_max: LIMITS.message_bytes_max, ..LIMITS };
     for frame in &outcome.frames {
         let mut masked = Vec::new();
         let mut input = frame.clone();

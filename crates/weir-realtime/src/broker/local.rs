@@ -16,10 +16,10 @@ use crate::channel::{
     TooManyChannels, VersionedList, WatchQueue,
 };
 use crate::cores::{ChannelId, CoreBusy, Cores};
-use crate::metrics::{Limit, RealtimeMetrics};
+use crate::metrics::{LimitKind, RealtimeMetrics};
 use crate::pusher::channel::ChannelName;
-use crate::pusher::position::Position;
-use crate::settings::{COUNT_INTERVAL, COUNTED_AT_ONCE_MAX, Limits};
+use crate::pusher::position::ChannelPosition;
+use crate::settings::{COUNT_INTERVAL, COUNTED_AT_ONCE_MAX, HubLimits};
 
 /// Attempts to use a channel that is being removed, which takes microseconds.
 const ATTEMPTS_MAX: usize = 100;
@@ -81,11 +81,11 @@ impl Broker for LocalBroker {
                 }
                 Err(JoinError::Gone) => {}
                 Err(JoinError::Busy(busy)) => {
-                    self.metrics.limit_hit(Limit::CoreQueue);
+                    self.metrics.limit_hit(LimitKind::CoreQueue);
                     return Err(busy.into());
                 }
                 Err(JoinError::TooManyMembers(error)) => {
-                    self.metrics.limit_hit(Limit::Members);
+                    self.metrics.limit_hit(LimitKind::Members);
                     return Err(error.into());
                 }
             }
@@ -132,7 +132,7 @@ impl Broker for LocalBroker {
         channel: &str,
         after: u64,
         events_max: usize,
-    ) -> Option<(Position, Vec<HistoryEntry>)> {
+    ) -> Option<(ChannelPosition, Vec<HistoryEntry>)> {
         app.channels.get(channel).map(|channel| channel.history(after, events_max))
     }
 }
@@ -143,7 +143,7 @@ impl LocalBroker {
         cores: Arc<Cores>,
         clock: Clock,
         metrics: RealtimeMetrics,
-        limits: &Limits,
+        limits: &HubLimits,
     ) -> Self {
         Self {
             cores,
@@ -157,7 +157,7 @@ impl LocalBroker {
     }
 
     /// Puts other limits in force.
-    pub(crate) fn set_limits(&self, limits: &Limits) {
+    pub(crate) fn set_limits(&self, limits: &HubLimits) {
         self.channels_max.store(limits.channels_max, Ordering::Relaxed);
         self.history_bytes_max.store(limits.history_bytes_max, Ordering::Relaxed);
     }
@@ -174,7 +174,7 @@ impl LocalBroker {
             let cache = Arc::clone(&app.cache);
             Channel::new(id, name.clone(), self.cores.len(), cache, self.clock.now())
         });
-        created.inspect_err(|_| self.metrics.limit_hit(Limit::Channels))
+        created.inspect_err(|_| self.metrics.limit_hit(LimitKind::Channels))
     }
 
     /// Adds a live view to a channel, which is created if it does not exist.
@@ -232,7 +232,7 @@ impl LocalBroker {
     fn bound_cache(&self, app: &App) {
         let max = app.settings().cache_bytes_max;
         while let Some((channel, position)) = app.cache.take_beyond(max) {
-            self.metrics.limit_hit(Limit::CacheBytes);
+            self.metrics.limit_hit(LimitKind::CacheBytes);
             if let Some(channel) = app.channels.get(channel.as_str()) {
                 channel.forget_cached(position);
             }

@@ -7,7 +7,7 @@ use super::members::{ListedMember, MemberList};
 use super::meter::Amount;
 use crate::cores::{Audience, CoreBusy};
 use crate::frame::{Draft, Frame};
-use crate::pusher::position::Position;
+use crate::pusher::position::ChannelPosition;
 use crate::pusher::server_message::Joined;
 use crate::settings::HistoryLimits;
 
@@ -39,7 +39,7 @@ pub(crate) enum Keeps {
 /// A published event; the default is one that nobody gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Published {
-    pub(crate) position: Option<Position>,
+    pub(crate) position: Option<ChannelPosition>,
     pub(crate) subscribers: usize,
     /// Bytes of history more, or less, than before.
     pub(crate) history_change: isize,
@@ -50,7 +50,7 @@ pub(crate) struct Published {
 pub(crate) struct Joining {
     pub(crate) core: usize,
     pub(crate) member: Option<ListedMember>,
-    pub(crate) recover: Option<Position>,
+    pub(crate) recover: Option<ChannelPosition>,
     pub(crate) wants_member_changes: bool,
     pub(crate) now: Timestamp,
 }
@@ -129,7 +129,7 @@ pub(crate) struct Left {
 /// What is saved of a channel over a restart.
 #[derive(Debug)]
 pub(crate) struct SavedHistory {
-    pub(crate) position: Position,
+    pub(crate) position: ChannelPosition,
     pub(crate) entries: Vec<HistoryEntry>,
     /// Of a cache channel: the last event and its data.
     pub(crate) cached: Option<(Box<str>, HistoryEntry)>,
@@ -141,7 +141,7 @@ pub(crate) struct SavedHistory {
 pub(crate) struct ChannelCounts {
     pub(crate) subscribers: usize,
     pub(crate) users: usize,
-    pub(crate) position: Position,
+    pub(crate) position: ChannelPosition,
     pub(crate) history_events: usize,
     pub(crate) history_bytes: usize,
     pub(crate) published: Amount,

@@ -14,7 +14,7 @@ use super::watch_queue::WatchQueue;
 use crate::cores::{CoreBusy, Cores, RoomReservation};
 use crate::frame::Frame;
 use crate::pusher::channel::ChannelKind;
-use crate::pusher::position::{Epoch, Position};
+use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::pusher::server_message::{Joined, Recovery};
 use crate::settings::HistoryLimits;
 
@@ -85,8 +85,8 @@ impl Home {
         self.subscribers.iter().map(|count| *count as usize).sum()
     }
 
-    pub(super) fn position(&self) -> Position {
-        Position { epoch: self.epoch, offset: self.offset }
+    pub(super) fn position(&self) -> ChannelPosition {
+        ChannelPosition { epoch: self.epoch, offset: self.offset }
     }
 
     pub(super) fn cores_with_subscribers(&self) -> impl Iterator<Item = usize> {
@@ -104,7 +104,7 @@ impl Home {
         self.cores_with_subscribers().map(room).collect()
     }
 
-    pub(super) fn next_position(&mut self, keeps: Keeps) -> Option<Position> {
+    pub(super) fn next_position(&mut self, keeps: Keeps) -> Option<ChannelPosition> {
         match keeps {
             Keeps::History(limits) if limits.events_max > 0 => {
                 self.offset += 1;
@@ -128,7 +128,7 @@ impl Home {
     pub(super) fn keep(
         &mut self,
         frame: &Frame,
-        position: Option<Position>,
+        position: Option<ChannelPosition>,
         keeps: Keeps,
         now: Timestamp,
     ) {
@@ -141,7 +141,7 @@ impl Home {
     /// Where a new subscriber stands, and what it missed.
     pub(super) fn recover(
         &self,
-        wish: Option<Position>,
+        wish: Option<ChannelPosition>,
         limits: &HistoryLimits,
     ) -> (Joined, Vec<Frame>) {
         let position = (limits.events_max > 0).then(|| self.position());

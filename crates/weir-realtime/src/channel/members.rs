@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 
-use crate::pusher::server_message::Member;
+use crate::pusher::server_message::MemberData;
 
 /// Lists that are kept for who reads them in pages: with one made each `gather`, a reader has four
 /// times that for all of its pages, or begins again.
@@ -74,8 +74,8 @@ pub(crate) struct ListedMember {
 
 impl ListedMember {
     /// As messages name it.
-    pub(crate) fn as_member(&self) -> Member<'_> {
-        Member { user_id: &self.user_id, user_info: self.user_info.as_deref() }
+    pub(crate) fn as_member(&self) -> MemberData<'_> {
+        MemberData { user_id: &self.user_id, user_info: self.user_info.as_deref() }
     }
 }
 
@@ -90,7 +90,7 @@ pub(crate) enum MemberChange {
 
 impl Difference {
     /// Users who came.
-    pub(crate) fn added(&self) -> impl Iterator<Item = Member<'_>> + Clone {
+    pub(crate) fn added(&self) -> impl Iterator<Item = MemberData<'_>> + Clone {
         self.changes.values().flatten().map(ListedMember::as_member)
     }
 

@@ -7,7 +7,7 @@ use weir_base::secret::Secret;
 
 use super::*;
 use crate::frame::Draft;
-use crate::pusher::limits::Limits;
+use crate::pusher::limits::PusherLimits;
 use crate::pusher::server_message;
 use crate::settings::Settings;
 
@@ -78,7 +78,7 @@ fn a_swap_of_users_is_told_to_who_follows_a_large_channel() {
 }
 
 fn channel() -> Channel {
-    let name = ChannelName::parse("presence-x", &Limits::default()).unwrap();
+    let name = ChannelName::parse("presence-x", &PusherLimits::default()).unwrap();
     Channel::new(ChannelId(1), name, 1, Arc::default(), NOW)
 }
 

@@ -18,7 +18,7 @@ use super::route::decode;
 use crate::app::App;
 use crate::pusher::channel::{Access, ChannelName};
 use crate::pusher::close_code::CloseCode;
-use crate::pusher::position::Position;
+use crate::pusher::position::ChannelPosition;
 use crate::pusher::signature::SignedRequest;
 use crate::shard::Shard;
 use crate::shard::connect::{self, is_origin_allowed};
@@ -118,7 +118,7 @@ fn parse_path(path: &str) -> Result<(&str, std::borrow::Cow<'_, str>), ApiFailur
     }
 }
 
-fn last_event_id(headers: &HeaderMap) -> Result<Option<Position>, ApiFailure> {
+fn last_event_id(headers: &HeaderMap) -> Result<Option<ChannelPosition>, ApiFailure> {
     let Some(id) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let position = id.to_str().ok().and_then(|id| id.parse().ok());
     let wrong = || ApiFailure::new(StatusCode::BAD_REQUEST, "Last-Event-ID is not an event's id");

@@ -8,7 +8,7 @@ use super::SignedCall;
 use super::answer::ApiFailure;
 use crate::broker::Broker as _;
 use crate::pusher::channel::ChannelName;
-use crate::pusher::position::{Epoch, Position};
+use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::shard::Shard;
 
 /// Events of one answer, unless fewer are asked for with `limit`.
@@ -31,7 +31,7 @@ impl Shard {
         call: &SignedCall<'_>,
         name: &ChannelName,
     ) -> Result<Vec<u8>, ApiFailure> {
-        let after = parse::<Position>(call.query.get("after"), "after")?;
+        let after = parse::<ChannelPosition>(call.query.get("after"), "after")?;
         let limit = parse::<usize>(call.query.get("limit"), "limit")?.unwrap_or(EVENTS_MAX);
         let after_offset = after.map_or(0, |after| after.offset);
         let limit = limit.min(EVENTS_MAX);

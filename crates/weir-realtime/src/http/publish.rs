@@ -8,7 +8,7 @@ use super::{SignedCall, query};
 use crate::broker::ServerEvent;
 use crate::pusher::api::{self, ChannelInfo, InfoRequest, Publish};
 use crate::pusher::channel::{ChannelName, SERVER_TO_USER_PREFIX};
-use crate::pusher::limits::Limits;
+use crate::pusher::limits::PusherLimits;
 use crate::shard::Shard;
 
 impl Shard {
@@ -17,7 +17,7 @@ impl Shard {
         &self,
         route: &ApiRoute<'_>,
         call: &SignedCall<'_>,
-        limits: &Limits,
+        limits: &PusherLimits,
     ) -> Result<Vec<u8>, ApiFailure> {
         match &route.operation {
             Operation::Publish => self.publish(call, limits).await,
@@ -31,7 +31,11 @@ impl Shard {
         }
     }
 
-    async fn publish(&self, call: &SignedCall<'_>, limits: &Limits) -> Result<Vec<u8>, ApiFailure> {
+    async fn publish(
+        &self,
+        call: &SignedCall<'_>,
+        limits: &PusherLimits,
+    ) -> Result<Vec<u8>, ApiFailure> {
         let Publish { name, data, channels, socket_id, info } =
             api::parse_publish(call.body, limits)?;
         let event = ServerEvent { name: name.as_str(), data: data.as_str(), except: socket_id };
@@ -60,7 +64,7 @@ impl Shard {
     async fn publish_batch(
         &self,
         call: &SignedCall<'_>,
-        limits: &Limits,
+        limits: &PusherLimits,
     ) -> Result<Vec<u8>, ApiFailure> {
         let events = api::parse_batch(call.body, limits)?;
         let all = events.iter().map(|one| {
@@ -86,7 +90,7 @@ impl Shard {
         &self,
         call: &SignedCall<'_>,
         user: &str,
-        limits: &Limits,
+        limits: &PusherLimits,
     ) -> Result<Vec<u8>, ApiFailure> {
         let event = api::parse_user_event(call.body, limits)?;
         let channel = parse_name(&format!("{SERVER_TO_USER_PREFIX}{user}"), limits)?;
@@ -114,7 +118,7 @@ impl Shard {
     }
 }
 
-fn parse_name(name: &str, limits: &Limits) -> Result<ChannelName, ApiFailure> {
+fn parse_name(name: &str, limits: &PusherLimits) -> Result<ChannelName, ApiFailure> {
     ChannelName::parse(name, limits)
         .map_err(|error| ApiFailure::new(StatusCode::BAD_REQUEST, error))
 }

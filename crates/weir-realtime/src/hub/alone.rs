@@ -8,7 +8,7 @@ use weir_base::clock::Clock;
 use weir_base::semaphore::Semaphore;
 use weir_base::shutdown::ShutdownToken;
 
-use super::{Hub, Parts};
+use super::{Hub, HubParts};
 use crate::metrics::RealtimeMetrics;
 use crate::settings::{AppSettings, Settings};
 use crate::webhooks::{self, WebhookMetrics, Webhooks};
@@ -18,13 +18,13 @@ pub(crate) fn alone(clock: &Clock, settings: Settings, apps: Vec<AppSettings>) -
     let mut registry = Registry::default();
     let semaphore = Arc::new(Semaphore::new("webhooks", "webhooks_in_flight_max", 1));
     let (webhooks, _) = Webhooks::start(
-        webhooks::Settings::default(),
+        webhooks::WebhookSettings::default(),
         clock.clone(),
         WebhookMetrics::register(&mut registry),
         semaphore,
         ShutdownToken::new(),
     );
-    Hub::new(Parts {
+    Hub::new(HubParts {
         cores: 1,
         settings,
         apps,

@@ -52,18 +52,19 @@ mod tests {
     use super::*;
     use crate::cores::{CoreBusy, RoomReservation};
     use crate::hub::alone::now;
-    use crate::pusher::limits::Limits;
+    use crate::pusher::limits::PusherLimits;
     use crate::settings::{AppSettings, Settings};
-    use crate::shard::by_hand::{Connection, Core};
+    use crate::shard::by_hand::{ManualConnection, ManualCore};
     use crate::websocket::{MaskKey, Message};
 
     const ROOM: usize = 4;
 
-    fn core(channels_max: usize) -> (Core, Connection) {
+    fn core(channels_max: usize) -> (ManualCore, ManualConnection) {
         let mut settings = Settings::default();
         settings.limits.core_queue_events_max = ROOM;
         settings.limits.channels_max = channels_max;
-        let core = Core::new(settings, vec![AppSettings::new("1", "key", Secret::new("secret"))]);
+        let core =
+            ManualCore::new(settings, vec![AppSettings::new("1", "key", Secret::new("secret"))]);
         let connection = core.connect("key").unwrap();
         for channel in ["a", "b"] {
             let text =
@@ -76,20 +77,20 @@ mod tests {
         (core, connection)
     }
 
-    fn publish(core: &Core, channels: &[&str]) -> Result<(), PublishError> {
+    fn publish(core: &ManualCore, channels: &[&str]) -> Result<(), PublishError> {
         let app = core.hub().app_by_id("1").unwrap();
-        let parse = |name: &&str| ChannelName::parse(name, &Limits::default()).unwrap();
+        let parse = |name: &&str| ChannelName::parse(name, &PusherLimits::default()).unwrap();
         let names: Vec<ChannelName> = channels.iter().map(parse).collect();
         let event = ServerEvent { name: "e", data: "1", except: None };
         now(core.hub().publish_all(&app, names.iter().map(|name| (name, event))))
     }
 
-    fn heard(core: &Core, connection: Connection) -> usize {
+    fn heard(core: &ManualCore, connection: ManualConnection) -> usize {
         core.deliver();
         core.take(connection).len()
     }
 
-    fn fill(core: &Core, events: usize) -> Vec<RoomReservation> {
+    fn fill(core: &ManualCore, events: usize) -> Vec<RoomReservation> {
         (0..events).map(|_| core.hub().cores.get(0).room.reserve(0).unwrap()).collect()
     }
 

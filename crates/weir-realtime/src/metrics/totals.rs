@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 use weir_settings::Setting;
 
 use super::{
-    Closed, ClosedLabel, Limit, LimitHitLabel, RealtimeMetrics, RecoveryLabel, RecoveryOutcome,
+    Closed, ClosedLabel, LimitHitLabel, LimitKind, RealtimeMetrics, RecoveryLabel, RecoveryOutcome,
 };
-use crate::settings::{AppSettings, Limits, PresenceLimits};
+use crate::settings::{AppSettings, HubLimits, PresenceLimits};
 
 /// Figures of all apps since the start, and at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
+pub struct HubTotals {
     /// Open now, those included that are being closed.
     pub connections: u64,
     /// Subscriptions that hold now.
@@ -89,7 +89,7 @@ impl Closed {
     }
 }
 
-impl Limit {
+impl LimitKind {
     const ALL: [Self; 14] = [
         Self::CoreQueue,
         Self::HistoryBytes,
@@ -109,20 +109,20 @@ impl Limit {
 
     pub(crate) const fn setting(self) -> Setting {
         match self {
-            Self::ApiBodyTimeout => Limits::API_BODY_TIMEOUT,
-            Self::CoreQueue => Limits::CORE_QUEUE_EVENTS_MAX,
-            Self::HistoryBytes => Limits::HISTORY_BYTES_MAX,
+            Self::ApiBodyTimeout => HubLimits::API_BODY_TIMEOUT,
+            Self::CoreQueue => HubLimits::CORE_QUEUE_EVENTS_MAX,
+            Self::HistoryBytes => HubLimits::HISTORY_BYTES_MAX,
             Self::CacheBytes => AppSettings::CACHE_BYTES_MAX,
-            Self::Channels => Limits::CHANNELS_MAX,
-            Self::ChannelsPerConnection => Limits::CHANNELS_PER_CONNECTION_MAX,
+            Self::Channels => HubLimits::CHANNELS_MAX,
+            Self::ChannelsPerConnection => HubLimits::CHANNELS_PER_CONNECTION_MAX,
             Self::Connections => AppSettings::CONNECTIONS_MAX,
-            Self::ConnectionsTotal => Limits::CONNECTIONS_TOTAL_MAX,
-            Self::SubscribeTimeout => Limits::SUBSCRIBE_TIMEOUT,
+            Self::ConnectionsTotal => HubLimits::CONNECTIONS_TOTAL_MAX,
+            Self::SubscribeTimeout => HubLimits::SUBSCRIBE_TIMEOUT,
             Self::AuthorizationTimeout => AppSettings::AUTHORIZATION_TIMEOUT,
             Self::ClientEventRate => AppSettings::CLIENT_EVENTS_PER_SECOND,
-            Self::SubscribeRate => Limits::SUBSCRIBES_PER_SECOND,
+            Self::SubscribeRate => HubLimits::SUBSCRIBES_PER_SECOND,
             Self::Members => PresenceLimits::MEMBERS_MAX,
-            Self::Watchers => Limits::WATCHERS_MAX,
+            Self::Watchers => HubLimits::WATCHERS_MAX,
         }
     }
 
@@ -144,12 +144,12 @@ impl RecoveryOutcome {
 
 impl RealtimeMetrics {
     /// Everything counted so far.
-    pub(crate) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> HubTotals {
         let counted = &self.0;
         let recoveries = |outcome: RecoveryOutcome| {
             counted.recoveries.get_or_create(&RecoveryLabel { outcome: outcome.name() }).get()
         };
-        Totals {
+        HubTotals {
             connections: unsigned(counted.connections.get()),
             subscriptions: unsigned(counted.subscriptions.get()),
             slow_clients: unsigned(counted.slow_clients.get()),
@@ -174,11 +174,11 @@ impl RealtimeMetrics {
 
     /// How often each limit was met.
     pub(crate) fn limits_hit(&self) -> Vec<LimitHit> {
-        let hits = |limit: Limit| LimitHit {
+        let hits = |limit: LimitKind| LimitHit {
             limit: limit.setting().to_string(),
             hits: self.0.limits.get_or_create(&LimitHitLabel { limit: limit.name() }).get(),
         };
-        Limit::ALL.map(hits).to_vec()
+        LimitKind::ALL.map(hits).to_vec()
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::excerpt::Excerpt;
-use super::limits::Limits;
+use super::limits::PusherLimits;
 
 /// The channel of one signed-in user has this prefix; the rest of its name is the user's id.
 pub const SERVER_TO_USER_PREFIX: &str = "#server-to-user-";
@@ -45,7 +45,7 @@ impl ChannelName {
     ///
     /// # Errors
     /// What is wrong with the name, and where.
-    pub fn parse(name: &str, limits: &Limits) -> Result<Self, ChannelNameError> {
+    pub fn parse(name: &str, limits: &PusherLimits) -> Result<Self, ChannelNameError> {
         check_length(name, limits.channel_name_bytes_max)?;
         match name.strip_prefix(SERVER_TO_USER_PREFIX) {
             Some("") => return Err(ChannelNameError::NoUser),

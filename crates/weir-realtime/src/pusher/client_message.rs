@@ -14,9 +14,9 @@ use super::channel::{ChannelName, ChannelNameError};
 use super::event::{self, EventName, EventNameError};
 use super::excerpt::Excerpt;
 use super::json::{self, JsonText, Object, Plain};
-use super::limits::Limits;
+use super::limits::PusherLimits;
 use super::payload::{self, Payload, PayloadError};
-use super::position::Position;
+use super::position::ChannelPosition;
 
 /// One message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub struct Subscribe {
     /// What was signed beside socket and channel, as it was signed.
     pub channel_data: Option<String>,
     /// The last event that the client has: Weir's extension.
-    pub recover: Option<Position>,
+    pub recover: Option<ChannelPosition>,
     /// Differences of the members instead of an event for each: Weir's extension.
     pub member_changes: bool,
 }
@@ -143,7 +143,7 @@ impl<'a> ClientMessage<'a> {
     ///
     /// # Errors
     /// What is wrong, for the client's developer.
-    pub fn parse(text: &'a str, limits: &Limits) -> Result<Self, ClientMessageError> {
+    pub fn parse(text: &'a str, limits: &PusherLimits) -> Result<Self, ClientMessageError> {
         check_bounds(text, limits)?;
         let envelope: Envelope<'a> = json::object(text).map_err(ClientMessageError::Shape)?;
         match &*envelope.event.0 {
@@ -162,7 +162,7 @@ impl<'a> ClientMessage<'a> {
     }
 }
 
-fn check_bounds(text: &str, limits: &Limits) -> Result<(), ClientMessageError> {
+fn check_bounds(text: &str, limits: &PusherLimits) -> Result<(), ClientMessageError> {
     let (bytes, max) = (text.len(), limits.client_message_bytes_max);
     if bytes > max {
         return Err(ClientMessageError::TooLarge { bytes, max });
@@ -173,13 +173,16 @@ fn check_bounds(text: &str, limits: &Limits) -> Result<(), ClientMessageError> {
     }
 }
 
-fn subscribe(data: Option<&RawValue>, limits: &Limits) -> Result<Subscribe, ClientMessageError> {
+fn subscribe(
+    data: Option<&RawValue>,
+    limits: &PusherLimits,
+) -> Result<Subscribe, ClientMessageError> {
     #[derive(Deserialize)]
     struct Data {
         channel: String,
         auth: Option<String>,
         channel_data: Option<String>,
-        recover: Option<Object<Position>>,
+        recover: Option<Object<ChannelPosition>>,
         #[serde(default)]
         member_changes: bool,
     }
@@ -217,7 +220,7 @@ fn parse_data<T: DeserializeOwned>(
 
 fn client_event<'a>(
     envelope: Envelope<'a>,
-    limits: &Limits,
+    limits: &PusherLimits,
 ) -> Result<ClientEvent<'a>, ClientMessageError> {
     let event = EventName::parse(envelope.event.0, limits)?;
     let Some(JsonText(channel)) = envelope.channel else {

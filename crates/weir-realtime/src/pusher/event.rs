@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::excerpt::Excerpt;
-use super::limits::Limits;
+use super::limits::PusherLimits;
 
 /// What clients send to each other begins so.
 pub const CLIENT_PREFIX: &str = "client-";
@@ -36,7 +36,7 @@ impl<'a> EventName<'a> {
     ///
     /// # Errors
     /// What is wrong with the name.
-    pub fn parse(name: Cow<'a, str>, limits: &Limits) -> Result<Self, EventNameError> {
+    pub fn parse(name: Cow<'a, str>, limits: &PusherLimits) -> Result<Self, EventNameError> {
         let max = limits.event_name_characters_max;
         if name.is_empty() {
             return Err(EventNameError::Empty);

@@ -7,7 +7,7 @@ use weir_settings::{DAY, SECOND, Section};
 /// What clients and callers of the HTTP API may send. Field names are the names of the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(reload, path = "realtime.limits")]
-pub struct Limits {
+pub struct PusherLimits {
     /// Bytes of a channel's name, prefixes included.
     #[setting(size, range = 16..=1 << 12, default = 164)]
     pub channel_name_bytes_max: usize,

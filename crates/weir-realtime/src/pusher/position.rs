@@ -17,7 +17,7 @@ pub struct Epoch(pub u64);
 /// The place of one event in a channel's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Position {
+pub struct ChannelPosition {
     /// Which history.
     pub epoch: Epoch,
     /// Which event of it. A plain JSON number: exact in JavaScript up to 2^53.
@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for Epoch {
     }
 }
 
-impl FromStr for Position {
+impl FromStr for ChannelPosition {
     type Err = PositionError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -74,7 +74,7 @@ impl FromStr for Position {
     }
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for ChannelPosition {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{}", self.epoch, self.offset)
     }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::json::{self, Plain};
-use super::limits::Limits;
+use super::limits::PusherLimits;
 use super::user_id::{self, UserIdError};
 
 /// A member of a presence channel.
@@ -56,7 +56,7 @@ impl<'a> PresenceData<'a> {
     ///
     /// # Errors
     /// What is wrong, with the field's name.
-    pub fn parse(channel_data: &'a str, limits: &Limits) -> Result<Self, PresenceDataError> {
+    pub fn parse(channel_data: &'a str, limits: &PusherLimits) -> Result<Self, PresenceDataError> {
         let shape: PresenceDataFields<'_> =
             json::object(channel_data).map_err(PresenceDataError::Shape)?;
         let user_id = user_id::from_string_or_number(shape.user_id, "user_id", limits)?;
@@ -66,7 +66,7 @@ impl<'a> PresenceData<'a> {
 
 pub(super) fn check_user_info<'a>(
     user_info: Option<&'a RawValue>,
-    limits: &Limits,
+    limits: &PusherLimits,
 ) -> Result<Option<&'a RawValue>, UserInfoError> {
     let text = user_info.map_or("", RawValue::get);
     let (bytes, max) = (text.len(), limits.user_info_bytes_max);

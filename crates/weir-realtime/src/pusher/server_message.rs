@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::close_code::CloseCode;
 use super::json::{AsText, List, Map, write};
-use super::position::{Epoch, Position};
+use super::position::{ChannelPosition, Epoch};
 use super::socket_id::SocketId;
 
 #[derive(Serialize)]
@@ -84,7 +84,7 @@ pub enum Recovery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
     /// The channel's last event at the time of joining.
-    pub position: Option<Position>,
+    pub position: Option<ChannelPosition>,
     /// The answer, if recovery was asked for.
     pub recovery: Option<Recovery>,
     /// The version of a presence channel's members, if differences were asked for.
@@ -113,7 +113,7 @@ pub fn subscription_succeeded(out: &mut Vec<u8>, channel: &str, joined: &Joined)
 
 /// A member of a presence channel.
 #[derive(Clone, Copy, Debug)]
-pub struct Member<'a> {
+pub struct MemberData<'a> {
     /// Who.
     pub user_id: &'a str,
     /// What the application says about them.
@@ -127,7 +127,7 @@ pub fn presence_subscription_succeeded<'a>(
     channel: &str,
     joined: &Joined,
     count: usize,
-    members: impl Iterator<Item = Member<'a>> + Clone,
+    members: impl Iterator<Item = MemberData<'a>> + Clone,
 ) {
     #[derive(Serialize)]
     struct Data<T> {
@@ -193,7 +193,7 @@ pub fn subscription_count(out: &mut Vec<u8>, channel: &str, subscription_count: 
 }
 
 /// A user came.
-pub fn member_added(out: &mut Vec<u8>, channel: &str, member: Member<'_>) {
+pub fn member_added(out: &mut Vec<u8>, channel: &str, member: MemberData<'_>) {
     #[derive(Serialize)]
     struct Data<'a> {
         user_id: &'a str,
@@ -280,7 +280,7 @@ pub struct ChannelEvent<'a> {
     pub user_id: Option<&'a str>,
     /// Its place in the channel's history: Weir's extension, in two fields of the message.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub position: Option<Position>,
+    pub position: Option<ChannelPosition>,
 }
 
 /// An event on a channel, for all of its subscribers: encoded once.
@@ -290,9 +290,9 @@ pub fn channel_event(out: &mut Vec<u8>, event: &ChannelEvent<'_>) {
 
 /// Appends the two fields of a position, with a comma before each, to an object that is still open:
 /// what [`ChannelEvent::position`] becomes, for who learns the position last.
-pub(crate) fn write_position_fields(out: &mut Vec<u8>, position: Position) {
+pub(crate) fn write_position_fields(out: &mut Vec<u8>, position: ChannelPosition) {
     use std::io::Write as _;
-    let Position { epoch, offset } = position;
+    let ChannelPosition { epoch, offset } = position;
     write!(out, r#","epoch":"{epoch}","offset":{offset}"#).expect("a Vec takes everything");
 }
 
@@ -313,7 +313,7 @@ pub fn members_page<'a>(
     out: &mut Vec<u8>,
     channel: &str,
     page: MembersPage,
-    members: impl Iterator<Item = Member<'a>> + Clone,
+    members: impl Iterator<Item = MemberData<'a>> + Clone,
 ) {
     #[derive(Serialize)]
     struct Data<T> {
@@ -335,7 +335,7 @@ pub fn members_changed<'a>(
     channel: &str,
     versions: std::ops::RangeInclusive<u64>,
     count: usize,
-    added: impl Iterator<Item = Member<'a>> + Clone,
+    added: impl Iterator<Item = MemberData<'a>> + Clone,
     removed: impl Iterator<Item = &'a str> + Clone,
 ) {
     #[derive(Serialize)]

@@ -14,7 +14,7 @@ use super::channel::ChannelName;
 use super::excerpt::Excerpt;
 use super::socket_id::SocketId;
 
-pub use query::{Query, QueryError};
+pub use query::{QueryError, SignedQuery};
 pub use request::{RequestError, SignedRequest, check_body, request_text};
 
 /// An app's key, which everybody knows, and its secret, which its servers know.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::json::{self, Plain};
-use super::limits::Limits;
+use super::limits::PusherLimits;
 use super::presence_data::{UserInfoError, check_user_info};
 use super::user_id::{self, UserIdError};
 
@@ -60,7 +60,7 @@ impl<'a> UserData<'a> {
     ///
     /// # Errors
     /// What is wrong, with the field's name.
-    pub fn parse(user_data: &'a str, limits: &Limits) -> Result<Self, UserDataError> {
+    pub fn parse(user_data: &'a str, limits: &PusherLimits) -> Result<Self, UserDataError> {
         let shape: UserDataFields<'_> = json::object(user_data).map_err(UserDataError::Shape)?;
         Ok(Self {
             // A string only: pusher-js takes no number here.
@@ -72,7 +72,7 @@ impl<'a> UserData<'a> {
 }
 
 impl<'a> Watchlist<'a> {
-    fn read(users: &[&'a RawValue], limits: &Limits) -> Result<Self, UserIdError> {
+    fn read(users: &[&'a RawValue], limits: &PusherLimits) -> Result<Self, UserIdError> {
         let (mut known, mut accepted, mut left_out) = (HashSet::new(), Vec::new(), users.len());
         for user in users {
             if accepted.len() >= limits.watchlist_users_max {

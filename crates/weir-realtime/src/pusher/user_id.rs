@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::json::JsonText;
-use super::limits::Limits;
+use super::limits::PusherLimits;
 
 /// Why an id was refused. `field` is where it stood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +26,7 @@ pub enum UserIdError {
 pub(super) fn check<'a>(
     id: Cow<'a, str>,
     field: &'static str,
-    limits: &Limits,
+    limits: &PusherLimits,
 ) -> Result<Cow<'a, str>, UserIdError> {
     let max = limits.user_id_characters_max;
     match &*id {
@@ -42,7 +42,7 @@ pub(super) fn check<'a>(
 pub(super) fn from_string<'a>(
     json: &'a RawValue,
     field: &'static str,
-    limits: &Limits,
+    limits: &PusherLimits,
 ) -> Result<Cow<'a, str>, UserIdError> {
     let text = JsonText::deserialize(json)
         .map_err(|_| UserIdError::Type { field, expected: "a string" })?;
@@ -53,7 +53,7 @@ pub(super) fn from_string<'a>(
 pub(super) fn from_string_or_number<'a>(
     json: &'a RawValue,
     field: &'static str,
-    limits: &Limits,
+    limits: &PusherLimits,
 ) -> Result<Cow<'a, str>, UserIdError> {
     let digits = json.get().strip_prefix('-').unwrap_or(json.get());
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -19,7 +19,7 @@ fn publish(hub: &Hub, channel: &str, data: &str) {
     now(hub.publish(&app, &name(channel), ServerEvent { name: "e", data, except: None })).unwrap();
 }
 
-fn join(hub: &Hub, channel: &str, recover: Option<Position>) -> Join {
+fn join(hub: &Hub, channel: &str, recover: Option<ChannelPosition>) -> Join {
     let app = hub.app_by_id("1").unwrap();
     let now = hub.clock.now();
     let joining = Joining { core: 0, member: None, recover, wants_member_changes: false, now };
@@ -42,7 +42,7 @@ impl Folder {
     }
 
     /// Three events on `news`, one on `cache-a`; saved.
-    fn saved(&self) -> Position {
+    fn saved(&self) -> ChannelPosition {
         let hub = hub(&self.clock);
         for data in ["1", "2", "3"] {
             publish(&hub, "news", data);
@@ -63,7 +63,7 @@ fn who_comes_back_after_a_restart_gets_what_it_missed() {
         let channels = hub.channels("1", "", 9).unwrap().channels;
         channels.iter().map(|channel| channel.history_bytes).sum::<usize>()
     });
-    let missed = join(&hub, "news", Some(Position { offset: 1, ..position }));
+    let missed = join(&hub, "news", Some(ChannelPosition { offset: 1, ..position }));
     assert_eq!(missed.joined.recovery, Some(Recovery::Recovered { events: 2 }));
     let text = String::from_utf8(missed.missed[0].json().to_vec()).unwrap();
     let expected = format!(
@@ -72,7 +72,10 @@ fn who_comes_back_after_a_restart_gets_what_it_missed() {
     );
     assert_eq!(text, expected);
     publish(&hub, "news", "4");
-    assert_eq!(join(&hub, "news", None).joined.position, Some(Position { offset: 4, ..position }));
+    assert_eq!(
+        join(&hub, "news", None).joined.position,
+        Some(ChannelPosition { offset: 4, ..position })
+    );
     assert!(matches!(join(&hub, "cache-a", None).cache, CacheState::Hit(_)));
 }
 
@@ -94,7 +97,7 @@ fn what_is_too_old_is_not_kept() {
     folder.clock.advance(Duration::from_secs(3_600));
     let hub = hub(&folder.clock);
     hub.restore(&folder.path()).unwrap();
-    let missed = join(&hub, "news", Some(Position { offset: 1, ..position }));
+    let missed = join(&hub, "news", Some(ChannelPosition { offset: 1, ..position }));
     assert_eq!(missed.joined.recovery, Some(Recovery::Gap));
     let nothing_missed = join(&hub, "news", Some(position)).joined.recovery;
     assert_eq!(nothing_missed, Some(Recovery::Recovered { events: 0 }));
@@ -121,7 +124,7 @@ fn a_file_that_is_cut_or_changed_is_refused_and_removed() {
 
 #[test]
 fn an_epoch_is_a_text_in_the_file_and_comes_back_whole() {
-    let position = Position { epoch: Epoch(u64::MAX), offset: 7 };
+    let position = ChannelPosition { epoch: Epoch(u64::MAX), offset: 7 };
     let json = serde_json::to_string(&position).unwrap();
-    assert_eq!(serde_json::from_str::<Position>(&json).unwrap(), position);
+    assert_eq!(serde_json::from_str::<ChannelPosition>(&json).unwrap(), position);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_base::secret::Secret;
 use weir_settings::{Section, TableReader};
 
-use crate::webhooks::{Endpoint, EndpointUrl, ExtraHeaders, Kind, Kinds};
+use crate::webhooks::{EndpointUrl, ExtraHeaders, Kinds, WebhookEndpoint, WebhookKind};
 
 /// An endpoint as the file has it.
 #[derive(Debug, Section)]
@@ -17,7 +17,7 @@ pub(super) struct EndpointSettings {
     /// Which events: channel_occupied, channel_vacated, member_added, member_removed, client_event,
     /// cache_miss, subscription_count. Empty: all.
     #[setting(parsed_texts)]
-    events: Vec<Kind>,
+    events: Vec<WebhookKind>,
     /// Only of channels whose names begin with this.
     channel_prefix: String,
     /// Added to each request: `{ Authorization = { env = "NAME" } }`; a value may also be written
@@ -27,14 +27,14 @@ pub(super) struct EndpointSettings {
 }
 
 /// One endpoint; None: it has no usable address or headers, which is an error already.
-pub(super) fn read(table: &mut TableReader<'_>) -> Option<Arc<Endpoint>> {
+pub(super) fn read(table: &mut TableReader<'_>) -> Option<Arc<WebhookEndpoint>> {
     let mut settings = EndpointSettings::default();
     settings.read(table);
     let EndpointSettings { url, events, channel_prefix, headers } = settings;
     let headers = to_headers(table, &headers);
     let kinds = if events.is_empty() { Kinds::ALL } else { events.into_iter().collect() };
     let channel_prefix = channel_prefix.into();
-    Some(Arc::new(Endpoint { url: url?, kinds, channel_prefix, headers: headers? }))
+    Some(Arc::new(WebhookEndpoint { url: url?, kinds, channel_prefix, headers: headers? }))
 }
 
 fn to_headers(table: &mut TableReader<'_>, headers: &[(String, Secret)]) -> Option<ExtraHeaders> {

@@ -18,18 +18,18 @@ use crate::broker::ServerEvent;
 use crate::cores::{CoreMessages, SessionKey};
 use crate::hub::{Hub, alone};
 use crate::pusher::channel::ChannelName;
-use crate::pusher::position::Position;
+use crate::pusher::position::ChannelPosition;
 use crate::pusher::socket_id::SocketId;
 use crate::session::{ConnectionState, Transport};
 use crate::settings::{AppSettings, Settings};
 
 /// One core of a hub. Its own work is never polled.
 #[derive(Debug)]
-pub struct Core(pub(super) Rc<Shard>);
+pub struct ManualCore(pub(super) Rc<Shard>);
 
 /// A connection, which may be gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connection {
+pub struct ManualConnection {
     pub(super) key: SessionKey,
     /// Its id.
     pub socket_id: SocketId,
@@ -37,7 +37,7 @@ pub struct Connection {
 
 /// What a client has not taken yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
+pub struct UnreadMessages {
     /// How many writes it came in.
     pub writes: usize,
     /// How large it is.
@@ -76,7 +76,7 @@ pub struct Leftovers {
     pub gauges: [u64; 4],
 }
 
-impl Core {
+impl ManualCore {
     /// A core, and a clock that stands still.
     #[must_use]
     pub fn new(settings: Settings, apps: Vec<AppSettings>) -> Self {
@@ -92,19 +92,19 @@ impl Core {
 
     /// A connection to this app, if it takes one more.
     #[must_use]
-    pub fn connect(&self, app_key: &str) -> Option<Connection> {
+    pub fn connect(&self, app_key: &str) -> Option<ManualConnection> {
         let peer = Peer { address: None, is_tls: true, listener: 0 };
         let (app, place) = self.0.enter_app(app_key, peer).ok()?;
         let state = &mut *self.0.state.borrow_mut();
         let (key, socket_id) = self.0.register(state, app, place, Transport::Events);
-        Some(Connection { key, socket_id })
+        Some(ManualConnection { key, socket_id })
     }
 
     /// What the connection's task does with bytes that have arrived, at most 16 KiB. Whether it took
     /// them: not before the answers are taken that earlier ones have, nor before it may subscribe
     /// again.
     #[must_use]
-    pub fn hear(&self, connection: Connection, bytes: &[u8]) -> bool {
+    pub fn hear(&self, connection: ManualConnection, bytes: &[u8]) -> bool {
         let state = &mut *self.0.state.borrow_mut();
         // Whoever is gone says nothing more.
         while let Some(key) = state.session_of(connection.socket_id) {
@@ -137,13 +137,13 @@ impl Core {
 
     /// Whether it is there, and be it to end.
     #[must_use]
-    pub fn is_there(&self, connection: Connection) -> bool {
+    pub fn is_there(&self, connection: ManualConnection) -> bool {
         self.0.state.borrow().session_of(connection.socket_id).is_some()
     }
 
     /// Whether it is there and does not end.
     #[must_use]
-    pub fn is_open(&self, connection: Connection) -> bool {
+    pub fn is_open(&self, connection: ManualConnection) -> bool {
         let state = &mut *self.0.state.borrow_mut();
         let key = state.session_of(connection.socket_id);
         key.is_some_and(|key| !state.session(key).is_closing())
@@ -151,7 +151,7 @@ impl Core {
 
     /// The channels that it is subscribed to.
     #[must_use]
-    pub fn subscriptions(&self, connection: Connection) -> Vec<String> {
+    pub fn subscriptions(&self, connection: ManualConnection) -> Vec<String> {
         let state = &mut *self.0.state.borrow_mut();
         let Some(key) = state.session_of(connection.socket_id) else { return Vec::new() };
         let ShardState { sessions, channels, .. } = state;
@@ -163,11 +163,11 @@ impl Core {
 
     /// What waits for it.
     #[must_use]
-    pub fn waiting(&self, connection: Connection) -> Waiting {
+    pub fn waiting(&self, connection: ManualConnection) -> UnreadMessages {
         let state = &mut *self.0.state.borrow_mut();
         let key = state.session_of(connection.socket_id);
         let outbox = key.and_then(|key| state.session(key).outbox.as_deref());
-        outbox.map_or_else(Waiting::default, |outbox| Waiting {
+        outbox.map_or_else(UnreadMessages::default, |outbox| UnreadMessages {
             writes: outbox.len(),
             bytes: outbox.bytes(),
         })
@@ -175,7 +175,7 @@ impl Core {
 
     /// The client takes what waits for it: messages, as JSON. If it was to end after that, it does.
     #[must_use]
-    pub fn take(&self, connection: Connection) -> Vec<String> {
+    pub fn take(&self, connection: ManualConnection) -> Vec<String> {
         let state = &mut *self.0.state.borrow_mut();
         let text = self.0.take_waiting(state, connection.socket_id).unwrap_or_default();
         if let Some(key) = state.session_of(connection.socket_id)
@@ -188,7 +188,7 @@ impl Core {
     }
 
     /// The client's socket breaks.
-    pub fn cut(&self, connection: Connection) {
+    pub fn cut(&self, connection: ManualConnection) {
         let state = &mut *self.0.state.borrow_mut();
         if let Some(key) = state.session_of(connection.socket_id) {
             self.0.close(state, key, CloseReason::Gone);
@@ -208,7 +208,7 @@ impl Core {
         channel: &str,
         (name, data): (&str, &str),
         except: Option<SocketId>,
-    ) -> Result<Option<Position>, String> {
+    ) -> Result<Option<ChannelPosition>, String> {
         let hub = self.hub();
         let app = hub.app_by_id(app_id).expect("the app is there");
         let channel =
@@ -243,7 +243,7 @@ impl Core {
 
     /// Where a channel is.
     #[must_use]
-    pub fn position(&self, app_id: &str, channel: &str) -> Option<Position> {
+    pub fn position(&self, app_id: &str, channel: &str) -> Option<ChannelPosition> {
         let app = self.hub().app_by_id(app_id)?;
         Some(app.channels.get(channel)?.info().position)
     }
@@ -273,7 +273,7 @@ impl Core {
     }
 
     /// Time passes; then everything is done once that is done from time to time, but
-    /// [`Core::tidy`].
+    /// [`ManualCore::tidy`].
     pub fn pass(&self, time: Duration) {
         self.hub().clock.advance(time);
         for round in 0..ROUNDS {

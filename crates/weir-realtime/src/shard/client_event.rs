@@ -11,7 +11,7 @@ use crate::channel::Channel;
 use crate::cores::CoreBusy;
 use crate::cores::SessionKey;
 use crate::frame::append_text;
-use crate::metrics::Limit;
+use crate::metrics::LimitKind;
 use crate::pusher::client_message::ClientEvent;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message;
@@ -34,7 +34,7 @@ impl Shard {
             return complain(output, "this app does not allow client events (client_events)");
         }
         if session.client_events.take(settings.client_event_rate, now).is_err() {
-            self.hub.metrics.limit_hit(Limit::ClientEventRate);
+            self.hub.metrics.limit_hit(LimitKind::ClientEventRate);
             let code = CloseCode::ClientEventRate;
             return append_text(output, |out| {
                 server_message::error(out, Some(code), code.reason());

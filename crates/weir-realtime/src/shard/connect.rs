@@ -17,12 +17,12 @@ use super::state::ShardState;
 use crate::app::{App, ConnectionPlace, NoPlace};
 use crate::cores::{self, SessionKey};
 use crate::frame::append_text;
-use crate::metrics::Limit;
+use crate::metrics::LimitKind;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message;
 use crate::pusher::socket_id::SocketId;
 use crate::session::{ClientSession, Transport};
-use crate::websocket::handshake::{self, Refusal, RequestHead};
+use crate::websocket::handshake::{self, HandshakeError, RequestHead};
 
 /// What all paths of connections begin with; the app's key follows.
 pub(crate) const PATH: &str = "/app/";
@@ -70,7 +70,7 @@ impl Shard {
             }
         };
         if !is_origin_allowed(&app, origin) {
-            return Err(refuse(upgrade, Refusal::OriginNotAllowed));
+            return Err(refuse(upgrade, HandshakeError::OriginNotAllowed));
         }
         match upgrade.client.as_ref().map(ClientRequest::become_stream) {
             Some(Err(ClientFull(used))) => {
@@ -126,8 +126,8 @@ impl Shard {
         let total_max = self.hub.settings().limits.connections_total_max;
         let place = app.connect(total_max).map_err(|no_place| {
             let (limit, code) = match no_place {
-                NoPlace::App => (Limit::Connections, CloseCode::OverConnectionQuota),
-                NoPlace::Total => (Limit::ConnectionsTotal, CloseCode::OverCapacity),
+                NoPlace::App => (LimitKind::Connections, CloseCode::OverConnectionQuota),
+                NoPlace::Total => (LimitKind::ConnectionsTotal, CloseCode::OverCapacity),
             };
             self.hub.metrics.limit_hit(limit);
             code
@@ -244,7 +244,7 @@ pub(crate) fn is_origin_allowed(app: &App, origin: Option<&str>) -> bool {
     }
 }
 
-fn refuse(upgrade: Upgrade<'_>, refusal: Refusal) -> RejectedUpgrade {
+fn refuse(upgrade: Upgrade<'_>, refusal: HandshakeError) -> RejectedUpgrade {
     let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
     upgrade.refuse(status, refusal.to_string())
 }

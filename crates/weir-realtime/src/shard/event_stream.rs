@@ -17,7 +17,7 @@ use crate::app::{App, ConnectionPlace};
 use crate::cores::SessionKey;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::client_message::Subscribe;
-use crate::pusher::position::Position;
+use crate::pusher::position::ChannelPosition;
 use crate::pusher::socket_id::SocketId;
 use crate::session::{Postponed, Transport};
 use crate::sse;
@@ -31,7 +31,7 @@ pub(crate) struct EventStreamRequest {
     pub(crate) place: ConnectionPlace,
     pub(crate) channel: ChannelName,
     /// The last event that the client has.
-    pub(crate) after: Option<Position>,
+    pub(crate) after: Option<ChannelPosition>,
 }
 
 /// The answer's body: it takes what waits for its connection.

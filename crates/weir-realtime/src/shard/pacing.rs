@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Shard;
 use super::state::ShardState;
 use crate::cores::SessionKey;
-use crate::metrics::Limit;
+use crate::metrics::LimitKind;
 use crate::session::Postponed;
 
 /// How long the pacing sleeps at least: many are let through at once rather than each by a timer.
@@ -23,7 +23,7 @@ impl Shard {
             return true;
         }
         if !std::mem::replace(&mut state.session(key).is_waiting, true) {
-            self.hub.metrics.limit_hit(Limit::SubscribeRate);
+            self.hub.metrics.limit_hit(LimitKind::SubscribeRate);
             state.waiting.push_back(key);
             self.paced.notify_one();
         }

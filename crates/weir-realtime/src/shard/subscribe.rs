@@ -13,7 +13,7 @@ use crate::channel::{CacheState, Channel, Join, Joining, Leaving, Left, ListedMe
 use crate::cores::SessionKey;
 use crate::fanout::Subscriber;
 use crate::frame::append_text;
-use crate::metrics::{Limit, RecoveryOutcome};
+use crate::metrics::{LimitKind, RecoveryOutcome};
 use crate::pusher::channel::Access;
 use crate::pusher::client_message::Subscribe;
 use crate::pusher::presence_data::PresenceData;
@@ -99,7 +99,7 @@ impl Shard {
     ) -> Result<(), SubscribeRefusal> {
         let max = self.hub.settings().limits.channels_per_connection_max;
         if state.session(key).subscriptions.len() >= max {
-            self.hub.metrics.limit_hit(Limit::ChannelsPerConnection);
+            self.hub.metrics.limit_hit(LimitKind::ChannelsPerConnection);
             let setting = "realtime.limits.channels_per_connection_max";
             return Err(SubscribeRefusal::limit(format_args!(
                 "a connection may subscribe to {max} channels ({setting})"

@@ -12,19 +12,19 @@ use weir_base::secret::Secret;
 use weir_base::switch::Off;
 use weir_base::token_bucket::Rate;
 
-use super::by_hand::{Connection, Core, Leftovers};
+use super::by_hand::{Leftovers, ManualConnection, ManualCore};
 use super::close_reason::CloseReason;
 use super::*;
 use crate::cores::{DirectPayload, RoomReservation, SessionKey};
 use crate::frame::Frame;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::close_code::CloseCode;
-use crate::pusher::limits::Limits;
+use crate::pusher::limits::PusherLimits;
 use crate::pusher::server_message;
 use crate::pusher::signature::Token;
 use crate::pusher::socket_id::SocketId;
 use crate::settings::{AppSettings, Settings};
-use crate::webhooks::{DropReason, Endpoint, ExtraHeaders, Kind, Kinds};
+use crate::webhooks::{DropReason, ExtraHeaders, Kinds, WebhookEndpoint, WebhookKind};
 use crate::websocket::{MaskKey, Message};
 
 const MASK: MaskKey = MaskKey::new([1, 2, 3, 4]);
@@ -34,8 +34,8 @@ fn app() -> AppSettings {
 }
 
 /// One core of a hub with one app.
-fn with_core(test: impl FnOnce(&Core)) {
-    test(&Core::new(Settings::default(), vec![app()]));
+fn with_core(test: impl FnOnce(&ManualCore)) {
+    test(&ManualCore::new(Settings::default(), vec![app()]));
 }
 
 fn frame(event: &str, data: &Value) -> Vec<u8> {
@@ -45,9 +45,9 @@ fn frame(event: &str, data: &Value) -> Vec<u8> {
     frame
 }
 
-impl Core {
+impl ManualCore {
     fn enter(&self) -> (SessionKey, SocketId) {
-        let Connection { key, socket_id } = self.connect("key").unwrap();
+        let ManualConnection { key, socket_id } = self.connect("key").unwrap();
         (key, socket_id)
     }
 
@@ -113,7 +113,7 @@ impl Core {
     fn ask_again(&self, (key, socket_id): (SessionKey, SocketId)) {
         self.0.ask_again();
         self.0.let_through();
-        let _ = self.hear(Connection { key, socket_id }, b"");
+        let _ = self.hear(ManualConnection { key, socket_id }, b"");
     }
 
     fn is_postponed(&self, key: SessionKey) -> bool {
@@ -129,7 +129,7 @@ impl Core {
     /// What waits for a connection; that is taken.
     fn messages(&self, key: SessionKey) -> Vec<Value> {
         let socket_id = self.0.state.borrow_mut().session(key).socket_id;
-        let messages = self.take(Connection { key, socket_id }).into_iter();
+        let messages = self.take(ManualConnection { key, socket_id }).into_iter();
         messages.map(|json| serde_json::from_str(&json).unwrap()).collect()
     }
 
@@ -272,7 +272,7 @@ fn a_connection_pays_once_for_each_subscription() {
 }
 
 /// Nobody sends webhooks here: each is counted as dropped.
-fn webhooks_told(core: &Core) -> u64 {
+fn webhooks_told(core: &ManualCore) -> u64 {
     core.0.hub.webhooks.metrics().dropped(DropReason::Ended).get()
 }
 
@@ -280,16 +280,16 @@ fn webhooks_told(core: &Core) -> u64 {
 fn a_client_event_that_is_switched_off_is_told_to_nobody() {
     let mut app = app();
     app.has_client_events = true;
-    let endpoint = Endpoint {
+    let endpoint = WebhookEndpoint {
         url: "http://127.0.0.1:1/hook".parse().unwrap(),
-        kinds: [Kind::ClientEvent].into_iter().collect::<Kinds>(),
+        kinds: [WebhookKind::ClientEvent].into_iter().collect::<Kinds>(),
         channel_prefix: "".into(),
         headers: ExtraHeaders::default(),
     };
     let mut hooks = (*app.hooks).clone();
     hooks.endpoints.push(Arc::new(endpoint));
     app.hooks = Arc::new(hooks);
-    let core = Core::new(Settings::default(), vec![app]);
+    let core = ManualCore::new(Settings::default(), vec![app]);
     let (one, two) = (core.enter(), core.enter());
     for who in [one, two] {
         core.join(who, "presence-x", "ada");

@@ -16,7 +16,7 @@ use crate::channel::Channel;
 use crate::cores::SessionKey;
 use crate::frame::Frame;
 use crate::hub::Hub;
-use crate::metrics::Limit;
+use crate::metrics::LimitKind;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message;
 use crate::session::{ClientSession, ConnectionState};
@@ -106,11 +106,11 @@ impl Shard {
         let metrics = &self.hub.metrics;
         let authorization = session.app.settings().authorization_timeout;
         if !session.is_authorized && authorization.is_some_and(|timeout| open >= timeout) {
-            metrics.limit_hit(Limit::AuthorizationTimeout);
+            metrics.limit_hit(LimitKind::AuthorizationTimeout);
             return Some(CloseReason::Unauthorized);
         }
         if !session.has_been_used && open >= self.hub.settings().limits.subscribe_timeout {
-            metrics.limit_hit(Limit::SubscribeTimeout);
+            metrics.limit_hit(LimitKind::SubscribeTimeout);
             return Some(CloseReason::Unused);
         }
         None

@@ -5,7 +5,7 @@ use weir_settings::{Section, SettingValue};
 
 use crate::hub::Hub;
 use crate::settings::AppSettings;
-use crate::webhooks::{Endpoint, Kind};
+use crate::webhooks::{WebhookEndpoint, WebhookKind};
 
 /// One setting, as it is in effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,8 +73,8 @@ fn app_settings(app: &AppSettings) -> AppSettingsView {
     AppSettingsView { id: app.id.to_string(), settings: views(app, ""), webhooks }
 }
 
-fn webhook(endpoint: &Endpoint) -> WebhookView {
-    let kinds = Kind::ALL.into_iter().filter(|kind| endpoint.kinds.contains(*kind));
+fn webhook(endpoint: &WebhookEndpoint) -> WebhookView {
+    let kinds = WebhookKind::ALL.into_iter().filter(|kind| endpoint.kinds.contains(*kind));
     WebhookView {
         url: endpoint.url.to_string(),
         events: kinds.map(|kind| kind.name().to_owned()).collect(),

@@ -30,7 +30,7 @@ impl Wake for Woken {
 }
 
 /// What is there, if anything.
-fn look(watch: &mut Watch) -> Option<Seen> {
+fn look(watch: &mut Watch) -> Option<WatchedEvents> {
     let waker = Waker::from(Arc::new(Woken::default()));
     match watch.poll_next(&mut Context::from_waker(&waker)) {
         Poll::Ready(seen) => Some(seen),

@@ -6,7 +6,7 @@ use weir_base::secret::Secret;
 use weir_net::post::EndpointUrl;
 
 use super::extra_headers::ExtraHeaders;
-use super::kind::{Kind, Kinds};
+use super::kind::{Kinds, WebhookKind};
 
 /// The endpoints of one app, and what signs their requests. A reload makes a new one; what is
 /// queued is then signed with the newest that an event came with.
@@ -18,13 +18,13 @@ pub struct AppHooks {
     pub key: Arc<str>,
     /// Signs.
     pub secret: Secret,
-    pub endpoints: Vec<Arc<Endpoint>>,
+    pub endpoints: Vec<Arc<WebhookEndpoint>>,
 }
 
 /// One receiver. What was queued for it follows it over a reload as long as app, URL and prefix
 /// stay the same.
 #[derive(Clone, Debug)]
-pub struct Endpoint {
+pub struct WebhookEndpoint {
     pub url: EndpointUrl,
     /// Which events it gets.
     pub kinds: Kinds,
@@ -41,20 +41,20 @@ impl AppHooks {
     }
 
     /// Whether events of this kind are of any use to anybody, be it to take others back.
-    pub(super) fn concern(&self, kind: Kind) -> bool {
+    pub(super) fn concern(&self, kind: WebhookKind) -> bool {
         self.endpoints.iter().any(|endpoint| endpoint.kinds.concern(kind))
     }
 
     /// The same, of one channel.
-    pub(super) fn concern_channel(&self, kind: Kind, channel: &str) -> bool {
+    pub(super) fn concern_channel(&self, kind: WebhookKind, channel: &str) -> bool {
         let mut endpoints = self.endpoints.iter();
         endpoints.any(|endpoint| endpoint.kinds.concern(kind) && endpoint.covers(channel))
     }
 }
 
-impl Endpoint {
+impl WebhookEndpoint {
     /// Whether an event is sent to it.
-    pub(super) fn wants(&self, kind: Kind, channel: &str) -> bool {
+    pub(super) fn wants(&self, kind: WebhookKind, channel: &str) -> bool {
         self.kinds.contains(kind) && self.covers(channel)
     }
 

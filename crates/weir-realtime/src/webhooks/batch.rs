@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::app_hooks::{AppHooks, Endpoint};
+use super::app_hooks::{AppHooks, WebhookEndpoint};
 
 /// Where a batch goes and what signs it: as of the newest event, so that a new secret or header is
 /// in use at once.
 #[derive(Clone, Debug)]
 pub(super) struct Destination {
     pub(super) app: Arc<AppHooks>,
-    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) endpoint: Arc<WebhookEndpoint>,
 }
 
 /// One event.

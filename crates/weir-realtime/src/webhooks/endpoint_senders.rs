@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use weir_base::seldom::Seldom;
 use weir_net::post::EndpointUrl;
 
-use super::app_hooks::{AppHooks, Endpoint};
+use super::app_hooks::{AppHooks, WebhookEndpoint};
 use super::batch::Destination;
 use super::endpoint_sender::EndpointSender;
 use super::event_message::EventMessage;
@@ -31,7 +31,7 @@ pub(super) struct EndpointSenders<O> {
 #[derive(Debug)]
 struct EndpointKey {
     app_id: Arc<str>,
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<WebhookEndpoint>,
 }
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl<O: EndpointOpener> EndpointSenders<O> {
         }
     }
 
-    fn queue(&mut self, app: &Arc<AppHooks>, endpoint: &Arc<Endpoint>, json: Arc<RawValue>) {
+    fn queue(&mut self, app: &Arc<AppHooks>, endpoint: &Arc<WebhookEndpoint>, json: Arc<RawValue>) {
         let key = EndpointKey { app_id: Arc::clone(&app.app_id), endpoint: Arc::clone(endpoint) };
         let lane = self.by_endpoint.entry(key).or_insert_with(|| {
             let destination = Destination { app: Arc::clone(app), endpoint: Arc::clone(endpoint) };
@@ -122,7 +122,7 @@ impl Drop for OpenSender {
     }
 }
 
-fn warn_of_dropped(app: &AppHooks, endpoint: &Endpoint, limit: DropReason) {
+fn warn_of_dropped(app: &AppHooks, endpoint: &WebhookEndpoint, limit: DropReason) {
     tracing::warn!(
         app = &*app.app_id,
         endpoint = %endpoint.url,

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::app_hooks::AppHooks;
-use super::kind::Kind;
+use super::kind::WebhookKind;
 use crate::pusher::webhook::WebhookEvent;
 
 /// An event, written once, with what is needed to sort it.
 #[derive(Debug)]
 pub(super) struct EventMessage {
     pub(super) app: Arc<AppHooks>,
-    pub(super) kind: Kind,
+    pub(super) kind: WebhookKind,
     pub(super) channel: Arc<str>,
     /// Of events about members.
     pub(super) member: Option<Arc<str>>,
@@ -23,7 +23,7 @@ impl EventMessage {
         event.write(&mut json);
         Self {
             app: Arc::clone(app),
-            kind: Kind::of(event),
+            kind: WebhookKind::of(event),
             channel: Arc::from(channel(event)),
             member: member(event).map(Arc::from),
             json,

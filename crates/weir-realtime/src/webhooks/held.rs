@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::event_message::EventMessage;
-use super::kind::Kind;
+use super::kind::WebhookKind;
 use super::metrics::WebhookMetrics;
-use super::settings::Settings;
+use super::settings::WebhookSettings;
 
 /// What is held, bounded in events and bytes: for one more, the oldest is released early.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ enum About {
 }
 
 impl HeldEvents {
-    pub(super) fn new(settings: &Settings, metrics: WebhookMetrics) -> Self {
+    pub(super) fn new(settings: &WebhookSettings, metrics: WebhookMetrics) -> Self {
         Self {
             delay: settings.vacated_delay,
             events_max: settings.limits.held_events_max,
@@ -74,7 +74,9 @@ impl HeldEvents {
     ) {
         let Some(subject) = Subject::of(&told) else { return send(told) };
         match told.kind {
-            Kind::ChannelVacated | Kind::MemberRemoved | Kind::SubscriptionCount => {
+            WebhookKind::ChannelVacated
+            | WebhookKind::MemberRemoved
+            | WebhookKind::SubscriptionCount => {
                 self.hold(subject, told, now);
                 self.keep_bounds(send);
             }
@@ -154,12 +156,12 @@ impl Subject {
     /// None of events that neither wait nor take back.
     fn of(told: &EventMessage) -> Option<Self> {
         let about = match told.kind {
-            Kind::ChannelOccupied | Kind::ChannelVacated => About::Occupancy,
-            Kind::MemberAdded | Kind::MemberRemoved => {
+            WebhookKind::ChannelOccupied | WebhookKind::ChannelVacated => About::Occupancy,
+            WebhookKind::MemberAdded | WebhookKind::MemberRemoved => {
                 About::Member(Arc::clone(told.member.as_ref()?))
             }
-            Kind::SubscriptionCount => About::Count,
-            Kind::ClientEvent | Kind::CacheMiss => return None,
+            WebhookKind::SubscriptionCount => About::Count,
+            WebhookKind::ClientEvent | WebhookKind::CacheMiss => return None,
         };
         let (app_id, channel) = (Arc::clone(&told.app.app_id), Arc::clone(&told.channel));
         Some(Self { app_id, channel, about })

@@ -9,7 +9,7 @@ use weir_base::seldom::Seldom;
 
 use super::event_message::EventMessage;
 use super::metrics::{DropReason, WebhookMetrics};
-use super::settings::Limits;
+use super::settings::WebhookLimits;
 
 /// Events that are taken out at once, so that timers get their turn in a flood.
 const SLICE_EVENTS: usize = 256;
@@ -38,7 +38,7 @@ struct IntakeState {
 }
 
 pub(super) fn intake(
-    limits: &Limits,
+    limits: &WebhookLimits,
     clock: Clock,
     metrics: WebhookMetrics,
 ) -> (Intake, IntakeEnd) {
@@ -143,7 +143,8 @@ mod tests {
         events_of_bytes: usize,
     ) -> (Intake, IntakeEnd, WebhookMetrics) {
         let queue_bytes_max = events_of_bytes * told().json.len();
-        let limits = Limits { queue_events_max, queue_bytes_max, ..Limits::default() };
+        let limits =
+            WebhookLimits { queue_events_max, queue_bytes_max, ..WebhookLimits::default() };
         let metrics = WebhookMetrics::default();
         let clock = Clock::manual(Timestamp::default());
         let (intake, end) = intake(&limits, clock, metrics.clone());

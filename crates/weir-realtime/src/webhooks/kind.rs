@@ -7,7 +7,7 @@ use crate::pusher::webhook::WebhookEvent;
 
 /// What happened, without to what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum WebhookKind {
     ChannelOccupied,
     ChannelVacated,
     MemberAdded,
@@ -25,7 +25,7 @@ pub enum Kind {
 )]
 pub struct UnknownKind(pub String);
 
-impl Kind {
+impl WebhookKind {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::ChannelOccupied,
@@ -78,13 +78,13 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for WebhookKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for WebhookKind {
     type Err = UnknownKind;
 
     fn from_str(text: &str) -> Result<Self, UnknownKind> {
@@ -99,26 +99,26 @@ pub struct Kinds(u8);
 
 impl Kinds {
     /// Every kind.
-    pub const ALL: Self = Self(u8::MAX >> (8 - Kind::ALL.len()));
+    pub const ALL: Self = Self(u8::MAX >> (8 - WebhookKind::ALL.len()));
 
     /// Whether `kind` is among them.
     #[must_use]
-    pub const fn contains(self, kind: Kind) -> bool {
+    pub const fn contains(self, kind: WebhookKind) -> bool {
         self.0 & Self::bit(kind) != 0
     }
 
     /// Whether `kind`, or what it takes back, is among them.
-    pub(super) fn concern(self, kind: Kind) -> bool {
+    pub(super) fn concern(self, kind: WebhookKind) -> bool {
         self.contains(kind) || kind.opposite().is_some_and(|opposite| self.contains(opposite))
     }
 
-    const fn bit(kind: Kind) -> u8 {
+    const fn bit(kind: WebhookKind) -> u8 {
         1 << kind as u8
     }
 }
 
-impl FromIterator<Kind> for Kinds {
-    fn from_iter<I: IntoIterator<Item = Kind>>(kinds: I) -> Self {
+impl FromIterator<WebhookKind> for Kinds {
+    fn from_iter<I: IntoIterator<Item = WebhookKind>>(kinds: I) -> Self {
         Self(kinds.into_iter().fold(0, |bits, kind| bits | Self::bit(kind)))
     }
 }
@@ -127,7 +127,7 @@ impl fmt::Debug for Kinds {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_set()
-            .entries(Kind::ALL.iter().filter(|kind| self.contains(**kind)))
+            .entries(WebhookKind::ALL.iter().filter(|kind| self.contains(**kind)))
             .finish()
     }
 }
@@ -138,26 +138,30 @@ mod tests {
 
     #[test]
     fn names_round_trip_and_a_wrong_one_lists_them_all() {
-        for kind in Kind::ALL {
+        for kind in WebhookKind::ALL {
             assert_eq!(kind.name().parse(), Ok(kind));
         }
-        let error = "channel_ocupied".parse::<Kind>().unwrap_err().to_string();
-        assert!(Kind::ALL.iter().all(|kind| error.contains(kind.name())), "{error}");
+        let error = "channel_ocupied".parse::<WebhookKind>().unwrap_err().to_string();
+        assert!(WebhookKind::ALL.iter().all(|kind| error.contains(kind.name())), "{error}");
     }
 
     #[test]
     fn a_set_holds_what_it_was_made_of() {
-        for kind in Kind::ALL {
-            let others: Kinds = Kind::ALL.into_iter().filter(|other| *other != kind).collect();
+        for kind in WebhookKind::ALL {
+            let others: Kinds =
+                WebhookKind::ALL.into_iter().filter(|other| *other != kind).collect();
             assert!(!others.contains(kind) && Kinds::ALL.contains(kind), "{kind}");
         }
-        assert_eq!(Kind::ALL.into_iter().collect::<Kinds>(), Kinds::ALL);
+        assert_eq!(WebhookKind::ALL.into_iter().collect::<Kinds>(), Kinds::ALL);
     }
 
     #[test]
     fn who_wants_one_of_a_pair_is_concerned_by_the_other() {
-        let vacated: Kinds = [Kind::ChannelVacated].into_iter().collect();
-        assert!(vacated.concern(Kind::ChannelOccupied) && !vacated.contains(Kind::ChannelOccupied));
-        assert!(!vacated.concern(Kind::MemberAdded));
+        let vacated: Kinds = [WebhookKind::ChannelVacated].into_iter().collect();
+        assert!(
+            vacated.concern(WebhookKind::ChannelOccupied)
+                && !vacated.contains(WebhookKind::ChannelOccupied)
+        );
+        assert!(!vacated.concern(WebhookKind::MemberAdded));
     }
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::app_hooks::{AppHooks, Endpoint};
+use super::app_hooks::{AppHooks, WebhookEndpoint};
 use super::batch::{Destination, EventBatch, QueuedEvent};
 use super::metrics::DropReason;
 use super::shared::WebhookContext;
@@ -58,7 +58,7 @@ impl EndpointQueue {
     pub(super) fn push(
         &self,
         app: &Arc<AppHooks>,
-        endpoint: &Arc<Endpoint>,
+        endpoint: &Arc<WebhookEndpoint>,
         json: Arc<RawValue>,
     ) -> Option<DropReason> {
         let mut state = self.lock();

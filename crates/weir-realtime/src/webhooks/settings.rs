@@ -9,7 +9,7 @@ use weir_settings::{COUNT, DAY, Section, WAIT};
 /// Times, trust and limits, shared by all apps and endpoints.
 #[derive(Clone, Debug, Section)]
 #[section(restart, path = "realtime.webhooks")]
-pub struct Settings {
+pub struct WebhookSettings {
     /// How long an event waits for others to join it in one request.
     #[setting(range = Duration::ZERO..=DAY, default = Duration::from_millis(50))]
     pub batch_interval: Duration,
@@ -45,7 +45,7 @@ pub struct Settings {
     #[setting(trust, key = "ca", default = Trust::public())]
     pub trust: Trust,
     #[setting(flatten)]
-    pub limits: Limits,
+    pub limits: WebhookLimits,
 }
 
 /// No duration is longer: it must be possible to add it to the time.
@@ -54,7 +54,7 @@ const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 const DELAY_LEAST: Duration = Duration::from_millis(1);
 const KEEP_ALIVE_LEAST: Duration = Duration::from_secs(1);
 
-impl Settings {
+impl WebhookSettings {
     /// The same, with every duration within what timers can do: at most a year, and where it is the
     /// pause of a loop, not zero.
     pub(super) fn within_reason(mut self) -> Self {
@@ -79,7 +79,7 @@ impl Settings {
 /// Every bound. A zero where that would mean "nothing ever" counts as one.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(restart, path = "realtime.webhooks")]
-pub struct Limits {
+pub struct WebhookLimits {
     /// Events that wait to be sorted by endpoint, over all apps; one more is dropped.
     #[setting(range = COUNT, default = 16_384)]
     pub queue_events_max: usize,

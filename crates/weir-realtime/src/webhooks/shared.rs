@@ -7,11 +7,11 @@ use weir_base::semaphore::Semaphore;
 use weir_base::shutdown::ShutdownToken;
 
 use super::metrics::WebhookMetrics;
-use super::settings::Settings;
+use super::settings::WebhookSettings;
 
 #[derive(Debug)]
 pub(super) struct WebhookContext {
-    pub(super) settings: Settings,
+    pub(super) settings: WebhookSettings,
     pub(super) clock: Clock,
     pub(super) metrics: WebhookMetrics,
     /// In front of every attempt.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_net::post::{EndpointUrl, Post, PostError, PostSettings, Poster};
 
 use super::metrics::FailureReason;
-use super::settings::Settings;
+use super::settings::WebhookSettings;
 
 /// Makes transports; one per endpoint.
 pub(super) trait EndpointOpener: Send + 'static {
@@ -32,7 +32,7 @@ impl Transport for Poster {
 pub(super) struct EndpointConnections(Arc<PostSettings>);
 
 impl EndpointConnections {
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &WebhookSettings) -> Self {
         Self(Arc::new(PostSettings {
             section: "realtime.webhooks",
             connect_timeout: settings.connect_timeout,

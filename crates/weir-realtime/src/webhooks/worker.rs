@@ -14,15 +14,15 @@ use super::shared::WebhookContext;
 use super::transport::EndpointConnections;
 use super::transport::EndpointOpener;
 
-/// Does the work: [`Worker::run`] it on any tokio runtime with time and IO.
+/// Does the work: [`WebhookWorker::run`] it on any tokio runtime with time and IO.
 #[derive(Debug)]
-pub struct Worker {
+pub struct WebhookWorker {
     pub(super) intake: IntakeEnd,
     pub(super) shared: Arc<WebhookContext>,
     pub(super) shutdown: ShutdownToken,
 }
 
-impl Worker {
+impl WebhookWorker {
     /// Runs until no handle is left and everything is sent. Once the shutdown is requested, nothing
     /// is held any more, what is queued gets one more attempt, and after `drain_timeout` it is
     /// over, also for handles that are still there: what is left is dropped, counted and logged.

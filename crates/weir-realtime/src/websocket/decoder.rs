@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::close::CloseFrame;
 use super::error::ProtocolError;
 use super::header::{FrameHeader, HEADER_BYTES_MAX, Opcode};
-use super::limits::{Limits, Role};
+use super::limits::{Role, WebsocketLimits};
 use super::mask::MaskKey;
 use super::message::Message;
 
@@ -77,7 +77,7 @@ pub struct Messages<'a> {
     /// Of the input, this much is consumed.
     at: usize,
     role: Role,
-    limits: &'a Limits,
+    limits: &'a WebsocketLimits,
 }
 
 impl Default for Stage {
@@ -95,13 +95,13 @@ impl Decoder {
         &'a mut self,
         input: &'a mut [u8],
         role: Role,
-        limits: &'a Limits,
+        limits: &'a WebsocketLimits,
     ) -> Messages<'a> {
         Messages { decoder: self, input, at: 0, role, limits }
     }
 
     /// Bytes of heap in use: 0 if nothing is half there, never more than
-    /// [`Limits::message_bytes_max`] and a control frame.
+    /// [`WebsocketLimits::message_bytes_max`] and a control frame.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.capacity()
@@ -132,7 +132,7 @@ impl Decoder {
     fn admit(
         &self,
         header: &FrameHeader,
-        limits: &Limits,
+        limits: &WebsocketLimits,
     ) -> Result<Option<Unfinished>, ProtocolError> {
         let message = match (self.unfinished, header.opcode) {
             (_, opcode) if opcode.is_control() => return Ok(None),
@@ -149,7 +149,7 @@ impl Decoder {
         &mut self,
         frame: &PartialFrame,
         payload: &[u8],
-        limits: &Limits,
+        limits: &WebsocketLimits,
     ) -> Result<(), ProtocolError> {
         let bytes_max = if frame.is_final {
             self.held.len() + payload.len() + frame.bytes_left
@@ -190,8 +190,8 @@ impl Decoder {
 
 impl Unfinished {
     /// The message with one frame more, if that is within the limits.
-    fn with_frame(mut self, bytes: u64, limits: &Limits) -> Result<Self, ProtocolError> {
-        let Limits { message_bytes_max, frame_bytes_max, message_fragments_max } = *limits;
+    fn with_frame(mut self, bytes: u64, limits: &WebsocketLimits) -> Result<Self, ProtocolError> {
+        let WebsocketLimits { message_bytes_max, frame_bytes_max, message_fragments_max } = *limits;
         if bytes > frame_bytes_max as u64 {
             return Err(ProtocolError::FrameTooLarge { bytes, bytes_max: frame_bytes_max });
         }

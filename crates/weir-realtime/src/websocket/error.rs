@@ -69,7 +69,7 @@ pub enum ProtocolError {
     /// A reason whose bytes are not UTF-8.
     #[error("close reason that is not UTF-8")]
     CloseReasonNotUtf8,
-    /// A frame above [`Limits::frame_bytes_max`](super::Limits::frame_bytes_max).
+    /// A frame above [`WebsocketLimits::frame_bytes_max`](super::Limits::frame_bytes_max).
     #[error("frame of {bytes} bytes: more than {bytes_max} (realtime.limits.frame_bytes_max)")]
     FrameTooLarge {
         /// Its length, as announced.
@@ -77,13 +77,13 @@ pub enum ProtocolError {
         /// The limit.
         bytes_max: usize,
     },
-    /// A message above [`Limits::message_bytes_max`](super::Limits::message_bytes_max).
+    /// A message above [`WebsocketLimits::message_bytes_max`](super::Limits::message_bytes_max).
     #[error("message of more than {bytes_max} bytes (realtime.limits.message_bytes_max)")]
     MessageTooLarge {
         /// The limit.
         bytes_max: usize,
     },
-    /// A message above [`Limits::message_fragments_max`](super::Limits::message_fragments_max).
+    /// A message above [`WebsocketLimits::message_fragments_max`](super::Limits::message_fragments_max).
     #[error("message in more than {fragments_max} frames (realtime.limits.message_fragments_max)")]
     TooManyFragments {
         /// The limit.

@@ -37,13 +37,13 @@ pub struct Upgrade<'a> {
     /// The subprotocol that both sides know.
     pub protocol: Option<&'a str>,
     /// Which page the connection is for, if a browser opens it. The caller judges it, and answers
-    /// [`Refusal::OriginNotAllowed`] if it does not like it.
+    /// [`HandshakeError::OriginNotAllowed`] if it does not like it.
     pub origin: Option<&'a str>,
 }
 
 /// Why a request does not become a WebSocket connection.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum Refusal {
+pub enum HandshakeError {
     /// Another method than GET: 405.
     #[error("a WebSocket is opened with GET")]
     MethodNotGet,
@@ -81,24 +81,28 @@ pub enum Refusal {
 ///
 /// # Errors
 /// The first rule that the request breaks.
-pub fn accept<'a>(head: &'a impl RequestHead, protocols: &[&str]) -> Result<Upgrade<'a>, Refusal> {
+pub fn accept<'a>(
+    head: &'a impl RequestHead,
+    protocols: &[&str],
+) -> Result<Upgrade<'a>, HandshakeError> {
     if head.method() != "GET" {
-        return Err(Refusal::MethodNotGet);
+        return Err(HandshakeError::MethodNotGet);
     }
     if head.http_minor_version() < 1 {
-        return Err(Refusal::HttpVersion);
+        return Err(HandshakeError::HttpVersion);
     }
     if !has_word(head, "upgrade", "websocket") || !has_word(head, "connection", "upgrade") {
-        return Err(Refusal::NotAnUpgrade);
+        return Err(HandshakeError::NotAnUpgrade);
     }
     if only(head, "sec-websocket-version") != Some(b"13") {
-        return Err(Refusal::WebSocketVersion);
+        return Err(HandshakeError::WebSocketVersion);
     }
-    only(head, "host").ok_or(Refusal::Host)?;
+    only(head, "host").ok_or(HandshakeError::Host)?;
     if has_body(head) {
-        return Err(Refusal::Body);
+        return Err(HandshakeError::Body);
     }
-    let key = only(head, "sec-websocket-key").filter(|key| is_key(key)).ok_or(Refusal::Key)?;
+    let key =
+        only(head, "sec-websocket-key").filter(|key| is_key(key)).ok_or(HandshakeError::Key)?;
     let protocol = choose_protocol(head, protocols)?;
     Ok(Upgrade { accept: accept_key(key), protocol, origin: origin(head)? })
 }
@@ -129,7 +133,7 @@ impl Upgrade<'_> {
     }
 }
 
-impl Refusal {
+impl HandshakeError {
     /// The HTTP status that answers it.
     #[must_use]
     pub const fn status(&self) -> u16 {
@@ -212,11 +216,11 @@ fn is_key(key: &[u8]) -> bool {
 fn choose_protocol<'a>(
     head: &'a impl RequestHead,
     spoken: &[&str],
-) -> Result<Option<&'a str>, Refusal> {
+) -> Result<Option<&'a str>, HandshakeError> {
     let mut chosen = None;
     for name in words(head, "sec-websocket-protocol") {
         let name = std::str::from_utf8(name).ok().filter(|name| is_token(name));
-        let name = name.ok_or(Refusal::Protocol)?;
+        let name = name.ok_or(HandshakeError::Protocol)?;
         if chosen.is_none() && spoken.contains(&name) {
             chosen = Some(name);
         }
@@ -229,13 +233,13 @@ fn is_token(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-fn origin(head: &impl RequestHead) -> Result<Option<&str>, Refusal> {
+fn origin(head: &impl RequestHead) -> Result<Option<&str>, HandshakeError> {
     if head.header_values("origin").next().is_none() {
         return Ok(None);
     }
-    let origin = only(head, "origin").ok_or(Refusal::OriginMalformed)?;
+    let origin = only(head, "origin").ok_or(HandshakeError::OriginMalformed)?;
     let origin = std::str::from_utf8(origin).ok().filter(|origin| origin.is_ascii());
-    origin.map(Some).ok_or(Refusal::OriginMalformed)
+    origin.map(Some).ok_or(HandshakeError::OriginMalformed)
 }
 
 #[cfg(test)]

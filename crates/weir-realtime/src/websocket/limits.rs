@@ -14,7 +14,7 @@ pub enum Role {
 /// How much one message may be. A message that passes a limit ends the connection with code 1009.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Section)]
 #[section(reload, path = "realtime.limits")]
-pub struct Limits {
+pub struct WebsocketLimits {
     /// Bytes of one WebSocket message, all fragments together; a longer one ends the connection
     /// with 1009.
     // 64 KiB hold Pusher's largest event (10 KB of data) even if each of its bytes is an escape of six.

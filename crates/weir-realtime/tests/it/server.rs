@@ -33,7 +33,7 @@ use weir_net::server::{
     ServerStop, Upgrade,
 };
 use weir_net::{BindOptions, Listener, NetMetrics};
-use weir_realtime::hub::{Hub, Parts};
+use weir_realtime::hub::{Hub, HubParts};
 use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::pusher::signature::Token;
 use weir_realtime::settings::{AppSettings, Settings};
@@ -113,7 +113,7 @@ impl Server {
         let mut registry = Registry::default();
         let semaphore = Arc::new(Semaphore::new("webhooks", "webhooks_in_flight_max", 1));
         let (webhooks, _) = Webhooks::start(
-            webhooks::Settings::default(),
+            webhooks::WebhookSettings::default(),
             clock.clone(),
             WebhookMetrics::register(&mut registry),
             semaphore,
@@ -122,7 +122,8 @@ impl Server {
         let metrics = RealtimeMetrics::register(&mut registry);
         const CORES: usize = 2;
         let apps = vec![app];
-        let parts = Parts { cores: CORES, settings, apps, clock: clock.clone(), metrics, webhooks };
+        let parts =
+            HubParts { cores: CORES, settings, apps, clock: clock.clone(), metrics, webhooks };
         let hub = Hub::new(parts);
         let address = "127.0.0.1:0".parse().unwrap();
         let sockets = Listener::bind_group(&address, CORES, BindOptions::default()).unwrap();

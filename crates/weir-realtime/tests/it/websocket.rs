@@ -2,7 +2,7 @@
 //! hand, and what a decoder makes of them.
 
 use weir_realtime::websocket::{
-    CONTROL_BYTES_MAX, Decoder, Limits, MaskKey, Message, ProtocolError, Role,
+    CONTROL_BYTES_MAX, Decoder, MaskKey, Message, ProtocolError, Role, WebsocketLimits,
 };
 
 pub(crate) const KEY: [u8; 4] = [0xa1, 0x07, 0x5c, 0xf0];
@@ -99,7 +99,7 @@ pub(crate) fn read<'a>(
     decoder: &mut Decoder,
     pieces: impl IntoIterator<Item = &'a [u8]>,
     role: Role,
-    limits: &Limits,
+    limits: &WebsocketLimits,
 ) -> Vec<Event> {
     let mut events = Vec::new();
     for piece in pieces {
@@ -123,7 +123,7 @@ pub(crate) fn read<'a>(
 }
 
 fn as_server(decoder: &mut Decoder, input: &[u8]) -> Vec<Event> {
-    read(decoder, [input], Role::Server, &Limits::default())
+    read(decoder, [input], Role::Server, &WebsocketLimits::default())
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_message_that_is_whole_is_delivered_from_the_input() {
     let frames = [frame(0x81, "hello"), frame(0x01, "unfinished"), frame(0x89, "ping")];
     let mut input = bytes(&frames, Role::Server);
     let place = input.as_ptr_range();
-    let limits = Limits::default();
+    let limits = WebsocketLimits::default();
     let mut decoder = Decoder::default();
     let mut messages = decoder.messages(&mut input, Role::Server, &limits);
     let Ok(Some(Message::Text(text))) = messages.next() else { panic!("a text") };
@@ -170,8 +170,11 @@ fn part_of_a_header_needs_no_heap() {
     assert_eq!(read(&mut decoder, [&input[14..]], Role::Server, &BIG).len(), 1);
 }
 
-const BIG: Limits =
-    Limits { message_bytes_max: 1 << 20, frame_bytes_max: 1 << 20, message_fragments_max: 10 };
+const BIG: WebsocketLimits = WebsocketLimits {
+    message_bytes_max: 1 << 20,
+    frame_bytes_max: 1 << 20,
+    message_fragments_max: 10,
+};
 
 #[test]
 fn a_control_frame_between_fragments_leaves_the_message_as_it_was() {
@@ -182,7 +185,7 @@ fn a_control_frame_between_fragments_leaves_the_message_as_it_was() {
     for cut in 0..input.len() {
         let mut decoder = Decoder::default();
         let (one, two) = input.split_at(cut);
-        let events = read(&mut decoder, [one, two], Role::Server, &Limits::default());
+        let events = read(&mut decoder, [one, two], Role::Server, &WebsocketLimits::default());
         let expected = [Event::Ping(b"are you there?".to_vec()), Event::Text("Hello".to_owned())];
         assert_eq!(events, expected, "cut at {cut}");
         assert_eq!(decoder.held_bytes(), 0);
@@ -213,7 +216,8 @@ fn after_a_close_or_an_error_nothing_counts_and_nothing_is_held() {
 
 #[test]
 fn an_error_says_what_is_too_large_and_which_setting_bounds_it() {
-    let limits = Limits { message_bytes_max: 100, frame_bytes_max: 80, message_fragments_max: 3 };
+    let limits =
+        WebsocketLimits { message_bytes_max: 100, frame_bytes_max: 80, message_fragments_max: 3 };
     let cases = [
         (
             vec![frame(0x81, "x".repeat(81))],

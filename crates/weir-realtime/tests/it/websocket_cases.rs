@@ -3,7 +3,7 @@
 //!
 //! Each case is read as a server and as a client, whole and in pieces of several sizes.
 
-use weir_realtime::websocket::{Decoder, Limits, Opcode, ProtocolError, Role};
+use weir_realtime::websocket::{Decoder, Opcode, ProtocolError, Role, WebsocketLimits};
 
 use super::websocket::{Event, Frame, Length, bytes, frame, read};
 
@@ -18,8 +18,11 @@ pub(crate) struct Case {
 }
 
 /// For messages of the sizes that measure performance.
-pub(crate) const LARGE: Limits =
-    Limits { message_bytes_max: 4 << 20, frame_bytes_max: 4 << 20, message_fragments_max: 1_024 };
+pub(crate) const LARGE: WebsocketLimits = WebsocketLimits {
+    message_bytes_max: 4 << 20,
+    frame_bytes_max: 4 << 20,
+    message_fragments_max: 1_024,
+};
 
 fn case(name: impl Into<String>, frames: Vec<Frame>, events: Vec<Event>) -> Case {
     Case { name: name.into(), frames, missing_bytes: 0, events }

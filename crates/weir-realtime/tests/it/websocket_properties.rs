@@ -3,14 +3,14 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weir_realtime::websocket::{
-    CloseCode, CloseFrame, Decoder, FrameHeader, Limits, MaskKey, Message, Opcode, Role,
+    CloseCode, CloseFrame, Decoder, FrameHeader, MaskKey, Message, Opcode, Role, WebsocketLimits,
 };
 
 use super::websocket::{Event, Frame, Length, bytes, frame, read};
 
 /// Small, so that random frames meet them.
-const LIMITS: Limits =
-    Limits { message_bytes_max: 300, frame_bytes_max: 200, message_fragments_max: 5 };
+const LIMITS: WebsocketLimits =
+    WebsocketLimits { message_bytes_max: 300, frame_bytes_max: 200, message_fragments_max: 5 };
 const ROLES: [Role; 2] = [Role::Server, Role::Client];
 
 /// Frames that mostly belong together, and sometimes don't.
@@ -147,7 +147,7 @@ proptest! {
         key: [u8; 4],
         sizes in vec(0..5_000_usize, 0..30),
     ) {
-        let limits = Limits { message_bytes_max: 70_000, frame_bytes_max: 70_000, ..LIMITS };
+        let limits = WebsocketLimits { message_bytes_max: 70_000, frame_bytes_max: 70_000, ..LIMITS };
         for role in ROLES {
             let mut stream = Vec::new();
             sent.iter().for_each(|kind| kind.message().encode(&mut stream, mask_for(role, key)));

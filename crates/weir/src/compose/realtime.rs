@@ -12,7 +12,7 @@ use weir_base::semaphore::{self, Semaphore};
 use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_base::switchboard::Switchboard;
 use weir_net::server::{CoreIndex, Pulse};
-use weir_realtime::hub::{Hub, Parts};
+use weir_realtime::hub::{Hub, HubParts};
 use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::shard::Shard;
 use weir_realtime::webhooks::{WebhookMetrics, Webhooks};
@@ -149,7 +149,7 @@ fn hub(
     );
     webhooks.spawn(worker.run());
     let (settings, apps) = settings.realtime_in_effect();
-    Hub::new(Parts {
+    Hub::new(HubParts {
         cores,
         settings,
         apps,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio_stream::Stream;
 use weir_base::admin_api::{AdminError, Params};
 use weir_realtime::view::EventView;
-use weir_realtime::watch::{Seen, Watch};
+use weir_realtime::watch::{Watch, WatchedEvents};
 
 use super::{Realtime, problem};
 
@@ -48,7 +48,7 @@ impl Stream for Stretches {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let seen = self.0.poll_next(context);
-        seen.map(|Seen { left_out, events }| {
+        seen.map(|WatchedEvents { left_out, events }| {
             // A view is plain data, which is always JSON.
             let event = Event::default().json_data(Tail { left_out, events });
             event.ok().map(Ok)

@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::WatchStream;
 use weir_base::clock::{Clock, Timestamp};
-use weir_realtime::watch::{Seen, Watch};
+use weir_realtime::watch::{Watch, WatchedEvents};
 
 use super::super::request::{PageRequest, PageResult};
 use super::ChannelNameQuery;
@@ -84,7 +84,7 @@ impl Stream for ChannelTail {
             ready!(pause.as_mut().poll(context));
             self.pause = None;
         }
-        let Seen { left_out, events } = ready!(self.watch.poll_next(context));
+        let WatchedEvents { left_out, events } = ready!(self.watch.poll_next(context));
         self.pause = Some(Box::pin(tokio::time::sleep(PACE)));
         let events = events.iter().map(EventRow::of).collect();
         // A message is plain data, which is always JSON.

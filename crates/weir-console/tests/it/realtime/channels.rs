@@ -27,7 +27,7 @@ use weir_net::server::{
     ResponseBody, RunningServer, ServerOptions, ServerStop, Upgrade,
 };
 use weir_net::{BindOptions, Listener, NetMetrics};
-use weir_realtime::hub::{Hub, Parts};
+use weir_realtime::hub::{Hub, HubParts};
 use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::operations::PublishEvent;
 use weir_realtime::settings::{AppSettings, Settings};
@@ -173,7 +173,7 @@ fn sign(text: &str) -> String {
 fn hub(clock: &Clock, change: impl FnOnce(&mut Settings, &mut AppSettings)) -> Arc<Hub> {
     let mut registry = Registry::default();
     let (webhooks, _) = Webhooks::start(
-        webhooks::Settings::default(),
+        webhooks::WebhookSettings::default(),
         clock.clone(),
         WebhookMetrics::register(&mut registry),
         Arc::new(Semaphore::new("webhooks", "webhooks_in_flight_max", 1)),
@@ -184,7 +184,7 @@ fn hub(clock: &Clock, change: impl FnOnce(&mut Settings, &mut AppSettings)) -> A
     change(&mut settings, &mut app);
     let metrics = RealtimeMetrics::register(&mut registry);
     let clock = clock.clone();
-    Hub::new(Parts { cores: 1, settings, apps: vec![app], clock, metrics, webhooks })
+    Hub::new(HubParts { cores: 1, settings, apps: vec![app], clock, metrics, webhooks })
 }
 
 fn realtime(hub: &Arc<Hub>, clock: &Clock, folder: &Path) -> RealtimeSource {

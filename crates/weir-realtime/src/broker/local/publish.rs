@@ -9,7 +9,7 @@ use crate::broker::{ClientPublication, PublishError, ServerEvent};
 use crate::channel::{Channel, Keeps, PreparedEvent, Publication, Published, TryPublishError};
 use crate::cores::{Audience, CoreBusy};
 use crate::frame::Draft;
-use crate::metrics::Limit;
+use crate::metrics::LimitKind;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::server_message::ChannelEvent;
 
@@ -125,7 +125,7 @@ impl LocalBroker {
     }
 
     fn count_busy(&self, busy: CoreBusy) -> CoreBusy {
-        self.metrics.limit_hit(Limit::CoreQueue);
+        self.metrics.limit_hit(LimitKind::CoreQueue);
         busy
     }
 
@@ -133,7 +133,7 @@ impl LocalBroker {
         self.metrics.published();
         let total = self.add_history_bytes(published.history_change);
         if total > self.history_bytes_max.load(Ordering::Relaxed) {
-            self.metrics.limit_hit(Limit::HistoryBytes);
+            self.metrics.limit_hit(LimitKind::HistoryBytes);
             self.add_history_bytes(channel.forget_history());
         }
         if channel.kind.caches {

@@ -1,7 +1,7 @@
 //! Which attributes of channels a caller wants to know.
 
 use super::super::excerpt::Excerpt;
-use super::super::signature::Query;
+use super::super::signature::SignedQuery;
 
 /// The attributes that were asked for: a set. Those that a channel doesn't have are left out of what
 /// is told about it, whoever asks.
@@ -60,7 +60,7 @@ impl<'a> ListRequest<'a> {
     ///
     /// # Errors
     /// The name that is no attribute's.
-    pub fn parse(query: &'a Query<'_>) -> Result<Self, InfoError> {
+    pub fn parse(query: &'a SignedQuery<'_>) -> Result<Self, InfoError> {
         let filter_by_prefix = query.get("filter_by_prefix").unwrap_or_default();
         let info = InfoRequest::parse(query.get("info"))?;
         Ok(Self { filter_by_prefix, info })

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::super::channel::ChannelName;
 use super::super::event::EventName;
 use super::super::json::{self, JsonText};
-use super::super::limits::Limits;
+use super::super::limits::PusherLimits;
 use super::super::payload::Payload;
 use super::super::socket_id::SocketId;
 use super::{ApiError, InfoRequest};
@@ -79,7 +79,7 @@ struct BatchBody<'a> {
 ///
 /// # Errors
 /// What is wrong, for the caller's developer.
-pub fn parse_publish<'a>(body: &'a [u8], limits: &Limits) -> Result<Publish<'a>, ApiError> {
+pub fn parse_publish<'a>(body: &'a [u8], limits: &PusherLimits) -> Result<Publish<'a>, ApiError> {
     let event: EventBody<'a> = parse(text(body, limits)?)?;
     Ok(Publish {
         channels: channels(&event, limits)?,
@@ -94,7 +94,10 @@ pub fn parse_publish<'a>(body: &'a [u8], limits: &Limits) -> Result<Publish<'a>,
 ///
 /// # Errors
 /// What is wrong, for the caller's developer.
-pub fn parse_batch<'a>(body: &'a [u8], limits: &Limits) -> Result<Vec<BatchEvent<'a>>, ApiError> {
+pub fn parse_batch<'a>(
+    body: &'a [u8],
+    limits: &PusherLimits,
+) -> Result<Vec<BatchEvent<'a>>, ApiError> {
     let BatchBody { batch } = parse(text(body, limits)?)?;
     let (events, max) = (batch.len(), limits.batch_events_max);
     if events > max {
@@ -114,7 +117,10 @@ pub fn parse_batch<'a>(body: &'a [u8], limits: &Limits) -> Result<Vec<BatchEvent
 ///
 /// # Errors
 /// What is wrong, for the caller's developer.
-pub fn parse_user_event<'a>(body: &'a [u8], limits: &Limits) -> Result<UserEvent<'a>, ApiError> {
+pub fn parse_user_event<'a>(
+    body: &'a [u8],
+    limits: &PusherLimits,
+) -> Result<UserEvent<'a>, ApiError> {
     let event: EventBody<'a> = parse(text(body, limits)?)?;
     Ok(UserEvent {
         name: EventName::parse(event.name.0, limits)?,
@@ -122,7 +128,7 @@ pub fn parse_user_event<'a>(body: &'a [u8], limits: &Limits) -> Result<UserEvent
     })
 }
 
-fn text<'a>(body: &'a [u8], limits: &Limits) -> Result<&'a str, ApiError> {
+fn text<'a>(body: &'a [u8], limits: &PusherLimits) -> Result<&'a str, ApiError> {
     let (bytes, max) = (body.len(), limits.api_body_bytes_max);
     if bytes > max {
         return Err(ApiError::BodyTooLarge { bytes, max });
@@ -138,7 +144,7 @@ fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, ApiError> {
     json::object(text).map_err(ApiError::Shape)
 }
 
-fn batch_event<'a>(text: &'a str, limits: &Limits) -> Result<BatchEvent<'a>, ApiError> {
+fn batch_event<'a>(text: &'a str, limits: &PusherLimits) -> Result<BatchEvent<'a>, ApiError> {
     let event: EventBody<'a> = parse(text)?;
     let mut channels = channels(&event, limits)?;
     let (socket_id, info) = (socket_id(&event)?, info(&event)?);
@@ -155,7 +161,7 @@ fn batch_event<'a>(text: &'a str, limits: &Limits) -> Result<BatchEvent<'a>, Api
     }
 }
 
-fn channels(event: &EventBody<'_>, limits: &Limits) -> Result<Vec<ChannelName>, ApiError> {
+fn channels(event: &EventBody<'_>, limits: &PusherLimits) -> Result<Vec<ChannelName>, ApiError> {
     let names = match (&event.channels, &event.channel) {
         (Some(_), Some(_)) => return Err(ApiError::TwoKindsOfChannels),
         (Some(names), None) => names.as_slice(),

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 
 use crate::pusher::excerpt::Excerpt;
-use crate::pusher::limits::Limits;
+use crate::pusher::limits::PusherLimits;
 
 /// The one parameter that isn't signed: the signature.
 const SIGNATURE: &str = "auth_signature";
 
 /// A request's parameters, decoded, in the order in which they are signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Query<'a>(Vec<Parameter<'a>>);
+pub struct SignedQuery<'a>(Vec<Parameter<'a>>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Parameter<'a> {
@@ -32,12 +32,12 @@ pub enum QueryError {
     Ambiguous { name: String },
 }
 
-impl<'a> Query<'a> {
+impl<'a> SignedQuery<'a> {
     /// Reads what stands behind the question mark.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(query: &'a str, limits: &Limits) -> Result<Self, QueryError> {
+    pub fn parse(query: &'a str, limits: &PusherLimits) -> Result<Self, QueryError> {
         let max = limits.api_query_parameters_max;
         let mut parameters: Vec<_> = form_urlencoded::parse(query.as_bytes())
             .take(max.saturating_add(1))

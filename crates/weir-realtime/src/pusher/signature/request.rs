@@ -7,9 +7,9 @@ use md5::{Digest, Md5};
 use percent_encoding::percent_decode_str;
 use weir_base::clock::Timestamp;
 
-use super::{Query, QueryError, Token};
+use super::{QueryError, SignedQuery, Token};
 use crate::pusher::excerpt::Excerpt;
-use crate::pusher::limits::Limits;
+use crate::pusher::limits::PusherLimits;
 
 /// The one version of this way to sign.
 const VERSION: &str = "1.0";
@@ -72,8 +72,8 @@ impl Token<'_> {
         &self,
         request: &SignedRequest<'a>,
         now: Timestamp,
-        limits: &Limits,
-    ) -> Result<Query<'a>, RequestError> {
+        limits: &PusherLimits,
+    ) -> Result<SignedQuery<'a>, RequestError> {
         let query = self.verify_head(request, now, limits)?;
         check_body(&query, request.body)?;
         Ok(query)
@@ -87,16 +87,16 @@ impl Token<'_> {
         &self,
         request: &SignedRequest<'a>,
         now: Timestamp,
-        limits: &Limits,
-    ) -> Result<Query<'a>, RequestError> {
-        let query = Query::parse(request.query, limits)?;
+        limits: &PusherLimits,
+    ) -> Result<SignedQuery<'a>, RequestError> {
+        let query = SignedQuery::parse(request.query, limits)?;
         self.check_key(&query)?;
         self.check_signature(request, &query)?;
         check_timestamp(&query, now, limits.api_timestamp_tolerance)?;
         Ok(query)
     }
 
-    fn check_key(&self, query: &Query<'_>) -> Result<(), RequestError> {
+    fn check_key(&self, query: &SignedQuery<'_>) -> Result<(), RequestError> {
         let version = require(query, "auth_version")?;
         if version != VERSION {
             return Err(RequestError::Version { given: version.to_owned() });
@@ -110,7 +110,7 @@ impl Token<'_> {
     fn check_signature(
         &self,
         request: &SignedRequest<'_>,
-        query: &Query<'_>,
+        query: &SignedQuery<'_>,
     ) -> Result<(), RequestError> {
         let given = require(query, "auth_signature")?;
         let signed = request_text(request.method, request.path, query);
@@ -123,7 +123,12 @@ impl Token<'_> {
 
     /// Server libraries sign a path as they build it; their HTTP clients escape it after that, for
     /// instance the `|` of a user's id. A signature of the unescaped path holds as well.
-    fn signed_decoded(&self, request: &SignedRequest<'_>, query: &Query<'_>, given: &str) -> bool {
+    fn signed_decoded(
+        &self,
+        request: &SignedRequest<'_>,
+        query: &SignedQuery<'_>,
+        given: &str,
+    ) -> bool {
         decode_path(request.path).is_some_and(|path| {
             self.is_signature(request_text(request.method, &path, query).as_bytes(), given)
         })
@@ -132,7 +137,7 @@ impl Token<'_> {
 
 /// What is signed for a request.
 #[must_use]
-pub fn request_text(method: &str, path: &str, query: &Query<'_>) -> String {
+pub fn request_text(method: &str, path: &str, query: &SignedQuery<'_>) -> String {
     format!("{method}\n{path}\n{}", query.canonical())
 }
 
@@ -146,12 +151,12 @@ fn decode_path(path: &str) -> Option<Cow<'_, str>> {
     (decoded != path && !changes_meaning).then_some(decoded)
 }
 
-fn require<'q>(query: &'q Query<'_>, name: &'static str) -> Result<&'q str, RequestError> {
+fn require<'q>(query: &'q SignedQuery<'_>, name: &'static str) -> Result<&'q str, RequestError> {
     query.get(name).filter(|value| !value.is_empty()).ok_or(RequestError::Missing { name })
 }
 
 fn check_timestamp(
-    query: &Query<'_>,
+    query: &SignedQuery<'_>,
     now: Timestamp,
     tolerance: Duration,
 ) -> Result<(), RequestError> {
@@ -170,7 +175,7 @@ fn check_timestamp(
 ///
 /// # Errors
 /// It is missing, or another one.
-pub fn check_body(query: &Query<'_>, body: &[u8]) -> Result<(), RequestError> {
+pub fn check_body(query: &SignedQuery<'_>, body: &[u8]) -> Result<(), RequestError> {
     if body.is_empty() && query.get("body_md5").is_none() {
         return Ok(());
     }

@@ -131,7 +131,7 @@ fn pick(clients: &mut [Client], who: usize) -> Option<&mut Client> {
     clients.get_mut(who % count)
 }
 
-fn take_step(core: &Core, clients: &mut Vec<Client>, step: Step) {
+fn take_step(core: &ManualCore, clients: &mut Vec<Client>, step: Step) {
     match step {
         Step::Connect => {
             let (key, socket_id) = core.enter();

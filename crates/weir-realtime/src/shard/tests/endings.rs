@@ -3,7 +3,7 @@
 use super::*;
 
 /// How many are closed in each step, and with which code.
-fn steps_of_app_end(core: &Core) -> Vec<(usize, Option<CloseCode>)> {
+fn steps_of_app_end(core: &ManualCore) -> Vec<(usize, Option<CloseCode>)> {
     core.receive_messages();
     let mut steps = Vec::new();
     while !core.0.state.borrow().app_ends.is_empty() {
@@ -15,7 +15,7 @@ fn steps_of_app_end(core: &Core) -> Vec<(usize, Option<CloseCode>)> {
     steps
 }
 
-fn reload(core: &Core, is_enabled: Option<bool>) {
+fn reload(core: &ManualCore, is_enabled: Option<bool>) {
     let apps = is_enabled.map(|is_enabled| AppSettings { is_enabled, ..app() });
     core.0.hub.reload(Settings::default(), apps.into_iter().collect());
 }

@@ -10,8 +10,8 @@ fn who_joins_while_a_core_is_full_joins_when_there_is_room() {
         core.join(ada, "presence-x", "ada");
         core.heard(ada.0);
         let full = core.fill();
-        let connection = Connection { key: grace.0, socket_id: grace.1 };
-        let mut said = Core::joining(grace, "presence-x", "grace");
+        let connection = ManualConnection { key: grace.0, socket_id: grace.1 };
+        let mut said = ManualCore::joining(grace, "presence-x", "grace");
         said.extend(frame("pusher:ping", &json!({})));
         assert!(core.hear(connection, &said));
         assert!(!core.hear(connection, &frame("pusher:ping", &json!({}))));
@@ -41,7 +41,9 @@ fn who_leaves_while_it_waits_for_room_has_joined_nothing() {
         assert!(!core.is_postponed(grace.0));
         drop(full);
         core.ask_again(grace);
-        assert!(core.subscriptions(Connection { key: grace.0, socket_id: grace.1 }).is_empty());
+        assert!(
+            core.subscriptions(ManualConnection { key: grace.0, socket_id: grace.1 }).is_empty()
+        );
     });
 }
 

@@ -7,10 +7,10 @@ use hyper::body::Body;
 use super::super::event_stream::{EventStream, EventStreamRequest};
 use super::*;
 
-fn open_stream(core: &Core, channel: &str) -> Pin<Box<EventStream>> {
+fn open_stream(core: &ManualCore, channel: &str) -> Pin<Box<EventStream>> {
     let app = core.0.hub.app_by_id("1").unwrap();
     let place = app.connect(1_000).unwrap();
-    let channel = ChannelName::parse(channel, &Limits::default()).unwrap();
+    let channel = ChannelName::parse(channel, &PusherLimits::default()).unwrap();
     Box::pin(core.0.stream_events(EventStreamRequest { app, place, channel, after: None }))
 }
 
@@ -31,7 +31,7 @@ fn streams_of_events_wait_until_they_may_subscribe() {
     let interval = std::time::Duration::from_secs(1);
     let mut settings = Settings::default();
     settings.limits.subscribe_rate = Rate::new(1, interval);
-    let core = Core::new(settings, vec![app()]);
+    let core = ManualCore::new(settings, vec![app()]);
     let [mut one, mut two] = ["a", "a"].map(|channel| open_stream(&core, channel));
     for stream in [&mut one, &mut two] {
         assert!(read(stream).unwrap().starts_with("retry: "));
@@ -56,7 +56,7 @@ fn streams_of_events_wait_until_they_may_subscribe() {
 
 #[test]
 fn a_silent_stream_gets_a_comment_that_no_page_sees() {
-    let core = Core::new(Settings::default(), vec![app()]);
+    let core = ManualCore::new(Settings::default(), vec![app()]);
     let mut stream = open_stream(&core, "a");
     while read(&mut stream).is_some() {}
     core.pass(std::time::Duration::from_secs(30));
@@ -68,7 +68,7 @@ fn a_silent_stream_gets_a_comment_that_no_page_sees() {
 fn a_stream_that_ends_while_it_waits_leaves_nothing() {
     let mut settings = Settings::default();
     settings.limits.subscribe_rate = Rate::new(1, std::time::Duration::from_secs(1));
-    let core = Core::new(settings, vec![app()]);
+    let core = ManualCore::new(settings, vec![app()]);
     drop([open_stream(&core, "a"), open_stream(&core, "a")]);
     core.pass(std::time::Duration::from_secs(1_000));
     core.tidy();

@@ -14,8 +14,8 @@ struct Bench {
     bytes: usize,
 }
 
-fn bench(change: impl FnOnce(&mut Settings)) -> Bench {
-    let (mut settings, metrics) = (Settings::default(), WebhookMetrics::default());
+fn bench(change: impl FnOnce(&mut WebhookSettings)) -> Bench {
+    let (mut settings, metrics) = (WebhookSettings::default(), WebhookMetrics::default());
     change(&mut settings);
     let held = HeldEvents::new(&settings, metrics.clone());
     Bench { held, start: Instant::now(), sent: Vec::new(), metrics, bytes: 0 }
@@ -123,7 +123,7 @@ fn past_the_bounds_the_oldest_is_sent_early() {
         bench.bytes
     };
     for change in [
-        (|settings, _| settings.limits.held_events_max = 2) as fn(&mut Settings, usize),
+        (|settings, _| settings.limits.held_events_max = 2) as fn(&mut WebhookSettings, usize),
         |settings, bytes| settings.limits.held_bytes_max = 2 * bytes,
     ] {
         let mut bench = bench(|settings| change(settings, probe));

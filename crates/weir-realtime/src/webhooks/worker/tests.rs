@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bench::{Answer, Bench, bench};
 
-use super::super::kind::Kind;
+use super::super::kind::WebhookKind;
 use super::super::metrics::{DropReason, FailureReason};
 use crate::pusher::webhook::WebhookEvent;
 
@@ -59,8 +59,8 @@ async fn a_full_batch_goes_at_once() {
 async fn each_endpoint_gets_what_it_wants() {
     let mut bench = bench(&["a", "b", "c"], |_| {});
     bench.endpoint(0, |endpoint| endpoint.channel_prefix = "private-".into());
-    bench.endpoint(1, |endpoint| endpoint.kinds = [Kind::MemberAdded].into_iter().collect());
-    assert!(bench.webhooks.wants(&bench.app, Kind::CacheMiss));
+    bench.endpoint(1, |endpoint| endpoint.kinds = [WebhookKind::MemberAdded].into_iter().collect());
+    assert!(bench.webhooks.wants(&bench.app, WebhookKind::CacheMiss));
     tell_misses(&bench, &["private-1", "2"]).await;
     bench.tell(&WebhookEvent::MemberAdded { channel: "presence-1", user_id: "7" });
     bench.pass(50 * MS).await;
@@ -71,12 +71,13 @@ async fn each_endpoint_gets_what_it_wants() {
 
 #[tokio::test(start_paused = true)]
 async fn what_nobody_wants_takes_back_what_somebody_wants() {
-    for (wanted, expected) in [(Kind::ChannelVacated, 0), (Kind::ChannelOccupied, 1)] {
+    for (wanted, expected) in [(WebhookKind::ChannelVacated, 0), (WebhookKind::ChannelOccupied, 1)]
+    {
         let mut bench = bench(&["a"], |_| {});
         bench.endpoint(0, |endpoint| endpoint.kinds = [wanted].into_iter().collect());
-        assert!(bench.webhooks.wants(&bench.app, Kind::ChannelOccupied));
-        assert!(bench.webhooks.wants(&bench.app, Kind::ChannelVacated));
-        assert!(!bench.webhooks.wants(&bench.app, Kind::MemberAdded));
+        assert!(bench.webhooks.wants(&bench.app, WebhookKind::ChannelOccupied));
+        assert!(bench.webhooks.wants(&bench.app, WebhookKind::ChannelVacated));
+        assert!(!bench.webhooks.wants(&bench.app, WebhookKind::MemberAdded));
         bench.tell(&WebhookEvent::ChannelOccupied { channel: "1" });
         bench.tell(&WebhookEvent::ChannelVacated { channel: "1" });
         bench.tell(&WebhookEvent::ChannelOccupied { channel: "1" });

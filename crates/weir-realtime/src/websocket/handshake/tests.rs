@@ -56,7 +56,7 @@ impl Request {
         self.without(name).with(name, value)
     }
 
-    fn refusal(&self) -> Refusal {
+    fn refusal(&self) -> HandshakeError {
         accept(self, &[]).expect_err("refused")
     }
 
@@ -102,7 +102,7 @@ fn what_is_no_upgrade_is_answered_with_426_and_the_version() {
         request().instead("Upgrade", "websockets"),
         request().instead("Connection", "keep-alive"),
     ] {
-        assert_eq!(request.refusal(), Refusal::NotAnUpgrade);
+        assert_eq!(request.refusal(), HandshakeError::NotAnUpgrade);
     }
     for request in [
         request().without("Sec-WebSocket-Version"),
@@ -110,11 +110,11 @@ fn what_is_no_upgrade_is_answered_with_426_and_the_version() {
         request().instead("Sec-WebSocket-Version", "13, 8"),
         request().with("Sec-WebSocket-Version", "8"),
     ] {
-        assert_eq!(request.refusal(), Refusal::WebSocketVersion);
+        assert_eq!(request.refusal(), HandshakeError::WebSocketVersion);
     }
     let body = "only version 13 of WebSocket is spoken here (Sec-WebSocket-Version)\n";
     assert_eq!(
-        text(|output| Refusal::WebSocketVersion.write_response(output)),
+        text(|output| HandshakeError::WebSocketVersion.write_response(output)),
         format!(
             "HTTP/1.1 426 Upgrade Required\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nContent-Type: text/plain; charset=utf-8\r\n\
@@ -128,11 +128,11 @@ fn what_is_no_upgrade_is_answered_with_426_and_the_version() {
 fn other_methods_and_older_http_are_refused() {
     for method in ["POST", "get", "CONNECT"] {
         let request = Request { method, ..request() };
-        assert_eq!(request.refusal(), Refusal::MethodNotGet);
+        assert_eq!(request.refusal(), HandshakeError::MethodNotGet);
     }
     let request = Request { minor_version: 0, ..request() };
-    assert_eq!(request.refusal(), Refusal::HttpVersion);
-    let response = text(|output| Refusal::MethodNotGet.write_response(output));
+    assert_eq!(request.refusal(), HandshakeError::HttpVersion);
+    let response = text(|output| HandshakeError::MethodNotGet.write_response(output));
     assert!(response.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"), "{response}");
     assert!(response.contains("\r\nAllow: GET\r\n"), "{response}");
 }
@@ -147,21 +147,25 @@ fn a_key_is_there_once_and_has_16_bytes() {
         "dGhlIHNhbXBsZSBub25jZ!==",
         "dGhlIHNhbXBsZSBub25jZWRkZGRkZGRkZGRkZGRkZGRkZGRkZA==",
     ] {
-        assert_eq!(request().instead("Sec-WebSocket-Key", key).refusal(), Refusal::Key, "{key}");
+        assert_eq!(
+            request().instead("Sec-WebSocket-Key", key).refusal(),
+            HandshakeError::Key,
+            "{key}"
+        );
     }
-    assert_eq!(request().without("Sec-WebSocket-Key").refusal(), Refusal::Key);
+    assert_eq!(request().without("Sec-WebSocket-Key").refusal(), HandshakeError::Key);
     let twice = request().with("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
-    assert_eq!(twice.refusal(), Refusal::Key);
+    assert_eq!(twice.refusal(), HandshakeError::Key);
     let spaces = request().instead("Sec-WebSocket-Key", " dGhlIHNhbXBsZSBub25jZQ==\t");
     assert!(accept(&spaces, &[]).is_ok());
 }
 
 #[test]
 fn a_request_has_one_host_and_no_body() {
-    assert_eq!(request().without("Host").refusal(), Refusal::Host);
-    assert_eq!(request().with("Host", "other").refusal(), Refusal::Host);
-    assert_eq!(request().with("Content-Length", "1").refusal(), Refusal::Body);
-    assert_eq!(request().with("Transfer-Encoding", "chunked").refusal(), Refusal::Body);
+    assert_eq!(request().without("Host").refusal(), HandshakeError::Host);
+    assert_eq!(request().with("Host", "other").refusal(), HandshakeError::Host);
+    assert_eq!(request().with("Content-Length", "1").refusal(), HandshakeError::Body);
+    assert_eq!(request().with("Transfer-Encoding", "chunked").refusal(), HandshakeError::Body);
     assert!(accept(&request().with("Content-Length", "0"), &[]).is_ok());
 }
 
@@ -178,7 +182,7 @@ fn the_clients_first_protocol_that_is_spoken_is_chosen() {
         text(|output| accept(&offer(), &["wamp"]).expect("accepted").write_response(output));
     assert!(response.ends_with("\r\nSec-WebSocket-Protocol: wamp\r\n\r\n"), "{response}");
     let malformed = request().with("Sec-WebSocket-Protocol", "wamp, two words");
-    assert_eq!(malformed.refusal(), Refusal::Protocol);
+    assert_eq!(malformed.refusal(), HandshakeError::Protocol);
 }
 
 #[test]
@@ -186,9 +190,9 @@ fn an_origin_is_the_callers_to_judge() {
     let from = request().with("Origin", "https://example.com");
     assert_eq!(accept(&from, &[]).expect("accepted").origin, Some("https://example.com"));
     let twice = from.with("Origin", "https://example.org");
-    assert_eq!(twice.refusal(), Refusal::OriginMalformed);
-    assert_eq!(request().with("Origin", "https://é").refusal(), Refusal::OriginMalformed);
-    assert_eq!(Refusal::OriginNotAllowed.status(), 403);
+    assert_eq!(twice.refusal(), HandshakeError::OriginMalformed);
+    assert_eq!(request().with("Origin", "https://é").refusal(), HandshakeError::OriginMalformed);
+    assert_eq!(HandshakeError::OriginNotAllowed.status(), 403);
 }
 
 #[test]

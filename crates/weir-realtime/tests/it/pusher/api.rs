@@ -4,8 +4,8 @@ use weir_realtime::pusher::api::{
     self, CachedEvent, ChannelInfo, InfoRequest, ListRequest, parse_batch, parse_publish,
     parse_user_event,
 };
-use weir_realtime::pusher::limits::Limits;
-use weir_realtime::pusher::signature::Query;
+use weir_realtime::pusher::limits::PusherLimits;
+use weir_realtime::pusher::signature::SignedQuery;
 use weir_realtime::pusher::socket_id::SocketId;
 
 const NOTHING: InfoRequest =
@@ -14,7 +14,7 @@ const NOTHING: InfoRequest =
 #[test]
 fn an_event_as_server_libraries_send_it() {
     let body = br#"{"name":"foo","data":"{\"some\":\"d\u00e4ta\"}","channels":["b","a","b"],"socket_id":"1234.5678","info":"user_count, subscription_count"}"#;
-    let event = parse_publish(body, &Limits::default()).unwrap();
+    let event = parse_publish(body, &PusherLimits::default()).unwrap();
     assert_eq!(event.name.as_str(), "foo");
     assert_eq!(event.data.as_str(), r#"{"some":"däta"}"#);
     let channels: Vec<_> = event.channels.iter().map(|channel| channel.as_str()).collect();
@@ -27,7 +27,7 @@ fn an_event_as_server_libraries_send_it() {
 #[test]
 fn an_event_for_one_channel_with_data_that_is_no_string() {
     let body = br##"{"name":"foo","data":{ "a" : 1.0 },"channel":"#server-to-user-7","socket_id":null,"more":{}}"##;
-    let event = parse_publish(body, &Limits::default()).unwrap();
+    let event = parse_publish(body, &PusherLimits::default()).unwrap();
     assert_eq!(event.data.as_str(), r#"{ "a" : 1.0 }"#);
     assert_eq!(event.channels[0].server_to_user(), Some("7"));
     assert_eq!((event.socket_id, event.info), (None, None));
@@ -35,15 +35,17 @@ fn an_event_for_one_channel_with_data_that_is_no_string() {
 
 #[test]
 fn an_event_for_a_user() {
-    let event = parse_user_event(br#"{"name":"foo","data":"bar"}"#, &Limits::default()).unwrap();
+    let event =
+        parse_user_event(br#"{"name":"foo","data":"bar"}"#, &PusherLimits::default()).unwrap();
     assert_eq!((event.name.as_str(), event.data.as_str()), ("foo", "bar"));
-    let error = parse_user_event(br#"{"name":"","data":"bar"}"#, &Limits::default()).unwrap_err();
+    let error =
+        parse_user_event(br#"{"name":"","data":"bar"}"#, &PusherLimits::default()).unwrap_err();
     assert_eq!((error.status(), error.to_string().as_str()), (400, "the event name is empty"));
 }
 
 /// The status and the sentence of a refusal.
 fn refusal(body: &str) -> (u16, String) {
-    let error = parse_publish(body.as_bytes(), &Limits::default()).unwrap_err();
+    let error = parse_publish(body.as_bytes(), &PusherLimits::default()).unwrap_err();
     (error.status(), error.to_string())
 }
 
@@ -103,7 +105,7 @@ fn what_is_wrong_with_an_event_is_said_with_its_status() {
         assert_eq!(refusal(&body.to_string()), (status, message.to_owned()));
     }
     let most = json!({"name": "a", "data": "x".repeat(10_240), "channels": names(100)}).to_string();
-    assert!(parse_publish(most.as_bytes(), &Limits::default()).is_ok());
+    assert!(parse_publish(most.as_bytes(), &PusherLimits::default()).is_ok());
 }
 
 #[test]
@@ -124,7 +126,7 @@ fn a_body_that_is_not_the_right_json_at_all() {
     let large = "x".repeat(262_145);
     let message = "the body has 262145 bytes; at most 262144 are allowed".to_owned();
     assert_eq!(refusal(&large), (413, message));
-    let error = parse_publish(b"\"\xff\"", &Limits::default()).unwrap_err();
+    let error = parse_publish(b"\"\xff\"", &PusherLimits::default()).unwrap_err();
     assert_eq!(error.status(), 400);
     assert!(error.to_string().starts_with("the body is not UTF-8: "), "{error}");
 }
@@ -132,7 +134,7 @@ fn a_body_that_is_not_the_right_json_at_all() {
 /// The channels of a batch's events.
 fn batch(events: Vec<Value>) -> Result<Vec<String>, (u16, String)> {
     let body = json!({"batch": events}).to_string();
-    parse_batch(body.as_bytes(), &Limits::default())
+    parse_batch(body.as_bytes(), &PusherLimits::default())
         .map(|events| events.iter().map(|event| event.channel.to_string()).collect())
         .map_err(|error| (error.status(), error.to_string()))
 }
@@ -166,8 +168,8 @@ fn a_batch_is_taken_whole_or_not_at_all() {
     );
 }
 
-fn query(text: &str) -> Query<'_> {
-    Query::parse(text, &Limits::default()).unwrap()
+fn query(text: &str) -> SignedQuery<'_> {
+    SignedQuery::parse(text, &PusherLimits::default()).unwrap()
 }
 
 #[test]
@@ -252,7 +254,7 @@ proptest! {
             // As Python's json.dumps sends it.
             body = body.chars().map(escape).collect();
         }
-        let event = parse_publish(body.as_bytes(), &Limits::default()).unwrap();
+        let event = parse_publish(body.as_bytes(), &PusherLimits::default()).unwrap();
         prop_assert_eq!(event.data.as_str(), data);
     }
 }

@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use weir_realtime::pusher::client_message::{ClientMessage, SignIn, Subscribe};
-use weir_realtime::pusher::limits::Limits;
-use weir_realtime::pusher::position::{Epoch, Position};
+use weir_realtime::pusher::limits::PusherLimits;
+use weir_realtime::pusher::position::{ChannelPosition, Epoch};
 
 fn parse(text: &str) -> Result<ClientMessage<'_>, String> {
-    ClientMessage::parse(text, &Limits::default()).map_err(|error| error.to_string())
+    ClientMessage::parse(text, &PusherLimits::default()).map_err(|error| error.to_string())
 }
 
 fn subscribe(text: &str) -> Subscribe {
@@ -61,7 +61,7 @@ fn recovery_is_asked_for_beside_the_channel() {
         format!(r#"{{"event":"pusher:subscribe","data":{{"channel":"a","recover":{recover}}}}}"#)
     };
     let found = subscribe(&with(r#"{"epoch":"00000000000000ff","offset":7}"#)).recover;
-    assert_eq!(found, Some(Position { epoch: Epoch(255), offset: 7 }));
+    assert_eq!(found, Some(ChannelPosition { epoch: Epoch(255), offset: 7 }));
     assert_eq!(subscribe(&with("null")).recover, None);
     for wrong in [
         "7",

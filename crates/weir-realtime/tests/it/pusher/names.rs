@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 use weir_realtime::pusher::channel::{Access, ChannelKind, ChannelName, ChannelNameError};
 use weir_realtime::pusher::event::{self, EventName, EventNameError};
-use weir_realtime::pusher::limits::Limits;
-use weir_realtime::pusher::position::{Epoch, Position};
+use weir_realtime::pusher::limits::PusherLimits;
+use weir_realtime::pusher::position::{ChannelPosition, Epoch};
 use weir_realtime::pusher::socket_id::SocketId;
 
 fn channel(name: &str) -> Result<ChannelName, ChannelNameError> {
-    ChannelName::parse(name, &Limits::default())
+    ChannelName::parse(name, &PusherLimits::default())
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_channels_name_is_checked_and_the_error_says_what_is_wrong() {
     ] {
         assert_eq!(channel(&name).unwrap_err().to_string(), message);
     }
-    let limits = Limits { channel_name_bytes_max: 3, ..Limits::default() };
+    let limits = PusherLimits { channel_name_bytes_max: 3, ..PusherLimits::default() };
     assert_eq!(
         ChannelName::parse("four", &limits).unwrap_err(),
         ChannelNameError::TooLong { bytes: 4, max: 3 }
@@ -111,7 +111,7 @@ fn a_users_channel_takes_ids_that_no_other_name_may_have() {
 
 #[test]
 fn event_names_are_bounded_and_the_protocols_own_are_refused() {
-    let limits = Limits::default();
+    let limits = PusherLimits::default();
     let parse = |name: &str| EventName::parse(name.to_owned().into(), &limits).map(drop);
     assert_eq!(parse("order.created: é"), Ok(()));
     assert_eq!(parse(&"é".repeat(200)), Ok(()));
@@ -141,13 +141,13 @@ fn a_sockets_id_is_two_plain_numbers() {
 
 #[test]
 fn a_position_is_written_in_one_way_only() {
-    let position = Position { epoch: Epoch(0xab), offset: 42 };
+    let position = ChannelPosition { epoch: Epoch(0xab), offset: 42 };
     assert_eq!(position.to_string(), "00000000000000ab:42");
     assert_eq!("00000000000000ab:42".parse(), Ok(position));
     for wrong in
         ["", ":", "ab:42", "00000000000000AB:42", "+0000000000000ab:1", "00000000000000ab:-1"]
     {
-        assert!(wrong.parse::<Position>().is_err(), "{wrong}");
+        assert!(wrong.parse::<ChannelPosition>().is_err(), "{wrong}");
     }
 }
 
@@ -156,7 +156,7 @@ proptest! {
     fn what_is_displayed_is_read_again(first: u64, second: u64) {
         let id = SocketId { first, second };
         prop_assert_eq!(id.to_string().parse(), Ok(id));
-        let position = Position { epoch: Epoch(first), offset: second };
+        let position = ChannelPosition { epoch: Epoch(first), offset: second };
         prop_assert_eq!(position.to_string().parse(), Ok(position));
     }
 

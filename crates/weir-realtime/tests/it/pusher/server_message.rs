@@ -4,13 +4,13 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use weir_realtime::pusher::close_code::CloseCode;
-use weir_realtime::pusher::position::{Epoch, Position};
+use weir_realtime::pusher::position::{ChannelPosition, Epoch};
 use weir_realtime::pusher::server_message::{
-    self as message, ChannelEvent, Joined, Member, Recovery, WatchlistChange,
+    self as message, ChannelEvent, Joined, MemberData, Recovery, WatchlistChange,
 };
 use weir_realtime::pusher::socket_id::SocketId;
 
-const POSITION: Position = Position { epoch: Epoch(0xfedc), offset: 12 };
+const POSITION: ChannelPosition = ChannelPosition { epoch: Epoch(0xfedc), offset: 12 };
 
 /// What is appended to a buffer that is in use.
 fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
@@ -84,9 +84,9 @@ fn what_a_subscriber_is_told_of_the_subscription() {
 #[test]
 fn who_is_there() {
     let info = raw(r#"{ "name":"\u00e9" }"#);
-    let one = Member { user_id: "1", user_info: Some(&info) };
-    let two = Member { user_id: "\"2\"", user_info: None };
-    let list = |joined: Joined, count, members: &[Member<'_>]| {
+    let one = MemberData { user_id: "1", user_info: Some(&info) };
+    let two = MemberData { user_id: "\"2\"", user_info: None };
+    let list = |joined: Joined, count, members: &[MemberData<'_>]| {
         let members = members.iter().copied();
         text(|out| {
             message::presence_subscription_succeeded(out, "presence-a", &joined, count, members);
@@ -163,7 +163,7 @@ proptest! {
         user_id in prop::option::of(any_text()),
         place in prop::option::of((any::<u64>(), any::<u64>())),
     ) {
-        let position = place.map(|(epoch, offset)| Position { epoch: Epoch(epoch), offset });
+        let position = place.map(|(epoch, offset)| ChannelPosition { epoch: Epoch(epoch), offset });
         let mut expected = json!({"event": event, "channel": channel});
         if let Some(data) = &data {
             expected["data"] = json!(data);
@@ -171,7 +171,7 @@ proptest! {
         if let Some(user_id) = &user_id {
             expected["user_id"] = json!(user_id);
         }
-        if let Some(Position { epoch, offset }) = position {
+        if let Some(ChannelPosition { epoch, offset }) = position {
             expected["epoch"] = json!(epoch.to_string());
             expected["offset"] = json!(offset);
         }
@@ -188,7 +188,7 @@ proptest! {
             .iter()
             .map(|(id, info)| (id, info.as_ref().map(|info| raw(&json!({"i": info}).to_string()))))
             .collect();
-        let list = infos.iter().map(|(id, info)| Member { user_id: id, user_info: info.as_deref() });
+        let list = infos.iter().map(|(id, info)| MemberData { user_id: id, user_info: info.as_deref() });
         let count = members.len();
         let found = text(|out| message::presence_subscription_succeeded(
             out, "presence-a", &Joined::default(), count, list,
@@ -203,7 +203,7 @@ proptest! {
 
     #[test]
     fn every_other_text_is_read_as_it_was(one in any_text(), other in any_text()) {
-        let member = Member { user_id: &one, user_info: None };
+        let member = MemberData { user_id: &one, user_info: None };
         let online = [(WatchlistChange::Online, [one.as_str(), other.as_str()])];
         for (found, data) in [
             (text(|out| message::member_added(out, &other, member)), json!({"user_id": one})),

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use weir_base::clock::Timestamp;
 use weir_base::secret::Secret;
 use weir_realtime::pusher::channel::ChannelName;
-use weir_realtime::pusher::limits::Limits;
+use weir_realtime::pusher::limits::PusherLimits;
 use weir_realtime::pusher::signature::{
-    AuthError, Query, QueryError, RequestError, SignedRequest, Token, request_text,
+    AuthError, QueryError, RequestError, SignedQuery, SignedRequest, Token, request_text,
 };
 use weir_realtime::pusher::socket_id::SocketId;
 
@@ -20,7 +20,7 @@ fn with_token<T>(check: impl FnOnce(&Token<'_>) -> T) -> T {
 }
 
 fn subscribe(channel: &str, data: Option<&str>, auth: Option<&str>) -> Result<(), AuthError> {
-    let channel = ChannelName::parse(channel, &Limits::default()).unwrap();
+    let channel = ChannelName::parse(channel, &PusherLimits::default()).unwrap();
     with_token(|token| token.verify_subscription(auth, SOCKET, &channel, data))
 }
 
@@ -218,13 +218,13 @@ const RECORDED: [SignedRequest<'_>; 10] = [
 
 fn verify(request: &SignedRequest<'_>, now_seconds: u64) -> Result<(), RequestError> {
     let now = Timestamp::from_millis(now_seconds * 1_000 + 999);
-    with_token(|token| token.verify_request(request, now, &Limits::default()).map(drop))
+    with_token(|token| token.verify_request(request, now, &PusherLimits::default()).map(drop))
 }
 
 /// Puts the signature that is right for `query` behind it.
 fn sign(method: &str, path: &str, query: &str) -> String {
-    let limits = Limits::default();
-    let text = request_text(method, path, &Query::parse(query, &limits).unwrap());
+    let limits = PusherLimits::default();
+    let text = request_text(method, path, &SignedQuery::parse(query, &limits).unwrap());
     with_token(|token| format!("{query}&auth_signature={}", token.sign(text.as_bytes())))
 }
 
@@ -336,7 +336,7 @@ fn parameters_that_are_there_but_wrong() {
         ),
     ] {
         let query = base.replace(from, to);
-        let query = match Query::parse(&query, &Limits::default()) {
+        let query = match SignedQuery::parse(&query, &PusherLimits::default()) {
             Ok(_) => sign("GET", "/apps/3/channels", &query),
             Err(_) => query,
         };
@@ -348,7 +348,8 @@ fn parameters_that_are_there_but_wrong() {
 
 #[test]
 fn the_query_is_signed_by_name_in_lower_case_unescaped() {
-    let canonical = |query: &str| Query::parse(query, &Limits::default()).map(|q| q.canonical());
+    let canonical =
+        |query: &str| SignedQuery::parse(query, &PusherLimits::default()).map(|q| q.canonical());
     for (query, text) in [
         ("", ""),
         ("auth_key=foo&Name=Something+else", "auth_key=foo&name=Something else"),
@@ -391,14 +392,14 @@ proptest! {
     /// The canonical text, escaped where it must be, is the same query again.
     #[test]
     fn a_canonical_query_is_its_own(pairs in prop::collection::vec(("[a-z\\[\\]]{1,3}", "[a-z%+=é ]{0,4}"), 0..6)) {
-        let limits = Limits::default();
+        let limits = PusherLimits::default();
         let query = form(&pairs);
-        if let Ok(query) = Query::parse(&query, &limits) {
+        if let Ok(query) = SignedQuery::parse(&query, &limits) {
             let canonical = query.canonical();
             let parts = canonical.split('&').filter_map(|pair| pair.split_once('='));
             let parts: Vec<_> = parts.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
             let again = form(&parts);
-            prop_assert_eq!(Query::parse(&again, &limits).unwrap(), query);
+            prop_assert_eq!(SignedQuery::parse(&again, &limits).unwrap(), query);
         }
     }
 }

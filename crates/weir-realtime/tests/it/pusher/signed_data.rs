@@ -1,15 +1,15 @@
-use weir_realtime::pusher::limits::Limits;
+use weir_realtime::pusher::limits::PusherLimits;
 use weir_realtime::pusher::presence_data::PresenceData;
 use weir_realtime::pusher::user_data::UserData;
 
 fn presence(text: &str) -> Result<(String, Option<String>), String> {
-    PresenceData::parse(text, &Limits::default())
+    PresenceData::parse(text, &PusherLimits::default())
         .map(|data| (data.user_id.into_owned(), data.user_info.map(|info| info.get().to_owned())))
         .map_err(|error| error.to_string())
 }
 
 fn user(text: &str) -> Result<(String, Vec<String>, usize), String> {
-    UserData::parse(text, &Limits::default())
+    UserData::parse(text, &PusherLimits::default())
         .map(|data| {
             let users = data.watchlist.accepted.iter().map(|user| user.to_string()).collect();
             (data.id.into_owned(), users, data.watchlist.left_out)

@@ -12,7 +12,7 @@ use weir_base::semaphore::Semaphore;
 use weir_base::shutdown::ShutdownToken;
 use weir_realtime::pusher::webhook::WebhookEvent;
 use weir_realtime::webhooks::{
-    AppHooks, Endpoint, ExtraHeaders, Kinds, Settings, WebhookMetrics, Webhooks,
+    AppHooks, ExtraHeaders, Kinds, WebhookEndpoint, WebhookMetrics, WebhookSettings, Webhooks,
 };
 
 pub(super) struct Bench {
@@ -28,11 +28,11 @@ pub(super) struct Scraped(String);
 
 impl Bench {
     /// One app with these endpoints, each wanting everything; retries come soon.
-    pub(super) fn start(urls: &[&str], change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = Settings {
+    pub(super) fn start(urls: &[&str], change: impl FnOnce(&mut WebhookSettings)) -> Self {
+        let mut settings = WebhookSettings {
             retry_delay_min: Duration::from_millis(1),
             retry_delay_max: Duration::from_millis(20),
-            ..Settings::default()
+            ..WebhookSettings::default()
         };
         change(&mut settings);
         let (mut registry, shutdown) = (Registry::default(), ShutdownToken::new());
@@ -46,7 +46,7 @@ impl Bench {
         Self { webhooks, app: Arc::new(app(urls)), registry, shutdown, worker }
     }
 
-    pub(super) fn endpoint(&mut self, index: usize, change: impl FnOnce(&mut Endpoint)) {
+    pub(super) fn endpoint(&mut self, index: usize, change: impl FnOnce(&mut WebhookEndpoint)) {
         let app = Arc::get_mut(&mut self.app).expect("nothing was told yet");
         change(Arc::get_mut(&mut app.endpoints[index]).expect("nothing was told yet"));
     }
@@ -71,7 +71,7 @@ impl Bench {
 }
 
 fn app(urls: &[&str]) -> AppHooks {
-    let endpoint = |url: &&str| Endpoint {
+    let endpoint = |url: &&str| WebhookEndpoint {
         url: url.parse().unwrap(),
         kinds: Kinds::ALL,
         channel_prefix: "".into(),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
-use weir_realtime::view::{ChannelPage, ChannelView, Overview};
+use weir_realtime::view::{ChannelPage, ChannelView, HubOverview};
 
 use super::path;
 use crate::admin_client::AdminClient;
@@ -42,7 +42,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let apps = match &arguments.app {
         Some(app) => vec![app.clone()],
         None => {
-            let overview: Overview = client.get("/v1/realtime/overview").await?;
+            let overview: HubOverview = client.get("/v1/realtime/overview").await?;
             overview.apps.into_iter().map(|app| app.id).collect()
         }
     };

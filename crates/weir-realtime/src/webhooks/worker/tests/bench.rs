@@ -14,11 +14,11 @@ use weir_base::semaphore::{OwnedPermit, Semaphore};
 use weir_base::shutdown::ShutdownToken;
 
 use super::super::super::Webhooks;
-use super::super::super::app_hooks::{AppHooks, Endpoint};
+use super::super::super::app_hooks::{AppHooks, WebhookEndpoint};
 use super::super::super::extra_headers::ExtraHeaders;
 use super::super::super::kind::Kinds;
 use super::super::super::metrics::WebhookMetrics;
-use super::super::super::settings::Settings;
+use super::super::super::settings::WebhookSettings;
 use super::super::super::shared::WebhookContext;
 use super::super::super::transport::{AttemptError, EndpointOpener, Transport};
 use weir_net::post::{EndpointUrl, Post, PostError};
@@ -93,8 +93,8 @@ impl Transport for Scripted {
 }
 
 /// An app with an endpoint for each host that wants everything, and a worker that runs.
-pub(super) fn bench(hosts: &[&str], change: impl FnOnce(&mut Settings)) -> Bench {
-    let mut settings = Settings::default();
+pub(super) fn bench(hosts: &[&str], change: impl FnOnce(&mut WebhookSettings)) -> Bench {
+    let mut settings = WebhookSettings::default();
     change(&mut settings);
     let clock = Clock::manual(Timestamp::from_millis(1_700_000_000_000));
     let (metrics, shutdown) = (WebhookMetrics::default(), ShutdownToken::new());
@@ -113,8 +113,8 @@ pub(super) fn bench(hosts: &[&str], change: impl FnOnce(&mut Settings)) -> Bench
     Bench { webhooks, app: Arc::new(app), clock, metrics, shutdown, worker, shared, script }
 }
 
-fn endpoint(host: &str) -> Endpoint {
-    Endpoint {
+fn endpoint(host: &str) -> WebhookEndpoint {
+    WebhookEndpoint {
         url: format!("http://{host}/").parse().unwrap(),
         kinds: Kinds::ALL,
         channel_prefix: "".into(),
@@ -130,12 +130,13 @@ impl Bench {
     /// The settings after a reload.
     pub(super) fn app(&mut self, change: impl FnOnce(&mut AppHooks)) {
         let mut app = AppHooks::clone(&self.app);
-        app.endpoints = app.endpoints.iter().map(|same| Arc::new(Endpoint::clone(same))).collect();
+        app.endpoints =
+            app.endpoints.iter().map(|same| Arc::new(WebhookEndpoint::clone(same))).collect();
         change(&mut app);
         self.app = Arc::new(app);
     }
 
-    pub(super) fn endpoint(&mut self, index: usize, change: impl FnOnce(&mut Endpoint)) {
+    pub(super) fn endpoint(&mut self, index: usize, change: impl FnOnce(&mut WebhookEndpoint)) {
         self.app(|app| change(Arc::get_mut(&mut app.endpoints[index]).unwrap()));
     }
 

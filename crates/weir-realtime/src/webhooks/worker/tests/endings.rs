@@ -43,7 +43,7 @@ async fn until_the_deadline_events_are_taken_and_sent_at_once() {
     assert!(bench.worker.is_finished());
     bench.tell(&miss("2"));
     assert_eq!(bench.metrics.dropped(DropReason::Ended).get(), 1);
-    assert!(!bench.webhooks.wants(&bench.app, Kind::CacheMiss));
+    assert!(!bench.webhooks.wants(&bench.app, WebhookKind::CacheMiss));
 }
 
 #[tokio::test(start_paused = true)]
