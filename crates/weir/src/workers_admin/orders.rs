@@ -71,15 +71,15 @@ impl Orders {
     /// Tells the parent to do something; it has `patience` to say whether it does.
     pub(crate) async fn ask(&self, command: Command, patience: Duration) -> Result<(), Problem> {
         let unavailable = |error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error, "");
-        let Some(orders) = &self.0 else { return Err(unavailable("no parent process is there")) };
+        let Some(orders) = &self.0 else { return Err(unavailable("there is no parent process")) };
         let (answer, answered) = oneshot::channel();
         let asked = orders.try_send(Asked { command, answer });
-        asked.map_err(|_| unavailable("too many orders wait"))?;
+        asked.map_err(|_| unavailable("too many orders are waiting"))?;
         match tokio::time::timeout(patience, answered).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(reason))) => Err(Problem::new(StatusCode::CONFLICT, reason, "")),
             Ok(Err(_)) | Err(_) => {
-                let error = "the parent process has not answered";
+                let error = "the parent process has not responded";
                 Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, error, "see the log"))
             }
         }
