@@ -28,7 +28,7 @@ fn files_are_sound_and_never_replaced_without_asking() {
     let output = plan(&write);
     assert_eq!(code(&output), 2);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(error.contains("layout.toml in ") && error.contains("say --yes"), "{error}");
+    assert!(error.contains("layout.toml in ") && error.contains("confirm with --yes"), "{error}");
     assert_eq!(std::fs::read_to_string(&layout).unwrap(), "mine");
     assert_eq!(code(&plan(&[&write[..], &["--yes"]].concat())), 0);
     assert_ne!(std::fs::read_to_string(&layout).unwrap(), "mine");
