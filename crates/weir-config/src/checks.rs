@@ -134,7 +134,7 @@ fn jobs_warnings(settings: &Settings) -> Vec<String> {
     let line_bytes_max = u64::try_from(limits.line_bytes_max).unwrap_or(u64::MAX);
     warn(
         is_embedded && line_bytes_max > room,
-        "jobs.limits.line_bytes_max is above segment_bytes less reserve_bytes: larger jobs are refused by the log",
+        "jobs.limits.line_bytes_max is above segment_bytes less reserve_bytes: larger jobs are rejected by the log",
     );
     warn(
         jobs.settings.allow_flush,
@@ -142,7 +142,7 @@ fn jobs_warnings(settings: &Settings) -> Vec<String> {
     );
     warn(
         !is_local && !has_password,
-        "jobs.listen is not loopback and there is no jobs.password: everybody who reaches the port can push and fetch jobs",
+        "jobs.listen is not loopback and there is no jobs.password: every client that reaches the port can push and fetch jobs",
     );
     warn(
         !is_local && jobs.tls.is_none(),
@@ -157,8 +157,7 @@ fn jobs_warnings(settings: &Settings) -> Vec<String> {
 fn queue_warning(name: &QueueName, queue: &QueueSettings) -> Option<String> {
     match (queue.target_latency.is_some(), queue.fresh_lane) {
         (true, false) => Some(format!(
-            "jobs.queues.{name}.target_latency alone changes no order: it says from when on jobs count as late; \
-             with fresh_lane = true the newest are served first then"
+            "jobs.queues.{name}.target_latency alone does not change the order of jobs, only which count as late; add fresh_lane = true to serve the newest first when jobs are late"
         )),
         (false, true) => {
             Some(format!("jobs.queues.{name}.fresh_lane has no effect without target_latency"))

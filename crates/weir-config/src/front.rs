@@ -70,15 +70,15 @@ pub struct Front {
 #[derive(Debug, Section)]
 #[section(restart, path = "front.access_log")]
 struct AccessLog {
-    /// The file that gets a line for each request to an app; "-": standard output. Opened anew at a
-    /// reload, after it was moved away. None: requests are not logged.
+    /// File for a line about each request to an app; "-": standard output. Reopened at a reload,
+    /// for log rotation. None: requests are not logged.
     path: Option<String>,
-    /// Web servers' common format, the same with referrer and user agent, or JSON with all that is
-    /// known: waits, worker, request id.
+    /// The common log format, the combined format with referrer and user agent, or JSON with all
+    /// fields, such as waits, worker and request id.
     #[setting(choice, default = LogFormat::Combined)]
     format: LogFormat,
-    /// Lines that wait to be written. One more is left out and counted: a slow disk delays no
-    /// request.
+    /// Lines that wait to be written. Further lines are dropped and counted, so that a slow disk
+    /// does not delay requests.
     #[setting(range = 1..=1_000_000, default = 8_192)]
     queue_max: usize,
 }

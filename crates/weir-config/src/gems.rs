@@ -107,7 +107,7 @@ impl Gems {
         let is_on = self.listen.is_some();
         self.is_listen_set = is_on && table.is_set("listen");
         if !is_on && !table.is_set("mount") {
-            table.error_at("listen", "\"off\" needs a mount: the index would be nowhere");
+            table.error_at("listen", "\"off\" needs gems.mount, or the index is served nowhere");
         }
         if let Some(problem) = self.mount.as_deref().and_then(mount_problem) {
             table.error_at("mount", &problem);
@@ -129,7 +129,7 @@ fn mount_problem(mount: &str) -> Option<String> {
         Some((&"", rest)) if !rest.is_empty() && rest.iter().all(|part| is_plain(part)) => {}
         _ => {
             let how = "write a path like \"/gems-index\": it begins with / and does not end with it, of letters, digits and -_.~";
-            return Some(format!("{mount:?} is no path that clients send as it is; {how}"));
+            return Some(format!("{mount:?} is not a valid path; {how}"));
         }
     }
     let taken = TAKEN.into_iter().find(|taken| parts[1] == *taken)?;

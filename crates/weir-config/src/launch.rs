@@ -21,10 +21,10 @@ pub struct Launch {
     pub command: Vec<String>,
     #[setting(skip, default = 1)]
     pub count: u32,
-    /// Where the command runs. None: where Weir does.
+    /// Working directory of the command. None: that of Weir.
     pub folder: Option<PathBuf>,
-    /// Whom the command runs as; only root may ask. The sockets of all workers lie in /run/weir/
-    /// then. None: whoever runs Weir.
+    /// User that the command runs as, which requires that Weir runs as root. The sockets of all
+    /// workers are then in /run/weir/. None: the user that runs Weir.
     pub user: Option<String>,
     /// A table of variables that the command gets in addition to Weir's own: texts, or { env =
     /// "NAME" } and { file = "PATH" }. Placeholders as in the command; "{{" is a brace.
@@ -48,8 +48,8 @@ pub struct Launch {
     /// with its process group and all that descends from it.
     #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub stop_deadline: Duration,
-    /// At which a worker says what it is doing: "USR1", "TTIN" for Sidekiq. Sent before it is
-    /// evicted, and by weir workers dump. None: it is killed at once.
+    /// Signal that makes a worker log what it is doing: "USR1", or "TTIN" for Sidekiq. Sent before
+    /// it is evicted, and by weir workers dump. None: it is killed at once.
     pub dump_signal: Option<String>,
     /// How long a worker has after dump_signal before it is killed.
     #[setting(range = WAIT, default = Duration::from_secs(1))]

@@ -32,9 +32,9 @@ pub struct Observe {
     // A snapshot costs Redis some milliseconds; a queue of Mastodon's changes in seconds.
     #[setting(range = SECOND..=HOUR, default = SECOND.saturating_mul(15))]
     pub interval: Duration,
-    /// What opens connections to the database and is no Sidekiq, or has another pool than it has
-    /// threads: "web=2x5" are two processes with a pool of five each, "web=2x5/16" the same with 16
-    /// threads each. "sidekiq" are all of Sidekiq's processes.
+    /// Other programs that connect to the database: "web=2x5" means two processes with a pool of
+    /// five connections each, "web=2x5/16" the same with 16 threads each. "sidekiq" sets the pool
+    /// of all Sidekiq processes where it differs from their threads.
     #[setting(parsed_texts)]
     pools: Vec<Pool>,
     #[setting(flatten)]
@@ -42,7 +42,7 @@ pub struct Observe {
     /// Queues that the application pushes to: those without a worker are found before their first
     /// job.
     pushes: Vec<String>,
-    /// How long the charts of what is observed reach back.
+    /// How long the charts of observed systems reach back.
     #[setting(range = HOUR..=DAY.saturating_mul(400), default = DAY.saturating_mul(30))]
     pub history_kept: Duration,
     #[setting(section)]

@@ -13,10 +13,10 @@ use weir_settings::{Choice, DAY, HOUR, MILLISECOND, SECOND, Section};
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(reload, path = "log")]
 pub struct Log {
-    /// What is logged: this and everything worse. The flag --log-level wins.
+    /// Lowest level that is logged. The flag --log-level overrides it.
     #[setting(choice, default = LogLevel::Info)]
     pub level: LogLevel,
-    /// How a line looks: for people, or one JSON object. The flag --log wins.
+    /// Format of a line: text, or one JSON object. The flag --log overrides it.
     #[setting(choice, restart, default = LogFormat::Text)]
     pub format: LogFormat,
 }
@@ -53,8 +53,8 @@ pub struct Supervisor {
     /// fed from that.
     #[setting(range = MILLISECOND..=HOUR, default = SECOND)]
     pub alive_interval: Duration,
-    /// A service process that serves and then says nothing for this long (a part of it hangs) is
-    /// replaced: SIGABRT, and SIGKILL a quarter of this later. 0s: never, for work with a debugger.
+    /// A service process that sends no sign of life for this long (a part of it hangs) is replaced:
+    /// SIGABRT, and SIGKILL a quarter of this later. 0s: never, for debugging.
     // Far beyond the longest turn of a part, and below systemd's usual watchdog of a minute.
     #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(30))]
     unresponsive_after: Duration,
@@ -66,8 +66,8 @@ pub struct Supervisor {
     /// clients (front.stream_drain). Of more than these the oldest closes its streams.
     #[setting(range = 0..=LINGERING_MAX as u64, default = 2)]
     pub old_processes_max: usize,
-    /// When a parent was killed, the next one waits this long for its service process to let go of
-    /// data_dir, and for ports that no process is seen to hold.
+    /// After a parent was killed, the next one waits this long for its service process to release
+    /// data_dir, and for ports in use by an unknown process.
     #[setting(range = Duration::ZERO..=HOUR, default = Duration::from_secs(10))]
     pub orphan_wait: Duration,
     /// Connections that wait in a listening socket to be accepted, also while the service process
@@ -91,7 +91,7 @@ pub struct Admin {
     /// The head of a request must arrive within this long.
     #[setting(range = MILLISECOND..=HOUR, default = Duration::from_secs(10))]
     pub head_timeout: Duration,
-    /// A request to the admin API that isn't answered after this long is given up.
+    /// A request to the admin API without a response after this long is aborted.
     #[setting(range = SECOND..=HOUR, default = Duration::from_secs(300))]
     pub request_timeout: Duration,
 }
@@ -100,13 +100,13 @@ pub struct Admin {
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(restart, path = "history")]
 pub struct History {
-    /// How long the charts know every second.
+    /// How long the charts keep a point for every second.
     #[setting(range = Duration::from_secs(60)..=DAY.saturating_mul(7), default = HOUR.saturating_mul(6))]
     pub seconds_kept: Duration,
-    /// How long the charts know every minute.
+    /// How long the charts keep a point for every minute.
     #[setting(range = HOUR..=DAY.saturating_mul(400), default = DAY.saturating_mul(30))]
     pub minutes_kept: Duration,
-    /// Rows that are kept in memory while the disk takes none.
+    /// Rows that are kept in memory while the disk cannot be written.
     #[setting(advanced, range = 1..=1_000_000, default = 900)]
     pub memory_rows_max: usize,
 }

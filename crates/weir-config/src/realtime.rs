@@ -31,7 +31,8 @@ impl Realtime {
             app.read(table);
             for (name, value) in [("id", &app.id), ("key", &app.key)] {
                 if !value.is_empty() && !taken.insert((name, value.to_string())) {
-                    table.error_at(name, &format!("{value:?} is another app's {name} already"));
+                    table
+                        .error_at(name, &format!("{value:?} is already the {name} of another app"));
                 }
             }
             self.apps.push(app);

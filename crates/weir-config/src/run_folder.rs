@@ -25,8 +25,7 @@ pub(super) fn problem() -> Option<String> {
     };
     outcome.err().map(|error| {
         format!(
-            "workers of another user have their sockets in {OUTSIDE}, which can't be written \
-             ({error}); make that folder (systemd: RuntimeDirectory=weir), or leave user out"
+            "workers of another user have their sockets in {OUTSIDE}, which is not writable ({error}); create that folder (systemd: RuntimeDirectory=weir), or leave out user"
         )
     })
 }

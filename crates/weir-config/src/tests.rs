@@ -225,7 +225,7 @@ alive_interval = "10s"
     jobs.fsync = "never": a power cut loses jobs that were acknowledged, minutes of them
     jobs.fsync_acks has no effect without jobs.fsync = "always"
     jobs.allow_flush: any client can delete every job with one command
-    jobs.listen is not loopback and there is no jobs.password: everybody who reaches the port can push and fetch jobs
+    jobs.listen is not loopback and there is no jobs.password: every client that reaches the port can push and fetch jobs
     jobs.listen is not loopback and there is no jobs.tls: jobs travel in clear text
     "#);
 }
@@ -242,7 +242,7 @@ target_latency = "5m"
 fresh_lane = true
 "#;
     insta::assert_snapshot!(load(text).expect("sound").warnings.join("\n"), @r"
-    jobs.queues.mail.target_latency alone changes no order: it says from when on jobs count as late; with fresh_lane = true the newest are served first then
+    jobs.queues.mail.target_latency alone does not change the order of jobs, only which count as late; add fresh_lane = true to serve the newest first when jobs are late
     jobs.queues.push.fresh_lane has no effect without target_latency
     ");
 }
@@ -277,10 +277,10 @@ fn certificates_that_clients_refuse_are_warnings() {
     let warnings = warnings.replace(&folder.path().display().to_string(), "DIR");
     let warnings = without_numbers(&warnings);
     insta::assert_snapshot!(warnings, @r"
-    front.tls: DIR/old.pem expired N days ago: clients refuse it; renew it
-    front.tls: DIR/old.pem has old.example, not new.example, which is among its hosts: clients refuse it there
-    front.apps[0].hosts: no certificate of front.tls is for shop.example: clients refuse the connection
-    front.apps[0].hosts: no certificate of front.tls is for old.example: clients refuse the connection
+    front.tls: DIR/old.pem expired N days ago, so clients reject it; renew it
+    front.tls: DIR/old.pem has old.example, not new.example, which is among its hosts, so clients reject it there
+    front.apps[0].hosts: front.tls has no certificate for shop.example, so clients reject the connection
+    front.apps[0].hosts: front.tls has no certificate for old.example, so clients reject the connection
     ");
     let mistakes = parse_with("old.key").expect_err("they don't fit").to_string();
     assert!(mistakes.contains("can't be used together"), "{mistakes}");

@@ -40,7 +40,7 @@ struct Command {
     /// involved.
     #[setting(some_texts)]
     command: Vec<String>,
-    /// How often the command runs.
+    /// Number of processes.
     #[setting(range = 1..=u64::from(PROCESSES_MAX), default = 1)]
     processes: u32,
 }
@@ -106,16 +106,16 @@ impl JobWorkers {
             let is_told = self.launch.command.iter().any(says)
                 || environment.iter().any(|(_, value)| value.expose().contains(&placeholder));
             if is_set && !is_told {
-                let why = format!("nothing tells the command: write {placeholder} in it");
+                let why = format!("the command does not contain {placeholder}; add it");
                 table.error_at(name, &why);
             }
             if !is_set && is_told {
-                let why = format!("{placeholder} stands in it, and {name} is not set");
+                let why = format!("it contains {placeholder}, but {name} is not set");
                 table.error_at("command", &why);
             }
         }
         if self.queue_flag.is_some() && !self.launch.command.iter().any(|it| it == "{queues}") {
-            let why = "only where \"{queues}\" is an argument of its own";
+            let why = "only allowed where \"{queues}\" is a separate argument";
             table.error_at("queue_flag", why);
         }
     }

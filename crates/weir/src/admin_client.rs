@@ -89,9 +89,9 @@ impl AdminClient {
         let uri: Uri = url.parse()?;
         let authority = uri.authority().ok_or_else(|| anyhow!("{url} names no host"))?;
         let address = (authority.host(), authority.port_u16().unwrap_or(7420));
-        let stream = TcpStream::connect(address)
-            .await
-            .with_context(|| format!("no Weir answers at {url}; is it running there?"))?;
+        let stream = TcpStream::connect(address).await.with_context(|| {
+            format!("cannot connect to Weir at {url}; check that it is running there")
+        })?;
         let (connection, driver) = http1::handshake(TokioIo::new(stream)).await?;
         drive(driver);
         Ok(Self { connection, host: authority.to_string(), token })
@@ -140,7 +140,8 @@ impl AdminClient {
     ) -> anyhow::Result<()> {
         let mut body = self.send(Method::GET, path, None).await?.into_body();
         while let Some(frame) = body.frame().await {
-            let frame = frame.context("the answer broke off; what came so far is not all")?;
+            let frame =
+                frame.context("the response ended early; the output above is incomplete")?;
             if let Some(data) = frame.data_ref() {
                 each(data)?;
             }
@@ -171,7 +172,7 @@ impl AdminClient {
         };
         self.connection.ready().await.context("Weir closed the connection")?;
         let response = self.connection.send_request(request.body(body)?).await;
-        let response = response.context("Weir did not answer")?;
+        let response = response.context("Weir sent no response")?;
         if response.status().is_success() { Ok(response) } else { Err(refused(response).await) }
     }
 }
@@ -189,11 +190,12 @@ fn not_running(path: &Path, error: &std::io::Error) -> anyhow::Error {
     let shown = path.display();
     match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => anyhow!(
-            "no Weir runs with this data_dir ({shown} does not answer); start it with `weir up`, or \
-             name another with --data-dir or --config"
+            "Weir is not running with this data_dir (nothing accepts connections at {shown}); start it with `weir up`, or name another directory with --data-dir or --config"
         ),
         std::io::ErrorKind::PermissionDenied => {
-            anyhow!("no permission for {shown}; run this as the user that runs Weir, or as root")
+            anyhow!(
+                "permission denied for {shown}; run the command as the user that runs Weir, or as root"
+            )
         }
         _ => anyhow!("cannot connect to {shown}: {error}"),
     }
@@ -201,12 +203,13 @@ fn not_running(path: &Path, error: &std::io::Error) -> anyhow::Error {
 
 async fn read_json<T: DeserializeOwned>(response: Response<Incoming>) -> anyhow::Result<T> {
     let body = read(response).await?;
-    serde_json::from_slice(&body).context("Weir's answer is not what this command expects")
+    serde_json::from_slice(&body).context("Weir's response has an unexpected format; use the `weir` program of the same version as the running Weir")
 }
 
 async fn read(response: Response<Incoming>) -> anyhow::Result<Bytes> {
     let limited = http_body_util::Limited::new(response.into_body(), ANSWER_BYTES_MAX);
-    let body = limited.collect().await.map_err(|error| anyhow!("the answer broke off: {error}"))?;
+    let body =
+        limited.collect().await.map_err(|error| anyhow!("the response ended early: {error}"))?;
     Ok(body.to_bytes())
 }
 
@@ -226,9 +229,9 @@ async fn refused(response: Response<Incoming>) -> anyhow::Error {
     };
     let message = match (status, text) {
         (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
-            "Weir refused the token; it must be the value of console.token".to_owned()
+            "Weir rejected the token; it must be the value of console.token".to_owned()
         }
-        (status, text) if text.is_empty() => format!("Weir answered {status}"),
+        (status, text) if text.is_empty() => format!("Weir responded with {status}"),
         (_, text) => text,
     };
     Refused { status, message }.into()

@@ -47,9 +47,9 @@ impl Alive {
         let seconds = self.interval.as_secs_f64();
         match (self.silent.is_empty(), silent.is_empty()) {
             (_, false) if silent != self.silent => {
-                tracing::error!(silent = names(&silent), "no answer within {seconds} s");
+                tracing::error!(silent = names(&silent), "no response within {seconds} s");
             }
-            (false, true) => tracing::warn!(silent = names(&self.silent), "all answer again"),
+            (false, true) => tracing::warn!(silent = names(&self.silent), "all respond again"),
             _ => {}
         }
         self.silent = silent;

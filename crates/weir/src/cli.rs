@@ -21,8 +21,7 @@ use crate::exit::Exit;
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, disable_help_subcommand = true)]
 #[command(
-    after_help = "Exit codes: 0 fine, 1 found a problem (check, doctor, plan, jobs verify, gems \
-                  verify) or a new worker did not start (workers restart), 2 could not do it, 64 wrong usage."
+    after_help = "Exit codes: 0 success, 1 the command found a problem (check, doctor, plan, jobs verify, gems verify) or a new worker did not start (workers restart), 2 the command failed, 64 wrong usage."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -34,45 +33,45 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start Weir and stay in the foreground
     Up(UpArguments),
-    /// Check the settings: report every mistake with its line, print what is set
+    /// Check the settings: report every error with its line, and print the values that are set
     Check(CheckArguments),
     /// Write a commented weir.toml
     Init(InitArguments),
-    /// Show how a running Weir is doing
+    /// Show the status of a running Weir
     Status(StatusArguments),
-    /// Start a new process beside the present one, with the settings as they are now, and let it take
-    /// over without a gap
+    /// Replace the service process by a new one that reads the settings again, without dropping
+    /// connections
     Restart(RestartArguments),
-    /// Execute Weir's program anew, after its file was replaced: the parent goes on as the new
-    /// program with all workers and connections, then the same as `restart`
+    /// Replace the parent and the service process after a new build of Weir was installed, keeping
+    /// workers and connections
     Upgrade(RestartArguments),
-    /// Look at jobs and act on them
+    /// List, inspect and change jobs
     #[command(subcommand)]
     Jobs(JobsCommand),
-    /// Look at realtime channels and act on them
+    /// List realtime channels, publish events and close connections
     #[command(subcommand)]
     Realtime(RealtimeCommand),
-    /// Look at the index of gems and act on it
+    /// Manage the gem index
     #[command(subcommand)]
     Gems(GemsCommand),
-    /// Turn off at run time what can be spared: events of realtime, endpoints of gems, by name
+    /// Switch off realtime events and endpoints of the gem index by name, at run time
     #[command(subcommand)]
     Switch(SwitchCommand),
-    /// See and steer the workers of the front's apps
+    /// List and control the workers of apps
     #[command(subcommand)]
     Workers(WorkersCommand),
-    /// Look at Sidekiq, Redis and Postgres as they run: what is wrong, how long until it is over,
-    /// which line to change; writes nowhere
+    /// Diagnose a running Sidekiq with its Redis and Postgres: problems, time to drain, and the
+    /// line to change; read-only
     Doctor(Box<DoctorArguments>),
-    /// Work out processes, pools and settings for a machine and its queues, with proof, and write them as
-    /// files; or judge a layout
+    /// Calculate processes, pools and settings for a machine and its queues, and write them as
+    /// files; or check a layout
     Plan(Box<PlanArguments>),
-    /// Act on a Sidekiq that Weir does not run
+    /// Change the queues of a Sidekiq
     #[command(subcommand)]
     Sidekiq(SidekiqCommand),
     /// Print a completion script for a shell
     Completions {
-        /// Which shell
+        /// Name of the shell
         shell: Shell,
     },
     /// The service process; the parent starts it

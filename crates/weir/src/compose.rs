@@ -239,7 +239,7 @@ impl Weir {
         self.workers.spawn(workers.run());
         // Requests find those that are there from the first one on.
         if tokio::time::timeout(WORKERS_PATIENCE, are_known).await.is_err() {
-            tracing::warn!("the parent does not say which workers there are; going on without");
+            tracing::warn!("the parent has sent no list of workers; continuing without it");
         }
         Ok(())
     }

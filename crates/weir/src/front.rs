@@ -64,7 +64,9 @@ impl Publishers {
             }
         };
         if timeout(PUBLISHERS_PATIENCE, are_gone).await.is_err() {
-            tracing::warn!("requests to realtime take too long; they will be told to try again");
+            tracing::warn!(
+                "requests to realtime take too long; they are rejected with a request to retry"
+            );
         }
     }
 }
@@ -176,8 +178,8 @@ impl ConnectionService for Front {
 /// Boxed, for its size would be that of each request to an app, too.
 type Answer = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
 
-const NOTHING_HERE: &str = "nothing is served here; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]], gems below gems.mount\n";
-const NO_UPGRADES: &str = "the index of gems upgrades nothing\n";
+const NOTHING_HERE: &str = "not found; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]], gems below gems.mount\n";
+const NO_UPGRADES: &str = "the gem index supports no protocol upgrades\n";
 
 /// Realtime is with the next process, and this connection of a client is not.
 async fn pass_on(

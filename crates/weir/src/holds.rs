@@ -39,7 +39,7 @@ impl Holds {
         let stored: Stored = kept::read(path).unwrap_or_else(|error| {
             tracing::error!(
                 path = %path.display(), %error,
-                "what is paused or in maintenance can't be read, so nothing is; correct or remove the file"
+                "cannot read which apps are paused or in maintenance, so none is; correct or remove the file"
             );
             Stored::default()
         });
@@ -50,7 +50,12 @@ impl Holds {
             if is_paused == app.is_paused && is_in_maintenance == app.is_in_maintenance {
                 continue;
             }
-            tracing::warn!(app = name, is_paused, is_in_maintenance, "as before the restart");
+            tracing::warn!(
+                app = name,
+                is_paused,
+                is_in_maintenance,
+                "restored the state from before the restart"
+            );
             // It is there.
             let _ = if is_paused { apps.pause(name) } else { apps.resume(name) };
             let _ = apps.set_maintenance(name, is_in_maintenance);

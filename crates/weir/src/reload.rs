@@ -37,7 +37,7 @@ impl Reload {
     async fn try_run(&mut self, weir: &Weir) -> anyhow::Result<bool> {
         let handover = Handover::receive(&mut self.settings_file)?;
         if handover.is_of_before {
-            tracing::info!("logs are opened anew, nothing else");
+            tracing::info!("only the log files were reopened");
             return Ok(false);
         }
         let fresh = handover.load(&environment::variable)?;

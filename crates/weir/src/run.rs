@@ -66,7 +66,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         match &ended {
             Ok(end) => tracing::info!(?end, "ending"),
             // Realtime may serve already: its clients are told to come back.
-            Err(_) => tracing::info!("ending: the start failed"),
+            Err(_) => tracing::info!("shutting down: the start failed"),
         }
         let deadline = reload.loaded.settings.shutdown_deadline;
         let mut signals = (reload.hangup, close_streams);

@@ -87,7 +87,7 @@ async fn flip(State(switches): State<Switches>, JsonInput(flip): JsonInput<Flip>
     let Flip { of, pattern, position, for_seconds } = &flip;
     let board = switches.of(*of).cloned().ok_or_else(|| not_served(*of))?;
     check_name(&flip)?;
-    tracing::info!(%of, %pattern, ?position, for_seconds, "a switch is flipped");
+    tracing::info!(%of, %pattern, ?position, for_seconds, "switch changed");
     let pattern = flip.pattern.to_string();
     // The file is synced, which may take a while.
     let changed = tokio::task::spawn_blocking(move || carry_out(&board, flip)).await;
@@ -108,7 +108,7 @@ fn check_name(Flip { of, pattern, position, .. }: &Flip) -> Result<(), AdminErro
     }
     let names = Endpoint::ALL.map(Endpoint::name).join(", ");
     let pattern = pattern.as_str();
-    let error = format!("gems have no endpoint {pattern:?}; they have {names}");
+    let error = format!("the gem index has no endpoint {pattern:?}; its endpoints are {names}");
     Err(AdminError::new(StatusCode::BAD_REQUEST, error, ""))
 }
 

@@ -12,10 +12,10 @@ pub(crate) const UNIX: &str = "unix:";
 /// Where the settings are.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SettingsArguments {
-    /// Settings file [default: the one that WEIR_CONFIG names, else weir.toml here, if there is one]
+    /// Settings file [default: $WEIR_CONFIG, or weir.toml in the current folder if it exists]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Folder for everything that Weir keeps; wins over the settings file
+    /// Data directory; overrides data_dir of the settings file
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct SettingsArguments {
 pub(crate) struct Target {
     #[command(flatten)]
     pub(crate) settings: SettingsArguments,
-    /// Talk to the console's port of another machine instead of the socket in data_dir
+    /// Address of the console of a running Weir, instead of the socket in data_dir
     #[arg(long, value_name = "URL", requires = "token_env", conflicts_with_all = ["config", "data_dir"], value_parser = address)]
     pub(crate) url: Option<String>,
     /// Environment variable that holds console.token
@@ -42,13 +42,17 @@ pub(crate) fn address(url: &str) -> anyhow::Result<String> {
         return Ok(url.to_owned());
     }
     let uri: Uri = url.parse()?;
-    let Some(authority) = uri.authority() else { bail!("it names no host") };
+    let Some(authority) = uri.authority() else { bail!("it has no host") };
     // Lists of processes show it, and so would whatever names the address.
     if authority.as_str().contains('@') || uri.query().is_some() {
-        bail!("it holds a user or a query; give a token by the environment or a file");
+        bail!(
+            "it must not contain a user or a query; give the token in an environment variable or a file"
+        );
     }
     if uri.scheme_str() != Some("http") {
-        bail!("it takes http://HOST:PORT; for https use a tunnel or the proxy's inner side");
+        bail!(
+            "only http://HOST:PORT is supported; for https use a tunnel, or the address behind the proxy"
+        );
     }
     Ok(url.to_owned())
 }

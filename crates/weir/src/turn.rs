@@ -63,7 +63,7 @@ impl Place {
         let locked = match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(file),
             Err(Errno::WOULDBLOCK) => {
-                tracing::info!(?of, "waiting for the process before to let go");
+                tracing::info!(?of, "waiting for the previous process to release the lock");
                 tokio::task::spawn_blocking(move || lock(&file).map(|()| file)).await?
             }
             Err(error) => Err(error),

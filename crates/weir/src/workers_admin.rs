@@ -83,7 +83,7 @@ impl Groups {
             return Ok(());
         }
         let error = format!("{group} has no dump_signal");
-        let hint = "set it, or name a signal; most servers die of one that they don't know";
+        let hint = "set dump_signal, or name a signal; most servers terminate on an unknown one";
         Err(AdminError::new(StatusCode::CONFLICT, error, hint))
     }
 }
@@ -140,7 +140,7 @@ impl Front {
         if !is_proxied && !is_of_jobs && self.sockets.get(order.app()).is_none() {
             return Err(no_such_app(NoSuchApp(order.app().to_owned())));
         }
-        tracing::info!(?order, "an order for workers");
+        tracing::info!(?order, "received an order for workers");
         let command = match order {
             Order::Pause { .. } | Order::Resume { .. } | Order::Maintenance { .. }
                 if !is_proxied =>
@@ -183,9 +183,9 @@ impl Front {
         kept.map_err(std::io::Error::other).flatten().map_err(|error| {
             let path = self.holds.path().display();
             let error = format!(
-                "it is done, but a restart will undo it: {path} can't be written ({error})"
+                "the change is in effect, but will be lost at a restart, because {path} cannot be written ({error})"
             );
-            let hint = "make it writable and do it again";
+            let hint = "make the file writable and repeat the command";
             AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error, hint)
         })
     }
@@ -201,7 +201,7 @@ impl Front {
         let mut there = states.filter(|it| it.group == app && it.slot == worker);
         there.next_back().map(|it| it.generation).ok_or_else(|| {
             let error = format!("{app} has no worker {worker} now");
-            AdminError::new(StatusCode::NOT_FOUND, error, "weir workers list shows who is there")
+            AdminError::new(StatusCode::NOT_FOUND, error, "list the workers with `weir workers list`")
         })
     }
 
@@ -215,12 +215,12 @@ impl Front {
 }
 
 fn has_no_request() -> AdminError {
-    let error = "its workers have no requests, but jobs";
-    AdminError::new(StatusCode::CONFLICT, error, "weir jobs pause QUEUE lets jobs of a queue wait")
+    let error = "its workers run jobs and have no requests";
+    AdminError::new(StatusCode::CONFLICT, error, "pause a queue with `weir jobs pause QUEUE`")
 }
 
 fn sees_no_request() -> AdminError {
-    let error = "its workers take connections themselves: Weir sees none of their requests";
+    let error = "its workers accept connections themselves, so Weir cannot delay their requests";
     AdminError::new(StatusCode::CONFLICT, error, "use mode = \"proxy\" for that")
 }
 

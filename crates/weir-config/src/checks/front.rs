@@ -93,7 +93,7 @@ fn shared_warnings(app: &App, processes: &Processes, sockets: &SharedSockets) ->
     };
     if let Some(server) = runs(&NO_SOCKET) {
         warnings.push(format!(
-            ".command: {server} can't listen on inherited sockets and would never be ready; use mode = \"proxy\" with {{socket}} or {{port}}"
+            ".command: {server} cannot listen on inherited sockets and would never become ready; use mode = \"proxy\" with {{socket}} or {{port}}"
         ));
     }
     if let Some(server) = runs(&ONE_SOCKET).filter(|_| plan.descriptors() > 1) {
@@ -104,7 +104,7 @@ fn shared_warnings(app: &App, processes: &Processes, sockets: &SharedSockets) ->
     }
     if processes.evict_after.is_some() {
         warnings.push(
-            ".evict_after: with mode = \"sockets\" a request's age is known only from a worker that keeps its busy word (docs/front-sockets.md); of others none is ever too old".to_owned(),
+            ".evict_after: with mode = \"sockets\" a request's age is known only from a worker that keeps its busy word (docs/front-sockets.md); requests of other workers are never evicted".to_owned(),
         );
     }
     if let Err(refused) = LoadedSelection::new(plan, sockets.listen.is_ipv6()) {

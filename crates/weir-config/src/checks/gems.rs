@@ -45,11 +45,11 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
     let limits = &gems.settings.limits.package;
     warn(
         limits.gem_bytes_max > limits.unpacked_bytes_max,
-        "gems.limits.unpacked_bytes_max is below gem_bytes_max: large gems are refused although they may be sent",
+        "gems.limits.unpacked_bytes_max is below gem_bytes_max: large gems are accepted for upload but then rejected",
     );
     warn(
         gems.settings.read == Readers::WithKey && gems.settings.files_url.is_some(),
-        "gems.read = \"key\" guards the index, and the way to gems.files_url; the .gem files there are as open as their own server makes them",
+        "gems.read = \"key\" protects the index only; access to the .gem files at gems.files_url depends on that server",
     );
     warn_of_mirror(gems, &mut warn);
     if let Some(mount) = gems.mount() {
@@ -62,7 +62,7 @@ fn warn_of_mirror(gems: &Gems, warn: &mut impl FnMut(bool, &str)) {
     let mirror = &gems.mirror;
     warn(
         mirror.is_enabled && gems.settings.files_url.is_some(),
-        "gems.files_url sends clients elsewhere for every .gem file: those of gems.mirror are fetched for nobody",
+        "gems.files_url sends clients elsewhere for every .gem file: files that gems.mirror fetches are never served",
     );
     let mut upstreams = mirror.settings.upstreams.iter();
     let is_clear = upstreams.any(|it| it.credentials.is_some() && !it.url.is_encrypted());

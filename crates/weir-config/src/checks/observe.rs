@@ -6,12 +6,13 @@ use weir_settings::Report;
 pub(super) fn check(settings: &Settings, report: &mut Report) {
     let observe = &settings.observe;
     if observe.is_enabled && !observe.names_a_source() {
-        let message = "observe: names nothing to look at; add [[observe.redis]] with url = \"redis://127.0.0.1:6379/0\", or [observe.postgres]";
+        let message = "observe: has no sources; add [[observe.redis]] with url = \"redis://127.0.0.1:6379/0\", or [observe.postgres]";
         report.error_at("observe", message.to_owned());
     }
     if let Some(twice) = observe.named_twice() {
-        let message =
-            format!("observe.redis: {twice} stands here twice; its jobs would count twice");
+        let message = format!(
+            "observe.redis: {twice} is given twice, so its jobs would be counted twice; remove one"
+        );
         report.error_at("observe.redis", message);
     }
     if observe.limits.retry_max < observe.interval {

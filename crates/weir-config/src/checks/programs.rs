@@ -25,7 +25,7 @@ fn missing(launch: &Launch) -> Option<String> {
     if program.contains('/') {
         let path = folder.join(program);
         return (!is_program(&path))
-            .then(|| format!("{} is no program that can be executed", path.display()));
+            .then(|| format!("{} is not an executable program", path.display()));
     }
     let own = launch.environment.iter().find(|(name, _)| name == "PATH");
     let folders: Vec<PathBuf> = match own {
@@ -34,7 +34,7 @@ fn missing(launch: &Launch) -> Option<String> {
     };
     let is_there = folders.iter().any(|path| is_program(&folder.join(path).join(program)));
     (!is_there).then(|| {
-        format!("{program} is in no folder of PATH; write its whole path, or set PATH in environment = {{ .. }}")
+        format!("{program} was not found in PATH; write its full path, or set PATH in environment = {{ .. }}")
     })
 }
 

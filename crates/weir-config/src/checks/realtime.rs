@@ -102,7 +102,7 @@ fn warn_of_app(settings: &Settings, path: &str, app: &AppSettings, warnings: &mu
     }
     if app.requires_tls && settings.front.tls.is_none() {
         warnings.push(format!(
-            "{path}.require_tls without front.tls: every connection is refused; TLS that ends in a proxy doesn't count"
+            "{path}.require_tls without front.tls: every connection is rejected, also behind a proxy that terminates TLS"
         ));
     }
     let default = AppSettings::new("", "", app.secret.clone());
@@ -126,7 +126,7 @@ fn warn_of_late_end(deadline: Duration, path: &str, wait: Duration, warnings: &m
     if wait >= deadline && !deadline.is_zero() {
         let deadline = units::format_duration(deadline);
         warnings.push(format!(
-            "{path} is not below shutdown_deadline ({deadline}): the end cuts it off"
+            "{path} is not below shutdown_deadline ({deadline}), which would interrupt it; lower it"
         ));
     }
 }

@@ -15,14 +15,14 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
             let path = format!("front.apps[{index}]");
             let name = &app.settings.name;
             let message = format!(
-                "{path}: no request ever gets to {name}: {others}, further up, has the same hosts and paths; give one of them others"
+                "{path}: {name} never receives a request, because {others} above it has the same hosts and paths; change the hosts or paths of one of them"
             );
             report.error_at(&format!("{path}.name"), message);
         }
         for upstream in settings.front.listen.iter().flat_map(|listen| own(app, *listen)) {
             let path = format!("front.apps[{index}].upstreams");
             let message = format!(
-                "{path}: {upstream} is front.listen itself: each request would come back for ever"
+                "{path}: {upstream} is front.listen itself: each request would loop; use the address of a worker"
             );
             report.error_at(&path, message);
         }

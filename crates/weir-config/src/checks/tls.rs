@@ -48,16 +48,18 @@ fn of_certificate(files: &TlsFiles, certificate: &Certificate, now: Timestamp) -
     let file = files.cert.display();
     if certificate.expires() < now {
         let days = now.since(certificate.expires()).as_secs() / DAY_SECONDS;
-        found.push(format!("{file} expired {days} days ago: clients refuse it; renew it"));
+        found.push(format!("{file} expired {days} days ago, so clients reject it; renew it"));
     }
     if certificate.begins() > now {
         let days = certificate.begins().since(now).as_secs().div_ceil(DAY_SECONDS);
-        found.push(format!("{file} is valid only in {days} days: clients refuse it until then"));
+        found.push(format!("{file} becomes valid in {days} days; clients reject it until then"));
     }
     let uncovered = files.hosts.iter().filter(|host| !certificate.covers(host));
     found.extend(uncovered.map(|host| {
         let names = certificate.names().join(", ");
-        format!("{file} has {names}, not {host}, which is among its hosts: clients refuse it there")
+        format!(
+            "{file} has {names}, not {host}, which is among its hosts, so clients reject it there"
+        )
     }));
     found
 }
@@ -72,7 +74,7 @@ fn warn_of_uncovered(settings: &Settings, warnings: &mut Vec<String>) {
             let shown = tls::shown(&certificates, host);
             if !shown.is_some_and(|certificate| certificate.covers(host)) {
                 warnings.push(format!(
-                    "front.apps[{index}].hosts: no certificate of front.tls is for {host}: clients refuse the connection"
+                    "front.apps[{index}].hosts: front.tls has no certificate for {host}, so clients reject the connection"
                 ));
             }
         }

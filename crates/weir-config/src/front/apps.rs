@@ -118,14 +118,14 @@ impl Known {
             table.error_at("name", &error.to_string());
         }
         if !name.is_empty() && !self.0.insert(name.to_owned()) {
-            table.error_at("name", &format!("{name:?} is another app's name already"));
+            table.error_at("name", &format!("{name:?} is already the name of another app"));
         }
     }
 }
 
 fn check_workers(table: &mut TableReader<'_>) {
     if table.is_set("command") && table.is_set("upstreams") {
-        table.error_at("command", "either a command or upstreams: who starts the workers?");
+        table.error_at("command", "set either command or upstreams, not both");
     } else {
         let meaning = "Weir starts the workers, or something else does";
         table.require_either("command", "upstreams", meaning);

@@ -21,14 +21,14 @@ pub struct Processes {
     /// A worker is ready when it answers a GET of this path with a status below 500. None: when it
     /// can be connected to.
     pub ready_path: Option<String>,
-    /// Paths that a new worker is asked for (GET), one after the other, before it gets its first
-    /// request. What fails is logged and does no harm; all of it may take as long as nine tenths of
-    /// start_deadline leave.
+    /// Paths that a new worker gets requests for (GET), one after the other, before its first
+    /// request from a client. Failures are logged and otherwise ignored. Together they may take
+    /// nine tenths of start_deadline.
     pub warm_up: Vec<String>,
     /// The Host of these requests. None: the first of hosts, or "localhost".
     pub warm_up_host: Option<String>,
-    /// A worker that is to end gets nothing more and may finish the requests that it has for this
-    /// long, before it is asked to end (stop_signal).
+    /// A worker that is stopped receives no more requests and has this long to finish those in
+    /// progress, before it gets stop_signal.
     #[setting(upgrade, range = WAIT, default = Duration::from_secs(5))]
     pub finish_timeout: Duration,
     /// A worker with a request older than this is killed and replaced. Its other requests get this
@@ -92,7 +92,7 @@ impl Processes {
         let own = Command::KEYS.iter().filter(|key| **key != Command::COMMAND.name);
         for &name in own.chain(Self::KEYS).chain(Launch::KEYS).chain(Recycling::KEYS) {
             if table.is_set(name) && is_run_elsewhere {
-                table.error_at(name, "only where Weir starts the workers: there is no command");
+                table.error_at(name, "only allowed with command, where Weir starts the workers");
             }
         }
         if self.ready_path.as_ref().is_some_and(|path| !is_path(path)) {
@@ -106,7 +106,7 @@ impl Processes {
         if !self.launch.command.is_empty() && self.sockets().is_none() {
             table.error_at(
                 "command",
-                "nothing says where a worker is to listen; write {socket}, {port} or {fd} in it",
+                "it does not set the address that a worker listens on; include {socket}, {port} or {fd}",
             );
         }
     }

@@ -29,7 +29,7 @@ struct MatcherTable {
 struct PriorityTable {
     #[setting(flatten)]
     matcher: MatcherTable,
-    /// Whether such requests wait before all others or behind them. The first rule that fits counts.
+    /// Whether such requests wait before or behind all others. The first matching rule applies.
     #[setting(choice)]
     priority: Rank,
 }
@@ -55,7 +55,7 @@ struct ShedTable {
     /// The status of the response.
     #[setting(range = 400..=599, default = 503)]
     status: u16,
-    /// When clients are asked to try again.
+    /// Time after which clients are asked to retry.
     #[setting(range = SECOND..=DAY, default = Duration::from_secs(60))]
     retry_after: Duration,
 }
@@ -80,7 +80,7 @@ impl MatcherTable {
     fn parse(self, table: &mut TableReader<'_>) -> Option<Matcher> {
         let Self { path, header } = self;
         if path.is_none() && header.is_none() {
-            table.error("a rule needs a path or a header: which requests is it about?".to_owned());
+            table.error("a rule needs a path or a header".to_owned());
             return None;
         }
         if path.as_ref().is_some_and(|path| !path.starts_with('/')) {

@@ -20,7 +20,7 @@ impl Postgres {
         let Some(url) = &self.url else { return };
         match url.text().parse::<PostgresUrl>() {
             Ok(parsed) if parsed.has_password() && !url.is_secret() => {
-                table.error_at("url", "a password does not stand in this file; write password = { env = \"NAME\" } or { file = \"PATH\" } beside it");
+                table.error_at("url", "passwords are not allowed in this file; write password = { env = \"NAME\" } or { file = \"PATH\" } beside it");
             }
             Ok(parsed) => self.settings.url = parsed,
             Err(error) => table.error_at("url", &error.to_string()),

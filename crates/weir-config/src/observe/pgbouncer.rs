@@ -12,7 +12,7 @@ use weir_settings::{Section, TableReader};
 #[derive(Clone, Debug, Section)]
 #[section(restart, path = "observe", check = Self::finish)]
 pub(super) struct PgBouncer {
-    /// Connections to the database that a pooler in between opens at most (max_db_connections, or
+    /// The most connections to the database that a connection pooler opens (max_db_connections, or
     /// default_pool_size for each user and database); 0: there is no pooler. None: pgbouncer_url is
     /// queried; without that, one is searched for.
     #[setting(key = "pgbouncer", range = 0..=100_000)]
@@ -22,7 +22,7 @@ pub(super) struct PgBouncer {
     /// without a password.
     #[setting(key = "pgbouncer_url")]
     url: Option<String>,
-    /// Its password. None: it asks for none.
+    /// Its password. None: it needs none.
     #[setting(key = "pgbouncer_password")]
     password: Option<Secret>,
     /// PEM file: certificate authorities for its certificate. None: those that the system trusts.
@@ -37,7 +37,7 @@ impl PgBouncer {
     fn finish(&mut self, table: &mut TableReader<'_>) {
         let Some(url) = &self.url else { return };
         if self.connections == Some(0) {
-            table.error_at("pgbouncer_url", "pgbouncer = 0 says that there is no pooler");
+            table.error_at("pgbouncer_url", "contradicts pgbouncer = 0, which means that there is no pooler; remove one of them");
         }
         if !table.is_set("postgres") {
             table.error_at(

@@ -12,7 +12,7 @@ pub(super) struct Postgres {
     /// The application's database: postgres://[USER@]HOST[:PORT]/DATABASE[?sslmode=verify-full], or
     /// postgres:///DATABASE?host=/run/postgresql for a socket; without a password.
     url: Option<String>,
-    /// Its password. None: it asks for none.
+    /// Its password. None: it needs none.
     password: Option<Secret>,
     /// PEM file: certificate authorities for its certificate. None: those that the system trusts.
     ca: Option<PathBuf>,
@@ -20,8 +20,8 @@ pub(super) struct Postgres {
     cert: Option<PathBuf>,
     /// PEM file: the key of cert.
     key: Option<PathBuf>,
-    /// Memory that it may use, where it runs elsewhere or shares its machine. None: what others leave
-    /// of this machine, if it runs here.
+    /// Memory that it may use, if it runs on another machine or shares this one. None: this
+    /// machine's memory less that of other programs, if it runs here.
     #[setting(optional_size, key = "memory", range = 1 << 20..=1 << 50)]
     pub(super) memory_bytes: Option<u64>,
     /// Of `url`; None: there is an error in it, which is reported.

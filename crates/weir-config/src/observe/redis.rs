@@ -15,7 +15,7 @@ struct Redis {
     /// redis+sentinel://HOST[,HOST]/SERVICE; without a password.
     #[setting(required_text)]
     url: String,
-    /// Its password. None: it asks for none.
+    /// Its password. None: it needs none.
     password: Option<Secret>,
     /// PEM file: certificate authorities for its certificate. None: those that the system trusts.
     ca: Option<PathBuf>,
@@ -73,7 +73,7 @@ impl Redis {
             }
         };
         if !has_tls && endpoint.tls != TlsFiles::default() {
-            table.error_at("url", "there are certificates but no TLS; write rediss://");
+            table.error_at("url", "certificates need TLS; write rediss:// instead of redis://");
         }
         Some(endpoint)
     }

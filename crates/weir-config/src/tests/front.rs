@@ -26,7 +26,7 @@ fn nothing_may_be_served_at_a_front_that_is_off() {
     weir.toml:2:10: front.listen: "off", but front.apps[0] is served there
     weir.toml:2:10: front.listen: "off", but gems.mount is served there
     "#);
-    insta::assert_snapshot!(mistakes("[gems]\nlisten = \"off\"\n"), @r#"weir.toml:2:10: gems.listen: "off" needs a mount: the index would be nowhere"#);
+    insta::assert_snapshot!(mistakes("[gems]\nlisten = \"off\"\n"), @r#"weir.toml:2:10: gems.listen: "off" needs gems.mount, or the index is served nowhere"#);
 }
 
 #[test]
@@ -45,16 +45,16 @@ fn an_app_has_a_name_of_its_own_and_workers_that_can_be_reached() {
     weir.toml:6:9: front.apps[1].hosts: write names like "shop.example", without scheme, port or path
     weir.toml:7:9: front.apps[1].paths: write paths like "/shop"
     weir.toml:9:8: front.apps[2].name: "a b" can't name a group of workers: 1 to 32 small letters, digits, - and _
-    weir.toml:9:8: front.apps[2].name: "a b" is another app's name already
-    weir.toml:9:8: front.apps[2]: no request ever gets to a b: a b, further up, has the same hosts and paths; give one of them others
-    weir.toml:10:11: front.apps[2].command: nothing says where a worker is to listen; write {socket}, {port} or {fd} in it
+    weir.toml:9:8: front.apps[2].name: "a b" is already the name of another app
+    weir.toml:9:8: front.apps[2]: a b never receives a request, because a b above it has the same hosts and paths; change the hosts or paths of one of them
+    weir.toml:10:11: front.apps[2].command: it does not set the address that a worker listens on; include {socket}, {port} or {fd}
     weir.toml:11:15: front.apps[2].concurrency: must be from 1 to 1000000
-    weir.toml:13:8: front.apps[3]: no request ever gets to both: a b, further up, has the same hosts and paths; give one of them others
-    weir.toml:14:11: front.apps[3].command: either a command or upstreams: who starts the workers?
+    weir.toml:13:8: front.apps[3]: both never receives a request, because a b above it has the same hosts and paths; change the hosts or paths of one of them
+    weir.toml:14:11: front.apps[3].command: set either command or upstreams, not both
     weir.toml:16:15: front.apps[3].dump_signal: "LATER" is no signal for workers; there are: TERM, INT, QUIT, HUP, ABRT, USR1, USR2, TTIN, TTOU, WINCH
     weir.toml:17:14: front.apps[3].ready_path: write a path like "/health"
-    weir.toml:19:8: front.apps[4]: no request ever gets to own: a b, further up, has the same hosts and paths; give one of them others
-    weir.toml:21:11: front.apps[4].workers: only where Weir starts the workers: there is no command
+    weir.toml:19:8: front.apps[4]: own never receives a request, because a b above it has the same hosts and paths; change the hosts or paths of one of them
+    weir.toml:21:11: front.apps[4].workers: only allowed with command, where Weir starts the workers
     "#);
 }
 
@@ -104,7 +104,7 @@ fn app_of(name: &str, more: &str) -> String {
 #[test]
 fn an_app_that_no_request_ever_gets_to_is_a_mistake() {
     let text = app_of("shop", "") + &app_of("blog", "");
-    insta::assert_snapshot!(mistakes(&text), @r#"weir.toml:5:8: front.apps[1]: no request ever gets to blog: shop, further up, has the same hosts and paths; give one of them others"#);
+    insta::assert_snapshot!(mistakes(&text), @r#"weir.toml:5:8: front.apps[1]: blog never receives a request, because shop above it has the same hosts and paths; change the hosts or paths of one of them"#);
     let text = app_of("shop", "hosts = [\"a.example\"]\n")
         + &app_of("cart", "hosts = [\"b.example\"]\npaths = [\"/x\"]\n")
         + &app_of("blog", "hosts = [\"A.example\", \"b.example\"]\npaths = [\"/x/\"]\n");
@@ -112,7 +112,7 @@ fn an_app_that_no_request_ever_gets_to_is_a_mistake() {
     assert!(load(&text).is_ok());
     let text =
         text.replace("hosts = [\"a.example\"]\n", "hosts = [\"a.example\"]\npaths = [\"/x\"]\n");
-    assert!(mistakes(&text).contains("no request ever gets to blog: shop, cart, further up"));
+    assert!(mistakes(&text).contains("blog never receives a request, because shop, cart above it"));
     // Whose workers take connections themselves is in nobody's way.
     let direct = "[[front.apps]]\nname = \"direct\"\nmode = \"sockets\"\n\
                   listen = \"127.0.0.1:9000\"\ncommand = [\"sh\", \"{fd}\"]\n";
@@ -150,11 +150,11 @@ fn a_program_that_is_not_there_is_worth_a_warning() {
     };
     assert_eq!(warned("\"sh\""), "");
     assert_eq!(warned("\"/bin/sh\""), "");
-    assert!(warned("\"no-such-program\"").contains("no-such-program is in no folder of PATH"));
-    assert!(warned("\"/etc/passwd\"").contains("/etc/passwd is no program that can be executed"));
+    assert!(warned("\"no-such-program\"").contains("no-such-program was not found in PATH"));
+    assert!(warned("\"/etc/passwd\"").contains("/etc/passwd is not an executable program"));
     let own = "[workers.dig]\ncommand = [\"sh\"]\nenvironment = { PATH = \"/nonexistent\" }\n";
     let warnings = load(own).expect("sound").warnings;
-    assert!(warnings.iter().any(|it| it.contains("sh is in no folder of PATH")), "{warnings:?}");
+    assert!(warnings.iter().any(|it| it.contains("sh was not found in PATH")), "{warnings:?}");
 }
 
 #[test]

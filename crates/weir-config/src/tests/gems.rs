@@ -38,7 +38,7 @@ cert = "a.crt"
 "#;
     insta::assert_snapshot!(mistakes(text), @r#"
     weir.toml:5:10: gems.listen: 127.0.0.1:7422 is jobs.listen already
-    weir.toml:6:9: gems.mount: "gems/" is no path that clients send as it is; write a path like "/gems-index": it begins with / and does not end with it, of letters, digits and -_.~
+    weir.toml:6:9: gems.mount: "gems/" is not a valid path; write a path like "/gems-index": it begins with / and does not end with it, of letters, digits and -_.~
     weir.toml:7:9: gems.store: "postgres" needs gems.postgres.url, like "postgres://weir@db.example/weir"
     weir.toml:8:13: gems.files_url: "files.example" is no URL to which a file's name can be appended; write it like "https://files.example/gems"
     weir.toml:10:17: gems.limits.gem_bytes_max: must be from 1KiB to 16TiB
@@ -106,7 +106,7 @@ fn files_that_lie_elsewhere_are_warned_about_where_reading_takes_a_key() {
     assert!(load(gems).expect("sound").warnings.is_empty());
     let elsewhere = format!("{gems}files_url = \"https://files.example\"\n");
     let warnings = load(&elsewhere).expect("sound").warnings;
-    assert!(warnings.iter().any(|it| it.contains("as open as their own server")), "{warnings:?}");
+    assert!(warnings.iter().any(|it| it.contains("depends on that server")), "{warnings:?}");
 }
 
 #[test]
@@ -152,7 +152,7 @@ secret = { env = "PASSWORD" }
     let told = mistakes(text);
     assert!(!told.contains("a-password"), "{told}");
     insta::assert_snapshot!(told, @r#"
-    weir.toml:4:7: gems.postgres.url: a password does not stand in this file; write password = { env = "NAME" } or { file = "PATH" } beside it
+    weir.toml:4:7: gems.postgres.url: passwords are not allowed in this file; write password = { env = "NAME" } or { file = "PATH" } beside it
     weir.toml:5:10: gems.postgres.schema: "Weir" can't be the schema; write at most 63 of a-z, 0-9 and _, not beginning with a digit or pg_
     weir.toml:6:12: gems.postgres.password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:7:6: cannot read gems.postgres.ca no-such.pem: No such file or directory (os error 2)

@@ -55,7 +55,7 @@ statements_max = 0
 fn mistakes_about_what_is_observed_say_what_to_write() {
     assert_eq!(
         mistakes("[observe]\n"),
-        "weir.toml:1:1: observe: names nothing to look at; add [[observe.redis]] with url = \"redis://127.0.0.1:6379/0\", or [observe.postgres]"
+        "weir.toml:1:1: observe: has no sources; add [[observe.redis]] with url = \"redis://127.0.0.1:6379/0\", or [observe.postgres]"
     );
     let text = r#"
 [observe]
@@ -81,7 +81,7 @@ queues_max = 0
     insta::assert_snapshot!(told, @r#"
     weir.toml:4:9: observe.pools: write NAME=PROCESSESxPOOL, for example web=2x5, or with threads web=2x5/16
     weir.toml:6:17: observe.pgbouncer_url: Postgres address "db:6432/app": what PgBouncer says of itself is in its database pgbouncer: write /pgbouncer
-    weir.toml:6:17: observe.pgbouncer_url: pgbouncer = 0 says that there is no pooler
+    weir.toml:6:17: observe.pgbouncer_url: contradicts pgbouncer = 0, which means that there is no pooler; remove one of them
     weir.toml:8:7: observe.redis[0].url: Redis address "redis://***@localhost": it holds a password; give it by the environment or a file
     weir.toml:9:1: observe.redis[1].key: cert and key go together
     weir.toml:11:12: observe.redis[1].password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }

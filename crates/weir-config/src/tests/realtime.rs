@@ -109,7 +109,7 @@ cores = 0
     weir.toml:9:6: cannot read realtime.webhooks.ca /nonexistent/ca.pem: No such file or directory (os error 2)
     weir.toml:10:1: realtime.apps[0].key is missing
     weir.toml:12:10: realtime.apps[0].secret: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
-    weir.toml:14:6: realtime.apps[1].id: "1" is another app's id already
+    weir.toml:14:6: realtime.apps[1].id: "1" is already the id of another app
     weir.toml:15:7: realtime.apps[1].key: it is part of paths: write letters, digits, - _ and . only
     weir.toml:17:11: realtime.apps[1].origins: "https://" is not an origin; write for example "https://example.org", "example.org", "*.example.org" or "*"
     weir.toml:18:16: realtime.apps[1].slow_clients: "wait" is none of "disconnect", "drop_oldest", "conflate"
@@ -150,10 +150,10 @@ client_queue_bytes_max = "1GiB"
     front.limits.connections_max is 100000000, but a process may have N open files here (ulimit -Hn; LimitNOFILE in systemd)
     realtime.listen is not loopback: events travel in clear text there; only front.listen can have TLS
     realtime.apps[0].secret has N characters; below N it can be guessed
-    realtime.apps[0].require_tls without front.tls: every connection is refused; TLS that ends in a proxy doesn't count
+    realtime.apps[0].require_tls without front.tls: every connection is rejected, also behind a proxy that terminates TLS
     realtime.apps[0].client_queue_bytes_max: N slow clients could hold N TiB, and this machine has N GiB
     realtime.limits.client_message_bytes_max is above message_bytes_max: longer messages end the connection
-    realtime.drain_window is not below shutdown_deadline (25s): the end cuts it off
+    realtime.drain_window is not below shutdown_deadline (25s), which would interrupt it; lower it
     ");
 }
 

@@ -27,10 +27,10 @@ ready_path = "/health"
     weir.toml:5:10: "shop" is an app's name already ([[front.apps]])
     weir.toml:7:10: "not a name" can't name a group of workers: 1 to 32 small letters, digits, - and _
     weir.toml:9:10: workers.none.command is missing
+    weir.toml:12:11: workers.sidekiq.command: it contains {queues}, but queues is not set
     weir.toml:12:11: workers.sidekiq.command: unknown placeholder {socket}; this group has {index} {name} {concurrency} {queues}; write {{ for a brace
-    weir.toml:12:11: workers.sidekiq.command: {queues} stands in it, and queues is not set
-    weir.toml:13:15: workers.sidekiq.concurrency: nothing tells the command: write {concurrency} in it
-    weir.toml:14:14: workers.sidekiq.queue_flag: only where "{queues}" is an argument of its own
+    weir.toml:13:15: workers.sidekiq.concurrency: the command does not contain {concurrency}; add it
+    weir.toml:14:14: workers.sidekiq.queue_flag: only allowed where "{queues}" is a separate argument
     weir.toml:15:16: workers.sidekiq.ready_notify: either this or ready_line: what shows that it is ready?
     weir.toml:17:15: workers.sidekiq.stop_signal: "NONE" is no signal for workers; there are: TERM, INT, QUIT, HUP, ABRT, USR1, USR2, TTIN, TTOU, WINCH
     weir.toml:18:1: workers.sidekiq.ready_path is not a setting

@@ -7,7 +7,7 @@ use super::rates::RealtimeRates;
 /// Realtime at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct RealtimeSnapshot {
-    pub(crate) overview: view::Overview,
+    pub(crate) overview: view::HubOverview,
     pub(crate) switches_off: usize,
     pub(crate) rates: RealtimeRates,
     pub(crate) trend: RealtimeTrend,

@@ -18,10 +18,10 @@ use weir_config::{Change, Loaded, Source, environment};
 pub(crate) struct CheckArguments {
     #[command(flatten)]
     pub(crate) settings: SettingsArguments,
-    /// Print every setting, also those that have their defaults, as --json always does
+    /// Print every setting, including defaults (--json always does)
     #[arg(long)]
     pub(crate) all: bool,
-    /// Rewrite settings that have old names in the file; the rest of the file stays as it is
+    /// Rename settings in the file that have old names; the rest of the file is unchanged
     #[arg(long, conflicts_with = "json")]
     pub(crate) fix: bool,
     /// Print JSON
@@ -56,14 +56,14 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
 /// Writes a new file and puts it in the place of the old one.
 fn fix(source: &Source, loaded: &Loaded) -> anyhow::Result<Exit> {
     if loaded.renamed.is_empty() {
-        output::line("nothing to rewrite: every setting has its present name");
+        output::line("nothing to rewrite: no setting has an old name");
         return Ok(Exit::Fine);
     }
     let path = Path::new(&source.name);
     let text = weir_config::rewrite(&source.text, &loaded.renamed);
     let fixed = Source { text: text.clone(), ..source.clone() };
     weir_config::parse(&fixed, &environment::variable)
-        .context("the rewritten file would not be sound; change these settings by hand")?;
+        .context("the rewritten file would have errors; change these settings by hand")?;
     let fresh = path.with_extension("toml.new");
     let permissions = std::fs::metadata(path)?.permissions();
     std::fs::write(&fresh, text).with_context(|| format!("cannot write {}", fresh.display()))?;

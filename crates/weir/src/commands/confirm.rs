@@ -11,7 +11,7 @@ pub(in crate::commands) fn confirm(question: &str, yes: bool) -> anyhow::Result<
     }
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        bail!("{question} Nobody to ask here: say --yes");
+        bail!("{question} Standard input is no terminal: confirm with --yes");
     }
     let mut stderr = std::io::stderr();
     write!(stderr, "{question} [y/N] ")?;

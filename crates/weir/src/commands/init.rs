@@ -22,17 +22,17 @@ const PRODUCTION: &str = include_str!("init/production.toml");
 /// `weir init`.
 #[derive(Debug, Args)]
 pub(crate) struct InitArguments {
-    /// What to start from
+    /// Template of the file
     #[arg(default_value = "default")]
     pub(crate) template: Template,
-    /// The app server that `front` is for; it decides about the command and how many requests a
-    /// process is given at once
+    /// The app server for the template `front`; it determines the command and how many requests a
+    /// process serves at once
     #[arg(long, value_name = "SERVER", default_value = "gunicorn")]
     pub(crate) server: AppServer,
     /// File to write; `-` for standard output
     #[arg(long, value_name = "FILE", default_value = "weir.toml")]
     pub(crate) output: PathBuf,
-    /// Replace a file that exists
+    /// Replace an existing file
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -44,9 +44,9 @@ pub(crate) enum Template {
     Default,
     /// A web app whose processes Weir runs
     Front,
-    /// A Sidekiq that stays as it is, to be looked at
+    /// Monitoring of an existing Sidekiq
     Observe,
-    /// What a server that others reach should set
+    /// A server that is reachable from other machines
     Production,
 }
 
@@ -68,12 +68,14 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<Exit> {
     let mut file = match options.open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            bail!("{shown} exists; --force replaces it, --output - prints instead")
+            bail!(
+                "{shown} exists; replace it with --force, or print to standard output with --output -"
+            )
         }
         Err(error) => return Err(error).with_context(|| format!("cannot write {shown}")),
     };
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {shown}"))?;
-    output::line(&format!("wrote {shown}; `weir check` says whether it is sound"));
+    output::line(&format!("wrote {shown}; verify it with `weir check`"));
     Ok(Exit::Fine)
 }
 
@@ -110,7 +112,7 @@ mod tests {
             let loaded = loaded.unwrap_or_else(|mistakes| panic!("{mistakes}"));
             // What this machine has, its limits and its programs, is none of the template's business.
             let of_the_file = |warning: &&String| {
-                let programs = ["is in no folder of PATH", "is no program"];
+                let programs = ["was not found in PATH", "is not an executable program"];
                 !warning.contains("ulimit") && !programs.iter().any(|it| warning.contains(it))
             };
             let warnings: Vec<&String> = loaded.warnings.iter().filter(of_the_file).collect();

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &RestartArguments, path: &str) -> anyhow::Result<Ex
         } else {
             let Replaced { old_pid, new_pid, new_version, seconds, .. } = replaced;
             output::line(&format!(
-                "service process {old_pid} is replaced by {new_pid} (weir {new_version}) after {seconds:.1} s"
+                "replaced service process {old_pid} by {new_pid} (weir {new_version}) after {seconds:.1} s"
             ));
         }
         Ok(Exit::Fine)
@@ -75,7 +75,7 @@ async fn replace(target: &Target, path: &str) -> anyhow::Result<Replaced> {
             });
         }
         if clock.now().since(began) > PATIENCE {
-            bail!("the new process has taken over but does not answer; see the log");
+            bail!("the new process has taken over but does not respond; see the log");
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -22,19 +22,19 @@ pub(crate) struct RedisArguments {
     /// unix:///PATH, redis+sentinel://HOST[,HOST]/SERVICE
     #[arg(long, value_name = "URL")]
     redis: Vec<String>,
-    /// Environment variable with its password; once for all, or once for each --redis
+    /// Environment variable with its password; give one for all, or one for each --redis
     #[arg(long, value_name = "NAME", requires = "redis")]
     redis_password_env: Vec<String>,
-    /// File with its password; once for all, or once for each --redis
+    /// File with its password; give one for all, or one for each --redis
     #[arg(long, value_name = "FILE", requires = "redis", conflicts_with = "redis_password_env")]
     redis_password_file: Vec<PathBuf>,
-    /// Who may have signed its certificate (PEM) [default: those that this system trusts]
+    /// Certificate authorities for its certificate (PEM) [default: those of the system]
     #[arg(long, value_name = "FILE", requires = "redis")]
     redis_ca: Option<PathBuf>,
-    /// Certificate to show it (PEM)
+    /// Client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "redis_key")]
     redis_cert: Option<PathBuf>,
-    /// Key of that certificate (PEM)
+    /// Key of the client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "redis_cert")]
     redis_key: Option<PathBuf>,
     /// User of the Sentinels
@@ -67,13 +67,13 @@ pub(crate) struct PostgresArguments {
         conflicts_with = "postgres_password_env"
     )]
     postgres_password_file: Option<PathBuf>,
-    /// Who may have signed its certificate (PEM) [default: those that this system trusts]
+    /// Certificate authorities for its certificate (PEM) [default: those of the system]
     #[arg(long, value_name = "FILE", requires = "postgres")]
     postgres_ca: Option<PathBuf>,
-    /// Certificate to show it (PEM)
+    /// Client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "postgres_key")]
     postgres_cert: Option<PathBuf>,
-    /// Key of that certificate (PEM)
+    /// Key of the client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "postgres_cert")]
     postgres_key: Option<PathBuf>,
 }
@@ -153,7 +153,7 @@ impl RedisArguments {
             }
         };
         if plain && endpoint.tls != TlsFiles::default() {
-            let problem = "there are certificates but no TLS; write rediss://";
+            let problem = "certificates need TLS; write rediss:// instead of redis://";
             bail!(WrongUsage::new(format!("Redis {endpoint}: {problem}")));
         }
         Ok(endpoint)

@@ -49,7 +49,7 @@ fn print(status: &Status) {
     }
     match (&status.jobs, &status.problem) {
         (None, _) => {
-            output::line("no jobs here (jobs.listen is \"off\", or --only leaves them out)")
+            output::line("jobs are disabled (jobs.listen is \"off\", or --only excludes them)")
         }
         (Some(_), None) => output::line("takes jobs"),
         (Some(_), Some(problem)) => output::line(&format!("PROBLEM: {problem}")),
@@ -62,19 +62,19 @@ fn print(status: &Status) {
     status.apps.iter().for_each(|app| print_app(status, app));
     let limits_hit = status.jobs.iter().flat_map(|jobs| &jobs.limits_hit);
     for hit in limits_hit.filter(|hit| hit.hits > 0) {
-        output::line(&format!("limit met    {} ({} times)", hit.limit, hit.hits));
+        output::line(&format!("limit reached {} ({} times)", hit.limit, hit.hits));
     }
 }
 
 fn print_jobs(jobs: &JobServerOverview, listen: &str) {
     let waiting = format!(
-        "{} in {} queues, the longest for {}",
+        "{} in {} queues, the oldest for {}",
         jobs.enqueued,
         jobs.queues,
         seconds(jobs.latency_seconds_max)
     );
     let working = format!(
-        "{} by {} workers, {} fetches wait",
+        "{} by {} workers, {} fetches waiting",
         jobs.working, jobs.workers, jobs.fetches_waiting
     );
     let rows = [
@@ -94,7 +94,7 @@ fn print_jobs(jobs: &JobServerOverview, listen: &str) {
     let noun = if jobs.log.damages == 1 { "place" } else { "places" };
     if jobs.log.damages > 0 {
         output::line(&format!(
-            "DAMAGED      {} {noun} of the job store, not acknowledged: see `weir jobs damage`",
+            "DAMAGED      {} {noun} of the job store, unacknowledged: see `weir jobs damage`",
             jobs.log.damages
         ));
     }
@@ -145,12 +145,12 @@ fn print_app(status: &Status, app: &AppRow) {
     let wanted = app.processes.map_or(app.workers.len(), |wanted| wanted as usize);
     if app.mode == JOBS {
         let name = &app.name;
-        return output::line(&format!("{:<12} {name}: {working} of {wanted} run", "workers"));
+        return output::line(&format!("{:<12} {name}: {working} of {wanted} running", "workers"));
     }
     let listen = app.listen.as_deref().or(status.front_listen.as_deref()).unwrap_or_default();
     let mut words = vec![
-        format!("{working} of {wanted} workers serve"),
-        format!("{} requests wait", app.requests_waiting),
+        format!("{working} of {wanted} workers serving"),
+        format!("{} requests waiting", app.requests_waiting),
     ];
     let held = [
         (app.is_paused, "paused"),

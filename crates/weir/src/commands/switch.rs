@@ -19,10 +19,9 @@ use weir_config::units;
 pub(crate) enum SwitchCommand {
     /// List what is switched off
     List(ListArguments),
-    /// Send no events of these names for now, or answer at no endpoints of gems; a restart changes
-    /// nothing about that
+    /// Switch off realtime events, or endpoints of the gem index; they stay off after a restart
     Off(OffArguments),
-    /// Send them again, or answer there again
+    /// Switch realtime events or endpoints of the gem index on again
     On(OnArguments),
 }
 
@@ -43,11 +42,11 @@ pub(crate) struct OffArguments {
     target: Target,
     /// Names of events; `*` stands for any text
     pattern: Pattern,
-    /// It names endpoints of the index of gems: root, names, versions, info, dependencies, specs,
+    /// PATTERN names endpoints of the gem index: root, names, versions, info, dependencies, specs,
     /// gemspec, file, push, yank
     #[arg(long)]
     gems: bool,
-    /// For so long, for example 10m [default: until it is switched on]
+    /// Time until they are switched on again, for example 10m [default: until `weir switch on`]
     #[arg(long = "for", value_name = "DURATION", value_parser = units::parse_duration)]
     time: Option<Duration>,
     /// Print JSON
@@ -60,9 +59,9 @@ pub(crate) struct OffArguments {
 pub(crate) struct OnArguments {
     #[command(flatten)]
     target: Target,
-    /// As `weir switch list` shows it
+    /// The pattern, as in `weir switch list`
     pattern: Pattern,
-    /// It names endpoints of the index of gems
+    /// PATTERN names endpoints of the gem index
     #[arg(long)]
     gems: bool,
     /// Print JSON
@@ -80,12 +79,12 @@ pub(crate) fn run(command: SwitchCommand) -> anyhow::Result<Exit> {
                 // A part of a second would be no time at all.
                 let for_seconds = time.map(|time| time.as_millis().div_ceil(1_000));
                 let for_seconds = for_seconds.map(u64::try_from).transpose()?;
-                let done = format!("{pattern} is off");
+                let done = format!("{pattern} is switched off");
                 let flip = Flip { of: of(gems), pattern, position: Position::Off, for_seconds };
                 flip_and_tell(&target, &flip, &done, json).await
             }
             SwitchCommand::On(OnArguments { target, pattern, gems, json }) => {
-                let done = format!("{pattern} is on");
+                let done = format!("{pattern} is switched on");
                 let flip =
                     Flip { of: of(gems), pattern, position: Position::On, for_seconds: None };
                 flip_and_tell(&target, &flip, &done, json).await
@@ -104,7 +103,7 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
     if arguments.json {
         output::json(&switches)?;
     } else if switches.is_empty() {
-        output::line("nothing is off");
+        output::line("nothing is switched off");
     } else {
         let now = Clock::system().now().as_secs_f64();
         let rows: Vec<Vec<String>> = switches.iter().map(|switch| row(switch, now)).collect();
@@ -119,7 +118,7 @@ fn row(Listed { of, switch }: &Listed, now: f64) -> Vec<String> {
         of.to_string(),
         switch.pattern.clone(),
         seconds((now - switch.since).max(0.0)),
-        until.unwrap_or_else(|| "when told".to_owned()),
+        until.unwrap_or_else(|| "manually".to_owned()),
     ]
 }
 

@@ -14,18 +14,17 @@ use crate::target::SettingsArguments;
 pub(crate) struct UpArguments {
     #[command(flatten)]
     pub(crate) settings: SettingsArguments,
-    /// Start only these parts; the admin socket is there in any case. Without jobs no job store is
-    /// opened
+    /// Start only these parts and the admin socket. Without jobs, the job store is not opened
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub(crate) only: Vec<Part>,
-    /// First read all of the job store and repair what is damaged, older segments included: every
-    /// record whose checksum holds is kept, the rest is set aside
+    /// Repair the whole job store before the start: records with a matching checksum are kept, the
+    /// others are set aside
     #[arg(long)]
     pub(crate) salvage: bool,
-    /// How the log looks; wins over log.format
+    /// Format of the log; overrides log.format
     #[arg(long = "log", value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
-    /// What is logged; wins over log.level
+    /// Level of the log; overrides log.level
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
     /// Go on in the place of an earlier program, which has left this descriptor

@@ -15,19 +15,19 @@ use crate::workers_admin::{AppRow, JOBS, Order, WorkerRow};
 /// The verbs of `weir workers`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkersCommand {
-    /// List the workers of all apps, and what they do
+    /// List the workers of all apps with their state
     List(ListArguments),
-    /// Replace workers one after the other, without losing a request, and wait until they serve
+    /// Replace workers one after the other, without losing requests, and wait for the new ones
     Restart(RestartArguments),
-    /// Run more or fewer workers, until Weir is started again
+    /// Change the number of workers until the next start of Weir
     Scale(ScaleArguments),
-    /// Send a worker a signal, so that it says what it is doing
+    /// Send a worker the signal that makes it log what it is doing
     Dump(DumpArguments),
-    /// Let all requests of an app wait, within the limits of its queue
+    /// Pause an app: its requests wait, within the limits of its queue
     Pause(AppArguments),
-    /// Serve those who waited through a pause
+    /// Resume a paused app
     Resume(AppArguments),
-    /// Show everybody an app's maintenance page, or no more
+    /// Show an app's maintenance page for all requests, or stop showing it
     Maintenance(MaintenanceArguments),
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct MaintenanceArguments {
     target: Target,
     /// The app's name
     app: String,
-    /// Whether it is shown
+    /// `on` shows the page, `off` stops it
     position: Position,
 }
 
@@ -75,10 +75,10 @@ pub(crate) struct RestartArguments {
     target: Target,
     /// The app's name
     app: String,
-    /// Only this one, by its number
+    /// Replace only the worker with this number
     #[arg(long, value_name = "NUMBER")]
     worker: Option<u32>,
-    /// Return at once, whatever comes of it
+    /// Return at once, without waiting for the new workers
     #[arg(long)]
     no_wait: bool,
 }
@@ -90,7 +90,7 @@ pub(crate) struct ScaleArguments {
     target: Target,
     /// The app's name
     app: String,
-    /// How many are to run
+    /// Number of workers
     processes: u32,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct DumpArguments {
     app: String,
     /// The worker's number
     worker: u32,
-    /// The signal at which it says what it is doing; without it, dump_signal of the settings
+    /// Name of the signal [default: dump_signal of the settings]
     #[arg(long)]
     signal: Option<String>,
 }
@@ -116,27 +116,27 @@ pub(crate) fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
             WorkersCommand::List(arguments) => list(&arguments).await,
             WorkersCommand::Restart(arguments) => restart::run(arguments).await,
             WorkersCommand::Scale(ScaleArguments { target, app, processes }) => {
-                let done = format!("{app} is to have {processes} workers");
+                let done = format!("{app}: number of workers set to {processes}");
                 order(&target, &Order::Scale { app, processes }, &done).await
             }
             WorkersCommand::Dump(DumpArguments { target, app, worker, signal }) => {
                 let name = signal.as_deref().unwrap_or("its dump_signal");
-                let done = format!("worker {worker} of {app} was sent {name}; see the log");
+                let done = format!("sent {name} to worker {worker} of {app}; see the log");
                 order(&target, &Order::Signal { app, worker, signal }, &done).await
             }
             WorkersCommand::Pause(AppArguments { target, app }) => {
-                let done = format!("requests of {app} wait");
+                let done = format!("{app} is paused; its requests wait");
                 order(&target, &Order::Pause { app }, &done).await
             }
             WorkersCommand::Resume(AppArguments { target, app }) => {
-                let done = format!("requests of {app} are served");
+                let done = format!("{app} serves requests again");
                 order(&target, &Order::Resume { app }, &done).await
             }
             WorkersCommand::Maintenance(MaintenanceArguments { target, app, position }) => {
                 let is_on = position == Position::On;
                 let done = match position {
-                    Position::On => format!("whoever asks {app} is shown the maintenance page"),
-                    Position::Off => format!("requests of {app} are served"),
+                    Position::On => format!("{app} shows its maintenance page for all requests"),
+                    Position::Off => format!("{app} serves requests again"),
                 };
                 order(&target, &Order::Maintenance { app, is_on }, &done).await
             }
@@ -157,7 +157,9 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
     if arguments.json {
         output::json(&apps)?;
     } else if apps.is_empty() {
-        output::line("no apps and no workers: [[front.apps]] and [workers] name them");
+        output::line(
+            "no apps and no workers; add them under [[front.apps]] or [workers.NAME] in weir.toml",
+        );
     } else {
         for app in &apps {
             output::line(&headline(app));
@@ -170,7 +172,7 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
             }
             for worker in &app.workers {
                 if let (Some(number), Some(why)) = (worker.worker, &worker.recycled) {
-                    output::line(&format!("worker {number} is replaced by a fresh one: {why}"));
+                    output::line(&format!("worker {number} is being replaced: {why}"));
                 }
             }
             for problem in app.workers.iter().filter_map(|worker| worker.problem.as_ref()) {
@@ -182,14 +184,14 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
 }
 
 const HEAD: [&str; 9] =
-    ["WORKER", "STATE", "PID", "AGE", "MEMORY", "RUNNING", "OLDEST", "GIVEN", "ADDRESS"];
+    ["WORKER", "STATE", "PID", "AGE", "MEMORY", "IN PROGRESS", "OLDEST", "ASSIGNED", "ADDRESS"];
 
 /// Those of a process, whatever it does.
 const PROCESS_COLUMNS: usize = 5;
 
 fn headline(app: &AppRow) -> String {
     let mut words = match app.mode.as_str() {
-        JOBS => vec![format!("{}: workers of jobs", app.name)],
+        JOBS => vec![format!("{}: job workers", app.name)],
         _ => vec![format!("{}: {} waiting", app.name, app.requests_waiting)],
     };
     words.extend(app.listen.as_ref().map(|listen| format!("shared sockets at {listen}")));
@@ -203,7 +205,7 @@ fn headline(app: &AppRow) -> String {
     if app.is_in_maintenance {
         words.push("in maintenance".to_owned());
     }
-    words.extend(app.shedding.iter().map(|queue| format!("refusing for queue {queue}")));
+    words.extend(app.shedding.iter().map(|queue| format!("shedding because of queue {queue}")));
     words.extend(app.rolling.as_ref().map(|rolling| format!("rolling restart {rolling}")));
     words.join(", ")
 }

@@ -161,7 +161,7 @@ impl Cores {
     /// Resolves when they have ended by themselves.
     pub(super) async fn ended(&mut self) -> String {
         let outcome = self.running.wait().await;
-        format!("the cores of the front ended by themselves: {outcome:?}")
+        format!("the cores of the front ended unexpectedly: {outcome:?}")
     }
 
     /// Those that do not answer within `patience`, as the log calls them.
@@ -173,10 +173,10 @@ impl Cores {
     /// Puts new settings in force.
     pub(super) fn reload(&self, settings: &Settings) -> anyhow::Result<()> {
         if let Some(tls) = &self.tls.front {
-            tls.reload().context("front.tls: the certificate of before stays")?;
+            tls.reload().context("front.tls: the previous certificate stays in use")?;
         }
         if let Some(tls) = &self.tls.gems {
-            tls.reload().context("gems.tls: the certificate of before stays")?;
+            tls.reload().context("gems.tls: the previous certificate stays in use")?;
         }
         self.limits.store(Arc::new(settings.front.limits.clone()));
         Ok(())
@@ -225,7 +225,10 @@ impl Cores {
         match self.running.into_outcome().await.ended {
             DrainOutcome::Clean => {}
             DrainOutcome::Cut { connections } => {
-                tracing::warn!(connections, "connections to the front cut off");
+                tracing::warn!(
+                    connections,
+                    "closed connections to the front that were still open at the shutdown deadline"
+                );
             }
             DrainOutcome::Panicked { core } => bail!("core {core} of the front panicked"),
         }

@@ -101,7 +101,7 @@ impl Jobs {
 
     /// Resolves when it has ended by itself.
     pub(super) async fn ended(&mut self) -> String {
-        format!("the job server ended by itself: {:?}", self.running.wait().await)
+        format!("the job server ended unexpectedly: {:?}", self.running.wait().await)
     }
 
     /// Whether it answers within `patience`, if only "busy".
@@ -113,7 +113,7 @@ impl Jobs {
     /// Puts new settings in force; answers what needs a restart.
     pub(super) async fn reload(&self, settings: &Settings) -> anyhow::Result<Vec<String>> {
         if let Some(tls) = &self.tls {
-            tls.reload().context("jobs.tls: the certificate of before stays")?;
+            tls.reload().context("jobs.tls: the previous certificate stays in use")?;
         }
         Ok(self.handle.reload(settings.jobs.settings.clone()).await?)
     }
@@ -128,9 +128,12 @@ impl Jobs {
         }
         let outcome = self.running.into_outcome().await;
         if let OwnerEnd::Cut { tasks } = outcome.ended {
-            tracing::warn!(tasks, "connections to the job server cut off");
+            tracing::warn!(
+                tasks,
+                "closed connections to the job server that were still open at the shutdown deadline"
+            );
         }
-        outcome.closed.context("the job store was not closed well")
+        outcome.closed.context("the job store could not be closed cleanly")
     }
 }
 

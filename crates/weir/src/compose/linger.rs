@@ -62,7 +62,9 @@ impl Weir {
         if let Some(gems) = self.gems.take() {
             gems.finish(deadline).await;
         }
-        tracing::info!("the next service process has everything; connections end by themselves");
+        tracing::info!(
+            "the next service process has taken over; remaining connections end on their own"
+        );
         let cores = match cores {
             Some(cores) => self.let_connections_end(cores, &lingering).await,
             None => Ok(()),

@@ -48,7 +48,7 @@ impl Observer {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let watcher = watcher(&settings.observe, clock);
         let interval = settings.observe.interval;
-        tracing::info!(?interval, "observing what [observe] names");
+        tracing::info!(?interval, "observing the sources of [observe]");
         let seen = Seen { observed: observed.clone(), measured: measured.clone() };
         let looking = look(watcher, interval, seen, stop.clone());
         let (says_ended, ended) = oneshot::channel();
@@ -69,7 +69,7 @@ impl Observer {
         self.stop.cancel();
         let _ = self.ended.await;
         if self.thread.join().is_err() {
-            tracing::error!("observing had ended by itself; that is a mistake in Weir");
+            tracing::error!("the observer ended unexpectedly; please report this bug");
         }
     }
 }
@@ -121,10 +121,14 @@ impl Told {
             let was_seen = self.0.insert(source.clone(), problem.is_none());
             match problem {
                 Some(missing) if was_seen != Some(false) => {
-                    tracing::warn!(source, why = missing.reason, "observe: a source is not seen");
+                    tracing::warn!(
+                        source,
+                        why = missing.reason,
+                        "observe: a source cannot be read"
+                    );
                 }
                 None if was_seen == Some(false) => {
-                    tracing::info!(source, "observe: the source is seen again");
+                    tracing::info!(source, "observe: the source can be read again");
                 }
                 _ => {}
             }

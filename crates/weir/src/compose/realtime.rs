@@ -99,7 +99,7 @@ impl Realtime {
         // The worker goes on as long as somebody may tell it something.
         drop((hub, switches));
         if let Drained::DeadlinePassed { .. } = webhooks.drain(time_left).await {
-            tracing::warn!("webhooks that were not sent yet are lost: no time is left");
+            tracing::warn!("unsent webhooks are lost: the shutdown deadline has passed");
         }
     }
 }
@@ -113,7 +113,7 @@ async fn restore(hub: &Arc<Hub>, histories: &Path) {
     match tokio::task::spawn_blocking(move || hub.restore(&histories)).await {
         Ok(Ok(saved)) => tracing::debug!(?saved, "histories restored"),
         Ok(Err(error)) => tracing::warn!("{error}"),
-        Err(error) => tracing::error!(%error, "histories begin anew"),
+        Err(error) => tracing::error!(%error, "histories start empty"),
     }
 }
 

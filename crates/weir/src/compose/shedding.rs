@@ -35,7 +35,7 @@ async fn latencies(jobs: &Handle, watched: &BTreeSet<String>) -> BTreeMap<String
     let queues = match jobs.queues().await {
         Ok(queues) => queues,
         Err(error) => {
-            tracing::warn!(%error, "queues can't be asked: no rule of front.apps.shed holds");
+            tracing::warn!(%error, "cannot read the queues; the rules of front.apps.shed are not applied");
             return BTreeMap::new();
         }
     };

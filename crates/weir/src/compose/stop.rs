@@ -65,7 +65,10 @@ impl Weir {
         };
         let (stopped, drained) = tokio::join!(stopping, self.http.drain(deadline));
         if let Drained::DeadlinePassed { tasks_left } = drained {
-            tracing::warn!(tasks_left, "requests over HTTP cut off");
+            tracing::warn!(
+                tasks_left,
+                "aborted HTTP requests that were still in progress at the shutdown deadline"
+            );
         }
         self.turns.jobs_and_pages = None;
         stopped

@@ -208,7 +208,7 @@ impl Workers {
             () = ending.requested() => return,
         };
         if let Err(error) = steered {
-            tracing::error!(%error, "the workers can't be steered any more");
+            tracing::error!(%error, "lost the control channel to the parent; workers can no longer be controlled");
         }
     }
 
@@ -258,13 +258,11 @@ impl Workers {
                 ParentReport::SnapshotEnds => self.end_snapshot(),
                 ParentReport::Worker(worker) => self.note(worker),
                 ParentReport::Slot(slot) => self.give(&slot.group),
-                ParentReport::Elsewhere { generation, used } => {
-                    self.note_elsewhere(generation, used)
-                }
+                ParentReport::Elsewhere { generation, used } => self.note_elsewhere(generation, used),
                 ParentReport::Done { id } => self.tell(id, Ok(())),
                 ParentReport::Refused { id: Some(id), reason } => self.tell(id, Err(reason)),
                 ParentReport::Refused { id: None, reason } => {
-                    tracing::warn!(reason, "refused by the parent");
+                    tracing::warn!(reason, "rejected by the parent");
                 }
                 _ => {}
             }
@@ -277,7 +275,7 @@ impl Workers {
         match (self.asked.remove(&id), outcome) {
             // Whoever has given up waiting needs no answer.
             (Some(answer), outcome) => drop(answer.send(outcome)),
-            (None, Err(reason)) => tracing::warn!(reason, "refused by the parent"),
+            (None, Err(reason)) => tracing::warn!(reason, "rejected by the parent"),
             (None, Ok(())) => {}
         }
     }

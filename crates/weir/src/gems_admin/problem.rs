@@ -24,7 +24,7 @@ pub(super) fn no_such_gem(name: &str) -> AdminError {
 }
 
 pub(super) fn no_mirror() -> AdminError {
-    let hint = "it is with [[gems.mirror.upstreams]] in weir.toml";
+    let hint = "add [[gems.mirror.upstreams]] to weir.toml";
     AdminError::new(StatusCode::NOT_FOUND, "this Weir mirrors no other index", hint)
 }
 

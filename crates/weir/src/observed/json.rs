@@ -30,18 +30,14 @@ pub(crate) fn router(observed: Option<Observed>) -> Router {
 
 async fn doctor(State(observed): State<Option<Observed>>) -> Response {
     let Some(observed) = observed else {
-        let error = "nothing is observed by this Weir";
-        let hint = "it is with a table [observe] in weir.toml; weir doctor looks once";
+        let error = "this Weir observes nothing";
+        let hint = "add a table [observe] to weir.toml, or run `weir doctor` once";
         return AdminError::new(StatusCode::NOT_FOUND, error, hint).into_response();
     };
     let Some(looked) = observed.latest() else {
-        let error = "nothing was looked at yet";
-        return AdminError::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            error,
-            "ask again in some seconds",
-        )
-        .into_response();
+        let error = "there is no snapshot yet";
+        return AdminError::new(StatusCode::SERVICE_UNAVAILABLE, error, "retry in a few seconds")
+            .into_response();
     };
     let mut document = document(&looked.observation, &looked.advice);
     document["at"] = json!(looked.at.as_secs_f64());

@@ -191,7 +191,7 @@ fn adopt(wanted: Wanted, bound: &mut BTreeMap<String, OwnedFd>) -> anyhow::Resul
     Ok(Group { name, address, sockets, is_per_core, has_tls, also })
 }
 
-/// Where to listen, by the names of descriptors.
+/// The channel listen, by the names of descriptors.
 pub(super) fn addresses(settings: &Settings) -> Vec<(&'static str, SocketAddr)> {
     wanted(settings).into_iter().map(|(_, wanted)| (wanted.name, wanted.address)).collect()
 }

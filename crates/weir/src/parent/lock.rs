@@ -99,7 +99,9 @@ fn lock(
             let who =
                 living.map_or_else(|| "another process".to_owned(), |pid| format!("pid {pid}"));
             let shown = data_dir.display();
-            bail!("data_dir {shown} is in use by {who}; stop it, or choose another data_dir");
+            bail!(
+                "data_dir {shown} is in use by {who}; stop that process, or choose another data_dir"
+            );
         }
         std::thread::sleep(ORPHAN_LOOK);
         waited += ORPHAN_LOOK;

@@ -48,7 +48,7 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let settings = &loaded.settings;
     let only = handover.only(settings)?;
     if salvage && !Part::Jobs.is_among(&only) {
-        bail!("--salvage repairs the job store, which --only or jobs.listen = \"off\" leaves out");
+        bail!("--salvage repairs the job store, but --only or jobs.listen = \"off\" excludes it");
     }
     let log = logging::start(&settings.log, logging::stderr_is_coloured());
     announce(&handover, &loaded);
@@ -99,7 +99,7 @@ fn end(outcome: &SupervisionOutcome, settings: &Settings, lock: Lock) -> Exit {
 fn announce(handover: &Handover, loaded: &Loaded) {
     if handover.source.is_default {
         let folder = std::env::current_dir().unwrap_or_default();
-        tracing::info!(folder = %folder.display(), "no weir.toml here: defaults apply");
+        tracing::info!(folder = %folder.display(), "no weir.toml found; using the defaults");
     }
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
@@ -173,10 +173,12 @@ impl Events for Parent {
                 true
             }
             Err(error) => {
-                tracing::error!("settings not reloaded, those of before stay: {error:#}");
+                tracing::error!(
+                    "settings not reloaded, the previous ones stay in effect: {error:#}"
+                );
                 let before = Handover { is_of_before: true, ..self.handover.clone() };
                 if let Err(error) = self.text.replace(&before) {
-                    tracing::error!("settings of before are lost: {error:#}");
+                    tracing::error!("cannot restore the previous settings: {error:#}");
                 }
                 false
             }
@@ -198,7 +200,7 @@ impl Events for Parent {
         let Some(before) = self.before.take().filter(|_| !is_done) else { return };
         match self.text.replace(&before) {
             Ok(()) => self.handover = before,
-            Err(error) => tracing::error!("settings of before are lost: {error:#}"),
+            Err(error) => tracing::error!("cannot restore the previous settings: {error:#}"),
         }
     }
 }
@@ -219,7 +221,7 @@ impl Parent {
         if !differences.is_empty() {
             let what = differences.join("; ");
             bail!(
-                "settings changed that the parent process holds ({what}); `weir upgrade` takes them (data_dir, and other sockets of an app that there is, need a stop and a start)"
+                "settings of the parent process changed ({what}); apply them with `weir upgrade` (data_dir and the sockets of an existing app need a stop and a start)"
             );
         }
         self.text.replace(&fresh)?;

@@ -14,6 +14,6 @@ pub(super) fn run(settings: &JobServerSettings) -> anyhow::Result<()> {
     let report = weir_log::salvage(&disk, engine::log_options(settings))
         .with_context(|| format!("cannot salvage {shown}"))?;
     let (records, damages) = (report.records, report.damages);
-    tracing::info!(directory = %shown, records, damages, "salvage is done");
+    tracing::info!(directory = %shown, records, damages, "salvage completed");
     Ok(())
 }

@@ -153,6 +153,6 @@ fn bind(
     let joined = prepared.join(name, bound);
     joined.with_context(|| {
         let selection = sockets.selection.name();
-        format!("selection = \"{selection}\" can't be had here; use \"kernel\"")
+        format!("selection = \"{selection}\" is not supported here; use \"kernel\"")
     })
 }

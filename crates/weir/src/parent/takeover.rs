@@ -58,9 +58,11 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     drop(bound);
     let log = logging::start(&settings.log, fresh.flags.is_coloured);
     if let Some(error) = changed {
-        tracing::error!("settings changed a moment ago, those of before stay: {error:#}");
+        tracing::error!(
+            "cannot read the changed settings, the previous ones stay in effect: {error:#}"
+        );
     }
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), "goes on in place of the program before");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "took over from the previous program");
     let ready_line = listeners.ready_line() + &shared.ready_words();
     let addresses = listeners.urls().into_iter().chain(shared.urls()).collect();
     let service = child(settings, listeners, &shared, &lock, &text)?;
@@ -92,7 +94,9 @@ fn load(handover: &Handover, carried: &Carried<CarriedSupervisor>) -> anyhow::Re
     let (now, before) = (&loaded.settings.data_dir, &carried.data_dir);
     if now != before {
         let (now, before) = (now.display(), before.display());
-        bail!("data_dir is {now} now and was {before}; that needs a stop and a start");
+        bail!(
+            "data_dir changed from {before} to {now}; stop Weir and start it again to apply that"
+        );
     }
     Ok(loaded)
 }

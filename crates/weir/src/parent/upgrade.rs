@@ -90,8 +90,7 @@ impl Carried<CarriedSupervisor> {
             .context("what the earlier program left is not readable")?;
         if version != VERSION {
             bail!(
-                "the running parent hands over in version {version}, this program understands \
-                 version {VERSION}; stop Weir and start it anew"
+                "the running parent hands over in version {version}, but this program supports version {VERSION}; stop Weir and start it again"
             );
         }
         serde_json::from_slice(&json).context("what the earlier program left is not understood")

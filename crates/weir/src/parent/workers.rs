@@ -49,7 +49,7 @@ pub(super) fn make_run_folder(settings: &Settings) -> anyhow::Result<PathBuf> {
         for folder in [Path::new(run_folder::OUTSIDE), &own] {
             make_passable(folder).with_context(|| {
                 let shown = folder.display();
-                format!("{shown}, where workers of another user have their sockets, can't be made; make it writable for Weir (systemd: RuntimeDirectory=weir)")
+                format!("{shown}, where workers of another user have their sockets, cannot be created; make it writable for Weir (systemd: RuntimeDirectory=weir)")
             })?;
         }
     }

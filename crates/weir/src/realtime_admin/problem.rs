@@ -7,8 +7,8 @@ use weir_realtime::operations::OperationError;
 
 /// Where there is none.
 pub(crate) fn not_served() -> AdminError {
-    let hint = "it is with an app in [[realtime.apps]], unless --only leaves it out";
-    AdminError::new(StatusCode::NOT_FOUND, "realtime is not served by this Weir", hint)
+    let hint = "add an app under [[realtime.apps]] in weir.toml, and include realtime in --only";
+    AdminError::new(StatusCode::NOT_FOUND, "this Weir does not serve realtime", hint)
 }
 
 pub(super) fn no_such_app(id: &str) -> AdminError {
@@ -16,12 +16,12 @@ pub(super) fn no_such_app(id: &str) -> AdminError {
 }
 
 pub(super) fn no_such_channel(name: &str) -> AdminError {
-    let hint = "a channel is there while somebody is subscribed or its history is kept";
-    AdminError::new(StatusCode::NOT_FOUND, format!("nobody knows channel {name:?}"), hint)
+    let hint = "a channel exists while it has subscribers or a history";
+    AdminError::new(StatusCode::NOT_FOUND, format!("there is no channel {name:?}"), hint)
 }
 
 pub(super) fn no_users(channel: &str) -> AdminError {
-    let hint = "only presence channels have users, and only while somebody is subscribed";
+    let hint = "only presence channels have users, and only while they have subscribers";
     AdminError::new(StatusCode::NOT_FOUND, format!("channel {channel:?} has no users"), hint)
 }
 
@@ -33,9 +33,9 @@ pub(super) fn of_operation(error: OperationError) -> AdminError {
         E::AppDisabled(_) => (StatusCode::CONFLICT, "enable it in weir.toml and reload"),
         E::NoSuchUser(_) => (
             StatusCode::NOT_FOUND,
-            "users sign in with pusher:signin; who did not can be named by socket_id",
+            "users sign in with pusher:signin; close other connections by socket_id",
         ),
-        E::NoSuchConnection { .. } => (StatusCode::NOT_FOUND, "it may be gone already"),
+        E::NoSuchConnection { .. } => (StatusCode::NOT_FOUND, "it may be closed already"),
         E::Channel(_) | E::Event(_) | E::Data(_) | E::SocketId(_) => (StatusCode::BAD_REQUEST, ""),
         E::Refused(PublishError::Busy(_) | PublishError::HandedOver) => {
             (StatusCode::SERVICE_UNAVAILABLE, "")

@@ -10,7 +10,7 @@ use weir_config::part::Part;
 /// Says which parts there are instead.
 pub(super) fn router(only: &[Part]) -> Router {
     let parts: Vec<&str> = only.iter().map(|part| part.name()).collect();
-    let error = format!("jobs are not part of this process; it has {}", parts.join(", "));
+    let error = format!("this process does not serve jobs; it serves {}", parts.join(", "));
     let hint =
         "set jobs.listen to an address, and start Weir without --only or with jobs among its parts";
     let problem = AdminError::new(StatusCode::NOT_FOUND, error, hint);

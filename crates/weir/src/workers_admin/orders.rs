@@ -69,21 +69,17 @@ pub(crate) struct Asked {
 
 impl Orders {
     /// Tells the parent to do something; it has `patience` to say whether it does.
-    pub(crate) async fn ask(
-        &self,
-        command: ParentCommand,
-        patience: Duration,
-    ) -> Result<(), AdminError> {
+    pub(crate) async fn ask(&self, command: ParentCommand, patience: Duration) -> Result<(), AdminError> {
         let unavailable = |error| AdminError::new(StatusCode::SERVICE_UNAVAILABLE, error, "");
-        let Some(orders) = &self.0 else { return Err(unavailable("no parent process is there")) };
+        let Some(orders) = &self.0 else { return Err(unavailable("there is no parent process")) };
         let (answer, answered) = oneshot::channel();
         let asked = orders.try_send(Asked { command, answer });
-        asked.map_err(|_| unavailable("too many orders wait"))?;
+        asked.map_err(|_| unavailable("too many orders are waiting"))?;
         match tokio::time::timeout(patience, answered).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(reason))) => Err(AdminError::new(StatusCode::CONFLICT, reason, "")),
             Ok(Err(_)) | Err(_) => {
-                let error = "the parent process has not answered";
+                let error = "the parent process has not responded";
                 Err(AdminError::new(StatusCode::GATEWAY_TIMEOUT, error, "see the log"))
             }
         }

@@ -29,7 +29,7 @@ fn a_job_moves_from_place_to_place() {
     assert_eq!(weir.site.ok(&["jobs", "kill", "it-job-0002"]), "1 job moved to the dead set\n");
     assert_eq!(jids(&weir, "dead"), ["it-job-0002"]);
     let retried = weir.site.ok(&["jobs", "retry", "--from", "dead", "--yes"]);
-    assert_eq!(retried, "1 job put into their queues\n");
+    assert_eq!(retried, "1 job enqueued\n");
     assert_eq!(jids(&weir, "default"), ["it-job-0001", "it-job-0002"]);
     let shown = weir.site.ok(&["jobs", "show", "it-job-0001"]);
     assert!(shown.starts_with("Hello it-job-0001 in default: waiting ("), "{shown}");
@@ -46,7 +46,7 @@ fn what_changes_many_jobs_is_not_done_unasked() {
     exit: 2
     -- stdout
     -- stderr
-    error: Delete 1 job of scheduled? Nobody to ask here: say --yes
+    error: Delete 1 job of scheduled? Standard input is no terminal: confirm with --yes
     ");
     assert_eq!(jids(&weir, "scheduled"), ["it-job-0001"]);
     insta::assert_snapshot!(weir.site.shown(&["jobs", "show", "it-job-0009"]), @r#"
@@ -157,11 +157,11 @@ fn connected_workers_and_what_they_have_are_listed_and_told_to_end() {
     assert!(shown.starts_with("exit: 2\n") && shown.contains(told), "{shown}");
     assert!(weir.site.shown(&["jobs", "workers", "quiet"]).starts_with("exit: 64\n"));
     let told = weir.site.ok(&["jobs", "workers", "quiet", "wid-1"]);
-    assert_eq!(told, "1 worker told to fetch no more jobs\n");
+    assert_eq!(told, "1 worker will fetch no more jobs\n");
     assert_eq!(worker.ask(r#"BEAT {"wid":"wid-1"}"#), r#"{"state":"quiet"}"#);
     assert_eq!(
         weir.site.ok(&["jobs", "workers", "terminate", "--all"]),
-        "1 worker told to finish and end\n"
+        "1 worker will finish and terminate\n"
     );
     assert_eq!(worker.ask(r#"BEAT {"wid":"wid-1"}"#), r#"{"state":"terminate"}"#);
     assert!(weir.stop().success());

@@ -52,7 +52,7 @@ fn an_address_that_is_none_is_wrong_usage() {
     let site = Site::new("");
     for (url, why) in [
         ("ftp://weir.example", "it takes http://HOST:PORT"),
-        ("http://user:secret@weir.example", "it holds a user or a query"),
+        ("http://user:secret@weir.example", "it must not contain a user or a query"),
     ] {
         for command in [&["status"][..], &["gems", "mirror", "status"], &["gems", "mirror"]] {
             let all = [command, &["--url", url, "--token-env", "TOKEN"]].concat();
@@ -69,7 +69,7 @@ fn a_weir_that_does_not_run_is_said_to_be_so() {
     exit: 2
     -- stdout
     -- stderr
-    error: no Weir runs with this data_dir (data/weir.sock does not answer); start it with `weir up`, or name another with --data-dir or --config
+    error: Weir is not running with this data_dir (nothing accepts connections at data/weir.sock); start it with `weir up`, or name another directory with --data-dir or --config
     ");
 }
 

@@ -77,12 +77,12 @@ fn init_writes_a_file_that_check_accepts_and_never_overwrites() {
     exit: 2
     -- stdout
     -- stderr
-    error: weir.toml exists; --force replaces it, --output - prints instead
+    error: weir.toml exists; replace it with --force, or print to standard output with --output -
     ");
     insta::assert_snapshot!(site.shown(&["init", "--force"]), @r"
     exit: 0
     -- stdout
-    wrote weir.toml; `weir check` says whether it is sound
+    wrote weir.toml; verify it with `weir check`
     -- stderr
     ");
     site.ok(&["check"]);
@@ -107,7 +107,7 @@ fn the_settings_of_the_readme_are_sound() {
         let output = output_of(&mut command);
         let shown = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{shown}");
-        assert!(!shown.contains("in no folder of PATH"), "{shown}");
+        assert!(!shown.contains("not found in PATH"), "{shown}");
     }
 }
 

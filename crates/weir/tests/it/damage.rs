@@ -108,7 +108,7 @@ fn a_damaged_store_starts_and_reports_it_until_it_is_acknowledged() {
     assert!(!jobs.contains(JIDS[1]), "{jobs}");
     let weir = weir.end().start();
     let shown = status(&weir);
-    assert!(shown.contains("DAMAGED      1 place of the job store, not acknowledged"), "{shown}");
+    assert!(shown.contains("DAMAGED      1 place of the job store, unacknowledged"), "{shown}");
     let listed = damage(&weir, 1);
     assert!(listed.contains("0000000001.log") && listed.contains("checksum"), "{listed}");
     wait_for_metric(&weir, 1);
@@ -127,7 +127,7 @@ fn a_damaged_store_starts_and_reports_it_until_it_is_acknowledged() {
     let done = weir.site.ok(&["jobs", "damage", "--acknowledge"]);
     assert_eq!(done, "1 damaged place acknowledged\n");
     assert!(!status(&weir).contains("DAMAGED"));
-    assert_eq!(damage(&weir, 0), "no damage that is not acknowledged\n");
+    assert_eq!(damage(&weir, 0), "no unacknowledged damage\n");
     wait_for_metric(&weir, 0);
     let site = weir.end();
     let checked = verify(&site, 0);
@@ -154,7 +154,7 @@ fn a_store_without_its_first_segment_is_found_out() {
     assert_eq!(checked["damages"][0]["why"], "the file is missing");
     let weir = site.start();
     let shown = status(&weir);
-    assert!(shown.contains("DAMAGED      1 place of the job store, not acknowledged"), "{shown}");
+    assert!(shown.contains("DAMAGED      1 place of the job store, unacknowledged"), "{shown}");
     let listed = damage(&weir, 1);
     assert!(listed.contains("0000000001.log") && listed.contains("is missing"), "{listed}");
     let checked = verify(&weir.end(), 1);
@@ -230,7 +230,9 @@ fn a_store_is_not_checked_under_a_running_weir() {
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr);
     let pid = weir.pid().as_raw_nonzero();
-    let reason = format!("while no Weir runs on it: data_dir data is in use by pid {pid}; stop it");
+    let reason = format!(
+        "cannot check a job store that is in use: data_dir data is in use by pid {pid}; stop that process"
+    );
     assert!(error.contains(&reason), "{error}");
     assert!(weir.stop().success());
 }

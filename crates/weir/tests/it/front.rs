@@ -130,7 +130,7 @@ fn commands_need_none_of_the_service_s_secrets() {
     assert!(weir.site.ok(&["status"]).contains("realtime"));
     assert_eq!(
         weir.site.ok(&["workers", "list"]),
-        "no apps and no workers: [[front.apps]] and [workers] name them\n"
+        "no apps and no workers; add them under [[front.apps]] or [workers.NAME] in weir.toml\n"
     );
     assert!(weir.stop().success());
 }
@@ -193,7 +193,7 @@ fn an_app_refuses_for_the_sake_of_a_queue_and_shows_its_maintenance_page() {
     weir.site.ok(&["jobs", "push", "Deliver", "--queue", "ingress"]);
     until_status(&weir, "/inbox", "503 Service Unavailable");
     assert_eq!(body(weir.front(), "/home", ""), "shop /home");
-    assert!(weir.site.ok(&["workers", "list"]).contains("refusing for queue ingress"));
+    assert!(weir.site.ok(&["workers", "list"]).contains("shedding because of queue ingress"));
     weir.site.ok(&["jobs", "clear", "ingress", "--yes"]);
     until_status(&weir, "/inbox", "200 OK");
 
@@ -232,7 +232,7 @@ fn what_operators_hold_up_stays_so_over_restarts() {
     // Where it can't be kept, that is said.
     std::fs::create_dir(weir.data_dir().join("holds.new")).expect("made");
     let shown = weir.site.shown(&["workers", "pause", "shop"]);
-    assert!(shown.contains("it is done, but a restart will undo it"), "{shown}");
+    assert!(shown.contains("the change is in effect, but will be lost at a restart"), "{shown}");
     assert!(weir.stop().success());
 }
 
@@ -275,7 +275,7 @@ fn a_mistake_in_the_settings_holds_up_neither_the_log_s_rotation_nor_commands() 
     std::fs::rename(&path, path.with_extension("1")).expect("to move it");
     weir.signal(Signal::HUP);
     weir.wait_for_log("front.apps[0].nonsense is not a setting");
-    weir.wait_for_log("logs are opened anew, nothing else");
+    weir.wait_for_log("only the log files were reopened");
     assert_eq!(body(weir.front(), "/again", ""), "shop /again");
     // What is no TOML at all could name any folder.
     weir.site.write("[front");
@@ -308,7 +308,7 @@ fn the_status_and_the_metrics_tell_of_apps() {
     weir.site.ok(&["workers", "pause", "shop"]);
     let status = weir.site.ok(&["status"]);
     let expected =
-        format!("front        shop at {front}: 1 of 1 workers serve, 0 requests wait, paused");
+        format!("front        shop at {front}: 1 of 1 workers serving, 0 requests waiting, paused");
     assert!(status.contains(&expected), "{status}");
     let status: serde_json::Value =
         serde_json::from_str(&weir.site.ok(&["status", "--json"])).expect("JSON");

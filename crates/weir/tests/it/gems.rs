@@ -58,14 +58,8 @@ fn gems_alone_are_a_weir_and_what_another_process_imports_is_seen_at_once() {
     assert!(!weir.serves("jobs") && !weir.serves("front"));
     assert_eq!(get(weir.gems(), "/names", "").1, "---\n");
     let lines = line("rack", &["1.0", "2.0"]) + &line("Rake", &["13.0"]);
-    assert_eq!(
-        import(&weir.site, &lines),
-        "3 releases imported, 2 new gems; 0 were known already\n"
-    );
-    assert_eq!(
-        import(&weir.site, &lines),
-        "0 releases imported, 0 new gems; 3 were known already\n"
-    );
+    assert_eq!(import(&weir.site, &lines), "3 releases imported, 2 new gems; 0 existed already\n");
+    assert_eq!(import(&weir.site, &lines), "0 releases imported, 0 new gems; 3 existed already\n");
     assert_eq!(get(weir.gems(), "/names", "").1, "---\nrack\nRake\n");
     let (_, info) = get(weir.gems(), "/info/rack", "");
     assert!(info.contains("\n2.0 rake:>= 13|checksum:abab"), "{info}");
@@ -118,18 +112,21 @@ fn an_endpoint_that_is_off_stays_off_over_a_restart() {
     let weir = site(GEMS).start();
     let url = "/api/v1/dependencies.json?gems=rack";
     assert_eq!(get(weir.gems(), url, "").1, "[]");
-    assert_eq!(weir.site.ok(&["switch", "off", "--gems", "dependencies"]), "dependencies is off\n");
+    assert_eq!(
+        weir.site.ok(&["switch", "off", "--gems", "dependencies"]),
+        "dependencies is switched off\n"
+    );
     insta::assert_snapshot!(weir.site.shown(&["switch", "off", "--gems", "dependency"]), @r#"
     exit: 2
     -- stdout
     -- stderr
-    error: gems have no endpoint "dependency"; they have root, names, versions, info, dependencies, specs, gemspec, file, push, yank, hook, page
+    error: the gem index has no endpoint "dependency"; its endpoints are root, names, versions, info, dependencies, specs, gemspec, file, push, yank, hook, page
     "#);
     insta::assert_snapshot!(weir.site.shown(&["switch", "off", "typing"]), @r"
     exit: 2
     -- stdout
     -- stderr
-    error: realtime is not served by this Weir (it is with an app in [[realtime.apps]], unless --only leaves it out)
+    error: this Weir does not serve realtime (add an app under [[realtime.apps]] in weir.toml, and include realtime in --only)
     ");
     let weir = weir.end().start();
     let (status, told) = get(weir.gems(), url, "");

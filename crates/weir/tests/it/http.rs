@@ -85,6 +85,6 @@ fn the_admin_api_over_tcp_takes_the_token_only() {
     let wrong = run("wrong");
     assert_eq!(wrong.status.code(), Some(2));
     let error = String::from_utf8_lossy(&wrong.stderr).into_owned();
-    assert!(error.contains("Weir refused the token"), "{error}");
+    assert!(error.contains("Weir rejected the token"), "{error}");
     assert!(weir.stop().success());
 }

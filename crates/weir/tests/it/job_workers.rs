@@ -88,7 +88,7 @@ fn job_workers_are_listed_restarted_and_scaled_by_command() {
     let weir = start("");
     let before = running(&weir);
     let shown = weir.site.ok(&["workers", "list", "--data-dir", "data"]);
-    assert!(shown.starts_with("mailers: workers of jobs\n"), "{shown}");
+    assert!(shown.starts_with("mailers: job workers\n"), "{shown}");
     assert!(shown.contains("WORKER  STATE    PID") && !shown.contains("GIVEN"), "{shown}");
     weir.site.ok(&["workers", "restart", "mailers", "--data-dir", "data"]);
     wait_until("all are replaced", || {
@@ -98,7 +98,7 @@ fn job_workers_are_listed_restarted_and_scaled_by_command() {
     weir.site.ok(&["workers", "scale", "mailers", "3", "--data-dir", "data"]);
     wait_until("there are three", || running(&weir).len() == 3);
     let shown = weir.site.shown(&["workers", "pause", "mailers", "--data-dir", "data"]);
-    assert!(shown.contains("its workers have no requests, but jobs"), "{shown}");
+    assert!(shown.contains("its workers run jobs and have no requests"), "{shown}");
     let shown = weir.site.shown(&["workers", "dump", "mailers", "0", "--data-dir", "data"]);
     assert!(shown.contains("mailers has no dump_signal"), "{shown}");
     let (_, metrics) = get(weir.console(), "/metrics", "");

@@ -40,14 +40,14 @@ fn a_console_alone_opens_no_store_and_says_so() {
     assert_eq!(ready, "ready\n");
     let status = weir.site.ok(&["status"]);
     assert!(
-        status.contains("no jobs here (jobs.listen is \"off\", or --only leaves them out)"),
+        status.contains("jobs are disabled (jobs.listen is \"off\", or --only excludes them)"),
         "{status}"
     );
     insta::assert_snapshot!(weir.site.shown(&["jobs", "push", "Hello", "[1]"]), @r"
     exit: 2
     -- stdout
     -- stderr
-    error: jobs are not part of this process; it has console (set jobs.listen to an address, and start Weir without --only or with jobs among its parts)
+    error: this process does not serve jobs; it serves console (set jobs.listen to an address, and start Weir without --only or with jobs among its parts)
     ");
     assert!(!weir.data_dir().join("jobs").exists());
     assert!(weir.stop().success());
@@ -86,7 +86,7 @@ fn what_is_left_out_is_not_repaired() {
     exit: 2
     -- stdout
     -- stderr
-    error: --salvage repairs the job store, which --only or jobs.listen = "off" leaves out
+    error: --salvage repairs the job store, but --only or jobs.listen = "off" excludes it
     "#);
 }
 
@@ -234,7 +234,7 @@ fn a_port_that_nobody_is_seen_to_hold_is_waited_for() {
     command.current_dir(site.path()).arg("up").stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut weir = command.spawn().expect("started");
     let mut log = BufReader::new(weir.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    let told = log.find(|line| line.contains("in use by no process that can be seen"));
+    let told = log.find(|line| line.contains("in use by an unknown process"));
     assert!(told.is_some_and(|line| line.contains(&address.to_string())));
     drop(taken);
     let mut ready = String::new();

@@ -10,7 +10,7 @@ fn a_second_weir_is_kept_off_the_folder_and_told_who_has_it() {
     assert_eq!(second.status.code(), Some(2));
     let error = String::from_utf8_lossy(&second.stderr);
     let pid = weir.pid().as_raw_nonzero();
-    assert!(error.contains(&format!("is in use by pid {pid}; stop it")), "{error}");
+    assert!(error.contains(&format!("is in use by pid {pid}; stop that process")), "{error}");
     assert!(weir.stop().success());
 }
 

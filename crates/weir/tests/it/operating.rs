@@ -99,7 +99,7 @@ fn channels_and_users_are_listed() {
     exit: 2
     -- stdout
     -- stderr
-    error: channel "news" has no users (only presence channels have users, and only while somebody is subscribed)
+    error: channel "news" has no users (only presence channels have users, and only while they have subscribers)
     "#);
     assert!(weir.stop().success());
 }
@@ -120,13 +120,13 @@ fn users_and_connections_are_disconnected() {
     exit: 2
     -- stdout
     -- stderr
-    error: app "1" has no connection 9999.1 (it may be gone already)
+    error: app "1" has no connection 9999.1 (it may be closed already)
     "#);
     insta::assert_snapshot!(weir.site.shown(&["realtime", "disconnect", "1", "grace"]), @r#"
     exit: 2
     -- stdout
     -- stderr
-    error: no connection is signed in as user "grace" (users sign in with pusher:signin; who did not can be named by socket_id)
+    error: no connection is signed in as user "grace" (users sign in with pusher:signin; close other connections by socket_id)
     "#);
     assert!(weir.stop().success());
 }
@@ -135,9 +135,12 @@ fn users_and_connections_are_disconnected() {
 fn what_is_switched_off_stays_off_over_a_restart() {
     let weir = site().start();
     let shown = weir.site.ok(&["switch", "list"]);
-    assert_eq!(shown, "nothing is off\n");
-    assert_eq!(weir.site.ok(&["switch", "off", "typing*"]), "typing* is off\n");
-    assert_eq!(weir.site.ok(&["switch", "off", "cursor", "--for", "10m"]), "cursor is off\n");
+    assert_eq!(shown, "nothing is switched off\n");
+    assert_eq!(weir.site.ok(&["switch", "off", "typing*"]), "typing* is switched off\n");
+    assert_eq!(
+        weir.site.ok(&["switch", "off", "cursor", "--for", "10m"]),
+        "cursor is switched off\n"
+    );
     let site = weir.end();
     let weir = site.start();
     let list = json(&weir, &["switch", "list", "--json"]);
@@ -157,7 +160,7 @@ fn what_is_switched_off_stays_off_over_a_restart() {
     not sent: typing-start is switched off (weir switch list)
     -- stderr
     ");
-    assert_eq!(weir.site.ok(&["switch", "on", "typing*"]), "typing* is on\n");
+    assert_eq!(weir.site.ok(&["switch", "on", "typing*"]), "typing* is switched on\n");
     weir.site.ok(&["realtime", "publish", "1", "news", "typing-start", "2"]);
     assert_eq!(client.read("typing-start")["data"], "2", "the one before was not sent");
     insta::assert_snapshot!(weir.site.shown(&["switch", "on", "typing*"]), @r#"
@@ -175,7 +178,7 @@ fn a_weir_without_realtime_says_so() {
     for arguments in [&["realtime", "channels"][..], &["switch", "list"]] {
         let shown = weir.site.shown(arguments);
         assert!(shown.starts_with("exit: 2\n"), "{shown}");
-        assert!(shown.contains("realtime is not served by this Weir ("), "{shown}");
+        assert!(shown.contains("this Weir does not serve realtime ("), "{shown}");
     }
     assert!(weir.stop().success());
 }

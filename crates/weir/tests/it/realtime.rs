@@ -85,7 +85,7 @@ fn what_else_is_asked_at_the_front_gets_a_sentence() {
     assert_eq!(status, "HTTP/1.1 404 Not Found");
     assert_eq!(
         body,
-        "nothing is served here; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]], gems below gems.mount\n"
+        "not found; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]], gems below gems.mount\n"
     );
     let (status, body) = get(weir.front(), "/apps/1/channels", "");
     assert_eq!(
@@ -150,7 +150,7 @@ fn realtime_alone_has_an_address_of_its_own() {
     assert_eq!(status["realtime"]["totals"]["connections"], 2);
     let refused = weir.site.run(&["jobs", "list", "queue:default", "--data-dir", "data"]);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(error.contains("jobs are not part of this process; it has realtime"), "{error}");
+    assert!(error.contains("this process does not serve jobs; it serves realtime"), "{error}");
     assert!(weir.stop().success());
 }
 
@@ -167,7 +167,7 @@ fn realtime_and_a_console_serve_without_a_job_store() {
     let (status, body) = get(weir.console(), "/v1/jobs/queues", &token);
     assert_eq!(status, "HTTP/1.1 404 Not Found");
     assert!(
-        body.contains("\"jobs are not part of this process; it has realtime, console\""),
+        body.contains("\"this process does not serve jobs; it serves realtime, console\""),
         "{body}"
     );
     assert_eq!(get(weir.console(), "/ready", "").1, "ready\n");
@@ -261,7 +261,7 @@ fn histories_outlive_a_graceful_end_and_no_other() {
     }
     // After a crash nobody knows what was published last.
     let weir = start_in(weir.kill_parent(), &[]);
-    assert_eq!(news(&weir)["error"], "nobody knows channel \"news\"");
+    assert_eq!(news(&weir)["error"], "there is no channel \"news\"");
     publish(&weir);
     assert_ne!(news(&weir)["epoch"], before["epoch"]);
     assert!(weir.stop().success());

@@ -28,34 +28,34 @@ pub(crate) struct DoctorArguments {
     between: PgBouncerArguments,
     #[command(flatten)]
     weir: WeirArguments,
-    /// Memory that the database may use, where it runs elsewhere or shares its machine
-    /// [default: what others leave of this machine, if it runs here]
+    /// Memory that the database may use, if it runs on another machine or shares this one [default:
+    /// this machine's memory less that of other programs, if the database runs here]
     #[arg(help_heading = LOOKING, long, value_name = "SIZE", requires = "postgres", value_parser = parse_size)]
     postgres_memory: Option<u64>,
-    /// What opens connections to the database and is no Sidekiq, or has another pool than it has
-    /// threads: `web=2x5` are two processes with a pool of five each, `web=2x5/16` the same with 16
-    /// threads each; `sidekiq` are all of Sidekiq's processes
+    /// Other programs that connect to the database: `web=2x5` means two processes with a pool of
+    /// five connections each, `web=2x5/16` the same with 16 threads each. `sidekiq` sets the pool
+    /// of all Sidekiq processes where it differs from their threads
     #[arg(help_heading = LOOKING, long = "pool", value_name = "NAME=PROCESSESxPOOL", value_parser = pool)]
     pools: Vec<weir_advisor::observation::ConnectionPools>,
-    /// Connections to the database that a pooler in between opens at most: its max_db_connections, or
-    /// default_pool_size for each user and database; 0: nothing stands between
-    /// [default: what --pgbouncer-url tells; otherwise one is looked for]
+    /// The most connections to the database that a connection pooler opens: its max_db_connections,
+    /// or default_pool_size for each user and database; 0: there is no pooler [default: from
+    /// --pgbouncer-url; otherwise doctor searches for a pooler]
     #[arg(help_heading = LOOKING, long, value_name = "NUMBER")]
     pgbouncer: Option<u32>,
-    /// Queues that the application pushes to: those that nobody serves are found before their first
-    /// job
+    /// Queues that the application pushes to: doctor reports those without a worker even before
+    /// their first job
     #[arg(help_heading = LOOKING, long, value_name = "QUEUE", value_delimiter = ',')]
     pushes: Vec<String>,
-    /// Time between the two looks: a longer one tells slower changes from chance
+    /// Time between the two snapshots; a longer window shows slower changes more reliably
     #[arg(help_heading = LOOKING, long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     window: Duration,
     /// Print JSON
     #[arg(help_heading = LOOKING, long, conflicts_with_all = ["nagios", "watch"])]
     pub(super) json: bool,
-    /// Print and exit as Nagios reads it: 0 fine, 1 warning, 2 critical, 3 unknown
+    /// Print and exit in the format of Nagios: 0 OK, 1 warning, 2 critical, 3 unknown
     #[arg(help_heading = LOOKING, long, conflicts_with = "watch")]
     pub(super) nagios: bool,
-    /// Look again and again, until Ctrl-C; on a terminal as a page that stays in place
+    /// Repeat until Ctrl-C; on a terminal the page is updated in place
     #[arg(help_heading = LOOKING, long)]
     pub(super) watch: bool,
 }

@@ -85,7 +85,7 @@ impl Places {
 async fn look(places: &Places) -> Observation {
     let steps = places.sources.window.as_millis() / PROGRESS_STEP.as_millis();
     let bar = ProgressBar::new(u64::try_from(steps).unwrap_or(u64::MAX));
-    if let Ok(style) = ProgressStyle::with_template("looking twice {wide_bar} {eta}") {
+    if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {eta}") {
         bar.set_style(style);
     }
     let mut looking = Box::pin(places.look());

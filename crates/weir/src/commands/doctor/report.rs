@@ -30,7 +30,7 @@ fn describe(text: &mut String, finding: &Finding, coloured: bool) {
         line("change", &format!("{}:", change.place));
         line("", &format!("  {}", change.line));
         if change.restart {
-            line("then", "restart the processes that use it");
+            line("then", "restart the processes that read it");
         }
     }
     if let Some(next) = &finding.next {

@@ -108,7 +108,7 @@ fn page(
     coloured: bool,
 ) -> Vec<String> {
     let window = wording::duration(places.sources.window);
-    let mut page = vec![format!("weir doctor, every {window}; Ctrl-C ends"), String::new()];
+    let mut page = vec![format!("weir doctor, every {window}; stop with Ctrl-C"), String::new()];
     page.push(output::printable(&advice.verdict.to_string()));
     for (shard, jobs) in observation.each_jobs() {
         if let Some(jobs) = jobs.known() {
@@ -141,13 +141,13 @@ fn queues(shard: Option<&str>, jobs: &SidekiqObservation, window: Duration) -> V
     let forecast = Forecast::of(jobs);
     let rows = queues.iter().take(QUEUES_MAX).map(|queue| row(queue, &forecast));
     let rows: Vec<Vec<String>> = rows.collect();
-    let head = ["QUEUE", "WAITING", "OLDEST", "COME", "WORKED OFF", "EMPTY IN"];
+    let head = ["QUEUE", "DEPTH", "LATENCY", "ARRIVAL RATE", "COMPLETION RATE", "TIME TO DRAIN"];
     let title = shard.map(|name| output::printable(&format!("Redis {name}")));
     let all = jobs.processed_per_second.known();
     let all = all.filter(|_| !queues.is_empty() && window >= HEARTBEAT);
     let all = all.map(|all| {
         format!(
-            "All of them: {} completed, as counted by Sidekiq",
+            "Completion rate of all queues, counted by Sidekiq: {}",
             wording::counted_rate(*all, window)
         )
     });

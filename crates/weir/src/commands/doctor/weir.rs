@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Weir")]
 pub(crate) struct WeirArguments {
-    /// A running Weir, for what it measures: http://HOST:PORT of its console, or unix:PATH of weir.sock in
-    /// its data_dir
+    /// A running Weir whose measurements are included: http://HOST:PORT of its console, or
+    /// unix:PATH of weir.sock in its data_dir
     #[arg(long, value_name = "URL")]
     weir: Option<String>,
     /// Environment variable that holds its console.token
@@ -53,8 +53,11 @@ impl WeirSource {
     /// Fills in what it tells; what it does not is unknown.
     pub(super) async fn fill(&self, observation: &mut Observation) {
         let asked = tokio::time::timeout(PATIENCE, self.ask()).await;
-        let late =
-            || anyhow::anyhow!("no response within {PATIENCE:?}; it is overloaded, or far away");
+        let late = || {
+            anyhow::anyhow!(
+                "no response within {PATIENCE:?}; Weir or the network to it is overloaded"
+            )
+        };
         match asked.unwrap_or_else(|_| Err(late())) {
             Ok(parts) => parts.fill(observation),
             Err(error) => {
@@ -78,11 +81,11 @@ impl WeirSource {
                 Some("console.token in its weir.toml, and --weir-token-env or --weir-token-file"),
             ),
             Some(404) => {
-                (MissingReason::NotSupported, Some("weir upgrade, to a version that measures"))
+                (MissingReason::NotSupported, Some("upgrade that Weir to a version with this endpoint"))
             }
             _ => (
                 MissingReason::Unreachable,
-                Some("check that it is running (weir status), and the address"),
+                Some("check the address, and that Weir runs there (weir status)"),
             ),
         };
         let (what, reason) = (format!("Weir {}", self.url), format!("{error:#}"));

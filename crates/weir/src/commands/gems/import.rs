@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match failure.take() {
         None => Ok(Exit::Fine),
         Some(error) => bail!(
-            "{error}; the gems before it are in. Correct it and import the file again: what is known stays as it is"
+            "{error}; the gems before it are imported. Correct the line and import the file again; releases that exist already are unchanged"
         ),
     }
 }
@@ -70,11 +70,11 @@ fn report(arguments: &Arguments, done: Imported) -> anyhow::Result<()> {
         }));
     }
     let (gems, releases) = (count(gems, "new gem"), count(releases, "release"));
-    output::line(&format!("{releases} imported, {gems}; {known} were known already"));
+    output::line(&format!("{releases} imported, {gems}; {known} existed already"));
     if clashing > 0 {
         let clashing = count(clashing, "release");
         output::line(&format!(
-            "{clashing} left out: the name of the .gem file would be that of another gem's release"
+            "{clashing} skipped: the name of the .gem file would be the same as that of another gem's release"
         ));
     }
     if storing + indexing >= LONG {

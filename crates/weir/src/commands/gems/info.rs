@@ -15,9 +15,9 @@ use weir_config::units;
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// Its name; case counts
+    /// Its name, case-sensitive
     name: String,
-    /// At most so many releases
+    /// Maximum number of releases
     #[arg(long, default_value_t = 20)]
     limit: usize,
     /// Print JSON

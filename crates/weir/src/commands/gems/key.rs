@@ -20,11 +20,11 @@ use weir_config::units;
 /// The verbs of `weir gems key`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Make a key and print its text, which is shown this once
+    /// Create a key and print it; it is not shown again
     Create(CreateArguments),
-    /// List keys, without their texts
+    /// List keys, without their secrets
     List(ListArguments),
-    /// Forget a key; nothing can be done with it any more
+    /// Revoke a key
     Revoke(RevokeArguments),
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum KeyCommand {
 pub(crate) struct CreateArguments {
     #[command(flatten)]
     target: Target,
-    /// Who has it, for people
+    /// A label for the key, such as its owner
     name: String,
     /// What it allows: index_rubygems (reading, where gems.read = "key"), push_rubygem, yank_rubygem
     #[arg(
@@ -43,10 +43,10 @@ pub(crate) struct CreateArguments {
         default_value = "push_rubygem"
     )]
     scopes: Vec<Scope>,
-    /// It pushes and yanks only gems of these names; `*` stands for any text [default: all]
+    /// Gems that the key may push and yank; `*` stands for any text [default: all]
     #[arg(long = "gem", value_name = "PATTERN", value_delimiter = ',', value_parser = parse_pattern)]
     gems: Vec<Pattern>,
-    /// It expires after so long, for example 90d [default: never]
+    /// Time until the key expires, for example 90d [default: never]
     #[arg(long = "expires", value_name = "DURATION", value_parser = units::parse_duration)]
     expires_after: Option<Duration>,
     /// Print JSON
@@ -69,7 +69,7 @@ pub(crate) struct ListArguments {
 pub(crate) struct RevokeArguments {
     #[command(flatten)]
     target: Target,
-    /// As `weir gems key list` shows it
+    /// The key's number in `weir gems key list`
     #[arg(value_parser = parse_id)]
     id: u64,
     /// Print JSON
@@ -88,7 +88,8 @@ fn parse_pattern(text: &str) -> Result<Pattern, String> {
 }
 
 fn parse_id(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "keys have numbers; `weir gems key list` shows them".to_owned())
+    text.parse()
+        .map_err(|_| "a key is identified by a number; `weir gems key list` shows them".to_owned())
 }
 
 pub(super) async fn run(command: KeyCommand) -> anyhow::Result<Exit> {
@@ -125,13 +126,13 @@ async fn create(arguments: &CreateArguments) -> anyhow::Result<Exit> {
 fn how(key: &KeyView) -> String {
     let mut ways = Vec::new();
     if key.scopes.contains(&Scope::IndexRubygems) {
-        ways.push("It is a password, of any user: bundle config set --global HOST USER:KEY.");
+        ways.push("Use it as the password of any user: bundle config set --global HOST USER:KEY.");
     }
     if key.scopes.iter().any(|scope| *scope != Scope::IndexRubygems) {
         ways.push("gem push reads it from GEM_HOST_API_KEY.");
     }
     if !key.gems.is_empty() && ways.len() > 1 {
-        ways.push("It reads all gems; --gem is about what it pushes and yanks.");
+        ways.push("It can read all gems; --gem limits pushes and yanks only.");
     }
     ways.join(" ")
 }

@@ -16,10 +16,10 @@ const PAGE_NAMES: usize = 10_000;
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// Only names that hold this text, whatever their case
+    /// Only names that contain this text, case-insensitive
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
-    /// At most so many
+    /// Maximum number of rows
     #[arg(long, default_value_t = 100)]
     limit: usize,
     /// Print JSON

@@ -38,11 +38,10 @@ pub(crate) struct Arguments {
 /// The verbs of `weir gems mirror`.
 #[derive(Debug, Subcommand)]
 enum MirrorCommand {
-    /// Show how it is with each upstream: what is here, since when it is known to be up to date, what
-    /// went wrong
+    /// Show the state of each upstream: number of gems, time of the last synchronization, errors
     Status(status::Arguments),
-    /// Accept the file that an upstream has now of a version that is kept out, because the file is
-    /// not the one that the version had first
+    /// Accept the changed file of a version that the mirror rejects because the upstream replaced
+    /// its file
     Accept(accept::Arguments),
 }
 
@@ -51,15 +50,16 @@ enum MirrorCommand {
 struct LookArguments {
     #[command(flatten)]
     target: Target,
-    /// Address of an index, such as `https://rubygems.org`, where weir.toml has none
+    /// Address of an index, such as `https://rubygems.org`, if weir.toml has no upstreams
     upstream: Option<UpstreamUrl>,
-    /// Namespace policy, where weir.toml has none: which names never come from an upstream
+    /// Namespace policy, if weir.toml has none: a file with the names that never come from an
+    /// upstream
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Compare everything, not only what has changed since the last time
+    /// Compare the whole index instead of only the changes since the last synchronization
     #[arg(long)]
     everything: bool,
-    /// Fetch all .gem files, too, whatever gems.mirror.files says
+    /// Also fetch all .gem files, regardless of gems.mirror.files
     #[arg(long)]
     files: bool,
     /// Print JSON
@@ -87,7 +87,7 @@ async fn look(arguments: &LookArguments) -> anyhow::Result<Exit> {
         None => match AdminClient::connect(&arguments.target).await {
             Ok(client) => running::look(arguments, client).await,
             Err(_) => bail!(
-                "another weir gems mirror is at work in {}; wait for its end",
+                "another `weir gems mirror` is running in {}; wait until it has finished",
                 settings.data_dir.display()
             ),
         },
@@ -108,7 +108,7 @@ enum Known {
 fn choose(mirror: &mut Mirror, arguments: &LookArguments) -> anyhow::Result<Known> {
     if arguments.policy.is_some() && mirror.is_enabled {
         bail!(
-            "weir.toml has upstreams, and gems.mirror.policy says which names are yours; leave --policy out"
+            "--policy cannot be used with the upstreams of weir.toml; set gems.mirror.policy instead"
         );
     }
     if arguments.files {
@@ -126,7 +126,7 @@ fn choose(mirror: &mut Mirror, arguments: &LookArguments) -> anyhow::Result<Know
                 return Ok(Known::Yes);
             }
             bail!(
-                "{url} is none of gems.mirror.upstreams: add it there, since a name comes from the first of them that has it"
+                "{url} is not in gems.mirror.upstreams; add it there, because their order decides which upstream a name comes from"
             )
         }
         (Some(url), false) => {
@@ -173,7 +173,7 @@ fn turn(settings: &Settings) -> anyhow::Result<Option<Turn>> {
 fn advise(settings: &Settings) {
     let Some(upstream) = settings.gems.mirror.settings.upstreams.first() else { return };
     output::note(&format!(
-        "To keep this up to date, and to fetch .gem files when they are asked for, write into weir.toml:\n\
+        "To keep the mirror up to date and to fetch .gem files on demand, add to weir.toml:\n\
          [[gems.mirror.upstreams]]\nname = \"{}\"\nurl = \"{}\"",
         upstream.name, upstream.url
     ));

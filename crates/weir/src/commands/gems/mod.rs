@@ -26,20 +26,20 @@ pub(crate) enum GemsCommand {
     List(list::Arguments),
     /// Show a gem with its releases, the newest first
     Info(info::Arguments),
-    /// Take a release out of the index, for good; its file stays on the disk
+    /// Remove a release from the index permanently; its file stays on the disk
     Yank(yank::Arguments),
-    /// Make, list and revoke API keys
+    /// Create, list and revoke API keys
     #[command(subcommand)]
     Key(key::KeyCommand),
-    /// Add releases from a file of JSON lines; works whether or not Weir runs
+    /// Add releases from a file of JSON lines, whether or not Weir is running
     Import(import::Arguments),
-    /// Bring what another index has here: all of it, then only what has changed. A running Weir that
-    /// mirrors is asked to do it now; otherwise this command does it itself
+    /// Synchronize with another index: everything at first, then only the changes. If the running
+    /// Weir mirrors, it does so now; otherwise this command does
     Mirror(Box<mirror::Arguments>),
-    /// Compute everything in the index anew from the releases, and compare; works whether or not Weir
-    /// runs
+    /// Compute the index again from the releases and compare it, whether or not Weir is running
     Verify(verify::Arguments),
-    /// Begin /versions and /names anew: shorter, but every client fetches all of them once
+    /// Rewrite /versions and /names from scratch: they become shorter, but every client fetches
+    /// them in full once
     Rebaseline(rebaseline::Arguments),
 }
 

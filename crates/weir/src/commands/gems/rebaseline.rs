@@ -25,7 +25,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.json {
         output::json(&done)?;
     } else {
-        output::line("/versions and /names begin anew");
+        output::line("/versions and /names were rewritten");
     }
     Ok(Exit::Fine)
 }

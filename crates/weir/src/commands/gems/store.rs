@@ -18,7 +18,7 @@ pub(super) fn settings(arguments: &SettingsArguments) -> anyhow::Result<Settings
     // With --data-dir there is no file that could say so.
     if arguments.data_dir.is_none() && !settings.gems.is_enabled {
         bail!(
-            "gems are not switched on: write a table [gems] into weir.toml, or name a data_dir with --data-dir"
+            "gems are not enabled: add a table [gems] to weir.toml, or name a data_dir with --data-dir"
         );
     }
     Ok(settings)
@@ -31,11 +31,11 @@ pub(super) async fn open_existing(settings: &Settings, clock: &Clock) -> anyhow:
         match std::fs::metadata(path) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
-                "there are no gems at {}; name its data_dir with --data-dir or --config",
+                "there is no gem index at {}; name its data_dir with --data-dir or --config",
                 path.display()
             ),
             Err(error) => bail!(
-                "cannot look at {}: {error}; run this as the user that runs Weir",
+                "cannot access {}: {error}; run the command as the user that runs Weir",
                 path.display()
             ),
         }
@@ -64,7 +64,7 @@ pub(super) fn reject_other_user(settings: &Settings) -> anyhow::Result<()> {
     let owner = std::fs::metadata(folder)?.uid();
     if owner != rustix::process::geteuid().as_raw() {
         bail!(
-            "{} belongs to the user {owner}, who could not use what is made there now; run this as that user",
+            "{} belongs to the user {owner}, who could not use files created by this user; run the command as {owner}",
             folder.display()
         );
     }

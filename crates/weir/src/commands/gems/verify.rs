@@ -24,10 +24,10 @@ const DRAW_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct Arguments {
     #[command(flatten)]
     settings: SettingsArguments,
-    /// Write anew what is wrong. Pushes to a running Weir wait meanwhile
+    /// Repair what is wrong. Pushes to a running Weir wait during the repair
     #[arg(long)]
     fix: bool,
-    /// Read every .gem file, too, and compare it with its checksum
+    /// Also read every .gem file and compare it with its checksum
     #[arg(long)]
     files: bool,
     /// Print JSON
@@ -40,9 +40,8 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let clock = Clock::system();
     let now = clock.now();
     let store = store::open_existing(&settings, &clock).await?;
-    let bar = ProgressBar::new_spinner().with_style(ProgressStyle::with_template(
-        "{spinner} computing everything anew, {elapsed}",
-    )?);
+    let bar = ProgressBar::new_spinner()
+        .with_style(ProgressStyle::with_template("{spinner} computing the index, {elapsed}")?);
     bar.enable_steady_tick(DRAW_INTERVAL);
     let repair = if arguments.fix { Repair::Fix } else { Repair::Leave };
     let report = store.verify(repair, now).await?;
@@ -86,13 +85,13 @@ fn print_files(report: &FilesReport) {
     print_absent(report);
     if report.fixed > 0 {
         output::line(&format!(
-            "fixed: {} of {files}; they came from upstreams and are fetched again when they are asked for",
+            "fixed: {} of {files}; they came from upstreams and are fetched again on demand",
             report.fixed
         ));
     }
     if report.mirrored > report.fixed {
         output::line(&format!(
-            "WRONG: {} of {files}, which came from upstreams; weir gems verify --files --fix has them fetched again",
+            "WRONG: {} of {files}, which came from upstreams; fetch them again with `weir gems verify --files --fix`",
             report.mirrored - report.fixed
         ));
     }
@@ -113,7 +112,7 @@ fn print_absent(report: &FilesReport) {
     let more = if unlisted == 0 { String::new() } else { format!(" and {unlisted} more") };
     let way = match report.are_sent_elsewhere {
         true => "clients are sent to gems.files_url",
-        false => "set gems.files_url to where they are, or clients get 404",
+        false => "clients get 404 unless gems.files_url is set to their address",
     };
     output::line(&format!(
         "not here: {} of imported releases ({}{more}); {way}",
@@ -134,10 +133,12 @@ fn print(report: &Report) {
         (0, _) => format!("sound: {whole}{empty}"),
         (_, true) => {
             format!(
-                "fixed: {problems} in {whole}; /versions begins anew, so every client fetches all of it once"
+                "fixed: {problems} in {whole}; /versions was rewritten, so every client fetches it in full once"
             )
         }
-        (_, false) => format!("WRONG: {problems} in {whole}; weir gems verify --fix repairs it"),
+        (_, false) => {
+            format!("WRONG: {problems} in {whole}; repair it with `weir gems verify --fix`")
+        }
     });
 }
 

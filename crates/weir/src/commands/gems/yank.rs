@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// The release's platform
     #[arg(long, default_value = "ruby")]
     platform: String,
-    /// Don't ask
+    /// Do not ask for confirmation for confirmation for confirmation
     #[arg(long)]
     yes: bool,
     /// Print JSON
@@ -33,7 +33,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let Arguments { target, name, version, platform, yes, json } = arguments;
     let question = format!("Yank {name} {version} ({platform})? It can't be pushed again.");
     if !confirm(&question, *yes)? {
-        output::note("nothing was changed");
+        output::note("nothing changed");
         return Ok(Exit::Failed);
     }
     let mut client = AdminClient::connect(target).await?;
@@ -43,7 +43,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if *json {
         output::json(&done)?;
     } else {
-        output::line(&format!("{name} {version} ({platform}) is yanked"));
+        output::line(&format!("{name} {version} ({platform}) yanked"));
     }
     Ok(Exit::Fine)
 }

@@ -18,13 +18,13 @@ struct Known {
 /// Servers that wait for many requests at once without threads. More than the database behind them
 /// serves at once: what limits them is not the server.
 const EVENT_LOOP: (u32, &str, bool) =
-    (100, "requests that one of them serves at once: an event loop", false);
+    (100, "requests that one process serves at once: an event loop", false);
 
 fn known(server: AppServer) -> Known {
     let (command, (concurrency, reason, is_blocked_by_streams)) = match server {
         AppServer::Gunicorn => (
             r#"["gunicorn", "--workers", "1", "--bind", "unix:{socket}", "app:app"]"#,
-            (1, "requests that one of them serves at once: its --threads", true),
+            (1, "requests that one process serves at once: its --threads", true),
         ),
         AppServer::Uvicorn => (r#"["uvicorn", "--uds", "{socket}", "app:app"]"#, EVENT_LOOP),
         AppServer::Hypercorn => {
@@ -35,16 +35,16 @@ fn known(server: AppServer) -> Known {
         }
         AppServer::Puma => (
             r#"["puma", "--workers", "0", "--threads", "5:5", "--bind", "unix://{socket}"]"#,
-            (5, "requests that one of them serves at once: its --threads", true),
+            (5, "requests that one process serves at once: its --threads", true),
         ),
         AppServer::Unicorn => (
             r#"["unicorn", "--listen", "{socket}"]"#,
-            (1, "requests that one of them serves at once", true),
+            (1, "requests that one process serves at once", true),
         ),
         AppServer::Node => (r#"["node", "server.js", "{socket}"]"#, EVENT_LOOP),
         AppServer::Go => (
             r#"["./app", "{socket}"]"#,
-            (100, "requests that one of them serves at once: goroutines", false),
+            (100, "requests that one process serves at once: goroutines", false),
         ),
     };
     Known { command, concurrency, reason, is_blocked_by_streams }

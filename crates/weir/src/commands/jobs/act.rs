@@ -19,21 +19,21 @@ use crate::target::Target;
 /// `weir jobs retry|kill|delete`.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).args(["jids", "from"]))]
-pub(crate) struct Arguments {
+pub(crate) struct JobsActArgs {
     #[command(flatten)]
     target: Target,
     /// The jobs' ids
     jids: Vec<String>,
-    /// Act on all jobs of scheduled, retries or dead (that match)
+    /// Act on all (matching) jobs of a set: scheduled, retries or dead
     #[arg(long, value_name = "PLACE")]
     from: Option<String>,
-    /// Only those whose JSON matches this glob; plain text is found anywhere in it
+    /// Only jobs whose JSON matches this glob; plain text matches anywhere in it
     #[arg(long, value_name = "GLOB", requires = "from")]
     search: Option<String>,
-    /// Only those of this type
+    /// Only jobs of this type
     #[arg(long, requires = "from")]
     jobtype: Option<String>,
-    /// Don't ask
+    /// Do not ask for confirmation for confirmation for confirmation
     #[arg(long)]
     yes: bool,
     /// Print JSON
@@ -68,21 +68,21 @@ impl Verb {
 
     fn done(self) -> &'static str {
         match self {
-            Self::Retry => "put into their queues",
+            Self::Retry => "enqueued",
             Self::Kill => "moved to the dead set",
             Self::Delete => "deleted",
         }
     }
 }
 
-pub(super) async fn run(arguments: &Arguments, verb: Verb) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &JobsActArgs, verb: Verb) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     let count = match &arguments.from {
         Some(place) => act_on_matching(&mut client, arguments, place, verb).await?,
         None => Some(act_on_named(&mut client, &arguments.jids, verb).await?),
     };
     let Some(count) = count else {
-        output::note("nothing was changed");
+        output::note("nothing changed");
         return Ok(Exit::Failed);
     };
     if arguments.json {
@@ -95,7 +95,7 @@ pub(super) async fn run(arguments: &Arguments, verb: Verb) -> anyhow::Result<Exi
 
 async fn act_on_matching(
     client: &mut AdminClient,
-    arguments: &Arguments,
+    arguments: &JobsActArgs,
     place: &str,
     verb: Verb,
 ) -> anyhow::Result<Option<u64>> {
@@ -135,7 +135,9 @@ async fn act_on_named(
             JobViewState::Retries => "retries".to_owned(),
             JobViewState::Dead => "dead".to_owned(),
             JobViewState::Enqueued => format!("queue:{}", job.queue),
-            JobViewState::Working => bail!("{jid} is being worked on; nothing was changed"),
+            JobViewState::Working => bail!(
+                "{jid} is in progress, so no job was changed; wait until its worker has finished"
+            ),
         };
         places.entry(place).or_default().push(job.key);
     }

@@ -14,12 +14,12 @@ use crate::target::Target;
 
 /// `weir jobs clear`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct JobsClearArgs {
     #[command(flatten)]
     target: Target,
-    /// A queue, scheduled, retries or dead
+    /// A queue, or one of the sets scheduled, retries and dead
     place: String,
-    /// Don't ask
+    /// Do not ask for confirmation for confirmation for confirmation
     #[arg(long)]
     yes: bool,
     /// Print JSON
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &JobsClearArgs) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     let place = query::place(&arguments.place);
     let all = JobQuery { place: place.clone(), ..JobQuery::default() };
@@ -37,7 +37,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     let question = format!("Delete {} of {place}?", jobs(count));
     if count > 0 && !confirm(&question, arguments.yes)? {
-        output::note("nothing was changed");
+        output::note("nothing changed");
         return Ok(Exit::Failed);
     }
     let JobCount { count } = match place.strip_prefix("queue:") {

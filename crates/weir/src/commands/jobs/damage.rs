@@ -12,10 +12,10 @@ use crate::target::Target;
 
 /// `weir jobs damage`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct JobsDamageArgs {
     #[command(flatten)]
     target: Target,
-    /// You know of all of it: Weir no longer reports it
+    /// Acknowledge the damage, so that Weir no longer reports it
     #[arg(long)]
     acknowledge: bool,
     /// Print JSON
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &JobsDamageArgs) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     if arguments.acknowledge {
         let JobCount { count } = client.post("/v1/jobs/damage/acknowledge", &()).await?;
@@ -45,7 +45,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 
 fn print(damages: &[Damage]) {
     if damages.is_empty() {
-        return output::line("no damage that is not acknowledged");
+        return output::line("no unacknowledged damage");
     }
     let row = |damage: &Damage| {
         let Damage { file, offset, bytes, set_aside, why } = damage;
@@ -58,8 +58,7 @@ fn print(damages: &[Damage]) {
     output::line(ADVICE);
 }
 
-const ADVICE: &str = "`weir jobs salvage` prints the jobs in what was set aside. \
-                      `weir jobs damage --acknowledge` ends the report.";
+const ADVICE: &str = "Print the jobs in the damaged records with `weir jobs salvage`. End this report with `weir jobs damage --acknowledge`.";
 
 /// `1 damaged place`, `5 damaged places`.
 fn places(count: u64) -> String {

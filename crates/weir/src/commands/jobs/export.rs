@@ -18,13 +18,13 @@ use crate::target::Target;
 
 /// `weir jobs export`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct JobsExportArgs {
     #[command(flatten)]
     target: Target,
-    /// Queues, scheduled, retries, dead; none: everything. Jobs that are being worked on are not
-    /// exported
+    /// Queues, or the sets scheduled, retries and dead [default: everything]. Jobs in progress are
+    /// not exported
     places: Vec<String>,
-    /// Only jobs whose JSON matches this glob; plain text is found anywhere in it
+    /// Only jobs whose JSON matches this glob; plain text matches anywhere in it
     #[arg(long, value_name = "GLOB")]
     search: Option<String>,
     /// Only jobs of this type
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     output: PathBuf,
 }
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &JobsExportArgs) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     let places = places(&mut client, &arguments.places).await?;
     let mut writer = Writer::create(&arguments.output)?;

@@ -20,7 +20,7 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// `weir jobs import`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct JobsImportArgs {
     #[command(flatten)]
     target: Target,
     /// File to read; `-` for standard input
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &JobsImportArgs) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     let (mut input, bytes) = open(&arguments.file)?;
     let progress = match bytes {
@@ -45,7 +45,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         progress.inc(u64::try_from(batch.text.len()).unwrap_or_default());
         let pushed: Pushed =
             client.post_lines("/v1/jobs/import", batch.text).await.with_context(|| {
-                format!("stopped behind line {lines_before}; the lines before are in")
+                format!("stopped after line {lines_before}; the lines up to it are imported")
             })?;
         done.accepted += pushed.accepted;
         for mut rejected in pushed.rejected {
@@ -59,7 +59,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(if done.rejected.is_empty() { Exit::Fine } else { Exit::Failed })
 }
 
-fn report(arguments: &Arguments, done: &Pushed) -> anyhow::Result<()> {
+fn report(arguments: &JobsImportArgs, done: &Pushed) -> anyhow::Result<()> {
     if arguments.json {
         return output::json(done);
     }

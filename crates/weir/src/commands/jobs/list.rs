@@ -14,21 +14,21 @@ use crate::target::Target;
 
 /// `weir jobs list`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct JobsListArgs {
     #[command(flatten)]
     target: Target,
-    /// A queue, scheduled, retries or dead; none: all queues
+    /// A queue, or one of the sets scheduled, retries and dead [default: list all queues]
     place: Option<String>,
-    /// Only jobs whose JSON matches this glob; plain text is found anywhere in it
+    /// Only jobs whose JSON matches this glob; plain text matches anywhere in it
     #[arg(long, value_name = "GLOB", requires = "place")]
     search: Option<String>,
     /// Only jobs of this type
     #[arg(long, requires = "place")]
     jobtype: Option<String>,
-    /// At most so many jobs
+    /// Maximum number of rows jobs
     #[arg(long, default_value_t = 50)]
     limit: usize,
-    /// From the newest backwards
+    /// Newest first
     #[arg(long, requires = "place")]
     newest: bool,
     /// Print JSON
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &JobsListArgs) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     match &arguments.place {
         None => list_queues(&mut client, arguments.json).await?,
@@ -52,7 +52,7 @@ async fn list_queues(client: &mut AdminClient, json: bool) -> anyhow::Result<()>
     }
     let rows: Vec<Vec<String>> = queues.iter().map(queue_row).collect();
     output::table(
-        &["QUEUE", "WAITING", "WORKING", "LATENCY", "IN/S", "OUT/S", "DRAINED IN", "STATE"],
+        &["QUEUE", "DEPTH", "RUNNING", "LATENCY", "IN/S", "OUT/S", "TIME TO DRAIN", "STATE"],
         &rows,
     );
     Ok(())
@@ -74,7 +74,7 @@ fn queue_row(queue: &QueueView) -> Vec<String> {
 /// Pages until `limit` jobs are there: a search may answer an empty page and a way on.
 async fn list_jobs(
     client: &mut AdminClient,
-    arguments: &Arguments,
+    arguments: &JobsListArgs,
     place: &str,
 ) -> anyhow::Result<()> {
     let mut query = JobQuery {

@@ -24,37 +24,38 @@ use crate::exit::Exit;
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
     /// Push one job
-    Push(push::Arguments),
-    /// List queues, or the jobs of a place
-    List(list::Arguments),
-    /// Show one job with its payload and its failure
-    Show(show::Arguments),
-    /// Put scheduled, failed or dead jobs into their queues now
-    Retry(act::Arguments),
+    Push(push::JobsPushArgs),
+    /// List queues, or the jobs of a queue or set
+    List(list::JobsListArgs),
+    /// Show one job with its payload and its last error
+    Show(show::JobsShowArgs),
+    /// Enqueue scheduled, failed or dead jobs now
+    Retry(act::JobsActArgs),
     /// Move scheduled or failed jobs to the dead set
-    Kill(act::Arguments),
-    /// Forget scheduled, failed or dead jobs
-    Delete(act::Arguments),
-    /// Forget all jobs of a place
-    Clear(clear::Arguments),
-    /// List the workers that are connected by Faktory's protocol, or tell them to be quiet or to end
-    Workers(Box<workers::Arguments>),
-    /// List the jobs that are being worked on, the longest first
-    Working(working::Arguments),
-    /// Stop serving queues; jobs wait in them
-    Pause(pause::Arguments),
-    /// Serve paused queues again
-    Resume(pause::Arguments),
-    /// Write jobs as JSON lines
-    Export(export::Arguments),
-    /// Read JSON lines: exported ones, or plain jobs
-    Import(import::Arguments),
-    /// Check every checksum of the job store, while no Weir runs on it; changes nothing
-    Verify(verify::Arguments),
-    /// List damage to the job store that nobody has acknowledged, or acknowledge it
-    Damage(damage::Arguments),
-    /// Print the jobs in what was set aside of a damaged job store, for `weir jobs import`
-    Salvage(salvage::Arguments),
+    Kill(act::JobsActArgs),
+    /// Delete scheduled, failed or dead jobs
+    Delete(act::JobsActArgs),
+    /// Delete all jobs of a queue or set
+    Clear(clear::JobsClearArgs),
+    /// List the workers that are connected by the Faktory protocol, or make them stop fetching or
+    /// terminate
+    Workers(Box<workers::JobsWorkersArgs>),
+    /// List the jobs in progress, the longest-running first
+    Working(working::JobsWorkingArgs),
+    /// Pause queues: their jobs are not fetched
+    Pause(pause::JobsPauseArgs),
+    /// Resume paused queues
+    Resume(pause::JobsPauseArgs),
+    /// Export jobs as JSON lines
+    Export(export::JobsExportArgs),
+    /// Import jobs from JSON lines: exported ones, or plain jobs
+    Import(import::JobsImportArgs),
+    /// Check every checksum of the job store, while Weir is stopped; read-only
+    Verify(verify::JobsVerifyArgs),
+    /// List unacknowledged damage to the job store, or acknowledge it
+    Damage(damage::JobsDamageArgs),
+    /// Print the jobs in damaged records of the job store, for `weir jobs import`
+    Salvage(salvage::JobsSalvageArgs),
 }
 
 pub(crate) fn run(command: JobsCommand) -> anyhow::Result<Exit> {

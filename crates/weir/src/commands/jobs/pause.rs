@@ -16,7 +16,7 @@ use weir_config::did_you_mean;
 /// `weir jobs pause|resume`.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).args(["queues", "all"]))]
-pub(crate) struct Arguments {
+pub(crate) struct JobsPauseArgs {
     #[command(flatten)]
     target: Target,
     /// Names of queues
@@ -36,7 +36,7 @@ pub(super) enum Verb {
     Resume,
 }
 
-pub(super) async fn run(arguments: &Arguments, verb: Verb) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &JobsPauseArgs, verb: Verb) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     let (action, done) = match verb {
         Verb::Pause => (QueueVerb::Pause, "paused"),

@@ -18,27 +18,27 @@ use weir_config::units;
 
 /// `weir jobs push`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct JobsPushArgs {
     #[command(flatten)]
     target: Target,
-    /// Which worker code runs it
+    /// Type of the job, which selects the code that runs it
     jobtype: String,
-    /// Its arguments: a JSON array
+    /// JobsPushArgs of the job: a JSON array
     #[arg(default_value = "[]", value_name = "JSON")]
     args: String,
-    /// Queue to wait in
+    /// Queue of the job
     #[arg(long, default_value = "default")]
     queue: String,
-    /// Its id; made up when not given
+    /// Id of the job [default: a random one]
     #[arg(long)]
     jid: Option<String>,
     /// Run it after this long, for example 5m
     #[arg(long = "in", value_name = "DURATION", value_parser = units::parse_duration)]
     after: Option<Duration>,
-    /// How often it is tried again; 0: never, -1: straight to the dead set
+    /// Number of retries; 0: none, -1: a failed job moves to the dead set at once
     #[arg(long, allow_negative_numbers = true)]
     retry: Option<i32>,
-    /// Seconds that a worker has for it
+    /// Seconds until the job's reservation expires
     #[arg(long, value_name = "SECONDS")]
     reserve_for: Option<u32>,
     /// Print JSON
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &JobsPushArgs) -> anyhow::Result<Exit> {
     let jid = arguments.jid.clone().unwrap_or_else(random_jid);
     let job = job(arguments, &jid)?;
     let mut client = AdminClient::connect(&arguments.target).await?;
@@ -77,13 +77,13 @@ struct Job<'a> {
     reserve_for: Option<u32>,
 }
 
-fn job(arguments: &Arguments, jid: &str) -> anyhow::Result<Vec<u8>> {
-    let how = "the arguments are a JSON array, for example '[1, \"two\"]'";
+fn job(arguments: &JobsPushArgs, jid: &str) -> anyhow::Result<Vec<u8>> {
+    let how = "write the arguments as a JSON array, for example '[1, \"two\"]'";
     let args: &RawValue = serde_json::from_str(&arguments.args).context(how)?;
     if !args.get().starts_with('[') {
         bail!("{how}");
     }
-    let Arguments { jobtype, queue, retry, reserve_for, .. } = arguments;
+    let JobsPushArgs { jobtype, queue, retry, reserve_for, .. } = arguments;
     let at = arguments.after.map(after).transpose()?;
     let (retry, reserve_for) = (*retry, *reserve_for);
     Ok(serde_json::to_vec(&Job { jid, jobtype, queue, args, at, retry, reserve_for })?)
@@ -92,7 +92,7 @@ fn job(arguments: &Arguments, jid: &str) -> anyhow::Result<Vec<u8>> {
 fn after(wait: Duration) -> anyhow::Result<String> {
     let due = Clock::system().now() + wait;
     let due = jiff::Timestamp::from_microsecond(i64::try_from(due.as_micros())?)
-        .context("--in: that is too far in the future")?;
+        .context("--in: the duration is too long")?;
     Ok(due.to_string())
 }
 

@@ -56,8 +56,7 @@ pub(super) async fn reject_unknown(client: &mut AdminClient, place: &str) -> any
     let known = queues.iter().map(|queue| queue.name.as_str());
     let hint = did_you_mean(name, known.chain(SETS));
     bail!(
-        "there is no queue {name:?}{hint}; a place is a queue, scheduled, retries or dead \
-         (weir jobs list)"
+        "there is no queue {name:?}{hint}; name a queue, or one of the sets scheduled, retries and dead (`weir jobs list` shows them)"
     );
 }
 

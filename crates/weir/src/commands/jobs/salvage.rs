@@ -14,15 +14,15 @@ use weir_config::Settings;
 
 /// `weir jobs salvage`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct JobsSalvageArgs {
     #[command(flatten)]
     settings: SettingsArguments,
-    /// What was acknowledged last, instead of what is not acknowledged
+    /// Print the records that were acknowledged last, instead of the unacknowledged ones
     #[arg(long)]
     acknowledged: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &JobsSalvageArgs) -> anyhow::Result<Exit> {
     let settings = Settings::in_data_dir(&parent::data_dir(&arguments.settings)?);
     let directory = &settings.jobs.settings.directory;
     let shown = directory.display();
@@ -40,11 +40,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             output::line(&json);
         }
     })
-    .with_context(|| format!("cannot read what was set aside in {shown}"))?;
+    .with_context(|| format!("cannot read the damaged records in {shown}"))?;
     output::note(&format!("jobs found: {jobs}; damaged places: {places}"));
     if altered > 0 {
         output::note(&format!(
-            "no checksum confirms {altered} of them: read them before `weir jobs import` takes them"
+            "the checksums of {altered} of them do not match: review these before `weir jobs import`"
         ));
     }
     Ok(Exit::Fine)

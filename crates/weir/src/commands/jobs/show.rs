@@ -11,7 +11,7 @@ use crate::target::Target;
 
 /// `weir jobs show`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct JobsShowArgs {
     #[command(flatten)]
     target: Target,
     /// The job's id
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &JobsShowArgs) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     let job: JobView = client.get(&query::job_path(&arguments.jid)).await?;
     if arguments.json {
@@ -37,7 +37,7 @@ fn print(job: &JobView) {
         JobViewState::Enqueued => "waiting",
         JobViewState::Working => "working",
         JobViewState::Scheduled => "scheduled",
-        JobViewState::Retries => "to be tried again",
+        JobViewState::Retries => "waiting for a retry",
         JobViewState::Dead => "dead",
     };
     let at = time(job.at);

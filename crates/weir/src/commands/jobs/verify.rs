@@ -16,7 +16,7 @@ use weir_config::Settings;
 
 /// `weir jobs verify`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct JobsVerifyArgs {
     #[command(flatten)]
     settings: SettingsArguments,
     /// Print JSON
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &JobsVerifyArgs) -> anyhow::Result<Exit> {
     let settings = Settings::in_data_dir(&parent::data_dir(&arguments.settings)?);
     let directory = &settings.jobs.settings.directory;
     if !directory.is_dir() {
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         );
     }
     let _lock = Lock::share(&settings.data_dir, settings.supervisor.orphan_wait)
-        .context("a job store is checked while no Weir runs on it")?;
+        .context("cannot check a job store that is in use")?;
     let verification = verify(directory)?;
     if arguments.json {
         print_json(directory, &verification)?;
@@ -83,24 +83,21 @@ fn print(verification: &Verification) {
     }
 }
 
-const ADVICE: &str = "Restore the store from a backup, or start Weir: it keeps every record whose \
-                      checksum holds, sets the rest aside and reports it; with `--salvage` it does \
-                      so for all of the store at once.";
-const ADVICE_SET_ASIDE: &str = "`weir jobs salvage` prints the jobs in it; `weir jobs damage \
-                                --acknowledge` ends the report.";
+const ADVICE: &str = "Restore the store from a backup, or start Weir: it keeps every record with a matching checksum, sets the others aside and reports them; with `weir up --salvage` it repairs the whole store at once.";
+const ADVICE_SET_ASIDE: &str = "Print the jobs in it with `weir jobs salvage`; end this report with `weir jobs damage --acknowledge`.";
 
 fn verdict(verification: &Verification) -> String {
     let records = count(verification.records(), "record");
     let segments = count(verification.segments.len() as u64, "segment");
     if verification.is_sound() {
-        return format!("sound: {records} in {segments}");
+        return format!("intact: {records} in {segments}");
     }
     if verification.damages_total == 0 {
         let aside = count(verification.set_aside.len() as u64, "damaged place");
-        return format!("REPAIRED: {aside} set aside; the checksums of {records} hold");
+        return format!("REPAIRED: {aside} set aside; the checksums of {records} match");
     }
     let damages = count(verification.damages_total, "damaged place");
-    format!("DAMAGED: {damages}; the checksums of {records} in {segments} hold")
+    format!("DAMAGED: {damages}; the checksums of {records} in {segments} match")
 }
 
 /// What became of a segment's checksums, in words.
@@ -111,10 +108,10 @@ fn checksums(segment: &SegmentCheck) -> String {
     };
     if segment.torn_bytes > 0 {
         let torn = count(segment.torn_bytes, "torn byte");
-        said += &format!(", then {torn} (never reported durable, cut off by the next start)");
+        said += &format!(", then {torn} (never acknowledged, removed at the next start)");
     }
     if segment.gap_bytes > 0 {
-        said += &format!(", {} given up by a repair", count(segment.gap_bytes, "byte"));
+        said += &format!(", {} lost by a repair", count(segment.gap_bytes, "byte"));
     }
     said
 }

@@ -21,7 +21,7 @@ const QUEUES_SHOWN: usize = 4;
 /// `weir jobs workers`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Arguments {
+pub(crate) struct JobsWorkersArgs {
     #[command(subcommand)]
     command: Option<WorkersCommand>,
     #[command(flatten)]
@@ -31,11 +31,11 @@ pub(crate) struct Arguments {
 /// The verbs of `weir jobs workers`.
 #[derive(Debug, Subcommand)]
 enum WorkersCommand {
-    /// List them (the same as without a verb)
+    /// List workers (the default)
     List(ListArguments),
-    /// Tell workers to fetch no more jobs and to finish those that they have
+    /// Make workers stop fetching jobs and finish those in progress
     Quiet(SignalArguments),
-    /// Tell workers to finish and end
+    /// Make workers finish their jobs in progress and terminate
     Terminate(SignalArguments),
 }
 
@@ -53,7 +53,7 @@ struct ListArguments {
 struct SignalArguments {
     #[command(flatten)]
     target: Target,
-    /// A worker's id, as the list shows it
+    /// Ids of workers, from `weir jobs workers`
     worker: Option<String>,
     /// Every worker
     #[arg(long)]
@@ -65,7 +65,7 @@ struct SignalArguments {
 
 const PATH: &str = "/v1/jobs/workers";
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &JobsWorkersArgs) -> anyhow::Result<Exit> {
     match &arguments.command {
         Some(WorkersCommand::Quiet(arguments)) => signal(arguments, WorkerSignal::Quiet).await,
         Some(WorkersCommand::Terminate(arguments)) => {
@@ -120,7 +120,7 @@ async fn signal(arguments: &SignalArguments, signal: WorkerSignal) -> anyhow::Re
         let known: Vec<JobWorkerView> = client.get(PATH).await?;
         if !known.iter().any(|worker| worker.wid == *wid) {
             let hint = did_you_mean(wid, known.iter().map(|worker| worker.wid.as_str()));
-            bail!("there is no worker {wid:?}{hint}; weir jobs workers lists those that beat");
+            bail!("there is no worker {wid:?}{hint}; `weir jobs workers` lists the workers");
         }
     }
     let body = SignalWorkers { wid: arguments.worker.clone(), signal };
@@ -131,8 +131,8 @@ async fn signal(arguments: &SignalArguments, signal: WorkerSignal) -> anyhow::Re
     }
     let noun = if count == 1 { "worker" } else { "workers" };
     output::line(&match signal {
-        WorkerSignal::Quiet => format!("{count} {noun} told to fetch no more jobs"),
-        WorkerSignal::Terminate => format!("{count} {noun} told to finish and end"),
+        WorkerSignal::Quiet => format!("{count} {noun} will fetch no more jobs"),
+        WorkerSignal::Terminate => format!("{count} {noun} will finish and terminate"),
     });
     Ok(Exit::Fine)
 }

@@ -12,10 +12,10 @@ use crate::target::Target;
 
 /// `weir jobs working`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct JobsWorkingArgs {
     #[command(flatten)]
     target: Target,
-    /// At most so many jobs
+    /// Maximum number of rows jobs
     #[arg(long, default_value_t = 50)]
     limit: usize,
     /// Print JSON
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &JobsWorkingArgs) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     let path = format!("/v1/jobs/reservations?limit={}", arguments.limit);
     let jobs: Vec<ReservationView> = client.get(&path).await?;
@@ -33,7 +33,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     let now = Clock::system().now().as_secs_f64();
     let rows: Vec<Vec<String>> = jobs.iter().map(|job| row(job, now)).collect();
-    output::table(&["JID", "JOBTYPE", "QUEUE", "WORKER", "FOR", "RETURNS IN"], &rows);
+    output::table(&["JID", "JOBTYPE", "QUEUE", "WORKER", "RUNNING FOR", "EXPIRES IN"], &rows);
     Ok(Exit::Fine)
 }
 

@@ -43,18 +43,18 @@ const MAKING: [&str; 18] = [
 /// `weir plan`.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArguments {
-    /// A queue, what comes into it per second and how many seconds of a thread each job takes; instead
-    /// of what Redis shows, or beside it. The more important ones first
+    /// A queue with its arrival rate per second and the seconds that a job keeps a thread busy; in
+    /// addition to the values measured in Redis, or instead of them. The most important queue first
     #[arg(long = "queue", value_name = "NAME=RATE,SECONDS", value_parser = demand)]
     pub(super) queues: Vec<QueueDemand>,
-    /// How long 19 of 20 jobs of a queue may wait, also while every thread is busy
+    /// The longest wait for 95 % of the jobs of a queue, also while every thread is busy
     #[arg(long = "target", value_name = "NAME=DURATION", value_parser = target)]
     pub(super) targets: Vec<(String, Duration)>,
-    /// Queues that the application pushes to: those that Redis does not show yet, or shows empty, are
-    /// planned for as well
+    /// Queues that the application pushes to, planned for even if they are empty or not yet in
+    /// Redis
     #[arg(long, value_name = "QUEUE", value_delimiter = ',')]
     pub(super) pushes: Vec<String>,
-    /// Time between the two looks at Redis
+    /// Time between the two snapshots of Redis
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     window: Duration,
     /// Cores of the machine [default: this one's]
@@ -63,46 +63,45 @@ pub(crate) struct PlanArguments {
     /// Memory of the machine [default: this one's]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) memory: Option<u64>,
-    /// Of that, for Postgres; 0 if it runs elsewhere [default: a quarter]
+    /// Part of the memory for Postgres; 0 if it runs on another machine [default: a quarter]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) postgres_memory: Option<u64>,
-    /// Of that, for Redis; 0 if it runs elsewhere [default: a sixteenth]
+    /// Part of the memory for Redis; 0 if it runs on another machine [default: a sixteenth]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) redis_memory: Option<u64>,
-    /// The database's disk
+    /// Kind of the database's disk
     #[arg(long, default_value = "ssd")]
     pub(super) storage: Disk,
-    /// The database's ceiling of connections [default: that of --postgres, or 200]
+    /// max_connections of the database [default: from --postgres, or 200]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=MAX_CONNECTIONS_MAX))]
     pub(super) max_connections: Option<u32>,
-    /// Connections that a pooler in between opens at most: then these are to fit the database, and not
-    /// the pools; 0: nothing stands between [default: what --pgbouncer-url tells]
+    /// The most connections to the database that a connection pooler opens; these instead of the
+    /// pools must then fit the database. 0: there is no pooler [default: from --pgbouncer-url]
     #[arg(long, value_name = "NUMBER")]
     pub(super) pgbouncer: Option<u32>,
-    /// Connections that nobody plans with: psql, a deploy's migrations, monitoring
+    /// Connections to keep free for psql, migrations and monitoring
     #[arg(long, value_name = "NUMBER", default_value = "15")]
     pub(super) reserve: u32,
-    /// Requests per second in the busiest minutes [default: 10]
+    /// Web requests per second at peak load [default: 10]
     #[arg(long, value_name = "RATE", value_parser = positive)]
     pub(super) web_requests: Option<f64>,
-    /// Seconds of a thread for one request, on average [default: 0.1]
+    /// Average time in seconds that a web request keeps a thread busy [default: 0.1]
     #[arg(long, value_name = "SECONDS", value_parser = positive)]
     pub(super) web_seconds: Option<f64>,
     /// Threads of one web process
     #[arg(long, value_name = "NUMBER", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) web_threads: u32,
-    /// Streaming processes, with the pool of each [default: 1x10]
+    /// Streaming processes, and the pool of each [default: 1x10]
     #[arg(long, value_name = "PROCESSESxPOOL", value_parser = streaming)]
     pub(super) streaming: Option<ConnectionPools>,
     /// Write weir.toml, systemd units, a docker-compose override and settings of Postgres and Redis
-    /// into this folder; a file that differs is replaced only if somebody agrees
+    /// to this folder; asks before it replaces files
     #[arg(long, value_name = "DIR")]
     pub(super) write: Option<PathBuf>,
     /// Replace files without asking
     #[arg(long, requires = "write")]
     pub(super) yes: bool,
-    /// Remove units from this folder that an earlier plan has written and this one does not have; one
-    /// that is enabled from there stays until it is disabled
+    /// Remove units in this folder that only an earlier plan contains, unless they are enabled
     #[arg(long, requires = "write")]
     pub(super) prune: bool,
     /// The application's folder, for those files
@@ -111,8 +110,8 @@ pub(crate) struct PlanArguments {
     /// The application's user, for those files
     #[arg(long, value_name = "NAME", default_value = "app")]
     pub(super) user: String,
-    /// Judge a layout instead of making one: a file that `weir plan --write` writes (layout.toml), or others'
-    /// units, docker-compose.yml or Procfile, one of them or their folder
+    /// Check an existing layout instead of calculating one: layout.toml as written by `weir plan
+    /// --write`, systemd units, docker-compose.yml or a Procfile; a file or its folder
     #[arg(long, value_name = "PATH", conflicts_with_all = MAKING)]
     pub(super) check: Option<PathBuf>,
     /// Print JSON
@@ -139,9 +138,7 @@ pub(crate) enum Disk {
 }
 
 /// Its processes are one Sidekiq's: those of another one serve other queues, whatever their names.
-const SEVERAL: &str = "weir plan plans the processes of one Sidekiq, and each Redis has a Sidekiq of its own: give \
-     one --redis, and plan for each in turn. What the others' processes need is to be taken off: --cores and --memory \
-     for this one's share of the machine, --reserve for the connections that the others open";
+const SEVERAL: &str = "weir plan calculates the processes of one Sidekiq, and each Redis belongs to a separate one: run it once for each --redis. Leave out what the other Sidekiqs need: --cores and --memory are this one's share of the machine, --reserve includes the connections of the others";
 
 impl From<Disk> for Storage {
     fn from(disk: Disk) -> Self {
@@ -186,14 +183,14 @@ fn target(text: &str) -> Result<(String, Duration), String> {
     let (name, wait) = parts.ok_or("write NAME=DURATION, for example push=30s")?;
     let wait = parse_duration(wait)?;
     if wait.is_zero() {
-        return Err("no number of threads keeps a target of nothing".to_owned());
+        return Err("a target of 0 s cannot be reached; give a longer duration".to_owned());
     }
     Ok((name.to_owned(), wait))
 }
 
 fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|it: &f64| it.is_finite() && *it >= 0.0 && *it <= 1e6);
-    number.ok_or_else(|| format!("{text:?} is no number from 0 to a million"))
+    number.ok_or_else(|| format!("{text:?} is not a number from 0 to 1,000,000"))
 }
 
 fn streaming(text: &str) -> Result<ConnectionPools, String> {

@@ -25,7 +25,7 @@ pub(super) fn run(path: &Path, arguments: &PlanArguments) -> anyhow::Result<Exit
         return match foreign::read(path, given(arguments))? {
             Some(deployment) => judge_deployment(&deployment, arguments.json),
             None => bail!(
-                "{shown} has no unit (*.service), compose file or Procfile that starts Sidekiq, Puma or streaming{}",
+                "{shown} contains no unit (*.service), compose file or Procfile that starts Sidekiq, Puma or streaming{}",
                 not_said(path)
             ),
         };
@@ -33,22 +33,20 @@ pub(super) fn run(path: &Path, arguments: &PlanArguments) -> anyhow::Result<Exit
     let text = read_text(path)?;
     match file::parse(&text) {
         Ok(_) if arguments.max_connections.is_some() => {
-            bail!(WrongUsage::new("--max-connections: a layout says its own, as max_connections"))
+            bail!(WrongUsage::new("--max-connections cannot be used with a layout; set max_connections in the layout"))
         }
         Ok(said) => judge_layout(&said, arguments.json),
         Err(error) => match foreign::read(path, given(arguments))? {
             Some(deployment) => judge_deployment(&deployment, arguments.json),
             None if is_settings(path, &text) => bail!(
-                "{shown} is Sidekiq's own settings, and starts nothing: name the unit, compose file or Procfile \
-                 that starts it, or their folder"
+                "{shown} contains Sidekiq's settings and starts no process: name the unit, compose file or Procfile that starts Sidekiq, or their folder"
             ),
             None if foreign::is_known(path, &text) => bail!(
                 "{shown} starts no Sidekiq, Puma or streaming{}",
                 not_said(path)
             ),
             None => Err(error.context(format!(
-                "{shown} is no layout, and no unit, compose file or Procfile that starts Sidekiq, Puma or \
-                 streaming"
+                "{shown} is neither a layout nor a unit, compose file or Procfile that starts Sidekiq, Puma or streaming"
             ))),
         },
     }
@@ -56,7 +54,8 @@ pub(super) fn run(path: &Path, arguments: &PlanArguments) -> anyhow::Result<Exit
 
 /// What else it may be: an image may say what it starts, and of several files in a folder one runs.
 fn not_said(path: &Path) -> String {
-    let image = "what a container's image starts without a `command` is not known";
+    let image =
+        "a service without `command` is unknown, because its image determines what it starts";
     match foreign::candidates(path) {
         names if names.is_empty() && is_yaml(path) => format!(" ({image})"),
         names if names.is_empty() => String::new(),
@@ -93,16 +92,12 @@ fn judge_layout(said: &Said, as_json: bool) -> anyhow::Result<Exit> {
     }
     output::raw(&report::proofs(&proofs));
     if layout.memory_bytes_max.is_none() {
-        output::line(
-            "not judged  there is enough memory: the file does not say `memory = \
-                      \"8GiB\"`",
-        );
+        output::line("not checked  memory: the file has no `memory`, such as `memory = \"8GiB\"`");
     }
     if !is_reserved_said {
         let kept = layout.reserved_connections;
         output::line(&format!(
-            "taken as it ships  Postgres keeps {kept} connections for superusers: the file does not say \
-             `superuser_reserved_connections`"
+            "default used  Postgres keeps {kept} connections for superusers: the file has no `superuser_reserved_connections`"
         ));
     }
     Ok(exit(&proofs))

@@ -37,11 +37,13 @@ pub(super) fn files(
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
     let is_odd = |name: &&str| !name.chars().all(plain) || name.starts_with(['-', '.']);
     if let Some(name) = wanted.queues.iter().map(|queue| queue.name.as_str()).find(is_odd) {
-        bail!("the queue {name:?} can't stand in files: only letters, digits, _ . and - can");
+        bail!(
+            "the queue {name:?} cannot be written to files; its name may have only letters, digits, _ . and -"
+        );
     }
     for (option, text) in [("--folder", &arguments.folder), ("--user", &arguments.user)] {
         if text.contains(|it: char| it.is_control() || it.is_whitespace() || it == '%') {
-            bail!("{option} {text:?} can't stand in files: it has white space or a % in it");
+            bail!("{option} {text:?} cannot be written to files: it contains white space or %");
         }
     }
     let file = |name: &str, text: String| Planned { name: name.to_owned(), text };
@@ -76,10 +78,9 @@ pub(super) fn write(
     let differs = |file: &&Planned| present(file).is_ok_and(|text| text != file.text);
     let others: Vec<&str> = files.iter().filter(differs).map(|file| file.name.as_str()).collect();
     if !others.is_empty() {
-        let question =
-            format!("{} in {} would be replaced. Go on?", others.join(", "), folder.display());
+        let question = format!("Replace {} in {}?", others.join(", "), folder.display());
         if !confirm(&question, yes)? {
-            output::note("nothing was written");
+            output::note("no files were written");
             return Ok(());
         }
     }
@@ -91,19 +92,19 @@ pub(super) fn write(
         fs::write(&path, &file.text).with_context(|| format!("cannot write {}", path.display()))?;
         output::note(&format!("wrote {}", path.display()));
     }
-    output::note("the first lines of each say how it is put in force");
+    output::note("the first lines of each file describe how to activate it");
     earlier.settle(folder, files, prune)
 }
 
 fn conf(settings: &[PlannedSetting]) -> String {
-    let mut text = "# The last line of postgresql.conf: include 'postgresql-weir.conf'\n\
-        # What ALTER SYSTEM has set, or the command line, wins over any such file. What that is:\n\
+    let mut text = "# Add as the last line of postgresql.conf: include 'postgresql-weir.conf'\n\
+        # Values set by ALTER SYSTEM or on the command line override this file. To list them:\n\
         #   SELECT name, setting, source, sourcefile FROM pg_settings\n\
         #   WHERE sourcefile LIKE '%postgresql.auto.conf' OR source = 'command line';\n\
-        # and what ends it: ALTER SYSTEM RESET name;\n"
+        # To remove one of them: ALTER SYSTEM RESET name;\n"
         .to_owned();
     for PlannedSetting { name, value, reason, restart } in settings {
-        let restart = if *restart { "; takes a restart" } else { "" };
+        let restart = if *restart { "; requires a restart" } else { "" };
         let _ = write!(text, "# {reason}{restart}\n{name} = {value}\n");
     }
     text

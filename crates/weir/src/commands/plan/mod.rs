@@ -109,7 +109,7 @@ impl Asked<'_> {
             ]));
         }
         if arguments.write.is_some() {
-            output::note("nothing was written");
+            output::note("no files were written");
         }
         Ok(Exit::FoundProblem)
     }

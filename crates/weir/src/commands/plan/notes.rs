@@ -17,20 +17,19 @@ pub(super) fn assumed(options: &[String]) -> Vec<String> {
         return Vec::new();
     }
     vec![
-        "assumed, because nobody has said it; give what is known better:".to_owned(),
+        "assumed values; replace them by options with the real ones:".to_owned(),
         output::printable(&format!("  {}", options.join(" "))),
     ]
 }
 
 /// What would make room for a plan.
 pub(super) fn ways_out(ways: &[String]) -> Vec<String> {
-    with_head("it would take:", ways.iter().map(|way| format!("  {way}")))
+    with_head("what would make the plan possible:", ways.iter().map(|way| format!("  {way}")))
 }
 
 /// Why what jobs take now is not what they take.
 pub(super) fn held_up(reasons: &[String]) -> Vec<String> {
-    let head = "jobs are held up now, so what each takes is not planned with; see to that first, or give it \
-                (--queue NAME=RATE,SECONDS):";
+    let head = "jobs are blocked now, so their durations cannot be used for the plan; resolve that first, or give the durations with --queue NAME=RATE,SECONDS:";
     with_head(head, reasons.iter().map(|why| output::printable(&format!("  {why}"))))
 }
 
@@ -45,8 +44,7 @@ pub(super) fn pooler(pooler: Option<&Pooler>) -> Vec<String> {
     let pooler = pooler.filter(|pooler| pooler.connections.is_none());
     let lines = pooler.map(|Pooler { name, shown_by, .. }| {
         format!(
-            "{} stands before the database ({}): the pools are planned as if it did not. `--pgbouncer NUMBER` \
-             says how many connections it opens at most; 0: nothing stands between",
+            "{} is a connection pooler for the database ({}), and the plan does not take it into account. Give the most connections that it opens with `--pgbouncer NUMBER`; 0: there is no pooler",
             output::printable(name),
             output::printable(shown_by)
         )
@@ -59,7 +57,7 @@ pub(super) fn overruled(settings: &[Overruled]) -> Vec<String> {
     let line = |Overruled { name, by, remedy }: &Overruled| {
         output::printable(&format!("  {name}: {by}; first {remedy}"))
     };
-    with_head("wins over postgresql-weir.conf now:", settings.iter().map(line))
+    with_head("overrides postgresql-weir.conf now:", settings.iter().map(line))
 }
 
 fn with_head(head: &str, lines: impl Iterator<Item = String>) -> Vec<String> {

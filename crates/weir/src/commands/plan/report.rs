@@ -12,7 +12,7 @@ use crate::output;
 /// Behind a figure that nobody has said or seen.
 const ASSUMED: &str = ", assumed";
 /// In place of a figure that tells how long jobs wait, and not what they need.
-const HELD_UP: &str = "held up";
+const HELD_UP: &str = "blocked";
 /// Before a figure that may be less.
 const AT_MOST: &str = "at most ";
 
@@ -23,7 +23,7 @@ pub(super) fn text(wanted: &PlanInput, plan: &Plan, difference: &[String]) -> St
     let mut text = lines.join("\n") + "\n";
     text.push_str(&proofs(&plan.proofs));
     for (name, settings) in
-        [("postgresql.conf", &plan.postgres), ("REDIS, BY redis-weir.sh", &plan.redis)]
+        [("postgresql.conf", &plan.postgres), ("REDIS (redis-weir.sh)", &plan.redis)]
     {
         if !settings.is_empty() {
             let rows: Vec<_> = settings.iter().map(setting).collect();
@@ -31,7 +31,7 @@ pub(super) fn text(wanted: &PlanInput, plan: &Plan, difference: &[String]) -> St
         }
     }
     if !difference.is_empty() {
-        text.push_str("\nagainst what runs now:\n");
+        text.push_str("\nchanges to the running system:\n");
         text.push_str(&block(difference.iter().map(|line| output::printable(line)).collect())[1..]);
     }
     text
@@ -40,7 +40,7 @@ pub(super) fn text(wanted: &PlanInput, plan: &Plan, difference: &[String]) -> St
 /// Where there is no plan: what it was to be made of, and what the best one breaks.
 pub(super) fn refusal(wanted: &PlanInput, broken: &[Proof]) -> String {
     let mut lines = head(wanted);
-    lines.push("there is no such plan; what the best one does not keep:".to_owned());
+    lines.push("no plan satisfies all rules; the best one violates:".to_owned());
     lines.join("\n") + "\n" + &proofs(broken)
 }
 
@@ -54,7 +54,7 @@ fn head(wanted: &PlanInput) -> Vec<String> {
 
 fn machine(wanted: &PlanInput) -> String {
     let mut line = format!(
-        "{} cores, {} ({} for Postgres, {} for Redis), {} connections of which {} are left alone",
+        "{} cores, {} ({} for Postgres, {} for Redis), {} connections of which {} are reserved",
         wanted.cores,
         wording::bytes(wanted.memory_bytes),
         wording::bytes(wanted.postgres_memory_bytes),
@@ -63,14 +63,14 @@ fn machine(wanted: &PlanInput) -> String {
         wanted.reserve.max(wanted.reserved_connections)
     );
     let pooler = wanted.pooler_connections;
-    line.extend(pooler.map(|connections| format!(" and {connections} are a pooler's")));
+    line.extend(pooler.map(|connections| format!(" and {connections} belong to a pooler")));
     line
 }
 
 fn web(demand: &WebDemand) -> String {
     let WebDemand { requests_per_second, service_seconds, .. } = *demand;
     format!(
-        "the web is asked {}, each takes {service_seconds:.2} s: {:.1} threads busy",
+        "web requests: {}, {service_seconds:.2} s each: {:.1} busy threads",
         wording::rate(requests_per_second),
         requests_per_second * service_seconds
     )
@@ -100,7 +100,7 @@ fn demands(wanted: &PlanInput) -> Vec<String> {
         ]
     };
     let rows: Vec<_> = wanted.queues.iter().map(row).collect();
-    output::columns(&["QUEUE", "COME", "EACH TAKES", "THREADS BUSY"], &rows)
+    output::columns(&["QUEUE", "ARRIVAL RATE", "JOB DURATION", "BUSY THREADS"], &rows)
 }
 
 /// What is not known is a question mark.
@@ -134,13 +134,13 @@ pub(super) fn processes(layout: &ProcessLayout) -> Vec<String> {
 const fn order(ordering: Ordering) -> &'static str {
     match ordering {
         Ordering::Strict | Ordering::Unknown => "",
-        Ordering::Random => " (by chance)",
+        Ordering::Random => " (random order)",
         Ordering::Weighted => " (by weight)",
     }
 }
 
 fn setting(setting: &PlannedSetting) -> Vec<String> {
-    let restart = if setting.restart { " (takes a restart)" } else { "" };
+    let restart = if setting.restart { " (requires a restart)" } else { "" };
     vec![setting.name.to_owned(), setting.value.clone(), format!("{}{restart}", setting.reason)]
 }
 

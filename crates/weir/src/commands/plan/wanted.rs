@@ -29,7 +29,7 @@ pub(super) fn wanted(
 ) -> anyhow::Result<(PlanInput, Vec<LeftOut>)> {
     let Demands { queues, left_out } = queues(arguments, observation)?;
     let machine = weir_observe::this_machine();
-    let unknown = |name: &str| anyhow!("this machine's {name} can't be seen: give --{name}");
+    let unknown = |name: &str| anyhow!("cannot determine this machine's {name}; give --{name}");
     let cores = arguments.cores.or(machine.map(|(cores, _)| cores));
     let memory = arguments.memory.or(machine.map(|(_, memory)| memory));
     let memory_bytes = memory.ok_or_else(|| unknown("memory"))?;
@@ -38,7 +38,7 @@ pub(super) fn wanted(
     let away = observation.postgres.missing();
     let away = away.or(observation.postgres.known().and_then(|it| it.settings.missing()));
     if let (None, Some(missing)) = (ceiling, away) {
-        bail!("{} is not known: {}; or give --max-connections", missing.what, missing.reason);
+        bail!("{} is unknown: {}; or give --max-connections", missing.what, missing.reason);
     }
     let wanted = PlanInput {
         cores: cores.ok_or_else(|| unknown("cores"))?,
@@ -74,7 +74,7 @@ fn pooler_connections(
         return Ok(arguments.pgbouncer.filter(|connections| *connections > 0));
     }
     if let Some(Missing { what, reason, .. }) = observation.pgbouncer.missing() {
-        bail!("{what} is not known: {reason}; or give --pgbouncer");
+        bail!("{what} is unknown: {reason}; or give --pgbouncer");
     }
     Ok(observation.pooler.as_ref().and_then(|pooler| pooler.connections))
 }
@@ -118,7 +118,7 @@ fn queues(arguments: &PlanArguments, observation: &Observation) -> anyhow::Resul
     }
     let mut names = BTreeSet::new();
     if let Some(twice) = arguments.queues.iter().find(|queue| !names.insert(&queue.name)) {
-        bail!("--queue {}: it is there twice; give each queue once", twice.name);
+        bail!("--queue {} is given twice; give each queue once", twice.name);
     }
     let is_given = |name: &str| arguments.queues.iter().any(|queue| queue.name == name);
     let nobody = SidekiqObservation::default();
@@ -129,7 +129,9 @@ fn queues(arguments: &PlanArguments, observation: &Observation) -> anyhow::Resul
     all.left_out.retain(|it| !is_given(&it.name));
     all.queues.splice(..0, arguments.queues.iter().cloned());
     if all.queues.is_empty() {
-        bail!("no queue is known: name Sidekiq's Redis (--redis), or queues (--queue push=20,0.5)");
+        bail!(
+            "no queues to plan for: give Sidekiq's Redis with --redis, or queues with --queue, for example --queue push=20,0.5"
+        );
     }
     for (name, wait) in &arguments.targets {
         aim(&mut all.queues, name, *wait)?;

@@ -12,16 +12,16 @@ use crate::target::Target;
 
 /// `weir realtime channels`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct RealtimeChannelsArgs {
     #[command(flatten)]
     target: Target,
-    /// Only this app's [default: all apps']
+    /// Only channels of this app [default: all apps]
     #[arg(long, value_name = "ID")]
     app: Option<String>,
-    /// Only those whose names begin so
+    /// Only channels whose names begin with this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
-    /// At most so many of each app
+    /// Maximum number of rows of each app
     #[arg(long, default_value_t = 50)]
     limit: usize,
     /// Print JSON
@@ -37,7 +37,7 @@ struct Listed {
     channel: ChannelView,
 }
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &RealtimeChannelsArgs) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     let apps = match &arguments.app {
         Some(app) => vec![app.clone()],

@@ -12,14 +12,14 @@ use crate::target::Target;
 /// `weir realtime disconnect`.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("whom").required(true).args(["user", "socket"]))]
-pub(crate) struct Arguments {
+pub(crate) struct RealtimeDisconnectArgs {
     #[command(flatten)]
     target: Target,
     /// The app's id
     app: String,
-    /// A user who has signed in
+    /// Id of a signed-in user
     user: Option<String>,
-    /// One connection, by the id that the client was given: 123.456
+    /// One connection, by its socket id: 123.456
     #[arg(long, value_name = "SOCKET_ID")]
     socket: Option<String>,
     /// Print JSON
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &RealtimeDisconnectArgs) -> anyhow::Result<Exit> {
     let app = arguments.app.clone();
     let whom = match (&arguments.user, &arguments.socket) {
         (_, Some(socket_id)) => Disconnect::Socket { app, socket_id: socket_id.clone() },

@@ -14,13 +14,13 @@ use crate::exit::Exit;
 #[derive(Debug, Subcommand)]
 pub(crate) enum RealtimeCommand {
     /// Publish one event
-    Publish(publish::Arguments),
+    Publish(publish::RealtimePublishArgs),
     /// List channels, those with the most subscribers first
-    Channels(channels::Arguments),
+    Channels(channels::RealtimeChannelsArgs),
     /// List the users of a presence channel
-    Users(users::Arguments),
-    /// End all connections of a user, or one connection
-    Disconnect(disconnect::Arguments),
+    Users(users::RealtimeUsersArgs),
+    /// Close all connections of a user, or one connection
+    Disconnect(disconnect::RealtimeDisconnectArgs),
 }
 
 pub(crate) fn run(command: RealtimeCommand) -> anyhow::Result<Exit> {

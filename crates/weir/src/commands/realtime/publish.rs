@@ -15,24 +15,24 @@ use crate::target::Target;
 
 /// `weir realtime publish`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct RealtimePublishArgs {
     #[command(flatten)]
     target: Target,
     /// The app's id
     app: String,
-    /// Where to
+    /// The channel
     channel: String,
     /// The event's name
     event: String,
-    /// Its data, usually JSON; `-`: standard input
+    /// The event's data, usually JSON; `-`: standard input
     data: String,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let Arguments { app, channel, event, .. } = arguments;
+pub(super) async fn run(arguments: &RealtimePublishArgs) -> anyhow::Result<Exit> {
+    let RealtimePublishArgs { app, channel, event, .. } = arguments;
     let event = PublishEvent {
         app: app.clone(),
         channel: channel.clone(),

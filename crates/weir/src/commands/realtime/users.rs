@@ -14,7 +14,7 @@ const PAGE: &str = "1000";
 
 /// `weir realtime users`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct RealtimeUsersArgs {
     #[command(flatten)]
     target: Target,
     /// The app's id
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &RealtimeUsersArgs) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     let mut members: Vec<MemberView> = Vec::new();
     let mut after: Option<String> = None;

@@ -10,8 +10,9 @@ use crate::exit::Exit;
 /// The verbs of `weir sidekiq`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SidekiqCommand {
-    /// Let new jobs of a queue run at once, and its backlog when nothing else is to do
-    SetAside(Box<set_aside::Arguments>),
+    /// Move the backlog of a queue aside, so that new jobs run at once and the backlog when workers
+    /// are idle
+    SetAside(Box<set_aside::SidekiqSetAsideArgs>),
 }
 
 pub(crate) fn run(command: SidekiqCommand) -> anyhow::Result<Exit> {

@@ -19,16 +19,15 @@ use crate::output;
 
 /// `weir sidekiq set-aside`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// The queue: its jobs are renamed to QUEUE_backlog, which a process must serve last
+pub(crate) struct SidekiqSetAsideArgs {
+    /// The queue. Its jobs move to QUEUE_backlog, which a process must serve last
     queue: String,
     #[command(flatten)]
     redis: RedisArguments,
-    /// Bring the backlog back into the queue, as older than what came since; goes on where it was
-    /// broken off
+    /// Move the backlog back to the queue, ahead of newer jobs; continues an interrupted run
     #[arg(long)]
     undo: bool,
-    /// Do not ask
+    /// Do not ask for confirmation for confirmation
     #[arg(long)]
     yes: bool,
     /// Print JSON
@@ -36,14 +35,14 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &SidekiqSetAsideArgs) -> anyhow::Result<Exit> {
     let queue = &arguments.queue;
     if is_backlog(queue) {
-        bail!("{queue} is a backlog itself: name the queue that it belongs to");
+        bail!("{queue} is itself a backlog; name the queue that it belongs to");
     }
     let endpoints = arguments.redis.endpoints()?;
     if endpoints.is_empty() {
-        bail!("name Sidekiq's Redis: --redis redis://127.0.0.1:6379/0");
+        bail!("Sidekiq's Redis is missing; give it with --redis redis://127.0.0.1:6379/0");
     }
     // All are looked at before anything is written to one.
     let mut shards = Vec::new();
@@ -65,16 +64,16 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let question = if arguments.undo {
         let jobs = number(set_aside, "job", "jobs");
         let go = if set_aside == 1 { "goes" } else { "go" };
-        format!("{jobs} of {backlog} {go} back into {queue}, as its oldest. Go on?")
+        format!("{jobs} of {backlog} {go} back into {queue}, as its oldest jobs. Continue?")
     } else {
         let jobs = number(waiting, "job", "jobs");
         let (turn, them) = if waiting == 1 { ("turns", "it") } else { ("turn", "them") };
         format!(
-            "{jobs} of {queue} {turn} into {backlog}; new jobs no longer wait for {them}. Go on?"
+            "{jobs} of {queue} {turn} into {backlog}; new jobs no longer wait for {them}. Continue?"
         )
     };
     if !confirm(&question, arguments.yes)? {
-        output::note("nothing was changed");
+        output::note("nothing changed");
         return Ok(Exit::Fine);
     }
     let moved = change(arguments, shards).await?;
@@ -82,7 +81,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 /// One shard after the other: who fails leaves those before it changed, and says so.
-async fn change(arguments: &Arguments, shards: Vec<Shard>) -> anyhow::Result<u64> {
+async fn change(arguments: &SidekiqSetAsideArgs, shards: Vec<Shard>) -> anyhow::Result<u64> {
     let queue = &arguments.queue;
     let (mut moved, mut changed) = (0, Vec::new());
     for shard in shards {
@@ -101,16 +100,16 @@ async fn change(arguments: &Arguments, shards: Vec<Shard>) -> anyhow::Result<u64
     Ok(moved)
 }
 
-fn half_done(arguments: &Arguments, changed: &[String]) -> String {
+fn half_done(arguments: &SidekiqSetAsideArgs, changed: &[String]) -> String {
     let changed = changed.join(" and ");
     if arguments.undo {
-        format!("done already: {changed}; say the same again to go on")
+        format!("already done: {changed}; run the same command again to continue")
     } else {
-        format!("done already: {changed}; back: {}", back(arguments))
+        format!("already done: {changed}; undo with: {}", back(arguments))
     }
 }
 
-fn back(arguments: &Arguments) -> String {
+fn back(arguments: &SidekiqSetAsideArgs) -> String {
     let end_of_options = if arguments.queue.starts_with('-') { "-- " } else { "" };
     let queue = shell::word(&arguments.queue);
     format!("weir sidekiq set-aside --undo{} {end_of_options}{queue}", flags(&arguments.redis))
@@ -121,15 +120,15 @@ fn flags(redis: &RedisArguments) -> String {
     redis.words().iter().map(|word| format!(" {}", shell::word(word))).collect()
 }
 
-fn report(arguments: &Arguments, moved: u64) -> anyhow::Result<Exit> {
-    let Arguments { queue, undo, json: as_json, .. } = arguments;
+fn report(arguments: &SidekiqSetAsideArgs, moved: u64) -> anyhow::Result<Exit> {
+    let SidekiqSetAsideArgs { queue, undo, json: as_json, .. } = arguments;
     let backlog = backlog_of(queue);
     if *as_json {
         output::json(
             &json!({ "queue": queue, "backlog": backlog, "undone": undo, "jobs": moved }),
         )?;
     } else if *undo && moved == 0 {
-        let line = format!("{backlog} has no jobs: there is nothing to bring back");
+        let line = format!("{backlog} is empty: no jobs to move back");
         output::line(&output::printable(&line));
     } else if *undo {
         let jobs = number(moved, "job", "jobs");
@@ -141,7 +140,7 @@ fn report(arguments: &Arguments, moved: u64) -> anyhow::Result<Exit> {
         let jobs = number(moved, "job", "jobs");
         let wait = if moved == 1 { "waits" } else { "wait" };
         output::line(&format!("{jobs} of {queue} {wait} in {backlog}; new ones run at once"));
-        output::line(&format!("back: {}", back(arguments)));
+        output::line(&format!("undo with: {}", back(arguments)));
     }
     Ok(Exit::Fine)
 }
@@ -160,7 +159,7 @@ impl Shard {
         let snapshot = connection.look(SampleScope::Everything, &limits).await?;
         let name = endpoint.to_string();
         if let Err(refusal) = &snapshot.queues {
-            bail!("Redis {name}: the queue {queue} can't be seen: {}", refusal.reason);
+            bail!("Redis {name}: cannot read the queue {queue}: {}", refusal.reason);
         }
         Ok(Self { connection, name, snapshot })
     }
@@ -171,38 +170,39 @@ impl Shard {
     }
 
     /// Otherwise the backlog would wait for ever, or before everything else.
-    fn must_be_ready(&self, arguments: &Arguments) -> anyhow::Result<()> {
+    fn must_be_ready(&self, arguments: &SidekiqSetAsideArgs) -> anyhow::Result<()> {
         let queue = &arguments.queue;
         let backlog = backlog_of(queue);
         let (name, there) = (&self.name, self.length(&backlog));
         if there > 0 {
             let jobs = number(there, "job", "jobs");
-            bail!("Redis {name}: {backlog} has {jobs} from before; wait for its end, or --undo");
+            bail!(
+                "Redis {name}: {backlog} still has {jobs} of an earlier run; wait until it is empty, or move the jobs back with --undo"
+            );
         }
         let processes = match &self.snapshot.processes {
             Ok(processes) => processes.as_slice(),
-            Err(refusal) => bail!("Redis {name}: processes can't be seen: {}", refusal.reason),
+            Err(refusal) => bail!("Redis {name}: cannot read the processes: {}", refusal.reason),
         };
         if self.snapshot.has_more_processes() {
             bail!(
-                "Redis {name}: there are more processes than a look takes in, so who serves {backlog} \
-                 can't be told"
+                "Redis {name}: there are more processes than a snapshot holds, so it is unknown which of them serve {backlog}"
             );
         }
         match served_last(processes, queue, self.snapshot.at) {
             Ok(_) => Ok(()),
             Err(NotReady::Before(process)) => bail!(
-                "{} serves {backlog} before other queues: it would hold them up; {}",
+                "{} serves {backlog} before other queues and would delay them; {}",
                 output::printable(&process.identity),
                 way(process, queue)
             ),
             Err(NotReady::OnlyQueue(process)) => bail!(
-                "no process serves {backlog}, so it would wait for ever; {}",
+                "no process serves {backlog}, so its jobs would never run; {}",
                 way(process, queue)
             ),
             Err(NotReady::Nobody) => {
                 bail!(
-                    "no process serves {queue}, so its new jobs would not run: `weir doctor{}` says why",
+                    "no process serves {queue}, so its new jobs would not run; find the cause with `weir doctor{}`",
                     flags(&arguments.redis)
                 )
             }
@@ -215,7 +215,11 @@ impl Shard {
             SetAside::Done(jobs) => Ok(jobs),
             SetAside::Empty => Ok(0),
             SetAside::Exists => {
-                bail!("Redis {}: {} has come into being meanwhile", self.name, backlog_of(queue))
+                bail!(
+                    "Redis {}: {} was created by another program in the meantime; run the command again",
+                    self.name,
+                    backlog_of(queue)
+                )
             }
         }
     }
@@ -247,8 +251,7 @@ fn way(process: &ProcessSample, queue: &str) -> String {
         flags => flags.join(" "),
     };
     format!(
-        "give {} all of its queues with that as the last: `{all}` on its command line, or where they \
-         stand in sidekiq.yml, {backlog} as the last under :queues:; restart it, then say this again",
+        "add it as the last queue of {}: `{all}` on its command line, or {backlog} as the last entry under :queues: in its sidekiq.yml; restart the process, then run this command again",
         output::printable(&process.identity)
     )
 }

@@ -13,7 +13,7 @@ use crate::exit::WrongUsage;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "PgBouncer")]
 pub(crate) struct PgBouncerArguments {
-    /// PgBouncer's own database, which tells who waits and how many connections it opens:
+    /// PgBouncer's admin database, which shows waiting clients and open connections:
     /// postgres://USER@HOST:6432/pgbouncer[?sslmode=verify-full], USER being one of its stats_users
     #[arg(long, value_name = "URL", requires = "postgres")]
     pgbouncer_url: Option<String>,
@@ -28,7 +28,7 @@ pub(crate) struct PgBouncerArguments {
         conflicts_with = "pgbouncer_password_env"
     )]
     pgbouncer_password_file: Option<PathBuf>,
-    /// Who may have signed its certificate (PEM) [default: those that this system trusts]
+    /// Certificate authorities for its certificate (PEM) [default: those of the system]
     #[arg(long, value_name = "FILE", requires = "pgbouncer_url")]
     pgbouncer_ca: Option<PathBuf>,
 }
@@ -53,7 +53,7 @@ impl PgBouncerArguments {
     ) -> anyhow::Result<Option<PgBouncerSource>> {
         let Some(url) = &self.pgbouncer_url else { return Ok(None) };
         if connections == Some(0) {
-            let problem = "--pgbouncer 0 says that nothing stands before the database, and --pgbouncer-url where it is";
+            let problem = "--pgbouncer 0 means that there is no pooler, and contradicts --pgbouncer-url; leave one of them out";
             bail!(WrongUsage::new(problem));
         }
         let mut endpoint = pgbouncer_endpoint(url).map_err(WrongUsage::new)?;

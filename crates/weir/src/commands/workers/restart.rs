@@ -65,7 +65,8 @@ async fn wait(
                 return Ok(Exit::Fine);
             }
             Progress::Failed(reason) => {
-                let error = anyhow!("{what}: not replaced, the one before stays: {reason}");
+                let error =
+                    anyhow!("{what}: not replaced, the previous one keeps running: {reason}");
                 output::error(&error);
                 return Ok(Exit::FoundProblem);
             }
@@ -88,7 +89,7 @@ async fn poll(target: &Target, app: &str) -> anyhow::Result<AppRow> {
         let asked = async { AdminClient::connect(target).await?.get(PATH).await };
         match asked.await {
             Ok(rows) => {
-                return find(rows, app).with_context(|| format!("there is no app {app} any more"));
+                return find(rows, app).with_context(|| format!("the app {app} no longer exists"));
             }
             Err(error) if clock.now().since(began) > NO_ANSWER_MAX => return Err(error),
             Err(_) => tokio::time::sleep(POLL_INTERVAL).await,

@@ -44,7 +44,9 @@ impl Downloads {
             keep(&self.index).await;
         };
         if tokio::time::timeout(time_left, kept).await.is_err() {
-            tracing::warn!("downloads of the last seconds were not counted: no time is left");
+            tracing::warn!(
+                "downloads of the last seconds were not counted: the shutdown deadline has passed"
+            );
         }
     }
 }

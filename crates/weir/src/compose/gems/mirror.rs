@@ -107,7 +107,7 @@ impl Mirroring {
             Some(ended) => ended.cancelled().await,
             None => std::future::pending().await,
         }
-        "the mirror of gems ended by itself".to_owned()
+        "the gem mirror ended unexpectedly".to_owned()
     }
 
     /// Puts another policy and other limits of files in force; answers what needs a restart.
@@ -131,7 +131,7 @@ impl Mirroring {
         if let Some(ended) = self.ended
             && tokio::time::timeout(time_left, ended.cancelled()).await.is_err()
         {
-            tracing::warn!("the mirror of gems is cut off: no time is left");
+            tracing::warn!("the gem mirror was interrupted: the shutdown deadline has passed");
         }
     }
 }
@@ -190,7 +190,7 @@ async fn put_in_force(mirror: &Mirror, policy: Policy) {
     match mirror.set_policy(policy).await {
         Ok(()) => {}
         Err(PolicyChangeError::Policy(error)) => {
-            tracing::warn!(%error, "gems.mirror.policy stays as it was");
+            tracing::warn!(%error, "gems.mirror.policy is unchanged");
         }
         Err(PolicyChangeError::Store(error)) => tracing::warn!(%error, "{LATER}"),
     }

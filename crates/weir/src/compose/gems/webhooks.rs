@@ -54,7 +54,7 @@ impl Webhooks {
     pub(super) async fn finish(self, time_left: Duration) {
         if let Drained::DeadlinePassed { .. } = self.sending.ending.drain(time_left).await {
             tracing::warn!(
-                "an attempt to send a gems webhook is cut off: no time is left; it is made again after the restart"
+                "interrupted a gems webhook, because the shutdown deadline has passed; it is sent again after the restart"
             );
         }
     }

@@ -82,7 +82,12 @@ impl Workers {
                     reported.recycled.insert(generation, why);
                 }
                 Ok(Err(reason)) => {
-                    tracing::info!(app, worker = slot, reason, "not recycled now, though {why}");
+                    tracing::info!(
+                        app,
+                        worker = slot,
+                        reason,
+                        "recycling postponed, although {why}"
+                    );
                 }
                 // The parent is gone.
                 Err(_) => {}

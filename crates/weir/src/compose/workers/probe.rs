@@ -52,7 +52,7 @@ impl Probe {
         // A tenth is left for the parent to hear of it.
         let left = (self.start_deadline * 9 / 10).saturating_sub(began.elapsed());
         if timeout(left, self.warm_up()).await.is_err() {
-            tracing::warn!(worker = self.name, "the warm-up takes too long and is cut short");
+            tracing::warn!(worker = self.name, "the warm-up takes too long and was aborted");
         }
         true
     }
@@ -73,7 +73,11 @@ impl Probe {
         for queue in app.sockets(seat.slot) {
             if timeout(self.start_deadline / 2, app.connect(queue, seat)).await.is_err() {
                 let worker = &self.name;
-                tracing::warn!(worker, queue, "accepts no connection by this queue of its slice");
+                tracing::warn!(
+                    worker,
+                    queue,
+                    "does not accept connections from this queue of its slice"
+                );
                 app.connect(queue, seat).await;
             }
         }
@@ -129,7 +133,7 @@ impl Probe {
         stream.read_exact(&mut head).await?;
         let status = std::str::from_utf8(&head[9..]).ok().and_then(|text| text.parse().ok());
         let status = status.filter(|_| head.starts_with(b"HTTP/1."));
-        let status = status.ok_or_else(|| io::Error::other("this is no answer of HTTP/1.x"))?;
+        let status = status.ok_or_else(|| io::Error::other("the response is not HTTP/1.x"))?;
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
         Ok(status)
     }

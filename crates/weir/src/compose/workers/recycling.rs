@@ -52,7 +52,7 @@ pub(super) fn passed(limits: &Recycling, worker: &Facts) -> Option<(Limit, Strin
         let requests = worker.requests;
         return Some((
             Limit::Requests,
-            format!("it was given {requests} requests (recycle_requests)"),
+            format!("it has served {requests} requests (recycle_requests)"),
         ));
     }
     None

@@ -34,7 +34,7 @@ impl Workers {
             }
         }
         for generation in self.recovered(app, &overdue_now) {
-            tracing::info!(generation, "its old request has ended: it gets requests again");
+            tracing::info!(generation, "its slow request has ended; it receives requests again");
             self.stuck.remove(&generation);
             self.hold_back(generation, false);
         }

@@ -145,7 +145,7 @@ fn a_source_that_dies_is_unknown_and_a_metric_and_comes_back() {
 
     drop(redis);
     wait_for_value(console, &up, 0.0);
-    weir.wait_for_log("a source is not seen");
+    weir.wait_for_log("a source cannot be read");
     let text = metrics(console);
     assert!(!text.contains("weir_observe_queue_size{"), "unknown is not zero:\n{text}");
     let failures = up.replace("source_up", "source_failures_total");
@@ -160,7 +160,7 @@ fn a_source_that_dies_is_unknown_and_a_metric_and_comes_back() {
 
     let Some(_again) = RedisServer::start_at(port) else { return };
     wait_for_value(console, &up, 1.0);
-    weir.wait_for_log("the source is seen again");
+    weir.wait_for_log("the source can be read again");
     assert!(weir.stop().success());
 }
 

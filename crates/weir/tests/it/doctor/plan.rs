@@ -80,7 +80,7 @@ fn what_is_missing_or_too_small_is_said() {
 fn a_queue_that_is_given_twice_is_refused() {
     let output = plan(&["--memory", "8GiB", "--queue", "push=1,1", "--queue", "push=9,1"]);
     assert_eq!(code(&output), 2);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--queue push: it is there twice"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--queue push is given twice"));
 }
 
 /// The processes of the units that were written.

@@ -51,31 +51,34 @@ fn new_jobs_run_at_once_and_none_is_lost_or_refused_without_a_way() {
     let refused = set_aside(&redis, &["--yes"]);
     assert_eq!(code(&refused), 2);
     assert!(error(&refused).contains("no process serves pull"), "{}", error(&refused));
-    let why = format!("`weir doctor --redis redis://127.0.0.1:{}` says why", redis.port);
+    let why = format!("find the cause with `weir doctor --redis redis://127.0.0.1:{}`", redis.port);
     assert!(error(&refused).contains(&why), "{}", error(&refused));
 
     let Some(without) = Sidekiq::start(&redis, &["-c", "2", "-q", "pull"]) else { return };
     let refused = set_aside(&redis, &["--yes"]);
     assert_eq!(code(&refused), 2);
-    let way =
-        format!("give {} all of its queues with that as the last: `-q pull", without.identity);
+    let way = format!("add it as the last queue of {}: `-q pull", without.identity);
     assert!(error(&refused).contains(&way), "{}", error(&refused));
     without.end();
 
     let queues = ["-c", "2", "-q", "pull", "-q", "pull_backlog"];
     let with = Sidekiq::start(&redis, &queues).expect("it started before");
     let unasked = set_aside(&redis, &[]);
-    assert!(code(&unasked) == 2 && error(&unasked).contains("say --yes"), "{}", error(&unasked));
+    assert!(
+        code(&unasked) == 2 && error(&unasked).contains("confirm with --yes"),
+        "{}",
+        error(&unasked)
+    );
     assert_eq!(number(&redis, &["EXISTS", "queue:pull_backlog"]), 0);
 
     let nothing = set_aside(&redis, &["--undo", "--yes"]);
     assert_eq!(code(&nothing), 0, "{}", error(&nothing));
-    assert!(text(&nothing).contains("pull_backlog has no jobs"), "{}", text(&nothing));
+    assert!(text(&nothing).contains("pull_backlog is empty"), "{}", text(&nothing));
 
     let done = set_aside(&redis, &["--yes"]);
     assert_eq!(code(&done), 0, "{}", error(&done));
     let back = format!(
-        "back: weir sidekiq set-aside --undo --redis redis://127.0.0.1:{} pull",
+        "undo with: weir sidekiq set-aside --undo --redis redis://127.0.0.1:{} pull",
         redis.port
     );
     assert!(text(&done).contains(&back), "{}", text(&done));
@@ -85,7 +88,7 @@ fn new_jobs_run_at_once_and_none_is_lost_or_refused_without_a_way() {
     assert!(behind > jobs / 10, "{behind} of {jobs} were still to do");
 
     let again = set_aside(&redis, &["--yes"]);
-    assert!(code(&again) == 2 && error(&again).contains("from before"), "{}", error(&again));
+    assert!(code(&again) == 2 && error(&again).contains("of an earlier run"), "{}", error(&again));
     assert_eq!(code(&set_aside(&redis, &["--undo", "--yes"])), 0);
     assert_eq!(number(&redis, &["EXISTS", "queue:pull_backlog"]), 0);
     with.end();

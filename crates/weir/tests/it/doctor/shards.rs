@@ -33,7 +33,7 @@ fn each_is_judged_by_itself_and_its_command_names_it() {
     let output = output_of(program().arg("plan").args(&arguments[..4]));
     assert_eq!(code(&output), 64, "{output:?}");
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.contains("give one --redis, and plan for each in turn"), "{error}");
+    assert!(error.contains("run it once for each --redis"), "{error}");
     let plan =
         ["plan", "--redis", &urls[1], "--window", "10ms", "--cores", "4", "--memory", "8GiB"];
     let output = output_of(program().args(plan));

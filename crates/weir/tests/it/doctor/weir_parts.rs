@@ -131,7 +131,7 @@ fn a_weir_that_is_away_or_refuses_is_told_with_what_is_missing() {
     let weir = site.start();
     let url = format!("http://{}", weir.console());
     let refused = missing(&run(&["--weir", &url, "--window", "1ms"]));
-    assert!(refused.contains("Weir refused the token"), "{refused}");
+    assert!(refused.contains("Weir rejected the token"), "{refused}");
     assert!(refused.contains("--weir-token-env"), "{refused}");
     let file = weir.site.path().join("token").display().to_string();
     let mut command = program();

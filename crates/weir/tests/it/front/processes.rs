@@ -282,7 +282,7 @@ fn a_restart_waits_and_says_why_new_workers_do_not_start() {
     for more in [&[][..], &["--worker", "2"]] {
         let shown = weir.site.shown(&[&["workers", "restart", "shop"], more].concat());
         assert!(shown.starts_with("exit: 1\n"), "{shown}");
-        assert!(shown.contains("not replaced, the one before stays: "), "{shown}");
+        assert!(shown.contains("not replaced, the previous one keeps running: "), "{shown}");
         assert!(shown.contains("| no database"), "{shown}");
         assert_eq!(serving(&weir), now, "the workers are those of before");
     }
@@ -298,7 +298,10 @@ fn workers_are_listed_scaled_signalled_and_paused() {
         .filter_map(|index| i32::try_from(app["workers"][index]["pid"].as_i64()?).ok())
         .collect();
     assert_eq!(pids, serving(&weir));
-    assert_eq!(weir.site.ok(&["workers", "scale", "shop", "1"]), "shop is to have 1 workers\n");
+    assert_eq!(
+        weir.site.ok(&["workers", "scale", "shop", "1"]),
+        "shop: number of workers set to 1\n"
+    );
     until(|| listed(&weir)["workers"].as_array().map(Vec::len) == Some(1));
     assert_eq!(serving(&weir).len(), 1);
     // The server in Python knows no USR1, and dies of it.
@@ -374,7 +377,7 @@ fn an_app_without_a_program_is_told_at_once_and_served_once_it_is_there() {
     assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
     let shown = weir.site.ok(&["status"]);
     assert!(
-        shown.contains("0 of 2 workers serve") && shown.contains("shop         PROBLEM: shop-"),
+        shown.contains("0 of 2 workers serving") && shown.contains("shop         PROBLEM: shop-"),
         "{shown}"
     );
     std::fs::write(weir.site.path().join("app.py"), APP).expect("written");

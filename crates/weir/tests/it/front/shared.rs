@@ -312,7 +312,7 @@ fn a_worker_that_leaves_a_socket_alone_is_never_ready() {
     assert_ne!(one, APP);
     std::fs::write(site.path().join("shared.py"), one).expect("written");
     let mut weir = site.start();
-    weir.wait_for_log("accepts no connection by this queue of its slice");
+    weir.wait_for_log("does not accept connections from this queue of its slice");
     weir.wait_for_log("not ready within start_deadline");
     assert!(weir.stop().success());
 }
@@ -407,8 +407,8 @@ fn check_warns_of_servers_that_cannot_listen_on_what_they_would_get() {
             + &warnings("\"granian\"", ""),
         @r#"
     warning: front.apps[0].command: puma listens on one inherited socket only, would get 2 and never be ready; leave out selection and queues_per_worker, so that all workers share one, or use mode = "proxy"
-    warning: front.apps[0].evict_after: with mode = "sockets" a request's age is known only from a worker that keeps its busy word (docs/front-sockets.md); of others none is ever too old
-    warning: front.apps[0].command: granian can't listen on inherited sockets and would never be ready; use mode = "proxy" with {socket} or {port}
+    warning: front.apps[0].evict_after: with mode = "sockets" a request's age is known only from a worker that keeps its busy word (docs/front-sockets.md); requests of other workers are never evicted
+    warning: front.apps[0].command: granian cannot listen on inherited sockets and would never become ready; use mode = "proxy" with {socket} or {port}
     "#
     );
 }

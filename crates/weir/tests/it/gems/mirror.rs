@@ -125,7 +125,7 @@ fn a_command_copies_an_index_where_no_weir_runs() {
     [upstream]: 2 names changed, 3 new versions
     [upstream]: 2 names there
     -- stderr
-    To keep this up to date, and to fetch .gem files when they are asked for, write into weir.toml:
+    To keep the mirror up to date and to fetch .gem files on demand, add to weir.toml:
     [[gems.mirror.upstreams]]
     name = "[upstream]"
     url = "http://[upstream]"
@@ -136,7 +136,7 @@ fn a_command_copies_an_index_where_no_weir_runs() {
     [upstream]: nothing new
     [upstream]: 2 names there
     -- stderr
-    To keep this up to date, and to fetch .gem files when they are asked for, write into weir.toml:
+    To keep the mirror up to date and to fetch .gem files on demand, add to weir.toml:
     [[gems.mirror.upstreams]]
     name = "[upstream]"
     url = "http://[upstream]"
@@ -145,7 +145,7 @@ fn a_command_copies_an_index_where_no_weir_runs() {
     exit: 2
     -- stdout
     -- stderr
-    error: no Weir runs with this data_dir (data/weir.sock does not answer); start it with `weir up`, or name another with --data-dir or --config
+    error: Weir is not running with this data_dir (nothing accepts connections at data/weir.sock); start it with `weir up`, or name another directory with --data-dir or --config
     "#);
     assert!(elsewhere.ok(&["gems", "verify"]).starts_with("sound: 2 gems, 3 releases"));
     assert!(upstream.stop().success());
@@ -169,7 +169,7 @@ fn a_running_weir_that_mirrors_is_asked_to_look() {
     insta::assert_snapshot!(shown(&["gems", "mirror", "--everything"]), @r#"
     exit: 0
     -- stdout
-    one: everything was compared, nothing differs
+    one: compared everything, no differences
     one: 3 names there
     -- stderr
     "#);
@@ -183,7 +183,7 @@ fn a_running_weir_that_mirrors_is_asked_to_look() {
     exit: 2
     -- stdout
     -- stderr
-    error: https://a.example is none of gems.mirror.upstreams: add it there, since a name comes from the first of them that has it
+    error: https://a.example is not in gems.mirror.upstreams; add it there, because their order decides which upstream a name comes from
     "#);
     assert!(mirror.stop().success());
     assert!(upstream.stop().success());
@@ -219,7 +219,7 @@ fn a_private_name_is_served_from_here_whatever_the_upstream_has() {
     }
     let told = mirror.site.ok(&["gems", "mirror", "status"]);
     assert!(
-        told.contains("one: acme-web is not taken: gems.mirror.policy says that it is private"),
+        told.contains("one: acme-web is rejected: it is private by gems.mirror.policy"),
         "{told}"
     );
 

@@ -43,9 +43,9 @@ fn a_command_says_what_it_could_not_do_and_why() {
     [upstream]: 1 name changed, 1 new version
     [upstream]: 2 names there
     -- stderr
-    [upstream]: 1 line that can't be read or kept, left out
-    [upstream]: 1 name denied there (401, 403): rake
-    [upstream]: the last that failed: /info/rake: the answer was 403 Forbidden; are gems.mirror.upstreams.credentials right?
+    [upstream]: 1 line skipped as invalid
+    [upstream]: 1 name denied by the upstream (401, 403): rake
+    [upstream]: last error: /info/rake: the answer was 403 Forbidden; are gems.mirror.upstreams.credentials right?
     ");
     insta::assert_snapshot!(shown(page), @r"
     exit: 2
@@ -93,13 +93,13 @@ fn a_replaced_file_is_told_and_accepted_by_an_operator() {
     let told = mirror.site.shown(&["gems", "mirror"]);
     assert!(told.starts_with("exit: 2"), "{told}");
     assert!(
-        told.contains("one: 2 versions kept out: the upstream has replaced the file"),
+        told.contains("one: 2 versions rejected: the upstream has replaced the file"),
         "{told}"
     );
     let told = mirror.site.ok(&["gems", "mirror", "status"]);
     let line = format!(
-        "one: rack 2.0 (java) is kept out: the upstream has replaced the file, SHA-256 {} by {}; \
-         `weir gems mirror accept rack 2.0 --platform java` takes it",
+        "one: rack 2.0 (java) is rejected: the upstream has replaced the file with SHA-256 {} by one with {}; accept it with \
+         `weir gems mirror accept rack 2.0 --platform java`",
         "cd".repeat(32),
         "01".repeat(32)
     );

@@ -65,7 +65,7 @@ fn an_index_with_gems_of_its_own_wants_a_policy() {
     exit: 2
     -- stdout
     -- stderr
-    error: gems of your own are here (ours), and no policy says which other names are yours and never come from an upstream: write one and name it with --policy FILE, for example with the line `private acme-*`, or the line `none` if all others may come
+    error: the index has gems of your own (ours), but no policy that says which names never come from an upstream. Write a policy and name it with --policy FILE, for example with the line `private acme-*`, or with the line `none` if all other names may come from upstreams
     ");
     assert!(verified(&index).starts_with("sound: 1 gem, 1 release"), "{}", verified(&index));
     std::fs::write(index.path().join("empty"), "").expect("written");

@@ -27,7 +27,7 @@ fn operators_find_yank_and_check_what_there_is() {
     exit: 2
     -- stdout
     -- stderr
-    error: Yank rack 1.0 (ruby)? It can't be pushed again. Nobody to ask here: say --yes
+    error: Yank rack 1.0 (ruby)? It can't be pushed again. Standard input is no terminal: confirm with --yes
     ");
     weir.site.ok(&["gems", "yank", "rack", "1.0", "--yes"]);
     insta::assert_snapshot!(weir.site.shown(&["gems", "yank", "rack", "1.0", "--yes"]), @r"
@@ -89,7 +89,7 @@ fn files_that_are_elsewhere_or_lost_for_good_are_told() {
     -- stdout
     sound: 3 gems, 5 releases
     sound: 1 file
-    not here: 4 files of imported releases (rack-1.0, rack-2.0, rack-3.0 and 1 more); set gems.files_url to where they are, or clients get 404
+    not here: 4 files of imported releases (rack-1.0, rack-2.0, rack-3.0 and 1 more); clients get 404 unless gems.files_url is set to their address
     -- stderr
     ");
     let folder = weir.data_dir().join("gems/files");
@@ -134,9 +134,9 @@ fn a_line_that_is_wrong_ends_an_import_and_is_told() {
     insta::assert_snapshot!(site.shown(&["gems", "import", "gems.jsonl"]), @r#"
     exit: 2
     -- stdout
-    1 release imported, 1 new gem; 0 were known already
+    1 release imported, 1 new gem; 0 existed already
     -- stderr
-    error: line 2: the name "b c" has ' '; letters, digits, '-', '_' and '.' are allowed; the gems before it are in. Correct it and import the file again: what is known stays as it is
+    error: line 2: the name "b c" has ' '; letters, digits, '-', '_' and '.' are allowed; the gems before it are imported. Correct the line and import the file again; releases that exist already are unchanged
     "#);
     let mode = std::fs::metadata(site.path().join("data")).expect("a folder").permissions().mode();
     assert_eq!(mode & 0o777, 0o700, "as weir up makes it");
@@ -146,12 +146,12 @@ fn a_line_that_is_wrong_ends_an_import_and_is_told() {
     exit: 2
     -- stdout
     -- stderr
-    error: gems are not switched on: write a table [gems] into weir.toml, or name a data_dir with --data-dir
+    error: gems are not enabled: add a table [gems] to weir.toml, or name a data_dir with --data-dir
     ");
     insta::assert_snapshot!(elsewhere.shown(&["gems", "verify", "--data-dir", "data"]), @r"
     exit: 2
     -- stdout
     -- stderr
-    error: there are no gems at data/gems/index.db; name its data_dir with --data-dir or --config
+    error: there is no gem index at data/gems/index.db; name its data_dir with --data-dir or --config
     ");
 }

@@ -184,7 +184,7 @@ fn web_sockets_stay_until_their_deadline_and_count_against_the_worker() {
     wait_until("status tells of it", || {
         shown().contains("1 service process that was replaced still has connections")
     });
-    weir.wait_for_log("the next service process has everything");
+    weir.wait_for_log("the next service process has taken over");
     assert_eq!(cable.closed(), 1001);
     wait_until("the app was told by the client", || {
         std::fs::read_to_string(weir.site.path().join("closed")).is_ok_and(|it| it == "1001\n")

@@ -95,7 +95,7 @@ fn the_new_parent_watches_and_ends_the_workers_of_the_old() {
     let mut weir = start();
     replace_program(&weir.site, copy);
     weir.signal(Signal::USR2);
-    weir.wait_for_log("goes on in place of the program before");
+    weir.wait_for_log("took over from the previous program");
     weir.wait_for_log("takes over");
     weir.wait_for_log("ready child=\"service\"");
     let before = workers(&weir);

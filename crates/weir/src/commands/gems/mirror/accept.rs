@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// The version's platform
     #[arg(long, default_value = "ruby")]
     platform: String,
-    /// Don't ask
+    /// Do not ask for confirmation for confirmation for confirmation
     #[arg(long)]
     yes: bool,
     /// Print JSON
@@ -36,7 +36,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(target).await?;
     let question = question(&client.get(PATH).await?, arguments);
     if !confirm(&question, *yes)? {
-        output::note("nothing was changed");
+        output::note("nothing changed");
         return Ok(Exit::Failed);
     }
     let accept =
@@ -47,7 +47,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     } else {
         let sum = &accepted.offered_sha256;
         output::line(&format!(
-            "{name} {version} ({platform}) with SHA-256 {sum} is accepted; the mirror takes it now"
+            "{name} {version} ({platform}) with SHA-256 {sum} accepted; the mirror adds it now"
         ));
     }
     Ok(Exit::Fine)

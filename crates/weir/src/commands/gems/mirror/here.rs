@@ -31,7 +31,7 @@ pub(super) async fn look(
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             bars.end();
-            output::note("interrupted; what is here is whole, and the same command goes on from there");
+            output::note("interrupted; the index is consistent. Run the same command again to continue");
             return Ok(Exit::Failed);
         }
     };

@@ -25,7 +25,7 @@ pub(super) fn settings(arguments: &SettingsArguments) -> anyhow::Result<Settings
     }
     let here = parent::settings_of_both(&SettingsArguments::default()).with_context(|| {
         format!(
-            "the settings file here may be that of {}, and have a policy; correct it, or run this elsewhere",
+            "the settings file in this folder has errors, and may contain the policy of {}; correct it, or run the command in another folder",
             data_dir.display()
         )
     })?;
@@ -57,9 +57,9 @@ pub(super) async fn choose(
     }
     if let Some(rules) = store.policy().await? {
         output::note(
-            "the policy holds that was in force in this index last; --policy FILE names another",
+            "using the policy that was last used for this index; --policy FILE selects another",
         );
-        return rules.parse().context("the policy that is kept in this index");
+        return rules.parse().context("the policy stored in this index");
     }
     let mut ours = store.local_names(NAMES_TOLD + 1).await?;
     if ours.is_empty() {
@@ -69,9 +69,7 @@ pub(super) async fn choose(
         ours[NAMES_TOLD] = "..".to_owned();
     }
     bail!(
-        "gems of your own are here ({}), and no policy says which other names are yours and never come from an upstream: \
-         write one and name it with --policy FILE, for example with the line `private acme-*`, or the line `none` \
-         if all others may come",
+        "the index has gems of your own ({}), but no policy that says which names never come from an upstream. Write a policy and name it with --policy FILE, for example with the line `private acme-*`, or with the line `none` if all other names may come from upstreams",
         ours.join(", ")
     )
 }

@@ -31,10 +31,10 @@ fn print_upstream(upstream: &UpstreamView) {
     output::line(&format!("{name}: {}; {}", changes(looked), cost(looked)));
     output::line(&format!("{name}: {}", whole(upstream)));
     for (number, of, what) in [
-        (looked.failed, "name", "could not be brought up to date: run this again"),
-        (looked.waiting, "name", "wait for an upstream that comes earlier and does not answer"),
-        (looked.files_failed, "file", "could not be fetched: run this again"),
-        (looked.left_out, "line", "that can't be read or kept, left out"),
+        (looked.failed, "name", "could not be synchronized: run the command again"),
+        (looked.waiting, "name", "are waiting for an earlier upstream that does not respond"),
+        (looked.files_failed, "file", "could not be fetched: run the command again"),
+        (looked.left_out, "line", "skipped as invalid"),
     ] {
         if number > 0 {
             output::note(&format!("{name}: {} {what}", count(number, of)));
@@ -47,14 +47,14 @@ fn print_upstream(upstream: &UpstreamView) {
         output::note(&format!("{name}: {denied}"));
     }
     if let Some(reason) = &upstream.last_miss {
-        output::note(&format!("{name}: the last that failed: {}", output::printable(reason)));
+        output::note(&format!("{name}: last error: {}", output::printable(reason)));
     }
 }
 
 /// How many versions are kept out; None: none.
 fn replaced(upstream: &UpstreamView) -> Option<String> {
     let versions = count(upstream.replaced, "version");
-    let text = format!("{versions} kept out: the upstream has replaced the file");
+    let text = format!("{versions} rejected: the upstream has replaced the file");
     (upstream.replaced > 0).then_some(text)
 }
 
@@ -66,16 +66,16 @@ pub(super) fn denied(upstream: &UpstreamView) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    (total > 0).then(|| format!("{} denied there (401, 403): {names}{more}", count(total, "name")))
+    (total > 0).then(|| {
+        format!("{} denied by the upstream (401, 403): {names}{more}", count(total, "name"))
+    })
 }
 
 fn changes(looked: &LookView) -> String {
     if looked.names + looked.added + looked.yanked + looked.files == 0 {
         return match looked.read {
-            _ if looked.failed + looked.denied > 0 => {
-                "nothing could be brought up to date".to_owned()
-            }
-            ReadView::Whole => "everything was compared, nothing differs".to_owned(),
+            _ if looked.failed + looked.denied > 0 => "nothing could be synchronized".to_owned(),
+            ReadView::Whole => "compared everything, no differences".to_owned(),
             ReadView::Unchanged | ReadView::Tail => "nothing new".to_owned(),
         };
     }
@@ -103,6 +103,8 @@ fn whole(upstream: &UpstreamView) -> String {
     let names = count(upstream.names, "name");
     match upstream.refused {
         0 => format!("{names} there"),
-        refused => format!("{names} there, {refused} of them not taken (weir gems mirror status)"),
+        refused => {
+            format!("{names} at the upstream, {refused} of them rejected (weir gems mirror status)")
+        }
     }
 }

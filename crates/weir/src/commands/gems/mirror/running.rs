@@ -21,11 +21,11 @@ pub(super) async fn look(
 ) -> anyhow::Result<Exit> {
     if arguments.files {
         bail!(
-            "the running Weir mirrors, and fetches files as gems.mirror.files says: set it to \"eagerly\", or stop Weir for --files"
+            "--files cannot be used while Weir mirrors: set gems.mirror.files to \"eagerly\", or stop Weir first"
         );
     }
     if arguments.policy.is_some() {
-        bail!("the running Weir mirrors by its own policy, gems.mirror.policy; leave --policy out");
+        bail!("--policy cannot be used while Weir mirrors: set gems.mirror.policy instead");
     }
     let before: MirrorView = client.get(PATH).await?;
     reject_unknown(arguments, &before)?;
@@ -64,7 +64,7 @@ async fn round(client: &mut AdminClient, wanted: &Look, bars: &Bars) -> anyhow::
     loop {
         let view: MirrorView = client.get(PATH).await?;
         if view.started_at.to_bits() != before.started_at.to_bits() {
-            bail!("Weir was restarted meanwhile; run this again");
+            bail!("Weir was restarted during the synchronization; run the command again");
         }
         if view.rounds_done >= round {
             return Ok(view);
@@ -83,7 +83,7 @@ fn reject_unknown(arguments: &LookArguments, view: &MirrorView) -> anyhow::Resul
     match view.upstreams.iter().any(|upstream| upstream.url == url) {
         true => Ok(()),
         false => bail!(
-            "a Weir with this data_dir mirrors other upstreams: add {url} to gems.mirror.upstreams and run weir restart"
+            "the running Weir mirrors other upstreams: add {url} to gems.mirror.upstreams and run `weir restart`"
         ),
     }
 }

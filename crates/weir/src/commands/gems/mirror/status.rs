@@ -36,16 +36,24 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 fn print(view: &MirrorView) {
     let rows: Vec<Vec<String>> = view.upstreams.iter().map(row).collect();
     output::table(
-        &["UPSTREAM", "UP TO DATE", "NAMES", "PENDING", "NOT TAKEN", "KEPT OUT", "NOW"],
+        &[
+            "UPSTREAM",
+            "SYNCHRONIZED",
+            "NAMES",
+            "PENDING",
+            "REJECTED NAMES",
+            "REJECTED VERSIONS",
+            "PROGRESS",
+        ],
         &rows,
     );
-    output::line(&format!("{} in the inbox", count(view.hooks_waiting, "webhook")));
+    output::line(&format!("{} waiting", count(view.hooks_waiting, "webhook")));
     for upstream in &view.upstreams {
         if let Some(error) = &upstream.last_error {
             output::line(&format!("{}: {}", upstream.name, printable(error)));
         } else if let Some(reason) = &upstream.last_miss {
             let reason = printable(reason);
-            output::line(&format!("{}: not all is up to date: {reason}", upstream.name));
+            output::line(&format!("{}: not up to date: {reason}", upstream.name));
         }
         if let Some(denied) = denied(upstream) {
             output::line(&format!("{}: {denied}", upstream.name));
@@ -55,11 +63,11 @@ fn print(view: &MirrorView) {
         }
         let more = upstream.replaced.saturating_sub(upstream.replaced_releases.len() as u64);
         if more > 0 {
-            output::line(&format!("{}: {more} more are kept out", upstream.name));
+            output::line(&format!("{}: {more} more rejected versions", upstream.name));
         }
         for refused in &upstream.refused_names {
             let why = reason(&refused.reason);
-            output::line(&format!("{}: {} is not taken: {why}", upstream.name, refused.name));
+            output::line(&format!("{}: {} is rejected: {why}", upstream.name, refused.name));
         }
     }
 }
@@ -68,15 +76,14 @@ fn replaced(release: &ReplacedView) -> String {
     let ReplacedView { name, number, platform, pinned_sha256, offered_sha256, .. } = release;
     let option = if platform == "ruby" { String::new() } else { format!(" --platform {platform}") };
     format!(
-        "{name} {number} ({platform}) is kept out: the upstream has replaced the file, SHA-256 \
-         {pinned_sha256} by {offered_sha256}; `weir gems mirror accept {name} {number}{option}` takes it"
+        "{name} {number} ({platform}) is rejected: the upstream has replaced the file with SHA-256 {pinned_sha256} by one with {offered_sha256}; accept it with `weir gems mirror accept {name} {number}{option}`"
     )
 }
 
 fn row(upstream: &UpstreamView) -> Vec<String> {
     let up_to_date = match upstream.staleness_seconds {
         Some(ago) => format!("{} ago", seconds(ago)),
-        None => "never yet".to_owned(),
+        None => "never".to_owned(),
     };
     vec![
         upstream.name.clone(),
@@ -92,9 +99,9 @@ fn row(upstream: &UpstreamView) -> Vec<String> {
 fn doing(upstream: &UpstreamView) -> String {
     let Some(at) = &upstream.progress else { return "idle".to_owned() };
     let what = match at.phase {
-        PhaseView::Versions => "reads /versions",
-        PhaseView::Gems => "reads gems",
-        PhaseView::Files => "fetches .gem files",
+        PhaseView::Versions => "reading /versions",
+        PhaseView::Gems => "reading gems",
+        PhaseView::Files => "fetching .gem files",
     };
     match at.total {
         Some(total) if total > 0 => format!("{what} ({} %)", at.done * 100 / total),
@@ -104,14 +111,13 @@ fn doing(upstream: &UpstreamView) -> String {
 
 fn reason(reason: &str) -> &str {
     match reason {
-        "policy" => "gems.mirror.policy says that it is private",
+        "policy" => "it is private by gems.mirror.policy",
         "local" => "it was pushed or imported here",
-        "bound" => "gems.mirror.policy says that it comes from another upstream",
-        "shadowed" => "an upstream that comes earlier has it",
-        "former" => "it came from an upstream that is not in gems.mirror.upstreams any more",
+        "bound" => "it belongs to another upstream by gems.mirror.policy",
+        "shadowed" => "an earlier upstream has it",
+        "former" => "it came from an upstream that is no longer in gems.mirror.upstreams",
         "lookalike" => {
-            "it could be taken for a name that was pushed or imported here; a line \
-             `from UPSTREAM NAME` in gems.mirror.policy lets it in"
+            "it could be mistaken for a gem that was pushed or imported here; allow it with a line `from UPSTREAM NAME` in gems.mirror.policy"
         }
         other => other,
     }

@@ -110,11 +110,11 @@ fn names_differ(text: &str, file: &File) -> Option<Proof> {
     }
     let twice = lines.iter().filter(|(_, lines)| lines.len() > 1);
     let figures: Vec<_> =
-        twice.map(|(name, lines)| format!("{name} stands in {}", places(lines))).collect();
+        twice.map(|(name, lines)| format!("{name} is defined in {}", places(lines))).collect();
     (!figures.is_empty()).then(|| Proof {
         claim: Claim::NamesDiffer,
         outcome: ClaimOutcome::Broken,
-        figures: format!("{}; each is counted: rename one, or take it out", figures.join("; ")),
+        figures: format!("{}; each is counted: rename or remove one of them", figures.join("; ")),
     })
 }
 
@@ -160,8 +160,7 @@ impl Lines<'_> {
         if words.is_empty() {
             let line = line_of(self.text, &worker.name);
             self.unread.push(format!(
-                "line {line}: {name} has no `queues`: unknown, because without any -q Sidekiq serves what its \
-                 sidekiq.yml says, and without that `default`"
+                "line {line}: {name} has no `queues`: they are unknown, because Sidekiq without -q serves the queues of its sidekiq.yml, or `default`"
             ));
             return None;
         }

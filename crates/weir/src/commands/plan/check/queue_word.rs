@@ -18,15 +18,13 @@ pub(super) enum Order {
 /// "push,6" as Sidekiq reads it; 0 without a weight. The error says what it is instead.
 pub(super) fn weighted(word: &str) -> Result<(String, u32), String> {
     if word.starts_with('-') {
-        return Err(format!(
-            "{word:?} is an option: write the queue alone, \"push\" or \"push,6\""
-        ));
+        return Err(format!("{word:?} is an option; write only the queue, \"push\" or \"push,6\""));
     }
     // A variable of a shell, a specifier of systemd, a template of Ruby: what comes of it is not here.
     if word.contains(['$', '%', '`', '{', '<']) {
-        return Err(format!("{word:?} is filled in elsewhere: write the queue that comes of it"));
+        return Err(format!("{word:?} contains a variable; write its value"));
     }
-    let how = || format!("{word:?} is no queue: write \"push\", or with its weight \"push,6\"");
+    let how = || format!("{word:?} is not a queue; write \"push\", or with a weight \"push,6\"");
     if word.contains(|letter: char| {
         letter.is_whitespace() || letter.is_control() || "'\"".contains(letter)
     }) {

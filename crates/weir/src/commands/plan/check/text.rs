@@ -19,7 +19,7 @@ pub(super) fn read_text(path: &Path) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(cannot)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        bail!("{shown} is too long: a layout has at most {FILE_BYTES_MAX} bytes");
+        bail!("{shown} is too large: a layout has at most {FILE_BYTES_MAX} bytes");
     }
-    String::from_utf8(bytes).with_context(|| format!("{shown} is no text"))
+    String::from_utf8(bytes).with_context(|| format!("{shown} is not UTF-8 text"))
 }

@@ -10,8 +10,8 @@ use super::systemd::{FIRST_PORT, STREAMING, WEB, variables};
 /// Services of the application's own file, but for their pools; and each process of Sidekiq as its
 /// `sidekiq` is, but for its command.
 pub(super) fn text(plan: &Plan) -> String {
-    let mut text = "# Beside the application's docker-compose.yml: it changes its services `web` and `streaming`, and\n\
-        # puts these in the place of its `sidekiq`. What stands here wins over its env_file.\n\
+    let mut text = "# Put this file beside the application's docker-compose.yml. It changes the services `web` and `streaming`, and\n\
+        # replaces `sidekiq` by the services below. Values here override env_file.\n\
         services:\n"
         .to_owned();
     for service in &plan.layout.services {

@@ -14,7 +14,7 @@ use super::Planned;
 use crate::output;
 
 /// The first line of each unit and of each drop-in.
-pub(super) const MARK: &str = "# Written by weir plan: the next --write knows it by this line, and says when it is planned no more.\n";
+pub(super) const MARK: &str = "# Written by weir plan. The next --write finds the file by this line, and reports it if it is no longer in the plan.\n";
 /// In one of the first lines, before the names of all that the file starts.
 const STARTS: &str = "systemctl restart ";
 /// Where systemd notes that a unit of this folder is enabled.
@@ -64,7 +64,7 @@ impl Earlier {
             all.into_iter().filter(|it| !planned.contains(*it)).map(String::as_str).collect();
         if !gone.is_empty() {
             output::note(
-                "of an earlier plan, and not of this one; where they run, they serve beside it:",
+                "units of an earlier plan that are not in this one; if they run, they serve jobs in addition to it:",
             );
             output::note(&format!("  systemctl disable --now {}", gone.join(" ")));
         }
@@ -75,7 +75,7 @@ impl Earlier {
         for left in self.0.iter().filter(is_left) {
             let path = folder.join(&left.name);
             if !prune {
-                output::note(&format!("left as it is: {} (--prune removes it)", path.display()));
+                output::note(&format!("kept: {} (remove it with --prune)", path.display()));
             } else if is_enabled(folder, &left.name) {
                 // Without its file systemd would not know any more what to disable.
                 output::note(&format!(

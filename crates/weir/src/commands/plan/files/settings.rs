@@ -8,7 +8,7 @@ use crate::commands::plan::arguments::PlanArguments;
 
 pub(super) fn text(arguments: &PlanArguments, plan: &Plan) -> String {
     let mut text =
-        "# Processes of Sidekiq that Weir runs: `weir up --only workers`, instead of units.\n"
+        "# Sidekiq processes that Weir runs, with `weir up --only workers`, instead of systemd units.\n"
             .to_owned();
     for worker in &plan.layout.workers {
         let WorkerLayout { name, concurrency, pool, processes, .. } = worker;

@@ -25,15 +25,15 @@ pub(super) fn unit(arguments: &PlanArguments, worker: &WorkerLayout) -> (String,
     // What runs already takes new lines only when it starts again, so `--now` is not enough.
     let text = format!(
         "{MARK}# systemctl enable {enable} && systemctl restart {enable}\n\
-         # Before: systemctl disable --now mastodon-sidekiq (and other units of Sidekiq that are not of this\n\
-         # plan), or they take connections beside these, and what runs by the clock runs twice.\n\
-         # systemd finds `bundle` only on a PATH of its own. With rbenv write in the place of `/usr/bin/env bundle`\n\
-         # what ExecStart= of mastodon-sidekiq has: a path that ends in .rbenv/shims/bundle.\n\
+         # First: systemctl disable --now mastodon-sidekiq (and other Sidekiq units that are not part of this\n\
+         # plan); otherwise both use connections, and scheduled jobs run twice.\n\
+         # systemd searches for `bundle` in its own PATH. With rbenv, replace `/usr/bin/env bundle` by the path in\n\
+         # ExecStart= of mastodon-sidekiq, which ends in .rbenv/shims/bundle.\n\
          [Unit]\nDescription={name}\nAfter=network.target\n\n\
          [Service]\nUser={user}\nWorkingDirectory={folder}\n\
          Environment=RAILS_ENV=production DB_POOL={pool} MALLOC_ARENA_MAX=2\n\
          ExecStart=/usr/bin/env bundle exec sidekiq -c {concurrency}{queues}\n\
-         # Sidekiq gives its jobs 25 s.\nTimeoutStopSec=35s\nRestart=always\n\n\
+         # Sidekiq waits up to 25 s for its jobs.\nTimeoutStopSec=35s\nRestart=always\n\n\
          [Install]\nWantedBy=multi-user.target\n"
     );
     (format!("{name}{many}.service"), text)
@@ -47,13 +47,13 @@ pub(super) fn drop_in(service: &ServiceLayout) -> Option<(String, String)> {
         WEB => (
             "mastodon-web",
             "systemctl restart mastodon-web".to_owned(),
-            "# Processes of Puma, threads of each, and a connection for each of these.\n",
+            "# Puma processes, threads of each, and one connection for each thread.\n",
         ),
         STREAMING => (
             "mastodon-streaming@",
             instances(service.processes),
-            "# Connections of each. Each instance has a port and its line in nginx's `upstream streaming`;\n\
-             # STREAMING_CLUSTER_NUM is gone since Mastodon 4.2.\n",
+            "# Connections of each instance. Each instance needs a port and a line in nginx's `upstream streaming`;\n\
+             # Mastodon 4.2 has removed STREAMING_CLUSTER_NUM.\n",
         ),
         _ => return None,
     };
@@ -61,8 +61,8 @@ pub(super) fn drop_in(service: &ServiceLayout) -> Option<(String, String)> {
     let set: Vec<_> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let text = format!(
         "{MARK}# Then: systemctl daemon-reload && {then}\n\
-         # For the unit that Mastodon comes with: where it has another name, so has this folder.\n\
-         # It wins over .env.production, and not over a line EnvironmentFile= of the unit.\n\
+         # For the unit that Mastodon ships. If yours has another name, rename this folder accordingly.\n\
+         # It overrides .env.production, but not EnvironmentFile= of the unit.\n\
          [Service]\n{why}Environment={}\n",
         set.join(" ")
     );

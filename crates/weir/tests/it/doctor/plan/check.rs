@@ -125,7 +125,7 @@ fn what_a_layout_does_not_say_is_not_proved() {
     assert_eq!(ends, 2, "{said}");
     assert!(said.contains("mailers is chosen by weight or at random, in f with 1 more"), "{said}");
     let unsaid = sound().replace("superuser_reserved_connections = 3\n", "");
-    assert!(judged(&unsaid).1.contains("taken as it ships  Postgres keeps 3 connections"));
+    assert!(judged(&unsaid).1.contains("default used  Postgres keeps 3 connections"));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_file_without_an_end_is_no_layout_and_memory_that_is_not_told_is_not_judged(
         text(&plan(&["--check", &file.display().to_string()]))
     };
     let unknown = judged(GUIDES);
-    assert!(unknown.contains("not judged  there is enough memory"), "{unknown}");
+    assert!(unknown.contains("not checked  memory"), "{unknown}");
     let known = judged(&GUIDES.replacen("reserve", "memory = \"8GiB\"\nreserve", 1));
     assert!(known.contains("holds   there is enough memory: processes need "), "{known}");
     assert!(!known.contains("need 0 kB"), "{known}");
@@ -175,16 +175,16 @@ fn two_of_the_same_name_are_told_with_their_lines_and_the_rest_is_judged() {
 fn queues_that_are_not_said_or_no_queues_are_told_with_their_line_and_nothing_is_guessed() {
     let mail = "queues = [\"mailers\", \"push\"]";
     for (to, expected) in [
-        ("", "line 15: f has no `queues`: unknown, because without any -q Sidekiq serves what its"),
+        ("", "line 15: f has no `queues`: they are unknown, because Sidekiq without -q serves"),
         ("queues = []", "line 15: f has no `queues`: unknown"),
         (
             "queues = [\"-q mailers\"]",
-            "line 15: f: \"-q mailers\" is an option: write the queue alone",
+            "line 15: f: \"-q mailers\" is an option; write only the queue",
         ),
         ("queues = [\"-qmailers\"]", "line 15: f: \"-qmailers\" is an option"),
         ("queues = [\"mailers push\"]", "line 15: f: \"mailers push\" is no queue"),
         ("queues = [\"'mailers'\"]", "line 15: f: \"'mailers'\" is no queue"),
-        ("queues = [\"$MAIL\", \"mailers\"]", "line 15: f: \"$MAIL\" is filled in elsewhere"),
+        ("queues = [\"$MAIL\", \"mailers\"]", "line 15: f: \"$MAIL\" contains a variable"),
         ("queues = [\"<%= q %>\"]", "line 15: f: \"<%= q %>\" is filled in elsewhere"),
     ] {
         let layout = sound().replace(
@@ -245,7 +245,8 @@ fn files_of_others_are_judged_by_their_sums() {
     let sum = "holds   connection pools fit the database: 73 of 85 connections (100 less 15 in \
                reserve)\n";
     assert!(said.contains(sum), "{said}");
-    let assumed = "assumed  app-web: a pool as large as its threads (DB_POOL is not set)\n";
+    let assumed =
+        "assumed  app-web: a pool of as many connections as threads (DB_POOL is not set)\n";
     assert!(said.contains(assumed), "{said}");
     let small = check("", &["--max-connections", "80"]);
     assert_eq!(code(&small), 1);
@@ -275,7 +276,7 @@ fn files_of_others_are_judged_by_their_sums() {
     write("sidekiq.yml", ":queues:\n  - [default, 8]\n");
     let settings = check("sidekiq.yml", &[]);
     assert_eq!(code(&settings), 2);
-    assert!(error(&settings).contains("is Sidekiq's own settings"), "{settings:?}");
+    assert!(error(&settings).contains("contains Sidekiq's settings"), "{settings:?}");
     write("x.toml", "max_connections = 1e18\n");
     let broken = check("x.toml", &[]);
     assert!(error(&broken).contains("x.toml is no layout"), "{broken:?}");
@@ -297,7 +298,7 @@ fn what_a_layout_says_itself_is_not_said_beside_it_and_ignored() {
         assert_eq!(code(&output), 64, "{option:?}");
         let said = error(&output);
         let is_told =
-            said.contains("cannot be used with") || said.contains("a layout says its own");
+            said.contains("cannot be used with") || said.contains("cannot be used with a layout");
         assert!(is_told, "{said}");
     }
 }

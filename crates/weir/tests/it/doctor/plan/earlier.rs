@@ -41,7 +41,7 @@ fn a_unit_that_the_plan_has_no_more_is_named_with_what_ends_it_and_removed_only_
     let said = folder.write(&BOTH[..1], &[]);
     assert_eq!(disabled(&said), Some("sidekiq-mailers"), "{said}");
     let left = folder.path("sidekiq-mailers.service");
-    assert!(said.contains(&format!("left as it is: {}", left.display())) && left.exists());
+    assert!(said.contains(&format!("kept: {}", left.display())) && left.exists());
     let said = folder.write(&BOTH[..1], &["--prune"]);
     assert_eq!(disabled(&said), Some("sidekiq-mailers"), "{said}");
     assert!(said.contains(&format!("removed {}", left.display())) && !left.exists());

@@ -40,12 +40,13 @@ fn each_machine_gets_a_plan_that_is_judged_as_sound_or_is_told_what_it_takes() {
                     refused += 1;
                     assert_eq!(code(&output), 1, "{}", error(&output));
                     assert!(
-                        said.contains("BROKEN") && said.contains("\nit would take:\n  "),
+                        said.contains("BROKEN")
+                            && said.contains("\nwhat would make the plan possible:\n  "),
                         "{said}"
                     );
                     assert!(
                         !std::path::Path::new(&written).exists()
-                            && error(&output).contains("nothing was written")
+                            && error(&output).contains("no files were written")
                     );
                 }
             }
@@ -94,7 +95,7 @@ fn what_nobody_said_is_said_to_be_assumed() {
     let said = |more: &[&str]| {
         text(&plan(&[&["--memory", "8GiB", "--queue", "default=1,0.1"], more].concat()))
     };
-    let all = "assumed, because nobody has said it; give what is known better:\n  --max-connections 200 \
+    let all = "assumed values; replace them by options with the real ones:\n  --max-connections 200 \
         --web-requests 10 --web-seconds 0.1 --streaming 1x10 --postgres-memory 2GiB --redis-memory 512MiB\n";
     assert!(said(&[]).ends_with(all), "{}", said(&[]));
     let given = [

@@ -38,7 +38,7 @@ pub(super) fn started(
     }
     all.extend(project.missing.into_iter().map(|file| Started {
         name: format!("include {file}"),
-        unread: Some("this file is not here, or can't be read".to_owned()),
+        unread: Some("this file is missing or cannot be read".to_owned()),
         ..Started::default()
     }));
     Ok(all)

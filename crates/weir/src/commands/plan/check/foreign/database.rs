@@ -34,7 +34,7 @@ impl Limits {
         };
         let seen = given.or_else(|| setting("max_connections"));
         let assumed = seen.is_none().then(|| {
-            format!("max_connections = {MAX_CONNECTIONS}, as Postgres ships (--max-connections says otherwise)")
+            format!("max_connections = {MAX_CONNECTIONS}, the default of Postgres (set another with --max-connections)")
         });
         let max_connections = seen.unwrap_or(MAX_CONNECTIONS);
         Self { max_connections, reserved: setting("superuser_reserved_connections"), assumed }
@@ -86,13 +86,15 @@ pub(super) fn pool(
         (Some(Some(expression)), _) => of_expression(expression, environment, threads, is_sidekiq),
         (Some(None), _) => {
             notes.add(format!(
-                "a pool of {RAILS_POOL}, as Rails ships ({RAILS_SETTINGS} has no `pool`)"
+                "a pool of {RAILS_POOL}, the default of Rails ({RAILS_SETTINGS} has no `pool`)"
             ));
             Some(RAILS_POOL)
         }
         (None, Some(said)) => said.parse().ok(),
         (None, None) => {
-            notes.add(format!("a pool as large as its threads ({POOL_VARIABLE} is not set)"));
+            notes.add(format!(
+                "a pool of as many connections as threads ({POOL_VARIABLE} is not set)"
+            ));
             threads
         }
     }

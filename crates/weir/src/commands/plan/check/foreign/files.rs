@@ -110,7 +110,7 @@ impl Folder {
     pub(super) fn left_out(&self) -> Option<String> {
         let others: Vec<_> = self.others.iter().map(|file| name(file)).collect();
         (!others.is_empty())
-            .then(|| format!("{}: describes the same processes in another way", others.join(", ")))
+            .then(|| format!("{}: another description of the same processes", others.join(", ")))
     }
 
     /// The same for a process that starts in `directory`.

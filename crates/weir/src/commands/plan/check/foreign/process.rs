@@ -55,7 +55,7 @@ impl Judged {
         }
         if started.words.is_empty() {
             if started.is_container && !is_other_image(&started.image) {
-                self.not_recognised(started, "its image decides what it starts (no `command`)");
+                self.not_recognised(started, "its image determines what it starts (no `command`)");
             }
             return;
         }
@@ -72,7 +72,8 @@ impl Judged {
                 command::Started::Unrecognised
                     if started.is_unit && is_system_program(&started.words) =>
                 {
-                    self.not_counted.push(format!("{}: a program of the system", started.name));
+                    self.not_counted
+                        .push(format!("{}: a program of the distribution", started.name));
                 }
                 command::Started::Unrecognised => {
                     let command = started.words.join(" ");
@@ -116,7 +117,7 @@ impl Judged {
         let mut notes = Notes { name: name.clone(), said: Vec::new() };
         if !environment.unread.is_empty() {
             notes.add(format!(
-                "{} is not here, and nothing of it is known",
+                "{} is missing, and nothing is known about it",
                 environment.unread.join(", ")
             ));
         }
@@ -212,7 +213,9 @@ impl Process<'_> {
             (Some(false), _) | (None, None) => Some(1),
             (_, Some(said)) => said.parse().ok(),
             (Some(true), None) => {
-                notes.add(format!("how many processes is unknown ({CLUSTER_VARIABLE} is not set)"));
+                notes.add(format!(
+                    "the number of processes is unknown ({CLUSTER_VARIABLE} is not set)"
+                ));
                 None
             }
         }

@@ -32,7 +32,7 @@ fn process(line: &str, environment: &Environment) -> Option<Started> {
         return None;
     }
     let words = split(command);
-    let unread = words.is_none().then(|| "a quote in its command is not closed".to_owned());
+    let unread = words.is_none().then(|| "its command has an unclosed quote".to_owned());
     Some(Started {
         name: name.to_owned(),
         processes: Some(1),

@@ -49,7 +49,7 @@ pub(super) fn settings(process: &Process<'_>, notes: &mut Notes) -> Settings {
     let file = read.flatten().unwrap_or_default();
     if is_unread {
         let name = named.unwrap_or(USUAL[0]);
-        notes.add(format!("{name} is not here, or decides by code"));
+        notes.add(format!("{name} is missing, or computes its values by code"));
     }
     // A container may have settings in its image.
     let is_unread = is_unread || (text.is_none() && process.started.is_container);
@@ -86,11 +86,11 @@ fn concurrency(
     match environment.get("RAILS_MAX_THREADS") {
         Some(said) => said.parse().ok(),
         None if is_unread => {
-            notes.add("the file that says how many threads is not here".to_owned());
+            notes.add("the file with the number of threads is missing".to_owned());
             None
         }
         None => {
-            notes.add(format!("{CONCURRENCY} threads (nothing here says how many)"));
+            notes.add(format!("{CONCURRENCY} threads, the default (no file sets a number)"));
             Some(CONCURRENCY)
         }
     }

@@ -87,7 +87,7 @@ fn a_compose_file_is_summed_with_what_it_names() {
     assert_eq!(deployment.layout.max_connections, 60);
     assert_eq!(deployment.layout.connections(), 2 * 8 + 2 * 12 + 3);
     assert_eq!(deployment.queues, ["default", "mailers", "push"]);
-    assert_eq!(deployment.not_counted, ["Procfile: describes the same processes in another way"]);
+    assert_eq!(deployment.not_counted, ["Procfile: another description of the same processes"]);
     assert!(deployment.not_judged.is_empty(), "{:?}", deployment.not_judged);
     let proofs = judge(&deployment.layout, &[]);
     assert!(proofs[0].figures.starts_with("43 of 45 connections"), "{proofs:?}");
@@ -119,7 +119,7 @@ fn a_container_that_starts_what_its_image_says_is_not_taken_for_nothing() {
     assert_eq!(proof.outcome, ClaimOutcome::Unknown, "{proof:?}");
     assert!(proof.figures.contains("the commands of base and web are not known"), "{proof:?}");
     let not_judged = deployment.not_judged.join("\n");
-    assert!(not_judged.contains("web: its image decides what it starts"), "{not_judged}");
+    assert!(not_judged.contains("web: its image determines what it starts"), "{not_judged}");
     assert!(!not_judged.contains("db"), "{not_judged}");
 }
 
@@ -296,7 +296,7 @@ fn what_holds_no_connection_makes_no_noise() {
         let deployment = read_all(&[files, &[settings]].concat());
         assert_eq!(outcome(&deployment), ClaimOutcome::Holds, "{:?}", deployment.not_judged);
         assert!(figures(&deployment).starts_with("3 of 85"), "{:?}", rows(&deployment));
-        let is_system = |it: &String| it == "c: a program of the system";
+        let is_system = |it: &String| it == "c: a program of the distribution";
         assert!(deployment.not_counted.iter().all(is_system), "{:?}", deployment.not_counted);
         assert!(deployment.not_judged.is_empty(), "{:?}", deployment.not_judged);
     }

@@ -67,7 +67,7 @@ impl Unit {
         if words.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }
-        let unread = words.is_none().then(|| "a quote in its command is not closed".to_owned());
+        let unread = words.is_none().then(|| "its command has an unclosed quote".to_owned());
         let name = unit.trim_end_matches(".service");
         Some(Started {
             name: name.trim_end_matches('@').to_owned(),

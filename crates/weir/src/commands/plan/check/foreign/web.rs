@@ -114,13 +114,13 @@ impl<'a> Server<'a> {
             Some(Ok(call)) => {
                 let known = script.value(&argument(call, at), process.environment).number();
                 if known.is_none() {
-                    notes.add(format!("{file} decides by code how many {what} there are"));
+                    notes.add(format!("the number of {what} is computed by code in {file}"));
                 }
                 known
             }
             Some(Err(Undecided)) => {
                 notes.add(format!(
-                    "{file} says how many {what} only under a condition that nothing here decides"
+                    "the number of {what} in {file} depends on a condition that these files do not determine"
                 ));
                 None
             }
@@ -139,14 +139,11 @@ impl<'a> Server<'a> {
             // "auto" is as many as there are cores.
             Some(said) => said.parse().ok(),
             None if self.is_missing => {
-                notes.add(format!(
-                    "{} is not here: how many {what} there are is unknown",
-                    self.file
-                ));
+                notes.add(format!("{} is missing: the number of {what} is unknown", self.file));
                 None
             }
             None => {
-                notes.add(format!("{what}: {usual} (nothing here says how many)"));
+                notes.add(format!("{what}: {usual}, the default (no file sets a number)"));
                 Some(usual)
             }
         }

@@ -34,7 +34,7 @@ impl Project {
         let mut project = Self::default();
         for file in files {
             let Some(yaml) = Yaml::parse(&read_text(file)?) else {
-                bail!("{} is no YAML that can be read", file.display());
+                bail!("{} is not valid YAML", file.display());
             };
             project.add(file, &yaml, outer, 0);
         }
@@ -97,8 +97,7 @@ fn extended(file: &Path, yaml: &Yaml, service: &Yaml, depth: usize) -> Service {
         }
         _ => {
             let from = from.unwrap_or("this file");
-            let reason =
-                format!("it extends {name} of {from}, which is not here or extends itself");
+            let reason = format!("it extends {name} of {from}, which is missing or extends itself");
             Service { yaml: own, unread: Some(reason) }
         }
     }
