@@ -53,7 +53,8 @@ impl FrontSource {
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
         let directory = whole.directory.join("front");
         let settings = history::HistorySettings { directory, ..whole.clone() };
-        let history = (!columns.is_empty()).then(|| Arc::new(MetricsHistory::open(&settings, &columns)));
+        let history =
+            (!columns.is_empty()).then(|| Arc::new(MetricsHistory::open(&settings, &columns)));
         Self { control, history, charted }
     }
 

@@ -201,7 +201,11 @@ impl Front {
         let mut there = states.filter(|it| it.group == app && it.slot == worker);
         there.next_back().map(|it| it.generation).ok_or_else(|| {
             let error = format!("{app} has no worker {worker} now");
-            AdminError::new(StatusCode::NOT_FOUND, error, "list the workers with `weir workers list`")
+            AdminError::new(
+                StatusCode::NOT_FOUND,
+                error,
+                "list the workers with `weir workers list`",
+            )
         })
     }
 

@@ -37,7 +37,10 @@ pub(crate) async fn points(request: PageRequest) -> PageResult {
 }
 
 /// Reads what the request asks of a history, on a thread that may wait for the disk.
-pub(crate) async fn read(request: &PageRequest, history: Arc<history::MetricsHistory>) -> PageResult {
+pub(crate) async fn read(
+    request: &PageRequest,
+    history: Arc<history::MetricsHistory>,
+) -> PageResult {
     let points = read_points(&request.console, history, request.query()?).await?;
     Ok(Json(points).into_response())
 }

@@ -2,7 +2,7 @@
 
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::view;
-use weir_realtime::view::{AppView, CoreView, LimitHit, HubOverview, HubTotals};
+use weir_realtime::view::{AppView, CoreView, HubOverview, HubTotals, LimitHit};
 
 use super::*;
 use crate::jobs::JobsTrend;
@@ -99,7 +99,8 @@ fn calm_realtime() -> RealtimeSnapshot {
     let core = CoreView { events: 50, events_max: 100, bytes_max: 1_000, ..CoreView::default() };
     let app = AppView { id: "1".into(), connections: 5, connections_max: 10, ..AppView::default() };
     let totals = HubTotals { connections: 5, slow_clients: 2, ..HubTotals::default() };
-    let overview = HubOverview { apps: vec![app], cores: vec![core], totals, ..HubOverview::default() };
+    let overview =
+        HubOverview { apps: vec![app], cores: vec![core], totals, ..HubOverview::default() };
     let tally = RealtimeTally::default();
     let (rates, mut trend) = (tally.rates(), tally.trend());
     trend.cores_busy_seconds = vec![None];

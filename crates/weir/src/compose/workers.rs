@@ -258,7 +258,9 @@ impl Workers {
                 ParentReport::SnapshotEnds => self.end_snapshot(),
                 ParentReport::Worker(worker) => self.note(worker),
                 ParentReport::Slot(slot) => self.give(&slot.group),
-                ParentReport::Elsewhere { generation, used } => self.note_elsewhere(generation, used),
+                ParentReport::Elsewhere { generation, used } => {
+                    self.note_elsewhere(generation, used)
+                }
                 ParentReport::Done { id } => self.tell(id, Ok(())),
                 ParentReport::Refused { id: Some(id), reason } => self.tell(id, Err(reason)),
                 ParentReport::Refused { id: None, reason } => {

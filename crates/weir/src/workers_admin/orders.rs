@@ -69,7 +69,11 @@ pub(crate) struct Asked {
 
 impl Orders {
     /// Tells the parent to do something; it has `patience` to say whether it does.
-    pub(crate) async fn ask(&self, command: ParentCommand, patience: Duration) -> Result<(), AdminError> {
+    pub(crate) async fn ask(
+        &self,
+        command: ParentCommand,
+        patience: Duration,
+    ) -> Result<(), AdminError> {
         let unavailable = |error| AdminError::new(StatusCode::SERVICE_UNAVAILABLE, error, "");
         let Some(orders) = &self.0 else { return Err(unavailable("there is no parent process")) };
         let (answer, answered) = oneshot::channel();

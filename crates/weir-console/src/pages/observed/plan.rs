@@ -7,8 +7,8 @@ use askama::Template;
 use weir_advisor::Observation;
 use weir_advisor::observation::Ordering;
 use weir_advisor::plan::{
-    ClaimOutcome as ProofOutcome, Demands, Plan, PlanInput, PlannedSetting, ProcessLayout, Proof, demands,
-    demands_held_up, difference, held_up, plan,
+    ClaimOutcome as ProofOutcome, Demands, Plan, PlanInput, PlannedSetting, ProcessLayout, Proof,
+    demands, demands_held_up, difference, held_up, plan,
 };
 
 use self::demand::DemandRow;

@@ -80,9 +80,10 @@ impl WeirSource {
                 MissingReason::NotAllowed,
                 Some("console.token in its weir.toml, and --weir-token-env or --weir-token-file"),
             ),
-            Some(404) => {
-                (MissingReason::NotSupported, Some("upgrade that Weir to a version with this endpoint"))
-            }
+            Some(404) => (
+                MissingReason::NotSupported,
+                Some("upgrade that Weir to a version with this endpoint"),
+            ),
             _ => (
                 MissingReason::Unreachable,
                 Some("check the address, and that Weir runs there (weir status)"),
