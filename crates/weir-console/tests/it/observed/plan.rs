@@ -32,7 +32,7 @@ async fn settings_are_for_the_memory_that_postgres_may_use() {
     ] {
         let host =
             Fact::Known(DatabaseHost { memory_bytes: gib << 30, share_bytes: gib << 30, is_said });
-        let postgres = Fact::Known(Postgres { host, ..postgres() });
+        let postgres = Fact::Known(DatabaseObservation { host, ..postgres() });
         let seen = Observation { postgres, ..observation("push") };
         let page = Site::with_observed(Looks::of(seen)).browser().get(PAGE).await;
         page.assert_shows(expected);
@@ -43,7 +43,7 @@ async fn settings_are_for_the_memory_that_postgres_may_use() {
 async fn the_form_says_what_postgres_may_use_as_the_command_does() {
     let host =
         Fact::Known(DatabaseHost { memory_bytes: 1 << 30, share_bytes: 1 << 30, is_said: true });
-    let postgres = Fact::Known(Postgres { host, ..postgres() });
+    let postgres = Fact::Known(DatabaseObservation { host, ..postgres() });
     let looks = Looks::of(Observation { postgres, ..observation("push") });
     let mut browser = Site::with_observed(looks).browser();
     for (typed, expected) in [

@@ -67,8 +67,7 @@ fn what_a_layout_does_not_say_is_not_proved() {
     for (without, expected) in [
         (
             ", pool = 25",
-            "unknown connection pools fit the database: 185 of 185 connections (200 less 15 in \
-             reserve) if ",
+            "unknown connection pools fit the database: 185 of 185 connections (200 less 15 in reserve) if ",
         ),
         (
             ", pool = 25",
@@ -81,8 +80,7 @@ fn what_a_layout_does_not_say_is_not_proved() {
         ),
         (
             "concurrency = 5, ",
-            "unknown mail and the scheduler have threads of their own: mailers is first in f: \
-             unknown",
+            "unknown mail and the scheduler have threads of their own: mailers is first in f: unknown",
         ),
     ] {
         let (ends, said) = judged(&sound().replace(without, ""));
