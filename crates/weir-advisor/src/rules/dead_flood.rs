@@ -23,7 +23,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 fn found(set: &JobSet, is_flood: bool) -> Finding {
-    let lately = match set.died_lately {
+    let recent = match set.died_lately {
         0 => "none of them within the last hour".to_owned(),
         some => format!("{} of them within the last hour", wording::count(some)),
     };
@@ -34,7 +34,7 @@ fn found(set: &JobSet, is_flood: bool) -> Finding {
     };
     let sample = set.sample.known().and_then(most_common);
     let sample = sample.map(|sample| format!("; {sample}")).unwrap_or_default();
-    let evidence = format!("{} dead jobs{fit}; {lately}{sample}", wording::count(set.size));
+    let evidence = format!("{} dead jobs{fit}; {recent}{sample}", wording::count(set.size));
     let is_full = set.size >= NEARLY_FULL;
     let severity = if is_flood && is_full { Severity::Warning } else { Severity::Notice };
     Finding::new(NAME, severity, "the dead set", evidence)

@@ -65,7 +65,7 @@ pub struct SqliteSettings {
     /// Memory for pages of the database of the connection that writes.
     #[setting(size, range = 64 << 10..=1 << 40, default = 32 << 20)]
     pub writer_cache_bytes: u64,
-    /// Memory for answers to /info that were asked for lately, for all cores together. Each use is
+    /// Memory for recently requested /info responses, for all cores together. Each use is
     /// checked against the database, so nothing is out of date. 0: none is kept.
     // Those of some 40,000 gems.
     #[setting(size, range = 0..=1 << 40, default = 64 << 20)]

@@ -1,4 +1,4 @@
-//! Infos that were asked for lately, in memory: what many clients ask for costs no pages of the file.
+//! Infos that were asked for recently, in memory: what many clients ask for costs no pages of the file.
 //!
 //! Nothing stale is answered. Each use begins with a look at how far `/versions` is, two numbers of the
 //! file: whatever changes an info appends a line with its name, or begins the text anew, in the same
