@@ -163,10 +163,10 @@ mod tests {
         for (address, kind, remedy) in [
             (tcp(false), io::ErrorKind::ConnectionRefused, "check that it is running"),
             (tcp(true), io::ErrorKind::ConnectionRefused, "check that it is running"),
-            (tcp(false), io::ErrorKind::BrokenPipe, "write rediss://"),
-            (tcp(false), io::ErrorKind::ConnectionReset, "write rediss://"),
+            (tcp(false), io::ErrorKind::BrokenPipe, "use rediss://"),
+            (tcp(false), io::ErrorKind::ConnectionReset, "use rediss://"),
             (tcp(false), io::ErrorKind::TimedOut, "firewalls"),
-            (tcp(true), io::ErrorKind::TimedOut, "write redis://"),
+            (tcp(true), io::ErrorKind::TimedOut, "use redis://"),
             (tcp(true), io::ErrorKind::UnexpectedEof, "maxclients"),
             (RedisAddress::Unix("/x".into()), io::ErrorKind::NotFound, "unixsocket in redis.conf"),
             (RedisAddress::Unix("/x".into()), io::ErrorKind::PermissionDenied, "unixsocketperm"),

@@ -112,7 +112,7 @@ mod tests {
             ("ERR max number of clients reached", "no more connections"),
             ("BUSY Redis is busy running a script. You can only call SCRIPT KILL", "a script"),
             ("MASTERDOWN Link with MASTER is down", "lost its master"),
-            ("READONLY You can't write against a read only replica.", "no writes"),
+            ("READONLY You can't write against a read only replica.", "rejects writes"),
         ] {
             assert!(of(said).is_some_and(|trouble| trouble.what.contains(what)), "{said}");
         }

@@ -276,7 +276,7 @@ mod tests {
         observation.jobs.known_mut().queue_mut("fasp").name = "new".to_owned();
         let finding = check(&observation).remove(0);
         assert_eq!((finding.change, finding.next), (None, None));
-        assert!(finding.consequence.contains("once what is said of its queues is done"));
+        assert!(finding.consequence.contains("once the other change to its queues is made"));
         let mut served = behind("push", 39_000, 40_000, 1_200);
         let queue = WeightedQueue { name: "push_backlog".to_owned(), weight: 1 };
         served.jobs.known_mut().processes[0].capsules[0].queues.push(queue);

@@ -89,7 +89,7 @@ mod tests {
         observation.postgres.known_mut().connections.known_mut().sessions = vec![leaked];
         let finding = check(&observation).remove(0);
         assert_eq!((finding.change, finding.next), (None, None));
-        assert!(finding.consequence.contains("Its pools hold 5 at most"));
+        assert!(finding.consequence.contains("Its pools hold at most 5"));
     }
 
     #[test]

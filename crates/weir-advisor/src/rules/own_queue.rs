@@ -51,7 +51,7 @@ fn behind(queue: &OwnQueue, subject: String, waiting: &str) -> Finding {
         Drain::After(left) => finding(Severity::Warning)
             .leads_to(format!("It will be empty in {}.", wording::duration(left))),
         Drain::Stands | Drain::Empty => finding(Severity::Warning).leads_to(format!(
-            "{} are too short to tell whether it is growing or shrinking.",
+            "A window of {} is too short to tell whether it is growing or shrinking.",
             wording::duration(RATES_WINDOW)
         )),
     }
@@ -89,9 +89,9 @@ mod tests {
         assert_eq!(finding.severity, Severity::Critical);
         assert_eq!(finding.next.as_deref(), Some("weir workers list"));
         let finding = with(|queue| queue.served_per_second = 10.0).remove(0);
-        assert_eq!(finding.severity, Severity::Warning, "as many come as are worked off");
+        assert_eq!(finding.severity, Severity::Warning, "as many arrive as are completed");
         assert!(
-            finding.consequence.starts_with("too short to tell whether it is growing"),
+            finding.consequence.contains("too short to tell whether it is growing"),
             "{finding:?}"
         );
     }

@@ -81,10 +81,7 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!(finding.change, None, "in redis.conf alone it would delete every job");
         assert!(
-            finding
-                .next
-                .unwrap()
-                .contains("-p 6379 CONFIG SET appendonly yes | { read -r answer; ")
+            finding.next.unwrap().contains("-p 6379 CONFIG SET appendonly yes | { read -r reply; ")
         );
         let none = severity(|kept| (kept.append_only, kept.snapshots) = (false, Some(false)));
         assert_eq!(none, Some(Severity::Warning));

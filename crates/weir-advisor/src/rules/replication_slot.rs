@@ -244,7 +244,7 @@ mod tests {
         assert!(lost.next.unwrap().contains("pg_drop_replication_slot"));
         let nearly = with(limit, |it| it.state = WalStatus::Unreserved).unwrap();
         assert_eq!(nearly.severity, Severity::Critical);
-        assert!(nearly.consequence.contains("max_slot_wal_keep_size is raised"), "{nearly:?}");
+        assert!(nearly.consequence.contains("raise max_slot_wal_keep_size"), "{nearly:?}");
         assert_eq!(nearly.change, None);
     }
 }

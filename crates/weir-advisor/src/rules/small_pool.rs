@@ -81,7 +81,7 @@ mod tests {
     fn where_the_database_has_no_room_there_are_fewer_threads() {
         let change = check(&with(20, 5, Some(16))).remove(0).change.unwrap();
         assert_eq!(change.line, "5 threads (MAX_THREADS)");
-        assert_eq!(change.place, "what starts web");
+        assert_eq!(change.place, "the command that starts web");
     }
 
     #[test]

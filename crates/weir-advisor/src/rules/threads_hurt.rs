@@ -96,7 +96,7 @@ mod tests {
         let mut observation = healthy::observation();
         let throughput = &mut observation.goodput.known_mut()[0];
         (throughput.levels, throughput.threads_now) = (vec![level(1, 20.0), level(30, 12.0)], 1);
-        let expected = "1 thread worked off 20.0/s, 30 threads only 12.0/s; 1 runs now";
+        let expected = "1 thread completed 20.0/s, 30 threads only 12.0/s; 1 runs now";
         assert_eq!(check(&observation)[0].evidence, expected);
     }
 

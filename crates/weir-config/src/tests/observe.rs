@@ -80,14 +80,14 @@ queues_max = 0
     assert!(!told.contains("hunter2"), "{told}");
     insta::assert_snapshot!(told, @r#"
     weir.toml:4:9: observe.pools: write NAME=PROCESSESxPOOL, for example web=2x5, or with threads web=2x5/16
-    weir.toml:6:17: observe.pgbouncer_url: Postgres address "db:6432/app": what PgBouncer says of itself is in its database pgbouncer: write /pgbouncer
+    weir.toml:6:17: observe.pgbouncer_url: Postgres address "db:6432/app": PgBouncer's own figures are in its database pgbouncer: use /pgbouncer
     weir.toml:6:17: observe.pgbouncer_url: contradicts pgbouncer = 0, which means that there is no pooler; remove one of them
-    weir.toml:8:7: observe.redis[0].url: Redis address "redis://***@localhost": it holds a password; give it by the environment or a file
+    weir.toml:8:7: observe.redis[0].url: Redis address "redis://***@localhost": it contains a password; pass that in the environment or a file
     weir.toml:9:1: observe.redis[1].key: cert and key go together
     weir.toml:11:12: observe.redis[1].password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:13:1: observe.redis[2].url is missing
     weir.toml:14:12: observe.redis[2].password: the environment variable NO_SUCH is not set
-    weir.toml:16:7: observe.postgres.url: Postgres address "postgres://***@localhost/x": it holds a password; give it by the environment or a file
+    weir.toml:16:7: observe.postgres.url: Postgres address "postgres://***@localhost/x": it contains a password; pass that in the environment or a file
     weir.toml:17:1: observe.limits.retry_max: must not be below observe.interval
     weir.toml:18:14: observe.limits.queues_max: must be from 1 to 1000000
     "#);

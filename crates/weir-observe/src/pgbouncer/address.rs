@@ -61,7 +61,7 @@ mod tests {
         };
         assert_eq!(name("postgres://stats@db"), "db:6432/pgbouncer");
         assert_eq!(name("postgres:///?host=/run"), "/run/pgbouncer");
-        assert!(name("postgres://stats@db:6432/app").ends_with("write /pgbouncer"));
+        assert!(name("postgres://stats@db:6432/app").ends_with("use /pgbouncer"));
         assert!(name("db:6432").contains("must begin with"));
     }
 

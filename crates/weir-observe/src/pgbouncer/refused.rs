@@ -111,7 +111,7 @@ mod tests {
             (
                 "error connecting: Connection refused (os error 111)",
                 MissingReason::Unreachable,
-                "runs",
+                "is running",
             ),
             ("connection closed", MissingReason::Unreachable, "its log"),
         ] {

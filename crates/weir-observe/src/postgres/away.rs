@@ -106,7 +106,7 @@ mod tests {
             (
                 "error connecting to server: Connection refused (os error 111)",
                 MissingReason::Unreachable,
-                "whether it runs",
+                "that it is running",
             ),
             ("error communicating with the server: reset", MissingReason::Unreachable, "its log"),
             (

@@ -116,7 +116,7 @@ async fn what_it_may_open_is_brought_below_what_the_database_has() {
     let seen = observation.pooler.clone().unwrap();
     assert_eq!(seen.name, "pgbouncer");
     let evidence = &of(&advice, "over-commit").unwrap().evidence;
-    assert!(evidence.contains("and pgbouncer stands between"), "{evidence}");
+    assert!(evidence.contains("and pgbouncer is in between"), "{evidence}");
     let (observation, _) = look(&server.url("postgres"), None).await;
     let held = |observation: &Observation| {
         let connections = observation.postgres.known().unwrap().connections.known().unwrap();
@@ -220,7 +220,7 @@ async fn who_waits_at_it_it_says_itself_and_a_larger_pool_ends_that() {
     );
     let why = ": 2 of its 2 connections are in use, of at most 2";
     assert!(evidence.ends_with(why), "{evidence}");
-    assert!(consequence.contains("for 2 min is refused"), "{consequence}");
+    assert!(consequence.contains("for 2 min are rejected"), "{consequence}");
 
     // Who looks through it waits as well, and is told why all the same.
     let (_, advice) = look_and_ask(&pooler.url("shop"), None, Some(&console)).await;

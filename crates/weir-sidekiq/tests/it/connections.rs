@@ -119,7 +119,7 @@ async fn tls_takes_the_right_authority_and_a_client_certificate() {
     let not_trusted = said(endpoint.clone()).await;
     assert!(not_trusted.contains("--redis-ca"), "{not_trusted}");
     let plain = said(RedisEndpoint::parse(&format!("redis://127.0.0.1:{tls_port}")).unwrap()).await;
-    assert!(plain.contains("write rediss://"), "{plain}");
+    assert!(plain.contains("use rediss://"), "{plain}");
     let tls =
         said(RedisEndpoint::parse(&format!("rediss://127.0.0.1:{}", redis.port)).unwrap()).await;
     assert!(tls.contains("write redis://"), "{tls}");
@@ -162,7 +162,7 @@ async fn a_redis_that_answers_nobody_says_why_and_what_to_do() {
         ("NOAUTH Authentication required.", "--redis-password-env"),
         ("ERR max number of clients reached", "CONFIG SET maxclients"),
         ("BUSY Redis is busy running a script.", "SCRIPT KILL"),
-        ("MASTERDOWN Link with MASTER is down", "name the master"),
+        ("MASTERDOWN Link with MASTER is down", "use the address of the master"),
     ] {
         let said = answered(error).await;
         assert!(said.contains(remedy) && said.contains(error), "{said}");

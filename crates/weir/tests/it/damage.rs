@@ -185,7 +185,7 @@ fn a_sound_store_is_said_to_be_sound_and_nothing_is_written() {
     assert_eq!((&checked["sound"], &checked["damages_total"]), (&true.into(), &0.into()));
     assert!(checked["records"].as_u64() >= Some(3), "{checked}");
     let shown = site.ok(&["jobs", "verify"]);
-    assert!(shown.contains("0000000001.log") && shown.contains("\nsound: "), "{shown}");
+    assert!(shown.contains("0000000001.log") && shown.contains("\nintact: "), "{shown}");
     assert_eq!(before, (names(&site.path().join("data")), names(&store(&site))));
 }
 
@@ -216,7 +216,7 @@ fn a_torn_tail_is_no_damage_and_the_next_start_cuts_it() {
     let checked = verify(&site, 0);
     assert!(checked["torn_bytes"].as_u64() >= Some(100), "{checked}");
     let shown = site.ok(&["jobs", "verify"]);
-    assert!(shown.contains("torn bytes (never reported durable"), "{shown}");
+    assert!(shown.contains("torn bytes (never acknowledged"), "{shown}");
     let weir = site.start();
     let jobs = weir.site.ok(&["jobs", "list", "default"]);
     assert!(JIDS.iter().all(|jid| jobs.contains(jid)), "{jobs}");

@@ -62,8 +62,8 @@ fn who_names_no_source_or_a_wrong_one_is_told() {
     for (arguments, problem, expected) in [
         (&["--redis", "localhost"][..], "must begin with", 64),
         (&["--redis", "http://localhost"], "must begin with", 64),
-        (&["--redis", "redis://:hunter2@localhost"], "holds a password", 64),
-        (&["--postgres", "postgres://u:hunter2@localhost/x"], "holds a password", 64),
+        (&["--redis", "redis://:hunter2@localhost"], "contains a password", 64),
+        (&["--postgres", "postgres://u:hunter2@localhost/x"], "contains a password", 64),
         (&["--postgres", "mysql://localhost/x"], "must begin with", 64),
         (
             &["--redis", "redis://localhost", "--redis-password-env", "NO_SUCH"],
@@ -93,7 +93,7 @@ fn a_source_that_is_away_comes_first_with_what_to_do_and_is_critical() {
     let output = run(&arguments);
     assert_eq!(code(&output), 1);
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.starts_with("Redis 127.0.0.1:1: it does not respond: nobody listens"), "{text}");
+    assert!(text.starts_with("Redis 127.0.0.1:1: it does not respond: nothing listens"), "{text}");
     assert!(text.contains("CRITICAL  Redis 127.0.0.1:1  [unreachable]"), "{text}");
     assert!(text.contains("  next    check that it is running"), "{text}");
     let monitored = run(&[&arguments[..], &["--nagios"]].concat());

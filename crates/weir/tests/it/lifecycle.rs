@@ -63,7 +63,7 @@ fn a_front_alone_opens_one_port() {
     let weir = site.start();
     assert!(weir.serves("front") && weir.serves("admin"));
     assert!(!weir.serves("jobs") && !weir.serves("console"), "{}", weir.ready_line);
-    assert!(weir.site.ok(&["status"]).contains("no jobs here"));
+    assert!(weir.site.ok(&["status"]).contains("jobs are disabled"));
     assert!(!weir.data_dir().join("jobs").exists());
     assert!(weir.stop().success());
 }

@@ -142,7 +142,7 @@ fn realtime_alone_has_an_address_of_its_own() {
     // No store, no lock but the folder's; what is asked about jobs is answered.
     assert!(!weir.data_dir().join("jobs").exists());
     let status = weir.site.ok(&["status", "--data-dir", "data"]);
-    assert!(status.contains("no jobs here") && status.contains("1: 2 of"), "{status}");
+    assert!(status.contains("jobs are disabled") && status.contains("1: 2 of"), "{status}");
     let status: Value =
         serde_json::from_str(&weir.site.ok(&["status", "--json", "--data-dir", "data"]))
             .expect("JSON");

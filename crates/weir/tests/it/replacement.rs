@@ -115,7 +115,7 @@ fn a_mistake_in_the_settings_leaves_everything_as_it_is() {
     weir.site.write(&moved);
     let shown = weir.site.shown(&["restart", "--data-dir", "data"]);
     let expected =
-        "(front.apps \"other\": new; front.apps \"shop\": gone); `weir upgrade` takes them";
+        "(front.apps \"other\": new; front.apps \"shop\": gone); apply them with `weir upgrade`";
     assert!(shown.contains(expected), "{shown}");
     // Of these the service takes two itself.
     let folder = weir.site.path().display().to_string();

@@ -122,7 +122,7 @@ fn what_is_served_waits_or_is_pushed_is_planned_and_old_names_are_not() {
     let demands = demands(&jobs(), &pushes);
     let planned = vec!["default", "mailers", "pull", "scheduler", "fasp"];
     assert_eq!(names(&demands), (planned, vec!["mailer", "trends"]));
-    assert!(demands.left_out[0].why.ends_with("misspelt \"mailers\""), "{demands:?}");
+    assert!(demands.left_out[0].why.ends_with("a misspelling of \"mailers\""), "{demands:?}");
     assert!(demands.left_out[1].why.starts_with("it is empty and no process serves it"));
 }
 

@@ -218,7 +218,7 @@ fn slots_of_superusers_are_nobodys() {
     assert_eq!(broken(&layout, &QUEUES)[0].0, Claim::ConnectionsFit);
     layout.max_connections = 188;
     let proof = judge(&layout, &QUEUES).remove(0);
-    assert!(proof.holds() && proof.figures.ends_with("connections may be rejected"), "{proof:?}");
+    assert!(proof.holds() && proof.figures.ends_with("rejected during a deployment"), "{proof:?}");
 }
 
 #[test]

@@ -310,7 +310,7 @@ mod tests {
         refused.pools[0].connections = 3;
         let finding = only(refused);
         assert!(finding.evidence.ends_with("it has 3 connections of at most 20, and gets no more"));
-        assert!(finding.change.is_none() && finding.next.unwrap().starts_with("look into"));
+        assert!(finding.change.is_none() && finding.next.unwrap().starts_with("see "));
     }
 
     #[test]

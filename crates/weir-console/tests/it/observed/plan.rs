@@ -15,7 +15,7 @@ async fn what_nobody_saw_is_not_said_to_hold() {
     let page = Site::with_observed(Looks::of(seen)).browser().get(PAGE).await;
     for text in [
         "Unknown</span><div><strong>each queue keeps up with arrivals",
-        "push was not seen at work",
+        "push was idle in all samples",
         "unknown",
         "200 ms, assumed",
     ] {

@@ -163,7 +163,7 @@ mod tests {
                     Parsed::Http2 => ("Http2".to_owned(), Vec::new()),
                 });
             if let Some((what, mut rest)) = judged {
-                if what.starts_with("Head") {
+                if what.starts_with("HttpRequestHead") {
                     rest.extend(pieces[index + 1..].concat());
                 }
                 return Some((what, rest));

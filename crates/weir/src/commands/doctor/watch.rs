@@ -228,7 +228,7 @@ mod tests {
         };
         let is_told = |seconds| {
             let lines = queues(None, &jobs, Duration::from_secs(seconds));
-            lines.contains(&"All of them: 30.0/s completed, as counted by Sidekiq".to_owned())
+            lines.contains(&"Completion rate of all queues, counted by Sidekiq: 30.0/s".to_owned())
         };
         assert!(is_told(10) && !is_told(9));
     }

@@ -37,7 +37,7 @@ fn plan_and_doctor_have_its_number_of_connections_from_itself() {
     assert_eq!(plan(&["--pgbouncer", "30"])["wanted"]["pooler_connections"], 30, "it wins");
     let contradiction = run(&[&common[..], &["--pgbouncer", "0"]].concat());
     assert_eq!(code(&contradiction), 64);
-    assert!(String::from_utf8_lossy(&contradiction.stderr).contains("--pgbouncer 0 says"));
+    assert!(String::from_utf8_lossy(&contradiction.stderr).contains("--pgbouncer 0 means"));
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn threads_that_lock_each_other_out_are_too_many() {
     });
     let found = said(&advice);
     let evidence = found[0]["evidence"].as_str().expect("evidence");
-    assert!(evidence.starts_with(&format!("{FEW} thread worked off ")), "{evidence}");
+    assert!(evidence.starts_with(&format!("{FEW} thread completed ")), "{evidence}");
     assert!(evidence.ends_with(&format!("{MANY} run now")), "{evidence}");
     assert_eq!(found[0]["severity"], "warning");
     assert_eq!(found[0]["change"]["line"], format!("-c: {FEW} in all"));

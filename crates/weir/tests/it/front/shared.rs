@@ -165,11 +165,11 @@ fn the_console_shows_what_workers_say_and_offers_what_can_be_done() {
     assert!(page().contains(&sockets) && page().contains("value=\"restart\""));
     assert!(!page().contains("value=\"pause\""));
     let slow = ask_slowly(&weir);
-    until(|| page().contains("data-label=\"Running\">1"));
+    until(|| page().contains("data-label=\"In progress\">1"));
     until(|| workers(&weir).iter().all(|worker| worker["pss_bytes"].as_u64().is_some()));
     go(&weir);
     assert_eq!(slow.join().expect("a client").0, "HTTP/1.1 200 OK");
-    until(|| page().contains("data-label=\"Given\">1<"));
+    until(|| page().contains("data-label=\"Assigned\">1<"));
     assert!(weir.stop().success());
 }
 

@@ -177,7 +177,7 @@ fn a_running_weir_that_mirrors_is_asked_to_look() {
     exit: 2
     -- stdout
     -- stderr
-    error: the running Weir mirrors, and fetches files as gems.mirror.files says: set it to "eagerly", or stop Weir for --files
+    error: --files cannot be used while Weir mirrors: set gems.mirror.files to "eagerly", or stop Weir first
     "#);
     insta::assert_snapshot!(shown(&["gems", "mirror", "https://a.example"]), @r#"
     exit: 2

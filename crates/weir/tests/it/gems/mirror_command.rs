@@ -61,7 +61,7 @@ fn a_command_says_what_it_could_not_do_and_why() {
     ");
     for (arguments, told) in [
         (&["gems", "key", "create", "ci", "--gem", "shop/*"][..], "has '/'"),
-        (&["gems", "key", "revoke", "ci"], "keys have numbers"),
+        (&["gems", "key", "revoke", "ci"], "a key is identified by a number"),
     ] {
         let shown = elsewhere.shown(arguments);
         assert!(shown.starts_with("exit: 64") && shown.contains(told), "{shown}");

@@ -39,7 +39,7 @@ fn the_policy_of_an_index_holds_for_a_command_that_does_not_see_its_settings() {
     let (elsewhere, data) = (site(""), index.path().join("data"));
     let shown = elsewhere.shown(&["gems", "mirror", &url, "--data-dir", text(&data)]);
     assert!(shown.starts_with("exit: 0\n"), "{shown}");
-    assert!(shown.contains("the policy holds that was in force in this index last"), "{shown}");
+    assert!(shown.contains("using the policy that was last used for this index"), "{shown}");
     assert!(verified(&index).starts_with("sound: 1 gem, 1 release"), "{}", verified(&index));
     // Here, and by the file's name: that of the settings.
     for more in [&["--data-dir", "data"][..], &["--config", "weir.toml", "--data-dir", "data"]] {
@@ -76,7 +76,7 @@ fn an_index_with_gems_of_its_own_wants_a_policy() {
     }
     std::fs::write(index.path().join("policy"), PRIVATE).expect("written");
     let shown = mirror(&["--policy", "policy"]);
-    assert!(shown.contains("2 names there, 1 of them not taken"), "{shown}");
+    assert!(shown.contains("2 names at the upstream, 1 of them rejected"), "{shown}");
     assert!(verified(&index).starts_with("sound: 2 gems, 2 releases"), "{}", verified(&index));
     // It is kept.
     import(&upstream.site, &(line("acme-api", &["9.9"]) + &line("rake", &["1.0"])));

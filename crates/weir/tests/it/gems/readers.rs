@@ -83,7 +83,7 @@ fn a_key_is_made_for_what_it_can_be_used_for() {
     error: a key that only reads is for the whole index (gems limit what a key pushes and yanks; leave them out)
     ");
     let both = shown("index_rubygems,push_rubygem");
-    assert!(both.contains("It reads all gems; --gem is about what it pushes"), "{both}");
+    assert!(both.contains("It can read all gems; --gem limits pushes and yanks only"), "{both}");
     assert!(both.contains("bundle config set --global HOST USER:KEY"), "{both}");
     assert!(weir.stop().success());
 }

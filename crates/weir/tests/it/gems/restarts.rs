@@ -68,7 +68,7 @@ fn an_upgrade_opens_the_address_that_is_new() {
     let weir = site("").start();
     weir.site.write(&format!("{BASE}{GEMS}"));
     let refused = weir.site.shown(&["restart"]);
-    assert!(refused.contains("(gems.listen); `weir upgrade` takes them"), "{refused}");
+    assert!(refused.contains("(gems.listen); apply them with `weir upgrade`"), "{refused}");
     let before = weir.service();
     weir.site.ok(&["upgrade"]);
     wait_until("the new process answers", || weir.service() != before);

@@ -141,7 +141,7 @@ fn a_program_that_does_not_understand_the_state_is_not_executed() {
     );
     replace_program(&weir.site, |new| fs::write(new, script).expect("written"));
     let shown = weir.site.shown(&["upgrade", "--data-dir", "data"]);
-    assert!(shown.contains("hands over in version 4000, this program understands"), "{shown}");
+    assert!(shown.contains("hands over in version 4000, but this program supports"), "{shown}");
     weir.wait_for_log("not upgraded, everything goes on as before");
     assert_eq!((weir.service(), image(parent(&weir))), (service, old));
     assert!(weir.stop().success());

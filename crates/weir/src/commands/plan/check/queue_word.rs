@@ -85,22 +85,22 @@ mod tests {
         assert_eq!(weighted("push,6"), Ok(("push".to_owned(), 6)));
         assert_eq!(weighted("mail.out"), Ok(("mail.out".to_owned(), 0)));
         for (word, expected) in [
-            ("push,", "is no queue"),
-            ("push,x", "is no queue"),
-            ("push,-1", "is no queue"),
-            ("default,push", "is no queue"),
-            ("default,8,push,6", "is no queue"),
-            ("push, 6", "is no queue"),
-            ("default push", "is no queue"),
-            ("\"default\"", "is no queue"),
-            (",6", "is no queue"),
-            ("", "is no queue"),
+            ("push,", "is not a queue"),
+            ("push,x", "is not a queue"),
+            ("push,-1", "is not a queue"),
+            ("default,push", "is not a queue"),
+            ("default,8,push,6", "is not a queue"),
+            ("push, 6", "is not a queue"),
+            ("default push", "is not a queue"),
+            ("\"default\"", "is not a queue"),
+            (",6", "is not a queue"),
+            ("", "is not a queue"),
             ("-qdefault", "is an option"),
             ("-q default", "is an option"),
-            ("$QUEUE", "is filled in elsewhere"),
-            ("${QUEUE},8", "is filled in elsewhere"),
-            ("%i", "is filled in elsewhere"),
-            ("<%= queue %>", "is filled in elsewhere"),
+            ("$QUEUE", "contains a variable"),
+            ("${QUEUE},8", "contains a variable"),
+            ("%i", "contains a variable"),
+            ("<%= queue %>", "contains a variable"),
         ] {
             let problem = weighted(word).expect_err(word);
             assert!(problem.contains(expected), "{word}: {problem}");

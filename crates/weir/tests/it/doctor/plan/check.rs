@@ -73,7 +73,7 @@ fn what_a_layout_does_not_say_is_not_proved() {
             ", pool = 25",
             "unknown each thread has a connection in its pool: unknown, because `pool`",
         ),
-        (", threads = 10", "unknown, because the number of threads of web is not said"),
+        (", threads = 10", "unknown, because the number of threads of web is not given"),
         (
             "concurrency = 5, ",
             "unknown each process has threads and queues: e: unknown, because its `concurrency`",
@@ -130,7 +130,7 @@ fn what_a_layout_does_not_say_is_not_proved() {
 fn a_file_without_an_end_is_no_layout_and_memory_that_is_not_told_is_not_judged() {
     let output = plan(&["--check", "/dev/zero"]);
     assert_eq!(code(&output), 2);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("/dev/zero is too long"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/dev/zero is too large"));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("guides.toml");
     let judged = |layout: &str| {
@@ -157,7 +157,7 @@ fn judged(layout: &str) -> (i32, String) {
 fn two_of_the_same_name_are_told_with_their_lines_and_the_rest_is_judged() {
     let (ends, said) = judged(&sound().replace("name = \"b\"", "name = \"a\""));
     assert_eq!(ends, 1, "{said}");
-    let expected = "BROKEN  process names are unique: a stands in lines 10 and 11; each is \
+    let expected = "BROKEN  process names are unique: a is defined in lines 10 and 11; each is \
                     counted:";
     assert!(said.contains(expected), "{said}");
     assert!(
@@ -166,7 +166,7 @@ fn two_of_the_same_name_are_told_with_their_lines_and_the_rest_is_judged() {
     );
     let (ends, said) = judged(&sound().replace("name = \"f\"", "name = \"web\""));
     assert_eq!(ends, 1, "a service and a worker: {said}");
-    assert!(said.contains("web stands in lines 6 and 15"), "{said}");
+    assert!(said.contains("web is defined in lines 6 and 15"), "{said}");
 }
 
 #[test]
@@ -174,16 +174,16 @@ fn queues_that_are_not_said_or_no_queues_are_told_with_their_line_and_nothing_is
     let mail = "queues = [\"mailers\", \"push\"]";
     for (to, expected) in [
         ("", "line 15: f has no `queues`: they are unknown, because Sidekiq without -q serves"),
-        ("queues = []", "line 15: f has no `queues`: unknown"),
+        ("queues = []", "line 15: f has no `queues`: they are unknown"),
         (
             "queues = [\"-q mailers\"]",
             "line 15: f: \"-q mailers\" is an option; write only the queue",
         ),
         ("queues = [\"-qmailers\"]", "line 15: f: \"-qmailers\" is an option"),
-        ("queues = [\"mailers push\"]", "line 15: f: \"mailers push\" is no queue"),
-        ("queues = [\"'mailers'\"]", "line 15: f: \"'mailers'\" is no queue"),
+        ("queues = [\"mailers push\"]", "line 15: f: \"mailers push\" is not a queue"),
+        ("queues = [\"'mailers'\"]", "line 15: f: \"'mailers'\" is not a queue"),
         ("queues = [\"$MAIL\", \"mailers\"]", "line 15: f: \"$MAIL\" contains a variable"),
-        ("queues = [\"<%= q %>\"]", "line 15: f: \"<%= q %>\" is filled in elsewhere"),
+        ("queues = [\"<%= q %>\"]", "line 15: f: \"<%= q %>\" contains a variable"),
     ] {
         let layout = sound().replace(
             &format!(", {mail}"),
@@ -220,7 +220,7 @@ fn queues_that_are_not_said_or_no_queues_are_told_with_their_line_and_nothing_is
         said.contains("holds   each queue is first in a process: its only queue is first"),
         "{said}"
     );
-    assert!(said.contains("line 5: \"$X\" is filled in elsewhere"), "{said}");
+    assert!(said.contains("line 5: \"$X\" contains a variable"), "{said}");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn files_of_others_are_judged_by_their_sums() {
     assert!(error(&settings).contains("contains Sidekiq's settings"), "{settings:?}");
     write("x.toml", "max_connections = 1e18\n");
     let broken = check("x.toml", &[]);
-    assert!(error(&broken).contains("x.toml is no layout"), "{broken:?}");
+    assert!(error(&broken).contains("x.toml is neither a layout nor"), "{broken:?}");
     let none = tempfile::tempdir().unwrap();
     let none = plan(&["--check", &none.path().display().to_string()]);
     assert_eq!(code(&none), 2);

@@ -119,7 +119,7 @@ fn what_workers_listen_on_is_the_parent_s_and_stays() {
     write(&weir.site, 2, "keeps", "queues = 2\n");
     let shown = weir.site.shown(&["restart"]);
     assert!(shown.starts_with("exit: 2\n"), "{shown}");
-    assert!(shown.contains("holds (front.apps \"shop\": queues)"), "{shown}");
+    assert!(shown.contains("(front.apps \"shop\": queues); apply them with"), "{shown}");
     let shown = weir.site.shown(&["upgrade"]);
     assert!(shown.starts_with("exit: 2\n"), "{shown}");
     assert!(

@@ -104,7 +104,7 @@ fn an_override_is_taken_as_compose_takes_it() {
     ]);
     assert!(rows(&deployment).contains(&("jobs", 3, 10, 20)), "{:?}", rows(&deployment));
     let assumed = deployment.assumed.join("\n");
-    assert!(assumed.contains("jobs: .env.production is not here"), "{assumed}");
+    assert!(assumed.contains("jobs: .env.production is missing"), "{assumed}");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn what_is_filled_in_elsewhere_is_unknown() {
     let puma = ("config/puma.rb", "workers ENV.fetch('N') {\n  Etc.nprocessors\n}\nthreads 2, 2\n");
     let deployment = read_all(&[("Procfile", "web: puma\n"), puma]);
     assert_eq!(deployment.layout.services[0].gaps, [Gap::Processes]);
-    assert!(deployment.assumed[0].contains("decides by code"), "{:?}", deployment.assumed);
+    assert!(deployment.assumed[0].contains("is computed by code"), "{:?}", deployment.assumed);
     let figures = figures(&deployment);
     assert!(figures.contains("the number of processes of web is not known"), "{figures}");
     assert!(!figures.contains("`pool`"), "{figures}");
