@@ -171,7 +171,7 @@ test("the keyboard publishes, pauses and switches", async () => {
   await page.keyboard.press("Enter");
   assert.equal(await focused(page), "Resume");
   await page.keyboard.press("Enter");
-  await tabTo(page, /^Events as they come/);
+  await tabTo(page, /^Events as they arrive/);
 
   await page.goto("/switches");
   await tabTo(page, /^Turn off events named/);

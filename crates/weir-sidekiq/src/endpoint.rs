@@ -240,7 +240,7 @@ mod tests {
             ("redis://a/x", "database must be a number"),
             ("redis://a/-1", "database must be a number"),
             ("unix://run/redis.sock", "must be absolute"),
-            ("unix:///run/redis.sock?x=1", "only ?db=NUMBER"),
+            ("unix:///run/redis.sock?x=1", "followed only by ?db=NUMBER"),
             ("redis+sentinel://a,b", "service's name"),
             ("redis://[::1", "must end with ]"),
             ("redis://a%4@h", "two hexadecimal digits"),

@@ -112,7 +112,7 @@ mod tests {
             (
                 "error performing TLS handshake: server does not support TLS",
                 MissingReason::Login,
-                "leave sslmode out",
+                "remove sslmode from the address",
             ),
         ] {
             let told = told(said, false);

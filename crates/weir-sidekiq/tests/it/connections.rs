@@ -122,7 +122,7 @@ async fn tls_takes_the_right_authority_and_a_client_certificate() {
     assert!(plain.contains("use rediss://"), "{plain}");
     let tls =
         said(RedisEndpoint::parse(&format!("rediss://127.0.0.1:{}", redis.port)).unwrap()).await;
-    assert!(tls.contains("write redis://"), "{tls}");
+    assert!(tls.contains("use redis://"), "{tls}");
     endpoint.tls.authority = Some(file("authority.pem"));
     let nobody = said(endpoint.clone()).await;
     assert!(nobody.contains("--redis-cert"), "{nobody}");

@@ -122,7 +122,7 @@ fn a_mistake_in_the_settings_leaves_everything_as_it_is() {
     let more = settings(&folder, "").replace("workers = 3\nconcurrency = 8\n", "workers = 2\nconcurrency = 9\nready_path = \"/\"\nstop_deadline = \"9s\"\nenvironment = { A = \"1\" }\n");
     weir.site.write(&more);
     let shown = weir.site.shown(&["restart", "--data-dir", "data"]);
-    let expected = "(front.apps \"shop\": workers, environment, stop_deadline); `weir upgrade`";
+    let expected = "(front.apps \"shop\": workers, environment, stop_deadline); apply them with `weir upgrade`";
     assert!(shown.contains(expected), "{shown}");
     weir.signal(Signal::HUP);
     weir.wait_for_log("front.apps[0].concurrency changed: needs `weir restart`");

@@ -281,7 +281,10 @@ fn files_of_others_are_judged_by_their_sums() {
     let none = tempfile::tempdir().unwrap();
     let none = plan(&["--check", &none.path().display().to_string()]);
     assert_eq!(code(&none), 2);
-    assert!(error(&none).contains("has no unit (*.service), compose file or Procfile"), "{none:?}");
+    assert!(
+        error(&none).contains("contains no unit (*.service), compose file or Procfile"),
+        "{none:?}"
+    );
 }
 
 #[test]
