@@ -51,7 +51,10 @@ fn the_policy_of_an_index_holds_for_a_command_that_does_not_see_its_settings() {
     assert!(shown.contains("is not in gems.mirror.upstreams"), "{shown}");
     index.write("nonsense");
     let shown = index.shown(&other);
-    assert!(shown.starts_with("exit: 2\n") && shown.contains("policy"), "{shown}");
+    assert!(
+        shown.starts_with("exit: 2\n") && shown.contains("may contain the policy of"),
+        "{shown}"
+    );
     assert!(upstream.stop().success());
 }
 
