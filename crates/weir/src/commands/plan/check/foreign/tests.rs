@@ -183,6 +183,18 @@ fn a_procfile_is_read_with_pumas_settings_and_those_of_rails() {
 }
 
 #[test]
+fn the_file_that_a_sidekiq_names_comes_before_the_usual_one() {
+    let usual = ("config/sidekiq.yml", ":concurrency: 25\n:queues: [default]\n");
+    let named = ("config/mail.yml", ":concurrency: 3\n:queues: [mailers]\n");
+    for option in ["-C config/mail.yml", "--config=config/mail.yml"] {
+        let line = format!("worker: DB_POOL=9 sidekiq {option}\n");
+        let deployment = read_all(&[("Procfile", &line), usual, named]);
+        assert_eq!(rows(&deployment), [("worker", 1, 3, 9)], "{option}");
+        assert_eq!(deployment.layout.workers[0].queues, ["mailers"], "{option}");
+    }
+}
+
+#[test]
 fn what_is_filled_in_elsewhere_is_unknown() {
     for (line, gap) in [
         ("DB_POOL=9 bundle exec sidekiq -c $THREADS -q a", Gap::Threads),
