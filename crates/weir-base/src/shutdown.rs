@@ -5,6 +5,7 @@
 //! [`ShutdownToken::drain`] (work in hand is finished, at most until the deadline).
 
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -51,11 +52,15 @@ impl ShutdownToken {
     }
 
     /// Runs `task` on the current runtime; [`ShutdownToken::drain`] waits for it.
+    ///
+    /// The task is boxed: the runtime's code for a task is then compiled once per output and not
+    /// once per task.
     pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        let task: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(task);
         self.tracker.spawn(task)
     }
 
@@ -65,6 +70,7 @@ impl ShutdownToken {
         F: Future + 'static,
         F::Output: 'static,
     {
+        let task: Pin<Box<dyn Future<Output = F::Output>>> = Box::pin(task);
         self.tracker.spawn_local(task)
     }
 
