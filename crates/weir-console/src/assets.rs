@@ -20,7 +20,7 @@ struct Bundle;
 const STYLE: &str = include_str!("../style/console.css");
 const ICON: &str = include_str!("../style/icon.svg");
 
-/// AssetAddresses of what the pages load, with a mark of the content, so that they may be kept forever.
+/// Addresses of the files that the pages load. Each contains a hash of the content, so browsers may cache it forever.
 #[derive(Clone, Debug)]
 pub(crate) struct AssetAddresses {
     pub(crate) style: String,

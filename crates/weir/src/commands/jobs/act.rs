@@ -33,7 +33,7 @@ pub(crate) struct JobsActArgs {
     /// Only jobs of this type
     #[arg(long, requires = "from")]
     jobtype: Option<String>,
-    /// Do not ask for confirmation for confirmation for confirmation
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     /// Print JSON

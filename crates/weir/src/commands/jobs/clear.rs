@@ -19,7 +19,7 @@ pub(crate) struct JobsClearArgs {
     target: Target,
     /// A queue, or one of the sets scheduled, retries and dead
     place: String,
-    /// Do not ask for confirmation for confirmation for confirmation
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     /// Print JSON

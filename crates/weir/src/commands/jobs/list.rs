@@ -25,7 +25,7 @@ pub(crate) struct JobsListArgs {
     /// Only jobs of this type
     #[arg(long, requires = "place")]
     jobtype: Option<String>,
-    /// Maximum number of rows jobs
+    /// Maximum number of jobs
     #[arg(long, default_value_t = 50)]
     limit: usize,
     /// Newest first

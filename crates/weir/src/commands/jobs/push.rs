@@ -23,7 +23,7 @@ pub(crate) struct JobsPushArgs {
     target: Target,
     /// Type of the job, which selects the code that runs it
     jobtype: String,
-    /// JobsPushArgs of the job: a JSON array
+    /// Arguments of the job: a JSON array
     #[arg(default_value = "[]", value_name = "JSON")]
     args: String,
     /// Queue of the job

@@ -15,7 +15,7 @@ use crate::target::Target;
 pub(crate) struct JobsWorkingArgs {
     #[command(flatten)]
     target: Target,
-    /// Maximum number of rows jobs
+    /// Maximum number of jobs
     #[arg(long, default_value_t = 50)]
     limit: usize,
     /// Print JSON

@@ -27,7 +27,7 @@ pub(crate) struct SidekiqSetAsideArgs {
     /// Move the backlog back to the queue, ahead of newer jobs; continues an interrupted run
     #[arg(long)]
     undo: bool,
-    /// Do not ask for confirmation for confirmation
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     /// Print JSON

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// The version's platform
     #[arg(long, default_value = "ruby")]
     platform: String,
-    /// Do not ask for confirmation for confirmation for confirmation
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     /// Print JSON
