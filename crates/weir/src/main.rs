@@ -8,9 +8,6 @@
 //! - [`alive`]: what the service tells its parent while it serves.
 //! - [`front`]: what each core does with HTTP; [`gems`]: where the index of gems is.
 //! - [`sockets`]: apps whose workers take connections themselves.
-//! - [`status`], [`realtime_admin`], [`gems_admin`], [`switches_admin`], [`workers_admin`], [`restart_admin`]: the
-//!   admin API, beside what the parts bring along.
-//! - [`exposition`]: the formats of `/metrics`.
 //! - [`admin_client`]: how the other commands talk to a running Weir.
 
 mod admin_client;
@@ -19,29 +16,17 @@ mod cli;
 mod commands;
 mod compose;
 mod exit;
-mod exposition;
 mod front;
 mod gems;
-mod gems_admin;
-mod holds;
 mod http;
 mod logging;
-mod measured;
-mod observed;
 mod output;
 mod parent;
-mod process_metrics;
-mod realtime_admin;
 mod reload;
-mod restart_admin;
 mod run;
 mod sockets;
-mod status;
-mod switches_admin;
 mod target;
 mod turn;
-mod workers_admin;
-mod workers_metrics;
 
 use std::process::ExitCode;
 

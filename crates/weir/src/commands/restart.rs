@@ -11,8 +11,8 @@ use weir_base::clock::Clock;
 use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
 use crate::output;
-use crate::status::Status;
 use crate::target::Target;
+use weir_admin::status::Status;
 
 /// How often it is looked whether the new process serves everything.
 const LOOK: Duration = Duration::from_millis(50);

@@ -6,9 +6,9 @@ use weir_jobs::view::JobServerOverview;
 use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
 use crate::output;
-use crate::status::Status;
 use crate::target::Target;
-use crate::workers_admin::{AppRow, JOBS, WorkerRow};
+use weir_admin::status::Status;
+use weir_admin::workers::{AppRow, JOBS, WorkerRow};
 
 /// `weir status`.
 #[derive(Debug, Args)]

@@ -10,8 +10,8 @@ use super::status::seconds;
 use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
 use crate::output;
-use crate::switches_admin::{Flip, Listed, Of, Position};
 use crate::target::Target;
+use weir_admin::switches::{Flip, Listed, Of, Position};
 use weir_config::units;
 
 /// The verbs of `weir switch`.

@@ -10,7 +10,7 @@ use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
 use crate::output;
 use crate::target::Target;
-use crate::workers_admin::{AppRow, JOBS, Order, WorkerRow};
+use weir_admin::workers::{AppRow, JOBS, Order, WorkerRow};
 
 /// The verbs of `weir workers`.
 #[derive(Debug, Subcommand)]

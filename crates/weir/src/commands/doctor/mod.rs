@@ -20,8 +20,8 @@ pub(crate) use self::arguments::DoctorArguments;
 use self::weir::WeirSource;
 use crate::admin_client::block_on;
 use crate::exit::Exit;
-use crate::observed::json::document;
 use crate::output;
+use weir_admin::observed::json::document;
 
 /// Steps of the bar that is shown between the two looks.
 const PROGRESS_STEP: Duration = Duration::from_millis(200);

@@ -10,8 +10,8 @@ use weir_base::secret::Secret;
 use crate::admin_client::{AdminClient, Refused};
 use crate::commands::sources;
 use crate::exit::WrongUsage;
-use crate::measured::Parts;
 use crate::target;
+use weir_admin::measured::Parts;
 
 /// How long it may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);

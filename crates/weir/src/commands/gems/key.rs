@@ -12,9 +12,9 @@ use weir_gems::view::KeyView;
 use crate::admin_client::AdminClient;
 use crate::commands::status::seconds;
 use crate::exit::Exit;
-use crate::gems_admin::{CreatedKey, Done, NewKey, Revoke};
 use crate::output;
 use crate::target::Target;
+use weir_admin::gems::{CreatedKey, Done, NewKey, Revoke};
 use weir_config::units;
 
 /// The verbs of `weir gems key`.

@@ -5,9 +5,9 @@ use serde_json::json;
 
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
-use crate::gems_admin::Done;
 use crate::output;
 use crate::target::Target;
+use weir_admin::gems::Done;
 
 /// `weir gems rebaseline`.
 #[derive(Debug, Args)]

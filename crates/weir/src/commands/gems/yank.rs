@@ -5,9 +5,9 @@ use clap::Args;
 use crate::admin_client::AdminClient;
 use crate::commands::confirm::confirm;
 use crate::exit::Exit;
-use crate::gems_admin::{Done, Yank};
 use crate::output;
 use crate::target::Target;
+use weir_admin::gems::{Done, Yank};
 
 /// `weir gems yank`.
 #[derive(Debug, Args)]

@@ -6,8 +6,8 @@ use super::counted;
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;
-use crate::realtime_admin::{Count, Disconnect};
 use crate::target::Target;
+use weir_admin::realtime::{Count, Disconnect};
 
 /// `weir realtime disconnect`.
 #[derive(Debug, Args)]

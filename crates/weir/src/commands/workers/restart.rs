@@ -11,7 +11,7 @@ use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;
 use crate::target::Target;
-use crate::workers_admin::{AppRow, Order, WorkerRow};
+use weir_admin::workers::{AppRow, Order, WorkerRow};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// While the service process itself is replaced there may be no answer.

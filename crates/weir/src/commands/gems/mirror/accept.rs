@@ -7,9 +7,9 @@ use super::running::PATH;
 use crate::admin_client::AdminClient;
 use crate::commands::confirm::confirm;
 use crate::exit::Exit;
-use crate::gems_admin::Accept;
 use crate::output;
 use crate::target::Target;
+use weir_admin::gems::Accept;
 
 /// `weir gems mirror accept`.
 #[derive(Debug, Args)]

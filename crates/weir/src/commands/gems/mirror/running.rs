@@ -9,7 +9,7 @@ use super::bar::Bars;
 use super::{LookArguments, report};
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
-use crate::gems_admin::{Asked, Look};
+use weir_admin::gems::{Asked, Look};
 
 pub(super) const PATH: &str = "/v1/gems/mirror";
 /// How often is asked how far it is.

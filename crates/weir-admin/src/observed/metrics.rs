@@ -13,13 +13,13 @@ use super::Observed;
 
 /// Reads them.
 #[derive(Debug)]
-pub(crate) struct ObservedMetrics {
+pub struct ObservedMetrics {
     observed: Observed,
     admitted: Mutex<Admitted>,
 }
 
 impl ObservedMetrics {
-    pub(crate) fn new(observed: Observed, limits: LabelLimits) -> Self {
+    pub fn new(observed: Observed, limits: LabelLimits) -> Self {
         Self { observed, admitted: Mutex::new(Admitted::new(limits)) }
     }
 

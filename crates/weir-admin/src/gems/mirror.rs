@@ -14,27 +14,27 @@ use weir_gems::Gems;
 
 /// The body of `POST gems/mirror/sync`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Look {
+pub struct Look {
     /// Everything is compared, not only what has changed since the last time.
     #[serde(default)]
-    pub(crate) everything: bool,
+    pub everything: bool,
 }
 
 /// The body of `POST gems/mirror/accept`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Accept {
-    pub(crate) name: String,
-    pub(crate) number: String,
+pub struct Accept {
+    pub name: String,
+    pub number: String,
     /// None: `ruby`.
     #[serde(default)]
-    pub(crate) platform: Option<String>,
+    pub platform: Option<String>,
 }
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Asked {
+pub struct Asked {
     /// It is done when `rounds_done` of `GET gems/mirror` is this number.
-    pub(crate) round: u64,
+    pub round: u64,
 }
 
 pub(super) async fn state(State(index): State<Arc<Gems>>) -> Answer<MirrorView> {

@@ -22,15 +22,15 @@ use weir_gems::Endpoint;
 
 /// The switches of each part that has some and is served here.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Switches {
-    pub(crate) realtime: Option<Switchboard>,
-    pub(crate) gems: Option<Switchboard>,
+pub struct Switches {
+    pub realtime: Option<Switchboard>,
+    pub gems: Option<Switchboard>,
 }
 
 /// Whose switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Of {
+pub enum Of {
     /// Events, by name.
     #[default]
     Realtime,
@@ -40,36 +40,36 @@ pub(crate) enum Of {
 
 /// Something that is off.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Listed {
+pub struct Listed {
     #[serde(default)]
-    pub(crate) of: Of,
+    pub of: Of,
     #[serde(flatten)]
-    pub(crate) switch: SwitchView,
+    pub switch: SwitchView,
 }
 
 /// The body of `POST switches`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Flip {
+pub struct Flip {
     #[serde(default)]
-    pub(crate) of: Of,
+    pub of: Of,
     /// Names; `*` stands for any text.
-    pub(crate) pattern: Pattern,
-    pub(crate) position: Position,
+    pub pattern: Pattern,
+    pub position: Position,
     /// For so long; None: until it is turned on.
     #[serde(default)]
-    pub(crate) for_seconds: Option<u64>,
+    pub for_seconds: Option<u64>,
 }
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Position {
+pub enum Position {
     On,
     Off,
 }
 
 /// The routes; where nothing with switches is served they say so.
-pub(crate) fn router(switches: Switches) -> Router {
+pub fn router(switches: Switches) -> Router {
     Router::new().route("/switches", get(list).post(flip)).with_state(switches)
 }
 
@@ -151,8 +151,8 @@ impl fmt::Display for Of {
 
 fn not_served(of: Of) -> AdminError {
     match of {
-        Of::Realtime => crate::realtime_admin::not_served(),
-        Of::Gems => crate::gems_admin::not_served(),
+        Of::Realtime => crate::realtime::not_served(),
+        Of::Gems => crate::gems::not_served(),
     }
 }
 

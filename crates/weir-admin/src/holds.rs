@@ -10,7 +10,7 @@ use weir_front::Apps;
 
 /// The apps with the file. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Holds(Arc<Inner>);
+pub struct Holds(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -29,12 +29,12 @@ struct Stored {
 
 impl Holds {
     /// Over the file at `path`.
-    pub(crate) fn new(apps: Arc<Apps>, path: PathBuf) -> Self {
+    pub fn new(apps: Arc<Apps>, path: PathBuf) -> Self {
         Self(Arc::new(Inner { apps, path, writing: Mutex::default() }))
     }
 
     /// Holds up what the file says. One that can't be read is told to the log. Waits for the disk.
-    pub(crate) fn restore(&self) {
+    pub fn restore(&self) {
         let Inner { apps, path, .. } = &*self.0;
         let stored: Stored = kept::read(path).unwrap_or_else(|error| {
             tracing::error!(
@@ -63,7 +63,7 @@ impl Holds {
     }
 
     /// Writes down how things are. Waits for the disk.
-    pub(crate) fn keep(&self) -> io::Result<()> {
+    pub fn keep(&self) -> io::Result<()> {
         let Inner { apps, path, writing } = &*self.0;
         let _writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stored = Stored::default();
@@ -78,7 +78,7 @@ impl Holds {
         kept::write(path, &stored)
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.0.path
     }
 }

@@ -7,7 +7,7 @@ use weir_advisor::observation::RequestPath;
 use weir_base::clock::Timestamp;
 use weir_front::view::TotalsView;
 
-use crate::workers_admin::{AppRow, JOBS, SOCKETS};
+use crate::workers::{AppRow, JOBS, SOCKETS};
 
 /// How far back it reaches.
 const KEPT: Duration = Duration::from_secs(300);

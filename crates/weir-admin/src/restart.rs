@@ -16,23 +16,23 @@ use axum::{Json, Router};
 use weir_base::admin_api::AdminError;
 use weir_supervisor::control::ParentCommand;
 
-use crate::workers_admin::Orders;
+use crate::workers::Orders;
 
 /// Beyond the parent's own deadline for a new process.
 const ANSWER_MARGIN: Duration = Duration::from_secs(15);
 
 /// What the routes stand on.
 #[derive(Clone, Debug)]
-pub(crate) struct Restart {
-    pub(crate) orders: Orders,
+pub struct Restart {
+    pub orders: Orders,
     /// `supervisor.replace_deadline`
-    pub(crate) deadline: Duration,
+    pub deadline: Duration,
 }
 
 type Answer = Result<Json<BTreeMap<String, String>>, AdminError>;
 
 /// The routes.
-pub(crate) fn router(restart: Restart) -> Router {
+pub fn router(restart: Restart) -> Router {
     Router::new()
         .route("/restart", post(replace_service))
         .route("/upgrade", post(upgrade))

@@ -12,17 +12,17 @@ use super::counted::Counted;
 
 /// What the parent has reported.
 #[derive(Debug, Default)]
-pub(crate) struct Reported {
-    pub(crate) groups: BTreeMap<String, GroupState>,
-    pub(crate) slots: BTreeMap<(String, u32), VacantSlot>,
+pub struct Reported {
+    pub groups: BTreeMap<String, GroupState>,
+    pub slots: BTreeMap<(String, u32), VacantSlot>,
     pub(super) workers: BTreeMap<u64, Process>,
     /// Bytes of their memory when it was measured last.
-    pub(crate) sizes: BTreeMap<u64, u64>,
+    pub sizes: BTreeMap<u64, u64>,
     /// Those that are replaced because they have passed a limit, and which.
-    pub(crate) recycled: BTreeMap<u64, String>,
-    pub(crate) counted: Counted,
+    pub recycled: BTreeMap<u64, String>,
+    pub counted: Counted,
     /// Service processes that were replaced and still have connections.
-    pub(crate) old_processes: u32,
+    pub old_processes: u32,
 }
 
 /// A process, and when it was started.
@@ -34,7 +34,7 @@ pub(super) struct Process {
 
 impl Reported {
     /// How things are, as far as the parent has said, just now.
-    pub(crate) fn note(&mut self, report: &ParentReport, now: Timestamp) {
+    pub fn note(&mut self, report: &ParentReport, now: Timestamp) {
         match report {
             ParentReport::SnapshotBegins => {
                 let Self { sizes, recycled, counted, old_processes, .. } = std::mem::take(self);

@@ -30,54 +30,39 @@ use weir_front::view::{AppView, TotalsView};
 use weir_front::{Apps, NoSuchApp};
 use weir_supervisor::control::ParentCommand;
 
-pub(crate) use self::orders::{Asked, Order, Orders};
-pub(crate) use self::reported::Reported;
-pub(crate) use self::rows::{AppRow, JOBS, SOCKETS, WorkerRow};
+pub use self::orders::{Asked, Order, Orders};
+pub use self::reported::Reported;
+pub use self::rows::{AppRow, JOBS, SOCKETS, WorkerRow};
+pub use self::shared::{SharedApp, SharedApps};
 use crate::holds::Holds;
-use crate::sockets::SocketApps;
-use weir_config::Settings;
 
 /// How long the parent may take to say whether it follows an order.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the routes stand on.
 #[derive(Clone, Debug)]
-pub(crate) struct Front {
-    pub(crate) clock: Clock,
-    pub(crate) apps: Arc<Apps>,
+pub struct Front {
+    pub clock: Clock,
+    pub apps: Arc<Apps>,
     /// Those whose workers take connections themselves.
-    pub(crate) sockets: Arc<SocketApps>,
-    pub(crate) groups: Arc<Groups>,
-    pub(crate) holds: Holds,
+    pub sockets: Arc<dyn SharedApps>,
+    pub groups: Arc<Groups>,
+    pub holds: Holds,
     /// What the parent has reported.
-    pub(crate) reported: Arc<Mutex<Reported>>,
-    pub(crate) orders: Orders,
+    pub reported: Arc<Mutex<Reported>>,
+    pub orders: Orders,
 }
 
 /// What the settings say of those whom the parent runs.
 #[derive(Debug, Default)]
-pub(crate) struct Groups {
+pub struct Groups {
     /// The names of those that work off jobs.
-    of_jobs: BTreeSet<String>,
+    pub of_jobs: BTreeSet<String>,
     /// Those with a signal at which they say what they are doing.
-    with_dump: BTreeSet<String>,
+    pub with_dump: BTreeSet<String>,
 }
 
 impl Groups {
-    pub(crate) fn of(settings: &Settings) -> Self {
-        let apps = settings.front.apps.iter().filter_map(|app| {
-            let launch = &app.processes.as_ref()?.launch;
-            launch.dump_signal.is_some().then(|| app.settings.name.clone())
-        });
-        let of_jobs = settings.workers.iter();
-        let of_jobs = of_jobs.filter(|(_, own)| own.launch.dump_signal.is_some());
-        let of_jobs = of_jobs.map(|(name, _)| name.clone());
-        Self {
-            of_jobs: settings.workers.keys().cloned().collect(),
-            with_dump: apps.chain(of_jobs).collect(),
-        }
-    }
-
     fn check_dump(&self, group: &str) -> Result<(), AdminError> {
         if self.with_dump.contains(group) {
             return Ok(());
@@ -89,7 +74,7 @@ impl Groups {
 }
 
 /// The routes.
-pub(crate) fn router(front: Front) -> Router {
+pub fn router(front: Front) -> Router {
     Router::new().route("/workers", get(list).post(follow)).with_state(front)
 }
 
@@ -107,14 +92,14 @@ async fn follow(
 
 impl Front {
     /// All apps, each with what was counted of it, and groups of workers of jobs.
-    pub(crate) fn rows(&self) -> Vec<(AppRow, TotalsView)> {
+    pub fn rows(&self) -> Vec<(AppRow, TotalsView)> {
         let (views, now) = (self.apps.view(), self.clock.now());
         let reported = self.reported();
         let row = |mut view: AppView| {
             let totals = std::mem::take(&mut view.totals);
             (rows::app_row(view, &reported, now), totals)
         };
-        let shared = self.sockets.iter();
+        let shared = self.sockets.all().into_iter();
         let shared = shared.map(|(name, app)| shared::row(name, app, &reported, now));
         // Of these nothing is counted: Weir sees none of their requests.
         let shared = shared.map(|row| (row, TotalsView::default()));
@@ -125,19 +110,20 @@ impl Front {
     }
 
     /// Service processes that were replaced and still have connections.
-    pub(crate) fn old_processes(&self) -> u32 {
+    pub fn old_processes(&self) -> u32 {
         self.reported().old_processes
     }
 
     /// Whether there is such a signal.
-    pub(crate) fn can_dump(&self, group: &str) -> bool {
+    pub fn can_dump(&self, group: &str) -> bool {
         self.groups.with_dump.contains(group)
     }
 
-    pub(crate) async fn follow(&self, order: Order) -> Result<(), AdminError> {
+    pub async fn follow(&self, order: Order) -> Result<(), AdminError> {
         let is_proxied = self.apps.view().iter().any(|app| app.name == order.app());
         let is_of_jobs = self.groups.of_jobs.contains(order.app());
-        if !is_proxied && !is_of_jobs && self.sockets.get(order.app()).is_none() {
+        let is_shared = self.sockets.all().iter().any(|(name, _)| *name == order.app());
+        if !is_proxied && !is_of_jobs && !is_shared {
             return Err(no_such_app(NoSuchApp(order.app().to_owned())));
         }
         tracing::info!(?order, "received an order for workers");

@@ -32,15 +32,15 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{AdminError, JsonInput, Params};
 use weir_base::switch::Pattern;
+use weir_base::switchboard::Switchboard;
 use weir_gems::operations::{KEY_NAME_CHARACTERS_MAX, KeyWanted};
 use weir_gems::platform::Platform;
 use weir_gems::release::Identity;
 use weir_gems::store::Scope;
 use weir_gems::view;
 
-pub(crate) use self::mirror::{Accept, Asked, Look};
+pub use self::mirror::{Accept, Asked, Look};
 pub(crate) use self::problem::not_served;
-use crate::gems::Operated;
 use weir_gems::Gems;
 
 /// Names or releases in one answer, unless asked for another number ..
@@ -48,50 +48,57 @@ const LIMIT: usize = 100;
 /// .. and at most.
 const LIMIT_MAX: usize = 10_000;
 
+/// The index, for operators.
+#[derive(Clone, Debug)]
+pub struct Operated {
+    pub index: Arc<Gems>,
+    pub switches: Switchboard,
+}
+
 /// The body of `POST gems/yank`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Yank {
-    pub(crate) name: String,
-    pub(crate) number: String,
+pub struct Yank {
+    pub name: String,
+    pub number: String,
     /// None: `ruby`.
     #[serde(default)]
-    pub(crate) platform: Option<String>,
+    pub platform: Option<String>,
 }
 
 /// The body of `POST gems/keys`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct NewKey {
+pub struct NewKey {
     /// For people: who has it.
-    pub(crate) name: String,
-    pub(crate) scopes: Vec<Scope>,
+    pub name: String,
+    pub scopes: Vec<Scope>,
     /// Names of gems that may be pushed and yanked, `*` stands for any text; none: all.
     #[serde(default)]
-    pub(crate) gems: Vec<Pattern>,
+    pub gems: Vec<Pattern>,
     /// None: it does not expire.
     #[serde(default)]
-    pub(crate) expires_after_seconds: Option<u64>,
+    pub expires_after_seconds: Option<u64>,
 }
 
 /// A key that was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct CreatedKey {
+pub struct CreatedKey {
     /// Its text, which nobody can be told again.
-    pub(crate) secret: String,
+    pub secret: String,
     #[serde(flatten)]
-    pub(crate) key: view::KeyView,
+    pub key: view::KeyView,
 }
 
 /// The body of `POST gems/keys/revoke`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Revoke {
-    pub(crate) id: u64,
+pub struct Revoke {
+    pub id: u64,
 }
 
 /// `{}`
-pub(crate) type Done = BTreeMap<String, String>;
+pub type Done = BTreeMap<String, String>;
 
 /// The routes; without gems they say so.
-pub(crate) fn router(gems: Option<Operated>) -> Router {
+pub fn router(gems: Option<Operated>) -> Router {
     let Some(Operated { index, .. }) = gems else {
         return problem::router();
     };

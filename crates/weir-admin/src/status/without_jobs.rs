@@ -5,12 +5,9 @@ use axum::http::StatusCode;
 use axum::routing::any;
 use weir_base::admin_api::AdminError;
 
-use weir_config::part::Part;
-
 /// Says which parts there are instead.
-pub(super) fn router(only: &[Part]) -> Router {
-    let parts: Vec<&str> = only.iter().map(|part| part.name()).collect();
-    let error = format!("this process does not serve jobs; it serves {}", parts.join(", "));
+pub(super) fn router(only: &[&str]) -> Router {
+    let error = format!("this process does not serve jobs; it serves {}", only.join(", "));
     let hint =
         "set jobs.listen to an address, and start Weir without --only or with jobs among its parts";
     let problem = AdminError::new(StatusCode::NOT_FOUND, error, hint);

@@ -12,12 +12,12 @@ use weir_base::clock::Clock;
 
 /// Reads them.
 #[derive(Debug)]
-pub(crate) struct ProcessMetrics {
+pub struct ProcessMetrics {
     started_seconds: f64,
 }
 
 impl ProcessMetrics {
-    pub(crate) fn new(clock: &Clock) -> Self {
+    pub fn new(clock: &Clock) -> Self {
         Self { started_seconds: clock.now().as_secs_f64() }
     }
 }

@@ -38,27 +38,27 @@ const LIMIT_MAX: usize = 10_000;
 
 /// What the routes stand on.
 #[derive(Clone, Debug)]
-pub(crate) struct Realtime {
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) switches: Switchboard,
+pub struct Realtime {
+    pub hub: Arc<Hub>,
+    pub switches: Switchboard,
 }
 
 /// `{"count":n}`
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Count {
-    pub(crate) count: usize,
+pub struct Count {
+    pub count: usize,
 }
 
 /// The body of `POST realtime/disconnect`: all connections of a user, or one connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Disconnect {
+pub enum Disconnect {
     User { app: String, user: String },
     Socket { app: String, socket_id: String },
 }
 
 /// The routes; without realtime they say so.
-pub(crate) fn router(realtime: Option<Realtime>) -> Router {
+pub fn router(realtime: Option<Realtime>) -> Router {
     let Some(realtime) = realtime else {
         return Router::new().route("/realtime/{*rest}", any(async || not_served()));
     };

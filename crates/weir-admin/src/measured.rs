@@ -18,7 +18,7 @@ use weir_jobs::handle::Handle;
 
 use self::goodput::OfJobs;
 use self::paths::OfRequests;
-use crate::workers_admin::Front;
+use crate::workers::Front;
 
 mod goodput;
 mod paths;
@@ -28,16 +28,16 @@ const STEP: Duration = Duration::from_secs(10);
 
 /// All of it. What is not served here is not there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Parts {
+pub struct Parts {
     /// Over the last five minutes.
-    pub(crate) requests: Option<Vec<RequestPath>>,
-    pub(crate) goodput: Option<Vec<Throughput>>,
-    pub(crate) own_queues: Option<Vec<OwnQueue>>,
+    pub requests: Option<Vec<RequestPath>>,
+    pub goodput: Option<Vec<Throughput>>,
+    pub own_queues: Option<Vec<OwnQueue>>,
 }
 
 impl Parts {
     /// Into what else was seen. Nothing is asked for that is not served.
-    pub(crate) fn fill(self, observation: &mut Observation) {
+    pub fn fill(self, observation: &mut Observation) {
         let Self { requests, goodput, own_queues } = self;
         observation.requests = requests.map_or(Fact::NotAsked, Fact::Known);
         observation.own_queues = own_queues.map_or(Fact::NotAsked, Fact::Known);
@@ -51,7 +51,7 @@ impl Parts {
 
 /// Who measures. Cheap to clone; clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Measured(Arc<Inner>);
+pub struct Measured(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -69,12 +69,12 @@ struct Kept {
 }
 
 impl Measured {
-    pub(crate) fn new(clock: &Clock, jobs: Option<Handle>, front: Option<Front>) -> Self {
+    pub fn new(clock: &Clock, jobs: Option<Handle>, front: Option<Front>) -> Self {
         Self(Arc::new(Inner { clock: clock.clone(), jobs, front, kept: Mutex::default() }))
     }
 
     /// Measures until the end.
-    pub(crate) async fn run(self, shutdown: ShutdownToken) {
+    pub async fn run(self, shutdown: ShutdownToken) {
         let mut steps = tokio::time::interval(STEP);
         steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -104,7 +104,7 @@ impl Measured {
     }
 
     /// As it is now.
-    pub(crate) fn parts(&self) -> Parts {
+    pub fn parts(&self) -> Parts {
         let kept = self.kept();
         Parts {
             requests: self.0.front.is_some().then(|| kept.requests.paths()),
@@ -120,7 +120,7 @@ impl Measured {
 }
 
 /// The route.
-pub(crate) fn router(measured: Measured) -> Router {
+pub fn router(measured: Measured) -> Router {
     let answer = async |State(measured): State<Measured>| Json(measured.parts());
     Router::new().route("/measured", get(answer)).with_state(measured)
 }

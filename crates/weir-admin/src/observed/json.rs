@@ -12,7 +12,7 @@ use weir_base::admin_api::AdminError;
 use super::Observed;
 
 /// The verdict, the findings and all that was seen.
-pub(crate) fn document(observation: &Observation, advice: &Advice) -> Value {
+pub fn document(observation: &Observation, advice: &Advice) -> Value {
     let drain_seconds = advice.verdict.until_all_is_empty().map(|left| left.as_secs());
     json!({
         "line": advice.verdict.to_string(),
@@ -24,7 +24,7 @@ pub(crate) fn document(observation: &Observation, advice: &Advice) -> Value {
 }
 
 /// `GET doctor`: the newest look; None: nothing is observed.
-pub(crate) fn router(observed: Option<Observed>) -> Router {
+pub fn router(observed: Option<Observed>) -> Router {
     Router::new().route("/doctor", get(doctor)).with_state(observed)
 }
 

@@ -10,75 +10,75 @@ use super::reported::{Process, Reported};
 
 /// How requests get to an app's workers.
 const PROXY: &str = "proxy";
-pub(crate) const SOCKETS: &str = "sockets";
+pub const SOCKETS: &str = "sockets";
 /// Not at all.
-pub(crate) const JOBS: &str = "jobs";
+pub const JOBS: &str = "jobs";
 
 /// An app, or a group of workers of jobs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct AppRow {
-    pub(crate) name: String,
+pub struct AppRow {
+    pub name: String,
     /// `proxy`, `sockets` or, of workers that are none of an app, `jobs`.
-    pub(crate) mode: String,
+    pub mode: String,
     /// With sockets: which of them a connection gets to.
-    pub(crate) selection: Option<String>,
+    pub selection: Option<String>,
     /// With sockets: where the workers listen.
-    pub(crate) listen: Option<String>,
+    pub listen: Option<String>,
     /// How many workers Weir is to run; None: something else runs them.
-    pub(crate) processes: Option<u32>,
-    pub(crate) requests_waiting: usize,
-    pub(crate) is_paused: bool,
-    pub(crate) is_overloaded: bool,
-    pub(crate) is_in_maintenance: bool,
+    pub processes: Option<u32>,
+    pub requests_waiting: usize,
+    pub is_paused: bool,
+    pub is_overloaded: bool,
+    pub is_in_maintenance: bool,
     /// The queues of jobs for whose sake some requests are refused.
-    pub(crate) shedding: Vec<String>,
+    pub shedding: Vec<String>,
     /// How even the workers' counts are: 1 is even. No aim by itself.
-    pub(crate) jain_index: Option<f64>,
+    pub jain_index: Option<f64>,
     /// Of the present or the latest rolling restart: `running (1 done)`, `finished`, `failed: ..`.
-    pub(crate) rolling: Option<String>,
+    pub rolling: Option<String>,
     /// Workers that were killed for they were stuck, since this service process was started.
     #[serde(default)]
-    pub(crate) evictions: u64,
+    pub evictions: u64,
     /// Successors in all workers' places, likewise.
     #[serde(default)]
-    pub(crate) restarts: u64,
+    pub restarts: u64,
     /// Workers that ended unasked, or were never ready, likewise.
     #[serde(default)]
-    pub(crate) deaths: u64,
-    pub(crate) workers: Vec<WorkerRow>,
+    pub deaths: u64,
+    pub workers: Vec<WorkerRow>,
 }
 
 /// A worker, or the place of one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct WorkerRow {
+pub struct WorkerRow {
     /// Its place among the workers of its app; None: something else runs it.
-    pub(crate) worker: Option<u32>,
-    pub(crate) pid: Option<i32>,
-    pub(crate) address: Option<String>,
+    pub worker: Option<u32>,
+    pub pid: Option<i32>,
+    pub address: Option<String>,
     /// `starting`, `serving` (of jobs: `running`), `unreachable`, `stuck`, `draining`, `evicting`, `waiting`, `stopped`, `failed`
-    pub(crate) state: String,
+    pub state: String,
     /// Since its process was started.
-    pub(crate) age_seconds: Option<f64>,
-    pub(crate) requests: u32,
-    pub(crate) streams: u32,
+    pub age_seconds: Option<f64>,
+    pub requests: u32,
+    pub streams: u32,
     /// Requests and streams that it was given.
-    pub(crate) given: u64,
+    pub given: u64,
     /// How long these have waited for it, in all. None: it takes connections itself, so nobody knows.
-    pub(crate) waited_seconds: Option<f64>,
-    pub(crate) oldest_request_seconds: Option<f64>,
+    pub waited_seconds: Option<f64>,
+    pub oldest_request_seconds: Option<f64>,
     /// Proportional set size, with the processes that it has started; None: not measured yet, or not to
     /// be known.
-    pub(crate) pss_bytes: Option<u64>,
+    pub pss_bytes: Option<u64>,
     /// Which limit it has passed, if it is replaced for that.
-    pub(crate) recycled: Option<String>,
+    pub recycled: Option<String>,
     /// Successors in its place since this service process was started.
     #[serde(default)]
-    pub(crate) restarts: u64,
+    pub restarts: u64,
     /// Why there is no worker, with its last lines of output.
-    pub(crate) problem: Option<String>,
+    pub problem: Option<String>,
     /// Why its latest successor did not start, likewise; this one is still there.
     #[serde(default)]
-    pub(crate) replacement_failed: Option<String>,
+    pub replacement_failed: Option<String>,
 }
 
 pub(super) fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {

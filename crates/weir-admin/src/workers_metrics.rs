@@ -5,11 +5,11 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::workers_admin::{AppRow, Front, JOBS};
+use crate::workers::{AppRow, Front, JOBS};
 
 /// Reads them.
 #[derive(Debug)]
-pub(crate) struct WorkersMetrics(pub(crate) Front);
+pub struct WorkersMetrics(pub Front);
 
 /// Where a worker can be that does not what it is there for.
 const STATES: [&str; 8] =

@@ -7,7 +7,7 @@ use weir_supervisor::control::{WorkerPhase, WorkerReport};
 
 /// Since this service process was started.
 #[derive(Debug, Default)]
-pub(crate) struct Counted {
+pub struct Counted {
     places: BTreeMap<(String, u32), Place>,
     evictions: BTreeMap<String, u64>,
     /// Generations that nobody has asked to end, and whether they were ready.
@@ -63,23 +63,23 @@ impl Counted {
     }
 
     /// Workers that ended unasked, or never got ready.
-    pub(crate) fn deaths(&self, group: &str) -> u64 {
+    pub fn deaths(&self, group: &str) -> u64 {
         self.deaths.get(group).copied().unwrap_or(0)
     }
 
     /// Successors that were started in a worker's place.
-    pub(crate) fn restarts(&self, group: &str, slot: u32) -> u64 {
+    pub fn restarts(&self, group: &str, slot: u32) -> u64 {
         self.places.get(&(group.to_owned(), slot)).map_or(0, |place| place.restarts)
     }
 
     /// Successors that were started of all workers of a group.
-    pub(crate) fn all_restarts(&self, group: &str) -> u64 {
+    pub fn all_restarts(&self, group: &str) -> u64 {
         let places = self.places.iter().filter(|((name, _), _)| name == group);
         places.map(|(_, place)| place.restarts).sum()
     }
 
     /// Workers that were killed while they were to serve.
-    pub(crate) fn evictions(&self, group: &str) -> u64 {
+    pub fn evictions(&self, group: &str) -> u64 {
         self.evictions.get(group).copied().unwrap_or(0)
     }
 }

@@ -11,7 +11,7 @@ use weir_supervisor::control::ParentCommand;
 /// What is to be done.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Order {
+pub enum Order {
     /// One worker, or all of them one after the other: a successor is started, and the old one ends
     /// once that is ready.
     Restart {
@@ -58,22 +58,18 @@ impl Order {
 
 /// The way to the parent. None: there is none (a test).
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Orders(pub(crate) Option<mpsc::Sender<Asked>>);
+pub struct Orders(pub Option<mpsc::Sender<Asked>>);
 
 /// A command for the parent, and who waits for its answer.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    pub(crate) command: ParentCommand,
-    pub(crate) answer: oneshot::Sender<Result<(), String>>,
+pub struct Asked {
+    pub command: ParentCommand,
+    pub answer: oneshot::Sender<Result<(), String>>,
 }
 
 impl Orders {
     /// Tells the parent to do something; it has `patience` to say whether it does.
-    pub(crate) async fn ask(
-        &self,
-        command: ParentCommand,
-        patience: Duration,
-    ) -> Result<(), AdminError> {
+    pub async fn ask(&self, command: ParentCommand, patience: Duration) -> Result<(), AdminError> {
         let unavailable = |error| AdminError::new(StatusCode::SERVICE_UNAVAILABLE, error, "");
         let Some(orders) = &self.0 else { return Err(unavailable("there is no parent process")) };
         let (answer, answered) = oneshot::channel();

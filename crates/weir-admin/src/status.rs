@@ -17,83 +17,78 @@ use weir_jobs::handle::Handle;
 use weir_jobs::view::JobServerOverview;
 use weir_realtime::hub::Hub;
 
-use crate::compose::Addresses;
 use crate::exposition::Format;
-use crate::gems::Operated;
-use crate::gems_admin;
-use crate::realtime_admin::{self, Realtime};
-use crate::restart_admin::{self, Restart};
-use crate::switches_admin::{self, Switches};
-use crate::workers_admin::{self, AppRow};
-use weir_config::Settings;
-use weir_config::part::Part;
+use crate::gems::{self, Operated};
+use crate::realtime::{self, Realtime};
+use crate::restart::{self, Restart};
+use crate::switches::{self, Switches};
+use crate::workers::{self, AppRow};
 use weir_gems::Gems;
 
 /// What `/v1/status` answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Status {
-    pub(crate) version: String,
-    pub(crate) pid: u32,
-    pub(crate) uptime_seconds: f64,
+pub struct Status {
+    pub version: String,
+    pub pid: u32,
+    pub uptime_seconds: f64,
     /// Service processes that were replaced and still have connections.
     #[serde(default)]
-    pub(crate) old_processes: u32,
-    pub(crate) data_dir: String,
+    pub old_processes: u32,
+    pub data_dir: String,
     /// `127.0.0.1:7419`; None: no jobs are served here.
-    pub(crate) jobs_listen: Option<String>,
+    pub jobs_listen: Option<String>,
     /// Why the job server takes no jobs; None: it does, or is not served here.
-    pub(crate) problem: Option<String>,
+    pub problem: Option<String>,
     /// None: they are not served here.
-    pub(crate) jobs: Option<JobServerOverview>,
+    pub jobs: Option<JobServerOverview>,
     /// `127.0.0.1:8080`; None: not opened.
-    pub(crate) front_listen: Option<String>,
-    pub(crate) realtime_listen: Option<String>,
+    pub front_listen: Option<String>,
+    pub realtime_listen: Option<String>,
     /// None: it is not served here.
-    pub(crate) realtime: Option<weir_realtime::view::HubOverview>,
+    pub realtime: Option<weir_realtime::view::HubOverview>,
     /// `127.0.0.1:7422`; None: not opened.
-    pub(crate) gems_listen: Option<String>,
+    pub gems_listen: Option<String>,
     /// What paths of gems begin with at the front; None: they are not there.
-    pub(crate) gems_mount: Option<String>,
+    pub gems_mount: Option<String>,
     /// None: they are not served here.
-    pub(crate) gems: Option<weir_gems::view::Overview>,
+    pub gems: Option<weir_gems::view::Overview>,
     /// Why the index can't be read; None: it can, or is not served here.
     #[serde(default)]
-    pub(crate) gems_problem: Option<String>,
+    pub gems_problem: Option<String>,
     /// The front's apps and the workers of jobs.
     #[serde(default)]
-    pub(crate) apps: Vec<AppRow>,
+    pub apps: Vec<AppRow>,
 }
 
 /// What doesn't change while this process lives.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
-    pub(crate) clock: Clock,
-    pub(crate) started: Timestamp,
-    pub(crate) data_dir: String,
-    /// The parts that were wanted; none: all.
-    pub(crate) only: Vec<Part>,
+pub struct Facts {
+    pub clock: Clock,
+    pub started: Timestamp,
+    pub data_dir: String,
+    /// The names of the parts that were wanted; none: all.
+    pub only: Vec<&'static str>,
     /// None: they are not served here.
-    pub(crate) jobs_listen: Option<SocketAddr>,
-    pub(crate) cores: Addresses,
+    pub jobs_listen: Option<SocketAddr>,
+    pub cores: Addresses,
     /// None: gems are not at the front.
-    pub(crate) gems_mount: Option<String>,
+    pub gems_mount: Option<String>,
 }
 
-impl Facts {
-    /// What a Faktory client is told to connect to.
-    pub(crate) fn jobs_url(&self, settings: &Settings) -> String {
-        let scheme = if settings.jobs.tls.is_some() { "tcp+tls" } else { "tcp" };
-        let address = self.jobs_listen.or(settings.jobs.listen);
-        address.map(|address| format!("{scheme}://{address}")).unwrap_or_default()
-    }
+/// Where the cores listen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Addresses {
+    pub front: Option<SocketAddr>,
+    pub realtime: Option<SocketAddr>,
+    pub gems: Option<SocketAddr>,
 }
 
 /// The admin API, version 1, without its prefix: each part's own routes, and the whole's.
-pub(crate) fn api(
+pub fn api(
     jobs: Option<Handle>,
     realtime: Option<Realtime>,
     gems: Option<Operated>,
-    front: workers_admin::Front,
+    front: workers::Front,
     restart: Restart,
     facts: Facts,
     body_bytes_max: usize,
@@ -108,11 +103,11 @@ pub(crate) fn api(
         Some(handle) => weir_jobs::admin::router(handle.clone()),
         None => without_jobs::router(&facts.only),
     };
-    realtime_admin::router(realtime)
-        .merge(gems_admin::router(gems))
-        .merge(switches_admin::router(switches))
-        .merge(workers_admin::router(front.clone()))
-        .merge(restart_admin::router(restart))
+    realtime::router(realtime)
+        .merge(gems::router(gems))
+        .merge(switches::router(switches))
+        .merge(workers::router(front.clone()))
+        .merge(restart::router(restart))
         .nest("/jobs", of_jobs)
         .route("/status", get(status).with_state((jobs, hub, index, front, facts)))
         .layer(DefaultBodyLimit::max(body_bytes_max))
@@ -120,7 +115,7 @@ pub(crate) fn api(
 
 /// `/health`: the process answers. `/ready`: everything serves, the job server takes jobs, and the
 /// index of gems can be read, as far as they are served; 503 and why otherwise.
-pub(crate) fn open_routes(jobs: Option<Handle>, gems: Option<Arc<Gems>>) -> Router {
+pub fn open_routes(jobs: Option<Handle>, gems: Option<Arc<Gems>>) -> Router {
     Router::new()
         .route("/health", get(async || "ok\n"))
         .route("/ready", get(ready))
@@ -128,11 +123,11 @@ pub(crate) fn open_routes(jobs: Option<Handle>, gems: Option<Arc<Gems>>) -> Rout
 }
 
 /// `/metrics`, in the format that the client accepts.
-pub(crate) fn metrics_route(registry: Arc<Registry>) -> Router {
+pub fn metrics_route(registry: Arc<Registry>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(registry)
 }
 
-type Whole = (Option<Handle>, Option<Arc<Hub>>, Option<Arc<Gems>>, workers_admin::Front, Facts);
+type Whole = (Option<Handle>, Option<Arc<Hub>>, Option<Arc<Gems>>, workers::Front, Facts);
 
 async fn status(State((handle, hub, index, front, facts)): State<Whole>) -> Response {
     let (mut jobs, mut problem) = (None, None);
