@@ -13,10 +13,10 @@ use anyhow::{Context, ensure};
 /// Source files that define requests of the admin API, with the prefix that they are mounted at.
 const ROUTES: [(&str, &str); 5] = [
     ("crates/weir-jobs/src/admin.rs", "/v1/jobs"),
-    ("crates/weir/src/gems_admin.rs", "/v1/gems"),
-    ("crates/weir/src/measured.rs", "/v1"),
-    ("crates/weir/src/observed/json.rs", "/v1"),
-    ("crates/weir/src/status.rs", ""),
+    ("crates/weir-admin/src/gems.rs", "/v1/gems"),
+    ("crates/weir-admin/src/measured.rs", "/v1"),
+    ("crates/weir-admin/src/observed/json.rs", "/v1"),
+    ("crates/weir-admin/src/status.rs", ""),
 ];
 const ADMIN_API: &str = "docs/reference/admin-api.md";
 

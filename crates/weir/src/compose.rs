@@ -51,7 +51,6 @@ use self::watch::ended;
 use self::workers::{RecyclingMetrics, Served, Workers, groups};
 use crate::front::{Front, Publishers};
 use crate::sockets::SocketApps;
-use crate::turn::{Of, Place, Turn};
 use weir_admin::holds::Holds;
 use weir_admin::measured::Measured;
 use weir_admin::process_metrics::ProcessMetrics;
@@ -59,6 +58,7 @@ use weir_admin::restart::Restart;
 use weir_admin::status::Facts;
 use weir_admin::workers::{Orders, Reported};
 use weir_admin::workers_metrics::WorkersMetrics;
+use weir_cli::data_dir::turn::{Of, Place, Turn};
 use weir_config::part::Part;
 use weir_config::{App, Settings};
 

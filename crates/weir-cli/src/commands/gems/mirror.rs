@@ -19,10 +19,11 @@ use weir_gems::mirror::upstream_name::{UPSTREAM_NAME_BYTES_MAX, UpstreamName};
 
 use super::store;
 use crate::admin_client::AdminClient;
+use crate::data_dir::lock;
+use crate::data_dir::turn::{Of, Place, Turn};
 use crate::exit::Exit;
+use crate::output;
 use crate::target::Target;
-use crate::turn::{Of, Place, Turn};
-use crate::{output, parent};
 use weir_config::{Mirror, Settings};
 
 /// `weir gems mirror`.
@@ -164,7 +165,7 @@ fn name_of(url: &UpstreamUrl) -> anyhow::Result<UpstreamName> {
 
 /// The right to look at upstreams; None: another process with this data_dir has it.
 fn turn(settings: &Settings) -> anyhow::Result<Option<Turn>> {
-    parent::make_folder(&settings.data_dir)?;
+    lock::make_folder(&settings.data_dir)?;
     store::reject_other_user(settings)?;
     Place::take(Of::Mirror, &settings.data_dir)?.turn_now()
 }

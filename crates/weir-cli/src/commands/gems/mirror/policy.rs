@@ -10,7 +10,7 @@ use weir_gems::store::mirror::MirrorStore;
 
 use super::{Known, LookArguments, store};
 use crate::target::SettingsArguments;
-use crate::{output, parent};
+use crate::{data_dir, output};
 use weir_config::{Settings, read_policy_file};
 
 /// Names that a refusal tells.
@@ -21,9 +21,9 @@ const NAMES_TOLD: usize = 3;
 pub(super) fn settings(arguments: &SettingsArguments) -> anyhow::Result<Settings> {
     let Some(data_dir) = &arguments.data_dir else { return store::settings(arguments) };
     if arguments.config.is_some() {
-        return parent::settings_of_both(arguments);
+        return data_dir::settings_of_both(arguments);
     }
-    let here = parent::settings_of_both(&SettingsArguments::default()).with_context(|| {
+    let here = data_dir::settings_of_both(&SettingsArguments::default()).with_context(|| {
         format!(
             "the settings file in this folder has errors, and may contain the policy of {}; correct it, or run the command in another folder",
             data_dir.display()

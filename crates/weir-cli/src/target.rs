@@ -11,13 +11,13 @@ pub(crate) const UNIX: &str = "unix:";
 
 /// Where the settings are.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct SettingsArguments {
+pub struct SettingsArguments {
     /// Settings file [default: $WEIR_CONFIG, or weir.toml in the current folder if it exists]
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
     /// Data directory; overrides data_dir of the settings file
     #[arg(long, value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
+    pub data_dir: Option<PathBuf>,
 }
 
 /// Which running Weir is meant.

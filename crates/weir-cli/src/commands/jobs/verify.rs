@@ -8,9 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use weir_log::{Damage, RealDisk, SegmentCheck, Verification};
 
+use crate::data_dir::{self, lock::Lock};
 use crate::exit::Exit;
 use crate::output;
-use crate::parent::{self, Lock};
 use crate::target::SettingsArguments;
 use weir_config::Settings;
 
@@ -25,7 +25,7 @@ pub(crate) struct JobsVerifyArgs {
 }
 
 pub(super) fn run(arguments: &JobsVerifyArgs) -> anyhow::Result<Exit> {
-    let settings = Settings::in_data_dir(&parent::data_dir(&arguments.settings)?);
+    let settings = Settings::in_data_dir(&data_dir::find(&arguments.settings)?);
     let directory = &settings.jobs.settings.directory;
     if !directory.is_dir() {
         bail!(

@@ -15,20 +15,20 @@ use rustix::io::Errno;
 
 /// A turn, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub struct Turn {
     _locked: File,
 }
 
 /// A place in the line.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     of: Of,
     file: File,
 }
 
 /// Which.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Of {
+pub enum Of {
     /// To publish on realtime's channels.
     Histories,
     /// To serve jobs, the admin API and the console.
@@ -39,7 +39,7 @@ pub(crate) enum Of {
 
 impl Place {
     /// Waits for nobody yet.
-    pub(crate) fn take(of: Of, data_dir: &Path) -> anyhow::Result<Self> {
+    pub fn take(of: Of, data_dir: &Path) -> anyhow::Result<Self> {
         let path = of.path(data_dir);
         let mut options = OpenOptions::new();
         let open = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -48,7 +48,7 @@ impl Place {
     }
 
     /// The turn, if nobody has it.
-    pub(crate) fn turn_now(self) -> anyhow::Result<Option<Turn>> {
+    pub fn turn_now(self) -> anyhow::Result<Option<Turn>> {
         let Self { of, file } = self;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Turn { _locked: file })),
@@ -58,7 +58,7 @@ impl Place {
     }
 
     /// Waits for the turn, as long as it takes.
-    pub(crate) async fn turn(self) -> anyhow::Result<Turn> {
+    pub async fn turn(self) -> anyhow::Result<Turn> {
         let Self { of, file } = self;
         let locked = match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(file),

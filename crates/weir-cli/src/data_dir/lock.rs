@@ -12,7 +12,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 /// The name of its descriptor.
-pub(crate) const DESCRIPTOR: &str = "lock";
+pub const DESCRIPTOR: &str = "lock";
 
 const FILE_NAME: &str = "weir.lock";
 
@@ -25,12 +25,12 @@ const NUMBER_MIN: i32 = 512;
 
 /// The lock, until it is dropped and every service that inherited it has ended.
 #[derive(Debug)]
-pub(crate) struct Lock(File);
+pub struct Lock(File);
 
 impl Lock {
     /// Makes the folder, for this user alone, and takes its lock. `orphan_wait`: how long a service
     /// is waited for whose parent was killed.
-    pub(crate) fn take(data_dir: &Path, orphan_wait: Duration) -> anyhow::Result<Self> {
+    pub fn take(data_dir: &Path, orphan_wait: Duration) -> anyhow::Result<Self> {
         make_folder(data_dir)?;
         let path = data_dir.join(FILE_NAME);
         let mut file = OpenOptions::new()
@@ -52,7 +52,7 @@ impl Lock {
     /// Keeps every Weir off the folder while it is read, and writes nothing: a folder without a
     /// lock file was never used by a Weir (it is a copy, say), and whoever reads it may be somebody
     /// else than the user that runs Weir.
-    pub(crate) fn share(data_dir: &Path, orphan_wait: Duration) -> anyhow::Result<Option<Self>> {
+    pub fn share(data_dir: &Path, orphan_wait: Duration) -> anyhow::Result<Option<Self>> {
         let path = data_dir.join(FILE_NAME);
         let mut file = match File::open(&path) {
             Ok(file) => file,
@@ -66,18 +66,18 @@ impl Lock {
     }
 
     /// The one that an earlier program of this process has taken.
-    pub(crate) fn resume(file: OwnedFd) -> Self {
+    pub fn resume(file: OwnedFd) -> Self {
         Self(file.into())
     }
 
     /// A second descriptor of the same lock.
-    pub(crate) fn descriptor(&self) -> std::io::Result<OwnedFd> {
+    pub fn descriptor(&self) -> std::io::Result<OwnedFd> {
         self.0.try_clone().map(OwnedFd::from)
     }
 }
 
 /// Makes the folder, for this user alone, if it is not there.
-pub(crate) fn make_folder(data_dir: &Path) -> anyhow::Result<()> {
+pub fn make_folder(data_dir: &Path) -> anyhow::Result<()> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)

@@ -5,11 +5,10 @@ use std::future::Future;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use axum::http::Uri;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::{Method, Request, Response, StatusCode, header};
+use hyper::{Method, Request, Response, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,7 +16,7 @@ use tokio::net::{TcpStream, UnixStream};
 use weir_base::secret::Secret;
 use weir_net::unix_path::ShortPath;
 
-use crate::parent;
+use crate::data_dir;
 use crate::target::{self, Target, UNIX};
 use weir_config::{Settings, environment};
 
@@ -56,7 +55,7 @@ impl AdminClient {
     }
 
     async fn connect_to_socket(target: &Target) -> anyhow::Result<Self> {
-        let path = Settings::in_data_dir(&parent::data_dir(&target.settings)?).admin_socket();
+        let path = Settings::in_data_dir(&data_dir::find(&target.settings)?).admin_socket();
         Self::at_socket(&path).await
     }
 

@@ -11,7 +11,7 @@ pub(crate) fn line(text: &str) {
 }
 
 /// Prints text as it is.
-pub(crate) fn raw(text: &str) {
+pub fn raw(text: &str) {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }

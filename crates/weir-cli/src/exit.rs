@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// The exit codes of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// Did what was asked.
     Fine,
     /// Looked, and found a problem (`weir check`, `weir doctor`, `weir plan`, `weir jobs verify`,

@@ -8,13 +8,13 @@ use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_gems::store::{GemStore, PostgresMetrics, PostgresStore, SqliteSettings, SqliteStore};
 
-use crate::parent;
+use crate::data_dir::{self, lock};
 use crate::target::SettingsArguments;
 use weir_config::{Settings, StoreKind};
 
 /// The settings, where they are for gems.
 pub(super) fn settings(arguments: &SettingsArguments) -> anyhow::Result<Settings> {
-    let settings = parent::settings(arguments)?;
+    let settings = data_dir::settings(arguments)?;
     // With --data-dir there is no file that could say so.
     if arguments.data_dir.is_none() && !settings.gems.is_enabled {
         bail!(
@@ -73,7 +73,7 @@ pub(super) fn reject_other_user(settings: &Settings) -> anyhow::Result<()> {
 
 fn open_file(settings: &Settings, clock: &Clock) -> anyhow::Result<SqliteStore> {
     let path = &settings.gems.sqlite.path;
-    parent::make_folder(&settings.data_dir)?;
+    lock::make_folder(&settings.data_dir)?;
     if !path.is_file() {
         reject_other_user(settings)?;
     }

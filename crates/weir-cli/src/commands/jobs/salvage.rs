@@ -6,9 +6,9 @@ use clap::Args;
 use weir_jobs::salvage::{Salvaged, jobs_in};
 use weir_log::{Acknowledged, RealDisk};
 
+use crate::data_dir;
 use crate::exit::Exit;
 use crate::output;
-use crate::parent;
 use crate::target::SettingsArguments;
 use weir_config::Settings;
 
@@ -23,7 +23,7 @@ pub(crate) struct JobsSalvageArgs {
 }
 
 pub(super) fn run(arguments: &JobsSalvageArgs) -> anyhow::Result<Exit> {
-    let settings = Settings::in_data_dir(&parent::data_dir(&arguments.settings)?);
+    let settings = Settings::in_data_dir(&data_dir::find(&arguments.settings)?);
     let directory = &settings.jobs.settings.directory;
     let shown = directory.display();
     if !directory.is_dir() {

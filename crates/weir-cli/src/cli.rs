@@ -13,9 +13,10 @@ use crate::commands::up::UpArguments;
 use crate::commands::{
     DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand, SidekiqCommand,
     SwitchCommand, WorkersCommand, check, completions, doctor, gems, init, jobs, plan, realtime,
-    reference, restart, sidekiq, status, switch, up, workers,
+    reference, restart, sidekiq, status, switch, workers,
 };
 use crate::exit::Exit;
+use crate::service::ServiceCommands;
 
 /// Keeps a web application standing when its traffic multiplies.
 #[derive(Debug, Parser)]
@@ -98,9 +99,9 @@ impl Cli {
     ///
     /// # Errors
     /// The command's.
-    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, service: ServiceCommands) -> anyhow::Result<Exit> {
         match self.command {
-            Command::Up(arguments) => up::run(arguments),
+            Command::Up(arguments) => (service.up)(arguments),
             Command::Check(arguments) => check::run(&arguments),
             Command::Init(arguments) => init::run(&arguments),
             Command::Status(arguments) => status::run(&arguments),
@@ -115,7 +116,7 @@ impl Cli {
             Command::Plan(arguments) => plan::run(&arguments),
             Command::Sidekiq(command) => sidekiq::run(command),
             Command::Completions { shell } => Ok(completions::run(shell, &Self::command())),
-            Command::Service => crate::run::run(),
+            Command::Service => (service.service)(),
             Command::Reference { page } => Ok(reference::run(page, Self::command())),
         }
     }
