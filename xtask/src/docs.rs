@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 
 /// Source files that define requests of the admin API, with the prefix that they are mounted at.
 const ROUTES: [(&str, &str); 5] = [
-    ("crates/weir-jobs/src/admin.rs", "/v1/jobs"),
+    ("crates/weir-admin/src/jobs.rs", "/v1/jobs"),
     ("crates/weir-admin/src/gems.rs", "/v1/gems"),
     ("crates/weir-admin/src/measured.rs", "/v1"),
     ("crates/weir-admin/src/observed/json.rs", "/v1"),

@@ -3,7 +3,7 @@
 //! Each part has one module with the same pattern: a table of its requests, the types of their bodies,
 //! which the command line shares, `router(..)` with what its routes stand on, and `problem` for its errors.
 //!
-//! - [`realtime`], [`gems`], [`workers`]: the parts; [`weir_jobs::admin`] is that of jobs.
+//! - [`jobs`], [`realtime`], [`gems`], [`workers`]: the parts.
 //! - [`switches`], [`restart`]: what concerns several of them, or the process.
 //! - [`status`]: all of it as one router, `/v1/status`, `/health`, `/ready` and `/metrics`.
 //! - [`measured`], [`observed`]: what doctor reads.
@@ -13,6 +13,7 @@
 mod exposition;
 pub mod gems;
 pub mod holds;
+pub mod jobs;
 pub mod measured;
 pub mod observed;
 pub mod process_metrics;

@@ -19,6 +19,7 @@ use weir_realtime::hub::Hub;
 
 use crate::exposition::Format;
 use crate::gems::{self, Operated};
+use crate::jobs;
 use crate::realtime::{self, Realtime};
 use crate::restart::{self, Restart};
 use crate::switches::{self, Switches};
@@ -100,7 +101,7 @@ pub fn api(
         gems: gems.as_ref().map(|gems| gems.switches.clone()),
     };
     let of_jobs = match &jobs {
-        Some(handle) => weir_jobs::admin::router(handle.clone()),
+        Some(handle) => jobs::router(handle.clone()),
         None => without_jobs::router(&facts.only),
     };
     realtime::router(realtime)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::bail;
 use clap::Args;
 use serde_json::json;
-use weir_jobs::admin::{Act, JobAction, JobCount};
+use weir_admin::jobs::{Act, JobAction, JobCount};
 use weir_jobs::handle::{JobQuery, Which};
 use weir_jobs::view::{JobView, JobViewState};
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use weir_jobs::admin::{Act, ActOnQueues, JobAction, JobCount, QueueVerb};
+use weir_admin::jobs::{Act, ActOnQueues, JobAction, JobCount, QueueVerb};
 use weir_jobs::handle::{JobQuery, Queues, Which};
 
 use super::{jobs, query};

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use weir_jobs::admin::JobCount;
+use weir_admin::jobs::JobCount;
 use weir_jobs::view::Damage;
 
 use crate::admin_client::AdminClient;

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use clap::Args;
 use serde_json::json;
-use weir_jobs::admin::{ActOnQueues, JobCount, QueueVerb};
+use weir_admin::jobs::{ActOnQueues, JobCount, QueueVerb};
 use weir_jobs::handle::Queues;
 use weir_jobs::view::QueueView;
 

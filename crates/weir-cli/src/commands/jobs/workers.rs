@@ -3,8 +3,8 @@
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde_json::json;
+use weir_admin::jobs::{JobCount, SignalWorkers};
 use weir_base::clock::Clock;
-use weir_jobs::admin::{JobCount, SignalWorkers};
 use weir_jobs::handle::WorkerSignal;
 use weir_jobs::view::JobWorkerView;
 

@@ -3,8 +3,8 @@
 use axum::http::StatusCode;
 use weir_base::admin_api::AdminError;
 
-use crate::handle::HandleError;
-use crate::store::StoreError;
+use weir_jobs::handle::HandleError;
+use weir_jobs::store::StoreError;
 
 pub(super) fn no_such_job(jid: &str) -> AdminError {
     let hint = "it may be done already; an id is case-sensitive";
@@ -18,20 +18,20 @@ pub(super) fn no_such_worker(wid: &str) -> AdminError {
 
 const PLACES: &str = "a place is scheduled, retries, dead or queue:NAME";
 
-impl From<HandleError> for AdminError {
-    fn from(error: HandleError) -> Self {
-        let text = error.to_string();
-        match error {
-            HandleError::Gone => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, text, "is it being restarted? try again")
-            }
-            HandleError::Busy => {
-                let hint = "try again, or raise jobs.limits.admin_requests_max";
-                Self::new(StatusCode::TOO_MANY_REQUESTS, text, hint)
-            }
-            HandleError::Invalid(_) => Self::new(StatusCode::BAD_REQUEST, text, PLACES),
-            HandleError::Store(error) => Self::new(status(&error), text, hint(&error)),
+/// Of the way into the job server.
+pub(super) fn of_handle(error: HandleError) -> AdminError {
+    let text = error.to_string();
+    match error {
+        HandleError::Gone => {
+            let hint = "is it being restarted? try again";
+            AdminError::new(StatusCode::SERVICE_UNAVAILABLE, text, hint)
         }
+        HandleError::Busy => {
+            let hint = "try again, or raise jobs.limits.admin_requests_max";
+            AdminError::new(StatusCode::TOO_MANY_REQUESTS, text, hint)
+        }
+        HandleError::Invalid(_) => AdminError::new(StatusCode::BAD_REQUEST, text, PLACES),
+        HandleError::Store(error) => AdminError::new(status(&error), text, hint(&error)),
     }
 }
 

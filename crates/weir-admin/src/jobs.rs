@@ -1,9 +1,8 @@
-//! The versioned HTTP/JSON interface to a running job server: for the command line, scripts and
-//! tests. Mounted by the binary under `/v1/jobs`.
+//! The admin API of the job server, for the command line, scripts and tests. Mounted under `/v1/jobs`.
 //!
 //! | request | answer |
 //! | --- | --- |
-//! | `GET overview`, `queues`, `workers`, `reservations?limit=` | the views of [`crate::view`] |
+//! | `GET overview`, `queues`, `workers`, `reservations?limit=` | the views of [`view`] |
 //! | `GET list?place=&search=&jobtype=&after=&limit=&newest_first=` | [`view::JobListPage`] |
 //! | `GET count?place=&search=&jobtype=` | `{"count":n}` |
 //! | `GET job/{jid}` | [`view::JobView`], or 404 |
@@ -30,9 +29,9 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{AdminError, JsonInput, Params};
 
-use crate::handle::{Handle, JobQuery, Queues, Which, WorkerSignal};
-use crate::store::{Action, QueueAction};
-use crate::view;
+use weir_jobs::handle::{Handle, JobQuery, Queues, Which, WorkerSignal};
+use weir_jobs::store::{Action, QueueAction};
+use weir_jobs::view;
 
 /// Reservations in one answer, unless asked for fewer.
 const RESERVATIONS: usize = 100;
@@ -132,34 +131,34 @@ pub fn router(handle: Handle) -> Router {
 type AdminResult<T> = Result<Json<T>, AdminError>;
 
 async fn overview(State(handle): State<Handle>) -> AdminResult<view::JobServerOverview> {
-    Ok(Json(handle.overview().await?))
+    Ok(Json(handle.overview().await.map_err(problem::of_handle)?))
 }
 
 async fn queues(State(handle): State<Handle>) -> AdminResult<Vec<view::QueueView>> {
-    Ok(Json(handle.queues().await?))
+    Ok(Json(handle.queues().await.map_err(problem::of_handle)?))
 }
 
 async fn list(
     State(handle): State<Handle>,
     Params(query): Params<JobQuery>,
 ) -> AdminResult<view::JobListPage> {
-    Ok(Json(handle.jobs(query).await?))
+    Ok(Json(handle.jobs(query).await.map_err(problem::of_handle)?))
 }
 
 async fn count(
     State(handle): State<Handle>,
     Params(query): Params<JobQuery>,
 ) -> AdminResult<JobCount> {
-    Ok(Json(JobCount { count: handle.count_matching(query).await? }))
+    Ok(Json(JobCount { count: handle.count_matching(query).await.map_err(problem::of_handle)? }))
 }
 
 async fn job(State(handle): State<Handle>, Path(jid): Path<String>) -> AdminResult<view::JobView> {
-    let job = handle.job(jid.clone()).await?;
+    let job = handle.job(jid.clone()).await.map_err(problem::of_handle)?;
     job.map(Json).ok_or_else(|| problem::no_such_job(&jid))
 }
 
 async fn workers(State(handle): State<Handle>) -> AdminResult<Vec<view::JobWorkerView>> {
-    Ok(Json(handle.workers().await?))
+    Ok(Json(handle.workers().await.map_err(problem::of_handle)?))
 }
 
 #[derive(Deserialize)]
@@ -171,15 +170,20 @@ async fn reservations(
     State(handle): State<Handle>,
     Params(query): Params<ReservationsQuery>,
 ) -> AdminResult<Vec<view::ReservationView>> {
-    Ok(Json(handle.reservations(query.limit.unwrap_or(RESERVATIONS)).await?))
+    Ok(Json(
+        handle
+            .reservations(query.limit.unwrap_or(RESERVATIONS))
+            .await
+            .map_err(problem::of_handle)?,
+    ))
 }
 
 async fn damage(State(handle): State<Handle>) -> AdminResult<Vec<view::Damage>> {
-    Ok(Json(handle.damages().await?))
+    Ok(Json(handle.damages().await.map_err(problem::of_handle)?))
 }
 
 async fn acknowledge_damage(State(handle): State<Handle>) -> AdminResult<JobCount> {
-    let count = handle.acknowledge_damages().await?;
+    let count = handle.acknowledge_damages().await.map_err(problem::of_handle)?;
     tracing::info!(places = count, "damage of the job store was acknowledged");
     Ok(Json(JobCount { count }))
 }
@@ -188,7 +192,7 @@ async fn export_jobs(
     State(handle): State<Handle>,
     Params(query): Params<JobQuery>,
 ) -> Result<impl IntoResponse, AdminError> {
-    let body = export::Export::begin(handle, query).await?;
+    let body = export::Export::begin(handle, query).await.map_err(problem::of_handle)?;
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(body)))
 }
 
@@ -204,7 +208,8 @@ async fn act(
     State(handle): State<Handle>,
     JsonInput(act): JsonInput<Act>,
 ) -> AdminResult<JobCount> {
-    let count = handle.act(act.place, act.which, act.action.into()).await?;
+    let count =
+        handle.act(act.place, act.which, act.action.into()).await.map_err(problem::of_handle)?;
     Ok(Json(JobCount { count }))
 }
 
@@ -212,7 +217,8 @@ async fn act_on_queues(
     State(handle): State<Handle>,
     JsonInput(act): JsonInput<ActOnQueues>,
 ) -> AdminResult<JobCount> {
-    let count = handle.act_on_queues(act.queues, act.action.into()).await?;
+    let count =
+        handle.act_on_queues(act.queues, act.action.into()).await.map_err(problem::of_handle)?;
     Ok(Json(JobCount { count }))
 }
 
@@ -221,7 +227,10 @@ async fn signal_workers(
     JsonInput(signal): JsonInput<SignalWorkers>,
 ) -> AdminResult<JobCount> {
     let all = signal.wid.is_none();
-    let count = handle.signal_workers(signal.wid.clone(), signal.signal).await?;
+    let count = handle
+        .signal_workers(signal.wid.clone(), signal.signal)
+        .await
+        .map_err(problem::of_handle)?;
     if count == 0 && !all {
         return Err(problem::no_such_worker(&signal.wid.unwrap_or_default()));
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::faktory_server::{STORES, Server};
-use weir_jobs::admin::router;
+use weir_admin::jobs::router;
 use weir_jobs::settings::StoreKind;
 
 /// One request to the router; the status and the body.

@@ -9,8 +9,8 @@ use memchr::memchr;
 use tokio::time::sleep;
 use weir_base::admin_api::AdminError;
 
-use crate::handle::{Handle, HandleError};
-use crate::view::Pushed;
+use weir_jobs::handle::{Handle, HandleError};
+use weir_jobs::view::Pushed;
 
 /// A piece is stored once it has this many lines or bytes.
 const PIECE_LINES: usize = 1_000;
@@ -144,7 +144,7 @@ impl Piece<'_> {
 
     fn interrupted(&self, error: HandleError) -> AdminError {
         let stored = self.outcome.accepted;
-        AdminError::from(error)
+        super::problem::of_handle(error)
             .with_note(&format!("; {stored} jobs of the lines before were stored"))
     }
 }

@@ -8,9 +8,9 @@ use std::task::{Context, Poll, ready};
 use axum::body::{Bytes, HttpBody};
 use hyper::body::Frame;
 
-use crate::handle::{Handle, HandleError, JobQuery};
-use crate::server::import;
-use crate::view::JobListPage;
+use weir_jobs::handle::{Handle, HandleError, JobQuery};
+use weir_jobs::server::export_line;
+use weir_jobs::view::JobListPage;
 
 type NextPage = Pin<Box<dyn Future<Output = Result<JobListPage, HandleError>> + Send>>;
 
@@ -34,7 +34,7 @@ impl Export {
 
     fn add(&mut self, page: &JobListPage) {
         let lines: String =
-            page.jobs.iter().map(|job| import::line(&self.query.place, job)).collect();
+            page.jobs.iter().map(|job| export_line(&self.query.place, job)).collect();
         if !lines.is_empty() {
             self.ready.push_back(Bytes::from(lines));
         }
