@@ -45,6 +45,11 @@ pub(crate) fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
 
+/// `1 job`, `5 jobs`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
 /// Columns aligned for reading: the first row is the head.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) {
     let mut text = columns(head, rows).join("\n");

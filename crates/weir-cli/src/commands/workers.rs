@@ -5,6 +5,7 @@ mod restart;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::de::IgnoredAny;
 
+use self::restart::{PATH, RestartArguments};
 use super::status::seconds;
 use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
@@ -68,21 +69,6 @@ pub(crate) enum Position {
     Off,
 }
 
-/// `weir workers restart`.
-#[derive(Debug, Args)]
-pub(crate) struct RestartArguments {
-    #[command(flatten)]
-    target: Target,
-    /// The app's name
-    app: String,
-    /// Replace only the worker with this number
-    #[arg(long, value_name = "NUMBER")]
-    worker: Option<u32>,
-    /// Return at once, without waiting for the new workers
-    #[arg(long)]
-    no_wait: bool,
-}
-
 /// `weir workers scale`.
 #[derive(Debug, Args)]
 pub(crate) struct ScaleArguments {
@@ -107,8 +93,6 @@ pub(crate) struct DumpArguments {
     #[arg(long)]
     signal: Option<String>,
 }
-
-const PATH: &str = "/v1/workers";
 
 pub(crate) fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
     admin_client::block_on(async {

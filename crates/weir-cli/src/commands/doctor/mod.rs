@@ -5,6 +5,7 @@
 mod again;
 mod arguments;
 mod nagios;
+mod places;
 mod report;
 mod watch;
 mod weir;
@@ -12,12 +13,10 @@ mod weir;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use weir_advisor::{Advice, Observation, Severity, advise};
-use weir_observe::{Sources, observe};
+use weir_advisor::{Advice, Observation};
 
-use self::again::Given;
 pub(crate) use self::arguments::DoctorArguments;
-use self::weir::WeirSource;
+use self::places::{Places, exit};
 use crate::admin_client::block_on;
 use crate::exit::Exit;
 use crate::output;
@@ -57,30 +56,6 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
     })
 }
 
-/// Where doctor looks.
-#[derive(Debug)]
-struct Places {
-    sources: Sources,
-    weir: Option<WeirSource>,
-    given: Given,
-}
-
-impl Places {
-    fn advise(&self, observation: &Observation) -> Advice {
-        let shards: Vec<&str> = observation.shards.iter().map(|it| it.name.as_str()).collect();
-        again::complete(advise(observation), &self.given, &shards)
-    }
-
-    /// Both looks; a running Weir is asked once.
-    async fn look(&self) -> Observation {
-        let mut observation = observe(&self.sources).await;
-        if let Some(weir) = &self.weir {
-            weir.fill(&mut observation).await;
-        }
-        observation
-    }
-}
-
 /// Both looks, with a bar on a terminal: they take longer than people wait without one.
 async fn look(places: &Places) -> Observation {
     let steps = places.sources.window.as_millis() / PROGRESS_STEP.as_millis();
@@ -109,16 +84,4 @@ fn print(advice: &Advice) {
         return;
     }
     output::raw(&report::text(advice, output::is_coloured(&std::io::stdout())));
-}
-
-/// A warning is a problem, a notice is none; what could not be seen is neither.
-fn exit(advice: &Advice) -> Exit {
-    let any = |severity| advice.findings.iter().any(|finding| finding.severity == severity);
-    if any(Severity::Critical) || any(Severity::Warning) {
-        Exit::FoundProblem
-    } else if any(Severity::Unknown) {
-        Exit::Failed
-    } else {
-        Exit::Fine
-    }
 }

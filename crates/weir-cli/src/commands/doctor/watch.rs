@@ -15,7 +15,8 @@ use weir_advisor::observation::{
 };
 use weir_advisor::{Advice, Drain, Forecast, Observation, wording};
 
-use super::{Places, report};
+use super::places::{self, Places};
+use super::report;
 use crate::exit::Exit;
 use crate::output;
 
@@ -50,7 +51,7 @@ pub(super) async fn run(places: &Places) -> anyhow::Result<Exit> {
         }
         let advice = places.advise(&observation);
         let page = page(&observation, &advice, places, output::is_coloured(&std::io::stdout()));
-        last = super::exit(&advice);
+        last = places::exit(&advice);
         match show(&term, &page) {
             // `weir doctor --watch | head` has what it wanted.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(last),

@@ -14,9 +14,9 @@ use weir_base::clock::Clock;
 use weir_gems::import_file::{ImportFile, ImportFileError};
 use weir_gems::store::{Imported, ImportedGem, Store};
 
-use super::{count, store};
+use super::store;
 use crate::exit::Exit;
-use crate::output;
+use crate::output::{self, count};
 use crate::target::SettingsArguments;
 
 /// Bytes that are read at once: lines of large gems have megabytes.

@@ -3,10 +3,9 @@
 use clap::Args;
 use weir_gems::view::{GemView, ReleaseView};
 
-use super::count;
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
-use crate::output;
+use crate::output::{self, count};
 use crate::target::Target;
 use weir_config::units;
 

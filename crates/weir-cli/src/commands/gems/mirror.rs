@@ -2,6 +2,7 @@
 //! or by this command itself.
 
 mod accept;
+mod arguments;
 mod bar;
 mod here;
 mod policy;
@@ -9,21 +10,18 @@ mod report;
 mod running;
 mod status;
 
-use std::path::PathBuf;
-
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use weir_gems::index::digest::Digests;
 use weir_gems::mirror::settings::{FilesWhen, UpstreamSettings, UpstreamUrl};
 use weir_gems::mirror::upstream_name::{UPSTREAM_NAME_BYTES_MAX, UpstreamName};
 
+use self::arguments::{Known, LookArguments};
 use super::store;
 use crate::admin_client::AdminClient;
 use crate::data_dir::lock;
 use crate::data_dir::turn::{Of, Place, Turn};
 use crate::exit::Exit;
-use crate::output;
-use crate::target::Target;
 use weir_config::{Mirror, Settings};
 
 /// `weir gems mirror`.
@@ -44,28 +42,6 @@ enum MirrorCommand {
     /// Accept the changed file of a version that the mirror rejects because the upstream replaced
     /// its file
     Accept(accept::Arguments),
-}
-
-/// `weir gems mirror [UPSTREAM]`.
-#[derive(Debug, Args)]
-struct LookArguments {
-    #[command(flatten)]
-    target: Target,
-    /// Address of an index, such as `https://rubygems.org`, if weir.toml has no upstreams
-    upstream: Option<UpstreamUrl>,
-    /// Namespace policy, if weir.toml has none: a file with the names that never come from an
-    /// upstream
-    #[arg(long, value_name = "FILE")]
-    policy: Option<PathBuf>,
-    /// Compare the whole index instead of only the changes since the last synchronization
-    #[arg(long)]
-    everything: bool,
-    /// Also fetch all .gem files, regardless of gems.mirror.files
-    #[arg(long)]
-    files: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
@@ -97,13 +73,6 @@ async fn look(arguments: &LookArguments) -> anyhow::Result<Exit> {
 
 /// Of the digest of an address that is in a name.
 const DIGEST_BYTES: usize = 4;
-
-/// Whether the upstream was in the settings already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    Yes,
-    No,
-}
 
 /// What is to be looked at: the upstreams of the settings, or the one that is named.
 fn choose(mirror: &mut Mirror, arguments: &LookArguments) -> anyhow::Result<Known> {
@@ -168,16 +137,6 @@ fn turn(settings: &Settings) -> anyhow::Result<Option<Turn>> {
     lock::make_folder(&settings.data_dir)?;
     store::reject_other_user(settings)?;
     Place::take(Of::Mirror, &settings.data_dir)?.turn_now()
-}
-
-/// What keeps it up to date.
-fn advise(settings: &Settings) {
-    let Some(upstream) = settings.gems.mirror.settings.upstreams.first() else { return };
-    output::note(&format!(
-        "To keep the mirror up to date and to fetch .gem files on demand, add to weir.toml:\n\
-         [[gems.mirror.upstreams]]\nname = \"{}\"\nurl = \"{}\"",
-        upstream.name, upstream.url
-    ));
 }
 
 #[cfg(test)]

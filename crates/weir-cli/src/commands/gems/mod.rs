@@ -57,8 +57,3 @@ pub(crate) fn run(command: GemsCommand) -> anyhow::Result<Exit> {
         }
     })
 }
-
-/// `1 gem`, `5 gems`.
-fn count(number: u64, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
-}

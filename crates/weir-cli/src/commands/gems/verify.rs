@@ -11,9 +11,9 @@ use weir_base::clock::Clock;
 use weir_gems::store::{Repair, Report, Store};
 
 use self::files::FilesReport;
-use super::{count, store};
+use super::store;
 use crate::exit::Exit;
-use crate::output;
+use crate::output::{self, count};
 use crate::target::SettingsArguments;
 
 /// How often the progress is drawn.

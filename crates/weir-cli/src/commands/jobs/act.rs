@@ -9,7 +9,7 @@ use weir_admin::jobs::{Act, JobAction, JobCount};
 use weir_jobs::handle::{JobQuery, Which};
 use weir_jobs::view::{JobView, JobViewState};
 
-use super::{jobs, query};
+use super::query;
 use crate::admin_client::AdminClient;
 use crate::commands::confirm::confirm;
 use crate::exit::Exit;
@@ -88,7 +88,7 @@ pub(super) async fn run(arguments: &JobsActArgs, verb: Verb) -> anyhow::Result<E
     if arguments.json {
         output::json(&json!({ "count": count }))?;
     } else {
-        output::line(&format!("{} {}", jobs(count), verb.done()));
+        output::line(&format!("{} {}", output::count(count, "job"), verb.done()));
     }
     Ok(Exit::Fine)
 }
@@ -111,7 +111,7 @@ async fn act_on_matching(
     if count == 0 {
         query::reject_unknown(client, &place).await?;
     }
-    let question = format!("{} {} of {place}?", verb.asked(), jobs(count));
+    let question = format!("{} {} of {place}?", verb.asked(), output::count(count, "job"));
     if count > 0 && !confirm(&question, arguments.yes)? {
         return Ok(None);
     }

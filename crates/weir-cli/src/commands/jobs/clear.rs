@@ -5,7 +5,7 @@ use serde_json::json;
 use weir_admin::jobs::{Act, ActOnQueues, JobAction, JobCount, QueueVerb};
 use weir_jobs::handle::{JobQuery, Queues, Which};
 
-use super::{jobs, query};
+use super::query;
 use crate::admin_client::AdminClient;
 use crate::commands::confirm::confirm;
 use crate::exit::Exit;
@@ -35,7 +35,7 @@ pub(super) async fn run(arguments: &JobsClearArgs) -> anyhow::Result<Exit> {
     if count == 0 {
         query::reject_unknown(&mut client, &place).await?;
     }
-    let question = format!("Delete {} of {place}?", jobs(count));
+    let question = format!("Delete {} of {place}?", output::count(count, "job"));
     if count > 0 && !confirm(&question, arguments.yes)? {
         output::note("nothing changed");
         return Ok(Exit::Failed);
@@ -55,7 +55,7 @@ pub(super) async fn run(arguments: &JobsClearArgs) -> anyhow::Result<Exit> {
     if arguments.json {
         output::json(&json!({ "count": count }))?;
     } else {
-        output::line(&format!("{} deleted", jobs(count)));
+        output::line(&format!("{} deleted", output::count(count, "job")));
     }
     Ok(Exit::Fine)
 }

@@ -64,7 +64,7 @@ pub(super) async fn run(arguments: &JobsExportArgs) -> anyhow::Result<Exit> {
     }
     writer.finish()?;
     progress.finish_and_clear();
-    output::note(&format!("{} exported", super::jobs(lines)));
+    output::note(&format!("{} exported", output::count(lines, "job")));
     Ok(Exit::Fine)
 }
 

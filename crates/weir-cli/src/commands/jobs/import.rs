@@ -68,7 +68,7 @@ fn report(arguments: &JobsImportArgs, done: &Pushed) -> anyhow::Result<()> {
         output::note(&format!("line {}: {jid}: {}", rejected.line, rejected.error));
     }
     let (accepted, rejected) = (done.accepted, done.rejected.len());
-    output::line(&format!("{} imported, {rejected} rejected", super::jobs(accepted)));
+    output::line(&format!("{} imported, {rejected} rejected", output::count(accepted, "job")));
     Ok(())
 }
 

@@ -81,8 +81,3 @@ pub(crate) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
         }
     })
 }
-
-/// `1 job`, `5 jobs`.
-fn jobs(count: u64) -> String {
-    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
-}

@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use weir_realtime::view::{ChannelPage, ChannelView, HubOverview};
 
-use super::path;
+use super::path::path;
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;

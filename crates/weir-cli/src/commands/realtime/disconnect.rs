@@ -2,7 +2,6 @@
 
 use clap::Args;
 
-use super::counted;
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;
@@ -38,7 +37,7 @@ pub(super) async fn run(arguments: &RealtimeDisconnectArgs) -> anyhow::Result<Ex
     if arguments.json {
         output::json(&count)?;
     } else {
-        output::line(&format!("{} closed", counted(count.count, "connection")));
+        output::line(&format!("{} closed", output::count(count.count as u64, "connection")));
     }
     Ok(Exit::Fine)
 }

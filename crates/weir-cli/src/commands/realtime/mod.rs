@@ -2,6 +2,7 @@
 
 mod channels;
 mod disconnect;
+mod path;
 mod publish;
 mod users;
 
@@ -32,16 +33,4 @@ pub(crate) fn run(command: RealtimeCommand) -> anyhow::Result<Exit> {
             RealtimeCommand::Disconnect(arguments) => disconnect::run(&arguments).await,
         }
     })
-}
-
-/// `/v1/realtime/REQUEST?name=value&..`, escaped.
-fn path(request: &str, parameters: &[(&str, &str)]) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.extend_pairs(parameters);
-    format!("/v1/realtime/{request}?{}", query.finish())
-}
-
-/// `1 connection`, `5 connections`.
-fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

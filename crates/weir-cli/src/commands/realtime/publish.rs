@@ -7,7 +7,6 @@ use clap::Args;
 use serde_json::value::to_raw_value;
 use weir_realtime::operations::{EventPublished, PublishEvent};
 
-use super::counted;
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;
@@ -46,7 +45,10 @@ pub(super) async fn run(arguments: &RealtimePublishArgs) -> anyhow::Result<Exit>
     } else if published.is_switched_off {
         output::line(&format!("not sent: {} is switched off (weir switch list)", event.event));
     } else {
-        output::line(&format!("published to {}", counted(published.subscribers, "subscriber")));
+        output::line(&format!(
+            "published to {}",
+            output::count(published.subscribers as u64, "subscriber")
+        ));
     }
     Ok(if published.is_switched_off { Exit::Failed } else { Exit::Fine })
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use weir_realtime::view::{MemberPage, MemberView};
 
-use super::path;
+use super::path::path;
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use clap::Args;
 use serde::de::IgnoredAny;
 use weir_base::clock::Clock;
 
-use super::{PATH, RestartArguments};
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;
@@ -25,6 +25,23 @@ enum Progress {
     Finished,
     /// Why the latest worker did not start; the others are those of before.
     Failed(String),
+}
+
+pub(super) const PATH: &str = "/v1/workers";
+
+/// `weir workers restart`.
+#[derive(Debug, Args)]
+pub(crate) struct RestartArguments {
+    #[command(flatten)]
+    target: Target,
+    /// The app's name
+    app: String,
+    /// Replace only the worker with this number
+    #[arg(long, value_name = "NUMBER")]
+    worker: Option<u32>,
+    /// Return at once, without waiting for the new workers
+    #[arg(long)]
+    no_wait: bool,
 }
 
 pub(super) async fn run(arguments: RestartArguments) -> anyhow::Result<Exit> {

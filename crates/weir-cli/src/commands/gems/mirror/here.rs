@@ -10,8 +10,9 @@ use weir_gems::mirror::{MirrorParts, Scope};
 use weir_gems::view::ProgressView;
 use weir_gems::{Files, MirrorMetrics};
 
+use super::arguments::{Known, LookArguments};
 use super::bar::Bars;
-use super::{Known, LookArguments, advise, policy, report, store};
+use super::{policy, report, store};
 use crate::exit::Exit;
 use crate::output;
 use weir_config::Settings;
@@ -69,4 +70,14 @@ async fn open(
     })?;
     mirror.prepare().await?;
     Ok(mirror)
+}
+
+/// What keeps it up to date.
+fn advise(settings: &Settings) {
+    let Some(upstream) = settings.gems.mirror.settings.upstreams.first() else { return };
+    output::note(&format!(
+        "To keep the mirror up to date and to fetch .gem files on demand, add to weir.toml:\n\
+         [[gems.mirror.upstreams]]\nname = \"{}\"\nurl = \"{}\"",
+        upstream.name, upstream.url
+    ));
 }

@@ -8,7 +8,8 @@ use weir_gems::mirror::policy::Policy;
 use weir_gems::store::GemStore;
 use weir_gems::store::mirror::MirrorStore;
 
-use super::{Known, LookArguments, store};
+use super::arguments::{Known, LookArguments};
+use super::store;
 use crate::target::SettingsArguments;
 use crate::{data_dir, output};
 use weir_config::{Settings, read_policy_file};

@@ -2,9 +2,8 @@
 
 use weir_gems::view::{LookView, MirrorView, ReadView, UpstreamView};
 
-use super::super::count;
 use crate::exit::Exit;
-use crate::output;
+use crate::output::{self, count};
 use weir_config::units;
 
 /// Says what was done for each upstream; what was not, and what to do, on standard error.

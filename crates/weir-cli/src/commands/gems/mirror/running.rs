@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::bail;
 use weir_gems::view::{MirrorView, UpstreamView};
 
+use super::arguments::LookArguments;
 use super::bar::Bars;
-use super::{LookArguments, report};
+use super::report;
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use weir_admin::gems::{Asked, Look};

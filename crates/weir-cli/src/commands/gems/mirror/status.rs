@@ -3,13 +3,12 @@
 use clap::Args;
 use weir_gems::view::{MirrorView, PhaseView, ReplacedView, UpstreamView};
 
-use super::super::count;
 use super::report::denied;
 use super::running::PATH;
 use crate::admin_client::AdminClient;
 use crate::commands::status::seconds;
 use crate::exit::Exit;
-use crate::output::{self, printable};
+use crate::output::{self, count, printable};
 use crate::target::Target;
 
 /// `weir gems mirror status`.
