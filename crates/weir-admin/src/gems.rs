@@ -19,10 +19,10 @@
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
+mod identity;
 mod mirror;
 mod problem;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,19 +34,14 @@ use weir_base::admin_api::{AdminError, JsonInput, Params};
 use weir_base::switch::Pattern;
 use weir_base::switchboard::Switchboard;
 use weir_gems::operations::{KEY_NAME_CHARACTERS_MAX, KeyWanted};
-use weir_gems::platform::Platform;
-use weir_gems::release::Identity;
 use weir_gems::store::Scope;
 use weir_gems::view;
 
+use self::identity::identity;
 pub use self::mirror::{Accept, Asked, Look};
 pub(crate) use self::problem::not_served;
+use crate::response::{AdminResult, Done, bounded};
 use weir_gems::Gems;
-
-/// Names or releases in one answer, unless asked for another number ..
-const LIMIT: usize = 100;
-/// .. and at most.
-const LIMIT_MAX: usize = 10_000;
 
 /// The index, for operators.
 #[derive(Clone, Debug)]
@@ -94,9 +89,6 @@ pub struct Revoke {
     pub id: u64,
 }
 
-/// `{}`
-pub type Done = BTreeMap<String, String>;
-
 /// The routes; without gems they say so.
 pub fn router(gems: Option<Operated>) -> Router {
     let Some(Operated { index, .. }) = gems else {
@@ -122,9 +114,7 @@ pub fn router(gems: Option<Operated>) -> Router {
     Router::new().nest("/gems", pages)
 }
 
-type Answer<T> = Result<Json<T>, AdminError>;
-
-async fn overview(State(index): State<Arc<Gems>>) -> Answer<view::Overview> {
+async fn overview(State(index): State<Arc<Gems>>) -> AdminResult<view::Overview> {
     index.overview().await.map(Json).map_err(problem::of_store)
 }
 
@@ -139,7 +129,7 @@ struct NamesQuery {
 async fn names(
     State(index): State<Arc<Gems>>,
     Params(query): Params<NamesQuery>,
-) -> Answer<view::NamePage> {
+) -> AdminResult<view::NamePage> {
     let page = index.names(&query.search, query.after.as_deref(), bounded(query.limit)).await;
     page.map(Json).map_err(problem::of_store)
 }
@@ -153,7 +143,7 @@ struct GemQuery {
 async fn gem(
     State(index): State<Arc<Gems>>,
     Params(query): Params<GemQuery>,
-) -> Answer<view::GemView> {
+) -> AdminResult<view::GemView> {
     let gem = index.gem(&query.name, bounded(query.limit)).await.map_err(problem::of_store)?;
     gem.map(Json).ok_or_else(|| problem::no_such_gem(&query.name))
 }
@@ -161,7 +151,7 @@ async fn gem(
 async fn dependents(
     State(index): State<Arc<Gems>>,
     Params(query): Params<GemQuery>,
-) -> Answer<view::Dependents> {
+) -> AdminResult<view::Dependents> {
     let dependents = index.dependents(&query.name, bounded(query.limit)).await;
     dependents.map(Json).map_err(problem::of_store)
 }
@@ -174,43 +164,37 @@ struct LatestQuery {
 async fn latest(
     State(index): State<Arc<Gems>>,
     Params(query): Params<LatestQuery>,
-) -> Answer<Vec<view::ChangeView>> {
+) -> AdminResult<Vec<view::ChangeView>> {
     index.latest(bounded(query.limit)).await.map(Json).map_err(problem::of_store)
 }
 
-async fn webhooks(State(index): State<Arc<Gems>>) -> Answer<Vec<view::EndpointView>> {
+async fn webhooks(State(index): State<Arc<Gems>>) -> AdminResult<Vec<view::EndpointView>> {
     index.webhooks().await.map(Json).map_err(problem::of_store)
 }
 
-async fn yank(State(index): State<Arc<Gems>>, JsonInput(yank): JsonInput<Yank>) -> Answer<Done> {
+async fn yank(
+    State(index): State<Arc<Gems>>,
+    JsonInput(yank): JsonInput<Yank>,
+) -> AdminResult<Done> {
     let name = yank.name.parse().map_err(problem::of_word)?;
     let identity = identity(&yank.number, yank.platform.as_deref())?;
     index.yank_by_operator(&name, &identity).await.map_err(problem::of_yank)?;
     Ok(Json(Done::new()))
 }
 
-/// A release, of the platform `ruby` unless it is said.
-fn identity(number: &str, platform: Option<&str>) -> Result<Identity, AdminError> {
-    let platform = platform.map_or_else(|| Ok(Platform::ruby()), str::parse);
-    Ok(Identity {
-        number: number.parse().map_err(problem::of_word)?,
-        platform: platform.map_err(problem::of_word)?,
-    })
-}
-
-async fn rebaseline(State(index): State<Arc<Gems>>) -> Answer<Done> {
+async fn rebaseline(State(index): State<Arc<Gems>>) -> AdminResult<Done> {
     index.rebaseline().await.map_err(problem::of_store)?;
     Ok(Json(Done::new()))
 }
 
-async fn keys(State(index): State<Arc<Gems>>) -> Answer<Vec<view::KeyView>> {
+async fn keys(State(index): State<Arc<Gems>>) -> AdminResult<Vec<view::KeyView>> {
     index.keys().await.map(Json).map_err(problem::of_store)
 }
 
 async fn create_key(
     State(index): State<Arc<Gems>>,
     JsonInput(new): JsonInput<NewKey>,
-) -> Answer<CreatedKey> {
+) -> AdminResult<CreatedKey> {
     check_key(&new)?;
     let wanted = KeyWanted {
         name: new.name,
@@ -247,15 +231,11 @@ fn check_key(new: &NewKey) -> Result<(), AdminError> {
 async fn revoke_key(
     State(index): State<Arc<Gems>>,
     JsonInput(Revoke { id }): JsonInput<Revoke>,
-) -> Answer<Done> {
+) -> AdminResult<Done> {
     match index.revoke_key(id).await.map_err(problem::of_store)? {
         true => Ok(Json(Done::new())),
         false => Err(problem::no_such_key(id)),
     }
-}
-
-fn bounded(limit: Option<usize>) -> usize {
-    limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX)
 }
 
 #[cfg(test)]

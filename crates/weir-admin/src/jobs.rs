@@ -29,6 +29,7 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{AdminError, JsonInput, Params};
 
+use crate::response::AdminResult;
 use weir_jobs::handle::{Handle, JobQuery, Queues, Which, WorkerSignal};
 use weir_jobs::store::{Action, QueueAction};
 use weir_jobs::view;
@@ -127,8 +128,6 @@ pub fn router(handle: Handle) -> Router {
         .method_not_allowed_fallback(async || AdminError::wrong_method())
         .with_state(handle)
 }
-
-type AdminResult<T> = Result<Json<T>, AdminError>;
 
 async fn overview(State(handle): State<Handle>) -> AdminResult<view::JobServerOverview> {
     Ok(Json(handle.overview().await.map_err(problem::of_handle)?))

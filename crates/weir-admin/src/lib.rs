@@ -18,8 +18,11 @@ pub mod measured;
 pub mod observed;
 pub mod process_metrics;
 pub mod realtime;
+mod response;
 pub mod restart;
 pub mod status;
 pub mod switches;
 pub mod workers;
 pub mod workers_metrics;
+
+pub use self::response::Done;

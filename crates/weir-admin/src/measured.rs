@@ -3,6 +3,7 @@
 //!
 //! `GET measured` tells it to `weir doctor --weir`; the observer of `[observe]` reads it in the process.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -73,8 +74,12 @@ impl Measured {
         Self(Arc::new(Inner { clock: clock.clone(), jobs, front, kept: Mutex::default() }))
     }
 
-    /// Measures until the end.
-    pub async fn run(self, shutdown: ShutdownToken) {
+    /// Measures until the end. Boxed, so that it is compiled in this crate.
+    pub fn run(self, shutdown: ShutdownToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.measure_until(shutdown))
+    }
+
+    async fn measure_until(self, shutdown: ShutdownToken) {
         let mut steps = tokio::time::interval(STEP);
         steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -14,34 +14,21 @@
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
+mod operated;
 mod problem;
 mod tail;
 
-use std::sync::Arc;
-
 use axum::extract::State;
-use axum::routing::{any, get, post};
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{AdminError, JsonInput, Params};
-use weir_base::switchboard::Switchboard;
-use weir_realtime::hub::Hub;
 use weir_realtime::operations::{EventPublished, PublishEvent};
 use weir_realtime::view;
 
+pub use self::operated::Realtime;
 pub(crate) use self::problem::not_served;
-
-/// Channels, events or users in one answer, unless asked for another number ..
-const LIMIT: usize = 100;
-/// .. and at most.
-const LIMIT_MAX: usize = 10_000;
-
-/// What the routes stand on.
-#[derive(Clone, Debug)]
-pub struct Realtime {
-    pub hub: Arc<Hub>,
-    pub switches: Switchboard,
-}
+use crate::response::{AdminResult, bounded};
 
 /// `{"count":n}`
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -60,7 +47,7 @@ pub enum Disconnect {
 /// The routes; without realtime they say so.
 pub fn router(realtime: Option<Realtime>) -> Router {
     let Some(realtime) = realtime else {
-        return Router::new().route("/realtime/{*rest}", any(async || not_served()));
+        return problem::router();
     };
     let pages = Router::new()
         .route("/overview", get(overview))
@@ -76,8 +63,6 @@ pub fn router(realtime: Option<Realtime>) -> Router {
         .method_not_allowed_fallback(async || AdminError::wrong_method());
     Router::new().nest("/realtime", pages).with_state(realtime)
 }
-
-type Answer<T> = Result<Json<T>, AdminError>;
 
 async fn overview(State(realtime): State<Realtime>) -> Json<view::HubOverview> {
     Json(realtime.hub.overview())
@@ -98,7 +83,7 @@ struct ChannelsQuery {
 async fn channels(
     State(realtime): State<Realtime>,
     Params(query): Params<ChannelsQuery>,
-) -> Answer<view::ChannelPage> {
+) -> AdminResult<view::ChannelPage> {
     let page = realtime.hub.channels(&query.app, &query.prefix, bounded(query.limit));
     page.map(Json).ok_or_else(|| problem::no_such_app(&query.app))
 }
@@ -112,7 +97,7 @@ struct ChannelQuery {
 async fn channel(
     State(realtime): State<Realtime>,
     Params(query): Params<ChannelQuery>,
-) -> Answer<view::ChannelView> {
+) -> AdminResult<view::ChannelView> {
     let channel = realtime.hub.channel_view(&query.app, &query.name);
     channel.map(Json).ok_or_else(|| problem::no_such_channel(&query.name))
 }
@@ -135,7 +120,7 @@ async fn history(
 async fn users(
     State(realtime): State<Realtime>,
     Params(query): Params<ListQuery>,
-) -> Answer<view::MemberPage> {
+) -> AdminResult<view::MemberPage> {
     let ListQuery { app, channel, after, limit } = &query;
     let page = realtime.hub.members(app, channel, after.as_deref(), bounded(*limit));
     page.map(Json).ok_or_else(|| problem::no_users(channel))
@@ -144,7 +129,7 @@ async fn users(
 async fn publish(
     State(realtime): State<Realtime>,
     JsonInput(event): JsonInput<PublishEvent>,
-) -> Answer<EventPublished> {
+) -> AdminResult<EventPublished> {
     let published = realtime.hub.publish_event(&event).await;
     published.map(Json).map_err(problem::of_operation)
 }
@@ -152,7 +137,7 @@ async fn publish(
 async fn disconnect(
     State(realtime): State<Realtime>,
     JsonInput(whom): JsonInput<Disconnect>,
-) -> Answer<Count> {
+) -> AdminResult<Count> {
     let count = match whom {
         Disconnect::User { app, user } => realtime.hub.disconnect_user(&app, &user),
         Disconnect::Socket { app, socket_id } => {
@@ -160,8 +145,4 @@ async fn disconnect(
         }
     };
     count.map(|count| Json(Count { count })).map_err(problem::of_operation)
-}
-
-fn bounded(limit: Option<usize>) -> usize {
-    limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX)
 }

@@ -7,15 +7,14 @@
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
-use weir_base::admin_api::AdminError;
 use weir_supervisor::control::ParentCommand;
 
+use crate::response::{AdminResult, Done};
 use crate::workers::Orders;
 
 /// Beyond the parent's own deadline for a new process.
@@ -29,8 +28,6 @@ pub struct Restart {
     pub deadline: Duration,
 }
 
-type Answer = Result<Json<BTreeMap<String, String>>, AdminError>;
-
 /// The routes.
 pub fn router(restart: Restart) -> Router {
     Router::new()
@@ -39,18 +36,18 @@ pub fn router(restart: Restart) -> Router {
         .with_state(restart)
 }
 
-async fn replace_service(State(restart): State<Restart>) -> Answer {
+async fn replace_service(State(restart): State<Restart>) -> AdminResult<Done> {
     restart.ask(ParentCommand::ReplaceService).await
 }
 
-async fn upgrade(State(restart): State<Restart>) -> Answer {
+async fn upgrade(State(restart): State<Restart>) -> AdminResult<Done> {
     restart.ask(ParentCommand::Upgrade).await
 }
 
 impl Restart {
-    async fn ask(&self, command: ParentCommand) -> Answer {
+    async fn ask(&self, command: ParentCommand) -> AdminResult<Done> {
         tracing::info!(?command, "asked for");
         self.orders.ask(command, self.deadline + ANSWER_MARGIN).await?;
-        Ok(Json(BTreeMap::new()))
+        Ok(Json(Done::new()))
     }
 }

@@ -20,6 +20,8 @@ use weir_base::switch::Pattern;
 use weir_base::switchboard::{SwitchError, SwitchView, Switchboard};
 use weir_gems::Endpoint;
 
+use crate::response::AdminResult;
+
 /// The switches of each part that has some and is served here.
 #[derive(Clone, Debug, Default)]
 pub struct Switches {
@@ -73,9 +75,7 @@ pub fn router(switches: Switches) -> Router {
     Router::new().route("/switches", get(list).post(flip)).with_state(switches)
 }
 
-type Answer = Result<Json<Vec<Listed>>, AdminError>;
-
-async fn list(State(switches): State<Switches>) -> Answer {
+async fn list(State(switches): State<Switches>) -> AdminResult<Vec<Listed>> {
     if switches.realtime.is_none() && switches.gems.is_none() {
         return Err(not_served(Of::Realtime));
     }
@@ -83,7 +83,10 @@ async fn list(State(switches): State<Switches>) -> Answer {
 }
 
 /// Answers what is off afterwards.
-async fn flip(State(switches): State<Switches>, JsonInput(flip): JsonInput<Flip>) -> Answer {
+async fn flip(
+    State(switches): State<Switches>,
+    JsonInput(flip): JsonInput<Flip>,
+) -> AdminResult<Vec<Listed>> {
     let Flip { of, pattern, position, for_seconds } = &flip;
     let board = switches.of(*of).cloned().ok_or_else(|| not_served(*of))?;
     check_name(&flip)?;

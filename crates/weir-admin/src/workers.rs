@@ -16,7 +16,7 @@ mod reported;
 mod rows;
 mod shared;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ pub use self::reported::Reported;
 pub use self::rows::{AppRow, JOBS, SOCKETS, WorkerRow};
 pub use self::shared::{SharedApp, SharedApps};
 use crate::holds::Holds;
+use crate::response::{AdminResult, Done};
 
 /// How long the parent may take to say whether it follows an order.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -85,9 +86,9 @@ async fn list(State(front): State<Front>) -> Json<Vec<AppRow>> {
 async fn follow(
     State(front): State<Front>,
     JsonInput(order): JsonInput<Order>,
-) -> Result<Json<BTreeMap<String, String>>, AdminError> {
+) -> AdminResult<Done> {
     front.follow(order).await?;
-    Ok(Json(BTreeMap::new()))
+    Ok(Json(Done::new()))
 }
 
 impl Front {

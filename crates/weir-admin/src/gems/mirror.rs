@@ -9,7 +9,9 @@ use weir_base::admin_api::JsonInput;
 use weir_gems::mirror::Scope;
 use weir_gems::view::{MirrorView, ReplacedView};
 
-use super::{Answer, identity, problem};
+use super::identity::identity;
+use super::problem;
+use crate::response::AdminResult;
 use weir_gems::Gems;
 
 /// The body of `POST gems/mirror/sync`.
@@ -37,7 +39,7 @@ pub struct Asked {
     pub round: u64,
 }
 
-pub(super) async fn state(State(index): State<Arc<Gems>>) -> Answer<MirrorView> {
+pub(super) async fn state(State(index): State<Arc<Gems>>) -> AdminResult<MirrorView> {
     let mirror = index.mirrored().await.map_err(problem::of_store)?;
     mirror.map(Json).ok_or_else(problem::no_mirror)
 }
@@ -45,7 +47,7 @@ pub(super) async fn state(State(index): State<Arc<Gems>>) -> Answer<MirrorView> 
 pub(super) async fn sync(
     State(index): State<Arc<Gems>>,
     JsonInput(look): JsonInput<Look>,
-) -> Answer<Asked> {
+) -> AdminResult<Asked> {
     let scope = if look.everything { Scope::Everything } else { Scope::Changes };
     let round = index.look_at_upstreams(scope).ok_or_else(problem::no_mirror)?;
     Ok(Json(Asked { round }))
@@ -55,7 +57,7 @@ pub(super) async fn sync(
 pub(super) async fn accept(
     State(index): State<Arc<Gems>>,
     JsonInput(accept): JsonInput<Accept>,
-) -> Answer<ReplacedView> {
+) -> AdminResult<ReplacedView> {
     let name = accept.name.parse().map_err(problem::of_word)?;
     let identity = identity(&accept.number, accept.platform.as_deref())?;
     index.accept_replaced(&name, &identity).await.map(Json).map_err(problem::of_accept)

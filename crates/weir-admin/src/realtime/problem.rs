@@ -1,6 +1,8 @@
 //! What went wrong with realtime, as an HTTP answer.
 
+use axum::Router;
 use axum::http::StatusCode;
+use axum::routing::any;
 use weir_base::admin_api::AdminError;
 use weir_realtime::hub::PublishError;
 use weir_realtime::operations::OperationError;
@@ -9,6 +11,11 @@ use weir_realtime::operations::OperationError;
 pub(crate) fn not_served() -> AdminError {
     let hint = "add an app under [[realtime.apps]] in weir.toml, and include realtime in --only";
     AdminError::new(StatusCode::NOT_FOUND, "this Weir does not serve realtime", hint)
+}
+
+/// Says so, whatever is asked.
+pub(super) fn router() -> Router {
+    Router::new().route("/realtime/{*rest}", any(async || not_served()))
 }
 
 pub(super) fn no_such_app(id: &str) -> AdminError {

@@ -13,7 +13,8 @@ use weir_base::admin_api::{AdminError, Params};
 use weir_realtime::view::EventView;
 use weir_realtime::watch::{Watch, WatchedEvents};
 
-use super::{Realtime, problem};
+use super::operated::Realtime;
+use super::problem;
 
 /// A silent stream sends a comment this often, so that a dead connection is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -14,7 +14,8 @@ use crate::commands::status::seconds;
 use crate::exit::Exit;
 use crate::output;
 use crate::target::Target;
-use weir_admin::gems::{CreatedKey, Done, NewKey, Revoke};
+use weir_admin::Done;
+use weir_admin::gems::{CreatedKey, NewKey, Revoke};
 use weir_config::units;
 
 /// The verbs of `weir gems key`.

@@ -7,7 +7,7 @@ use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;
 use crate::target::Target;
-use weir_admin::gems::Done;
+use weir_admin::Done;
 
 /// `weir gems rebaseline`.
 #[derive(Debug, Args)]

@@ -7,7 +7,8 @@ use crate::commands::confirm::confirm;
 use crate::exit::Exit;
 use crate::output;
 use crate::target::Target;
-use weir_admin::gems::{Done, Yank};
+use weir_admin::Done;
+use weir_admin::gems::Yank;
 
 /// `weir gems yank`.
 #[derive(Debug, Args)]
