@@ -11,12 +11,16 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 
 /// Source files that define requests of the admin API, with the prefix that they are mounted at.
-const ROUTES: [(&str, &str); 5] = [
-    ("crates/weir-jobs/src/admin.rs", "/v1/jobs"),
-    ("crates/weir/src/gems_admin.rs", "/v1/gems"),
-    ("crates/weir/src/measured.rs", "/v1"),
-    ("crates/weir/src/observed/json.rs", "/v1"),
-    ("crates/weir/src/status.rs", ""),
+const ROUTES: [(&str, &str); 9] = [
+    ("crates/weir-admin/src/jobs.rs", "/v1/jobs"),
+    ("crates/weir-admin/src/gems.rs", "/v1/gems"),
+    ("crates/weir-admin/src/measured.rs", "/v1"),
+    ("crates/weir-admin/src/observed/json.rs", "/v1"),
+    ("crates/weir-admin/src/realtime.rs", "/v1/realtime"),
+    ("crates/weir-admin/src/restart.rs", "/v1"),
+    ("crates/weir-admin/src/switches.rs", "/v1"),
+    ("crates/weir-admin/src/workers.rs", "/v1"),
+    ("crates/weir-admin/src/status.rs", ""),
 ];
 const ADMIN_API: &str = "docs/reference/admin-api.md";
 

@@ -32,6 +32,7 @@ mod queue_line;
 mod redis_settings;
 pub mod rules;
 pub mod shell;
+mod snapshot;
 pub mod sql;
 pub mod wording;
 
@@ -40,3 +41,4 @@ pub use self::finding::{Assignment, Finding, Severity, SuggestedChange};
 pub use self::flow::{Drain, Flow};
 pub use self::forecast::{Between, Forecast};
 pub use self::observation::{Fact, Missing, Observation};
+pub use self::snapshot::ObservedSnapshot;

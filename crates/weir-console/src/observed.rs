@@ -9,29 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+pub use weir_advisor::ObservedSnapshot;
+use weir_advisor::Severity;
 use weir_advisor::observation::{
-    DatabaseObservation, RedisServer, SessionState, SidekiqObservation, SourceState,
+    DatabaseObservation, RedisServer, SessionState, SidekiqObservation,
 };
-use weir_advisor::{Advice, Observation, Severity};
-use weir_base::clock::{Clock, Timestamp};
+use weir_base::clock::Clock;
 use weir_base::history::{self, MetricsHistory};
 
 use crate::figures::as_float;
 use crate::jobs::Histories;
 use crate::queue_histories::QueueHistories;
-
-/// What the sources said at one time, with the findings.
-#[derive(Debug)]
-pub struct ObservedSnapshot {
-    /// When it ended.
-    pub at: Timestamp,
-    /// How long it took.
-    pub took: Duration,
-    pub observation: Observation,
-    pub advice: Advice,
-    /// The state of each source.
-    pub sources: Vec<SourceState>,
-}
 
 /// Provides the newest snapshot.
 pub trait ObservedSnapshots: fmt::Debug + Send + Sync {
@@ -235,8 +223,9 @@ fn set_redis(set: &mut impl FnMut(&str, f64), servers: &[&RedisServer]) {
 
 #[cfg(test)]
 mod tests {
-    use weir_advisor::advise;
     use weir_advisor::observation::{Fact, ObservedQueue};
+    use weir_advisor::{Observation, advise};
+    use weir_base::clock::Timestamp;
 
     use super::*;
 

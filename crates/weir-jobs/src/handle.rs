@@ -158,7 +158,7 @@ impl Handle {
         self.ask(|reply| HandleRequest::Push(jobs, reply)).await
     }
 
-    /// Puts exported lines back: see [`crate::admin`] for their form.
+    /// Puts exported lines back: see the admin API for their form.
     pub async fn import(&self, lines: Vec<Vec<u8>>) -> Result<view::Pushed, HandleError> {
         self.ask(|reply| HandleRequest::Import(lines, reply)).await
     }

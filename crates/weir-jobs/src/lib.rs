@@ -7,11 +7,10 @@
 //! - [`memory`]: the store that forgets.
 //! - `faktory`: the wire protocol. `workers`: who beats.
 //! - [`server`]: the thread that owns a store and serves it. [`handle`]: the way in from elsewhere.
-//! - [`admin`]: that way over HTTP. [`view`]: what others may see, as plain data.
+//! - [`view`]: what others may see, as plain data.
 //! - [`salvage`]: jobs in what was set aside of a damaged log.
 //! - [`metrics`]: everything that is counted.
 
-pub mod admin;
 pub mod allocation;
 pub mod dispatch;
 pub mod engine;

@@ -39,7 +39,6 @@ use weir_net::metrics::TlsMetrics;
 use weir_net::{Listener, Successor, Tls};
 use weir_supervisor::inherited::Inherited;
 
-pub(crate) use self::cores::Addresses;
 use self::cores::{Cores, Sockets};
 use self::gems::Gems;
 use self::jobs::{Door, Jobs};
@@ -49,17 +48,17 @@ use self::pages::Pages;
 use self::realtime::Realtime;
 pub(crate) use self::watch::Joined;
 use self::watch::ended;
-use self::workers::{RecyclingMetrics, Served, Workers};
+use self::workers::{RecyclingMetrics, Served, Workers, groups};
 use crate::front::{Front, Publishers};
-use crate::holds::Holds;
-use crate::measured::Measured;
-use crate::process_metrics::ProcessMetrics;
-use crate::restart_admin::Restart;
 use crate::sockets::SocketApps;
-use crate::status::Facts;
-use crate::turn::{Of, Place, Turn};
-use crate::workers_admin::{self, Groups, Orders, Reported};
-use crate::workers_metrics::WorkersMetrics;
+use weir_admin::holds::Holds;
+use weir_admin::measured::Measured;
+use weir_admin::process_metrics::ProcessMetrics;
+use weir_admin::restart::Restart;
+use weir_admin::status::Facts;
+use weir_admin::workers::{Orders, Reported};
+use weir_admin::workers_metrics::WorkersMetrics;
+use weir_cli::data_dir::turn::{Of, Place, Turn};
 use weir_config::part::Part;
 use weir_config::{App, Settings};
 
@@ -348,7 +347,8 @@ impl Weir {
                 orders: self.orders.clone(),
                 deadline: settings.supervisor.replace_deadline,
             },
-            facts: self.facts(settings, only),
+            facts: self.facts(settings, &only),
+            only,
             live,
             registry,
         };
@@ -360,7 +360,7 @@ impl Weir {
         &mut self,
         settings: &Settings,
         only: &[Part],
-        front: &workers_admin::Front,
+        front: &weir_admin::workers::Front,
         registry: &mut Registry,
     ) -> anyhow::Result<Measured> {
         let apps = Part::Front.is_among(only).then(|| front.clone());
@@ -382,25 +382,25 @@ impl Weir {
         switches.iter().flatten().for_each(Switchboard::read_again);
     }
 
-    fn facts(&self, settings: &Settings, only: Vec<Part>) -> Facts {
+    fn facts(&self, settings: &Settings, only: &[Part]) -> Facts {
         let gems_mount = self.gems.as_ref().and_then(|_| settings.gems.mount());
         Facts {
             clock: self.clock.clone(),
             started: self.clock.now(),
             data_dir: settings.data_dir.display().to_string(),
-            only,
+            only: only.iter().map(|part| part.name()).collect(),
             jobs_listen: self.jobs.as_ref().map(Jobs::address),
             cores: self.cores.as_ref().map(Cores::addresses).unwrap_or_default(),
             gems_mount: gems_mount.map(str::to_owned),
         }
     }
 
-    fn front_for_operators(&self, settings: &Settings) -> workers_admin::Front {
-        workers_admin::Front {
+    fn front_for_operators(&self, settings: &Settings) -> weir_admin::workers::Front {
+        weir_admin::workers::Front {
             clock: self.clock.clone(),
             apps: Arc::clone(&self.apps),
-            sockets: Arc::clone(&self.sockets),
-            groups: Arc::new(Groups::of(settings)),
+            sockets: Arc::clone(&self.sockets) as _,
+            groups: Arc::new(groups(settings)),
             holds: self.holds.clone(),
             reported: Arc::clone(&self.reported),
             orders: self.orders.clone(),

@@ -2,15 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_base::switchboard::Switchboard;
 use weir_gems::Gems;
-
-/// The index, for operators.
-#[derive(Clone, Debug)]
-pub(crate) struct Operated {
-    pub(crate) index: Arc<Gems>,
-    pub(crate) switches: Switchboard,
-}
 
 /// Where the index of gems is.
 #[derive(Clone, Debug)]

@@ -1,72 +1,32 @@
-//! The binary: parses the command line and runs one command.
+//! The binary: the processes of `weir up`, and who is joined to whom. All other commands are weir-cli's.
 //!
-//! - [`cli`], [`commands`]: one definition and one file per verb.
-//! - [`config`]: `weir.toml` -> typed settings.
-//! - [`parent`]: `weir up`, the process that stays: lock, listening sockets, supervision.
-//! - [`run`], [`compose`]: the service process that is replaced: lifecycle, and who is joined to whom.
-//! - [`turn`]: what two service processes can't both have while one replaces the other.
-//! - [`alive`]: what the service tells its parent while it serves.
+//! - [`up`], [`parent`]: the process that stays: lock, listening sockets, supervision.
+//! - [`run`], [`compose`]: the service process that is replaced: lifecycle, and the composition root.
+//! - [`alive`]: what the service tells its parent while it serves; [`reload`]: SIGHUP.
 //! - [`front`]: what each core does with HTTP; [`gems`]: where the index of gems is.
+//! - [`http`]: HTTP on the listeners of the admin API and the console; [`logging`]: the log.
 //! - [`sockets`]: apps whose workers take connections themselves.
-//! - [`status`], [`realtime_admin`], [`gems_admin`], [`switches_admin`], [`workers_admin`], [`restart_admin`]: the
-//!   admin API, beside what the parts bring along.
-//! - [`exposition`]: the formats of `/metrics`.
-//! - [`admin_client`]: how the other commands talk to a running Weir.
 
-mod admin_client;
 mod alive;
-mod cli;
-mod commands;
 mod compose;
-mod exit;
-mod exposition;
 mod front;
 mod gems;
-mod gems_admin;
-mod holds;
 mod http;
 mod logging;
-mod measured;
-mod observed;
-mod output;
 mod parent;
-mod process_metrics;
-mod realtime_admin;
 mod reload;
-mod restart_admin;
 mod run;
 mod sockets;
-mod status;
-mod switches_admin;
-mod target;
-mod turn;
-mod workers_admin;
-mod workers_metrics;
+mod up;
 
 use std::process::ExitCode;
 
-use crate::cli::Cli;
-use crate::exit::Exit;
+use weir_cli::ServiceCommands;
 
 /// Jobs come and go in many sizes on one hot thread; mimalloc keeps that compact and quick.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match Cli::read() {
-        Ok(cli) => cli,
-        Err(asked) => {
-            // Help and version are errors to clap, but not to whoever asked for them.
-            let exit = if asked.use_stderr() { Exit::Usage } else { Exit::Fine };
-            let _ = asked.print();
-            return exit.into();
-        }
-    };
-    match cli.run() {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            output::error(&error);
-            Exit::of(&error).into()
-        }
-    }
+    weir_cli::run(ServiceCommands { up: up::run, service: run::run })
 }

@@ -13,10 +13,10 @@ use weir_supervisor::inherited::{Inherited, Word};
 
 use crate::alive::Alive;
 use crate::compose::{Joined, Lingering, Unopened, Weir};
-use crate::exit::Exit;
 use crate::logging;
 use crate::parent::Handover;
 use crate::reload::Reload;
+use weir_cli::Exit;
 use weir_config::environment;
 
 /// Why the service ends.

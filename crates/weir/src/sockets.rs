@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
+use weir_admin::workers::{SharedApp, SharedApps};
 use weir_base::clock::Timestamp;
 use weir_supervisor::inherited::Inherited;
 use weir_supervisor::selection::busy::BusyState;
@@ -51,7 +52,7 @@ pub(crate) struct SocketApps(BTreeMap<String, SocketApp>);
 pub(crate) struct SocketApp {
     group: SocketGroup,
     /// Where its workers listen.
-    pub(crate) listen: SocketAddr,
+    listen: SocketAddr,
     wanted: Selection,
     claim_timeout: Duration,
     metrics: AppMetrics,
@@ -62,6 +63,12 @@ pub(crate) struct SocketApp {
     /// Since when workers, by their records, have been seen chosen and not begun. std: held for a
     /// look.
     claimed: Mutex<BTreeMap<usize, Timestamp>>,
+}
+
+impl SharedApps for SocketApps {
+    fn all(&self) -> Vec<(&str, &dyn SharedApp)> {
+        self.iter().map(|(name, app)| (name.as_str(), app as &dyn SharedApp)).collect()
+    }
 }
 
 /// A worker of one.
@@ -121,24 +128,6 @@ impl SocketApp {
         })
     }
 
-    /// `join-idle`, or `kernel (join-idle was refused)`.
-    pub(crate) fn selection(&self) -> String {
-        let effective = self.group.plan().effective();
-        if effective == self.wanted {
-            return effective.name().to_owned();
-        }
-        format!("{} ({} was refused)", effective.name(), self.wanted.name())
-    }
-
-    /// The addresses by which a worker gets connections, for people: `127.0.0.1:8081 (queues 0, 1)`.
-    pub(crate) fn addresses(&self, slot: usize) -> String {
-        let numbers: Vec<String> = self.sockets(slot).iter().map(ToString::to_string).collect();
-        match numbers.as_slice() {
-            [one] => format!("{} (queue {one})", self.listen),
-            several => format!("{} (queues {})", self.listen, several.join(", ")),
-        }
-    }
-
     /// Connections that wait to be accepted.
     pub(crate) fn waiting(&self) -> usize {
         let sockets = 0..self.group.plan().sockets();
@@ -149,11 +138,6 @@ impl SocketApp {
     /// What a worker says that it does.
     pub(crate) fn state(&self, seat: &Seat) -> BusyState {
         self.group.records().state(seat.record)
-    }
-
-    /// Requests that it says it has answered.
-    pub(crate) fn served(&self, seat: &Seat) -> u64 {
-        self.group.records().served(seat.record)
     }
 
     /// The sockets that a worker listens on, each once.
@@ -278,6 +262,40 @@ impl SocketApp {
             ip => ip,
         };
         SocketAddr::new(ip, self.listen.port())
+    }
+}
+
+impl SharedApp for SocketApp {
+    fn listen(&self) -> SocketAddr {
+        self.listen
+    }
+
+    fn selection(&self) -> String {
+        let effective = self.group.plan().effective();
+        if effective == self.wanted {
+            return effective.name().to_owned();
+        }
+        format!("{} ({} was refused)", effective.name(), self.wanted.name())
+    }
+
+    fn addresses(&self, slot: usize) -> String {
+        let numbers: Vec<String> = self.sockets(slot).iter().map(ToString::to_string).collect();
+        match numbers.as_slice() {
+            [one] => format!("{} (queue {one})", self.listen),
+            several => format!("{} (queues {})", self.listen, several.join(", ")),
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        SocketApp::waiting(self)
+    }
+
+    fn state(&self, record: usize) -> BusyState {
+        self.group.records().state(record)
+    }
+
+    fn served(&self, record: usize) -> u64 {
+        self.group.records().served(record)
     }
 }
 

@@ -229,7 +229,7 @@ fn deps(
     let text = |text: &'static str| axum::routing::get(move || async move { text });
     Deps {
         routes: Routes {
-            api: weir_jobs::admin::router(handle),
+            api: weir_admin::jobs::router(handle),
             metrics: Router::new().route("/metrics", text("weir_up 1\n")),
             open: Router::new().route("/health", text("ok\n")),
         },

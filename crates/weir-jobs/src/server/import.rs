@@ -46,7 +46,7 @@ struct ExportedFailure<'a> {
 }
 
 /// The export line of a listed job.
-pub(crate) fn line(place: &str, job: &view::JobView) -> String {
+pub fn line(place: &str, job: &view::JobView) -> String {
     let at = Timestamp::from_micros(micros(job.at));
     format!(
         "{{\"place\":{},\"at\":\"{}\",\"job\":{}}}\n",

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can not go on says where it stopped")]
 
-mod admin;
 mod contract;
 mod damage;
 mod faktory_cases;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
 use prometheus_client::registry::Registry;
+use weir_admin::status::Addresses;
 use weir_base::clock::Clock;
 use weir_net::metrics::TlsMetrics;
 use weir_net::server::{
@@ -40,14 +41,6 @@ pub(super) struct Sockets {
 pub(super) struct Certificates {
     pub(super) front: Option<Arc<Tls>>,
     pub(super) gems: Option<Arc<Tls>>,
-}
-
-/// Where the cores listen.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Addresses {
-    pub(crate) front: Option<SocketAddr>,
-    pub(crate) realtime: Option<SocketAddr>,
-    pub(crate) gems: Option<SocketAddr>,
 }
 
 /// The cores, running.

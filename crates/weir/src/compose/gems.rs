@@ -22,7 +22,8 @@ use weir_gems::{Files, GemsMetrics, GemsParts};
 use self::downloads::Downloads;
 use self::mirror::Mirroring;
 use self::webhooks::Webhooks;
-use crate::gems::{GemsPlaces, Operated};
+use crate::gems::GemsPlaces;
+use weir_admin::gems::Operated;
 use weir_config::{Settings, StoreKind};
 
 /// The index, for cores to serve.

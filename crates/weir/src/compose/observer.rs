@@ -14,9 +14,9 @@ use weir_advisor::observation::SourceState;
 use weir_base::clock::Clock;
 use weir_observe::{Round, Watcher};
 
-use crate::measured::Measured;
-use crate::observed::Observed;
-use crate::observed::metrics::ObservedMetrics;
+use weir_admin::measured::Measured;
+use weir_admin::observed::Observed;
+use weir_admin::observed::metrics::ObservedMetrics;
 use weir_config::{Observe, Settings};
 
 /// What Postgres gets at most to be told good-bye.

@@ -8,6 +8,7 @@ use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_base::shutdown::ShutdownToken;
 use weir_console::live::Live;
+use weir_console::observed::{ObservedSnapshot, ObservedSnapshots};
 use weir_console::sampler::Sampler;
 use weir_console::{Deps, Histories, Routes};
 use weir_jobs::handle::Handle;
@@ -15,15 +16,13 @@ use weir_net::Listener;
 use weir_supervisor::inherited::Inherited;
 
 use super::tcp_listener;
-use crate::gems::Operated;
 use crate::http::{self, Endpoint};
-use crate::measured::{self, Measured};
-use crate::observed::{self, Observed};
 use crate::parent::ADMIN;
-use crate::realtime_admin;
-use crate::restart_admin::Restart;
-use crate::status::{self, Facts};
-use crate::workers_admin;
+use weir_admin::gems::Operated;
+use weir_admin::measured::{self, Measured};
+use weir_admin::observed::{self, Observed};
+use weir_admin::restart::Restart;
+use weir_admin::status::{self, Facts};
 use weir_config::Settings;
 use weir_config::part::Part;
 
@@ -35,14 +34,15 @@ pub(super) struct Pages<'a> {
     pub(super) clock: &'a Clock,
     /// The way into the job server, where it is served; realtime likewise.
     pub(super) jobs: Option<Handle>,
-    pub(super) realtime: Option<realtime_admin::Realtime>,
+    pub(super) realtime: Option<weir_admin::realtime::Realtime>,
     pub(super) gems: Option<Operated>,
-    pub(super) front: workers_admin::Front,
+    pub(super) front: weir_admin::workers::Front,
     /// None: nothing is observed.
     pub(super) observed: Option<Observed>,
     pub(super) measured: Measured,
     pub(super) restart: Restart,
     pub(super) facts: Facts,
+    pub(super) only: Vec<Part>,
     pub(super) live: Live,
     pub(super) registry: Registry,
 }
@@ -55,8 +55,8 @@ impl Pages<'_> {
         http: &ShutdownToken,
     ) -> anyhow::Result<()> {
         let Self { settings, clock, jobs, realtime, gems, facts, live, .. } = self;
-        let jobs_url = facts.jobs_url(settings);
-        let has_apps = Part::Front.is_among(&facts.only);
+        let jobs_url = jobs_url(&facts, settings);
+        let has_apps = Part::Front.is_among(&self.only);
         let apps = has_apps.then(|| Arc::new(front::ConsoleApps(self.front.clone())));
         let index = gems.as_ref().map(|gems| Arc::clone(&gems.index));
         let open = status::open_routes(jobs.clone(), index);
@@ -99,6 +99,13 @@ impl Pages<'_> {
     }
 }
 
+/// What a Faktory client is told to connect to.
+fn jobs_url(facts: &Facts, settings: &Settings) -> String {
+    let scheme = if settings.jobs.tls.is_some() { "tcp+tls" } else { "tcp" };
+    let address = facts.jobs_listen.or(settings.jobs.listen);
+    address.map(|address| format!("{scheme}://{address}")).unwrap_or_default()
+}
+
 /// What the console shows of jobs, with charts.
 fn console_jobs(
     handle: Handle,
@@ -112,11 +119,21 @@ fn console_jobs(
 
 /// What the console shows of realtime, with charts beside those of the whole.
 fn console_realtime(
-    operated: realtime_admin::Realtime,
+    operated: weir_admin::realtime::Realtime,
     settings: &Settings,
 ) -> weir_console::RealtimeSource {
-    let realtime_admin::Realtime { hub, switches } = operated;
+    let weir_admin::realtime::Realtime { hub, switches } = operated;
     weir_console::RealtimeSource::new(hub, switches, &settings.history())
+}
+
+/// Reads what is observed, for the console.
+#[derive(Debug)]
+struct ConsoleObserved(Observed);
+
+impl ObservedSnapshots for ConsoleObserved {
+    fn latest(&self) -> Option<Arc<ObservedSnapshot>> {
+        self.0.latest()
+    }
 }
 
 /// What the console shows of what is observed, with charts beside those of the whole.
@@ -126,7 +143,8 @@ fn console_observed(
     live: &Live,
 ) -> weir_console::observed::ObservedSource {
     let kept = settings.observe.history_kept;
-    weir_console::observed::ObservedSource::new(Arc::new(observed), histories(settings, live), kept)
+    let observed = Arc::new(ConsoleObserved(observed));
+    weir_console::observed::ObservedSource::new(observed, histories(settings, live), kept)
 }
 
 fn histories<'a>(settings: &'a Settings, live: &'a Live) -> Histories<'a> {

@@ -17,7 +17,6 @@ use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::shard::Shard;
 use weir_realtime::webhooks::{WebhookMetrics, Webhooks};
 
-use crate::realtime_admin;
 use weir_config::Settings;
 
 /// Realtime, for cores to serve.
@@ -60,9 +59,9 @@ impl Realtime {
     }
 
     /// What operators see and do.
-    pub(super) fn for_operators(&self) -> realtime_admin::Realtime {
+    pub(super) fn for_operators(&self) -> weir_admin::realtime::Realtime {
         let (hub, switches) = (Arc::clone(&self.hub), self.switches.clone());
-        realtime_admin::Realtime { hub, switches }
+        weir_admin::realtime::Realtime { hub, switches }
     }
 
     /// Puts new settings in force.

@@ -8,6 +8,7 @@
 
 mod elsewhere;
 mod freshen;
+mod groups;
 mod memory;
 mod metrics;
 mod probe;
@@ -35,10 +36,11 @@ use weir_supervisor::control::{
     Vacancy, VacantSlot, WorkerPhase, WorkerReport, encode,
 };
 
+pub(super) use self::groups::groups;
 pub(super) use self::metrics::RecyclingMetrics;
 use self::probe::Probe;
 use crate::sockets::{Seat, SocketApps};
-use crate::workers_admin::{Asked, Reported};
+use weir_admin::workers::{Asked, Reported};
 use weir_config::{Processes, Recycling};
 
 /// How often it is looked whether a worker that is to leave has finished, or one is stuck.

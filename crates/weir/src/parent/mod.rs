@@ -4,7 +4,6 @@
 mod handover;
 mod held;
 mod listeners;
-mod lock;
 mod port;
 mod salvage;
 mod shared_sockets;
@@ -16,6 +15,8 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use weir_cli::data_dir::lock::{self, Lock};
+use weir_cli::{Exit, output};
 use weir_supervisor::carried::{CarriedSupervisor, Carrier};
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::Requests;
@@ -26,16 +27,13 @@ pub(crate) use self::handover::{DESCRIPTOR, Flags, Handover};
 use self::held::Held;
 use self::listeners::Listeners;
 pub(crate) use self::listeners::{ADMIN, FRONT, GEMS, REALTIME, of_core};
-pub(crate) use self::lock::{Lock, make_folder};
 use self::shared_sockets::Groups;
 pub(crate) use self::shared_sockets::{address, adopt};
 pub(crate) use self::takeover::{check, resume};
 use self::upgrade::{Carried, Program};
-use crate::exit::Exit;
-use crate::target::SettingsArguments;
-use crate::{logging, output};
+use crate::logging;
 use weir_config::part::Part;
-use weir_config::{Loaded, Settings, Source, environment};
+use weir_config::{Loaded, Settings, environment};
 
 /// The service is this very program, also when the file was replaced meanwhile.
 const PROGRAM: &str = "/proc/self/exe";
@@ -238,30 +236,4 @@ fn ready_text(ready_line: &str, failed: &[FailedGroup]) -> String {
         if names.is_empty() { String::new() } else { format!(" failed={}", names.join(",")) };
     let why = failed.iter().map(|group| format!("{} does not run: {}\n", group.name, group.reason));
     format!("{ready_line}{field}\n{}", why.collect::<String>())
-}
-
-/// The folder in which the other commands find the running Weir. Nothing else of the settings file
-/// matters to them, so it may have mistakes; with `--data-dir` it may be absent.
-pub(crate) fn data_dir(flags: &SettingsArguments) -> anyhow::Result<PathBuf> {
-    if let Some(data_dir) = &flags.data_dir {
-        return Ok(data_dir.clone());
-    }
-    let source = Source::find(flags.config.as_deref(), None)?;
-    weir_config::data_dir(&source, &environment::variable)
-        .context("data_dir can't be read; name it with --data-dir")
-}
-
-/// The settings by which commands find a store that they open themselves. With `--data-dir` the
-/// settings file has no say, so it may be broken or absent.
-pub(crate) fn settings(flags: &SettingsArguments) -> anyhow::Result<Settings> {
-    if let Some(data_dir) = &flags.data_dir {
-        return Ok(Settings::in_data_dir(data_dir));
-    }
-    settings_of_both(flags)
-}
-
-/// The same, where the settings file has its say beside `--data-dir`, too.
-pub(crate) fn settings_of_both(flags: &SettingsArguments) -> anyhow::Result<Settings> {
-    let source = Source::find(flags.config.as_deref(), flags.data_dir.as_deref())?;
-    Ok(weir_config::parse_without_secrets(&source, &environment::variable)?.settings)
 }

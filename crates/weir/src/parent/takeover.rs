@@ -13,8 +13,8 @@ use super::listeners::Listeners;
 use super::shared_sockets::Groups;
 use super::upgrade::{Carried, Program};
 use super::{Handover, Lock, Parent, child, end, handover, lock, notify, workers};
-use crate::exit::Exit;
 use crate::logging;
+use weir_cli::Exit;
 use weir_config::{Loaded, environment};
 
 /// Whether this program would go on with what the descriptor tells, and with the settings as they are

@@ -18,7 +18,7 @@ use weir_gems::mirror::upstream_name::UpstreamName;
 use weir_gems::mirror::{MirrorParts, PolicyChangeError};
 use weir_gems::{Files, MirrorMetrics};
 
-use crate::turn::{Of, Place};
+use weir_cli::data_dir::turn::{Of, Place};
 use weir_config::Settings;
 use weir_gems::Gems;
 use weir_gems::mirror::Mirror;

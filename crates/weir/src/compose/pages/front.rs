@@ -7,22 +7,20 @@ use std::time::Duration;
 use weir_console::front::{AppCommand, AppCommandError, AppControl, FrontApp, FrontWorker};
 use weir_front::view::TotalsView;
 
-use crate::workers_admin::{self, AppRow, JOBS, WorkerRow};
+use weir_admin::workers::{self, AppRow, JOBS, WorkerRow};
 
 /// Reads and controls the apps for the console.
 #[derive(Debug)]
-pub(super) struct ConsoleApps(pub(super) workers_admin::Front);
+pub(super) struct ConsoleApps(pub(super) workers::Front);
 
-fn order(command: AppCommand) -> workers_admin::Order {
+fn order(command: AppCommand) -> workers::Order {
     match command {
-        AppCommand::Restart { app, worker } => workers_admin::Order::Restart { app, worker },
-        AppCommand::Scale { app, processes } => workers_admin::Order::Scale { app, processes },
-        AppCommand::Dump { app, worker } => {
-            workers_admin::Order::Signal { app, worker, signal: None }
-        }
-        AppCommand::Pause { app } => workers_admin::Order::Pause { app },
-        AppCommand::Resume { app } => workers_admin::Order::Resume { app },
-        AppCommand::Maintenance { app, is_on } => workers_admin::Order::Maintenance { app, is_on },
+        AppCommand::Restart { app, worker } => workers::Order::Restart { app, worker },
+        AppCommand::Scale { app, processes } => workers::Order::Scale { app, processes },
+        AppCommand::Dump { app, worker } => workers::Order::Signal { app, worker, signal: None },
+        AppCommand::Pause { app } => workers::Order::Pause { app },
+        AppCommand::Resume { app } => workers::Order::Resume { app },
+        AppCommand::Maintenance { app, is_on } => workers::Order::Maintenance { app, is_on },
     }
 }
 

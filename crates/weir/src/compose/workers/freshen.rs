@@ -7,6 +7,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use weir_admin::workers::SharedApp as _;
 use weir_supervisor::control::{ParentCommand, RollingState, WorkerPhase};
 
 use super::metrics::Kind;
@@ -140,7 +141,7 @@ impl Workers {
     fn requests_of(&self, worker: &Worker, given: &BTreeMap<String, u64>) -> u64 {
         let requests = match &worker.way {
             Way::Own(address) => given.get(&address.to_string()).copied(),
-            Way::Shared(seat) => self.sockets.get(&worker.app).map(|app| app.served(seat)),
+            Way::Shared(seat) => self.sockets.get(&worker.app).map(|app| app.served(seat.record)),
             Way::None => None,
         };
         requests.unwrap_or_default()

@@ -1,0 +1,277 @@
+//! The admin API of the index of gems, for the command line, scripts and tests. Mounted under `/v1`.
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | `GET gems/overview` | [`view::Overview`] |
+//! | `GET gems/names?search=&after=&limit=` | [`view::NamePage`] |
+//! | `GET gems/gem?name=&limit=` | [`view::GemView`], or 404 |
+//! | `GET gems/dependents?name=&limit=` | [`view::Dependents`] |
+//! | `GET gems/latest?limit=` | a list of [`view::ChangeView`] |
+//! | `GET gems/webhooks` | a list of [`view::EndpointView`] |
+//! | `POST gems/yank` | `{}`; body: [`Yank`] |
+//! | `POST gems/rebaseline` | `{}` |
+//! | `GET gems/keys` | a list of [`view::KeyView`] |
+//! | `POST gems/keys` | [`CreatedKey`]; body: [`NewKey`] |
+//! | `POST gems/keys/revoke` | `{}`; body: [`Revoke`] |
+//! | `GET gems/mirror` | [`view::MirrorView`], or 404 |
+//! | `POST gems/mirror/sync` | [`Asked`]; body: [`Look`] |
+//! | `POST gems/mirror/accept` | [`view::ReplacedView`]; body: [`Accept`] |
+//!
+//! Errors are `{"error":"..","hint":".."}` with a fitting status.
+
+mod identity;
+mod mirror;
+mod problem;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use weir_base::admin_api::{AdminError, JsonInput, Params};
+use weir_base::switch::Pattern;
+use weir_base::switchboard::Switchboard;
+use weir_gems::operations::{KEY_NAME_CHARACTERS_MAX, KeyWanted};
+use weir_gems::store::Scope;
+use weir_gems::view;
+
+use self::identity::identity;
+pub use self::mirror::{Accept, Asked, Look};
+pub(crate) use self::problem::not_served;
+use crate::response::{AdminResult, Done, bounded};
+use weir_gems::Gems;
+
+/// The index, for operators.
+#[derive(Clone, Debug)]
+pub struct Operated {
+    pub index: Arc<Gems>,
+    pub switches: Switchboard,
+}
+
+/// The body of `POST gems/yank`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Yank {
+    pub name: String,
+    pub number: String,
+    /// None: `ruby`.
+    #[serde(default)]
+    pub platform: Option<String>,
+}
+
+/// The body of `POST gems/keys`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NewKey {
+    /// For people: who has it.
+    pub name: String,
+    pub scopes: Vec<Scope>,
+    /// Names of gems that may be pushed and yanked, `*` stands for any text; none: all.
+    #[serde(default)]
+    pub gems: Vec<Pattern>,
+    /// None: it does not expire.
+    #[serde(default)]
+    pub expires_after_seconds: Option<u64>,
+}
+
+/// A key that was made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CreatedKey {
+    /// Its text, which nobody can be told again.
+    pub secret: String,
+    #[serde(flatten)]
+    pub key: view::KeyView,
+}
+
+/// The body of `POST gems/keys/revoke`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Revoke {
+    pub id: u64,
+}
+
+/// The routes; without gems they say so.
+pub fn router(gems: Option<Operated>) -> Router {
+    let Some(Operated { index, .. }) = gems else {
+        return problem::router();
+    };
+    let pages = Router::new()
+        .route("/overview", get(overview))
+        .route("/names", get(names))
+        .route("/gem", get(gem))
+        .route("/dependents", get(dependents))
+        .route("/latest", get(latest))
+        .route("/webhooks", get(webhooks))
+        .route("/yank", post(yank))
+        .route("/rebaseline", post(rebaseline))
+        .route("/keys", get(keys).post(create_key))
+        .route("/keys/revoke", post(revoke_key))
+        .route("/mirror", get(mirror::state))
+        .route("/mirror/sync", post(mirror::sync))
+        .route("/mirror/accept", post(mirror::accept))
+        .fallback(async || AdminError::no_such_page())
+        .method_not_allowed_fallback(async || AdminError::wrong_method())
+        .with_state(index);
+    Router::new().nest("/gems", pages)
+}
+
+async fn overview(State(index): State<Arc<Gems>>) -> AdminResult<view::Overview> {
+    index.overview().await.map(Json).map_err(problem::of_store)
+}
+
+#[derive(Deserialize)]
+struct NamesQuery {
+    #[serde(default)]
+    search: String,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn names(
+    State(index): State<Arc<Gems>>,
+    Params(query): Params<NamesQuery>,
+) -> AdminResult<view::NamePage> {
+    let page = index.names(&query.search, query.after.as_deref(), bounded(query.limit)).await;
+    page.map(Json).map_err(problem::of_store)
+}
+
+#[derive(Deserialize)]
+struct GemQuery {
+    name: String,
+    limit: Option<usize>,
+}
+
+async fn gem(
+    State(index): State<Arc<Gems>>,
+    Params(query): Params<GemQuery>,
+) -> AdminResult<view::GemView> {
+    let gem = index.gem(&query.name, bounded(query.limit)).await.map_err(problem::of_store)?;
+    gem.map(Json).ok_or_else(|| problem::no_such_gem(&query.name))
+}
+
+async fn dependents(
+    State(index): State<Arc<Gems>>,
+    Params(query): Params<GemQuery>,
+) -> AdminResult<view::Dependents> {
+    let dependents = index.dependents(&query.name, bounded(query.limit)).await;
+    dependents.map(Json).map_err(problem::of_store)
+}
+
+#[derive(Deserialize)]
+struct LatestQuery {
+    limit: Option<usize>,
+}
+
+async fn latest(
+    State(index): State<Arc<Gems>>,
+    Params(query): Params<LatestQuery>,
+) -> AdminResult<Vec<view::ChangeView>> {
+    index.latest(bounded(query.limit)).await.map(Json).map_err(problem::of_store)
+}
+
+async fn webhooks(State(index): State<Arc<Gems>>) -> AdminResult<Vec<view::EndpointView>> {
+    index.webhooks().await.map(Json).map_err(problem::of_store)
+}
+
+async fn yank(
+    State(index): State<Arc<Gems>>,
+    JsonInput(yank): JsonInput<Yank>,
+) -> AdminResult<Done> {
+    let name = yank.name.parse().map_err(problem::of_word)?;
+    let identity = identity(&yank.number, yank.platform.as_deref())?;
+    index.yank_by_operator(&name, &identity).await.map_err(problem::of_yank)?;
+    Ok(Json(Done::new()))
+}
+
+async fn rebaseline(State(index): State<Arc<Gems>>) -> AdminResult<Done> {
+    index.rebaseline().await.map_err(problem::of_store)?;
+    Ok(Json(Done::new()))
+}
+
+async fn keys(State(index): State<Arc<Gems>>) -> AdminResult<Vec<view::KeyView>> {
+    index.keys().await.map(Json).map_err(problem::of_store)
+}
+
+async fn create_key(
+    State(index): State<Arc<Gems>>,
+    JsonInput(new): JsonInput<NewKey>,
+) -> AdminResult<CreatedKey> {
+    check_key(&new)?;
+    let wanted = KeyWanted {
+        name: new.name,
+        scopes: new.scopes,
+        gems: new.gems,
+        expires_after: new.expires_after_seconds.map(Duration::from_secs),
+    };
+    let (secret, key) = index.create_key(wanted).await.map_err(problem::of_store)?;
+    Ok(Json(CreatedKey { secret: secret.expose().to_owned(), key }))
+}
+
+/// A key that nobody can use, or whose name is more than a name on a terminal, is a mistake.
+fn check_key(new: &NewKey) -> Result<(), AdminError> {
+    if new.name.trim().is_empty() || new.scopes.is_empty() {
+        return Err(problem::incomplete_key());
+    }
+    if new.name.contains(char::is_control) {
+        return Err(problem::unprintable_key());
+    }
+    let characters = new.name.chars().count();
+    if characters > KEY_NAME_CHARACTERS_MAX {
+        return Err(problem::long_key(characters));
+    }
+    let only_reads = new.scopes.iter().all(|scope| *scope == Scope::IndexRubygems);
+    if only_reads && !new.gems.is_empty() {
+        return Err(problem::key_for_some());
+    }
+    match new.expires_after_seconds {
+        Some(0) => Err(problem::expired_key()),
+        _ => Ok(()),
+    }
+}
+
+async fn revoke_key(
+    State(index): State<Arc<Gems>>,
+    JsonInput(Revoke { id }): JsonInput<Revoke>,
+) -> AdminResult<Done> {
+    match index.revoke_key(id).await.map_err(problem::of_store)? {
+        true => Ok(Json(Done::new())),
+        false => Err(problem::no_such_key(id)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_a_mistake_is_not_made() {
+        let key = |name: &str, expires_after_seconds| NewKey {
+            name: name.to_owned(),
+            scopes: vec![Scope::PushRubygem],
+            gems: Vec::new(),
+            expires_after_seconds,
+        };
+        assert!(check_key(&key("the build of shop \u{e4}", None)).is_ok());
+        assert!(check_key(&key("ci", Some(1))).is_ok());
+        let longest = "\u{e4}".repeat(KEY_NAME_CHARACTERS_MAX);
+        assert!(check_key(&key(&longest, None)).is_ok());
+        let reading = |also: &[Scope], gems: &[&str]| NewKey {
+            scopes: [&[Scope::IndexRubygems], also].concat(),
+            gems: gems.iter().map(|gem| gem.parse().expect("a pattern")).collect(),
+            ..key("ci", None)
+        };
+        assert!(check_key(&reading(&[], &[])).is_ok());
+        // What it pushes is limited, what it reads is not.
+        assert!(check_key(&reading(&[Scope::PushRubygem], &["shop-*"])).is_ok());
+        for wrong in [
+            key("ci", Some(0)),
+            key(" ", None),
+            key("a\x1b[31mred", None),
+            key("a\nb", None),
+            key(&format!("{longest}x"), None),
+            NewKey { scopes: Vec::new(), ..key("ci", None) },
+            reading(&[], &["shop-*"]),
+        ] {
+            assert!(check_key(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

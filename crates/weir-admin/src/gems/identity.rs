@@ -1,0 +1,16 @@
+//! Which release a request names.
+
+use weir_base::admin_api::AdminError;
+use weir_gems::platform::Platform;
+use weir_gems::release::Identity;
+
+use super::problem;
+
+/// A release, of the platform `ruby` unless it is said.
+pub(super) fn identity(number: &str, platform: Option<&str>) -> Result<Identity, AdminError> {
+    let platform = platform.map_or_else(|| Ok(Platform::ruby()), str::parse);
+    Ok(Identity {
+        number: number.parse().map_err(problem::of_word)?,
+        platform: platform.map_err(problem::of_word)?,
+    })
+}

@@ -1,0 +1,64 @@
+//! The mirror of the index: how it is, and a look when somebody asks for one.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use weir_base::admin_api::JsonInput;
+use weir_gems::mirror::Scope;
+use weir_gems::view::{MirrorView, ReplacedView};
+
+use super::identity::identity;
+use super::problem;
+use crate::response::AdminResult;
+use weir_gems::Gems;
+
+/// The body of `POST gems/mirror/sync`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Look {
+    /// Everything is compared, not only what has changed since the last time.
+    #[serde(default)]
+    pub everything: bool,
+}
+
+/// The body of `POST gems/mirror/accept`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Accept {
+    pub name: String,
+    pub number: String,
+    /// None: `ruby`.
+    #[serde(default)]
+    pub platform: Option<String>,
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Asked {
+    /// It is done when `rounds_done` of `GET gems/mirror` is this number.
+    pub round: u64,
+}
+
+pub(super) async fn state(State(index): State<Arc<Gems>>) -> AdminResult<MirrorView> {
+    let mirror = index.mirrored().await.map_err(problem::of_store)?;
+    mirror.map(Json).ok_or_else(problem::no_mirror)
+}
+
+pub(super) async fn sync(
+    State(index): State<Arc<Gems>>,
+    JsonInput(look): JsonInput<Look>,
+) -> AdminResult<Asked> {
+    let scope = if look.everything { Scope::Everything } else { Scope::Changes };
+    let round = index.look_at_upstreams(scope).ok_or_else(problem::no_mirror)?;
+    Ok(Json(Asked { round }))
+}
+
+/// Takes the file that an upstream has now of a release, which was kept out.
+pub(super) async fn accept(
+    State(index): State<Arc<Gems>>,
+    JsonInput(accept): JsonInput<Accept>,
+) -> AdminResult<ReplacedView> {
+    let name = accept.name.parse().map_err(problem::of_word)?;
+    let identity = identity(&accept.number, accept.platform.as_deref())?;
+    index.accept_replaced(&name, &identity).await.map(Json).map_err(problem::of_accept)
+}

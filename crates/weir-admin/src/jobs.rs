@@ -1,0 +1,237 @@
+//! The admin API of the job server, for the command line, scripts and tests. Mounted under `/v1/jobs`.
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | `GET overview`, `queues`, `workers`, `reservations?limit=` | the views of [`view`] |
+//! | `GET list?place=&search=&jobtype=&after=&limit=&newest_first=` | [`view::JobListPage`] |
+//! | `GET count?place=&search=&jobtype=` | `{"count":n}` |
+//! | `GET job/{jid}` | [`view::JobView`], or 404 |
+//! | `GET export?place=&search=&jobtype=` | JSON lines, page by page |
+//! | `POST push`, `POST import` (JSON lines) | [`view::Pushed`] |
+//! | `POST act` `{place,which,action}` | `{"count":n}`: jobs hit |
+//! | `POST queues/act` `{queues,action}` | `{"count":n}`: jobs removed |
+//! | `POST workers/signal` `{wid?,signal}` | `{"count":n}`: workers told |
+//! | `GET damage` | [`view::Damage`] of each place that is not acknowledged, at most 1000 |
+//! | `POST damage/acknowledge` | `{"count":n}`: places acknowledged |
+//!
+//! Errors are `{"error":"..","hint":".."}` with a fitting status.
+
+mod export;
+mod lines;
+mod problem;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use weir_base::admin_api::{AdminError, JsonInput, Params};
+
+use crate::response::AdminResult;
+use weir_jobs::handle::{Handle, JobQuery, Queues, Which, WorkerSignal};
+use weir_jobs::store::{Action, QueueAction};
+use weir_jobs::view;
+
+/// Reservations in one answer, unless asked for fewer.
+const RESERVATIONS: usize = 100;
+
+/// `{"count":n}`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobCount {
+    pub count: u64,
+}
+
+/// The body of `POST act`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Act {
+    pub place: String,
+    pub which: Which,
+    pub action: JobAction,
+}
+
+/// The body of `POST queues/act`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActOnQueues {
+    pub queues: Queues,
+    pub action: QueueVerb,
+}
+
+/// The body of `POST workers/signal`. Without `wid`: all workers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalWorkers {
+    #[serde(default)]
+    pub wid: Option<String>,
+    pub signal: WorkerSignal,
+}
+
+/// [`Action`] by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobAction {
+    Requeue,
+    Kill,
+    Discard,
+}
+
+/// [`QueueAction`] by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueVerb {
+    Pause,
+    Resume,
+    Remove,
+    Clear,
+}
+
+impl From<JobAction> for Action {
+    fn from(action: JobAction) -> Self {
+        match action {
+            JobAction::Requeue => Self::Requeue,
+            JobAction::Kill => Self::Kill,
+            JobAction::Discard => Self::Discard,
+        }
+    }
+}
+
+impl From<QueueVerb> for QueueAction {
+    fn from(verb: QueueVerb) -> Self {
+        match verb {
+            QueueVerb::Pause => Self::Pause,
+            QueueVerb::Resume => Self::Resume,
+            QueueVerb::Remove => Self::Remove,
+            QueueVerb::Clear => Self::Clear,
+        }
+    }
+}
+
+/// The routes, for the server behind `handle`.
+pub fn router(handle: Handle) -> Router {
+    Router::new()
+        .route("/overview", get(overview))
+        .route("/queues", get(queues))
+        .route("/queues/act", post(act_on_queues))
+        .route("/list", get(list))
+        .route("/count", get(count))
+        .route("/job/{jid}", get(job))
+        .route("/workers", get(workers))
+        .route("/workers/signal", post(signal_workers))
+        .route("/reservations", get(reservations))
+        .route("/damage", get(damage))
+        .route("/damage/acknowledge", post(acknowledge_damage))
+        .route("/export", get(export_jobs))
+        .route("/push", post(push))
+        .route("/import", post(import))
+        .route("/act", post(act))
+        .fallback(async || AdminError::no_such_page())
+        .method_not_allowed_fallback(async || AdminError::wrong_method())
+        .with_state(handle)
+}
+
+async fn overview(State(handle): State<Handle>) -> AdminResult<view::JobServerOverview> {
+    Ok(Json(handle.overview().await.map_err(problem::of_handle)?))
+}
+
+async fn queues(State(handle): State<Handle>) -> AdminResult<Vec<view::QueueView>> {
+    Ok(Json(handle.queues().await.map_err(problem::of_handle)?))
+}
+
+async fn list(
+    State(handle): State<Handle>,
+    Params(query): Params<JobQuery>,
+) -> AdminResult<view::JobListPage> {
+    Ok(Json(handle.jobs(query).await.map_err(problem::of_handle)?))
+}
+
+async fn count(
+    State(handle): State<Handle>,
+    Params(query): Params<JobQuery>,
+) -> AdminResult<JobCount> {
+    Ok(Json(JobCount { count: handle.count_matching(query).await.map_err(problem::of_handle)? }))
+}
+
+async fn job(State(handle): State<Handle>, Path(jid): Path<String>) -> AdminResult<view::JobView> {
+    let job = handle.job(jid.clone()).await.map_err(problem::of_handle)?;
+    job.map(Json).ok_or_else(|| problem::no_such_job(&jid))
+}
+
+async fn workers(State(handle): State<Handle>) -> AdminResult<Vec<view::JobWorkerView>> {
+    Ok(Json(handle.workers().await.map_err(problem::of_handle)?))
+}
+
+#[derive(Deserialize)]
+struct ReservationsQuery {
+    limit: Option<usize>,
+}
+
+async fn reservations(
+    State(handle): State<Handle>,
+    Params(query): Params<ReservationsQuery>,
+) -> AdminResult<Vec<view::ReservationView>> {
+    Ok(Json(
+        handle
+            .reservations(query.limit.unwrap_or(RESERVATIONS))
+            .await
+            .map_err(problem::of_handle)?,
+    ))
+}
+
+async fn damage(State(handle): State<Handle>) -> AdminResult<Vec<view::Damage>> {
+    Ok(Json(handle.damages().await.map_err(problem::of_handle)?))
+}
+
+async fn acknowledge_damage(State(handle): State<Handle>) -> AdminResult<JobCount> {
+    let count = handle.acknowledge_damages().await.map_err(problem::of_handle)?;
+    tracing::info!(places = count, "damage of the job store was acknowledged");
+    Ok(Json(JobCount { count }))
+}
+
+async fn export_jobs(
+    State(handle): State<Handle>,
+    Params(query): Params<JobQuery>,
+) -> Result<impl IntoResponse, AdminError> {
+    let body = export::Export::begin(handle, query).await.map_err(problem::of_handle)?;
+    Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(body)))
+}
+
+async fn push(State(handle): State<Handle>, body: Body) -> AdminResult<view::Pushed> {
+    lines::take(&handle, body, lines::LineKind::Jobs).await.map(Json)
+}
+
+async fn import(State(handle): State<Handle>, body: Body) -> AdminResult<view::Pushed> {
+    lines::take(&handle, body, lines::LineKind::Exported).await.map(Json)
+}
+
+async fn act(
+    State(handle): State<Handle>,
+    JsonInput(act): JsonInput<Act>,
+) -> AdminResult<JobCount> {
+    let count =
+        handle.act(act.place, act.which, act.action.into()).await.map_err(problem::of_handle)?;
+    Ok(Json(JobCount { count }))
+}
+
+async fn act_on_queues(
+    State(handle): State<Handle>,
+    JsonInput(act): JsonInput<ActOnQueues>,
+) -> AdminResult<JobCount> {
+    let count =
+        handle.act_on_queues(act.queues, act.action.into()).await.map_err(problem::of_handle)?;
+    Ok(Json(JobCount { count }))
+}
+
+async fn signal_workers(
+    State(handle): State<Handle>,
+    JsonInput(signal): JsonInput<SignalWorkers>,
+) -> AdminResult<JobCount> {
+    let all = signal.wid.is_none();
+    let count = handle
+        .signal_workers(signal.wid.clone(), signal.signal)
+        .await
+        .map_err(problem::of_handle)?;
+    if count == 0 && !all {
+        return Err(problem::no_such_worker(&signal.wid.unwrap_or_default()));
+    }
+    Ok(Json(JobCount { count }))
+}

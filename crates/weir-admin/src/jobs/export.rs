@@ -1,0 +1,73 @@
+//! The jobs of a place on their way out: a page at a time, as fast as the client reads.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::body::{Bytes, HttpBody};
+use hyper::body::Frame;
+
+use weir_jobs::handle::{Handle, HandleError, JobQuery};
+use weir_jobs::server::export_line;
+use weir_jobs::view::JobListPage;
+
+type NextPage = Pin<Box<dyn Future<Output = Result<JobListPage, HandleError>> + Send>>;
+
+/// A body of export lines; [`import`] says what a line holds. An error in the middle breaks the
+/// body off, so that nobody takes half an export for a whole one.
+pub(super) struct Export {
+    handle: Handle,
+    query: JobQuery,
+    ready: VecDeque<Bytes>,
+    next: Option<NextPage>,
+}
+
+impl Export {
+    /// Reads the first page, so that what is wrong with the question is answered properly.
+    pub(super) async fn begin(handle: Handle, query: JobQuery) -> Result<Self, HandleError> {
+        let first = handle.jobs(query.clone()).await?;
+        let mut export = Self { handle, query, ready: VecDeque::new(), next: None };
+        export.add(&first);
+        Ok(export)
+    }
+
+    fn add(&mut self, page: &JobListPage) {
+        let lines: String =
+            page.jobs.iter().map(|job| export_line(&self.query.place, job)).collect();
+        if !lines.is_empty() {
+            self.ready.push_back(Bytes::from(lines));
+        }
+        self.next = page.next.clone().map(|after| {
+            self.query.after = Some(after);
+            let (handle, query) = (self.handle.clone(), self.query.clone());
+            let next: NextPage = Box::pin(async move { handle.jobs(query).await });
+            next
+        });
+    }
+}
+
+impl HttpBody for Export {
+    type Data = Bytes;
+    type Error = HandleError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HandleError>>> {
+        loop {
+            if let Some(lines) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(lines))));
+            }
+            let Some(next) = &mut self.next else {
+                return Poll::Ready(None);
+            };
+            let page = ready!(next.as_mut().poll(context));
+            self.next = None;
+            match page {
+                Ok(page) => self.add(&page),
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+    }
+}

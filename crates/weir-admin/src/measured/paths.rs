@@ -1,0 +1,136 @@
+//! Where the time of an app's requests goes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use weir_advisor::observation::RequestPath;
+use weir_base::clock::Timestamp;
+use weir_front::view::TotalsView;
+
+use crate::workers::{AppRow, JOBS, SOCKETS};
+
+/// How far back it reaches.
+const KEPT: Duration = Duration::from_secs(300);
+/// How often a reading is kept: ten of them, each 8 KiB of an app.
+const KEPT_STEP: Duration = Duration::from_secs(30);
+/// Fewer answers tell no 95th percentile.
+const ANSWERS_MIN: u64 = 20;
+const QUANTILE: f64 = 0.95;
+
+/// Readings of the last minutes.
+#[derive(Debug, Default)]
+pub(super) struct OfRequests {
+    kept: VecDeque<Reading>,
+    newest: Option<Reading>,
+}
+
+#[derive(Clone, Debug)]
+struct Reading {
+    at: Timestamp,
+    /// By app, with how many workers serve it.
+    apps: BTreeMap<String, (u32, TotalsView)>,
+}
+
+impl OfRequests {
+    pub(super) fn note(&mut self, at: Timestamp, rows: Vec<(AppRow, TotalsView)>) {
+        // Of workers that take connections themselves nothing is known.
+        let proxied = rows.into_iter().filter(|(row, _)| row.mode != SOCKETS && row.mode != JOBS);
+        let apps = proxied.map(|(row, totals)| {
+            let serving = row.workers.iter().filter(|worker| worker.state == "serving").count();
+            (row.name, (u32::try_from(serving).unwrap_or(u32::MAX), totals))
+        });
+        let reading = Reading { at, apps: apps.collect() };
+        if self.kept.back().is_none_or(|last| at.since(last.at) >= KEPT_STEP) {
+            self.kept.push_back(reading.clone());
+        }
+        while self.kept.len() > 1 && at.since(self.kept[1].at) >= KEPT {
+            self.kept.pop_front();
+        }
+        self.newest = Some(reading);
+    }
+
+    /// Of apps that were asked often enough.
+    pub(super) fn paths(&self) -> Vec<RequestPath> {
+        let (Some(before), Some(now)) = (self.kept.front(), &self.newest) else {
+            return Vec::new();
+        };
+        let path = |(app, (workers, totals)): (&String, &(u32, TotalsView))| {
+            let (_, earlier) = before.apps.get(app)?;
+            path(app, *workers, earlier, totals)
+        };
+        now.apps.iter().filter_map(path).collect()
+    }
+}
+
+fn path(app: &str, workers: u32, before: &TotalsView, now: &TotalsView) -> Option<RequestPath> {
+    let outsides = now.outsides.since(&before.outsides);
+    if outsides.count() < ANSWERS_MIN {
+        return None;
+    }
+    let (services, insides) =
+        (now.services.since(&before.services), now.insides.since(&before.insides));
+    // Where only some answers say it, those may be of another kind.
+    let says_so = insides.count() * 2 > services.count();
+    let inside = if says_so { insides } else { services };
+    Some(RequestPath {
+        app: app.to_owned(),
+        inside: inside.quantile(QUANTILE)?,
+        waiting: now.waits.since(&before.waits).quantile(QUANTILE).unwrap_or_default(),
+        outside: outsides.quantile(QUANTILE)?,
+        workers,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_front::Distribution;
+
+    use super::*;
+
+    fn rows(outsides: &[u64], insides: &[u64], mode: &str) -> Vec<(AppRow, TotalsView)> {
+        let millis = |all: &[u64]| {
+            Distribution::of(&all.iter().map(|it| Duration::from_millis(*it)).collect::<Vec<_>>())
+        };
+        let totals = TotalsView {
+            outsides: millis(outsides),
+            services: millis(&vec![30; outsides.len()]),
+            waits: millis(&vec![350; outsides.len()]),
+            insides: millis(insides),
+            ..TotalsView::default()
+        };
+        let row = AppRow { name: "shop".to_owned(), mode: mode.to_owned(), ..AppRow::default() };
+        vec![(row, totals)]
+    }
+
+    fn paths(outsides: &[u64], insides: &[u64], mode: &str) -> Vec<RequestPath> {
+        let mut requests = OfRequests::default();
+        requests.note(Timestamp::from_millis(0), rows(&[9_000; 50], &[], mode));
+        let outsides = [&[9_000; 50], outsides].concat();
+        requests.note(Timestamp::from_millis(10_000), rows(&outsides, insides, mode));
+        requests.paths()
+    }
+
+    #[test]
+    fn what_the_app_says_counts_where_it_says_it() {
+        let path = |insides: &[u64]| paths(&[400; 100], insides, "proxy").remove(0);
+        let near = |found: Duration, millis: u64| {
+            (found.as_secs_f64() * 1_000.0 / millis as f64 - 1.0).abs() < 0.07
+        };
+        let told = path(&[20; 100]);
+        assert!(near(told.inside, 20) && near(told.outside, 400) && near(told.waiting, 350));
+        assert!(near(path(&[20; 50]).inside, 30), "half of them do not say it");
+        assert_eq!(paths(&[400; 19], &[], "proxy"), [], "too few");
+        assert_eq!(paths(&[400; 100], &[], SOCKETS), []);
+    }
+
+    #[test]
+    fn only_the_last_minutes_count_and_little_is_kept() {
+        let mut requests = OfRequests::default();
+        for step in 0..1_000 {
+            let outsides = vec![if step < 500 { 400 } else { 40 }; step + 1];
+            let at = Timestamp::from_millis(step as u64 * 10_000);
+            requests.note(at, rows(&outsides, &[], "proxy"));
+        }
+        assert!(requests.kept.len() <= 11, "{}", requests.kept.len());
+    }
+}

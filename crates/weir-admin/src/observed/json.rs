@@ -1,0 +1,46 @@
+//! What `weir doctor --json` prints and `/v1/doctor` answers.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use weir_advisor::{Advice, Observation};
+use weir_base::admin_api::AdminError;
+
+use super::Observed;
+
+/// The verdict, the findings and all that was seen.
+pub fn document(observation: &Observation, advice: &Advice) -> Value {
+    let drain_seconds = advice.verdict.until_all_is_empty().map(|left| left.as_secs());
+    json!({
+        "line": advice.verdict.to_string(),
+        "verdict": advice.verdict,
+        "drain_seconds": drain_seconds,
+        "findings": advice.findings,
+        "observation": observation,
+    })
+}
+
+/// `GET doctor`: the newest look; None: nothing is observed.
+pub fn router(observed: Option<Observed>) -> Router {
+    Router::new().route("/doctor", get(doctor)).with_state(observed)
+}
+
+async fn doctor(State(observed): State<Option<Observed>>) -> Response {
+    let Some(observed) = observed else {
+        let error = "this Weir observes nothing";
+        let hint = "add a table [observe] to weir.toml, or run `weir doctor` once";
+        return AdminError::new(StatusCode::NOT_FOUND, error, hint).into_response();
+    };
+    let Some(looked) = observed.latest() else {
+        let error = "there is no snapshot yet";
+        return AdminError::new(StatusCode::SERVICE_UNAVAILABLE, error, "retry in a few seconds")
+            .into_response();
+    };
+    let mut document = document(&looked.observation, &looked.advice);
+    document["at"] = json!(looked.at.as_secs_f64());
+    document["sources"] = json!(looked.sources);
+    Json(document).into_response()
+}

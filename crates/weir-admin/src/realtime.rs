@@ -1,0 +1,148 @@
+//! The admin API of realtime, for the command line, scripts and tests. Mounted
+//! under `/v1`.
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | `GET realtime/overview`, `realtime/settings` | [`view::HubOverview`], [`view::SettingsView`] |
+//! | `GET realtime/channels?app=&prefix=&limit=` | [`view::ChannelPage`] |
+//! | `GET realtime/channel?app=&name=` | [`view::ChannelView`], or 404 |
+//! | `GET realtime/history?app=&channel=&limit=` | a list of [`view::EventView`], the newest first |
+//! | `GET realtime/users?app=&channel=&after=&limit=` | [`view::MemberPage`] |
+//! | `GET realtime/tail?app=&channel=` | server-sent events: `{left_out,events}` |
+//! | `POST realtime/publish` | [`EventPublished`] |
+//! | `POST realtime/disconnect` | `{"count":n}`: connections told |
+//!
+//! Errors are `{"error":"..","hint":".."}` with a fitting status.
+
+mod operated;
+mod problem;
+mod tail;
+
+use axum::extract::State;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use weir_base::admin_api::{AdminError, JsonInput, Params};
+use weir_realtime::operations::{EventPublished, PublishEvent};
+use weir_realtime::view;
+
+pub use self::operated::Realtime;
+pub(crate) use self::problem::not_served;
+use crate::response::{AdminResult, bounded};
+
+/// `{"count":n}`
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Count {
+    pub count: usize,
+}
+
+/// The body of `POST realtime/disconnect`: all connections of a user, or one connection.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Disconnect {
+    User { app: String, user: String },
+    Socket { app: String, socket_id: String },
+}
+
+/// The routes; without realtime they say so.
+pub fn router(realtime: Option<Realtime>) -> Router {
+    let Some(realtime) = realtime else {
+        return problem::router();
+    };
+    let pages = Router::new()
+        .route("/overview", get(overview))
+        .route("/settings", get(settings))
+        .route("/channels", get(channels))
+        .route("/channel", get(channel))
+        .route("/history", get(history))
+        .route("/users", get(users))
+        .route("/tail", get(tail::open))
+        .route("/publish", post(publish))
+        .route("/disconnect", post(disconnect))
+        .fallback(async || AdminError::no_such_page())
+        .method_not_allowed_fallback(async || AdminError::wrong_method());
+    Router::new().nest("/realtime", pages).with_state(realtime)
+}
+
+async fn overview(State(realtime): State<Realtime>) -> Json<view::HubOverview> {
+    Json(realtime.hub.overview())
+}
+
+async fn settings(State(realtime): State<Realtime>) -> Json<view::SettingsView> {
+    Json(realtime.hub.settings_view())
+}
+
+#[derive(Deserialize)]
+struct ChannelsQuery {
+    app: String,
+    #[serde(default)]
+    prefix: String,
+    limit: Option<usize>,
+}
+
+async fn channels(
+    State(realtime): State<Realtime>,
+    Params(query): Params<ChannelsQuery>,
+) -> AdminResult<view::ChannelPage> {
+    let page = realtime.hub.channels(&query.app, &query.prefix, bounded(query.limit));
+    page.map(Json).ok_or_else(|| problem::no_such_app(&query.app))
+}
+
+#[derive(Deserialize)]
+struct ChannelQuery {
+    app: String,
+    name: String,
+}
+
+async fn channel(
+    State(realtime): State<Realtime>,
+    Params(query): Params<ChannelQuery>,
+) -> AdminResult<view::ChannelView> {
+    let channel = realtime.hub.channel_view(&query.app, &query.name);
+    channel.map(Json).ok_or_else(|| problem::no_such_channel(&query.name))
+}
+
+#[derive(Deserialize)]
+struct ListQuery {
+    app: String,
+    channel: String,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn history(
+    State(realtime): State<Realtime>,
+    Params(query): Params<ListQuery>,
+) -> Json<Vec<view::EventView>> {
+    Json(realtime.hub.history(&query.app, &query.channel, bounded(query.limit)))
+}
+
+async fn users(
+    State(realtime): State<Realtime>,
+    Params(query): Params<ListQuery>,
+) -> AdminResult<view::MemberPage> {
+    let ListQuery { app, channel, after, limit } = &query;
+    let page = realtime.hub.members(app, channel, after.as_deref(), bounded(*limit));
+    page.map(Json).ok_or_else(|| problem::no_users(channel))
+}
+
+async fn publish(
+    State(realtime): State<Realtime>,
+    JsonInput(event): JsonInput<PublishEvent>,
+) -> AdminResult<EventPublished> {
+    let published = realtime.hub.publish_event(&event).await;
+    published.map(Json).map_err(problem::of_operation)
+}
+
+async fn disconnect(
+    State(realtime): State<Realtime>,
+    JsonInput(whom): JsonInput<Disconnect>,
+) -> AdminResult<Count> {
+    let count = match whom {
+        Disconnect::User { app, user } => realtime.hub.disconnect_user(&app, &user),
+        Disconnect::Socket { app, socket_id } => {
+            realtime.hub.disconnect_socket(&app, &socket_id).await.map(|()| 1)
+        }
+    };
+    count.map(|count| Json(Count { count })).map_err(problem::of_operation)
+}

@@ -1,0 +1,58 @@
+//! `GET realtime/tail`: one channel as it goes on.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use serde::{Deserialize, Serialize};
+use tokio_stream::Stream;
+use weir_base::admin_api::{AdminError, Params};
+use weir_realtime::view::EventView;
+use weir_realtime::watch::{Watch, WatchedEvents};
+
+use super::operated::Realtime;
+use super::problem;
+
+/// A silent stream sends a comment this often, so that a dead connection is noticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    app: String,
+    channel: String,
+}
+
+/// What came since the last one.
+#[derive(Debug, Serialize)]
+struct Tail {
+    /// Events before these that came too fast and are left out.
+    left_out: u64,
+    events: Vec<EventView>,
+}
+
+/// The events of a watch, as the client takes them.
+struct Stretches(Watch);
+
+pub(super) async fn open(
+    State(realtime): State<Realtime>,
+    Params(Wanted { app, channel }): Params<Wanted>,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, AdminError> {
+    let watch = realtime.hub.watch(&app, &channel).map_err(problem::of_operation)?;
+    Ok(Sse::new(Stretches(watch)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+}
+
+impl Stream for Stretches {
+    type Item = Result<Event, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let seen = self.0.poll_next(context);
+        seen.map(|WatchedEvents { left_out, events }| {
+            // A view is plain data, which is always JSON.
+            let event = Event::default().json_data(Tail { left_out, events });
+            event.ok().map(Ok)
+        })
+    }
+}

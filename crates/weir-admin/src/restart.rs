@@ -1,0 +1,53 @@
+//! The admin API by which the service process asks its parent to be replaced. Mounted under `/v1`.
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | `POST restart` | `{}` once a new service process takes over, or why none does |
+//! | `POST upgrade` | the same, after the parent has executed its program anew |
+//!
+//! Errors are `{"error":"..","hint":".."}` with a fitting status.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::routing::post;
+use axum::{Json, Router};
+use weir_supervisor::control::ParentCommand;
+
+use crate::response::{AdminResult, Done};
+use crate::workers::Orders;
+
+/// Beyond the parent's own deadline for a new process.
+const ANSWER_MARGIN: Duration = Duration::from_secs(15);
+
+/// What the routes stand on.
+#[derive(Clone, Debug)]
+pub struct Restart {
+    pub orders: Orders,
+    /// `supervisor.replace_deadline`
+    pub deadline: Duration,
+}
+
+/// The routes.
+pub fn router(restart: Restart) -> Router {
+    Router::new()
+        .route("/restart", post(replace_service))
+        .route("/upgrade", post(upgrade))
+        .with_state(restart)
+}
+
+async fn replace_service(State(restart): State<Restart>) -> AdminResult<Done> {
+    restart.ask(ParentCommand::ReplaceService).await
+}
+
+async fn upgrade(State(restart): State<Restart>) -> AdminResult<Done> {
+    restart.ask(ParentCommand::Upgrade).await
+}
+
+impl Restart {
+    async fn ask(&self, command: ParentCommand) -> AdminResult<Done> {
+        tracing::info!(?command, "asked for");
+        self.orders.ask(command, self.deadline + ANSWER_MARGIN).await?;
+        Ok(Json(Done::new()))
+    }
+}

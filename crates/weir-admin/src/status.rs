@@ -1,0 +1,198 @@
+//! What the whole of Weir says about itself: `/v1/status`, `/health`, `/ready`, `/metrics`.
+
+mod without_jobs;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use prometheus_client::registry::Registry;
+use serde::{Deserialize, Serialize};
+use weir_base::clock::{Clock, Timestamp};
+use weir_jobs::handle::Handle;
+use weir_jobs::view::JobServerOverview;
+use weir_realtime::hub::Hub;
+
+use crate::exposition::Format;
+use crate::gems::{self, Operated};
+use crate::jobs;
+use crate::realtime::{self, Realtime};
+use crate::restart::{self, Restart};
+use crate::switches::{self, Switches};
+use crate::workers::{self, AppRow};
+use weir_gems::Gems;
+
+/// What `/v1/status` answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    pub version: String,
+    pub pid: u32,
+    pub uptime_seconds: f64,
+    /// Service processes that were replaced and still have connections.
+    #[serde(default)]
+    pub old_processes: u32,
+    pub data_dir: String,
+    /// `127.0.0.1:7419`; None: no jobs are served here.
+    pub jobs_listen: Option<String>,
+    /// Why the job server takes no jobs; None: it does, or is not served here.
+    pub problem: Option<String>,
+    /// None: they are not served here.
+    pub jobs: Option<JobServerOverview>,
+    /// `127.0.0.1:8080`; None: not opened.
+    pub front_listen: Option<String>,
+    pub realtime_listen: Option<String>,
+    /// None: it is not served here.
+    pub realtime: Option<weir_realtime::view::HubOverview>,
+    /// `127.0.0.1:7422`; None: not opened.
+    pub gems_listen: Option<String>,
+    /// What paths of gems begin with at the front; None: they are not there.
+    pub gems_mount: Option<String>,
+    /// None: they are not served here.
+    pub gems: Option<weir_gems::view::Overview>,
+    /// Why the index can't be read; None: it can, or is not served here.
+    #[serde(default)]
+    pub gems_problem: Option<String>,
+    /// The front's apps and the workers of jobs.
+    #[serde(default)]
+    pub apps: Vec<AppRow>,
+}
+
+/// What doesn't change while this process lives.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub clock: Clock,
+    pub started: Timestamp,
+    pub data_dir: String,
+    /// The names of the parts that were wanted; none: all.
+    pub only: Vec<&'static str>,
+    /// None: they are not served here.
+    pub jobs_listen: Option<SocketAddr>,
+    pub cores: Addresses,
+    /// None: gems are not at the front.
+    pub gems_mount: Option<String>,
+}
+
+/// Where the cores listen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Addresses {
+    pub front: Option<SocketAddr>,
+    pub realtime: Option<SocketAddr>,
+    pub gems: Option<SocketAddr>,
+}
+
+/// The admin API, version 1, without its prefix: each part's own routes, and the whole's.
+pub fn api(
+    jobs: Option<Handle>,
+    realtime: Option<Realtime>,
+    gems: Option<Operated>,
+    front: workers::Front,
+    restart: Restart,
+    facts: Facts,
+    body_bytes_max: usize,
+) -> Router {
+    let hub = realtime.as_ref().map(|realtime| Arc::clone(&realtime.hub));
+    let index = gems.as_ref().map(|gems| Arc::clone(&gems.index));
+    let switches = Switches {
+        realtime: realtime.as_ref().map(|realtime| realtime.switches.clone()),
+        gems: gems.as_ref().map(|gems| gems.switches.clone()),
+    };
+    let of_jobs = match &jobs {
+        Some(handle) => jobs::router(handle.clone()),
+        None => without_jobs::router(&facts.only),
+    };
+    realtime::router(realtime)
+        .merge(gems::router(gems))
+        .merge(switches::router(switches))
+        .merge(workers::router(front.clone()))
+        .merge(restart::router(restart))
+        .nest("/jobs", of_jobs)
+        .route("/status", get(status).with_state((jobs, hub, index, front, facts)))
+        .layer(DefaultBodyLimit::max(body_bytes_max))
+}
+
+/// `/health`: the process answers. `/ready`: everything serves, the job server takes jobs, and the
+/// index of gems can be read, as far as they are served; 503 and why otherwise.
+pub fn open_routes(jobs: Option<Handle>, gems: Option<Arc<Gems>>) -> Router {
+    Router::new()
+        .route("/health", get(async || "ok\n"))
+        .route("/ready", get(ready))
+        .with_state((jobs, gems))
+}
+
+/// `/metrics`, in the format that the client accepts.
+pub fn metrics_route(registry: Arc<Registry>) -> Router {
+    Router::new().route("/metrics", get(metrics)).with_state(registry)
+}
+
+type Whole = (Option<Handle>, Option<Arc<Hub>>, Option<Arc<Gems>>, workers::Front, Facts);
+
+async fn status(State((handle, hub, index, front, facts)): State<Whole>) -> Response {
+    let (mut jobs, mut problem) = (None, None);
+    if let Some(handle) = handle {
+        match handle.overview().await {
+            Ok(overview) => jobs = Some(overview),
+            Err(error) => return unavailable(&error.to_string()),
+        }
+        problem = handle.ready().await.err().map(|error| error.to_string());
+    }
+    let (mut gems, mut gems_problem) = (None, None);
+    if let Some(index) = index {
+        match index.overview().await {
+            Ok(overview) => gems = Some(overview),
+            Err(error) => gems_problem = Some(error.to_string()),
+        }
+    }
+    Json(Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        uptime_seconds: facts.clock.now().since(facts.started).as_secs_f64(),
+        old_processes: front.old_processes(),
+        data_dir: facts.data_dir.clone(),
+        jobs_listen: facts.jobs_listen.map(|address| address.to_string()),
+        problem,
+        jobs,
+        front_listen: facts.cores.front.map(|address| address.to_string()),
+        realtime_listen: facts.cores.realtime.map(|address| address.to_string()),
+        realtime: hub.map(|hub| hub.overview()),
+        gems_listen: facts.cores.gems.map(|address| address.to_string()),
+        gems_mount: facts.gems_mount,
+        gems,
+        gems_problem,
+        apps: front.rows().into_iter().map(|(row, _)| row).collect(),
+    })
+    .into_response()
+}
+
+async fn ready(State((jobs, gems)): State<(Option<Handle>, Option<Arc<Gems>>)>) -> Response {
+    if let Some(jobs) = jobs
+        && let Err(error) = jobs.ready().await
+    {
+        return unavailable(&error.to_string());
+    }
+    if let Some(gems) = gems
+        && let Err(error) = gems.overview().await
+    {
+        return unavailable(&error.to_string());
+    }
+    "ready\n".into_response()
+}
+
+async fn metrics(State(registry): State<Arc<Registry>>, headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Format::accepted(accept.unwrap_or_default());
+    let mut text = String::new();
+    match prometheus_client::encoding::text::encode(&mut text, &registry) {
+        Ok(()) => {
+            ([(header::CONTENT_TYPE, format.content_type())], format.write(text)).into_response()
+        }
+        Err(error) => unavailable(&error.to_string()),
+    }
+}
+
+fn unavailable(why: &str) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()
+}

@@ -1,0 +1,15 @@
+//! What `/v1/jobs` answers where there are none.
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::any;
+use weir_base::admin_api::AdminError;
+
+/// Says which parts there are instead.
+pub(super) fn router(only: &[&str]) -> Router {
+    let error = format!("this process does not serve jobs; it serves {}", only.join(", "));
+    let hint =
+        "set jobs.listen to an address, and start Weir without --only or with jobs among its parts";
+    let problem = AdminError::new(StatusCode::NOT_FOUND, error, hint);
+    Router::new().route("/{*rest}", any(async move || problem))
+}

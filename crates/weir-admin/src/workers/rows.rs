@@ -1,0 +1,222 @@
+//! How the workers are, as operators see it: what the parent says of processes beside what the
+//! front knows of requests.
+
+use serde::{Deserialize, Serialize};
+use weir_base::clock::Timestamp;
+use weir_front::view::{AppView, UpstreamWorkerState as Serving, WorkerView};
+use weir_supervisor::control::{RollingState, Vacancy, VacantSlot, WorkerAddress, WorkerPhase};
+
+use super::reported::{Process, Reported};
+
+/// How requests get to an app's workers.
+const PROXY: &str = "proxy";
+pub const SOCKETS: &str = "sockets";
+/// Not at all.
+pub const JOBS: &str = "jobs";
+
+/// An app, or a group of workers of jobs.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct AppRow {
+    pub name: String,
+    /// `proxy`, `sockets` or, of workers that are none of an app, `jobs`.
+    pub mode: String,
+    /// With sockets: which of them a connection gets to.
+    pub selection: Option<String>,
+    /// With sockets: where the workers listen.
+    pub listen: Option<String>,
+    /// How many workers Weir is to run; None: something else runs them.
+    pub processes: Option<u32>,
+    pub requests_waiting: usize,
+    pub is_paused: bool,
+    pub is_overloaded: bool,
+    pub is_in_maintenance: bool,
+    /// The queues of jobs for whose sake some requests are refused.
+    pub shedding: Vec<String>,
+    /// How even the workers' counts are: 1 is even. No aim by itself.
+    pub jain_index: Option<f64>,
+    /// Of the present or the latest rolling restart: `running (1 done)`, `finished`, `failed: ..`.
+    pub rolling: Option<String>,
+    /// Workers that were killed for they were stuck, since this service process was started.
+    #[serde(default)]
+    pub evictions: u64,
+    /// Successors in all workers' places, likewise.
+    #[serde(default)]
+    pub restarts: u64,
+    /// Workers that ended unasked, or were never ready, likewise.
+    #[serde(default)]
+    pub deaths: u64,
+    pub workers: Vec<WorkerRow>,
+}
+
+/// A worker, or the place of one.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct WorkerRow {
+    /// Its place among the workers of its app; None: something else runs it.
+    pub worker: Option<u32>,
+    pub pid: Option<i32>,
+    pub address: Option<String>,
+    /// `starting`, `serving` (of jobs: `running`), `unreachable`, `stuck`, `draining`, `evicting`, `waiting`, `stopped`, `failed`
+    pub state: String,
+    /// Since its process was started.
+    pub age_seconds: Option<f64>,
+    pub requests: u32,
+    pub streams: u32,
+    /// Requests and streams that it was given.
+    pub given: u64,
+    /// How long these have waited for it, in all. None: it takes connections itself, so nobody knows.
+    pub waited_seconds: Option<f64>,
+    pub oldest_request_seconds: Option<f64>,
+    /// Proportional set size, with the processes that it has started; None: not measured yet, or not to
+    /// be known.
+    pub pss_bytes: Option<u64>,
+    /// Which limit it has passed, if it is replaced for that.
+    pub recycled: Option<String>,
+    /// Successors in its place since this service process was started.
+    #[serde(default)]
+    pub restarts: u64,
+    /// Why there is no worker, with its last lines of output.
+    pub problem: Option<String>,
+    /// Why its latest successor did not start, likewise; this one is still there.
+    #[serde(default)]
+    pub replacement_failed: Option<String>,
+}
+
+pub(super) fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
+    let jain_index = view.jain_index();
+    let evictions = reported.counted.evictions(&view.name);
+    let group = reported.groups.get(&view.name);
+    let mut workers: Vec<WorkerRow> = match group {
+        Some(_) => own_workers(&view, reported, now),
+        None => view.workers.iter().map(|load| loaded(WorkerRow::default(), load)).collect(),
+    };
+    workers.sort_by_key(|row| (row.worker, row.pid));
+    for row in &mut workers {
+        row.restarts = row.worker.map_or(0, |slot| reported.counted.restarts(&view.name, slot));
+    }
+    AppRow {
+        processes: group.map(|group| group.processes),
+        rolling: group.and_then(|group| group.rolling.as_ref()).map(rolling),
+        requests_waiting: view.requests_waiting,
+        is_paused: view.is_paused,
+        is_overloaded: view.is_overloaded,
+        is_in_maintenance: view.is_in_maintenance,
+        shedding: view.shedding,
+        jain_index,
+        evictions,
+        restarts: reported.counted.all_restarts(&view.name),
+        deaths: reported.counted.deaths(&view.name),
+        name: view.name,
+        mode: PROXY.to_owned(),
+        selection: None,
+        listen: None,
+        workers,
+    }
+}
+
+/// Processes, and places without one.
+fn own_workers(view: &AppView, reported: &Reported, now: Timestamp) -> Vec<WorkerRow> {
+    let processes = reported.workers.values().filter(|worker| worker.state.group == view.name);
+    let processes = processes.map(|worker| {
+        let row = process_row(worker, reported, now);
+        let is_its = |load: &&WorkerView| Some(&load.address) == row.address.as_ref();
+        let loads: Vec<&WorkerView> = view.workers.iter().filter(is_its).collect();
+        WorkerRow {
+            state: own_state(&row.state, &loads),
+            // Of one that was away for a moment, what it has left of then counts apart.
+            ..loads.into_iter().fold(row.clone(), loaded)
+        }
+    });
+    let vacant = reported.slots.values().filter(|slot| slot.group == view.name);
+    processes.chain(vacant.filter_map(vacancy_row)).collect()
+}
+
+pub(super) fn process_row(
+    Process { state: worker, started }: &Process,
+    reported: &Reported,
+    now: Timestamp,
+) -> WorkerRow {
+    let state = match &worker.phase {
+        WorkerPhase::Starting => "starting",
+        WorkerPhase::Ready => "serving",
+        WorkerPhase::Leaving | WorkerPhase::Draining => "draining",
+        WorkerPhase::Evicting | WorkerPhase::Killed => "evicting",
+        WorkerPhase::Ended { .. } => "ended",
+    };
+    let address = worker.address.as_ref().map(|address| match address {
+        WorkerAddress::Unix(path) => format!("unix:{}", path.display()),
+        WorkerAddress::Port(port) => format!("127.0.0.1:{port}"),
+        WorkerAddress::Shared { record } => format!("record {record}"),
+    });
+    WorkerRow {
+        worker: Some(worker.slot),
+        pid: Some(worker.pid),
+        address,
+        state: state.to_owned(),
+        age_seconds: Some(now.since(*started).as_secs_f64()),
+        pss_bytes: reported.sizes.get(&worker.generation).copied(),
+        recycled: reported.recycled.get(&worker.generation).cloned(),
+        replacement_failed: reported
+            .slots
+            .get(&(worker.group.clone(), worker.slot))
+            .and_then(|slot| slot.replacement_failed.clone()),
+        ..WorkerRow::default()
+    }
+}
+
+/// None: a worker is there.
+pub(super) fn vacancy_row(slot: &VacantSlot) -> Option<WorkerRow> {
+    let (state, problem) = match slot.vacancy.as_ref()? {
+        Vacancy::Stopped => ("stopped", None),
+        Vacancy::Waiting { reason, .. } => ("waiting", reason.clone()),
+        Vacancy::Failed { reason, .. } => ("failed", Some(reason.clone())),
+        Vacancy::Removed => return None,
+    };
+    let (worker, state) = (Some(slot.slot), state.to_owned());
+    Some(WorkerRow { worker, state, problem, ..WorkerRow::default() })
+}
+
+/// A process that serves may get nothing all the same: it can't be reached, or a request of it is too
+/// old.
+fn own_state(state: &str, loads: &[&WorkerView]) -> String {
+    let current = loads.iter().find(|load| load.state != Serving::Draining);
+    match (state, current) {
+        ("serving", Some(current)) => serving(current.state),
+        ("serving", None) if !loads.is_empty() => "draining",
+        _ => state,
+    }
+    .to_owned()
+}
+
+fn loaded(row: WorkerRow, load: &WorkerView) -> WorkerRow {
+    let state = if row.state.is_empty() { serving(load.state).to_owned() } else { row.state };
+    let oldest = load.oldest_request.map(|oldest| oldest.as_secs_f64());
+    WorkerRow {
+        address: Some(load.address.clone()),
+        state,
+        requests: row.requests + load.requests,
+        streams: row.streams + load.streams,
+        given: row.given + load.given,
+        waited_seconds: Some(row.waited_seconds.unwrap_or(0.0) + load.waited.as_secs_f64()),
+        oldest_request_seconds: oldest
+            .map(|oldest| row.oldest_request_seconds.map_or(oldest, |it| it.max(oldest)))
+            .or(row.oldest_request_seconds),
+        ..row
+    }
+}
+
+pub(super) fn rolling(rolling: &RollingState) -> String {
+    match rolling {
+        RollingState::Running { done } => format!("running ({done} done)"),
+        RollingState::Finished => "finished".to_owned(),
+        RollingState::Failed { reason } => format!("failed: {reason}"),
+    }
+}
+
+const fn serving(state: Serving) -> &'static str {
+    match state {
+        Serving::Serving => "serving",
+        Serving::HeldBack => "stuck",
+        Serving::Unreachable => "unreachable",
+        Serving::Draining => "draining",
+    }
+}

@@ -1,0 +1,87 @@
+//! Apps whose workers take connections themselves: what they say of themselves is all that is known.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use weir_base::clock::Timestamp;
+use weir_front::view::jain_index;
+use weir_supervisor::control::WorkerAddress;
+use weir_supervisor::selection::busy::BusyState;
+
+use super::reported::{Process, Reported};
+use super::rows::{AppRow, SOCKETS, WorkerRow, process_row, rolling, vacancy_row};
+
+/// Those that the service watches.
+pub trait SharedApps: fmt::Debug + Send + Sync {
+    /// All, by their names.
+    fn all(&self) -> Vec<(&str, &dyn SharedApp)>;
+}
+
+/// One.
+pub trait SharedApp: fmt::Debug {
+    /// Where its workers listen.
+    fn listen(&self) -> SocketAddr;
+    /// `join-idle`, or `kernel (join-idle was refused)`.
+    fn selection(&self) -> String;
+    /// Connections that wait to be accepted.
+    fn waiting(&self) -> usize;
+    /// The addresses by which the worker in a slot gets connections, for people.
+    fn addresses(&self, slot: usize) -> String;
+    /// What the worker with this record says that it does.
+    fn state(&self, record: usize) -> BusyState;
+    /// Requests that it says it has answered.
+    fn served(&self, record: usize) -> u64;
+}
+
+pub(super) fn row(name: &str, app: &dyn SharedApp, reported: &Reported, now: Timestamp) -> AppRow {
+    let group = reported.groups.get(name);
+    let processes = reported.workers.values().filter(|worker| worker.state.group == name);
+    let vacant = reported.slots.values().filter(|slot| slot.group == name);
+    let workers = processes.map(|worker| worker_row(app, worker, reported, now));
+    let mut workers: Vec<WorkerRow> = workers.chain(vacant.filter_map(vacancy_row)).collect();
+    workers.sort_by_key(|row| (row.worker, row.pid));
+    for row in &mut workers {
+        row.restarts = row.worker.map_or(0, |slot| reported.counted.restarts(name, slot));
+    }
+    let served = workers.iter().filter(|row| row.pid.is_some()).map(|row| row.given);
+    AppRow {
+        name: name.to_owned(),
+        mode: SOCKETS.to_owned(),
+        selection: Some(app.selection()),
+        listen: Some(app.listen().to_string()),
+        processes: group.map(|group| group.processes),
+        requests_waiting: app.waiting(),
+        is_paused: false,
+        is_overloaded: false,
+        is_in_maintenance: false,
+        shedding: Vec::new(),
+        jain_index: jain_index(served),
+        rolling: group.and_then(|group| group.rolling.as_ref()).map(rolling),
+        evictions: reported.counted.evictions(name),
+        restarts: reported.counted.all_restarts(name),
+        deaths: reported.counted.deaths(name),
+        workers,
+    }
+}
+
+fn worker_row(
+    app: &dyn SharedApp,
+    worker: &Process,
+    reported: &Reported,
+    now: Timestamp,
+) -> WorkerRow {
+    let row = process_row(worker, reported, now);
+    let Some(WorkerAddress::Shared { record }) = worker.state.address else { return row };
+    let slot = usize::try_from(worker.state.slot).unwrap_or(usize::MAX);
+    let (requests, oldest) = match app.state(record) {
+        BusyState::Busy(age) => (1, Some(age.as_secs_f64())),
+        BusyState::Idle | BusyState::Claimed => (0, None),
+    };
+    WorkerRow {
+        address: Some(app.addresses(slot)),
+        requests,
+        given: app.served(record),
+        oldest_request_seconds: oldest,
+        ..row
+    }
+}

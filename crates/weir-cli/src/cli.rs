@@ -1,0 +1,137 @@
+//! The command line: one definition gives flags, help, completions and docs/reference/cli.md.
+
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::commands::check::CheckArguments;
+use crate::commands::init::InitArguments;
+use crate::commands::reference::ReferencePage;
+use crate::commands::restart::RestartArguments;
+use crate::commands::status::StatusArguments;
+use crate::commands::up::UpArguments;
+use crate::commands::{
+    DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand, SidekiqCommand,
+    SwitchCommand, WorkersCommand, check, completions, doctor, gems, init, jobs, plan, realtime,
+    reference, restart, sidekiq, status, switch, workers,
+};
+use crate::exit::Exit;
+use crate::service::ServiceCommands;
+
+/// Keeps a web application standing when its traffic multiplies.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, about, disable_help_subcommand = true)]
+#[command(
+    after_help = "Exit codes: 0 success, 1 the command found a problem (check, doctor, plan, jobs verify, gems verify) or a new worker did not start (workers restart), 2 the command failed, 64 wrong usage."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start Weir and stay in the foreground
+    Up(UpArguments),
+    /// Check the settings: report every error with its line, and print the values that are set
+    Check(CheckArguments),
+    /// Write a commented weir.toml
+    Init(InitArguments),
+    /// Show the status of a running Weir
+    Status(StatusArguments),
+    /// Replace the service process by a new one that reads the settings again, without dropping
+    /// connections
+    Restart(RestartArguments),
+    /// Replace the parent and the service process after a new build of Weir was installed, keeping
+    /// workers and connections
+    Upgrade(RestartArguments),
+    /// List, inspect and change jobs
+    #[command(subcommand)]
+    Jobs(JobsCommand),
+    /// List realtime channels, publish events and close connections
+    #[command(subcommand)]
+    Realtime(RealtimeCommand),
+    /// Manage the gem index
+    #[command(subcommand)]
+    Gems(GemsCommand),
+    /// Switch off realtime events and endpoints of the gem index by name, at run time
+    #[command(subcommand)]
+    Switch(SwitchCommand),
+    /// List and control the workers of apps
+    #[command(subcommand)]
+    Workers(WorkersCommand),
+    /// Diagnose a running Sidekiq with its Redis and Postgres: problems, time to drain, and the
+    /// line to change; read-only
+    Doctor(Box<DoctorArguments>),
+    /// Calculate processes, pools and settings for a machine and its queues, and write them as
+    /// files; or check a layout
+    Plan(Box<PlanArguments>),
+    /// Change the queues of a Sidekiq
+    #[command(subcommand)]
+    Sidekiq(SidekiqCommand),
+    /// Print a completion script for a shell
+    Completions {
+        /// Name of the shell
+        shell: Shell,
+    },
+    /// The service process; the parent starts it
+    #[command(hide = true)]
+    Service,
+    /// Print a page of docs/reference
+    #[command(hide = true)]
+    Reference {
+        /// Which page
+        page: ReferencePage,
+    },
+}
+
+impl Cli {
+    /// The command line of this process, or what is to be said instead.
+    ///
+    /// # Errors
+    /// It is a mistake, or asks for help.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        Self::try_parse().map_err(without_hidden)
+    }
+
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// The command's.
+    pub(crate) fn run(self, service: ServiceCommands) -> anyhow::Result<Exit> {
+        match self.command {
+            Command::Up(arguments) => (service.up)(arguments),
+            Command::Check(arguments) => check::run(&arguments),
+            Command::Init(arguments) => init::run(&arguments),
+            Command::Status(arguments) => status::run(&arguments),
+            Command::Restart(arguments) => restart::run(&arguments, "/v1/restart"),
+            Command::Upgrade(arguments) => restart::run(&arguments, "/v1/upgrade"),
+            Command::Jobs(command) => jobs::run(command),
+            Command::Realtime(command) => realtime::run(command),
+            Command::Gems(command) => gems::run(command),
+            Command::Switch(command) => switch::run(command),
+            Command::Workers(command) => workers::run(command),
+            Command::Doctor(arguments) => doctor::run(&arguments),
+            Command::Plan(arguments) => plan::run(&arguments),
+            Command::Sidekiq(command) => sidekiq::run(command),
+            Command::Completions { shell } => Ok(completions::run(shell, &Self::command())),
+            Command::Service => (service.service)(),
+            Command::Reference { page } => Ok(reference::run(page, Self::command())),
+        }
+    }
+}
+
+/// clap suggests commands that are hidden, too.
+fn without_hidden(mut error: clap::Error) -> clap::Error {
+    let kind = ContextKind::SuggestedSubcommand;
+    let Some(ContextValue::Strings(mut names)) = error.remove(kind) else { return error };
+    let command = Cli::command();
+    let hidden =
+        |name: &String| command.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+    names.retain(|name| !hidden(name));
+    if !names.is_empty() {
+        error.insert(kind, ContextValue::Strings(names));
+    }
+    error
+}

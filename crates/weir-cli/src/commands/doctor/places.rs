@@ -1,0 +1,44 @@
+//! Where doctor looks, and what the result means for its exit code.
+
+use weir_advisor::{Advice, Observation, Severity, advise};
+use weir_observe::{Sources, observe};
+
+use super::again::{self, Given};
+use super::weir::WeirSource;
+use crate::exit::Exit;
+
+/// Where doctor looks.
+#[derive(Debug)]
+pub(super) struct Places {
+    pub(super) sources: Sources,
+    pub(super) weir: Option<WeirSource>,
+    pub(super) given: Given,
+}
+
+impl Places {
+    pub(super) fn advise(&self, observation: &Observation) -> Advice {
+        let shards: Vec<&str> = observation.shards.iter().map(|it| it.name.as_str()).collect();
+        again::complete(advise(observation), &self.given, &shards)
+    }
+
+    /// Both looks; a running Weir is asked once.
+    pub(super) async fn look(&self) -> Observation {
+        let mut observation = observe(&self.sources).await;
+        if let Some(weir) = &self.weir {
+            weir.fill(&mut observation).await;
+        }
+        observation
+    }
+}
+
+/// A warning is a problem, a notice is none; what could not be seen is neither.
+pub(super) fn exit(advice: &Advice) -> Exit {
+    let any = |severity| advice.findings.iter().any(|finding| finding.severity == severity);
+    if any(Severity::Critical) || any(Severity::Warning) {
+        Exit::FoundProblem
+    } else if any(Severity::Unknown) {
+        Exit::Failed
+    } else {
+        Exit::Fine
+    }
+}

@@ -1,0 +1,95 @@
+//! What a running Weir tells doctor of its own parts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use weir_advisor::observation::{Fact, Missing, MissingReason, Observation};
+use weir_base::secret::Secret;
+
+use crate::admin_client::{AdminClient, Refused};
+use crate::commands::sources;
+use crate::exit::WrongUsage;
+use crate::target;
+use weir_admin::measured::Parts;
+
+/// How long it may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How to get at a running Weir.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Weir")]
+pub(crate) struct WeirArguments {
+    /// A running Weir whose measurements are included: http://HOST:PORT of its console, or
+    /// unix:PATH of weir.sock in its data_dir
+    #[arg(long, value_name = "URL")]
+    weir: Option<String>,
+    /// Environment variable that holds its console.token
+    #[arg(long, value_name = "NAME", requires = "weir")]
+    weir_token_env: Option<String>,
+    /// File that holds its console.token
+    #[arg(long, value_name = "FILE", requires = "weir", conflicts_with = "weir_token_env")]
+    weir_token_file: Option<PathBuf>,
+}
+
+/// A running Weir, to be asked.
+#[derive(Debug)]
+pub(super) struct WeirSource {
+    url: String,
+    token: Option<Secret>,
+}
+
+impl WeirArguments {
+    pub(super) fn source(&self) -> anyhow::Result<Option<WeirSource>> {
+        let Some(url) = self.weir.clone() else { return Ok(None) };
+        let checked = target::address(&url);
+        checked.map_err(|error| WrongUsage::new(format!("--weir: {error:#}")))?;
+        let (name, file) = (self.weir_token_env.as_deref(), self.weir_token_file.as_deref());
+        Ok(Some(WeirSource { url, token: sources::password_of(name, file)? }))
+    }
+}
+
+impl WeirSource {
+    /// Fills in what it tells; what it does not is unknown.
+    pub(super) async fn fill(&self, observation: &mut Observation) {
+        let asked = tokio::time::timeout(PATIENCE, self.ask()).await;
+        let late = || {
+            anyhow::anyhow!(
+                "no response within {PATIENCE:?}; Weir or the network to it is overloaded"
+            )
+        };
+        match asked.unwrap_or_else(|_| Err(late())) {
+            Ok(parts) => parts.fill(observation),
+            Err(error) => {
+                let missing = self.missing(&error);
+                observation.requests = Fact::Unknown(missing.clone());
+                observation.own_queues = Fact::Unknown(missing.clone());
+                observation.goodput = Fact::Unknown(missing);
+            }
+        }
+    }
+
+    async fn ask(&self) -> anyhow::Result<Parts> {
+        AdminClient::at(&self.url, self.token.clone()).await?.get("/v1/measured").await
+    }
+
+    fn missing(&self, error: &anyhow::Error) -> Missing {
+        let status = error.downcast_ref::<Refused>().map(|refused| refused.status.as_u16());
+        let (obstacle, remedy) = match status {
+            Some(401 | 403) => (
+                MissingReason::NotAllowed,
+                Some("console.token in its weir.toml, and --weir-token-env or --weir-token-file"),
+            ),
+            Some(404) => (
+                MissingReason::NotSupported,
+                Some("upgrade that Weir to a version with this endpoint"),
+            ),
+            _ => (
+                MissingReason::Unreachable,
+                Some("check the address, and that Weir runs there (weir status)"),
+            ),
+        };
+        let (what, reason) = (format!("Weir {}", self.url), format!("{error:#}"));
+        Missing { what, obstacle, reason, remedy: remedy.map(str::to_owned) }
+    }
+}

@@ -1,0 +1,76 @@
+//! The namespace policy of a look by this process: that of the index that it writes into. Without it,
+//! names that are private there could come from an upstream.
+
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail};
+use weir_gems::mirror::policy::Policy;
+use weir_gems::store::GemStore;
+use weir_gems::store::mirror::MirrorStore;
+
+use super::arguments::{Known, LookArguments};
+use super::store;
+use crate::target::SettingsArguments;
+use crate::{data_dir, output};
+use weir_config::{Settings, read_policy_file};
+
+/// Names that a refusal tells.
+const NAMES_TOLD: usize = 3;
+
+/// The settings of the index. Other commands do not look at a settings file beside `--data-dir`; here
+/// one that is of the same index may have a policy.
+pub(super) fn settings(arguments: &SettingsArguments) -> anyhow::Result<Settings> {
+    let Some(data_dir) = &arguments.data_dir else { return store::settings(arguments) };
+    if arguments.config.is_some() {
+        return data_dir::settings_of_both(arguments);
+    }
+    let here = data_dir::settings_of_both(&SettingsArguments::default()).with_context(|| {
+        format!(
+            "the settings file in this folder has errors, and may contain the policy of {}; correct it, or run the command in another folder",
+            data_dir.display()
+        )
+    })?;
+    match is_same(&here.data_dir, data_dir) {
+        true if here.gems.is_enabled => Ok(here),
+        _ => Ok(Settings::in_data_dir(data_dir)),
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let absolute = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+    absolute(one).is_some_and(|one| absolute(other) == Some(one))
+}
+
+/// The policy by which an upstream is looked at. One that is in the settings comes with theirs; for
+/// another it is what the operator says, or what was in force in this index last.
+pub(super) async fn choose(
+    arguments: &LookArguments,
+    settings: &Settings,
+    is_known: Known,
+    store: &GemStore,
+) -> anyhow::Result<Policy> {
+    if is_known == Known::Yes {
+        return Ok(settings.gems.mirror.policy.clone());
+    }
+    if let Some(path) = &arguments.policy {
+        return read_policy_file(path)
+            .map_err(|problem| anyhow!("--policy {}: {problem}", path.display()));
+    }
+    if let Some(rules) = store.policy().await? {
+        output::note(
+            "using the policy that was last used for this index; --policy FILE selects another",
+        );
+        return rules.parse().context("the policy stored in this index");
+    }
+    let mut ours = store.local_names(NAMES_TOLD + 1).await?;
+    if ours.is_empty() {
+        return Ok(Policy::default());
+    }
+    if ours.len() > NAMES_TOLD {
+        ours[NAMES_TOLD] = "..".to_owned();
+    }
+    bail!(
+        "the index has gems of your own ({}), but no policy that says which names never come from an upstream. Write a policy and name it with --policy FILE, for example with the line `private acme-*`, or with the line `none` if all other names may come from upstreams",
+        ours.join(", ")
+    )
+}

@@ -1,0 +1,109 @@
+//! What came of a look.
+
+use weir_gems::view::{LookView, MirrorView, ReadView, UpstreamView};
+
+use crate::exit::Exit;
+use crate::output::{self, count};
+use weir_config::units;
+
+/// Says what was done for each upstream; what was not, and what to do, on standard error.
+pub(super) fn print(view: &MirrorView, is_json: bool) -> anyhow::Result<Exit> {
+    if is_json {
+        output::json(view)?;
+    } else {
+        view.upstreams.iter().for_each(print_upstream);
+    }
+    let is_done = |upstream: &UpstreamView| {
+        let left = |it: &LookView| it.failed + it.denied + it.files_failed + it.waiting;
+        let is_brought = upstream.last_result.as_ref().map(left) == Some(0);
+        upstream.last_error.is_none() && upstream.replaced == 0 && is_brought
+    };
+    Ok(if view.upstreams.iter().all(is_done) { Exit::Fine } else { Exit::Failed })
+}
+
+fn print_upstream(upstream: &UpstreamView) {
+    let name = &upstream.name;
+    if let Some(error) = &upstream.last_error {
+        return output::note(&format!("{name}: {}", output::printable(error)));
+    }
+    let Some(looked) = &upstream.last_result else { return };
+    output::line(&format!("{name}: {}; {}", changes(looked), cost(looked)));
+    output::line(&format!("{name}: {}", whole(upstream)));
+    for (number, of, what) in [
+        (looked.failed, "name", "could not be synchronized: run the command again"),
+        (looked.waiting, "name", "are waiting for an earlier upstream that does not respond"),
+        (looked.files_failed, "file", "could not be fetched: run the command again"),
+        (looked.left_out, "line", "skipped as invalid"),
+    ] {
+        if number > 0 {
+            output::note(&format!("{name}: {} {what}", count(number, of)));
+        }
+    }
+    if let Some(replaced) = replaced(upstream) {
+        output::note(&format!("{name}: {replaced} (weir gems mirror status)"));
+    }
+    if let Some(denied) = denied(upstream) {
+        output::note(&format!("{name}: {denied}"));
+    }
+    if let Some(reason) = &upstream.last_miss {
+        output::note(&format!("{name}: last error: {}", output::printable(reason)));
+    }
+}
+
+/// How many versions are kept out; None: none.
+fn replaced(upstream: &UpstreamView) -> Option<String> {
+    let versions = count(upstream.replaced, "version");
+    let text = format!("{versions} rejected: the upstream has replaced the file");
+    (upstream.replaced > 0).then_some(text)
+}
+
+/// Which names are not given out by the last look; None: all are.
+pub(super) fn denied(upstream: &UpstreamView) -> Option<String> {
+    let total = upstream.last_result.as_ref()?.denied;
+    let names = upstream.denied_names.join(", ");
+    let more = match total.saturating_sub(upstream.denied_names.len() as u64) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (total > 0).then(|| {
+        format!("{} denied by the upstream (401, 403): {names}{more}", count(total, "name"))
+    })
+}
+
+fn changes(looked: &LookView) -> String {
+    if looked.names + looked.added + looked.yanked + looked.files == 0 {
+        return match looked.read {
+            _ if looked.failed + looked.denied > 0 => "nothing could be synchronized".to_owned(),
+            ReadView::Whole => "compared everything, no differences".to_owned(),
+            ReadView::Unchanged | ReadView::Tail => "nothing new".to_owned(),
+        };
+    }
+    let mut parts = vec![format!("{} changed", count(looked.names, "name"))];
+    for (number, what) in [
+        (looked.added, "new version"),
+        (looked.yanked, "yanked version"),
+        (looked.changed, "changed version"),
+        (looked.files, "fetched .gem file"),
+    ] {
+        if number > 0 {
+            parts.push(count(number, what));
+        }
+    }
+    parts.join(", ")
+}
+
+fn cost(looked: &LookView) -> String {
+    let LookView { requests, received_bytes, seconds, .. } = looked;
+    let bytes = units::about_size(*received_bytes);
+    format!("{}, {bytes}, {seconds:.1} s", count(*requests, "request"))
+}
+
+fn whole(upstream: &UpstreamView) -> String {
+    let names = count(upstream.names, "name");
+    match upstream.refused {
+        0 => format!("{names} there"),
+        refused => {
+            format!("{names} at the upstream, {refused} of them rejected (weir gems mirror status)")
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A look by the running Weir, which mirrors already.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use weir_gems::view::{MirrorView, UpstreamView};
+
+use super::arguments::LookArguments;
+use super::bar::Bars;
+use super::report;
+use crate::admin_client::AdminClient;
+use crate::exit::Exit;
+use weir_admin::gems::{Asked, Look};
+
+pub(super) const PATH: &str = "/v1/gems/mirror";
+/// How often is asked how far it is.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+pub(super) async fn look(
+    arguments: &LookArguments,
+    mut client: AdminClient,
+) -> anyhow::Result<Exit> {
+    if arguments.files {
+        bail!(
+            "--files cannot be used while Weir mirrors: set gems.mirror.files to \"eagerly\", or stop Weir first"
+        );
+    }
+    if arguments.policy.is_some() {
+        bail!("--policy cannot be used while Weir mirrors: set gems.mirror.policy instead");
+    }
+    let before: MirrorView = client.get(PATH).await?;
+    reject_unknown(arguments, &before)?;
+    let wanted = Look { everything: arguments.everything };
+    let bars = Bars::new()?;
+    let mut view = round(&mut client, &wanted, &bars).await?;
+    if has_waited_in_vain(&view) {
+        let wanted = Look { everything: false };
+        view = with_what_came_before(round(&mut client, &wanted, &bars).await?, view);
+    }
+    bars.end();
+    report::print(&view, arguments.json)
+}
+
+/// Whether names wait for upstreams that have answered meanwhile.
+fn has_waited_in_vain(view: &MirrorView) -> bool {
+    let is_waiting = |it: &UpstreamView| it.last_result.as_ref().is_some_and(|it| it.waiting > 0);
+    let first = view.upstreams.iter().position(is_waiting).unwrap_or_default();
+    view.upstreams[..first].iter().all(|it| it.last_error.is_none()) && first > 0
+}
+
+/// Of those that had no names that wait the look before counts.
+fn with_what_came_before(mut view: MirrorView, before: MirrorView) -> MirrorView {
+    for (upstream, before) in view.upstreams.iter_mut().zip(before.upstreams) {
+        if before.last_result.as_ref().is_some_and(|it| it.waiting == 0) {
+            *upstream = before;
+        }
+    }
+    view
+}
+
+/// A look at all upstreams, while bars show how far they are.
+async fn round(client: &mut AdminClient, wanted: &Look, bars: &Bars) -> anyhow::Result<MirrorView> {
+    let before: MirrorView = client.get(PATH).await?;
+    let Asked { round } = client.post(&format!("{PATH}/sync"), wanted).await?;
+    loop {
+        let view: MirrorView = client.get(PATH).await?;
+        if view.started_at.to_bits() != before.started_at.to_bits() {
+            bail!("Weir was restarted during the synchronization; run the command again");
+        }
+        if view.rounds_done >= round {
+            return Ok(view);
+        }
+        for upstream in &view.upstreams {
+            if let Some(at) = &upstream.progress {
+                bars.draw(&upstream.name, at);
+            }
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+fn reject_unknown(arguments: &LookArguments, view: &MirrorView) -> anyhow::Result<()> {
+    let Some(url) = arguments.upstream.as_ref().map(ToString::to_string) else { return Ok(()) };
+    match view.upstreams.iter().any(|upstream| upstream.url == url) {
+        true => Ok(()),
+        false => bail!(
+            "the running Weir mirrors other upstreams: add {url} to gems.mirror.upstreams and run `weir restart`"
+        ),
+    }
+}

@@ -1,0 +1,85 @@
+//! The store itself, for commands that do not ask the running Weir.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use anyhow::{Context, bail};
+use prometheus_client::registry::Registry;
+use weir_base::clock::Clock;
+use weir_gems::store::{GemStore, PostgresMetrics, PostgresStore, SqliteSettings, SqliteStore};
+
+use crate::data_dir::{self, lock};
+use crate::target::SettingsArguments;
+use weir_config::{Settings, StoreKind};
+
+/// The settings, where they are for gems.
+pub(super) fn settings(arguments: &SettingsArguments) -> anyhow::Result<Settings> {
+    let settings = data_dir::settings(arguments)?;
+    // With --data-dir there is no file that could say so.
+    if arguments.data_dir.is_none() && !settings.gems.is_enabled {
+        bail!(
+            "gems are not enabled: add a table [gems] to weir.toml, or name a data_dir with --data-dir"
+        );
+    }
+    Ok(settings)
+}
+
+/// Opens it; it must be there.
+pub(super) async fn open_existing(settings: &Settings, clock: &Clock) -> anyhow::Result<GemStore> {
+    let path = &settings.gems.sqlite.path;
+    if settings.gems.store == StoreKind::Sqlite {
+        match std::fs::metadata(path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
+                "there is no gem index at {}; name its data_dir with --data-dir or --config",
+                path.display()
+            ),
+            Err(error) => bail!(
+                "cannot access {}: {error}; run the command as the user that runs Weir",
+                path.display()
+            ),
+        }
+    }
+    open(settings, clock).await
+}
+
+/// Opens it, or makes it, where whoever runs Weir can use it.
+pub(super) async fn open(settings: &Settings, clock: &Clock) -> anyhow::Result<GemStore> {
+    match settings.gems.store {
+        StoreKind::Sqlite => open_file(settings, clock).map(GemStore::Sqlite),
+        StoreKind::Postgres => {
+            let postgres = &settings.gems.postgres.settings;
+            // Nobody reads them: a command ends before anybody could.
+            let metrics = PostgresMetrics::register(&mut Registry::default());
+            let store = PostgresStore::open(postgres, clock.clone(), metrics)?;
+            store.prepare().await.context("cannot use the database at gems.postgres.url")?;
+            Ok(GemStore::Postgres(store))
+        }
+    }
+}
+
+/// What is made in data_dir must belong to whoever runs Weir.
+pub(super) fn reject_other_user(settings: &Settings) -> anyhow::Result<()> {
+    let folder = &settings.data_dir;
+    let owner = std::fs::metadata(folder)?.uid();
+    if owner != rustix::process::geteuid().as_raw() {
+        bail!(
+            "{} belongs to the user {owner}, who could not use files created by this user; run the command as {owner}",
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
+fn open_file(settings: &Settings, clock: &Clock) -> anyhow::Result<SqliteStore> {
+    let path = &settings.gems.sqlite.path;
+    lock::make_folder(&settings.data_dir)?;
+    if !path.is_file() {
+        reject_other_user(settings)?;
+    }
+    // Nothing is mapped: what reads all of the file should not count it as its own memory, and where the disk fails
+    // to read, `verify` must say so and not die of a signal.
+    let sqlite = SqliteSettings { mapped_bytes: 0, ..settings.gems.sqlite.clone() };
+    SqliteStore::open(&sqlite, clock.now())
+        .with_context(|| format!("cannot open {}", path.display()))
+}

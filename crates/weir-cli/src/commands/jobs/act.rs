@@ -1,0 +1,151 @@
+//! `weir jobs retry`, `kill` and `delete`: some jobs by their ids, or all that match.
+
+use std::collections::BTreeMap;
+
+use anyhow::bail;
+use clap::Args;
+use serde_json::json;
+use weir_admin::jobs::{Act, JobAction, JobCount};
+use weir_jobs::handle::{JobQuery, Which};
+use weir_jobs::view::{JobView, JobViewState};
+
+use super::query;
+use crate::admin_client::AdminClient;
+use crate::commands::confirm::confirm;
+use crate::exit::Exit;
+use crate::output;
+use crate::target::Target;
+
+/// `weir jobs retry|kill|delete`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("which").required(true).args(["jids", "from"]))]
+pub(crate) struct JobsActArgs {
+    #[command(flatten)]
+    target: Target,
+    /// The jobs' ids
+    jids: Vec<String>,
+    /// Act on all (matching) jobs of a set: scheduled, retries or dead
+    #[arg(long, value_name = "PLACE")]
+    from: Option<String>,
+    /// Only jobs whose JSON matches this glob; plain text matches anywhere in it
+    #[arg(long, value_name = "GLOB", requires = "from")]
+    search: Option<String>,
+    /// Only jobs of this type
+    #[arg(long, requires = "from")]
+    jobtype: Option<String>,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is done to them.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verb {
+    Retry,
+    Kill,
+    Delete,
+}
+
+impl Verb {
+    fn action(self) -> JobAction {
+        match self {
+            Self::Retry => JobAction::Requeue,
+            Self::Kill => JobAction::Kill,
+            Self::Delete => JobAction::Discard,
+        }
+    }
+
+    fn asked(self) -> &'static str {
+        match self {
+            Self::Retry => "Retry",
+            Self::Kill => "Kill",
+            Self::Delete => "Delete",
+        }
+    }
+
+    fn done(self) -> &'static str {
+        match self {
+            Self::Retry => "enqueued",
+            Self::Kill => "moved to the dead set",
+            Self::Delete => "deleted",
+        }
+    }
+}
+
+pub(super) async fn run(arguments: &JobsActArgs, verb: Verb) -> anyhow::Result<Exit> {
+    let mut client = AdminClient::connect(&arguments.target).await?;
+    let count = match &arguments.from {
+        Some(place) => act_on_matching(&mut client, arguments, place, verb).await?,
+        None => Some(act_on_named(&mut client, &arguments.jids, verb).await?),
+    };
+    let Some(count) = count else {
+        output::note("nothing changed");
+        return Ok(Exit::Failed);
+    };
+    if arguments.json {
+        output::json(&json!({ "count": count }))?;
+    } else {
+        output::line(&format!("{} {}", output::count(count, "job"), verb.done()));
+    }
+    Ok(Exit::Fine)
+}
+
+async fn act_on_matching(
+    client: &mut AdminClient,
+    arguments: &JobsActArgs,
+    place: &str,
+    verb: Verb,
+) -> anyhow::Result<Option<u64>> {
+    let place = query::place(place);
+    let (search, jobtype) = (arguments.search.clone(), arguments.jobtype.clone());
+    let counted = JobQuery {
+        place: place.clone(),
+        search: search.clone(),
+        jobtype: jobtype.clone(),
+        ..JobQuery::default()
+    };
+    let JobCount { count } = client.get(&query::path("count", &counted)).await?;
+    if count == 0 {
+        query::reject_unknown(client, &place).await?;
+    }
+    let question = format!("{} {} of {place}?", verb.asked(), output::count(count, "job"));
+    if count > 0 && !confirm(&question, arguments.yes)? {
+        return Ok(None);
+    }
+    let which = Which::Matching { search, jobtype };
+    let act = Act { place, which, action: verb.action() };
+    let JobCount { count } = client.post("/v1/jobs/act", &act).await?;
+    Ok(Some(count))
+}
+
+/// Each id is looked up first: an action names a place and the entries there.
+async fn act_on_named(
+    client: &mut AdminClient,
+    jids: &[String],
+    verb: Verb,
+) -> anyhow::Result<u64> {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for jid in jids {
+        let job: JobView = client.get(&query::job_path(jid)).await?;
+        let place = match job.state {
+            JobViewState::Scheduled => "scheduled".to_owned(),
+            JobViewState::Retries => "retries".to_owned(),
+            JobViewState::Dead => "dead".to_owned(),
+            JobViewState::Enqueued => format!("queue:{}", job.queue),
+            JobViewState::Working => bail!(
+                "{jid} is in progress, so no job was changed; wait until its worker has finished"
+            ),
+        };
+        places.entry(place).or_default().push(job.key);
+    }
+    let mut total = 0;
+    for (place, keys) in places {
+        let act = Act { place, which: Which::Keys(keys), action: verb.action() };
+        let JobCount { count } = client.post("/v1/jobs/act", &act).await?;
+        total += count;
+    }
+    Ok(total)
+}

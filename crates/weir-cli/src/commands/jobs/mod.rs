@@ -1,0 +1,83 @@
+//! `weir jobs ..`: one file per verb.
+
+mod act;
+mod clear;
+mod damage;
+mod export;
+mod import;
+mod list;
+mod pause;
+mod push;
+mod query;
+mod salvage;
+mod show;
+mod verify;
+mod workers;
+mod working;
+
+use clap::Subcommand;
+
+use crate::admin_client;
+use crate::exit::Exit;
+
+/// The verbs of `weir jobs`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsCommand {
+    /// Push one job
+    Push(push::JobsPushArgs),
+    /// List queues, or the jobs of a queue or set
+    List(list::JobsListArgs),
+    /// Show one job with its payload and its last error
+    Show(show::JobsShowArgs),
+    /// Enqueue scheduled, failed or dead jobs now
+    Retry(act::JobsActArgs),
+    /// Move scheduled or failed jobs to the dead set
+    Kill(act::JobsActArgs),
+    /// Delete scheduled, failed or dead jobs
+    Delete(act::JobsActArgs),
+    /// Delete all jobs of a queue or set
+    Clear(clear::JobsClearArgs),
+    /// List the workers that are connected by the Faktory protocol, or make them stop fetching or
+    /// terminate
+    Workers(Box<workers::JobsWorkersArgs>),
+    /// List the jobs in progress, the longest-running first
+    Working(working::JobsWorkingArgs),
+    /// Pause queues: their jobs are not fetched
+    Pause(pause::JobsPauseArgs),
+    /// Resume paused queues
+    Resume(pause::JobsPauseArgs),
+    /// Export jobs as JSON lines
+    Export(export::JobsExportArgs),
+    /// Import jobs from JSON lines: exported ones, or plain jobs
+    Import(import::JobsImportArgs),
+    /// Check every checksum of the job store, while Weir is stopped; read-only
+    Verify(verify::JobsVerifyArgs),
+    /// List unacknowledged damage to the job store, or acknowledge it
+    Damage(damage::JobsDamageArgs),
+    /// Print the jobs in damaged records of the job store, for `weir jobs import`
+    Salvage(salvage::JobsSalvageArgs),
+}
+
+pub(crate) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
+    use act::Verb;
+    admin_client::block_on(async {
+        match command {
+            JobsCommand::Push(arguments) => push::run(&arguments).await,
+            JobsCommand::List(arguments) => list::run(&arguments).await,
+            JobsCommand::Show(arguments) => show::run(&arguments).await,
+            JobsCommand::Retry(arguments) => act::run(&arguments, Verb::Retry).await,
+            JobsCommand::Kill(arguments) => act::run(&arguments, Verb::Kill).await,
+            JobsCommand::Delete(arguments) => act::run(&arguments, Verb::Delete).await,
+            JobsCommand::Clear(arguments) => clear::run(&arguments).await,
+            JobsCommand::Workers(arguments) => workers::run(&arguments).await,
+            JobsCommand::Working(arguments) => working::run(&arguments).await,
+            JobsCommand::Pause(arguments) => pause::run(&arguments, pause::Verb::Pause).await,
+            JobsCommand::Resume(arguments) => pause::run(&arguments, pause::Verb::Resume).await,
+            JobsCommand::Export(arguments) => export::run(&arguments).await,
+            JobsCommand::Import(arguments) => import::run(&arguments).await,
+            JobsCommand::Verify(arguments) => verify::run(&arguments),
+            JobsCommand::Damage(arguments) => damage::run(&arguments).await,
+            JobsCommand::Salvage(arguments) => salvage::run(&arguments),
+        }
+    })
+}

@@ -1,0 +1,86 @@
+//! `weir restart`, `weir upgrade`: asks a running Weir to replace itself, and tells what came of it.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Args;
+use serde::Serialize;
+use serde::de::IgnoredAny;
+use weir_base::clock::Clock;
+
+use crate::admin_client::{self, AdminClient};
+use crate::exit::Exit;
+use crate::output;
+use crate::target::Target;
+use weir_admin::status::Status;
+
+/// How often it is looked whether the new process serves everything.
+const LOOK: Duration = Duration::from_millis(50);
+/// The process before may finish requests for as long as shutdown_deadline allows (an hour at most),
+/// before the new one answers commands.
+const PATIENCE: Duration = Duration::from_secs(65 * 60);
+
+/// `weir restart`, `weir upgrade`.
+#[derive(Debug, Args)]
+pub(crate) struct RestartArguments {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What happened.
+#[derive(Debug, Serialize)]
+struct Replaced {
+    old_pid: u32,
+    new_pid: u32,
+    old_version: String,
+    new_version: String,
+    seconds: f64,
+}
+
+pub(crate) fn run(arguments: &RestartArguments, path: &str) -> anyhow::Result<Exit> {
+    admin_client::block_on(async {
+        let replaced = replace(&arguments.target, path).await?;
+        if arguments.json {
+            output::json(&replaced)?;
+        } else {
+            let Replaced { old_pid, new_pid, new_version, seconds, .. } = replaced;
+            output::line(&format!(
+                "replaced service process {old_pid} by {new_pid} (weir {new_version}) after {seconds:.1} s"
+            ));
+        }
+        Ok(Exit::Fine)
+    })
+}
+
+async fn replace(target: &Target, path: &str) -> anyhow::Result<Replaced> {
+    let clock = Clock::system();
+    let began = clock.now();
+    let old = status(target).await?;
+    let mut client = AdminClient::connect(target).await?;
+    let _: IgnoredAny = client.post(path, &serde_json::json!({})).await?;
+    loop {
+        // While one hands over to the other there may be no answer.
+        if let Ok(new) = status(target).await
+            && new.pid != old.pid
+        {
+            return Ok(Replaced {
+                old_pid: old.pid,
+                new_pid: new.pid,
+                old_version: old.version,
+                new_version: new.version,
+                seconds: clock.now().since(began).as_secs_f64(),
+            });
+        }
+        if clock.now().since(began) > PATIENCE {
+            bail!("the new process has taken over but does not respond; see the log");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn status(target: &Target) -> anyhow::Result<Status> {
+    AdminClient::connect(target).await?.get("/v1/status").await
+}

@@ -1,0 +1,202 @@
+//! `weir status`: how a running Weir is doing, on one screen.
+
+use clap::Args;
+use weir_jobs::view::JobServerOverview;
+
+use crate::admin_client::{self, AdminClient};
+use crate::exit::Exit;
+use crate::output;
+use crate::target::Target;
+use weir_admin::status::Status;
+use weir_admin::workers::{AppRow, JOBS, WorkerRow};
+
+/// `weir status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Exit> {
+    admin_client::block_on(async {
+        let mut client = AdminClient::connect(&arguments.target).await?;
+        if arguments.json {
+            output::json(&client.get::<serde_json::Value>("/v1/status").await?)?;
+        } else {
+            print(&client.get::<Status>("/v1/status").await?);
+        }
+        Ok(Exit::Fine)
+    })
+}
+
+fn print(status: &Status) {
+    let up = seconds(status.uptime_seconds);
+    output::line(&format!(
+        "weir {} is up for {up} (pid {}), data in {}",
+        status.version, status.pid, status.data_dir
+    ));
+    match status.old_processes {
+        0 => {}
+        1 => output::line("1 service process that was replaced still has connections"),
+        more => {
+            output::line(&format!(
+                "{more} service processes that were replaced still have connections"
+            ));
+        }
+    }
+    match (&status.jobs, &status.problem) {
+        (None, _) => {
+            output::line("jobs are disabled (jobs.listen is \"off\", or --only excludes them)")
+        }
+        (Some(_), None) => output::line("takes jobs"),
+        (Some(_), Some(problem)) => output::line(&format!("PROBLEM: {problem}")),
+    }
+    if let Some(jobs) = &status.jobs {
+        print_jobs(jobs, status.jobs_listen.as_deref().unwrap_or_default());
+    }
+    print_realtime(status);
+    print_gems(status);
+    status.apps.iter().for_each(|app| print_app(status, app));
+    let limits_hit = status.jobs.iter().flat_map(|jobs| &jobs.limits_hit);
+    for hit in limits_hit.filter(|hit| hit.hits > 0) {
+        output::line(&format!("limit reached {} ({} times)", hit.limit, hit.hits));
+    }
+}
+
+fn print_jobs(jobs: &JobServerOverview, listen: &str) {
+    let waiting = format!(
+        "{} in {} queues, the oldest for {}",
+        jobs.enqueued,
+        jobs.queues,
+        seconds(jobs.latency_seconds_max)
+    );
+    let working = format!(
+        "{} by {} workers, {} fetches waiting",
+        jobs.working, jobs.workers, jobs.fetches_waiting
+    );
+    let rows = [
+        ("jobs at", listen.to_owned()),
+        ("store", format!("{}, fsync {}", jobs.store, jobs.fsync)),
+        ("waiting", waiting),
+        ("working", working),
+        ("scheduled", jobs.scheduled.to_string()),
+        ("retries", jobs.retries.to_string()),
+        ("dead", jobs.dead.to_string()),
+        ("processed", format!("{} ({} failed)", jobs.processed_total, jobs.failed_total)),
+        ("connections", jobs.connections.to_string()),
+    ];
+    for (name, value) in rows {
+        output::line(&format!("{name:<12} {value}"));
+    }
+    let noun = if jobs.log.damages == 1 { "place" } else { "places" };
+    if jobs.log.damages > 0 {
+        output::line(&format!(
+            "DAMAGED      {} {noun} of the job store, unacknowledged: see `weir jobs damage`",
+            jobs.log.damages
+        ));
+    }
+}
+
+fn print_realtime(status: &Status) {
+    let Some(realtime) = &status.realtime else { return };
+    if realtime.apps.is_empty() && status.realtime_listen.is_none() {
+        // It would be at the front's address, but nobody asked for it.
+        return;
+    }
+    let listen = [&status.front_listen, &status.realtime_listen];
+    let listen: Vec<&str> = listen.into_iter().flatten().map(String::as_str).collect();
+    output::line(&format!("{:<12} {}", "realtime at", listen.join(", ")));
+    for app in &realtime.apps {
+        let off = if app.is_enabled { "" } else { " (disabled)" };
+        output::line(&format!(
+            "{:<12} {}{off}: {} of {} connections, {} channels, {} users",
+            "app", app.id, app.connections, app.connections_max, app.channels, app.users
+        ));
+    }
+}
+
+fn print_gems(status: &Status) {
+    if status.gems.is_none() && status.gems_problem.is_none() {
+        return;
+    }
+    let mounted = status.gems_mount.as_deref().zip(status.front_listen.as_deref());
+    let mounted = mounted.map(|(mount, listen)| format!("{listen}{mount}"));
+    let places: Vec<String> = status.gems_listen.iter().cloned().chain(mounted).collect();
+    output::line(&format!("{:<12} {}", "gems at", places.join(", ")));
+    if let Some(problem) = &status.gems_problem {
+        output::line(&format!("{:<12} PROBLEM: {problem}", "gems"));
+    }
+    let Some(gems) = &status.gems else { return };
+    output::line(&format!(
+        "{:<12} {} with releases, /versions has {} bytes",
+        "gems", gems.gems, gems.versions_bytes
+    ));
+    if !gems.switched_off.is_empty() {
+        output::line(&format!("{:<12} {}", "switched off", gems.switched_off.join(", ")));
+    }
+}
+
+fn print_app(status: &Status, app: &AppRow) {
+    let works = |worker: &&WorkerRow| matches!(worker.state.as_str(), "serving" | "running");
+    let working = app.workers.iter().filter(works).count();
+    let wanted = app.processes.map_or(app.workers.len(), |wanted| wanted as usize);
+    if app.mode == JOBS {
+        let name = &app.name;
+        return output::line(&format!("{:<12} {name}: {working} of {wanted} running", "workers"));
+    }
+    let listen = app.listen.as_deref().or(status.front_listen.as_deref()).unwrap_or_default();
+    let mut words = vec![
+        format!("{working} of {wanted} workers serving"),
+        format!("{} requests waiting", app.requests_waiting),
+    ];
+    let held = [
+        (app.is_paused, "paused"),
+        (app.is_overloaded, "overloaded"),
+        (app.is_in_maintenance, "in maintenance"),
+    ];
+    words.extend(held.iter().filter(|(is_so, _)| *is_so).map(|(_, word)| (*word).to_owned()));
+    output::line(&format!("{:<12} {} at {listen}: {}", "front", app.name, words.join(", ")));
+    if let Some(problem) = app.workers.iter().find_map(|worker| worker.problem.as_ref()) {
+        output::line(&format!("{:<12} PROBLEM: {problem}", app.name));
+    }
+}
+
+/// `3d 4h`, `5m 2s`, `0.4s`.
+pub(super) fn seconds(seconds: f64) -> String {
+    const UNITS: [(&str, f64); 3] = [("d", 86_400.0), ("h", 3_600.0), ("m", 60.0)];
+    let below = |unit: &str| match unit {
+        "d" => ("h", 3_600.0),
+        "h" => ("m", 60.0),
+        _ => ("s", 1.0),
+    };
+    for (unit, size) in UNITS {
+        if seconds >= size {
+            let (smaller, smaller_size) = below(unit);
+            let whole = (seconds / size).floor();
+            let rest = ((seconds - whole * size) / smaller_size).floor();
+            return format!("{whole}{unit} {rest}{smaller}");
+        }
+    }
+    if seconds >= 10.0 { format!("{seconds:.0}s") } else { format!("{seconds:.1}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn durations_have_two_units_at_most() {
+        for (value, text) in [
+            (0.44, "0.4s"),
+            (12.3, "12s"),
+            (302.0, "5m 2s"),
+            (3_600.0, "1h 0m"),
+            (273_600.0, "3d 4h"),
+        ] {
+            assert_eq!(seconds(value), text);
+        }
+    }
+}

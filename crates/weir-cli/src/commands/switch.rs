@@ -1,0 +1,139 @@
+//! `weir switch ..`: what is not done at the moment, by names of events or endpoints.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use weir_base::clock::Clock;
+use weir_base::switch::Pattern;
+
+use super::status::seconds;
+use crate::admin_client::{self, AdminClient};
+use crate::exit::Exit;
+use crate::output;
+use crate::target::Target;
+use weir_admin::switches::{Flip, Listed, Of, Position};
+use weir_config::units;
+
+/// The verbs of `weir switch`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SwitchCommand {
+    /// List what is switched off
+    List(ListArguments),
+    /// Switch off realtime events, or endpoints of the gem index; they stay off after a restart
+    Off(OffArguments),
+    /// Switch realtime events or endpoints of the gem index on again
+    On(OnArguments),
+}
+
+/// `weir switch list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `weir switch off`.
+#[derive(Debug, Args)]
+pub(crate) struct OffArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Names of events; `*` stands for any text
+    pattern: Pattern,
+    /// PATTERN names endpoints of the gem index: root, names, versions, info, dependencies, specs,
+    /// gemspec, file, push, yank
+    #[arg(long)]
+    gems: bool,
+    /// Time until they are switched on again, for example 10m [default: until `weir switch on`]
+    #[arg(long = "for", value_name = "DURATION", value_parser = units::parse_duration)]
+    time: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `weir switch on`.
+#[derive(Debug, Args)]
+pub(crate) struct OnArguments {
+    #[command(flatten)]
+    target: Target,
+    /// The pattern, as in `weir switch list`
+    pattern: Pattern,
+    /// PATTERN names endpoints of the gem index
+    #[arg(long)]
+    gems: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const PATH: &str = "/v1/switches";
+
+pub(crate) fn run(command: SwitchCommand) -> anyhow::Result<Exit> {
+    admin_client::block_on(async {
+        match command {
+            SwitchCommand::List(arguments) => list(&arguments).await,
+            SwitchCommand::Off(OffArguments { target, pattern, gems, time, json }) => {
+                // A part of a second would be no time at all.
+                let for_seconds = time.map(|time| time.as_millis().div_ceil(1_000));
+                let for_seconds = for_seconds.map(u64::try_from).transpose()?;
+                let done = format!("{pattern} is switched off");
+                let flip = Flip { of: of(gems), pattern, position: Position::Off, for_seconds };
+                flip_and_tell(&target, &flip, &done, json).await
+            }
+            SwitchCommand::On(OnArguments { target, pattern, gems, json }) => {
+                let done = format!("{pattern} is switched on");
+                let flip =
+                    Flip { of: of(gems), pattern, position: Position::On, for_seconds: None };
+                flip_and_tell(&target, &flip, &done, json).await
+            }
+        }
+    })
+}
+
+const fn of(gems: bool) -> Of {
+    if gems { Of::Gems } else { Of::Realtime }
+}
+
+async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
+    let mut client = AdminClient::connect(&arguments.target).await?;
+    let switches: Vec<Listed> = client.get(PATH).await?;
+    if arguments.json {
+        output::json(&switches)?;
+    } else if switches.is_empty() {
+        output::line("nothing is switched off");
+    } else {
+        let now = Clock::system().now().as_secs_f64();
+        let rows: Vec<Vec<String>> = switches.iter().map(|switch| row(switch, now)).collect();
+        output::table(&["OF", "PATTERN", "OFF FOR", "ON AGAIN"], &rows);
+    }
+    Ok(Exit::Fine)
+}
+
+fn row(Listed { of, switch }: &Listed, now: f64) -> Vec<String> {
+    let until = switch.until.map(|until| format!("in {}", seconds((until - now).max(0.0))));
+    vec![
+        of.to_string(),
+        switch.pattern.clone(),
+        seconds((now - switch.since).max(0.0)),
+        until.unwrap_or_else(|| "manually".to_owned()),
+    ]
+}
+
+async fn flip_and_tell(
+    target: &Target,
+    flip: &Flip,
+    done: &str,
+    json: bool,
+) -> anyhow::Result<Exit> {
+    let mut client = AdminClient::connect(target).await?;
+    let switches: Vec<Listed> = client.post(PATH, flip).await?;
+    if json {
+        output::json(&switches)?;
+    } else {
+        output::line(done);
+    }
+    Ok(Exit::Fine)
+}

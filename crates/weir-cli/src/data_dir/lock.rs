@@ -1,0 +1,132 @@
+//! One Weir per data folder: an advisory lock on `weir.lock`, with the pid of who holds it inside.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+/// The name of its descriptor.
+pub const DESCRIPTOR: &str = "lock";
+
+const FILE_NAME: &str = "weir.lock";
+
+/// How often a lock that is held is looked at again.
+const ORPHAN_LOOK: Duration = Duration::from_millis(20);
+
+/// The number of its descriptor, at least. When a process is killed the kernel closes its descriptors
+/// in the order of their numbers: who gets the lock must find no socket that is still listened to.
+const NUMBER_MIN: i32 = 512;
+
+/// The lock, until it is dropped and every service that inherited it has ended.
+#[derive(Debug)]
+pub struct Lock(File);
+
+impl Lock {
+    /// Makes the folder, for this user alone, and takes its lock. `orphan_wait`: how long a service
+    /// is waited for whose parent was killed.
+    pub fn take(data_dir: &Path, orphan_wait: Duration) -> anyhow::Result<Self> {
+        make_folder(data_dir)?;
+        let path = data_dir.join(FILE_NAME);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        lock(&mut file, FlockOperation::NonBlockingLockExclusive, data_dir, orphan_wait)?;
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())?;
+        let last = rustix::io::fcntl_dupfd_cloexec(&file, NUMBER_MIN)?;
+        Ok(Self(File::from(last)))
+    }
+
+    /// Keeps every Weir off the folder while it is read, and writes nothing: a folder without a
+    /// lock file was never used by a Weir (it is a copy, say), and whoever reads it may be somebody
+    /// else than the user that runs Weir.
+    pub fn share(data_dir: &Path, orphan_wait: Duration) -> anyhow::Result<Option<Self>> {
+        let path = data_dir.join(FILE_NAME);
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot open {}", path.display()));
+            }
+        };
+        lock(&mut file, FlockOperation::NonBlockingLockShared, data_dir, orphan_wait)?;
+        Ok(Some(Self(file)))
+    }
+
+    /// The one that an earlier program of this process has taken.
+    pub fn resume(file: OwnedFd) -> Self {
+        Self(file.into())
+    }
+
+    /// A second descriptor of the same lock.
+    pub fn descriptor(&self) -> std::io::Result<OwnedFd> {
+        self.0.try_clone().map(OwnedFd::from)
+    }
+}
+
+/// Makes the folder, for this user alone, if it is not there.
+pub fn make_folder(data_dir: &Path) -> anyhow::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data_dir)
+        .with_context(|| format!("cannot make data_dir {}", data_dir.display()))
+}
+
+/// Locks; waits for a service whose parent was killed, and for nobody who is known to live.
+fn lock(
+    file: &mut File,
+    operation: FlockOperation,
+    data_dir: &Path,
+    orphan_wait: Duration,
+) -> anyhow::Result<()> {
+    let mut waited = Duration::ZERO;
+    while !try_lock(file, operation)? {
+        let living = holder(file).filter(|pid| is_alive(*pid));
+        if living.is_some() || waited >= orphan_wait {
+            let who =
+                living.map_or_else(|| "another process".to_owned(), |pid| format!("pid {pid}"));
+            let shown = data_dir.display();
+            bail!(
+                "data_dir {shown} is in use by {who}; stop that process, or choose another data_dir"
+            );
+        }
+        std::thread::sleep(ORPHAN_LOOK);
+        waited += ORPHAN_LOOK;
+    }
+    Ok(())
+}
+
+fn try_lock(file: &File, operation: FlockOperation) -> anyhow::Result<bool> {
+    match rustix::fs::flock(file, operation) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error).context("cannot lock weir.lock"),
+    }
+}
+
+fn holder(file: &mut File) -> Option<i32> {
+    let mut text = String::new();
+    file.rewind().ok()?;
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+fn is_alive(pid: i32) -> bool {
+    let Some(pid) = rustix::process::Pid::from_raw(pid) else {
+        return false;
+    };
+    !matches!(rustix::process::test_kill_process(pid), Err(Errno::SRCH))
+}

@@ -1,0 +1,97 @@
+//! What only one service process may have at a time, while one is replaced by the next: the job log
+//! with the admin API and the console, realtime's histories, and the mirror of gems (which a command may
+//! have, too).
+//!
+//! A file in `data_dir` that is locked stands for each. The kernel unlocks it when its holder ends,
+//! however that ends, so no turn is ever lost.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+/// A turn, until it is dropped.
+#[derive(Debug)]
+pub struct Turn {
+    _locked: File,
+}
+
+/// A place in the line.
+#[derive(Debug)]
+pub struct Place {
+    of: Of,
+    file: File,
+}
+
+/// Which.
+#[derive(Clone, Copy, Debug)]
+pub enum Of {
+    /// To publish on realtime's channels.
+    Histories,
+    /// To serve jobs, the admin API and the console.
+    JobsAndPages,
+    /// To read what upstreams of gems have.
+    Mirror,
+}
+
+impl Place {
+    /// Waits for nobody yet.
+    pub fn take(of: Of, data_dir: &Path) -> anyhow::Result<Self> {
+        let path = of.path(data_dir);
+        let mut options = OpenOptions::new();
+        let open = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = open.with_context(|| format!("cannot open {}", path.display()))?;
+        Ok(Self { of, file })
+    }
+
+    /// The turn, if nobody has it.
+    pub fn turn_now(self) -> anyhow::Result<Option<Turn>> {
+        let Self { of, file } = self;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Turn { _locked: file })),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot lock {}", of.file_name())),
+        }
+    }
+
+    /// Waits for the turn, as long as it takes.
+    pub async fn turn(self) -> anyhow::Result<Turn> {
+        let Self { of, file } = self;
+        let locked = match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(file),
+            Err(Errno::WOULDBLOCK) => {
+                tracing::info!(?of, "waiting for the previous process to release the lock");
+                tokio::task::spawn_blocking(move || lock(&file).map(|()| file)).await?
+            }
+            Err(error) => Err(error),
+        };
+        let _locked = locked.with_context(|| format!("cannot lock {}", of.file_name()))?;
+        Ok(Turn { _locked })
+    }
+}
+
+impl Of {
+    fn path(self, data_dir: &Path) -> PathBuf {
+        data_dir.join(self.file_name())
+    }
+
+    fn file_name(self) -> &'static str {
+        match self {
+            Self::Histories => "realtime.lock",
+            Self::JobsAndPages => "service.lock",
+            Self::Mirror => "mirror.lock",
+        }
+    }
+}
+
+fn lock(file: &File) -> rustix::io::Result<()> {
+    loop {
+        match rustix::fs::flock(file, FlockOperation::LockExclusive) {
+            Err(Errno::INTR) => {}
+            ended => return ended,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What commands print: standard output for answers, standard error for everything else. Colour
+//! only on a terminal, and never alone.
+
+use std::io::{IsTerminal, Write};
+
+use weir_config::environment;
+
+/// Prints a line of the answer. A reader that has hung up (`weir .. | head`) is no error.
+pub(crate) fn line(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Prints text as it is.
+pub fn raw(text: &str) {
+    let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Prints a value as JSON.
+pub(crate) fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
+    line(&serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+/// Prints a remark beside the answer.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Prints why a command failed, with all causes.
+pub(crate) fn error(error: &anyhow::Error) {
+    let label =
+        if is_coloured(&std::io::stderr()) { "\u{1b}[31merror:\u{1b}[0m" } else { "error:" };
+    note(&format!("{label} {error:#}"));
+}
+
+/// Whether colour helps: on a terminal, unless `NO_COLOR` is set.
+pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && !environment::no_color()
+}
+
+/// Names of queues and classes are anybody's who pushes: on a terminal a control character is a
+/// command.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
+/// `1 job`, `5 jobs`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// Columns aligned for reading: the first row is the head.
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) {
+    let mut text = columns(head, rows).join("\n");
+    text.push('\n');
+    raw(&text); // at once: a system call for each line of a long table takes longer than the rest
+}
+
+/// The lines of a table.
+pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([head[column].chars().count()]).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let render = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<String> =
+            cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    let head = render(&mut head.iter().copied());
+    let rows = rows.iter().map(|row| render(&mut row.iter().map(String::as_str)));
+    std::iter::once(head).chain(rows).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn what_others_named_commands_no_terminal() {
+        assert_eq!(printable("queue \u{1b}[2Jpush\n"), "queue \u{fffd}[2Jpush\u{fffd}");
+        assert_eq!(printable("Müller 1 h"), "Müller 1 h");
+    }
+}

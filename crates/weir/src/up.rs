@@ -1,0 +1,23 @@
+//! `weir up`: its flags, as the parent hands them on, and which way the parent begins.
+
+use weir_cli::{Exit, UpArguments};
+
+use crate::logging;
+use crate::parent::{self, Flags, Handover};
+
+pub(crate) fn run(arguments: UpArguments) -> anyhow::Result<Exit> {
+    let salvage = arguments.salvage;
+    let handover = Handover::find(Flags {
+        config: arguments.settings.config,
+        data_dir: arguments.settings.data_dir,
+        only: arguments.only,
+        log_format: arguments.log_format,
+        log_level: arguments.log_level,
+        is_coloured: logging::stderr_is_coloured(),
+    })?;
+    match (arguments.takeover_check, arguments.takeover) {
+        (Some(descriptor), _) => parent::check(&handover, descriptor),
+        (None, Some(descriptor)) => parent::resume(handover, descriptor),
+        (None, None) => parent::run(handover, salvage),
+    }
+}
