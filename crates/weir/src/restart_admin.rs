@@ -25,7 +25,7 @@ const ANSWER_MARGIN: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug)]
 pub(crate) struct Restart {
     pub(crate) orders: Orders,
-    /// `supervisor.replace_deadline`
+    /// `supervisor.advanced.replace_deadline`
     pub(crate) deadline: Duration,
 }
 
