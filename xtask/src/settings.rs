@@ -57,11 +57,14 @@ impl Known {
         let (mut sections, mut paths) = (BTreeSet::new(), BTreeSet::new());
         for section in reference.split("\n## ").skip(1) {
             let (heading, rows) = section.split_once('\n').unwrap_or((section, ""));
-            let heading = heading.trim().trim_matches(['`', '[', ']']).to_owned();
             let keys = rows.lines().filter_map(|row| row.strip_prefix("| `")?.split('`').next());
-            paths.extend(keys.map(|key| format!("{heading}.{key}")));
-            if heading.contains('.') {
-                sections.insert(heading);
+            let keys: Vec<_> = keys.collect();
+            for heading in heading.split(", ") {
+                let heading = heading.trim().trim_matches(['`', '[', ']']).to_owned();
+                paths.extend(keys.iter().map(|key| format!("{heading}.{key}")));
+                if heading.contains('.') {
+                    sections.insert(heading);
+                }
             }
         }
         Self { sections, paths }
@@ -98,9 +101,9 @@ mod tests {
     #[test]
     fn only_names_of_a_known_section_are_compared() {
         let known = Known::read(
-            "# S\n\n## `[a.b]`\n| `c_max` | x |\n\n## `[d]`\n| `e` | x |\n\n## `[a.b.f]`\n",
+            "# S\n\n## `[a.b]`, `[[a.g]]`\n| `c_max` | x |\n\n## `[d]`\n| `e` | x |\n\n## `[a.b.f]`\n",
         );
-        assert!(known.unknown("raise a.b.c_max. Or a.b.f, d.x, a.x").is_empty());
+        assert!(known.unknown("raise a.b.c_max, a.g.c_max. Or a.b.f, d.x, a.x").is_empty());
         assert_eq!(known.unknown("(a.b.d_max)"), ["a.b.d_max"]);
     }
 

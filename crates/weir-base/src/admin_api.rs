@@ -1,4 +1,4 @@
-//! What the requests of the admin API have in common, whichever part answers them: how input is
+//! What the requests of the admin API have in common, whichever part serves them: how input is
 //! read, and the one shape of what went wrong.
 
 use axum::Json;

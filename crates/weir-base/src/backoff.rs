@@ -25,7 +25,7 @@ impl Backoff {
         self.after(self.failures)
     }
 
-    /// After so many failures, whoever counts them.
+    /// The delay after this many failures, which the caller counts.
     pub fn after(&mut self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1);
         let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);

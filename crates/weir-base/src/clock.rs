@@ -106,7 +106,7 @@ impl Clock {
     /// Moves a manual clock forward.
     ///
     /// # Panics
-    /// On the system clock, which nobody moves.
+    /// Of the system clock, which cannot be set.
     pub fn advance(&self, by: Duration) {
         let manual = self.0.as_ref().expect("only a manual clock can be moved");
         let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);

@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 
 /// Failed attempts are forgotten after this long.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Clients that are remembered; beyond it the oldest window goes.
+/// Clients that are remembered; beyond this number the oldest window is dropped.
 const CLIENTS_MAX: usize = 10_000;
 
 /// Failed attempts of the last minute, by client: an IPv4 address or the /64 of an IPv6 address.
@@ -61,7 +61,7 @@ impl FailedAttempts {
     }
 }
 
-/// Whoever has one IPv6 address has the 2^64 of its network.
+/// A host with one IPv6 address has the 2^64 of its network.
 fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => {

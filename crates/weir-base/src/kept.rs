@@ -23,7 +23,7 @@ pub fn read<T: Default + DeserializeOwned>(path: &Path) -> io::Result<T> {
 /// Replaces the file at `path`.
 ///
 /// # Errors
-/// It, or the one beside it that takes its place, can't be written. Then it is as it was.
+/// The file, or the temporary file that replaces it, cannot be written. The file is unchanged.
 pub fn write<T: Serialize>(path: &Path, kept: &T) -> io::Result<()> {
     let unfinished = path.with_extension("new");
     let mut file = File::create(&unfinished)?;

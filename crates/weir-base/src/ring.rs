@@ -10,9 +10,9 @@
 //! - *Everybody agrees.* The mapping depends on the names and weights only: not on the order in
 //!   which they came, the process or the version. Hashes are XXH3-64 (its specification is stable);
 //!   a test pins the mapping.
-//! - *As little as possible moves.* A node that comes takes keys and gives none, a node that goes
-//!   gives its own, and what it had comes back with it. Exactly: the number of slots never changes,
-//!   so a slot has another owner only if the first point behind its start came or went.
+//! - *As little as possible moves.* A new node only takes keys, a removed node only gives
+//!   its own, and it has the same keys when it is added back. Exactly: the number of slots never changes,
+//!   so a slot has another owner only if the first point behind its start was added or removed.
 //! - *Weights are met within a few per cent.* A node's part of the keys is its part of the weight,
 //!   with a standard deviation of 1/sqrt(1,024 x weight) of it, that is 3.1 % for weight 1; the
 //!   slots' rounding makes it 3.4 % at 1,000 nodes, of which the emptiest and the fullest are then

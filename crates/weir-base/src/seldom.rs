@@ -1,4 +1,4 @@
-//! A log line that says the same again and again, at most once in a while.
+//! Limits the rate of a repeated log line.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

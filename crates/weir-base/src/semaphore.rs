@@ -3,9 +3,9 @@
 //! It stands in front of what can be slow (a receiver of webhooks, a database), so that a stalled
 //! neighbour costs at most `limit` tasks and everybody else an error at once, instead of a queue.
 //!
-//! Promises: never more permits than the limit, whoever races (a change of the limit included); a
-//! refusal only if all were taken at that moment; a dropped permit is free at once. Nobody ever
-//! waits: acquiring is one compare-and-swap, tried again only if another thread's went through
+//! Promises: never more permits than the limit, whatever races (a change of the limit included); a
+//! rejection only if all were taken at that moment; a dropped permit is free at once. A call never
+//! waits: acquiring is one compare-and-swap, retried only if another thread's went through
 //! meanwhile. Limit and permits in use share one atomic word, so that there is no moment between
 //! reading one and changing the other (`permits.rs`).
 //!
@@ -96,16 +96,16 @@ impl Semaphore {
         self.permits.take().map_err(|limit| self.refuse(limit))
     }
 
-    /// Kept out of the way of those who get a permit.
+    /// Not inlined, so that the successful path stays short.
     #[cold]
     fn refuse(&self, limit: u32) -> Full {
         self.refused.fetch_add(1, Ordering::Relaxed);
         Full { name: Arc::clone(&self.name), limit, setting: self.setting }
     }
 
-    /// Changes the limit for everyone who comes from now on.
+    /// Changes the limit for further calls.
     ///
-    /// Permits that are held stay valid; below their number, nobody gets one until enough came
+    /// Permits that are held stay valid; below their number, no permit is given until enough have come
     /// back.
     pub fn set_limit(&self, limit: u32) {
         self.permits.set_limit(limit);

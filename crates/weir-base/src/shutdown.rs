@@ -1,7 +1,7 @@
 //! How a service ends: everybody learns that it is time, every task is waited for, and the wait
 //! has an end.
 //!
-//! The order that a service keeps: [`ShutdownToken::request`] (nobody accepts new work), then
+//! The order of a shutdown: [`ShutdownToken::request`] (no new work is accepted), then
 //! [`ShutdownToken::drain`] (work in hand is finished, at most until the deadline).
 
 use std::future::Future;
@@ -24,18 +24,18 @@ pub struct ShutdownToken {
 pub enum Drained {
     /// Every task ended by itself.
     Clean,
-    /// The deadline came first; so many tasks were still running.
+    /// The deadline passed first; this many tasks were still running.
     DeadlinePassed { tasks_left: usize },
 }
 
 impl ShutdownToken {
-    /// Nothing asked for, no tasks.
+    /// Not requested, without tasks.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says that it is time to end. Saying it again changes nothing.
+    /// Requests the shutdown. Further calls have no effect.
     pub fn request(&self) {
         self.token.cancel();
     }
@@ -80,7 +80,7 @@ impl ShutdownToken {
         self.tracker.len()
     }
 
-    /// Asks for the end and waits until every task has ended, at most for `deadline`.
+    /// Requests the shutdown and waits until every task has ended, at most for `deadline`.
     pub async fn drain(&self, deadline: Duration) -> Drained {
         self.request();
         self.tracker.close();

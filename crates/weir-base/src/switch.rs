@@ -145,7 +145,7 @@ impl Switches {
         Ok(())
     }
 
-    /// Turns a pattern on again; answers whether it was off.
+    /// Turns a pattern on. Returns whether it was off.
     pub fn turn_on(&self, pattern: &Pattern, now: Timestamp) -> bool {
         let mut all = self.off.write().unwrap_or_else(PoisonError::into_inner);
         all.retain(|other| other.holds(now));

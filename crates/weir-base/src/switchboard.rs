@@ -58,7 +58,7 @@ pub enum SwitchError {
 }
 
 impl Switchboard {
-    /// Takes up what the file at `path` says. A file that can't be read is told to the log; then
+    /// Restores the state in the file at `path`. A file that cannot be read is logged; then
     /// everything is on. Waits for the disk.
     #[must_use]
     pub fn open(switches: Arc<Switches>, clock: Clock, path: PathBuf) -> Self {
@@ -107,7 +107,7 @@ impl Switchboard {
         self.keep(now)
     }
 
-    /// Turns a pattern on again; answers whether it was off. Waits for the disk.
+    /// Turns a pattern on. Returns whether it was off. Waits for the disk.
     ///
     /// # Errors
     /// It is on, but that is not kept.

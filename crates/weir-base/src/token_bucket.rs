@@ -2,7 +2,7 @@
 //!
 //! The bucket is kept as the moment at which it will be full again (the generic cell rate
 //! algorithm, ITU-T I.371), so it is 8 bytes, needs no timer and no fractions, and a wait is
-//! exact. Time comes from the caller.
+//! exact. The caller passes the time.
 
 use std::collections::HashMap;
 use std::fmt;

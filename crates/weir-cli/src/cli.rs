@@ -15,14 +15,14 @@ use crate::commands::{
     SwitchCommand, WorkersCommand, check, completions, doctor, gems, init, jobs, plan, realtime,
     reference, restart, sidekiq, status, switch, workers,
 };
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::service::ServiceCommands;
 
 /// Keeps a web application standing when its traffic multiplies.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, disable_help_subcommand = true)]
 #[command(
-    after_help = "Exit codes: 0 success, 1 the command found a problem (check, doctor, plan, jobs verify, gems verify) or a new worker did not start (workers restart), 2 the command failed, 64 wrong usage."
+    after_help = exit::help()
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

@@ -5,20 +5,44 @@ use std::process::ExitCode;
 /// The exit codes of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Did what was asked.
+    /// Success.
     Fine,
-    /// Looked, and found a problem (`weir check`, `weir doctor`, `weir plan`, `weir jobs verify`,
-    /// `weir gems verify`); a new worker did not start (`weir workers restart`).
+    /// One of [`FINDING`] found a problem; or a new worker did not start (`weir workers restart`).
     FoundProblem,
-    /// Could not do what was asked.
+    /// The command failed.
     Failed,
     /// As Nagios reads it (`weir doctor --nagios`): 0, 1, 2 or 3.
     Monitored(u8),
-    /// Asked for something that doesn't exist.
+    /// Unknown arguments, or arguments that cannot be used together.
     Usage,
 }
 
-/// Asked for something that can't be: an address that is none, options that do not go together.
+/// Commands that end with 1 if they find a problem.
+const FINDING: &[&str] =
+    &["check", "doctor", "plan", "plan check", "jobs damage", "jobs verify", "gems verify"];
+
+/// The exit codes that every command may have, with what they mean.
+pub(crate) fn meanings() -> [(u8, String); 4] {
+    let finding = FINDING.join(", ");
+    let found = format!(
+        "the command found a problem ({finding}) or a new worker did not start (workers restart)"
+    );
+    [
+        (0, "success".to_owned()),
+        (1, found),
+        (2, "the command failed".to_owned()),
+        (64, "wrong usage".to_owned()),
+    ]
+}
+
+/// All of them as a sentence, for `--help`.
+pub(crate) fn help() -> String {
+    let meanings = meanings().map(|(code, meaning)| format!("{code} {meaning}"));
+    format!("Exit codes: {}.", meanings.join(", "))
+}
+
+/// Arguments that are syntactically valid but cannot be used: a malformed address, options that exclude
+/// each other.
 #[derive(Debug)]
 pub(crate) struct WrongUsage(String);
 
@@ -37,7 +61,7 @@ impl std::fmt::Display for WrongUsage {
 impl std::error::Error for WrongUsage {}
 
 impl Exit {
-    /// How a command ends that has failed.
+    /// The exit code for the error of a command.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         if error.downcast_ref::<WrongUsage>().is_some() { Self::Usage } else { Self::Failed }
     }

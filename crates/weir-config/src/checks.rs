@@ -38,20 +38,20 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
     observe::check(settings, report);
     workers::check(settings, report);
     if limits.buffered_bytes_max < limits.line_bytes_max {
-        let message =
-            "jobs.limits.buffered_bytes_max: must hold at least one line of line_bytes_max";
-        report.error_at("jobs.limits.buffered_bytes_max", message.to_owned());
+        let message = "jobs.limits.advanced.buffered_bytes_max: must hold at least one line of line_bytes_max";
+        report.error_at("jobs.limits.advanced.buffered_bytes_max", message.to_owned());
     }
     if limits.segment_bytes < limits.reserve_bytes.saturating_add(SEGMENT_ROOM_MIN) {
-        let message = "jobs.limits.segment_bytes: must be at least 1MiB above reserve_bytes";
-        report.error_at("jobs.limits.segment_bytes", message.to_owned());
+        let message =
+            "jobs.limits.advanced.segment_bytes: must be at least 1MiB above reserve_bytes";
+        report.error_at("jobs.limits.advanced.segment_bytes", message.to_owned());
     }
     tls::check(settings, report);
     reject_hasty_supervisor(&settings.supervisor, report);
     let restart = &settings.supervisor.restart;
     if restart.backoff_max < restart.backoff_min {
-        let message = "supervisor.backoff_max: must not be below backoff_min";
-        report.error_at("supervisor.backoff_max", message.to_owned());
+        let message = "supervisor.advanced.backoff_max: must not be below backoff_min";
+        report.error_at("supervisor.advanced.backoff_max", message.to_owned());
     }
 }
 
@@ -60,7 +60,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
 fn reject_hasty_supervisor(supervisor: &Supervisor, report: &mut Report) {
     let least = supervisor.alive_interval.saturating_mul(SIGNS_OF_LIFE_MIN);
     if supervisor.unresponsive_after().is_some_and(|after| after < least) {
-        let path = "supervisor.unresponsive_after";
+        let path = "supervisor.advanced.unresponsive_after";
         let message = format!("{path}: must be at least {SIGNS_OF_LIFE_MIN} times alive_interval");
         report.error_at(path, message);
     }

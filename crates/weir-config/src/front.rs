@@ -79,7 +79,7 @@ struct AccessLog {
     format: LogFormat,
     /// Lines that wait to be written. Further lines are dropped and counted, so that a slow disk
     /// does not delay requests.
-    #[setting(range = 1..=1_000_000, default = 8_192)]
+    #[setting(advanced, range = 1..=1_000_000, default = 8_192)]
     queue_max: usize,
 }
 

@@ -12,7 +12,7 @@ use super::tls;
 #[derive(Clone, Debug, Section)]
 #[section(restart)]
 pub struct Jobs {
-    /// Where Faktory clients connect. "off": there is no job server, and no job store is opened.
+    /// Address for Faktory clients. "off": no job server, and no job store is opened.
     #[setting(listener, upgrade, default = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 7419))))]
     pub listen: Option<SocketAddr>,
     #[setting(with = tls::read_section)]

@@ -31,28 +31,28 @@ pub struct Launch {
     #[setting(secrets)]
     pub environment: Vec<(String, Secret)>,
     /// Files that a worker may have open (RLIMIT_NOFILE). None: as many as Weir.
-    #[setting(range = 16..=1 << 30)]
+    #[setting(advanced, range = 16..=1 << 30)]
     pub open_files: Option<u64>,
     /// Address space that a worker may take (RLIMIT_AS), beyond which it gets no more memory: a
     /// last resort, well above recycle_memory. 0B: as much as Weir.
-    #[setting(size, range = 0..=1 << 50)]
+    #[setting(advanced, size, range = 0..=1 << 50)]
     pub address_space: u64,
-    /// A worker that is not ready within this long is killed and started anew.
+    /// A worker that is not ready within this time is killed and started again.
     #[setting(range = WAIT, default = Duration::from_secs(60))]
     pub start_deadline: Duration,
-    /// Asks a worker to end, finishing what it has: "QUIT" for unicorn, to which TERM means at
-    /// once.
+    /// Signal that makes a worker finish its work and end: "QUIT" for unicorn, which ends
+    /// immediately on TERM.
     #[setting(default = "TERM".to_owned())]
     pub stop_signal: String,
-    /// A worker that has been asked to end (stop_signal) and still runs after this long is killed,
-    /// with its process group and all that descends from it.
+    /// A worker that still runs this long after stop_signal is killed, with its process group
+    /// and all its descendants.
     #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub stop_deadline: Duration,
     /// Signal that makes a worker log what it is doing: "USR1", or "TTIN" for Sidekiq. Sent before
     /// it is evicted, and by weir workers dump. None: it is killed at once.
     pub dump_signal: Option<String>,
     /// How long a worker has after dump_signal before it is killed.
-    #[setting(range = WAIT, default = Duration::from_secs(1))]
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(1))]
     pub dump_wait: Duration,
     #[setting(flatten)]
     pub recycling: Recycling,
@@ -74,7 +74,7 @@ pub struct Recycling {
     #[setting(skip)]
     pub requests: Option<u64>,
     /// How often the memory of workers is measured, and old ones are replaced.
-    #[setting(key = "recycle_interval", range = Duration::from_millis(10)..=DAY, default = Duration::from_secs(10))]
+    #[setting(advanced, key = "recycle_interval", range = Duration::from_millis(10)..=DAY, default = Duration::from_secs(10))]
     pub interval: Duration,
 }
 

@@ -234,6 +234,7 @@ fn finish(source: &Source, read: (Settings, Report)) -> Result<Loaded, SettingEr
     if report.errors.is_empty() {
         report.renamed.sort_by_key(|it| it.line);
         let mut warnings: Vec<String> = report.renamed.iter().map(ToString::to_string).collect();
+        warnings.extend(report.removed.iter().map(ToString::to_string));
         warnings.extend(checks::warnings(&settings));
         let Report { values, renamed, .. } = report;
         return Ok(Loaded { settings, values, warnings, renamed });

@@ -27,8 +27,8 @@ pub struct Observe {
     /// The table is in the file.
     #[setting(skip)]
     pub is_enabled: bool,
-    /// From one snapshot to the next. Each is compared with the one before it: a longer interval
-    /// tells slower changes from chance, a shorter one shows them sooner.
+    /// Time between two snapshots. Each is compared with the one before it: a longer interval
+    /// separates slow changes from noise, a shorter one shows changes sooner.
     // A snapshot costs Redis some milliseconds; a queue of Mastodon's changes in seconds.
     #[setting(range = SECOND..=HOUR, default = SECOND.saturating_mul(15))]
     pub interval: Duration,

@@ -47,31 +47,32 @@ pub struct Supervisor {
     #[setting(flatten)]
     pub restart: RestartPolicy,
     /// A service process that still runs this long after shutdown_deadline is killed.
-    #[setting(range = Duration::ZERO..=HOUR, default = Duration::from_secs(5))]
+    #[setting(advanced, range = Duration::ZERO..=HOUR, default = Duration::from_secs(5))]
     pub kill_after: Duration,
-    /// How often the service process tells the parent that it still answers; systemd's watchdog is
-    /// fed from that.
-    #[setting(range = MILLISECOND..=HOUR, default = SECOND)]
+    /// How often the service process sends a heartbeat to the parent, which feeds systemd's
+    /// watchdog.
+    #[setting(advanced, range = MILLISECOND..=HOUR, default = SECOND)]
     pub alive_interval: Duration,
-    /// A service process that sends no sign of life for this long (a part of it hangs) is replaced:
-    /// SIGABRT, and SIGKILL a quarter of this later. 0s: never, for debugging.
+    /// A service process that sends no heartbeat for this long, because some part of it hangs,
+    /// is replaced: SIGABRT, then SIGKILL after another quarter of this time. 0s: never, for
+    /// debugging.
     // Far beyond the longest turn of a part, and below systemd's usual watchdog of a minute.
-    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(30))]
+    #[setting(advanced, range = Duration::ZERO..=DAY, default = Duration::from_secs(30))]
     unresponsive_after: Duration,
-    /// A new service process that can't take over from the present one within this long is killed,
-    /// and the present one stays.
-    #[setting(range = MILLISECOND..=HOUR, default = weir_supervisor::supervise::REPLACE_DEADLINE)]
+    /// A new service process that has not taken over from the present one within this time is
+    /// killed, and the present one continues.
+    #[setting(advanced, range = MILLISECOND..=HOUR, default = weir_supervisor::supervise::REPLACE_DEADLINE)]
     pub replace_deadline: Duration,
-    /// Service processes that were replaced and keep the WebSockets and event streams of their
-    /// clients (front.stream_drain). Of more than these the oldest closes its streams.
+    /// Replaced service processes that may keep the WebSockets and event streams of their
+    /// clients (front.stream_drain). Beyond this number, the oldest closes its streams.
     #[setting(range = 0..=LINGERING_MAX as u64, default = 2)]
     pub old_processes_max: usize,
-    /// After a parent was killed, the next one waits this long for its service process to release
-    /// data_dir, and for ports in use by an unknown process.
-    #[setting(range = Duration::ZERO..=HOUR, default = Duration::from_secs(10))]
+    /// After a parent was killed, the next one waits this long for the remaining service process
+    /// to release data_dir and the ports.
+    #[setting(advanced, range = Duration::ZERO..=HOUR, default = Duration::from_secs(10))]
     pub orphan_wait: Duration,
-    /// Connections that wait in a listening socket to be accepted, also while the service process
-    /// is replaced (the kernel cuts it to net.core.somaxconn).
+    /// Connections that may wait in a listening socket, also while the service process is
+    /// replaced (the kernel limits it to net.core.somaxconn).
     #[setting(stop, range = 1..=u64::from(u16::MAX), default = weir_net::BindOptions::default().backlog)]
     pub backlog: u16,
 }
@@ -81,18 +82,18 @@ pub struct Supervisor {
 #[section(restart, path = "admin")]
 pub struct Admin {
     /// Connections to the admin socket, and to the console's port, at once.
-    #[setting(range = 1..=100_000, default = 256)]
+    #[setting(advanced, range = 1..=100_000, default = 256)]
     pub connections_max: usize,
     /// Bytes of one request to the admin API.
     // One request carries at most one batch of an import (1,000 jobs or 8 MiB), or one
     // job of jobs.limits.line_bytes_max.
-    #[setting(size, range = 1 << 10..=1 << 30, default = 32 << 20)]
+    #[setting(advanced, size, range = 1 << 10..=1 << 30, default = 32 << 20)]
     pub body_bytes_max: usize,
     /// The head of a request must arrive within this long.
-    #[setting(range = MILLISECOND..=HOUR, default = Duration::from_secs(10))]
+    #[setting(advanced, range = MILLISECOND..=HOUR, default = Duration::from_secs(10))]
     pub head_timeout: Duration,
     /// A request to the admin API without a response after this long is aborted.
-    #[setting(range = SECOND..=HOUR, default = Duration::from_secs(300))]
+    #[setting(advanced, range = SECOND..=HOUR, default = Duration::from_secs(300))]
     pub request_timeout: Duration,
 }
 

@@ -25,12 +25,12 @@ pub fn markdown() -> String {
 }
 
 fn write_sections(page: &mut String, values: Vec<SettingValue>) {
-    for (section, values) in by_section(values) {
-        let title = if section.is_empty() {
-            "Top level".into()
-        } else {
-            format!("`{}`", heading(&section))
+    for (sections, values) in by_sections(values) {
+        let title = |section: &String| match section.as_str() {
+            "" => "Top level".to_owned(),
+            section => format!("`{}`", heading(section)),
         };
+        let title = sections.iter().map(title).collect::<Vec<_>>().join(", ");
         let _ = write!(
             page,
             "\n## {title}\n\n| setting | type | default | change | what it does |\n| --- | --- | --- | --- | --- |\n"
@@ -107,7 +107,7 @@ what the file sets (`--all`: every setting, as it is in effect); `weir init` wri
 An unknown key is an error, never ignored. Editors read [a JSON schema](weir.schema.json) of the file.
 
 An environment variable overrides the file: `WEIR_` and the name of the setting in capitals, with `_`
-for each dot, such as `WEIR_JOBS_LISTEN=0.0.0.0:7419` for `jobs.listen` or `WEIR_JOBS_PASSWORD` for
+for each dot and without `advanced`, such as `WEIR_JOBS_LISTEN=0.0.0.0:7419` for `jobs.listen` or `WEIR_JOBS_PASSWORD` for
 `jobs.password`. Entries of a list are separated by commas. There are no variables for settings below a
 name (`[jobs.queues.NAME]`) or in a list of tables (`[[front.apps]]`).
 
@@ -121,6 +121,40 @@ name (`[jobs.queues.NAME]`) or in a list of tables (`[[front.apps]]`).
 
 This page is generated from the code (`make docs`); a test fails when it is out of date.
 ";
+
+/// The same, with the settings that several sections share (all that is shown of them is equal) once.
+/// A few are repeated instead: they are easier to find in their section.
+fn by_sections(values: Vec<SettingValue>) -> Vec<(Vec<String>, Vec<SettingValue>)> {
+    let shown = |value: &SettingValue| {
+        (last(&value.path).to_owned(), value.default.clone(), value.setting.doc, value.change())
+    };
+    let sections = by_section(values);
+    let having = |value: &SettingValue| {
+        let have = sections.iter().filter(|(_, of)| of.iter().any(|it| shown(it) == shown(value)));
+        have.map(|(section, _)| section.clone()).collect::<Vec<_>>()
+    };
+    let mut tables: Vec<(Vec<String>, Vec<SettingValue>)> = Vec::new();
+    for (section, values) in &sections {
+        for value in values {
+            let mut owners = having(value);
+            let equal = values.iter().filter(|it| having(it) == owners).count();
+            if owners.first() != Some(section) && equal >= SHARED_MIN {
+                continue;
+            }
+            if equal < SHARED_MIN {
+                owners = vec![section.clone()];
+            }
+            match tables.iter_mut().find(|(known, _)| *known == owners) {
+                Some((_, values)) => values.push(value.clone()),
+                None => tables.push((owners, vec![value.clone()])),
+            }
+        }
+    }
+    tables
+}
+
+/// From so many on, settings that sections share have a table of their own.
+const SHARED_MIN: usize = 3;
 
 fn by_section(values: Vec<SettingValue>) -> Vec<(String, Vec<SettingValue>)> {
     let mut sections: Vec<(String, Vec<SettingValue>)> = Vec::new();

@@ -128,9 +128,9 @@ mod tests {
     fn kinds_and_ranges_are_those_of_the_settings() {
         let schema: Value = serde_json::from_str(&schema()).expect("JSON");
         let leaf = |place: &str| schema.pointer(place).cloned().expect("a setting");
-        let workers = leaf("/properties/jobs/properties/limits/properties/pushb_jobs_max");
-        assert_eq!((&workers["type"], &workers["minimum"]), (&json!("integer"), &json!(1)));
-        assert_eq!(workers["default"], 10_000);
+        let connections = leaf("/properties/jobs/properties/limits/properties/connections_max");
+        assert_eq!((&connections["type"], &connections["minimum"]), (&json!("integer"), &json!(1)));
+        assert_eq!(connections["default"], 10_000);
         let fsync = leaf("/properties/jobs/properties/fsync");
         assert_eq!(fsync["enum"], json!(["always", "everysec", "never"]));
         let queue = leaf("/properties/jobs/properties/queues/additionalProperties");

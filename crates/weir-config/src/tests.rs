@@ -64,7 +64,7 @@ gather_wait = "2ms"
 password = { env = "PASSWORD" }
 [jobs.limits]
 line_bytes_max = "1MiB"
-pushb_jobs_max = 5
+advanced.pushb_jobs_max = 5
 dead_age_max = "30d"
 [jobs.queues.pull]
 target_latency = "5m"
@@ -104,8 +104,8 @@ store = "embeded"
 fsync = true
 password = "hunter2"
 [jobs.limits]
-fetch_wait = "2 fortnights"
-returns_max = 1000
+advanced.fetch_wait = "2 fortnights"
+advanced.returns_max = 1000
 lines_bytes_max = "1MiB"
 line_bytes_max = "8GiB"
 [jobs.queues."has space"]
@@ -122,8 +122,8 @@ token = { env = "ABSENT" }
     weir.toml:6:9: jobs.store: "embeded" is none of "embedded", "memory"; did you mean "embedded"?
     weir.toml:7:9: jobs.fsync: expected a word, not a boolean
     weir.toml:8:12: jobs.password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
-    weir.toml:10:14: jobs.limits.fetch_wait: "2 fortnights" is not a duration; write a whole number and ms, s, m, h or d, for example "10s"
-    weir.toml:11:15: jobs.limits.returns_max: must be from 1 to 255
+    weir.toml:10:23: jobs.limits.advanced.fetch_wait: "2 fortnights" is not a duration; write a whole number and ms, s, m, h or d, for example "10s"
+    weir.toml:11:24: jobs.limits.advanced.returns_max: must be from 1 to 255
     weir.toml:12:1: jobs.limits.lines_bytes_max is not a setting; did you mean "line_bytes_max"?
     weir.toml:13:18: jobs.limits.line_bytes_max: must be from 1KiB to 1GiB
     weir.toml:14:14: queue name has a character outside [a-zA-Z0-9._-]
@@ -203,22 +203,22 @@ fn contradictions_are_mistakes_and_dangers_are_warnings() {
 listen = "127.0.0.1:7420"
 [jobs.limits]
 line_bytes_max = "100MiB"
-buffered_bytes_max = "50MiB"
-segment_bytes = "16MiB"
+advanced.buffered_bytes_max = "50MiB"
+advanced.segment_bytes = "16MiB"
 [jobs.tls]
 cert = "/nonexistent/cert.pem"
 key = "/nonexistent/key.pem"
 [supervisor]
-backoff_min = "1m"
-alive_interval = "10s"
+advanced.backoff_min = "1m"
+advanced.alive_interval = "10s"
 "#;
     insta::assert_snapshot!(mistakes(text), @r"
     weir.toml:1:1: console.listen: 127.0.0.1:7420 is jobs.listen already
-    weir.toml:6:22: jobs.limits.buffered_bytes_max: must hold at least one line of line_bytes_max
-    weir.toml:7:17: jobs.limits.segment_bytes: must be at least 1MiB above reserve_bytes
+    weir.toml:6:31: jobs.limits.advanced.buffered_bytes_max: must hold at least one line of line_bytes_max
+    weir.toml:7:26: jobs.limits.advanced.segment_bytes: must be at least 1MiB above reserve_bytes
     weir.toml:8:1: jobs.tls: cannot read certificate /nonexistent/cert.pem: No such file or directory (os error 2)
-    weir.toml:11:1: supervisor.backoff_max: must not be below backoff_min
-    weir.toml:11:1: supervisor.unresponsive_after: must be at least 4 times alive_interval
+    weir.toml:11:1: supervisor.advanced.backoff_max: must not be below backoff_min
+    weir.toml:11:1: supervisor.advanced.unresponsive_after: must be at least 4 times alive_interval
     ");
     let text = "[jobs]\nlisten = \"0.0.0.0:7419\"\nfsync = \"never\"\nfsync_acks = true\nallow_flush = true\n";
     insta::assert_snapshot!(load(text).expect("sound").warnings.join("\n"), @r#"
@@ -262,7 +262,7 @@ fn certificates_that_clients_refuse_are_warnings() {
     }
     let parse_with = |key: &str| {
         let text = format!(
-            "[front.tls]\ncert = \"shop.pem\"\nkey = \"{key}\"\nreload_interval = \"5s\"\n\
+            "[front.tls]\ncert = \"shop.pem\"\nkey = \"{key}\"\nadvanced.reload_interval = \"5s\"\n\
              [[front.tls.certificates]]\ncert = \"old.pem\"\nkey = \"old.key\"\nhosts = [\"new.example\"]\n\
              [[front.apps]]\nname = \"shop\"\nhosts = [\"www.shop.example\", \"shop.example\", \"old.example\"]\n\
              upstreams = [\"127.0.0.1:3000\"]\n"
@@ -297,14 +297,14 @@ fn two_parts_never_share_an_address() {
 
 #[test]
 fn a_segment_is_no_larger_than_the_log_can_make_it() {
-    insta::assert_snapshot!(mistakes("[jobs.limits]\nsegment_bytes = \"257MiB\"\n"), @"weir.toml:2:17: jobs.limits.segment_bytes: must be from 1MiB to 256MiB");
-    load("[jobs.limits]\nsegment_bytes = \"256MiB\"\n").expect("sound");
+    insta::assert_snapshot!(mistakes("[jobs.limits]\nadvanced.segment_bytes = \"257MiB\"\n"), @"weir.toml:2:26: jobs.limits.advanced.segment_bytes: must be from 1MiB to 256MiB");
+    load("[jobs.limits]\nadvanced.segment_bytes = \"256MiB\"\n").expect("sound");
 }
 
 #[test]
 fn queues_are_no_more_than_their_numbers_hold() {
-    insta::assert_snapshot!(mistakes("[jobs.limits]\nqueues_max = 65537\n"), @"weir.toml:2:14: jobs.limits.queues_max: must be from 1 to 65536");
-    load("[jobs.limits]\nqueues_max = 65536\n").expect("sound");
+    insta::assert_snapshot!(mistakes("[jobs.limits]\nadvanced.queues_max = 65537\n"), @"weir.toml:2:23: jobs.limits.advanced.queues_max: must be from 1 to 65536");
+    load("[jobs.limits]\nadvanced.queues_max = 65536\n").expect("sound");
 }
 
 #[test]
@@ -318,10 +318,10 @@ fn hostile_files_are_refused_not_suffered() {
         "jobs.limits = []",
         "[jobs.queues]\nx = 1",
         "[jobs]\nlisten = 99999999999999999999999999999999",
-        "[jobs.limits]\nreturns_max = -1\nline_bytes_max = 1e400",
+        "[jobs.limits]\nadvanced.returns_max = -1\nline_bytes_max = 1e400",
         "\u{0}",
         "\"\" = 1",
-        "[jobs.limits]\nfetch_wait = 0x10",
+        "[jobs.limits]\nadvanced.fetch_wait = 0x10",
     ] {
         let refused = load(text).expect_err("refused").errors;
         assert!(!refused.is_empty());

@@ -18,19 +18,19 @@ pub(super) fn read_section(tls: &mut Option<TlsSettings>, table: &mut TableReade
 struct TlsTable {
     #[setting(flatten)]
     pair: PairTable,
-    /// How often the files are checked. New connections use what has changed; a pair that can't be
-    /// used changes nothing, which is logged and counted. SIGHUP checks at once.
-    #[setting(range = SECOND..=DAY, default = TlsSettings::RELOAD_INTERVAL)]
+    /// How often the files are checked. New connections use the changed files. An unusable pair
+    /// changes nothing, and is logged and counted. SIGHUP checks immediately.
+    #[setting(advanced, range = SECOND..=DAY, default = TlsSettings::RELOAD_INTERVAL)]
     reload_interval: Duration,
 }
 
 #[derive(Debug, Section)]
 #[section(restart)]
 struct PairTable {
-    /// PEM file: the server's certificate, then its chain. Read again when it changes. Of several
-    /// certificates the first is for clients that send no name that another has.
+    /// PEM file: the server's certificate, then its chain. Reread when it changes. Of several
+    /// certificates, the first is for clients whose server name matches none.
     cert: Option<PathBuf>,
-    /// PEM file: the private key. Read again when it changes.
+    /// PEM file: the private key. Reread when it changes.
     key: Option<PathBuf>,
 }
 
@@ -40,8 +40,8 @@ struct PairTable {
 struct NamedTable {
     #[setting(flatten)]
     pair: PairTable,
-    /// Names of this certificate's clients, such as "shop.example" or "*.shop.example". None: those
-    /// in the certificate.
+    /// Server names for this certificate, such as "shop.example" or "*.shop.example". None:
+    /// those in the certificate.
     #[setting(some_texts)]
     hosts: Vec<String>,
 }

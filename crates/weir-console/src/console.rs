@@ -16,6 +16,9 @@ use crate::observed::ObservedSource;
 use crate::page_error::PageError;
 use crate::realtime::RealtimeSource;
 
+/// Addresses whose attempts to log in are counted separately: a megabyte at most.
+const LOGIN_ADDRESSES_MAX: usize = 10_000;
+
 #[derive(Debug)]
 pub(crate) struct Console {
     pub(crate) deps: Deps,
@@ -38,7 +41,7 @@ impl Console {
         Self {
             csrf_without_session: token::random(),
             sessions: Mutex::new(sessions),
-            login_tries: Mutex::new(KeyedBuckets::new(rate, limits.login_addresses_max)),
+            login_tries: Mutex::new(KeyedBuckets::new(rate, LOGIN_ADDRESSES_MAX)),
             deps,
         }
     }

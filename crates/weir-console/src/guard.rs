@@ -70,7 +70,7 @@ async fn within(
     let response = tokio::time::timeout(deadline, next.run(request)).await;
     response.unwrap_or_else(|_| {
         metrics.limit_hit(ConsoleLimit::RequestTimeout);
-        let text = "the request took too long (console.limits.request_timeout)\n";
+        let text = "the request took too long (console.limits.advanced.request_timeout)\n";
         (StatusCode::GATEWAY_TIMEOUT, text).into_response()
     })
 }

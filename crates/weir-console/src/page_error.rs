@@ -20,13 +20,15 @@ pub(crate) enum PageError {
         "the form is older than the last restart or login; go back, reload the page and try again"
     )]
     StaleForm,
-    #[error("the form could not be read: {0} (console.limits.body_bytes_max)")]
+    #[error("the form could not be read: {0} (console.limits.advanced.body_bytes_max)")]
     FormRejected(String),
     #[error("log in first")]
     NotLoggedIn,
     #[error("{0}")]
     Unavailable(String),
-    #[error("too many live streams are open (console.limits.streams_max); close a tab or wait")]
+    #[error(
+        "too many live streams are open (console.limits.advanced.streams_max); close a tab or wait"
+    )]
     TooManyStreams,
 }
 

@@ -11,26 +11,26 @@ use weir_settings::{DAY, HOUR, MILLISECOND, Section, WAIT};
 #[derive(Clone, Debug, Section)]
 #[section(restart, path = "console")]
 pub struct ConsoleSettings {
-    /// Where the pages, the admin API and /metrics are served. Anything but loopback needs a
-    /// password. "off": nowhere; commands use the socket in data_dir.
+    /// Address of the pages, the admin API and /metrics. Addresses other than loopback require a
+    /// password. "off": not served; commands use the socket in data_dir.
     #[setting(listener, upgrade, default = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 7420))))]
     pub listen: Option<SocketAddr>,
-    /// What people type to get in. None: no login, on loopback only.
+    /// Password for the login. None: no login, on loopback only.
     pub password: Option<Secret>,
-    /// What programs send as `Authorization: Bearer ..` to /v1 and /metrics.
+    /// Token for programs, which send it to /v1 and /metrics as `Authorization: Bearer ..`.
     pub token: Option<Secret>,
-    /// Host names (without port) under which the console is reached, besides loopback names and
-    /// plain IP addresses; others are refused.
+    /// Host names (without port) of the console, in addition to loopback names and plain IP
+    /// addresses; others are rejected.
     pub hosts: Vec<String>,
-    /// /metrics answers without login or token.
+    /// Serve /metrics without login or token.
     pub metrics_without_login: bool,
-    /// Marks the session cookie `Secure`: for a console that is reached through TLS only.
+    /// Mark the session cookie `Secure`, for a console that is reached through TLS only.
     pub cookie_secure: bool,
     /// A session ends after this long without a request.
     #[setting(range = MILLISECOND..=DAY.saturating_mul(400), default = HOUR.saturating_mul(12))]
     pub session_idle_max: Duration,
     /// A session ends this long after its login.
-    #[setting(range = MILLISECOND..=DAY.saturating_mul(400), default = DAY.saturating_mul(7))]
+    #[setting(advanced, range = MILLISECOND..=DAY.saturating_mul(400), default = DAY.saturating_mul(7))]
     pub session_age_max: Duration,
     #[setting(section)]
     pub limits: ConsoleLimits,
@@ -38,36 +38,41 @@ pub struct ConsoleSettings {
 
 /// Every limit of the console.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
-#[section(restart, path = "console.limits")]
+#[section(
+    restart,
+    path = "console.limits",
+    removed = "login_addresses_max",
+    removed = "page_releases",
+    removed = "page_events"
+)]
 pub struct ConsoleLimits {
     /// Sessions at once; one more ends the one that was idle longest.
     #[setting(advanced, range = 1..=1_000_000, default = 1_000)]
     pub sessions_max: usize,
-    /// Logins that one address may try at once.
-    #[setting(range = 1..=1_000_000, default = 5)]
+    /// Login attempts of one address at once.
+    #[setting(advanced, range = 1..=1_000_000, default = 5)]
     pub login_burst: u32,
-    /// After login_burst logins, an address may try once more after each of these.
-    #[setting(range = WAIT, default = Duration::from_secs(10))]
+    /// After login_burst attempts, an address may try once more after each of these intervals.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(10))]
     pub login_interval: Duration,
-    /// Addresses whose login tries are counted apart.
-    #[setting(advanced, range = 1..=1_000_000, default = 10_000)]
-    pub login_addresses_max: usize,
-    /// Live streams at once; one more is asked to try again later.
-    #[setting(range = 1..=1_000_000, default = 64)]
+    /// Live streams open at once; further ones get 503.
+    #[setting(advanced, range = 1..=1_000_000, default = 64)]
     pub streams_max: usize,
     /// Bytes of a form.
-    #[setting(size, range = 1..=1 << 30, default = 1 << 20)]
+    #[setting(advanced, size, range = 1..=1 << 30, default = 1 << 20)]
     pub body_bytes_max: usize,
-    /// A page that isn't ready after this long is given up.
-    #[setting(range = WAIT, default = Duration::from_secs(30))]
+    /// A page that takes longer than this is aborted.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(30))]
     pub request_timeout: Duration,
-    /// A search that has not filled its page continues for this long; then the page shows what was found.
+    /// A search that has not filled its page continues for this long; then the page shows what
+    /// was found.
     #[setting(advanced, range = WAIT, default = Duration::from_secs(2))]
     pub search_time: Duration,
-    /// An action on jobs that takes longer goes on in the background, and the page says so.
+    /// An action on jobs that takes longer continues in the background, and the page says so.
     #[setting(advanced, range = WAIT, default = Duration::from_secs(10))]
     pub action_wait: Duration,
-    /// How often the job server is read for charts and live pages, whatever the number of readers.
+    /// How often the job server is sampled for charts and live pages, whatever the number of
+    /// readers.
     #[setting(advanced, range = WAIT, default = Duration::from_secs(1))]
     pub sample_interval: Duration,
     /// Jobs on one page of a list.
@@ -85,23 +90,17 @@ pub struct ConsoleLimits {
     /// Names of gems on one page.
     #[setting(advanced, range = 1..=1_000_000, default = 200)]
     pub page_gems: usize,
-    /// Releases on the page of a gem; the newest.
-    #[setting(advanced, range = 1..=1_000_000, default = 100)]
-    pub page_releases: usize,
     /// Users of a presence channel on one page.
     #[setting(advanced, range = 1..=1_000_000, default = 100)]
     pub page_members: usize,
-    /// Events of a channel's history on its page.
-    #[setting(advanced, range = 1..=1_000_000, default = 50)]
-    pub page_events: usize,
     /// Bytes of a job's payload that its page shows.
-    #[setting(size, range = 1..=1 << 30, default = 256 << 10)]
+    #[setting(advanced, size, range = 1..=1 << 30, default = 256 << 10)]
     pub payload_display_bytes_max: usize,
     /// Points of one chart.
     #[setting(advanced, range = 1..=1_000_000, default = 600)]
     pub chart_points_max: usize,
     /// Queues with charts of their own; each takes two files and at most 700 KiB of disk.
-    #[setting(range = 1..=1_000_000, default = 50)]
+    #[setting(advanced, range = 1..=1_000_000, default = 50)]
     pub chart_queues_max: usize,
 }
 
@@ -144,41 +143,7 @@ impl ConsoleSettings {
         for host in self.hosts.iter().filter(|host| !is_host_name(host)) {
             report("hosts", format!("{host:?} is not a host name (no scheme, port or path)"));
         }
-        for (setting, is_zero) in self.limits.zeros() {
-            if is_zero {
-                report(setting, "must be above zero".into());
-            }
-        }
         problems
-    }
-}
-
-impl ConsoleLimits {
-    /// The limits that make no sense at zero, each with whether it is.
-    fn zeros(&self) -> [(&'static str, bool); 21] {
-        [
-            ("limits.sessions_max", self.sessions_max == 0),
-            ("limits.login_burst", self.login_burst == 0),
-            ("limits.login_interval", self.login_interval.is_zero()),
-            ("limits.login_addresses_max", self.login_addresses_max == 0),
-            ("limits.streams_max", self.streams_max == 0),
-            ("limits.body_bytes_max", self.body_bytes_max == 0),
-            ("limits.request_timeout", self.request_timeout.is_zero()),
-            ("limits.search_time", self.search_time.is_zero()),
-            ("limits.action_wait", self.action_wait.is_zero()),
-            ("limits.sample_interval", self.sample_interval.is_zero()),
-            ("limits.page_jobs", self.page_jobs == 0),
-            ("limits.page_queues", self.page_queues == 0),
-            ("limits.page_workers", self.page_workers == 0),
-            ("limits.page_channels", self.page_channels == 0),
-            ("limits.page_gems", self.page_gems == 0),
-            ("limits.page_releases", self.page_releases == 0),
-            ("limits.page_members", self.page_members == 0),
-            ("limits.page_events", self.page_events == 0),
-            ("limits.payload_display_bytes_max", self.payload_display_bytes_max == 0),
-            ("limits.chart_points_max", self.chart_points_max == 0),
-            ("limits.chart_queues_max", self.chart_queues_max == 0),
-        ]
     }
 }
 
@@ -208,9 +173,8 @@ mod tests {
             settings.listen = "0.0.0.0:7420".parse().ok();
             settings.token = Some(Secret::new("short"));
             settings.hosts = vec!["http://weir.example".into(), "weir.example".into()];
-            settings.limits.streams_max = 0;
         });
-        assert_eq!(found, ["password", "token", "hosts", "limits.streams_max"]);
+        assert_eq!(found, ["password", "token", "hosts"]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) struct VerdictInput<'a> {
     pub(crate) observed: Option<&'a observed::ObservedSample>,
 }
 
-const JOB_RULES: [fn(&JobFacts<'_>) -> Vec<Finding>; 15] = [
+const JOB_RULES: &[fn(&JobFacts<'_>) -> Vec<Finding>] = &[
     storage_rules::log_takes_no_jobs,
     storage_rules::log_is_damaged,
     storage_rules::history_is_in_memory,
@@ -48,7 +48,7 @@ const JOB_RULES: [fn(&JobFacts<'_>) -> Vec<Finding>; 15] = [
     limit_rules::dead_set_is_nearly_full,
 ];
 
-const REALTIME_RULES: [fn(&RealtimeSnapshot) -> Vec<Finding>; 6] = [
+const REALTIME_RULES: &[fn(&RealtimeSnapshot) -> Vec<Finding>] = &[
     realtime_rules::core_is_behind,
     realtime_rules::clients_are_slow,
     realtime_rules::app_is_full,
@@ -57,7 +57,7 @@ const REALTIME_RULES: [fn(&RealtimeSnapshot) -> Vec<Finding>; 6] = [
     realtime_rules::something_is_switched_off,
 ];
 
-const FRONT_RULES: [fn(&front::FrontSnapshot) -> Vec<Finding>; 7] = [
+const FRONT_RULES: &[fn(&front::FrontSnapshot) -> Vec<Finding>] = &[
     front_rules::no_worker_serves,
     front_rules::workers_do_not_start,
     front_rules::app_is_overloaded,

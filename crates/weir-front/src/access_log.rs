@@ -110,7 +110,7 @@ impl AccessLog {
         Ok(Self(Arc::new(AccessLogShared { sender: Some(sender), metrics, writer })))
     }
 
-    /// Opens the file anew: whoever rotates logs has moved it.
+    /// Reopens the file, after log rotation has moved it.
     pub fn reopen(&self) {
         if let Some(sender) = &self.0.sender {
             // A full queue is written to the old file; the next signal tries again.
@@ -187,7 +187,7 @@ impl AccessLogWriter {
                 self.note(&flushed);
                 match open(&self.settings) {
                     Ok(output) => self.output = output,
-                    Err(error) => tracing::error!(%error, "the access log can't be opened anew"),
+                    Err(error) => tracing::error!(%error, "the access log could not be reopened"),
                 }
             }
         }
@@ -199,7 +199,7 @@ impl AccessLogWriter {
             Err(error) => {
                 self.metrics.errors.inc();
                 if !self.is_failing {
-                    tracing::error!(%error, "the access log can't be written; requests go on");
+                    tracing::error!(%error, "the access log could not be written; requests are still served");
                 }
                 self.is_failing = true;
             }

@@ -65,9 +65,9 @@ pub(crate) struct ProxiedApp {
     pub(crate) priorities: Vec<PriorityRule>,
     pub(crate) shed: Vec<ShedRule>,
     pub(crate) maintenance: Maintenance,
-    /// None of its workers can be started: nobody is to wait for one.
+    /// None of its workers can be started: requests do not wait.
     has_no_program: AtomicBool,
-    /// What workers are told of the client and of the way here.
+    /// Header fields that tell workers about the client and the proxies in between.
     pub(crate) forwarded_headers: ForwardedHeaders,
     pub(crate) metrics: AppMetrics,
     /// For bodies of clients that are slower than the workers.
@@ -157,7 +157,7 @@ impl ProxiedApp {
     ) -> Result<UpstreamSlot, QueueError> {
         let handed = match self.ask(wish, since) {
             SlotRequest::Handed(handed) => handed,
-            // Nobody lets go of a sender without an answer, but for the end of all.
+            // Nobody lets go of a sender without a response, but for the end of all.
             SlotRequest::Waits(_place, receiver) => {
                 receiver.await.unwrap_or(Err(QueueError::QueueTimeout))
             }
@@ -184,7 +184,7 @@ impl ProxiedApp {
             EnqueueOutcome::Refused(_, refusal) => SlotRequest::Handed(Err(refusal)),
             EnqueueOutcome::Queued { ticket, displaced } => {
                 if let Some((displaced, refusal)) = displaced {
-                    // Whoever is gone needs no answer.
+                    // Whoever is gone needs no response.
                     let _ = displaced.send(Err(refusal));
                 }
                 SlotRequest::Waits(QueuePlace::new(self, ticket), receiver)
@@ -212,7 +212,7 @@ impl ProxiedApp {
         self.state().dispatcher.suspend_worker(worker.key, until);
     }
 
-    /// Tells those who have waited too long, and tries suspended workers again.
+    /// Rejects requests that have waited too long, and retries suspended workers.
     pub(crate) fn tick(self: &Arc<Self>) {
         let now = self.clock.now();
         let expired = {
@@ -225,7 +225,7 @@ impl ProxiedApp {
             state.dispatcher.expire(now)
         };
         for (waiter, refusal) in expired {
-            // Whoever is gone needs no answer.
+            // Whoever is gone needs no response.
             let _ = waiter.send(Err(refusal));
         }
         self.hand_out();
@@ -236,7 +236,7 @@ impl ProxiedApp {
         self.state().dispatcher.pause();
     }
 
-    /// Those who waited are served.
+    /// Waiting requests are served.
     pub(crate) fn resume(self: &Arc<Self>) {
         self.state().dispatcher.resume(self.clock.now());
         self.hand_out();
@@ -314,7 +314,7 @@ impl ProxiedApp {
         loads.iter().any(|(key, _)| state.workers[key].address == *address)
     }
 
-    /// Workers that have owed an answer, or more of it, for `age` or longer.
+    /// Workers whose response, or the rest of it, is due for `age` or longer.
     pub(crate) fn overdue(&self, age: Duration) -> Vec<OverdueView> {
         let now = self.clock.now();
         let state = self.state();
@@ -366,7 +366,7 @@ impl ProxiedApp {
         self.clock.now()
     }
 
-    /// Gives free slots to those who wait.
+    /// Gives free slots to waiting requests.
     fn hand_out(self: &Arc<Self>) {
         loop {
             let next = {
@@ -392,7 +392,7 @@ impl ProxiedApp {
         stream
     }
 
-    /// A client is told that there is no room for its stream.
+    /// A client's stream is rejected for lack of room.
     fn refuse_stream(&self, refusal: QueueError) -> QueueError {
         self.metrics.refused(refusal);
         // Of the limit of a client the server side says so.
@@ -417,7 +417,7 @@ impl ProxiedApp {
         }
     }
 
-    /// If whoever waited is gone, the next one gets it.
+    /// If the waiting request is gone, the next one gets it.
     fn hand_over(self: &Arc<Self>, mut next: NextRequest) {
         loop {
             let NextRequest { waiter, permit, worker } = next;
@@ -435,13 +435,13 @@ impl ProxiedApp {
     }
 }
 
-/// What whoever asks for a slot gets at once.
+/// The immediate outcome of a request for a slot.
 enum SlotRequest<'a> {
     Handed(Handed),
     Waits(QueuePlace<'a>, oneshot::Receiver<Handed>),
 }
 
-/// Whoever is next, and what they get.
+/// The next request, and its slot.
 struct NextRequest {
     waiter: oneshot::Sender<Handed>,
     permit: Permit,

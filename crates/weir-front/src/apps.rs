@@ -14,7 +14,7 @@ use crate::routes::Routes;
 use crate::settings::AppSettings;
 use crate::view::{AppView, OverdueView};
 
-/// The name is nobody's.
+/// No app has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no app {0}")]
 pub struct NoSuchApp(pub String);
@@ -58,7 +58,7 @@ impl Apps {
         Ok(())
     }
 
-    /// Serves those who waited through a pause.
+    /// Serves requests that waited during a pause.
     ///
     /// # Errors
     /// There is no such app.
@@ -100,7 +100,7 @@ impl Apps {
         Ok(())
     }
 
-    /// Whether a worker of an app is to get nothing new for now. What it has goes on, and counts
+    /// Whether a worker of an app is to get no new requests for now. Those in progress continue, and count
     /// against what it can take at once when it is given something again.
     ///
     /// # Errors

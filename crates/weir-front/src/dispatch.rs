@@ -2,7 +2,7 @@
 //!
 //! **Join-idle.** A request goes to a worker that has room, the one that has least to do and, among
 //! those, the one that was given something longest ago: counts stay even without being a goal.
-//! Nobody is ever queued behind a busy worker while another has room: there is one queue for all.
+//! No request waits for a busy worker while another has room: there is one queue for all.
 //!
 //! **The queue** is bounded, ordered by priority and, within one, shared fairly among clients
 //! ([`priority_queue`]). It may hold requests for `queue_timeout`.
@@ -16,7 +16,7 @@
 //! queue of a constant length, and none of them needs to be refused.)
 //!
 //! **Streams** (WebSockets, server-sent events) would hold a request's slot for hours, so they have
-//! slots of their own. What is one says the worker's answer, not the client: until then it is a
+//! slots of their own. What is one says the worker's response, not the client: until then it is a
 //! request like any other. If a worker has no room for one more, the stream is refused and the
 //! slot is free. Of workers that have no slots for streams at all each stream keeps the slot of its request,
 //! and one slot of the app is left for requests.
@@ -60,7 +60,7 @@ pub(crate) struct QueueLimits {
     pub(crate) overload_wait: Duration,
 }
 
-/// Who wants to be served.
+/// A request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestClass {
     pub(crate) priority: Priority,
@@ -89,7 +89,7 @@ pub(crate) enum QueueError {
     ClientStreams,
 }
 
-/// What became of a wish to wait.
+/// The outcome of a request to wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum EnqueueOutcome<T> {
     /// It waits; `displaced` does so no more.
@@ -142,7 +142,7 @@ impl<T> Dispatcher<T> {
         }
     }
 
-    /// A slot, if one is free. Nobody is overtaken: where one is free, nobody waits.
+    /// A slot, if one is free. That overtakes no request: while one is free, none waits.
     pub(crate) fn take(&mut self, now: Timestamp) -> Option<Permit> {
         if self.is_paused {
             return None;
@@ -164,7 +164,7 @@ impl<T> Dispatcher<T> {
         Permit { running: self.running.insert(running), worker }
     }
 
-    /// What the worker owes begins anew.
+    /// The age of the worker's oldest work is reset.
     pub(crate) fn owes(&mut self, permit: &Permit, now: Timestamp) {
         self.running[permit.running].owes_since = Some(now);
     }
@@ -225,9 +225,9 @@ impl<T> Dispatcher<T> {
         self.workers.end(worker, stream);
     }
 
-    /// Who gets a slot next, if there are both. To be called after a slot came back, and until it
-    /// answers None after anything that adds slots. The permit is for whoever is handed it: if
-    /// nobody takes it, it comes back through [`Dispatcher::end`].
+    /// The next request that gets a slot, if there are both. To be called after a slot was returned, and until it
+    /// returns None after anything that adds slots. The permit belongs to its receiver: if
+    /// it is not taken, it returns through [`Dispatcher::end`].
     pub(crate) fn next(&mut self, now: Timestamp) -> Option<(T, Permit)> {
         if self.queue.is_empty() {
             return None;
@@ -240,7 +240,7 @@ impl<T> Dispatcher<T> {
         }
     }
 
-    /// Those who have waited too long.
+    /// Requests that have waited too long.
     pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<(T, QueueError)> {
         let mut expired = Vec::new();
         let (patience, refusal) = self.patience(now);
@@ -250,7 +250,7 @@ impl<T> Dispatcher<T> {
         expired
     }
 
-    /// How long a request may wait, if things are as they are now, and what it is told then.
+    /// How long a request may wait at present, and its error after that.
     fn patience(&self, now: Timestamp) -> (Duration, QueueError) {
         let QueueLimits { queue_timeout, overload_wait, .. } = self.limits;
         if self.is_overloaded(now) && overload_wait < queue_timeout {
@@ -273,7 +273,7 @@ impl<T> Dispatcher<T> {
         self.queue.len()
     }
 
-    /// No slot is given from now on; who waits goes on waiting.
+    /// No slot is given from now on; waiting requests keep waiting.
     pub(crate) fn pause(&mut self) {
         self.is_paused = true;
     }
@@ -284,7 +284,7 @@ impl<T> Dispatcher<T> {
         self.restart_waiting(now);
     }
 
-    /// Whoever waited through a pause is no sign of an overload.
+    /// Requests that waited during a pause are no sign of an overload.
     fn restart_waiting(&mut self, now: Timestamp) {
         self.queue.restart_waiting(now);
     }

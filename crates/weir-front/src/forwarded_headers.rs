@@ -1,11 +1,11 @@
-//! Which header fields Weir writes for an app's workers: who asks, and by which way.
+//! Which header fields Weir writes for an app's workers: the client, and the proxies in between.
 //!
 //! What a client sends under these names reaches no worker, whether or not they are written.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Fields that a worker is told.
+/// Fields that a worker receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardedHeader {
     /// `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host`.

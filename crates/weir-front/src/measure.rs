@@ -1,11 +1,11 @@
-//! What fuzzers need of the inside, without sockets. Not for anybody else.
+//! Internals for fuzzers, without sockets. Not for other users.
 
 use hyper::Method;
 
 pub use crate::proxy::head_for_worker;
 use crate::upstream;
 
-/// What a worker's answer says, read as it comes in pieces.
+/// A worker's response, read as it arrives in pieces.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MeasuredResponse {
     pub status: u16,
@@ -16,8 +16,8 @@ pub struct MeasuredResponse {
     pub is_whole: bool,
 }
 
-/// Reads the answer to a request (to `HEAD` or to `GET`), of which `piece` bytes come at a time.
-/// None: it is no answer, or its head is not complete.
+/// Reads the response to a request (to `HEAD` or to `GET`), of which `piece` bytes come at a time.
+/// None: it is no response, or its head is not complete.
 #[must_use]
 pub fn read_answer(bytes: &[u8], is_head: bool, piece: usize) -> Option<MeasuredResponse> {
     let method = if is_head { Method::HEAD } else { Method::GET };

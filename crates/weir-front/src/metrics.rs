@@ -43,13 +43,13 @@ pub(crate) enum RequestFailure {
     BadRequest,
     /// No worker could be reached: 502.
     Unreachable,
-    /// The worker hung up before its answer was complete: 502.
+    /// The worker closed the connection before its response was complete: 502.
     Broken,
     /// `answer_head_bytes_max`, `answer_headers_max`: 502.
     AnswerHead,
     /// `service_timeout`: 504.
     Late,
-    /// The client has gone before the answer.
+    /// The client disconnected before the response.
     ClientGone,
     /// A rule refuses it while a queue of jobs is behind.
     Shed,
@@ -226,7 +226,7 @@ impl AppMetrics {
         self.answers[class - 1].inc();
     }
 
-    /// Of an answer: how long its client has waited for it, and how long the app says that it took.
+    /// Of a response: how long its client has waited for it, and how long the app says that it took.
     pub(crate) fn compared(&self, outside: Duration, inside: Option<Duration>) {
         self.outsides.note(outside);
         if let Some(inside) = inside {

@@ -1,7 +1,7 @@
-//! Proxy mode on one core: a request in, the answer of a worker out.
+//! Proxy mode on one core: a request in, the response of a worker out.
 //!
 //! Every request is judged ([`head`]), routed, given a slot ([`crate::app`]), sent ([`exchange`])
-//! and its answer passed on ([`relay`]) by itself, whatever connection it came on. WebSockets and
+//! and its response passed on ([`relay`]) by itself, whatever connection it came on. WebSockets and
 //! other upgrades become two joined sockets ([`socket`]).
 
 mod answer;
@@ -70,14 +70,14 @@ struct AcceptedRequest {
     since: Timestamp,
     method: Method,
     /// What a worker gets, up to what it says of the body. Nothing of the client's own is kept beside
-    /// it: the buffer that hyper read it into is free for what comes next.
+    /// it: the buffer that hyper read it into is free for the next request.
     head: Vec<u8>,
-    /// None: the answer goes out as it is.
+    /// None: the response is sent unchanged.
     gzip: Option<gzip::GzipRequest>,
-    /// Empty: the room of the client's fields, for those of the answer.
+    /// Empty: the room of the client's fields, for those of the response.
     fields: HeaderMap,
     body: RequestBody,
-    /// None: nobody's in particular.
+    /// None: of no particular client.
     client: Option<ClientRequest>,
 }
 
@@ -128,8 +128,8 @@ impl Proxy {
         !self.apps.is_empty()
     }
 
-    /// Whom a request is from: who is at the other end, or for whom a trusted proxy speaks. None: a
-    /// unix socket, and nobody says more.
+    /// The client of a request: the peer, or the client that a trusted proxy forwards. None: a
+    /// unix socket, without a forwarded address.
     #[must_use]
     pub fn client(&self, peer: Peer, headers: &HeaderMap) -> Option<IpAddr> {
         self.settings.trusted_proxies.origin(peer, headers).address
@@ -202,7 +202,7 @@ impl Proxy {
         Ok((Arc::clone(app), Box::new(prepared)))
     }
 
-    /// What a worker of `app` is told, and what is logged of that. What nobody reads is not made.
+    /// Header fields for a worker of `app` and for the log, as far as they are used.
     fn forwarded(
         &self,
         app: &ProxiedApp,
@@ -231,7 +231,7 @@ impl Proxy {
     }
 }
 
-/// What a request wants of the app, unless it is told to go at once.
+/// What a request needs of the app, unless it is rejected immediately.
 fn wish(
     app: &ProxiedApp,
     request: &Parts,

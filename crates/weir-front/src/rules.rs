@@ -29,7 +29,7 @@ impl Matcher {
     }
 }
 
-/// What goes before or behind the others.
+/// Requests that wait before or behind the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriorityRule {
     pub matcher: Matcher,
@@ -46,8 +46,8 @@ pub(crate) fn priority(rules: &[PriorityRule], path: &str, headers: &HeaderMap) 
     }
 }
 
-/// Requests that are refused while a queue of jobs is behind: whoever can come back later by itself
-/// (federating servers, webhooks) is asked to.
+/// Requests that are rejected while a queue of jobs is late: clients that retry by themselves
+/// (federating servers, webhooks) get a Retry-After.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShedSettings {
     pub matcher: Matcher,
@@ -56,7 +56,7 @@ pub struct ShedSettings {
     /// Its first job has waited for longer than this.
     pub over: Duration,
     pub status: StatusCode,
-    /// When the client is asked to come back.
+    /// The value of Retry-After.
     pub retry_after: Duration,
 }
 

@@ -18,19 +18,19 @@ const COUNT_MAX: u64 = 1_000_000;
 pub struct AppSettings {
     /// Names it in logs, metrics and commands.
     pub name: String,
-    /// Hosts that it answers for, in lower case and without a port; none: all.
+    /// Hosts that it serves, in lower case and without a port; none: all.
     pub hosts: Vec<String>,
-    /// Paths that it answers for, with all below; none: all.
+    /// Paths that it serves, including everything below them; none: all.
     pub paths: Vec<String>,
     /// Where its workers listen.
     pub workers: Vec<UpstreamAddress>,
-    /// What goes before or behind the others; the first that fits counts.
+    /// Rules that place requests before or behind the others; the first match applies.
     pub priorities: Vec<PriorityRule>,
     /// What is refused while a queue of jobs is behind.
     pub shed: Vec<ShedSettings>,
-    /// What whoever asks is shown during maintenance: HTML. None: a page of our own.
+    /// HTML page during maintenance. None: a page of Weir's own.
     pub maintenance_page: Option<Bytes>,
-    /// What workers are told of the client and of the way here.
+    /// Header fields that tell workers about the client and the proxies in between.
     pub forwarded_headers: Vec<ForwardedHeader>,
     pub limits: AppLimits,
 }
@@ -57,8 +57,8 @@ impl AppSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(restart, path = "front.apps")]
 pub struct AppLimits {
-    /// Requests that a worker serves at once: its threads, or 1 for one that forks. A request goes
-    /// to a worker only if it has room.
+    /// Requests that a worker serves at once: its threads, or 1 for one that forks. A worker
+    /// receives a request only if it has a free slot.
     #[setting(range = 1..=COUNT_MAX, default = 1)]
     pub concurrency: u32,
     /// WebSockets and event streams that a worker serves at once, besides its requests; one more
@@ -79,63 +79,65 @@ pub struct AppLimits {
     #[setting(range = WAIT, default = Duration::from_secs(2))]
     pub overload_delay: Duration,
     /// How long a queue may be too long before that is an overload: then the newest request goes
-    /// first and none waits longer than overload_wait. Until then requests are served in the order
-    /// of their arrival.
-    #[setting(range = WAIT, default = Duration::from_secs(2))]
+    /// first, and none waits longer than overload_wait. Until then, requests are served in the
+    /// order of their arrival.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(2))]
     pub overload_after: Duration,
     /// How long a request may wait for a worker during an overload; then it gets 503.
-    #[setting(range = WAIT, default = Duration::from_secs(3))]
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(3))]
     pub overload_wait: Duration,
-    /// How long a worker may take to begin its answer; then the client gets 504. The worker counts
-    /// as busy until it answers.
+    /// How long a worker may take to begin its response; then the client gets 504. The worker
+    /// counts as busy until it responds.
     #[setting(range = WAIT, default = Duration::from_secs(60))]
     pub service_timeout: Duration,
-    /// How long a worker may be silent in the middle of an answer before it is cut, or a client in
-    /// the middle of its body: 408.
-    #[setting(range = WAIT, default = Duration::from_secs(60))]
+    /// How long a worker may be silent within a response before the response is cut, or a client
+    /// within its body before it gets 408.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(60))]
     pub body_timeout: Duration,
-    /// To connect to a worker.
-    #[setting(range = WAIT, default = Duration::from_secs(2))]
+    /// Time limit for connecting to a worker.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(2))]
     pub connect_timeout: Duration,
-    /// Workers that a request is offered to, one after the other, if it certainly reached none;
+    /// Workers that are tried, one after the other, for a request that certainly reached none;
     /// then it gets 502.
-    #[setting(range = 1..=100, default = 3)]
+    #[setting(advanced, range = 1..=100, default = 3)]
     pub attempts_max: u32,
-    /// A request that may be repeated (idempotent, and here as a whole) is so only if the end of a
-    /// kept connection is met this soon: what the worker had for longer may be what it died of.
-    #[setting(range = WAIT, default = Duration::from_secs(1))]
+    /// An idempotent request whose body is buffered is repeated only if its reused connection
+    /// ends this soon. After a longer time the request itself may have crashed the worker.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(1))]
     pub repeat_within: Duration,
-    /// How long a worker that can't be reached is left alone.
-    #[setting(range = WAIT, default = Duration::from_millis(500))]
+    /// How long a worker that cannot be reached is not tried.
+    #[setting(advanced, range = WAIT, default = Duration::from_millis(500))]
     pub retry_worker_after: Duration,
     /// Bytes of a request's body; a longer one gets 413.
     #[setting(size, range = 0..=1 << 40, default = 100 << 20)]
     pub request_bytes_max: u64,
-    /// Bytes of a request's body that are read before it is given to a worker, so that a slow
-    /// client holds none. What is beyond is passed on as it comes; 0: all of it.
-    #[setting(size, key = "request_buffer", range = 0..=1 << 40, default = 256 << 10)]
+    /// Bytes of a request's body that are read before a worker receives it, so that slow clients
+    /// occupy no worker. The rest is passed on as it arrives; 0: all of it.
+    #[setting(advanced, size, key = "request_buffer", range = 0..=1 << 40, default = 256 << 10)]
     pub request_buffer_bytes: usize,
-    /// Bytes of an answer that are read from the worker ahead of a slow client.
-    #[setting(size, key = "answer_buffer", range = 0..=1 << 40, default = 1 << 20)]
+    /// Bytes of a response that are read from the worker ahead of a slow client.
+    #[setting(advanced, size, key = "answer_buffer", range = 0..=1 << 40, default = 1 << 20)]
     pub answer_buffer_bytes: usize,
-    /// Bytes of all bodies that are kept so for the app. When they are used up, workers wait for
-    /// their clients.
-    #[setting(size, range = 0..=1 << 40, default = 64 << 20)]
+    /// Bytes of all bodies that are buffered for the app. When they are used up, workers wait
+    /// for their clients.
+    #[setting(advanced, size, range = 0..=1 << 40, default = 64 << 20)]
     pub buffers_max: usize,
-    /// Bytes of the head of a worker's answer; a longer one gives 502.
-    #[setting(size, range = 0..=1 << 40, default = 64 << 10)]
+    /// Bytes of the head of a worker's response; a longer one causes 502.
+    #[setting(advanced, size, range = 0..=1 << 40, default = 64 << 10)]
     pub answer_head_bytes_max: usize,
-    /// Header fields of a worker's answer; more give 502.
-    #[setting(range = 1..=10_000, default = 1_000)]
+    /// Header fields of a worker's response; more cause 502.
+    #[setting(advanced, range = 1..=10_000, default = 1_000)]
     pub answer_headers_max: usize,
-    /// Idle connections to a worker that each core keeps. None: 16, or 0 where concurrency is 1,
-    /// for such a worker would wait on an idle connection while another asks.
-    #[setting(range = 0..=COUNT_MAX)]
+    /// Idle connections to a worker that each core keeps open. None: 16, or 0 if concurrency is
+    /// 1, because such a worker would wait for a request on an idle connection while other
+    /// requests wait.
+    #[setting(advanced, range = 0..=COUNT_MAX)]
     pub keep_alive_max: Option<usize>,
-    /// How long a WebSocket or an event stream may be silent in both directions before it is cut.
+    /// How long a WebSocket or an event stream may be silent in both directions before it is
+    /// closed.
     #[setting(range = WAIT, default = HOUR)]
     pub stream_idle_timeout: Duration,
-    /// None: responses are sent as they are.
+    /// None: responses are sent unchanged.
     #[setting(with = read_gzip)]
     pub gzip: Option<Gzip>,
 }
@@ -153,13 +155,13 @@ pub struct Gzip {
 #[derive(Debug, Section)]
 #[section(restart, path = "front.apps")]
 struct GzipTable {
-    /// Compress responses that are text, for clients that take it, unless the app has.
+    /// Compress text responses for clients that accept it, unless the app already has.
     gzip: bool,
     /// Shorter responses are not compressed.
-    #[setting(size, range = 0..=1 << 30, default = 1 << 10)]
+    #[setting(advanced, size, range = 0..=1 << 30, default = 1 << 10)]
     gzip_min: u64,
     /// From 1 (fast) to 9 (small).
-    #[setting(range = 1..=9, default = 4)]
+    #[setting(advanced, range = 1..=9, default = 4)]
     gzip_level: u32,
 }
 

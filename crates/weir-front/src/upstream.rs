@@ -1,7 +1,7 @@
-//! HTTP/1.1 to workers: one request at a time on a connection, driven by whoever waits for its
-//! answer.
+//! HTTP/1.1 to workers: one request at a time on a connection, driven by the task that waits for its
+//! response.
 //!
-//! hyper's client gives each connection a task of its own, and a request goes to it and its answer
+//! hyper's client gives each connection a task of its own, and a request goes to it and its response
 //! comes back through channels. Here both sockets belong to one task: docs/benchmarks.md has what
 //! that saves. The parsing of heads is httparse's, as in hyper.
 

@@ -17,7 +17,7 @@ pub struct AppView {
     pub is_in_maintenance: bool,
     /// The queues of jobs for whose sake some requests are refused now.
     pub shedding: Vec<String>,
-    /// More comes than can be served: the newest goes first, and the others are told soon.
+    /// More requests arrive than can be served: the newest is served first, and the others are rejected early.
     pub is_overloaded: bool,
     pub workers: Vec<WorkerView>,
     pub totals: TotalsView,
@@ -32,15 +32,15 @@ pub struct TotalsView {
     pub server_errors: u64,
     /// Requests that got no slot of a worker, by limit.
     pub refusals: Vec<ReasonCount>,
-    /// Requests without a worker's answer, by reason.
+    /// Requests without a worker's response, by reason.
     pub failures: Vec<ReasonCount>,
     /// From a request's head to its slot of a worker.
     pub waits: Distribution,
-    /// From there to the head of the answer.
+    /// From there to the head of the response.
     pub services: Distribution,
-    /// As long as the app says that its answers took (`X-Runtime`), where it says so.
+    /// As long as the app says that its responses took (`X-Runtime`), where it says so.
     pub insides: Distribution,
-    /// From a request's head to that of its answer: what a client waits.
+    /// From a request's head to that of its response: what a client waits.
     pub outsides: Distribution,
 }
 

@@ -105,7 +105,7 @@ impl Gems {
         let pushes_max = parts.settings.load().limits.pushes_max;
         let GemsParts { store, files, settings, clock, metrics, switches } = parts;
         let waiting_keys_max = settings.load().limits.waiting_keys_max;
-        let setting = "gems.limits.waiting_keys_max";
+        let setting = "gems.limits.advanced.waiting_keys_max";
         let waiting_keys = Semaphore::new("API keys that wait", setting, waiting_keys_max);
         let pushes = Semaphore::new("pushes of gems", "gems.limits.pushes_max", pushes_max);
         Arc::new(Self {

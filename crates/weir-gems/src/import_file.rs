@@ -26,7 +26,7 @@ use crate::version::VersionError;
 pub struct ImportLimits {
     /// Bytes of one line of an imported file, which is a gem with its versions. The largest gem of
     /// rubygems.org takes 1.5MB.
-    #[setting(size, key = "import_line_bytes_max", range = 1 << 10..=1 << 32, default = 16 << 20)]
+    #[setting(advanced, size, key = "import_line_bytes_max", range = 1 << 10..=1 << 32, default = 16 << 20)]
     pub line_bytes_max: u64,
 }
 
@@ -36,7 +36,7 @@ pub struct ImportLimits {
 pub enum ImportFileError {
     #[error("line {line}: {error}")]
     Io { line: u64, error: io::Error },
-    #[error("line {line} has more than {max} bytes (gems.limits.import_line_bytes_max)")]
+    #[error("line {line} has more than {max} bytes (gems.limits.advanced.import_line_bytes_max)")]
     TooLong { line: u64, max: u64 },
     #[error("line {line}: {problem}")]
     Wrong { line: u64, problem: String },

@@ -154,7 +154,7 @@ impl Gems {
     /// The store's.
     pub async fn rebaseline(&self) -> Result<(), StoreError> {
         self.store().rebaseline(self.now()).await?;
-        tracing::info!("/versions begins anew: every client fetches all of it once");
+        tracing::info!("/versions has a new baseline: every client fetches all of it once");
         Ok(())
     }
 

@@ -14,18 +14,18 @@ pub struct GemsSettings {
     /// What every path begins with: `/gems-index`. Empty: nothing, it has an address of its own.
     #[setting(skip)]
     pub mount: String,
-    /// Where clients are sent for .gem files, such as "https://files.example/gems";
+    /// Base URL from which clients download .gem files, such as "https://files.example/gems";
     /// /NAME-VERSION.gem is appended. None: they are served here.
     pub files_url: Option<String>,
-    /// Who may read and install: "anyone" who reaches the index, or who has an API key with the
-    /// scope index_rubygems: "key". Pushing and yanking take a key in any case.
+    /// Clients that may read and install: "anyone", or those with an API key with the scope
+    /// index_rubygems: "key". Pushing and yanking always require a key.
     #[setting(choice)]
     pub read: Readers,
-    /// Whether /gems/NAME is a page about the gem, for everybody who may read the index.
+    /// Whether /gems/NAME is a page about the gem, for all clients that may read the index.
     pub public_pages: bool,
-    /// How often counts of downloads are written. A crash loses those since the last time; with
-    /// files_url there are none.
-    #[setting(range = SECOND..=DAY, default = Duration::from_secs(10))]
+    /// How often download counts are written. A crash loses those since the last time; with
+    /// files_url nothing is counted.
+    #[setting(advanced, range = SECOND..=DAY, default = Duration::from_secs(10))]
     pub downloads_interval: Duration,
     #[setting(section)]
     pub limits: GemsLimits,
@@ -46,60 +46,61 @@ pub enum Readers {
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(reload, path = "gems.limits")]
 pub struct GemsLimits {
-    /// Names in one request to the dependency API; more get 422. Bundler asks for 50 at a time.
+    /// Names in one request to the dependency API; more get 422. Bundler sends 50 at a time.
     // As rubygems.org had it; Bundler asks for at most 50.
     #[setting(advanced, range = COUNT, default = 200)]
     pub dependency_names_max: usize,
-    /// Bytes of one answer of the dependency API. A longer one gets 413, and clients go on with the
-    /// compact index.
+    /// Bytes of one response of the dependency API. A longer one is replaced by 413, and clients
+    /// continue with the compact index.
     // 50 gems with 500 releases of 12 dependencies each.
-    #[setting(size, range = 1 << 10..=1 << 32, default = 16 << 20)]
+    #[setting(advanced, size, range = 1 << 10..=1 << 32, default = 16 << 20)]
     pub dependency_answer_bytes_max: usize,
-    /// Bytes of answers of the dependency API that their clients have not read yet, all together;
-    /// one that finds no room gets 503.
+    /// Bytes of all responses of the dependency API that clients have not read yet; one more
+    /// gets 503.
     // Eight of the largest, or thousands as they are usually.
     #[setting(size, range = 1 << 10..=1 << 32, default = 128 << 20)]
     pub dependency_memory_bytes_max: u64,
-    /// The same of answers to /info that are not in memory anyway, of specifications and of pages.
+    /// The same for responses to /info that are not cached in memory, for specifications and for
+    /// pages.
     // rubygems.org's largest is 1.5 MB.
     #[setting(size, range = 1 << 10..=1 << 32, default = 128 << 20)]
     pub info_memory_bytes_max: u64,
-    /// Of a hundred bytes of those two so many may be held by one client, and one answer in any
-    /// case; one more gets 503. A client is an address, of IPv6 the /64 that it is in; whom
-    /// front.trusted_proxies speak for count by their own; those of this machine are not counted.
-    /// 100: all.
+    /// Share of each of these two limits that one client may use, but always one response; one
+    /// more gets 503. A client is an address (of IPv6: its /64); behind front.trusted_proxies it
+    /// is the forwarded address; clients on this machine are not counted. 100: all.
     // Two of the largest answers, or a whole office as it usually asks.
     #[setting(range = 1..=100, default = 25)]
     pub client_memory_percent_max: u8,
-    /// How long a client may take for an answer that counts for those two, however steadily it
-    /// reads; then its connection is cut, or its stream reset.
+    /// How long a client may take to read a response that counts for these two limits, however
+    /// steadily it reads; then its connection is cut, or its stream reset.
     // The largest at 140 KB/s.
-    #[setting(range = WAIT, default = Duration::from_secs(120))]
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(120))]
     pub answer_timeout: Duration,
     /// Pushes at once, over all cores; one more gets 503.
     // Each may hold a core with unpacking, and the disk with its file.
     #[setting(range = 1..=10_000, default = 8)]
     pub pushes_max: u32,
-    /// How long a client may be silent in the middle of what it sends; then it gets 408.
-    #[setting(range = WAIT, default = Duration::from_secs(30))]
+    /// How long a client may be silent within its request body; then it gets 408.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(30))]
     pub body_timeout: Duration,
-    /// Bytes of what is sent beside a gem, or of a yank; more get 413.
-    #[setting(size, range = 1 << 10..=1 << 32, default = 1 << 20)]
+    /// Bytes of the other fields of a push, or of a yank; more get 413.
+    #[setting(advanced, size, range = 1 << 10..=1 << 32, default = 1 << 20)]
     pub form_bytes_max: usize,
-    /// Wrong API keys a minute from one client that are answered at once; after that every key from
-    /// there that was not right before waits wrong_key_delay. A client is what it is for
-    /// client_memory_percent_max; those of this machine count as one.
+    /// Wrong API keys per minute from one client that are rejected immediately; after that, each
+    /// further key of the client that was not valid before waits wrong_key_delay. Clients are
+    /// those of client_memory_percent_max; all on this machine count as one.
     // As for passwords of jobs.
-    #[setting(range = COUNT, default = 10)]
+    #[setting(advanced, range = COUNT, default = 10)]
     pub wrong_keys_max: u32,
-    /// How long a key from a client over wrong_keys_max waits for its check.
-    #[setting(range = WAIT, default = Duration::from_secs(1))]
+    /// How long a key of a client over wrong_keys_max waits for its check.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(1))]
     pub wrong_key_delay: Duration,
-    /// Keys that wait so at once, over all clients and cores; one more gets 429.
-    #[setting(range = 1..=10_000, default = 100)]
+    /// Keys that wait for wrong_key_delay at once, over all clients and cores; one more gets
+    /// 429.
+    #[setting(advanced, range = 1..=10_000, default = 100)]
     pub waiting_keys_max: u32,
-    /// Releases whose downloads are counted in memory until they are written; others are not
-    /// counted.
+    /// Releases whose downloads are counted in memory until they are written; further ones are
+    /// not counted.
     // Some 10 MB.
     #[setting(advanced, range = COUNT, default = 100_000)]
     pub downloads_waiting_max: usize,

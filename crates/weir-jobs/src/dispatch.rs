@@ -3,7 +3,7 @@
 //! In order: a queue whose guarantee is open; else the first queue of the request; where that one
 //! has a share, the queues of the request that have shares take turns by weight. Queues at their
 //! concurrency are passed over. No allocation, no clock: the caller describes the queues, and the
-//! [`Dispatcher`] keeps whose turn it is.
+//! [`Dispatcher`] keeps which queue is next.
 
 #[cfg(test)]
 mod tests;
@@ -45,7 +45,7 @@ pub struct Choice {
     pub end: QueueEnd,
 }
 
-/// Whose turn it is. It holds an entry per queue that has a share or a fresh lane, so it is as
+/// Which queue is next. It has an entry per queue that has a share or a fresh lane, so it is as
 /// large as the allocation at most.
 #[derive(Clone, Debug, Default)]
 pub struct Dispatcher {
@@ -83,7 +83,7 @@ impl Dispatcher {
         Some(Choice { place: chosen.place, end })
     }
 
-    /// A new allocation: whoever is not in it loses its turn.
+    /// A new allocation: queues that are not in it are dropped.
     pub fn keep_only(&mut self, allocation: &Allocation) {
         self.turns.retain(|name, _| allocation.queues.contains_key(name));
     }

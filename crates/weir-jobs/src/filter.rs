@@ -55,7 +55,7 @@ fn plain_needle(pattern: &[u8]) -> Option<&[u8]> {
     (!needle.iter().any(special)).then_some(needle)
 }
 
-/// Matches one byte; returns where the pattern goes on.
+/// Matches one byte; returns where the pattern continues.
 fn match_one(pattern: &[u8], at: usize, byte: u8) -> Option<usize> {
     match *pattern.get(at)? {
         b'?' => Some(at + 1),

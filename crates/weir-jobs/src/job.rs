@@ -78,7 +78,7 @@ impl JobBatch {
         self.text.shrink_to(SCRATCH_BYTES_KEPT_MAX);
     }
 
-    /// How many jobs had each of the members that are ignored, since this was asked last.
+    /// How many jobs had each of the members that are ignored, since the last call.
     pub(crate) fn take_ignored(&mut self) -> IgnoredCounts {
         std::mem::take(&mut self.ignored)
     }
@@ -95,7 +95,7 @@ impl JobBatch {
         self.jobs.is_empty()
     }
 
-    /// The jobs, in the order in which they came.
+    /// The jobs, in the order of their arrival.
     #[must_use]
     pub fn jobs(&self) -> Vec<NewJob<'_>> {
         self.jobs.iter().map(|placed| self.job(placed)).collect()

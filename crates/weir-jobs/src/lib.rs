@@ -5,7 +5,7 @@
 //! - [`rules`], [`dispatch`]: what a failure leads to, which queue serves next. Pure.
 //! - [`store`]: every whole operation on jobs, as a trait.
 //! - [`memory`]: the store that forgets.
-//! - `faktory`: the wire protocol. `workers`: who beats.
+//! - `faktory`: the wire protocol. `workers`: the connected worker processes.
 //! - [`server`]: the thread that owns a store and serves it. [`handle`]: the way in from elsewhere.
 //! - [`view`]: what others may see, as plain data.
 //! - [`salvage`]: jobs in what was set aside of a damaged log.

@@ -144,7 +144,7 @@ impl MemoryStoreInner {
         }
     }
 
-    /// Hands the work of `queues` to those who wait for it, the longest waiting first.
+    /// Hands the work of `queues` to the fetches that wait for it, the longest waiting first.
     fn offer<'a>(&self, queues: impl IntoIterator<Item = &'a QueueName>) {
         for queue in queues {
             while let Some(picked) = self.waiters.pick(queue) {
@@ -181,7 +181,7 @@ impl MemoryStoreInner {
             if self.waiters.len() >= max {
                 state.metrics.limit_hit(JobServerLimit::WaitingFetchesMax);
                 let text = format!(
-                    "too many FETCHes wait: at most {max} (jobs.limits.waiting_fetches_max)"
+                    "too many FETCHes wait: at most {max} (jobs.limits.advanced.waiting_fetches_max)"
                 );
                 return Err(StoreError::Limit(text));
             }

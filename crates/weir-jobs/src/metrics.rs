@@ -52,7 +52,7 @@ struct JobServerCounters {
     queue_labels: Mutex<HashSet<Box<str>>>,
     queue_labels_max: usize,
     sync_seconds: Histogram,
-    limits: [Counter; JobServerLimit::ALL.len()],
+    limits: Box<[Counter]>,
     commands: [[Counter; CommandResult::ALL.len()]; FaktoryVerb::ALL.len()],
     snapshot: Arc<Mutex<MetricsSnapshot>>,
     tasks: Tasks,
@@ -206,15 +206,17 @@ fn job_histogram() -> Histogram {
     Histogram::new(JOB_BUCKETS)
 }
 
-fn register_limits(registry: &mut Registry) -> [Counter; JobServerLimit::ALL.len()] {
+fn register_limits(registry: &mut Registry) -> Box<[Counter]> {
     let family = Family::<JobServerLimitLabel, Counter>::default();
     registry.register(
         "limit_hits",
         "Times that a limit (named as in weir.toml) was reached",
         family.clone(),
     );
-    JobServerLimit::ALL
-        .map(|limit| family.get_or_create_owned(&JobServerLimitLabel { limit: limit.name() }))
+    let counter = |limit: &JobServerLimit| {
+        family.get_or_create_owned(&JobServerLimitLabel { limit: limit.name() })
+    };
+    JobServerLimit::ALL.iter().map(counter).collect()
 }
 
 fn register_ignored_members(registry: &mut Registry) -> [Counter; IgnoredMember::ALL.len()] {

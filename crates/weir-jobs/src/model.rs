@@ -22,7 +22,7 @@ pub enum NameError {
     #[error("queue name has a character outside [a-zA-Z0-9._-]")]
     Character,
     /// Longer than the limit.
-    #[error("queue name is longer than {max} bytes (jobs.limits.queue_name_bytes_max)")]
+    #[error("queue name is longer than {max} bytes (jobs.limits.advanced.queue_name_bytes_max)")]
     TooLong { max: usize },
 }
 
@@ -112,7 +112,7 @@ impl fmt::Display for Wid {
     }
 }
 
-/// A job on its way in, checked and ready to store. Borrows the line that it came in.
+/// A pushed job, checked and ready to store. Borrows its line.
 ///
 /// `json` is the job's final text. Its first `base_bytes` bytes never change in the job's life: the
 /// bytes as pushed without the closing brace, plus `created_at`, `queue` and `retry` where the client

@@ -112,13 +112,14 @@ pub fn worker_vanished(jid: Box<str>) -> FailureReport {
     FailureReport {
         jid,
         errtype: "WorkerVanished".to_owned(),
-        message: "its workers vanished too often while they had it (jobs.limits.returns_max)"
-            .to_owned(),
+        message:
+            "its workers vanished too often while they had it (jobs.limits.advanced.returns_max)"
+                .to_owned(),
         backtrace: Vec::new(),
     }
 }
 
-/// What becomes of a job whose worker vanished.
+/// What happens to a job whose worker died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Return {
     /// It goes back to its place in its queue.

@@ -53,12 +53,12 @@ pub struct JobServerOptions {
     pub stop: JobServerStop,
 }
 
-/// How the server is told to end.
+/// How the server is to end.
 #[derive(Clone, Debug)]
 pub struct JobServerStop {
     /// Stop accepting, finish what runs, close the store.
     pub graceful: CancellationToken,
-    /// Close the store now, whoever is still connected.
+    /// Close the store now, even if clients are still connected.
     pub at_once: CancellationToken,
     /// The longest that finishing may take, and then again closing the store.
     pub deadline: Duration,

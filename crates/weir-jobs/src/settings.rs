@@ -43,23 +43,24 @@ pub struct JobServerSettings {
     /// Folder of the segment log; made when missing.
     #[setting(skip, default = PathBuf::from("data/jobs"))]
     pub directory: PathBuf,
-    /// When an acknowledged job is on the disk itself: before the reply, within a second, or when
-    /// the system likes.
+    /// When an acknowledged job is on the disk: before the reply, within a second, or when the
+    /// system writes it.
     #[setting(choice)]
     pub fsync: Fsync,
-    /// An ACK too is on disk before its reply (with fsync = "always"); otherwise within
-    /// ack_sync_max.
+    /// Whether ACKs, too, are on the disk before the reply (with fsync = "always"); otherwise
+    /// within advanced.ack_sync_max.
     pub fsync_acks: bool,
-    /// An ACK that waits for nobody else's sync is synced after this long.
+    /// An ACK that no other record's sync covers is synced after this time.
     #[setting(advanced, range = MILLISECOND..=HOUR, default = Duration::from_millis(10))]
     pub ack_sync_max: Duration,
     /// How long a sync waits for more records to join it.
     #[setting(advanced, range = Duration::ZERO..=SECOND)]
     pub gather_wait: Duration,
-    /// Any client may FLUSH (forget everything): only for development.
+    /// Allow clients to delete all jobs (FLUSH): only for development.
     #[setting(reload)]
     pub allow_flush: bool,
-    /// What clients prove in HELLO. None: everybody who can connect may work.
+    /// Password that clients prove in HELLO. None: every client that can connect may push and
+    /// fetch jobs.
     #[setting(reload)]
     pub password: Option<Secret>,
     #[setting(section)]
@@ -93,7 +94,7 @@ pub struct QueueSettings {
     /// changes nothing about the order in which jobs are served.
     #[setting(range = MILLISECOND..=DAY.saturating_mul(400))]
     pub target_latency: Option<Duration>,
-    /// At most so many jobs of the queue run at once, over all workers.
+    /// Jobs of the queue that run at once, over all workers.
     #[setting(range = 1..=u64::from(u32::MAX))]
     pub concurrency: Option<u32>,
     /// While the oldest job has waited longer than target_latency: the newest first, and the oldest
@@ -103,7 +104,7 @@ pub struct QueueSettings {
 
 /// `[jobs.limits]`: every limit of the job server. Each has a metric `weir_jobs_limit_hits_total{limit="NAME"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
-#[section(reload, path = "jobs.limits")]
+#[section(reload, path = "jobs.limits", removed = "worker_labels_max")]
 pub struct JobServerLimits {
     /// Connections at once; one more gets `-ERR too many connections`.
     #[setting(range = COUNT, default = 10_000)]
@@ -112,94 +113,92 @@ pub struct JobServerLimits {
     #[setting(size, range = 1 << 10..=1 << 30, default = 16 << 20)]
     pub line_bytes_max: usize,
     /// Bytes of half-read lines and unread replies, over all connections.
-    #[setting(size, range = 1 << 20..=1 << 40, default = 256 << 20)]
+    #[setting(advanced, size, range = 1 << 20..=1 << 40, default = 256 << 20)]
     pub buffered_bytes_max: usize,
     /// Open files of the process that connections may not take: the log and the console need them.
     #[setting(advanced, range = COUNT, default = 256)]
     pub descriptors_reserved: usize,
-    /// Connections over connections_max that are told so in the protocol's way (after HELLO); more
-    /// are told at once.
+    /// Connections over connections_max that are rejected with an error message after HELLO;
+    /// further ones are rejected immediately.
     #[setting(advanced, range = COUNT, default = 100)]
     pub refusals_max: usize,
-    /// Bytes of the HELLO line, which anybody may send.
-    #[setting(size, range = 256..=1 << 20, default = 16 << 10)]
+    /// Bytes of the HELLO line, which precedes the password.
+    #[setting(advanced, size, range = 256..=1 << 20, default = 16 << 10)]
     pub hello_bytes_max: usize,
-    /// Wrong passwords a minute from one address that are answered at once; after that every
-    /// password from there waits wrong_password_delay.
+    /// Wrong passwords per minute from one address that are rejected immediately; after that,
+    /// each further password from there waits wrong_password_delay.
     #[setting(advanced, range = COUNT, default = 10)]
     pub wrong_passwords_max: u32,
     /// How long a password from an address over wrong_passwords_max waits for its check.
     #[setting(advanced, range = WAIT, default = SECOND)]
     pub wrong_password_delay: Duration,
-    /// Passwords that wait for their check at once; more are refused.
-    #[setting(range = COUNT, default = 100)]
+    /// Passwords that wait for their check at once; further ones are rejected.
+    #[setting(advanced, range = COUNT, default = 100)]
     pub password_checks_max: usize,
     /// Worker processes known at once.
-    #[setting(range = COUNT, default = 10_000)]
+    #[setting(advanced, range = COUNT, default = 10_000)]
     pub workers_max: usize,
-    /// Labels kept of one worker.
+    /// Queues of one worker that are shown.
     #[setting(advanced, range = COUNT, default = 64)]
-    pub worker_labels_max: usize,
-    /// Queues kept, of those that one worker asks for, to be shown.
-    #[setting(range = COUNT, default = 64)]
     pub worker_queues_max: usize,
     /// Jobs in one PUSHB.
-    #[setting(range = COUNT, default = 10_000)]
+    #[setting(advanced, range = COUNT, default = 10_000)]
     pub pushb_jobs_max: usize,
     /// FETCHes that wait at once.
-    #[setting(range = COUNT, default = 10_000)]
+    #[setting(advanced, range = COUNT, default = 10_000)]
     pub waiting_fetches_max: usize,
     /// Queues named in one FETCH.
-    #[setting(range = COUNT, default = 1_000)]
+    #[setting(advanced, range = COUNT, default = 1_000)]
     pub fetch_queues_max: usize,
     /// Queues that exist at once.
-    #[setting(restart, range = 1..=65_536, default = 10_000)]
+    #[setting(advanced, restart, range = 1..=65_536, default = 10_000)]
     pub queues_max: usize,
     /// Bytes of a queue's name.
-    #[setting(range = 1..=255, default = 255)]
+    #[setting(advanced, range = 1..=255, default = 255)]
     pub queue_name_bytes_max: usize,
     /// Bytes of a jid, a wid, a jobtype.
-    #[setting(range = 1..=4_096, default = 255)]
+    #[setting(advanced, range = 1..=4_096, default = 255)]
     pub id_bytes_max: usize,
     /// How deep the JSON of a job may nest.
-    #[setting(range = 1..=1_000, default = 128)]
+    #[setting(advanced, range = 1..=1_000, default = 128)]
     pub json_depth_max: usize,
-    /// Jobs in the dead set; the oldest go first.
+    /// Jobs in the dead set; for one more, the oldest is deleted.
     #[setting(restart, range = COUNT, default = 1_000_000)]
     pub dead_jobs_max: usize,
-    /// A dead job is forgotten after this long.
+    /// Age at which a dead job is deleted.
     #[setting(restart, range = MILLISECOND..=DAY.saturating_mul(4_000), default = DAY.saturating_mul(180))]
     pub dead_age_max: Duration,
     /// HELLO must arrive within this long.
-    #[setting(range = WAIT, default = Duration::from_secs(2))]
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(2))]
     pub hello_timeout: Duration,
     /// A line that has begun must be complete within this long.
-    #[setting(range = WAIT, default = Duration::from_secs(60))]
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(60))]
     pub line_timeout: Duration,
     /// How long a connection that is closed with an error is still read, so that the error arrives.
-    #[setting(range = WAIT, default = SECOND)]
+    #[setting(advanced, range = WAIT, default = SECOND)]
     pub linger_timeout: Duration,
-    /// A FETCH waits this long for work before it answers null.
-    #[setting(range = WAIT, default = Duration::from_secs(2))]
+    /// How long a FETCH waits for a job before the reply is null.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(2))]
     pub fetch_wait: Duration,
-    /// A client that doesn't read its replies is cut off after this long.
-    #[setting(range = WAIT, default = Duration::from_secs(30))]
+    /// A client that does not read its replies for this long is disconnected.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(30))]
     pub write_timeout: Duration,
-    /// A worker that doesn't BEAT for this long is gone.
+    /// A worker without a BEAT for this long counts as dead, and its jobs return to their
+    /// queues.
     #[setting(range = WAIT, default = Duration::from_secs(60))]
     pub heartbeat_timeout: Duration,
-    /// A job handed back this often because its worker vanished counts as failed.
-    #[setting(restart, range = 1..=255, default = 3)]
+    /// A job that was returned this often because its worker died counts as failed.
+    #[setting(advanced, restart, range = 1..=255, default = 3)]
     pub returns_max: u8,
     /// Bytes of one log segment.
-    #[setting(size, restart, range = 1 << 20..=1 << 28, default = 64 << 20)]
+    #[setting(advanced, size, restart, range = 1 << 20..=1 << 28, default = 64 << 20)]
     pub segment_bytes: u32,
-    /// Room on the disk that pushes may not use, kept for ACK and FAIL.
-    #[setting(size, restart, range = 1 << 20..=1 << 28, default = 16 << 20)]
+    /// Disk space that pushes may not use, reserved for ACK and FAIL.
+    #[setting(advanced, size, restart, range = 1 << 20..=1 << 28, default = 16 << 20)]
     pub reserve_bytes: u32,
-    /// Bytes of damaged records that are set aside until an operator has acknowledged them, and as
-    /// many that were acknowledged last.
-    #[setting(size, restart, range = 1 << 16..=1 << 27, default = 64 << 20)]
+    /// Bytes of damaged records that are set aside until an operator acknowledges them, and as
+    /// many of those that were acknowledged last.
+    #[setting(advanced, size, restart, range = 1 << 16..=1 << 27, default = 64 << 20)]
     pub set_aside_bytes_max: u32,
     /// Bytes of jobs in the store `memory`; the embedded store is limited by its disk.
     #[setting(size, restart, range = 1 << 20..=1 << 40, default = 1 << 30)]
@@ -210,10 +209,10 @@ pub struct JobServerLimits {
     /// Jobs in one page of a list.
     #[setting(advanced, range = COUNT, default = 1_000)]
     pub page_jobs_max: usize,
-    /// Jobs that a search or MUTATE looks at before it lets others run.
+    /// Jobs that a search or MUTATE examines before other work continues.
     #[setting(advanced, range = COUNT, default = 10_000)]
     pub scan_jobs_max: usize,
     /// Queues with metrics of their own; the rest share `queue="other"`.
-    #[setting(restart, range = 0..=100_000_000, default = 200)]
+    #[setting(advanced, restart, range = 0..=100_000_000, default = 200)]
     pub metrics_queues_max: usize,
 }

@@ -51,7 +51,7 @@ pub struct Capabilities {
 /// A request for work.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchRequest<'a> {
-    /// Who asks; a producer that fetches has none.
+    /// The worker; a producer that fetches has none.
     pub wid: Option<&'a Wid>,
     /// In order of preference.
     pub queues: &'a [QueueName],
@@ -113,7 +113,7 @@ pub struct ScanRequest {
     pub newest_first: bool,
     /// At most this many jobs in the answer.
     pub limit: usize,
-    /// At most this many jobs looked at.
+    /// The maximum of jobs to examine.
     pub scan_max: usize,
     pub filter: Filter,
 }
@@ -156,7 +156,7 @@ pub enum JobState {
 #[derive(Clone, Debug, Default)]
 pub struct ScanPage {
     pub jobs: Vec<StoredJob>,
-    /// The last key looked at, while there is more behind it.
+    /// The last key that was examined, while there are more.
     pub next: Option<EntryKey>,
     pub scanned: usize,
 }
@@ -191,7 +191,7 @@ pub struct Counts {
 pub struct QueueCounts {
     pub name: QueueName,
     pub depth: u64,
-    /// When the job that has waited longest came in; None when empty.
+    /// When the job that has waited longest was enqueued; None when empty.
     pub oldest: Option<Timestamp>,
     pub paused: bool,
     pub reserved: u64,
@@ -311,6 +311,6 @@ pub trait Store: 'static {
     /// How workers are shared among queues from now on.
     fn allocate(&self, allocation: Allocation);
 
-    /// Makes everything durable and refuses what comes later.
+    /// Makes everything durable and rejects later calls.
     async fn close(&self) -> Result<(), StoreError>;
 }

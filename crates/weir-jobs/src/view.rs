@@ -116,7 +116,7 @@ pub struct JobView {
     pub retry: i64,
     pub reserve_for_seconds: u64,
     pub failure: Option<FailureView>,
-    /// Who has it now.
+    /// The worker that has it now.
     pub wid: Option<String>,
     /// The job's JSON exactly as a worker gets it.
     pub payload: String,
@@ -142,7 +142,7 @@ pub struct JobListPage {
     pub jobs: Vec<JobView>,
     /// Pass as `after` to go on; None: that was the last.
     pub next: Option<String>,
-    /// How many entries were looked at for this page (a search may stop early and go on).
+    /// How many entries were examined for this page (a search may stop early and continue).
     pub scanned: u64,
     /// How many jobs the place holds in all, filter or not.
     pub total: u64,
@@ -162,15 +162,15 @@ pub struct JobWorkerView {
     pub rss_kb: u64,
     pub connections: u64,
     pub busy: u64,
-    /// The queues that it last asked for, by name; at most `limits.worker_queues_max`.
+    /// The queues of its last FETCH, by name; at most `limits.worker_queues_max`.
     #[serde(default)]
     pub queues: Vec<String>,
-    /// How many those are in all. 0: it has not asked yet.
+    /// The number of queues in its last FETCH. 0: it has not fetched yet.
     #[serde(default)]
     pub queues_total: u64,
 }
 
-/// A reserved job and who has it.
+/// A reserved job and its worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReservationView {
     pub jid: String,

@@ -1,5 +1,5 @@
 //! The line of FETCHes that wait for work: each names several queues, and work in any of them goes
-//! to whoever has waited longest.
+//! to the one that has waited longest.
 //!
 //! Work is handed over, not announced: between the offer and the moment when the waiting task runs,
 //! nobody can take it away. What was handed over but not taken, because the waiting future was
@@ -69,7 +69,7 @@ impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
         WaitingFetch { waiters: self.clone(), ticket, slot }
     }
 
-    /// Takes whoever has waited longest for `queue` out of the line, to be served.
+    /// Takes the fetch that has waited longest for `queue` out of the line, to be served.
     pub(crate) fn pick(&self, queue: &Q) -> Option<Picked<Q, C, T>> {
         let mut line = self.line.borrow_mut();
         let ticket = line.longest(queue)?;
@@ -124,7 +124,7 @@ impl<T> WaiterSlot<T> {
     }
 }
 
-/// Somebody who is about to be served. Dropped unserved, it returns to its place in the line.
+/// A fetch that is about to be served. Dropped unserved, it returns to its place in the line.
 pub(crate) struct Picked<Q: Ord + Clone, C, T> {
     waiters: Waiters<Q, C, T>,
     ticket: Ticket,
@@ -133,7 +133,7 @@ pub(crate) struct Picked<Q: Ord + Clone, C, T> {
 }
 
 impl<Q: Ord + Clone, C, T> Picked<Q, C, T> {
-    /// What the store knows of who waits, and the queues it named, in its order.
+    /// The store's data about the waiting fetch, and its queues, in its order.
     pub(crate) fn who(&self) -> Option<(&C, &[Q])> {
         self.waiter.as_ref().map(|waiter| (&waiter.context, &*waiter.queues))
     }

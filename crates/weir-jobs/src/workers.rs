@@ -1,4 +1,4 @@
-//! The worker processes: who they are, when they last beat, what they are told.
+//! The worker processes: their profiles, their last heartbeats, the directives for them.
 //!
 //! Promises: a state only moves running -> quiet -> terminate; a worker that has not beaten for
 //! `limits.heartbeat_timeout` is reaped, its connections closed, and only then do its reservations
@@ -14,7 +14,7 @@ use crate::faktory::{Signal, SignalLevel};
 use crate::model::{QueueName, Wid};
 use crate::view;
 
-/// What a worker process is told. Only moves forward.
+/// The directive for a worker process. Only moves forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WorkerDirective {
     #[default]
@@ -72,7 +72,7 @@ struct RegisteredWorker {
     last_beat: Timestamp,
     state: WorkerDirective,
     connections: Vec<WorkerConnection>,
-    /// At most so many of its queues are shown: the setting when it last asked for others.
+    /// The maximum of queues that are shown: the setting at its last change of queues.
     queues_kept_max: usize,
 }
 
@@ -93,9 +93,9 @@ impl RegisteredWorker {
 #[derive(Debug)]
 struct WorkerConnection {
     signal: Rc<Signal>,
-    /// What it last asked for, the first of them.
+    /// The queues of its last FETCH, the first of them.
     queues: Box<[QueueName]>,
-    /// How many it asked for in all.
+    /// The number of queues in its last FETCH.
     queues_total: usize,
 }
 
@@ -174,7 +174,7 @@ impl WorkerRegistry {
         Some(worker.state)
     }
 
-    /// Tells one worker, or all. Answers how many there were.
+    /// Sends a directive to one worker, or to all. Returns the number of workers.
     pub(crate) fn tell(&mut self, wid: Option<&str>, state: WorkerDirective) -> u64 {
         let mut told = 0;
         for (known, worker) in &mut self.by_wid {
@@ -186,7 +186,7 @@ impl WorkerRegistry {
         told
     }
 
-    /// When the next worker is due to be reaped, if nobody beats until then.
+    /// When the next worker is due to be reaped, if it sends no heartbeat until then.
     pub(crate) fn next_reap(&self, timeout: Duration) -> Option<Timestamp> {
         self.by_wid.values().map(|worker| worker.last_beat + timeout).min()
     }

@@ -1,4 +1,4 @@
-//! Damage of an open log: noted by whoever meets it, set aside by the sync thread, acknowledged by
+//! Damage of an open log: recorded where it is found, set aside by the sync thread, acknowledged by
 //! an operator.
 
 use std::io;
@@ -64,7 +64,7 @@ impl<D: Disk> Damages<D> {
 }
 
 impl<D: Disk> SegmentLogShared<D> {
-    /// Sets aside what was noted. What the disk refuses is tried again by the next call.
+    /// Sets aside what was recorded. The next call retries what the disk rejects.
     pub(crate) fn set_aside_waiting(&self) -> io::Result<()> {
         while let Some(mut place) = self.damage.first_waiting() {
             let segment = locked(&self.catalogue).find_or_doomed(place.segment);

@@ -1,4 +1,4 @@
-//! What the log asks of a disk, so that a simulated one can stand in.
+//! What the log needs from a disk; a trait, so that tests can simulate one.
 
 use std::io;
 
@@ -14,7 +14,7 @@ pub trait Disk: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn open(&self, name: &str) -> io::Result<Self::File>;
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Makes names that came or went durable.
+    /// Makes created and deleted names durable.
     fn sync_dir(&self) -> io::Result<()>;
     /// A number that no other log has; asked once, when a log is made.
     fn random(&self) -> u64;

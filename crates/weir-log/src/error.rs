@@ -44,12 +44,12 @@ pub enum AppendError {
 /// `flush`, `sync` or `maintain` did not succeed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SyncError {
-    /// Nothing is lost: the bytes stay in memory and the next call tries again.
+    /// Nothing is lost: the bytes stay in memory and the next call retries.
     #[error(
         "no space left on the disk for what the log has to write; it is kept in memory and tried again"
     )]
     NoSpace,
-    /// A file of the log could not be made or deleted; tried again by the next `maintain`.
+    /// A file of the log could not be created or deleted; the next `maintain` retries.
     #[error("the log could not {what}: {reason}; it is tried again")]
     Upkeep { what: Arc<str>, reason: Arc<str> },
     #[error(transparent)]

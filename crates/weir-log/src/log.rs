@@ -19,7 +19,7 @@ use crate::shared::{NextSegment, SegmentLogShared, locked};
 use crate::space::Space;
 use crate::syncer::Syncer;
 
-/// Who may use the last of the room.
+/// Which records may use the reserved room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Adds to what is stored: refused when only the reserve is left.
@@ -31,7 +31,7 @@ pub enum Class {
 /// What [`SegmentLog::make_room`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoomOutcome {
-    /// The segment being written goes on.
+    /// The segment being written continues.
     Kept,
     /// A new segment begins with the next append.
     Rotated,
@@ -51,7 +51,7 @@ pub(crate) struct SegmentTail<F> {
     pub(crate) segment: Arc<Segment<F>>,
     /// The format's, as its header says.
     pub(crate) version: u32,
-    /// Where the next record goes.
+    /// Where the next record will be.
     pub(crate) offset: u32,
     pub(crate) index: Index,
 }
@@ -212,7 +212,7 @@ impl<D: Disk> SegmentLog<D> {
         locked(&self.shared.pending).buffered() >= self.shared.options.buffered_bytes_max
     }
 
-    /// Shows the data records of a segment, in order. As often as wanted.
+    /// Shows the data records of a segment, in order. May be called repeatedly.
     ///
     /// # Errors
     /// `Gone`; `Damaged` if the footer is unreadable and the records are damaged too; `Io`.

@@ -1,4 +1,4 @@
-//! Bytes that were appended but not yet written: the owner adds, whoever writes takes.
+//! Bytes that were appended but not yet written: the owner adds them, the writer takes them.
 //!
 //! Held under a short mutex. Bytes lie in chunks of at most `CHUNK_BYTES` (or one larger record),
 //! each in one segment, in the order of the log; a record never spans chunks.
@@ -15,7 +15,7 @@ const CHUNK_BYTES: usize = 1024 * 1024;
 /// Chunks kept for reuse, so that a steady load allocates nothing.
 const SPARE_CHUNKS_MAX: usize = 8;
 
-/// Bytes that nobody changes any more.
+/// Bytes that are not changed any more.
 #[derive(Debug)]
 pub(crate) struct Chunk<F> {
     pub(crate) segment: Arc<Segment<F>>,

@@ -1,4 +1,4 @@
-//! Reading records and footers, from any thread, beside appends and syncs.
+//! Reading records and footers from any thread, concurrently with appends and syncs.
 
 use std::io;
 use std::ops::Range;

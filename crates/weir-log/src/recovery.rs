@@ -36,7 +36,7 @@ pub struct RecoveryReport {
     pub bytes: u64,
     /// Segments that were read in full rather than taken by their footers.
     pub segments_scanned: u32,
-    /// Footers that were written anew.
+    /// Footers that were rewritten.
     pub footers_repaired: u32,
     /// Damaged places that were repaired now, missing files included.
     pub damages: u64,

@@ -78,7 +78,7 @@ pub struct Salvage {
     pub damages: u64,
 }
 
-/// Reads every record of the log in `disk`, which nobody has open, and repairs what opening would
+/// Reads every record of the log in `disk`, which must not be open, and repairs what opening would
 /// only meet later: damage in older segments. Also keeps records behind the end of the log that
 /// opening would cut off as a torn tail.
 ///

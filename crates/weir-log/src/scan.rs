@@ -84,7 +84,7 @@ impl Statements {
     }
 }
 
-/// Why a scan came to its end.
+/// Why a scan ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// An end record that agrees with what was scanned.

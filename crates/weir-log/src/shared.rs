@@ -52,7 +52,7 @@ pub(crate) struct Catalogue<F> {
     pub(crate) doomed: VecDeque<(Arc<Segment<F>>, Lsn)>,
 }
 
-/// The segment that the owner goes on with when the present one is full.
+/// The segment that the owner continues with when the present one is full.
 #[derive(Debug)]
 pub(crate) enum NextSegment<F> {
     /// The syncer has not come to it.

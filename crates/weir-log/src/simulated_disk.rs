@@ -15,7 +15,7 @@ use crate::simulated_state::{Content, NameChange, SECTOR_BYTES, SimulatedState, 
 /// A directory on a simulated disk. A clone is the same directory.
 ///
 /// [`SimulatedDisk::crash`] and [`SimulatedDisk::kill`] return the disk as the next process finds
-/// it; whoever still holds the old one gets errors.
+/// it; handles of the old one return errors.
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
     state: Arc<Mutex<SimulatedState>>,

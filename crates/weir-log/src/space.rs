@@ -3,7 +3,7 @@
 /// What an append may expect of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// The disk gives what the log asks for.
+    /// The disk has the space that the log needs.
     Ok { room_bytes: u64 },
     /// The disk refused: `room_bytes` are left, of which `job_bytes` for records of class `Job`
     /// (0: those are refused already).

@@ -19,7 +19,7 @@ pub enum Upkeep {
 
 /// Writes and syncs a log. Every call may block for as long as the disk takes.
 ///
-/// The sync thread calls [`Syncer::sync`] for whoever waits, answers them, then calls
+/// The sync thread calls [`Syncer::sync`], notifies the waiting callers, then calls
 /// [`Syncer::maintain_some`]: it returns at once when there is nothing to do.
 #[derive(Debug)]
 pub struct Syncer<D: Disk> {
@@ -72,7 +72,7 @@ impl<D: Disk> Syncer<D> {
     /// it finds out when space returns.
     ///
     /// # Errors
-    /// `NoSpace` and `Upkeep` are tried again by the next call. `Poisoned`.
+    /// `NoSpace` and `Upkeep`: the next call retries. `Poisoned`.
     pub fn maintain_some(&self) -> Result<Upkeep, SyncError> {
         let _one_at_a_time = locked(&self.shared.syncing);
         self.shared.check_poison()?;

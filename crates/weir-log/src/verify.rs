@@ -1,4 +1,4 @@
-//! A full check of a log that nobody has open: every checksum, changing nothing.
+//! A full check of a log that is not open: every checksum. Read only.
 
 use std::collections::HashSet;
 

@@ -31,7 +31,7 @@ pub(crate) struct RecoveryWalk {
     pub(crate) patches: Vec<Patch>,
 }
 
-/// Whether the log goes on behind a segment.
+/// Whether the log continues after a segment.
 enum WalkNext {
     Segment,
     End,

@@ -61,10 +61,10 @@ impl Chunks {
         self.place == ChunkPosition::End
     }
 
-    /// What `bytes` begin with, up to the end of the first data; the next call goes on behind that.
+    /// What `bytes` begin with, up to the end of the first data; the next call continues after that.
     ///
     /// # Errors
-    /// The bytes are no chunks; it must not be called again.
+    /// The bytes are not chunked encoding; it must not be called again.
     pub fn next(&mut self, bytes: &[u8]) -> Result<Piece, BadChunk> {
         let mut framing = 0;
         while !matches!(self.place, ChunkPosition::Data | ChunkPosition::End) {
@@ -87,7 +87,7 @@ impl Chunks {
     /// How many of `bytes` are of the body: fewer than all only at its end.
     ///
     /// # Errors
-    /// The bytes are no chunks; it must not be called again.
+    /// The bytes are not chunked encoding; it must not be called again.
     pub fn skip(&mut self, bytes: &[u8]) -> Result<usize, BadChunk> {
         let mut skipped = 0;
         while skipped < bytes.len() && !self.is_at_end() {

@@ -1,4 +1,4 @@
-//! Who a client is: one definition for every limit and every turn that each client has by itself.
+//! What a client is: one definition for all limits and queues per client.
 //!
 //! A client is an address, or the /64 of an IPv6 address. Behind a proxy that is trusted it is the address
 //! that the proxy speaks for. This machine itself is nobody in particular: whatever runs here may speak
@@ -16,7 +16,7 @@ pub(crate) use self::usage::{Clients, UsageShare};
 /// Bits of an IPv6 address that name a client: the others are its own to choose.
 const V6_BITS: u32 = 64;
 
-/// Whoever is at an address, or in a network that one client has.
+/// An address, or a network that belongs to one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(IpAddr);
 

@@ -1,11 +1,11 @@
 //! Below every service: where it listens, TLS, and the runtimes that serve connections.
 //!
 //! - [`chunks`]: the chunked transfer coding.
-//! - [`client`]: who a client is, and what each has open.
+//! - [`client`]: what a client is, and what each has open.
 //! - [`listener`]: binding it, with errors that say what to do; taking over one that was inherited.
 //! - [`metrics`]: what the server side counts.
-//! - [`occupant`]: who holds a port that is in use.
-//! - [`post`]: requests to somebody else's server.
+//! - [`occupant`]: which process uses a port.
+//! - [`post`]: requests to other servers.
 //! - `successor`: requests passed on to the process that has taken over.
 //! - [`server`]: one runtime per core; the first request's head decides what a connection becomes.
 //! - [`unix_path`]: unix sockets with paths longer than the kernel's 107 bytes.

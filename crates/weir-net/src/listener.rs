@@ -40,7 +40,7 @@ impl Default for BindOptions {
 /// Why an address could not be bound or taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Somebody listens there already.
+    /// Another socket listens there already.
     #[error("{address} is in use{by}; stop that process or choose another address")]
     InUse { address: String, by: String },
     /// A port below `net.ipv4.ip_unprivileged_port_start` without the right to it.
@@ -192,7 +192,7 @@ fn bind_unix(path: &Path, options: BindOptions) -> io::Result<UnixListener> {
     Ok(OwnedFd::from(socket).into())
 }
 
-/// Removes the file of a socket that nobody listens on any more.
+/// Removes the file of a socket without a listener.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match unix_path::connect(path) {
         Ok(_) => Err(io::ErrorKind::AddrInUse.into()),

@@ -1,6 +1,6 @@
 //! All metrics of the server side, named `weir_front_*`; those of certificates are in [`tls`].
 //!
-//! Promises: an event costs an atomic add; every label comes from a fixed list.
+//! Promises: an event costs an atomic add; every label is from a fixed list.
 
 mod tls;
 
@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 
 pub use self::tls::{ReloadOutcome, TlsMetrics};
 
-/// A limit of [`crate::server::HttpServerLimits`] that somebody ran into.
+/// A limit of [`crate::server::HttpServerLimits`] that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is documented at the setting of the same name")]
 pub enum HttpServerLimit {
@@ -112,9 +112,9 @@ pub enum HeadRefusal {
     TooManyFields,
     /// Not complete in time: 408.
     Late,
-    /// It asks for an upgrade and announces a body: 400.
+    /// It requests an upgrade and announces a body: 400.
     UpgradeWithBody,
-    /// The service did not want the upgrade: the answer is its own.
+    /// The service did not want the upgrade: the response is its own.
     UpgradeRefused,
     /// `CONNECT` over HTTP/2: 405.
     Connect,

@@ -1,4 +1,4 @@
-//! Who listens on a TCP port that is in use: read from `/proc`, best effort, for an error message.
+//! The process that listens on a TCP port: read from `/proc`, best effort, for an error message.
 
 use std::fs;
 use std::path::Path;

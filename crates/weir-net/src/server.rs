@@ -11,9 +11,9 @@
 //! itself ([`ConnectionService::http`]), later upgrades of HTTP/1 included. HTTP/2 has no upgrades here.
 //!
 //! Promises: every wait and every buffer has a setting in [`HttpServerLimits`] and a count in
-//! [`crate::NetMetrics`]; whoever is refused gets an HTTP answer that says why, as far as they can
+//! [`crate::NetMetrics`]; a rejected client gets an HTTP response that says why, as far as it can
 //! read one; a core that ends by itself ends the others and is reported, and
-//! one that hangs can be told by its [`Pulse`].
+//! one that hangs is found by its [`Pulse`].
 
 mod accept;
 mod answer;

@@ -54,7 +54,7 @@ impl Successor {
         Self { plain: plain.map(reachable), tls }
     }
 
-    /// Passes a request on, by the kind of connection that it came over.
+    /// Forwards a request, by the kind of connection that it arrived on.
     ///
     /// # Errors
     /// Why there is no response. The other process may have got the request all the same.
@@ -95,7 +95,7 @@ impl Successor {
     }
 }
 
-/// Whoever listens on all addresses of this machine is reached at its own.
+/// The address at which a listener on all addresses of this machine is reached.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

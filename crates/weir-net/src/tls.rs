@@ -34,7 +34,7 @@ const HTTP1: &[u8] = b"http/1.1";
 pub struct TlsSettings {
     /// The first is for clients that name no host, or one that no other has. At least one.
     pub certificates: Vec<TlsFiles>,
-    /// How often the files are looked at.
+    /// How often the files are checked.
     pub reload_interval: Duration,
 }
 
@@ -45,7 +45,7 @@ impl TlsSettings {
         Self { certificates: vec![files], reload_interval: Self::RELOAD_INTERVAL }
     }
 
-    /// Certificates are renewed days before they end: nobody waits for a minute.
+    /// Certificates are renewed days before they expire, so a minute is soon enough.
     pub const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 }
 
@@ -102,7 +102,7 @@ impl Tls {
         tokio_rustls::TlsAcceptor::from(Arc::clone(&self.config))
     }
 
-    /// Reads the files again. A pair that can't be used stays as it was before.
+    /// Reloads the files. An unusable pair changes nothing.
     ///
     /// # Errors
     /// Those pairs.
@@ -132,7 +132,7 @@ impl Tls {
     }
 }
 
-/// Pairs that could not be read anew.
+/// Pairs that could not be reloaded.
 #[derive(Debug)]
 pub struct TlsReloadError(Vec<TlsError>);
 
@@ -148,7 +148,7 @@ impl std::fmt::Display for TlsReloadError {
 
 impl std::error::Error for TlsReloadError {}
 
-/// The certificate that clients are shown who ask for `host`; None: there is none at all.
+/// The certificate for the server name `host`; None: there is none at all.
 #[must_use]
 pub fn shown(certificates: &[Arc<Certificate>], host: &str) -> Option<Arc<Certificate>> {
     ByName::new(certificates.to_vec()).find(Some(host)).cloned()

@@ -113,7 +113,8 @@ impl Shard {
             Ok(Err(error)) => Err(ApiFailure::new(StatusCode::BAD_REQUEST, error)),
             Err(_) => {
                 self.hub.metrics.limit_hit(LimitKind::ApiBodyTimeout);
-                let text = "the body did not arrive in time (realtime.limits.api_body_timeout)";
+                let text =
+                    "the body did not arrive in time (realtime.limits.advanced.api_body_timeout)";
                 Err(ApiFailure::new(StatusCode::REQUEST_TIMEOUT, text))
             }
         }

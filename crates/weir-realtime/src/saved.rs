@@ -55,7 +55,9 @@ pub enum SavedError {
     #[error("{what} {path}: {source}")]
     Io { what: &'static str, path: PathBuf, source: io::Error },
     /// Another format, or cut off.
-    #[error("{path} is not whole ({why}): histories begin anew, clients that recover load anew")]
+    #[error(
+        "{path} is incomplete ({why}): histories start empty, and clients that recover must reload"
+    )]
     Damaged { path: PathBuf, why: &'static str },
 }
 

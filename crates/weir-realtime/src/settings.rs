@@ -17,15 +17,16 @@ use crate::{pusher, websocket};
 #[derive(Clone, Debug, Section)]
 #[section(reload, path = "realtime")]
 pub struct Settings {
-    /// After this much silence a client pings, and Weir does if the client doesn't.
+    /// After this much silence the client sends a ping; if it does not, Weir sends one.
     #[setting(range = Duration::from_secs(5)..=HOUR, default = Duration::from_secs(120))]
     pub activity_timeout: Duration,
-    /// By how much less or more each client is told, so that those who came together don't ping
-    /// together.
-    #[setting(percent, key = "activity_jitter", range = 0..=50, default = 100)]
+    /// Random variation of the activity timeout of each client, so that clients that connected
+    /// together do not ping together.
+    #[setting(advanced, percent, key = "activity_jitter", range = 0..=50, default = 100)]
     pub activity_jitter_thousandths: u32,
-    /// When Weir ends, or a reload removes or disables an app, connections are closed spread over
-    /// this long, so that they don't all come back at once. Keep it below shutdown_deadline.
+    /// When Weir ends, or a reload removes or disables an app, connections are closed spread
+    /// over this time, so that not all clients reconnect at once. Keep it below
+    /// shutdown_deadline.
     #[setting(range = Duration::ZERO..=HOUR, default = Duration::from_secs(3))]
     pub drain_window: Duration,
     /// `realtime.limits`.
@@ -37,23 +38,23 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(reload, path = "realtime.limits")]
 pub struct HubLimits {
-    /// Connections of all apps together; more are closed with 4100, and pusher-js comes back after
-    /// a second. None: three quarters of front.limits.connections_max where there is also something
-    /// under [[front.apps]] or [gems], and otherwise all.
+    /// Connections of all apps together; more are closed with 4100, and pusher-js reconnects
+    /// after a second. None: three quarters of front.limits.connections_max if there is also
+    /// something under [[front.apps]] or [gems], otherwise all.
     #[setting(number_or_all, range = COUNT, default = usize::MAX)]
     pub connections_total_max: usize,
-    /// A connection that has neither subscribed nor signed in within this long is closed with 4100,
-    /// and pusher-js comes back after a second.
+    /// A connection that has neither subscribed nor signed in within this time is closed with
+    /// 4100, and pusher-js reconnects after a second.
     // A page may connect at its start and subscribe when its user does something. One that is
     // open for longer comes back a second later; whoever holds connections only to hold them
     // has to make each anew.
     #[setting(range = WAIT, default = Duration::from_secs(10 * 60))]
     pub subscribe_timeout: Duration,
     /// Channels of one connection.
-    #[setting(range = COUNT, default = 256)]
+    #[setting(advanced, range = COUNT, default = 256)]
     pub channels_per_connection_max: usize,
     /// Channels of one app, those included that are kept for their history only.
-    #[setting(range = COUNT, default = 100_000)]
+    #[setting(advanced, range = COUNT, default = 100_000)]
     pub channels_max: usize,
     /// Events that wait for one core to deliver them; publishing one more is refused with 503.
     #[setting(range = COUNT, default = 16_384)]
@@ -61,7 +62,7 @@ pub struct HubLimits {
     /// Bytes of the events that wait for one core.
     #[setting(size, range = 1 << 16..=1 << 40, default = 64 << 20)]
     pub core_queue_bytes_max: usize,
-    /// Sockets that a core writes to before others have their turn.
+    /// Sockets that a core writes to before it continues with other work.
     #[setting(advanced, range = COUNT, default = 64)]
     pub writes_per_turn_max: usize,
     /// Bytes of events of one channel that are joined into one write.
@@ -71,23 +72,23 @@ pub struct HubLimits {
     /// the client's queue. Holds for new connections.
     #[setting(size, range = 1 << 12..=1 << 30, default = 64 << 10)]
     pub unsent_bytes_max: u32,
-    /// How long a client has to answer a ping.
-    #[setting(range = WAIT, default = Duration::from_secs(30))]
+    /// How long a client may take to respond to a ping.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(30))]
     pub pong_timeout: Duration,
-    /// How long a client has to take what is left for it and to close.
-    #[setting(range = WAIT, default = Duration::from_secs(5))]
+    /// How long a client may take to read its remaining messages and to close.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(5))]
     pub close_timeout: Duration,
     /// The body of a request to the HTTP API must arrive within this long, or it gets 408.
-    #[setting(range = WAIT, default = Duration::from_secs(10))]
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(10))]
     pub api_body_timeout: Duration,
     /// Bytes of all channels' histories together; beyond that a channel that is published to loses
     /// its own.
     #[setting(size, range = 0..=1 << 40, default = 256 << 20)]
     pub history_bytes_max: usize,
-    /// Subscriptions that each core takes in a second; more wait for their turn.
+    /// Subscriptions that each core accepts per second; further ones wait.
     // A subscription costs some 20 us: half a core for those who come back, half for those
     // who are there.
-    #[setting(key = "subscribes", burst = "Subscriptions that each core takes at once after a quiet time.", default = Rate::new(2_000, Duration::from_micros(40)))]
+    #[setting(advanced, key = "subscribes", burst = "Subscriptions that each core takes at once after a quiet time.", default = Rate::new(2_000, Duration::from_micros(40)))]
     pub subscribe_rate: Rate,
     /// Live views of channels that operators may have open.
     #[setting(range = COUNT, default = 64)]
@@ -117,10 +118,10 @@ pub struct AppSettings {
     /// Required. Names the app in every client: /app/KEY. Not a secret.
     #[setting(required_text)]
     pub key: Arc<str>,
-    /// Required. Signs what the application's server sends, and what Weir sends there.
+    /// Required. Signs the requests of the application's server and Weir's webhooks.
     #[setting(required_secret)]
     pub secret: Secret,
-    /// false: connections are closed and refused with 4003, the HTTP API answers 403.
+    /// false: connections are closed or rejected with 4003, and the HTTP API responds with 403.
     #[setting(key = "enabled")]
     pub is_enabled: bool,
     /// Connections without TLS are refused with 4000.
@@ -143,18 +144,18 @@ pub struct AppSettings {
     /// Clients may send `client-` events to private and presence channels.
     #[setting(key = "client_events")]
     pub has_client_events: bool,
-    /// Client events that a connection may send per second; more are answered with 4301.
+    /// Client events that a connection may send per second; more get error 4301.
     #[setting(
         key = "client_events",
         burst = "Client events that a connection may send at once after a quiet time."
     )]
     pub client_event_rate: Rate,
-    /// Channels tell their subscribers how many they are.
+    /// Send subscribers the number of subscriptions of their channel.
     #[setting(key = "subscription_counts")]
     pub has_subscription_counts: bool,
-    /// What happens to a client that reads slower than its channels speak: it is closed with 4100
-    /// and comes back to recover what it missed, or its oldest waiting events are dropped, or only
-    /// the newest of those with the same name and channel is kept.
+    /// What happens to a client that reads slower than its channels send: "disconnect" closes it
+    /// with 4100, and it recovers what it missed when it reconnects; "drop_oldest" drops its oldest
+    /// waiting events; "conflate" keeps only the newest event of each name and channel.
     #[setting(choice)]
     pub slow_clients: SlowClients,
     /// Bytes that wait for one client before slow_clients applies.
@@ -169,11 +170,11 @@ pub struct AppSettings {
     /// How long a cache channel keeps its last event.
     #[setting(range = WAIT)]
     pub cache_age_max: Duration,
-    /// Bytes of the last events of all cache channels together; beyond that the oldest is dropped,
-    /// and who subscribes there gets a cache_miss.
+    /// Bytes of the last events of all cache channels together; beyond that the oldest is
+    /// dropped, and new subscribers of its channel get a cache_miss.
     #[setting(size, range = 0..=1 << 40)]
     pub cache_bytes_max: usize,
-    /// Who is told.
+    /// Endpoints that receive webhooks.
     #[setting(skip)]
     pub hooks: Arc<AppHooks>,
 }
@@ -199,7 +200,8 @@ pub enum SlowClients {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Section)]
 #[section(reload, path = "realtime.apps.history")]
 pub struct HistoryLimits {
-    /// Events that a channel keeps, for clients that come back. 0: none, so nobody recovers.
+    /// Events that a channel keeps for clients that reconnect. 0: none, so no client can
+    /// recover.
     #[setting(range = 0..=1_000_000, default = 200)]
     pub events_max: usize,
     /// Bytes that a channel keeps.
@@ -215,16 +217,16 @@ pub struct HistoryLimits {
 #[section(reload, path = "realtime.apps.presence")]
 pub struct PresenceLimits {
     /// Users of one presence channel.
-    #[setting(range = COUNT, default = 100_000)]
+    #[setting(advanced, range = COUNT, default = 100_000)]
     pub members_max: usize,
-    /// Above so many users a subscriber gets their number instead of the list, and changes come
-    /// together.
+    /// Above this number of users, subscribers receive the number instead of the list, and
+    /// changes are batched.
     #[setting(range = 0..=100_000_000, default = 1_000)]
     pub list_max: usize,
-    /// How long changes are gathered above list_max; also how old a list may be there.
-    #[setting(range = MILLISECOND..=Duration::from_secs(60), default = Duration::from_millis(500))]
+    /// Interval of batched changes above list_max; also the maximum age of a list there.
+    #[setting(advanced, range = MILLISECOND..=Duration::from_secs(60), default = Duration::from_millis(500))]
     pub gather: Duration,
-    /// Members on one page of the list, for a client that asks for pages.
+    /// Members on one page of the list.
     #[setting(advanced, range = 1..=1_000_000, default = 1_000)]
     pub page_max: usize,
 }

@@ -17,6 +17,8 @@ struct Options {
     path: Option<LitStr>,
     /// A method that checks what was read: `fn(&mut self, &mut TableReader<'_>)`.
     check: Option<Path>,
+    /// Keys that no longer have an effect.
+    removed: Vec<LitStr>,
 }
 
 impl Options {
@@ -31,6 +33,8 @@ impl Options {
                     options.has_own_default = true;
                 } else if word == "path" {
                     options.path = Some(meta.value()?.parse()?);
+                } else if word == "removed" {
+                    options.removed.push(meta.value()?.parse()?);
                 } else if word == "check" {
                     options.check = Some(meta.value()?.parse()?);
                 } else {
@@ -58,6 +62,8 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let keys = fields.iter().flat_map(SettingField::key_names);
     let reads = fields.iter().map(SettingField::read).collect::<Result<Vec<_>>>()?;
     let check = options.check.as_ref().map(|check| quote!(#check(self, table);));
+    let removed = &options.removed;
+    let removed = (!removed.is_empty()).then(|| quote!(table.removed(&[#(#removed),*]);));
     let name = &input.ident;
     let default = (!options.has_own_default).then(|| {
         let defaults = fields.iter().map(SettingField::default);
@@ -82,6 +88,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
         impl ::weir_settings::Section for #name {
             fn read(&mut self, table: &mut ::weir_settings::TableReader<'_>) {
                 #(#reads)*
+                #removed
                 #check
             }
         }

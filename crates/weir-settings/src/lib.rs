@@ -35,8 +35,8 @@
 //! - `with`: a function that reads the field from its table.
 //!
 //! Of a struct, `#[section(..)]` also says `path = "realtime.limits"`, so that the constants show their whole
-//! names, `check = METHOD`, run when all fields were read, and
-//! `own_default` where `Default` is written by hand or makes no sense.
+//! names, `check = METHOD`, run when all fields were read, `removed = "KEY"` for a key that no longer has an effect
+//! (a warning; may be repeated), and `own_default` where `Default` is written by hand or makes no sense.
 
 pub mod change;
 mod convert;
@@ -58,7 +58,7 @@ pub use self::convert::did_you_mean;
 pub use self::error::{SettingError, SettingErrors};
 pub use self::kinds::TextOrSecret;
 pub use self::ranges::{COUNT, WAIT};
-pub use self::renamed::Renamed;
+pub use self::renamed::{Removed, Renamed};
 pub use self::report::{Allowed, Report, SettingValue};
 pub use self::setting::Setting;
 pub use self::table_reader::{Context, TableReader};

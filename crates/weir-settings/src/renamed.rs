@@ -1,4 +1,4 @@
-//! Old names of settings: they work for one release, with a warning.
+//! Old names of settings, which work for one release, and settings that were removed: both are warnings.
 
 use std::fmt;
 use std::ops::Range;
@@ -25,6 +25,22 @@ impl fmt::Display for Renamed {
             formatter,
             "line {line}: {old} is called {new} now; `weir check --fix` rewrites the file"
         )
+    }
+}
+
+/// A setting in the file that no longer has an effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Counted from 1.
+    pub line: usize,
+    /// The whole name in the file.
+    pub name: String,
+}
+
+impl fmt::Display for Removed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, name } = self;
+        write!(formatter, "line {line}: {name} no longer has an effect; remove the line")
     }
 }
 

@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use crate::change::Change;
 use crate::error::SettingError;
-use crate::renamed::Renamed;
+use crate::renamed::{Removed, Renamed};
 use crate::setting::Setting;
 
 /// The value of one setting, as it is in effect.
 #[derive(Clone, Debug)]
 pub struct SettingValue {
-    /// `jobs.limits.fetch_wait`.
+    /// `jobs.limits.advanced.fetch_wait`.
     pub path: String,
     /// As one writes it in the file; secrets are not shown.
     pub shown: String,
@@ -50,6 +50,8 @@ pub struct Report {
     pub values: Vec<SettingValue>,
     /// Settings under old names.
     pub renamed: Vec<Renamed>,
+    /// Settings that no longer have an effect.
+    pub removed: Vec<Removed>,
     /// Where each key and table is in the file.
     pub(crate) places: Vec<(String, Range<usize>)>,
     /// Keys whose values could not be read: their fields hold defaults.
@@ -97,6 +99,12 @@ impl Report {
     ) {
         let line = SettingError::at(&self.text, &span, String::new()).line;
         self.renamed.push(Renamed { line, old, new, span, replacement });
+    }
+
+    /// The file has a setting, at `span`, that no longer has an effect.
+    pub(crate) fn removed(&mut self, name: String, span: &Range<usize>) {
+        let line = SettingError::at(&self.text, span, String::new()).line;
+        self.removed.push(Removed { line, name });
     }
 
     /// The value of the key at `path` can't be read.

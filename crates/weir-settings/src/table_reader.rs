@@ -158,7 +158,7 @@ impl<'a> TableReader<'a> {
 
     /// The whole name of a key of this table.
     pub fn path_of(&self, name: &str) -> String {
-        self.full(name)
+        if self.known_advanced.contains(&name) { self.full_advanced(name) } else { self.full(name) }
     }
 
     /// A path beside the file.
@@ -168,8 +168,8 @@ impl<'a> TableReader<'a> {
 
     /// Whether the file or the environment has this key.
     pub fn is_set(&self, name: &str) -> bool {
-        self.table.is_some_and(|table| table.contains_key(name))
-            || self.variable(&self.full(name)).is_some()
+        let has = |table: Option<&DeTable<'_>>| table.is_some_and(|it| it.contains_key(name));
+        has(self.table) || has(self.advanced()) || self.variable(&self.full(name)).is_some()
     }
 
     /// The environment variable for the setting at `path`, with its text; None: it is not set, or the
@@ -196,6 +196,21 @@ impl<'a> TableReader<'a> {
         }
     }
 
+    /// Keys of this table, or of its table `advanced`, that no longer have an effect: a warning.
+    pub fn removed(&mut self, names: &[&'static str]) {
+        for name in names {
+            self.known.push(name);
+            self.known_advanced.push(name);
+            let in_advanced = (self.advanced(), self.full_advanced(name));
+            for (table, path) in [(self.table, self.full(name)), in_advanced] {
+                let mut keys = table.into_iter().flatten();
+                if let Some((key, _)) = keys.find(|(key, _)| key.get_ref() == name) {
+                    self.report.removed(path, &key.span());
+                }
+            }
+        }
+    }
+
     /// Reports that the file lacks this key.
     pub fn require(&mut self, name: &str) {
         if !self.is_set(name) && !self.context.describe {
@@ -213,13 +228,13 @@ impl<'a> TableReader<'a> {
 
     /// An error in one key of this table.
     pub fn error_at(&mut self, name: &str, message: &str) {
-        let path = self.full(name);
+        let path = self.path_of(name);
         self.named_error_at(name, format!("{path}: {message}"));
     }
 
     /// The same, with a message that names the setting itself.
     pub fn named_error_at(&mut self, name: &str, message: String) {
-        let path = self.full(name);
+        let path = self.path_of(name);
         self.report.error_at(&path, message);
     }
 
@@ -285,7 +300,7 @@ impl<'a> TableReader<'a> {
         if let Some(value) = value {
             self.report.places.push((path.clone(), value.span()));
         }
-        let variable = self.variable(&path).filter(|_| !setting.is_advanced);
+        let variable = self.variable(&self.full(setting.name));
         if let Some((name, text)) = &variable {
             match read_variable(kind, name, text, read) {
                 Ok(read) => *field = read,

@@ -16,7 +16,7 @@ use crate::workers::{CarriedSlot, CommandSender, ListeningSocket, Rolling};
 /// Of [`CarriedSupervisor`]. To be raised when its meaning changes: then programs of the other version refuse it.
 pub const VERSION: u32 = 1;
 
-/// A supervisor between two programs. Times are those of the monotonic clock, which goes on.
+/// A supervisor between two programs. Times are those of the monotonic clock, which continues.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CarriedSupervisor {
     pub(crate) service: CarriedProcess,
@@ -30,7 +30,7 @@ pub struct CarriedSupervisor {
     pub(crate) descriptors: Vec<(String, RawFd)>,
     /// The listening sockets that all workers of a group inherit: group, name, number.
     pub(crate) listening: Vec<(String, String, RawFd)>,
-    /// Who asked for the other program.
+    /// The sender of the command for the upgrade.
     pub(crate) asker: Option<CommandSender>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct CarriedLine {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CarriedGroup {
     pub(crate) name: String,
-    /// How many workers its specification asked for.
+    /// The number of workers in its specification.
     pub(crate) specified: u32,
     pub(crate) stop_deadline: Duration,
     pub(crate) let_go_deadline: Duration,

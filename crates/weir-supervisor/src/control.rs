@@ -6,7 +6,7 @@
 //!
 //! Reports say how things *are*, so one that is seen twice does no harm. When a service doesn't read
 //! fast enough, the parent drops what waits and sends a fresh snapshot later; answers among it are
-//! lost, so whoever waits for one needs a timeout.
+//! lost, so a caller that waits for one needs a timeout.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub use message::{
     Vacancy, VacantSlot, WorkerAddress, WorkerPhase, WorkerReport,
 };
 
-/// A request longer than this ends the connection: no honest one comes near.
+/// A request longer than this ends the connection. Valid ones are much shorter.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
 /// No report is longer. Most of it are the last lines of a worker's output: 21 of 500 bytes, which
 /// JSON may write with six bytes each.

@@ -6,7 +6,7 @@
 //! - [`spec`]: what to run, and what to hand it.
 //! - [`supervise`]: the loop over all children, and the replacement of the service;
 //!   [`supervise::Supervisor::run`] is the lifecycle.
-//! - [`workers`]: groups of worker processes beside the service, which outlive it.
+//! - [`workers`]: groups of worker processes, which outlive the service.
 //! - [`selection`]: sockets that workers share, and which of them a connection gets to.
 //! - [`carried`]: what outlives the re-execution of the parent.
 //! - [`control`]: what parent and service tell each other about workers.

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Tells systemd, or nobody, how things stand. Errors are logged, never passed on: a service
+/// Reports the state to systemd, if it listens. Errors are logged, never returned: a service
 /// does not fail because its watcher is gone.
 #[derive(Debug, Default)]
 pub struct Notify {
@@ -16,7 +16,7 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// Nobody is told.
+    /// There is no listener.
     #[must_use]
     pub fn nobody() -> Self {
         Self::default()
@@ -34,7 +34,7 @@ impl Notify {
         Ok(Self { to: Some((from, address)), watchdog })
     }
 
-    /// How long systemd waits for a sign of life, when somebody listens and asked for one.
+    /// The interval of systemd's watchdog, if there is one.
     #[must_use]
     pub fn watchdog(&self) -> Option<Duration> {
         self.to.as_ref().and(self.watchdog)

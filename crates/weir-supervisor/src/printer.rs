@@ -1,4 +1,4 @@
-//! Lines of workers on their way to where the parent's own output goes.
+//! Lines of workers on their way to the parent's own output.
 //!
 //! Nothing blocks: while that place takes no more, lines wait here up to a limit, and then workers
 //! are not read, so that they wait as they would writing there themselves.
@@ -72,7 +72,7 @@ impl Printer {
             if std::mem::take(&mut self.is_dropping) {
                 tracing::warn!(
                     self.lines_dropped,
-                    "output of workers was dropped: nobody took it in time"
+                    "output of workers was dropped: it was not read in time"
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! What somebody outside asks of the parent: by signal, or by a pipe (tests, and later a command).
+//! Requests to the parent from outside: by signal, or by a pipe (tests, and later a command).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -10,14 +10,14 @@ use crate::system;
 /// Something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlRequest {
-    /// SIGTERM, SIGINT: end gracefully; asked a second time: at once.
+    /// SIGTERM, SIGINT: end gracefully; the second time: immediately.
     Stop,
     /// SIGHUP: read the settings again.
     Reload,
     /// Start a new service process, and end the present one when that is ready. Only where
     /// [the service can run twice](crate::Supervisor::replacing_service_within).
     Replace,
-    /// SIGUSR2: execute the program anew, whose file may be another one now, and then do the same.
+    /// SIGUSR2: execute the program again, whose file may be another one now, and then do the same.
     Upgrade,
 }
 

@@ -8,19 +8,20 @@ use weir_settings::{HOUR, MILLISECOND, Section, WAIT};
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(upgrade, path = "supervisor")]
 pub struct RestartPolicy {
-    /// The wait before a service process that died is started again; it doubles with every death in
-    /// a row.
+    /// Delay before a service process that died is started again; it doubles with every
+    /// consecutive death.
     // The first restart is quick: most deaths are single, and clients wait in the backlog.
-    #[setting(range = MILLISECOND..=HOUR, default = Duration::from_millis(100))]
+    #[setting(advanced, range = MILLISECOND..=HOUR, default = Duration::from_millis(100))]
     pub backoff_min: Duration,
-    /// That wait never grows beyond this.
-    #[setting(range = MILLISECOND..=HOUR, default = Duration::from_secs(10))]
+    /// Limit of that delay.
+    #[setting(advanced, range = MILLISECOND..=HOUR, default = Duration::from_secs(10))]
     pub backoff_max: Duration,
-    /// After so many deaths in a row Weir gives up and ends (crash loop).
+    /// Consecutive deaths after which Weir ends (crash loop).
     // 100 ms doubled up to 10 s: 20 restarts take about two and a half minutes.
-    #[setting(range = 0..=1_000_000, default = 20)]
+    #[setting(advanced, range = 0..=1_000_000, default = 20)]
     pub restarts_max: u32,
-    /// A service process that served this long is healthy: the count of deaths starts anew.
+    /// A service process that has served this long is healthy: the count of deaths starts at
+    /// zero.
     #[setting(advanced, range = WAIT, default = Duration::from_secs(30))]
     pub healthy_after: Duration,
 }

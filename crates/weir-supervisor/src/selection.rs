@@ -2,7 +2,7 @@
 //! and which of them a worker listens on.
 //!
 //! - [`Plan`]: how many there are, and each worker's slice of them; pure.
-//! - [`SocketGroup`]: the sockets, joined by the choice that was asked for.
+//! - [`SocketGroup`]: the sockets, joined by the configured selection.
 //! - [`busy`]: what workers say of themselves, in memory that all share.
 //! - `program`: the choice as a program for the kernel; pure.
 

@@ -46,7 +46,7 @@ pub trait Events {
     /// Executes the program anew; comes back only if that fails, with the reason, and then nothing has
     /// changed. The descriptors of `carrier` are to stay open, `state` is for [`Supervisor::resume`].
     fn upgrade(&mut self, _state: &CarriedSupervisor, _carrier: Carrier) -> String {
-        "this program can't be executed anew".to_owned()
+        "this program cannot be executed again".to_owned()
     }
 
     /// The new process serves, or it failed and what it was to find is void.

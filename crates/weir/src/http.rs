@@ -189,7 +189,7 @@ impl Service<Request<Incoming>> for Answers {
 
 fn too_late(timeout: Duration) -> Response<Body> {
     let seconds = timeout.as_secs();
-    let text = format!("no response within {seconds} s (admin.request_timeout)\n");
+    let text = format!("no response within {seconds} s (admin.advanced.request_timeout)\n");
     (StatusCode::GATEWAY_TIMEOUT, text).into_response()
 }
 

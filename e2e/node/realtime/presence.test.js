@@ -10,7 +10,7 @@ let weir;
 let backend;
 
 before(async (context) => {
-  const small = app("large", `presence = { list_max = ${LIST_MAX}, gather = "50ms" }`);
+  const small = app("large", `presence = { list_max = ${LIST_MAX}, advanced.gather = "50ms" }`);
   weir = await Weir.start(context, { apps: [app(), small] });
   backend = server(weir);
 });

@@ -13,7 +13,7 @@ const CLIENTS = 8;
 const EVENTS = 300;
 /** Above what is published in one test: whoever was away for long can still recover. */
 const HISTORY = 'history = { events_max = 1000, bytes_max = "1MiB" }';
-const LARGE = 'presence = { list_max = 3, page_max = 4, gather = "20ms" }';
+const LARGE = 'presence = { list_max = 3, advanced.page_max = 4, advanced.gather = "20ms" }';
 
 let weir;
 

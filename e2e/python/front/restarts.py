@@ -42,7 +42,7 @@ STREAM_DRAIN = 20
 PAUSE = 1.7
 # Nothing but the replacements is to fail.
 SETTINGS = """queue_timeout = "60s"
-overload_after = "1h"
+advanced.overload_after = "1h"
 """
 FRONT = f'stream_drain = "{STREAM_DRAIN}s"\n'
 SUPERVISOR = "[supervisor]\nold_processes_max = 16\n"

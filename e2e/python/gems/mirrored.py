@@ -16,8 +16,8 @@ def mirroring(upstream, policy="", seldom=SELDOM):
     """Settings of a mirror."""
     named = f'policy = "{policy}"\n' if policy else ""
     return (
-        f'[gems.mirror]\n{named}{seldom}[gems.mirror.limits]\nbackoff_min = "10ms"\nbackoff_max = "200ms"\n'
-        'silence_timeout = "2s"\nconnect_timeout = "2s"\nhook_attempts_max = 1000000\n'
+        f'[gems.mirror]\n{named}{seldom}[gems.mirror.limits]\nadvanced.backoff_min = "10ms"\nadvanced.backoff_max = "200ms"\n'
+        'silence_timeout = "2s"\nconnect_timeout = "2s"\nadvanced.hook_attempts_max = 1000000\n'
         f'[[gems.mirror.upstreams]]\nname = "one"\nurl = "{upstream.url}"\nhook_secret = {SECRET}\n'
     )
 
@@ -25,7 +25,7 @@ def mirroring(upstream, policy="", seldom=SELDOM):
 def telling(mirror):
     """Settings of an upstream whose webhooks go to a mirror."""
     return (
-        '[gems.webhooks]\nretry_delay_min = "10ms"\nretry_delay_max = "200ms"\n'
+        '[gems.webhooks]\nadvanced.retry_delay_min = "10ms"\nadvanced.retry_delay_max = "200ms"\n'
         '[[gems.webhooks.endpoints]]\nname = "mirror"\n'
         f'url = "{mirror.url}/api/v1/hooks/rubygems"\nsecret = {SECRET}\napi_key = {SECRET}\n'
     )

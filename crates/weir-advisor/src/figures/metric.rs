@@ -93,7 +93,7 @@ const REDIS: &[&str] = &[SHARD];
 const SOURCE: &[&str] = &["source", "name"];
 
 /// All of them, in the order in which they are told.
-pub static METRICS: [Metric; 50] = [
+pub static METRICS: &[Metric] = &[
     of_sidekiq(gauge("queue_size", Unit::Count, QUEUE, "Jobs waiting in the queue")),
     of_sidekiq(gauge("queue_in_hand", Unit::Count, QUEUE, "Jobs in progress")),
     of_sidekiq(gauge(

@@ -60,7 +60,7 @@ fn pooler() -> (Option<Pooler>, Fact<PgBouncer>) {
 fn every_metric_has_a_name_of_its_own_and_says_what_it_is() {
     let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
     assert_eq!(names.len(), METRICS.len());
-    for metric in &METRICS {
+    for metric in METRICS {
         assert!(metric.name.chars().all(|it| it.is_ascii_lowercase() || it == '_'), "{metric:?}");
         assert!(!metric.help.is_empty() && !metric.name.ends_with("_total"), "{metric:?}");
         let is_seconds = metric.unit == metric::Unit::Seconds;

@@ -62,13 +62,13 @@ pub(super) struct Ring {
     memory_rows_max: usize,
     newest_second: Option<u64>,
     problem: Option<String>,
-    /// Rows until a file that could not be opened is tried again.
+    /// Rows until a file that could not be opened is retried.
     rows_until_retry: u32,
 }
 
-/// A missing file is tried again after this many rows: a minute of seconds.
+/// A missing file is retried after this many rows: a minute of seconds.
 const RETRY_ROWS: u32 = 60;
-/// Rows from memory that one write takes along once the disk has room again.
+/// Rows from memory that one write includes once the disk has room.
 const CATCH_UP_ROWS: usize = 60;
 
 impl Ring {

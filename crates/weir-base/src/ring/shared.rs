@@ -13,7 +13,7 @@ use super::{Node, Ring, RingError};
 pub struct SharedRing {
     current: Arc<ArcSwap<Ring>>,
     /// Held from reading the nodes to storing their successor, so that no change is lost. std's,
-    /// because nobody awaits in between.
+    /// because there is no await in between.
     changing: Mutex<()>,
 }
 
@@ -23,7 +23,7 @@ impl SharedRing {
         Self { current: Arc::new(ArcSwap::from_pointee(ring)), changing: Mutex::default() }
     }
 
-    /// A way to look up, for one thread or task to keep.
+    /// A reader, for one thread or task to keep.
     #[must_use]
     pub fn reader(&self) -> RingReader {
         RingReader(Cache::new(Arc::clone(&self.current)))

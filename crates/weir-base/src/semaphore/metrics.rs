@@ -1,4 +1,4 @@
-//! Semaphores for Prometheus: read when somebody scrapes, so that a permit costs nothing more.
+//! Semaphores for Prometheus: read at each scrape, so that a permit costs nothing more.
 
 use std::collections::HashSet;
 use std::fmt::Error;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::{Arg, Command, ValueEnum};
 
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::output;
 use weir_config::{reference, schema};
 
@@ -30,16 +30,12 @@ pub(crate) fn run(page: ReferencePage, command_line: Command) -> Exit {
 const INTRODUCTION: &str = "\
 # Command line
 
-Every command that reads takes `--json`. Answers go to standard output, everything else to standard
-error; colour only on a terminal (`NO_COLOR` turns it off).
+Every command that reads takes `--json`. Results are written to standard output, everything else to
+standard error; colour is used only on a terminal (`NO_COLOR` turns it off).
 
 | exit code | meaning |
 | --- | --- |
-| 0 | fine |
-| 1 | looked, and found a problem (`weir check`, `weir doctor`, `weir plan`, `weir jobs verify`, `weir gems verify`) |
-| 2 | could not do it |
-| 64 | wrong usage |
-
+EXIT_CODES
 Commands that talk to a running Weir find its socket in `data_dir`, through `weir.toml` in the
 current folder, `--config` or `--data-dir`. With `--url http://HOST:7420 --token-env NAME` they talk
 to the console's port instead.
@@ -48,7 +44,8 @@ This page is generated from the code (`make docs`); a test fails when it is out 
 ";
 
 fn cli_markdown(mut root: Command) -> String {
-    let mut page = INTRODUCTION.to_owned();
+    let codes = exit::meanings().map(|(code, meaning)| format!("| {code} | {meaning} |\n"));
+    let mut page = INTRODUCTION.replace("EXIT_CODES", &codes.concat());
     root.build();
     describe(&mut page, &root, "weir");
     page

@@ -12,12 +12,12 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
         report.error_at("gems.store", message.to_owned());
     }
     if gems.webhooks.retry_delay_max < gems.webhooks.retry_delay_min {
-        let path = "gems.webhooks.retry_delay_max";
+        let path = "gems.webhooks.advanced.retry_delay_max";
         report.error_at(path, format!("{path}: must not be below retry_delay_min"));
     }
     let limits = &gems.mirror.settings.limits;
     if limits.backoff_max < limits.backoff_min {
-        let path = "gems.mirror.limits.backoff_max";
+        let path = "gems.mirror.limits.advanced.backoff_max";
         report.error_at(path, format!("{path}: must not be below backoff_min"));
     }
 }
@@ -45,7 +45,7 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
     let limits = &gems.settings.limits.package;
     warn(
         limits.gem_bytes_max > limits.unpacked_bytes_max,
-        "gems.limits.unpacked_bytes_max is below gem_bytes_max: large gems are accepted for upload but then rejected",
+        "gems.limits.advanced.unpacked_bytes_max is below gem_bytes_max: large gems are accepted for upload but then rejected",
     );
     warn(
         gems.settings.read == Readers::WithKey && gems.settings.files_url.is_some(),

@@ -16,7 +16,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
         report.error_at("observe.redis", message);
     }
     if observe.limits.retry_max < observe.interval {
-        let path = "observe.limits.retry_max";
+        let path = "observe.limits.advanced.retry_max";
         report.error_at(path, format!("{path}: must not be below observe.interval"));
     }
 }

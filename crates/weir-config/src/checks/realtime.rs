@@ -14,12 +14,12 @@ const SECRET_CHARACTERS_MIN: usize = 16;
 pub(super) fn check(settings: &Settings, report: &mut Report) {
     let webhooks = &settings.realtime.webhooks;
     if webhooks.retry_delay_max < webhooks.retry_delay_min {
-        let path = "realtime.webhooks.retry_delay_max";
+        let path = "realtime.webhooks.advanced.retry_delay_max";
         report.error_at(path, format!("{path}: must not be below retry_delay_min"));
     }
     let limits = &settings.realtime.settings.limits.pusher;
     if limits.api_body_bytes_max < limits.event_data_bytes_max {
-        let path = "realtime.limits.api_body_bytes_max";
+        let path = "realtime.limits.advanced.api_body_bytes_max";
         report.error_at(path, format!("{path}: must hold one event of event_data_bytes_max"));
     }
 }
@@ -40,11 +40,11 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
     warn_of_total(settings, warnings);
     let limits = &realtime.settings.limits;
     if limits.pusher.client_message_bytes_max > limits.websocket.message_bytes_max {
-        warnings.push("realtime.limits.client_message_bytes_max is above message_bytes_max: longer messages end the connection".to_owned());
+        warnings.push("realtime.limits.advanced.client_message_bytes_max is above message_bytes_max: longer messages end the connection".to_owned());
     }
     for (path, wait) in [
         ("realtime.drain_window", realtime.settings.drain_window),
-        ("realtime.webhooks.drain_timeout", realtime.webhooks.drain_timeout),
+        ("realtime.webhooks.advanced.drain_timeout", realtime.webhooks.drain_timeout),
     ] {
         warn_of_late_end(settings.shutdown_deadline, path, wait, warnings);
     }

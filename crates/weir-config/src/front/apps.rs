@@ -50,9 +50,9 @@ struct AppTable {
     name: String,
     /// Hosts that the app serves, without a port. Empty: all.
     hosts: Vec<String>,
-    /// Paths that the app serves, with all below them. Empty: all. Of two apps the one with a host
-    /// goes first, then the one with the longer path; /app/ and /apps/ are realtime's where it has
-    /// apps.
+    /// Paths that the app serves, including everything below them. Empty: all. If several apps
+    /// match, one with a host takes precedence, then the one with the longer path. /app/ and
+    /// /apps/ belong to realtime where it has apps.
     paths: Vec<String>,
     /// Where the app's workers listen, one address for each process: "unix:/PATH" or "IP:PORT". A
     /// worker that is removed finishes the requests that it has. Required, unless there is a command.
@@ -61,10 +61,10 @@ struct AppTable {
     /// The HTML file that clients get during maintenance, with 503 (weir workers maintenance APP on).
     /// None: a plain page of Weir's own.
     maintenance_page: Option<PathBuf>,
-    /// Header fields with which workers are told about the client and the proxies on the way:
-    /// "x-forwarded" (X-Forwarded-For, -Proto and -Host), "forwarded" (RFC 7239), "x-request-start",
-    /// "x-request-id". Leave out what the app does not read. Fields with these names that a client
-    /// sends are always removed.
+    /// Header fields that tell workers about the client and the proxies in between:
+    /// "x-forwarded" (X-Forwarded-For, -Proto and -Host), "forwarded" (RFC 7239),
+    /// "x-request-start", "x-request-id". Leave out what the app does not read. Fields with
+    /// these names that a client sends are always removed.
     #[setting(parsed_texts, default = ForwardedHeader::ALL.to_vec())]
     forwarded_headers: Vec<ForwardedHeader>,
     #[setting(flatten)]

@@ -26,10 +26,11 @@ pub struct Processes {
     /// nine tenths of start_deadline.
     pub warm_up: Vec<String>,
     /// The Host of these requests. None: the first of hosts, or "localhost".
+    #[setting(advanced)]
     pub warm_up_host: Option<String>,
     /// A worker that is stopped receives no more requests and has this long to finish those in
     /// progress, before it gets stop_signal.
-    #[setting(upgrade, range = WAIT, default = Duration::from_secs(5))]
+    #[setting(advanced, upgrade, range = WAIT, default = Duration::from_secs(5))]
     pub finish_timeout: Duration,
     /// A worker with a request older than this is killed and replaced. Its other requests get this
     /// long to end. None: never.
@@ -51,9 +52,9 @@ struct Command {
     /// Processes of the command.
     #[setting(range = 1..=u64::from(PROCESSES_MAX), default = 1)]
     workers: u32,
-    /// A worker that the present service process has given more requests than this (up to a tenth
-    /// less) is replaced by a fresh one; with mode = "sockets": one that reports that it has answered
-    /// more. None: never.
+    /// A worker that has received more requests than this from the present service process (up
+    /// to a tenth fewer) is replaced; with mode = "sockets": one that reports more responses.
+    /// None: never.
     #[setting(restart, range = 1..=1 << 50)]
     recycle_requests: Option<u64>,
 }

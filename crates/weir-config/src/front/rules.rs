@@ -55,7 +55,7 @@ struct ShedTable {
     /// The status of the response.
     #[setting(range = 400..=599, default = 503)]
     status: u16,
-    /// Time after which clients are asked to retry.
+    /// Time after which clients should retry (Retry-After).
     #[setting(range = SECOND..=DAY, default = Duration::from_secs(60))]
     retry_after: Duration,
 }

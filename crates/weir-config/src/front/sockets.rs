@@ -73,11 +73,11 @@ struct SocketsTable {
     queues_per_worker: u32,
     /// Connections that wait to be accepted, over all queues; the kernel cuts each queue's share to
     /// net.core.somaxconn.
-    #[setting(range = 1..=u64::from(u16::MAX), default = 1_024)]
+    #[setting(advanced, range = 1..=u64::from(u16::MAX), default = 1_024)]
     backlog: u16,
-    /// A worker that was chosen for a connection and has not begun a request for this long counts as
-    /// idle again, if no connection waits for it.
-    #[setting(restart, range = WAIT, default = SECOND)]
+    /// A worker that was chosen for a connection but has not begun a request for this long
+    /// counts as idle, unless a connection is waiting for it.
+    #[setting(advanced, restart, range = WAIT, default = SECOND)]
     claim_timeout: Duration,
 }
 
@@ -141,7 +141,7 @@ impl SharedSockets {
             let min = self.plan(processes).workers_min();
             table.error_at(
                 "queues",
-                &format!("nobody would listen on some of them; that takes {min} workers, or a larger queues_per_worker"),
+                &format!("some of them would have no listener; that requires {min} workers, or a larger queues_per_worker"),
             );
         }
     }

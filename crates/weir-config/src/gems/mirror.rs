@@ -18,10 +18,10 @@ pub struct Mirror {
     pub is_enabled: bool,
     #[setting(flatten)]
     pub settings: MirrorSettings,
-    /// File that says which names never come from an upstream (`private acme-*`) and which from a
-    /// certain one alone (`from UPSTREAM NAME`), a line each; the first that matches decides. An empty
-    /// file is an error, unless it has the line `none`. Read again by each reload. Gems that are
-    /// pushed or imported here are private without a line.
+    /// File of rules about names, one per line: names that never come from an upstream (`private
+    /// acme-*`), and names that come from one upstream only (`from UPSTREAM NAME`). The first
+    /// match decides. An empty file is an error, unless it has the line `none`. Reread at each
+    /// reload. Gems that are pushed or imported here are private without a rule.
     #[setting(key = "policy", reload)]
     policy_file: Option<PathBuf>,
     #[setting(skip)]

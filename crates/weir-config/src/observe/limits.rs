@@ -14,27 +14,27 @@ const COUNT: RangeInclusive<u64> = 1..=1_000_000;
 #[derive(Clone, Debug, Section)]
 #[section(restart, path = "observe.limits")]
 pub struct ObserveLimits {
-    /// What a snapshot of one source may take; then its connection is closed, and its values are
-    /// unknown.
-    #[setting(range = WAIT, default = SECOND.saturating_mul(10))]
+    /// Time limit for a snapshot of one source. When it is exceeded, the connection is closed
+    /// and the values are unknown.
+    #[setting(advanced, range = WAIT, default = SECOND.saturating_mul(10))]
     pub look_timeout: Duration,
-    /// A source that fails is left alone for the interval, then longer each time, at most for this
-    /// long.
-    #[setting(range = SECOND..=DAY, default = SECOND.saturating_mul(300))]
+    /// A source that fails is retried after the interval, then after longer delays, up to this
+    /// one.
+    #[setting(advanced, range = SECOND..=DAY, default = SECOND.saturating_mul(300))]
     pub retry_max: Duration,
     /// Queues with metrics of their own; the rest share `queue="other"`, and weir_observe_left_out
     /// counts them.
-    #[setting(range = 0..=100_000, default = LabelLimits::default().metrics_queues_max)]
+    #[setting(advanced, range = 0..=100_000, default = LabelLimits::default().metrics_queues_max)]
     metrics_queues_max: usize,
     /// Services (kinds of database clients) with metrics of their own; the rest share
     /// `service="other"`.
-    #[setting(range = 0..=100_000, default = LabelLimits::default().metrics_services_max)]
+    #[setting(advanced, range = 0..=100_000, default = LabelLimits::default().metrics_services_max)]
     metrics_services_max: usize,
-    /// Queues in a snapshot. What is cut off by this limit or the next ones is a finding.
-    #[setting(range = COUNT, default = RedisLimits::default().queues_max)]
+    /// Queues in a snapshot. A finding reports what this limit or the next ones leave out.
+    #[setting(advanced, range = COUNT, default = RedisLimits::default().queues_max)]
     queues_max: usize,
     /// Processes of Sidekiq in a snapshot.
-    #[setting(range = COUNT, default = RedisLimits::default().processes_max)]
+    #[setting(advanced, range = COUNT, default = RedisLimits::default().processes_max)]
     processes_max: usize,
     /// Commands that one snapshot sends to a Redis.
     #[setting(advanced, range = COUNT, default = RedisLimits::default().commands_max)]
@@ -43,20 +43,21 @@ pub struct ObserveLimits {
     /// progress.
     #[setting(advanced, size, range = 1 << 20..=1 << 30, default = RedisLimits::default().jobs_bytes_max)]
     jobs_bytes_max: usize,
-    /// Commands of other clients whose counts and times are reported: those that take most time.
+    /// Commands of other clients that are reported with count and time: those that take the most
+    /// time.
     #[setting(advanced, range = 1..=1_000, default = RedisLimits::default().operations_max)]
     operations_max: usize,
     /// Sessions of Postgres in a snapshot.
     #[setting(advanced, range = COUNT, default = PostgresLimits::default().sessions_max)]
     sessions_max: u32,
-    /// Kinds of statements in a snapshot, where pg_stat_statements is there; 0: none are queried.
-    #[setting(range = 0..=1_000, default = 20)]
+    /// Kinds of statements in a snapshot, if pg_stat_statements is available; 0: none.
+    #[setting(advanced, range = 0..=1_000, default = 20)]
     statements_max: u32,
-    /// How long Postgres may work on one query.
-    #[setting(range = WAIT, default = PostgresLimits::default().statement_timeout)]
+    /// Time limit for one query of a snapshot.
+    #[setting(advanced, range = WAIT, default = PostgresLimits::default().statement_timeout)]
     statement_timeout: Duration,
     /// How long a query may wait for a lock of the catalog.
-    #[setting(range = WAIT, default = PostgresLimits::default().lock_timeout)]
+    #[setting(advanced, range = WAIT, default = PostgresLimits::default().lock_timeout)]
     lock_timeout: Duration,
 }
 

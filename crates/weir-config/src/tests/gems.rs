@@ -74,7 +74,7 @@ fn mistakes_about_a_mirror_say_what_to_write() {
         &with("policy = \"FOLDER/damaged\"\n"),
         &with("policy = \"FOLDER/policy\"\nfiles = \"later\"\n"),
         &(with("") + "redirect_hosts = [\"https://cdn.example\"]\n"),
-        &(with("") + "[gems.mirror.limits]\nbackoff_max = \"1ms\"\n"),
+        &(with("") + "[gems.mirror.limits]\nadvanced.backoff_max = \"1ms\"\n"),
     ]), @r#"
     weir.toml:1:1: gems.mirror.upstreams has 0 upstreams; there may be 1 to 8
     weir.toml:1:1: gems.mirror.upstreams[0].name is missing
@@ -88,7 +88,7 @@ fn mistakes_about_a_mirror_say_what_to_write() {
     weir.toml:2:10: gems.mirror.policy: the policy names the upstream elsewhere, which is not in gems.mirror.upstreams
     weir.toml:3:9: gems.mirror.files: "later" is none of "on_demand", "eagerly"
     weir.toml:5:18: gems.mirror.upstreams[0].redirect_hosts: "https://cdn.example" is no host: write a name or an address alone, such as "cdn.example" or "10.0.0.5"
-    weir.toml:6:15: gems.mirror.limits.backoff_max: must not be below backoff_min
+    weir.toml:6:24: gems.mirror.limits.advanced.backoff_max: must not be below backoff_min
     "#);
 }
 
@@ -138,7 +138,7 @@ ca = "no-such.pem"
 connections_max = 0
 [gems.webhooks]
 public_url = "gems.example"
-retry_delay_min = "1h"
+advanced.retry_delay_min = "1h"
 [[gems.webhooks.endpoints]]
 name = "ci"
 url = "ftp://ci.example"
@@ -158,7 +158,7 @@ secret = { env = "PASSWORD" }
     weir.toml:7:6: cannot read gems.postgres.ca no-such.pem: No such file or directory (os error 2)
     weir.toml:9:19: gems.postgres.limits.connections_max: must be from 1 to 10000
     weir.toml:10:1: "a b" can't be an endpoint's name; write 1 to 64 letters, digits, - and _
-    weir.toml:10:1: gems.webhooks.retry_delay_max: must not be below retry_delay_min
+    weir.toml:10:1: gems.webhooks.advanced.retry_delay_max: must not be below retry_delay_min
     weir.toml:11:14: gems.webhooks.public_url: "gems.example" is no URL to which paths can be appended; write it like "https://gems.example"
     weir.toml:15:7: gems.webhooks.endpoints[0].url: "ftp://ci.example" does not begin with http:// or https://; write for example "https://example.org/hooks"
     weir.toml:16:10: gems.webhooks.endpoints[0].secret: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }

@@ -45,6 +45,9 @@ fn a_placeholder_of_the_commented_file_has_the_type_of_its_setting() {
 /// The heading of a section, with what must be set around it for that key to mean something.
 fn whole(section: &str, name: &str) -> String {
     let heading = reference::heading(section);
+    if let Some(around) = section.strip_suffix(".advanced") {
+        return format!("{}\n{heading}", whole(around, name));
+    }
     let is_of_sockets = ["selection", "queues", "queues_per_worker", "backlog", "claim_timeout"];
     if section == "front.apps[]" && is_of_sockets.contains(&name) {
         return format!("{SHARED}workers = 4\n");
@@ -131,7 +134,7 @@ fn errors_in_environment_variables_name_them() {
     let errors = parse(&source, &environment).expect_err("refused").to_string();
     insta::assert_snapshot!(errors, @r#"
     weir.toml:1:1: jobs.fsync: "sometimes" is none of "always", "everysec", "never" (environment variable WEIR_JOBS_FSYNC)
-    weir.toml:1:1: jobs.limits.pushb_jobs_max: "many" is no number (environment variable WEIR_JOBS_LIMITS_PUSHB_JOBS_MAX)
+    weir.toml:1:1: jobs.limits.advanced.pushb_jobs_max: "many" is no number (environment variable WEIR_JOBS_LIMITS_PUSHB_JOBS_MAX)
     "#);
 }
 
@@ -140,7 +143,7 @@ fn each_setting_has_a_variable_of_its_own() {
     let mut names = std::collections::HashSet::new();
     for value in reference::values() {
         if !value.path.contains(['[']) && !value.path.contains("NAME") {
-            let name = value.path.to_uppercase().replace('.', "_");
+            let name = value.path.replace(".advanced", "").to_uppercase().replace('.', "_");
             assert!(names.insert(name), "{} shares its variable", value.path);
         }
     }
@@ -148,7 +151,7 @@ fn each_setting_has_a_variable_of_its_own() {
 
 #[test]
 fn settings_under_old_names_work_with_a_warning_and_are_rewritten() {
-    let text = "# kept\n[console.limits]\npage_jobs = 10 # why\nlogin_burst = 3\n\n[[realtime.apps]]\nid = \"1\"\nkey = \"k\"\nsecret = { env = \"PASSWORD\" }\n[realtime.apps.presence]\npage_max = 7\n";
+    let text = "# kept\n[console.limits]\npage_jobs = 10 # why\nadvanced.login_burst = 3\n\n[[realtime.apps]]\nid = \"1\"\nkey = \"k\"\nsecret = { env = \"PASSWORD\" }\n[realtime.apps.presence]\npage_max = 7\n";
     let loaded = load(text).expect("sound");
     assert_eq!(loaded.settings.console.limits.page_jobs, 10);
     assert_eq!(loaded.settings.realtime.apps[0].presence.page_max, 7);
@@ -161,7 +164,7 @@ fn settings_under_old_names_work_with_a_warning_and_are_rewritten() {
     # kept
     [console.limits]
     advanced.page_jobs = 10 # why
-    login_burst = 3
+    advanced.login_burst = 3
 
     [[realtime.apps]]
     id = "1"
@@ -177,6 +180,14 @@ fn settings_under_old_names_work_with_a_warning_and_are_rewritten() {
 }
 
 #[test]
+fn a_removed_setting_is_a_warning_with_its_line() {
+    let loaded = load("[console.limits]\npage_events = 10\n").expect("sound");
+    let warning = "line 2: console.limits.page_events no longer has an effect; remove the line";
+    assert_eq!(loaded.warnings[..1], [warning]);
+    assert!(!load("").expect("sound").warnings.iter().any(|it| it == warning));
+}
+
+#[test]
 fn a_setting_under_both_names_is_an_error() {
     let text =
         "[console.limits]\npage_jobs = 10\nadvanced.page_jobs = 11\nadvanced.page_jebs = 1\n";
@@ -184,6 +195,17 @@ fn a_setting_under_both_names_is_an_error() {
     weir.toml:2:13: console.limits.advanced.page_jobs is in the file under its old name, too
     weir.toml:4:10: console.limits.advanced.page_jebs is not a setting; did you mean "page_jobs"?
     "#);
+}
+
+/// A setting that is gone is a warning, at its old place and under `advanced`.
+fn check_removed(name: &str, default: &str) {
+    let (section, key) = name.rsplit_once('.').expect("a section");
+    for key in [key.to_owned(), format!("advanced.{key}")] {
+        let text = format!("{}\n{key} = {default}\n", whole(section, &key));
+        let warnings = load(&text).expect(name).warnings;
+        let warning = format!("{section}.{key} no longer has an effect; remove the line");
+        assert!(warnings.iter().any(|it| it.ends_with(&warning)), "{name} is gone: {warnings:?}");
+    }
 }
 
 /// Every setting of the release before, by its name and default there.
@@ -197,7 +219,10 @@ fn every_setting_of_the_release_before_works_under_its_name_of_then() {
         let former = |path: &str| path.replace(".advanced", "");
         let is_meant = |path: &str| former(path).replace("[]", "") == name.replace("[]", "");
         let value = values.iter().find(|value| is_meant(&value.path));
-        let value = value.unwrap_or_else(|| panic!("{name} is gone"));
+        let Some(value) = value else {
+            check_removed(name, default);
+            continue;
+        };
         if default == "none" {
             continue;
         }

@@ -24,8 +24,8 @@ url = "postgres://weir@db.example/app?sslmode=verify-full"
 password = { env = "PASSWORD" }
 memory = "4GiB"
 [observe.limits]
-metrics_queues_max = 7
-statements_max = 0
+advanced.metrics_queues_max = 7
+advanced.statements_max = 0
 "#;
     let observe = settings(text).observe;
     assert!(observe.is_enabled);
@@ -74,7 +74,7 @@ password = { env = "NO_SUCH" }
 [observe.postgres]
 url = "postgres://u:hunter2@localhost/x"
 [observe.limits]
-queues_max = 0
+advanced.queues_max = 0
 "#;
     let told = mistakes(text);
     assert!(!told.contains("hunter2"), "{told}");
@@ -88,8 +88,8 @@ queues_max = 0
     weir.toml:13:1: observe.redis[2].url is missing
     weir.toml:14:12: observe.redis[2].password: the environment variable NO_SUCH is not set
     weir.toml:16:7: observe.postgres.url: Postgres address "postgres://***@localhost/x": it contains a password; pass that in the environment or a file
-    weir.toml:17:1: observe.limits.retry_max: must not be below observe.interval
-    weir.toml:18:14: observe.limits.queues_max: must be from 1 to 1000000
+    weir.toml:17:1: observe.limits.advanced.retry_max: must not be below observe.interval
+    weir.toml:18:23: observe.limits.advanced.queues_max: must be from 1 to 1000000
     "#);
 }
 

@@ -10,18 +10,18 @@ fn an_app_has_all_that_is_set() {
 listen = "127.0.0.1:18080"
 cores = 3
 [front.limits]
-accepts_per_second = 500
+advanced.accepts_per_second = 500
 [realtime]
 listen = "[::1]:18081"
-activity_jitter = "20%"
+advanced.activity_jitter = "20%"
 [realtime.limits]
-subscribes_per_second = 100
-message_bytes_max = "1MiB"
-batch_events_max = 25
+advanced.subscribes_per_second = 100
+advanced.message_bytes_max = "1MiB"
+advanced.batch_events_max = 25
 webhooks_in_flight_max = 5
 [realtime.webhooks]
 retry_for = "1m"
-batch_events_max = 7
+advanced.batch_events_max = 7
 [[realtime.apps]]
 id = "1"
 key = "demo-key"
@@ -76,11 +76,11 @@ fn mistakes_of_apps_have_their_places() {
     let text = r#"
 [realtime]
 activity_timeout = "1s"
-activity_jitter = 10
+advanced.activity_jitter = 10
 [realtime.limits]
 subscribes_per_secnd = 5
 [realtime.webhooks]
-retry_delay_max = "10ms"
+advanced.retry_delay_max = "10ms"
 ca = "/nonexistent/ca.pem"
 [[realtime.apps]]
 id = "1"
@@ -103,9 +103,9 @@ cores = 0
 "#;
     insta::assert_snapshot!(mistakes(text), @r#"
     weir.toml:3:20: realtime.activity_timeout: must be from 5s to 1h
-    weir.toml:4:19: realtime.activity_jitter: expected a percentage like "10%", not an integer
+    weir.toml:4:28: realtime.advanced.activity_jitter: expected a percentage like "10%", not an integer
     weir.toml:6:1: realtime.limits.subscribes_per_secnd is not a setting; did you mean "subscribes_per_second"?
-    weir.toml:8:19: realtime.webhooks.retry_delay_max: must not be below retry_delay_min
+    weir.toml:8:28: realtime.webhooks.advanced.retry_delay_max: must not be below retry_delay_min
     weir.toml:9:6: cannot read realtime.webhooks.ca /nonexistent/ca.pem: No such file or directory (os error 2)
     weir.toml:10:1: realtime.apps[0].key is missing
     weir.toml:12:10: realtime.apps[0].secret: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
@@ -136,7 +136,7 @@ connections_max = 100000000
 listen = "0.0.0.0:8081"
 drain_window = "25s"
 [realtime.limits]
-client_message_bytes_max = "1MiB"
+advanced.client_message_bytes_max = "1MiB"
 [[realtime.apps]]
 id = "1"
 key = "demo-key"
@@ -152,7 +152,7 @@ client_queue_bytes_max = "1GiB"
     realtime.apps[0].secret has N characters; below N it can be guessed
     realtime.apps[0].require_tls without front.tls: every connection is rejected, also behind a proxy that terminates TLS
     realtime.apps[0].client_queue_bytes_max: N slow clients could hold N TiB, and this machine has N GiB
-    realtime.limits.client_message_bytes_max is above message_bytes_max: longer messages end the connection
+    realtime.limits.advanced.client_message_bytes_max is above message_bytes_max: longer messages end the connection
     realtime.drain_window is not below shutdown_deadline (25s), which would interrupt it; lower it
     ");
 }

@@ -8,14 +8,16 @@ fn with_shared_sockets_these_keys_mean_something() {
     let values = reference::values();
     let of_an_app =
         values.iter().filter_map(|it| Some((it.path.strip_prefix("front.apps[].")?, it)));
-    let keys = of_an_app.filter(|(name, value)| !name.contains('.') && value.default != "none");
+    let keys = of_an_app.filter(|(name, value)| {
+        !name.replace("advanced.", "").contains('.') && value.default != "none"
+    });
     let means_something = |name: &str, value: &str| {
         let set = format!("{SHARED}workers = 4\n{name} = {value}\n");
         !load(&set).is_err_and(|mistakes| mistakes.to_string().contains("only with mode"))
     };
     let names = keys.filter(|(name, value)| means_something(name, &value.default));
     let names: Vec<&str> = names.map(|(name, _)| name).collect();
-    insta::assert_snapshot!(names.join(" "), @"workers environment address_space start_deadline stop_signal stop_deadline dump_wait recycle_memory recycle_interval warm_up finish_timeout mode selection queues queues_per_worker backlog claim_timeout");
+    insta::assert_snapshot!(names.join(" "), @"workers environment advanced.address_space start_deadline stop_signal stop_deadline advanced.dump_wait recycle_memory advanced.recycle_interval warm_up advanced.finish_timeout mode selection queues queues_per_worker advanced.backlog advanced.claim_timeout");
 }
 
 #[test]
@@ -41,7 +43,7 @@ fn shared_sockets_are_checked_with_the_workers_that_listen_on_them() {
         &SHARED.replace("8081", "7419"),
         &SHARED.replace("command", "upstreams"),
     ]), @r#"
-    weir.toml:7:10: front.apps[0].queues: nobody would listen on some of them; that takes 5 workers, or a larger queues_per_worker
+    weir.toml:7:10: front.apps[0].queues: some of them would have no listener; that requires 5 workers, or a larger queues_per_worker
     weir.toml:8:21: front.apps[0].queues_per_worker: there are fewer queues
     weir.toml:7:13: front.apps[0].selection: random needs more than one of queues
     weir.toml:8:10: front.apps[0].queues: with join-idle each worker has a queue of its own

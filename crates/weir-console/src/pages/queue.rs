@@ -151,7 +151,7 @@ fn fetched_by(fetchers: &Fetchers<'_>, name: &str) -> String {
     match (count.running, count.leaving) {
         (0, 0) if !fetchers.is_surely_left(name) => {
             "No worker is known to fetch it; some workers fetch more queues than Weir records \
-             (jobs.limits.worker_queues_max)."
+             (jobs.limits.advanced.worker_queues_max)."
                 .to_owned()
         }
         (0, 0) => "No worker fetches it.".to_owned(),

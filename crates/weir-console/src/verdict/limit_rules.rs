@@ -1,5 +1,6 @@
 //! Rules about limits that were reached recently, and what that means.
 
+use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::view::LimitHit;
 
@@ -17,7 +18,7 @@ struct Meaning {
 
 /// Limits whose meeting says more than "somebody needs so much". Reached because of others (a scanner
 /// that never says HELLO, a worker that was killed), they are worth knowing but no warning.
-const MEANINGS: [Meaning; 8] = [
+const MEANINGS: &[Meaning] = &[
     Meaning {
         limit: JobServerLimits::HEARTBEAT_TIMEOUT.name,
         level: Level::Notice,
@@ -83,13 +84,16 @@ fn finding(hit: &LimitHit) -> Finding {
         None => (
             Level::Warning,
             format!("The limit {} was reached {times}", hit.limit),
-            format!(
-                "Find the clients that need so much, or raise jobs.limits.{} in weir.toml.",
-                hit.limit
-            ),
+            format!("Find the clients that need so much, or raise {} in weir.toml.", setting(hit)),
         ),
     };
     Finding { level, what, todo, link: "/".to_owned(), jobs: 0 }
+}
+
+/// The whole name of its setting.
+fn setting(hit: &LimitHit) -> String {
+    let limit = JobServerLimit::named(&hit.limit);
+    limit.map_or_else(|| hit.limit.clone(), |limit| limit.to_string())
 }
 
 /// The share of the dead set's limit from which it is worth a word.

@@ -77,7 +77,7 @@ pub(super) fn clients_are_slow(realtime: &RealtimeSnapshot) -> Vec<Finding> {
         let clients = counted(realtime.trend.closed_slow, "slow client");
         let what = format!("{clients} closed in the last ten minutes, to reconnect and recover");
         let todo = "A few are normal on bad networks. If there are many, send less, or set slow_clients \
-                    of the app to conflate or drop.";
+                    of the app to conflate or drop_oldest.";
         found.push(finding(Level::Notice, what, todo, CONNECTIONS));
     }
     found

@@ -279,7 +279,7 @@ async fn a_form_larger_than_the_limit_is_refused() {
     let long = "x".repeat(2_000);
     let answer = browser.submit(&page, "/queues/act", &[("name", &long)]).await;
     assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
-    answer.assert_shows("console.limits.body_bytes_max");
+    answer.assert_shows("console.limits.advanced.body_bytes_max");
 }
 
 #[tokio::test]

@@ -97,7 +97,7 @@ async fn a_queues_rates_are_charted() {
     site.push([job("later-0001", "Work", "beta")]).await;
     let page = browser.get("/queue?name=beta").await;
     assert!(!page.text.contains("data-source"), "one queue has charts, by the limit");
-    page.assert_shows("console.limits.chart_queues_max");
+    page.assert_shows("console.limits.advanced.chart_queues_max");
     let page = browser.get("/queue/chart?name=beta&series=depth&seconds=60").await;
     assert_eq!(page.status, StatusCode::NOT_FOUND);
     let page = browser.get("/queue/chart?name=alpha&series=nothing&seconds=60").await;

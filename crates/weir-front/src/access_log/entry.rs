@@ -1,4 +1,4 @@
-//! A request that goes into the log when its answer ends, or its client goes before there is one.
+//! A request that is logged when its response ends, or when its client disconnects before that.
 
 use std::fmt;
 use std::pin::Pin;
@@ -19,11 +19,11 @@ use super::line::AccessLogRecord;
 
 /// Bytes of a field of a client's that are written.
 const FIELD_BYTES_MAX: usize = 2 << 10;
-/// The status of a request whose client has gone before an answer: nobody's, but web servers' logs
+/// The status of a request whose client has gone before a response: nobody's, but web servers' logs
 /// have it.
 const CLIENT_GONE: u16 = 499;
 
-/// What an exchange with a worker took; an extension of its answer.
+/// The duration of an exchange with a worker; an extension of its response.
 #[derive(Clone, Debug)]
 pub(crate) struct Timing {
     pub(crate) queue: Duration,
@@ -31,7 +31,7 @@ pub(crate) struct Timing {
     pub(crate) worker: String,
 }
 
-/// A request that goes into the log.
+/// A request that is logged.
 pub(crate) struct PendingLogEntry {
     log: AccessLog,
     clock: Clock,
@@ -84,7 +84,7 @@ impl PendingLogEntry {
         }
     }
 
-    /// Goes into the log when the body of the answer ends or is given up.
+    /// Is logged when the body of the response ends or is aborted.
     pub(crate) fn follow(
         mut self: Box<Self>,
         mut answer: Response<ResponseBody>,
@@ -102,7 +102,7 @@ impl PendingLogEntry {
         })
     }
 
-    /// An answer that has no body of hyper's: a socket's.
+    /// A response that has no body of hyper's: a socket's.
     pub(crate) fn answered(&mut self, status: StatusCode) {
         self.note(|record| record.status = status.as_u16());
         self.write(true);

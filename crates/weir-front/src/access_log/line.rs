@@ -20,15 +20,15 @@ pub(super) struct AccessLogRecord {
     pub(super) target: String,
     pub(super) protocol: &'static str,
     pub(super) status: u16,
-    /// Of the answer's body, as far as it was sent.
+    /// Of the response's body, as far as it was sent.
     pub(super) bytes: u64,
     /// False: the client went, or the worker broke off.
     pub(super) complete: bool,
-    /// From the request's head to the end of the answer.
+    /// From the request's head to the end of the response.
     pub(super) seconds: f64,
-    /// None: it asked for no worker.
+    /// None: it needed no worker.
     pub(super) queue_seconds: Option<f64>,
-    /// To the head of the worker's answer. None: there was none.
+    /// To the head of the worker's response. None: there was none.
     pub(super) service_seconds: Option<f64>,
     pub(super) app: Option<String>,
     pub(super) worker: Option<String>,

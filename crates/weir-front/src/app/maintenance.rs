@@ -1,4 +1,4 @@
-//! Maintenance: whoever asks is shown a page, and no worker is asked.
+//! Maintenance: every request gets a page, and none reaches a worker.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

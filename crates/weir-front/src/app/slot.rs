@@ -9,7 +9,7 @@ use weir_net::client::ClientRequest;
 use super::{ProxiedApp, UpstreamWorker};
 use crate::dispatch::{Dispatcher, Permit, QueueError, StreamSlot, Ticket};
 
-/// What whoever waits is handed.
+/// What a waiting request receives.
 pub(super) type Handed = Result<UpstreamSlot, QueueError>;
 
 /// A slot of a worker.
@@ -26,7 +26,7 @@ impl UpstreamSlot {
         Self { app: Arc::clone(app), worker, permit: Some(permit) }
     }
 
-    /// For whoever gives it back by hand.
+    /// For a caller that gives it back explicitly.
     pub(super) fn take_permit(&mut self) -> Option<Permit> {
         self.permit.take()
     }
@@ -41,7 +41,7 @@ impl UpstreamSlot {
         self.tell(|dispatcher, permit| dispatcher.owes(permit, now));
     }
 
-    /// Nobody waits any more, but the worker has its slot until it is done.
+    /// No client waits any more, but the worker keeps its slot until it is done.
     pub(crate) fn owes_still(&self) {
         let now = self.app.now();
         self.tell(|dispatcher, permit| dispatcher.owes_still(permit, now));
@@ -58,7 +58,7 @@ impl UpstreamSlot {
         }
     }
 
-    /// The answer has no end of its own. None: there is no room for it.
+    /// The response is a stream. None: there is no room for it.
     pub(crate) fn make_stream(&self) -> Option<StreamSlot> {
         self.permit.as_ref().and_then(|permit| self.app.make_stream(permit))
     }
@@ -66,7 +66,7 @@ impl UpstreamSlot {
     /// The same for a client that is still there, and may have as many as one may.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The response for the client.
     pub(crate) fn open_stream(
         &self,
         client: Option<&ClientRequest>,

@@ -38,7 +38,7 @@ impl Delay {
     }
 
     /// How long the queue may be in time: at most `limit`, and half of the time after which clients
-    /// give up, so that a worker does not spend its time on responses that nobody waits for.
+    /// give up, so that a worker does not spend its time on responses that no client waits for.
     fn limit(&self, limit: Duration) -> Duration {
         if self.given_up_share > GIVEN_UP_SHARE_MAX { limit.min(self.patience / 2) } else { limit }
     }
@@ -53,7 +53,7 @@ impl Delay {
         self.given_up_share += (1.0 - self.given_up_share) / f64::from(WEIGHT);
     }
 
-    /// A queue that nobody leaves becomes too long by itself: since when.
+    /// Since when the queue would have been too long if no client had given up.
     fn standing_since(&self, len: usize, limit: Duration, now: Timestamp) -> Option<Timestamp> {
         let limit = self.limit(limit);
         let due = self.last + limit.checked_div(u32::try_from(len).ok()?)?;

@@ -12,7 +12,7 @@ use weir_net::client::ClientAddress;
 /// Clients whose last turn is remembered, beyond those with a request in the lane.
 const REMEMBERED_MAX: usize = 1_024;
 
-/// Who asks, as far as fairness goes. None: nobody in particular, who has turns of one.
+/// The client, for fairness between clients. None: no particular client; each request has a turn of its own.
 pub(crate) type FlowKey = Option<ClientAddress>;
 
 /// The requests of one priority, by their numbers.
@@ -20,7 +20,7 @@ pub(crate) type FlowKey = Option<ClientAddress>;
 pub(super) struct PriorityQueue {
     /// The requests of each client that has a turn, in the order of their arrival.
     flows: HashMap<FlowKey, VecDeque<u64>>,
-    /// Clients that had no turn since they came.
+    /// Clients that have had no turn yet.
     new: VecDeque<FlowKey>,
     /// Clients in the order of their next turn; some have no request any more.
     old: VecDeque<FlowKey>,

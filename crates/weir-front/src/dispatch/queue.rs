@@ -9,7 +9,7 @@ use super::RequestClass;
 use super::delay::Delay;
 use super::priority_queue::PriorityQueue;
 
-/// What goes first.
+/// The order of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Priority {
     High,
@@ -91,7 +91,7 @@ impl<T> RequestQueue<T> {
         Ticket(number)
     }
 
-    /// Who is given a slot.
+    /// The request that gets a slot.
     pub(super) fn pop(
         &mut self,
         newest_first: bool,

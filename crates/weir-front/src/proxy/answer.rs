@@ -1,4 +1,4 @@
-//! Answers of Weir's own, where no worker answers.
+//! Weir's own responses, where no worker responds.
 
 use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
@@ -9,18 +9,18 @@ use crate::app::Maintenance;
 use crate::dispatch::QueueError;
 use crate::rules::ShedSettings;
 
-/// Seconds after which whoever met a full queue or an overload may come again. Both end within
-/// moments or go on; a client that comes back sooner only adds to them.
+/// Retry-After of a full queue or an overload, in seconds. Both end within
+/// moments or continue; a client that retries sooner only adds to them.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
-/// Seconds after which whoever met a maintenance may come again.
+/// Retry-After of a maintenance, in seconds.
 const MAINTENANCE_SECONDS: HeaderValue = HeaderValue::from_static("60");
 
-/// Who asks for what no app serves.
+/// The response to a request that no app serves.
 pub(super) const NO_APP: &str = "no app is served at this host and path\n";
 
-/// Whoever is told to go at once.
-pub(super) const COME_BACK: &str = "there is too much to do just now; come back later\n";
+/// The response to a request that is rejected immediately.
+pub(super) const COME_BACK: &str = "the server is overloaded; try again later\n";
 
 /// A status and a line of text.
 pub(super) fn text(status: StatusCode, text: &'static str) -> Response<ResponseBody> {
@@ -31,7 +31,7 @@ pub(super) fn text(status: StatusCode, text: &'static str) -> Response<ResponseB
     response
 }
 
-/// What a request is told that is none to be passed on.
+/// The response to a request that must not be forwarded.
 pub(super) fn no_request(status: StatusCode, line: &'static str) -> Response<ResponseBody> {
     let mut response = text(status, line);
     if status == StatusCode::NOT_IMPLEMENTED {
@@ -41,7 +41,7 @@ pub(super) fn no_request(status: StatusCode, line: &'static str) -> Response<Res
     response
 }
 
-/// What a request is told that no worker answered.
+/// The response to a request that no worker responded to.
 pub(super) fn failed(failed: ExchangeError) -> Response<ResponseBody> {
     let (status, line) = wording(failed);
     let mut response = text(status, line);
@@ -49,7 +49,7 @@ pub(super) fn failed(failed: ExchangeError) -> Response<ResponseBody> {
     response
 }
 
-/// Whoever met a full queue or a slow worker may come again.
+/// Adds Retry-After to the rejections after which a retry may succeed: a full queue, a slow worker.
 pub(super) fn ask_to_retry(status: StatusCode, headers: &mut HeaderMap) {
     if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::GATEWAY_TIMEOUT {
         headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
@@ -76,7 +76,7 @@ pub(super) fn no_program() -> Response<ResponseBody> {
     response
 }
 
-/// What a rule tells those whom it refuses.
+/// The response of a rule to the requests that it rejects.
 pub(super) fn shed(rule: &ShedSettings) -> Response<ResponseBody> {
     let mut response = text(rule.status, COME_BACK);
     let seconds = HeaderValue::from(rule.retry_after.as_secs());
@@ -120,9 +120,10 @@ pub(super) fn wording(failed: ExchangeError) -> (StatusCode, &'static str) {
         ExchangeError::Unreachable => {
             (StatusCode::BAD_GATEWAY, "no worker of this app can be reached\n")
         }
-        ExchangeError::Broken => {
-            (StatusCode::BAD_GATEWAY, "the worker hung up before its answer was complete\n")
-        }
+        ExchangeError::Broken => (
+            StatusCode::BAD_GATEWAY,
+            "the worker closed the connection before its response was complete\n",
+        ),
         ExchangeError::Malformed => (
             StatusCode::BAD_GATEWAY,
             "what the worker said is no answer of HTTP/1.1 to this request\n",

@@ -1,4 +1,4 @@
-//! One request, one answer.
+//! One request, one response.
 //!
 //! A request goes to another worker if it certainly reached none: the connection was refused, or an
 //! idle one had been closed. One that may have been read is repeated only if it is idempotent and
@@ -35,7 +35,7 @@ use crate::upstream::{
     AnswerReader, BadAnswer, Exchange, Framed, UpstreamConnection, UpstreamError, UpstreamResponse,
 };
 
-/// Why a request has no worker's answer.
+/// Why a request has no worker's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExchangeError {
     Refused(QueueError),
@@ -44,9 +44,9 @@ pub(super) enum ExchangeError {
     SlowBody,
     Unreachable,
     Broken,
-    /// What the worker said is no answer to the request.
+    /// The worker sent an invalid response.
     Malformed,
-    /// The head of its answer is longer than it may be.
+    /// The head of its response is longer than it may be.
     AnswerHead,
     Late,
 }
@@ -66,7 +66,7 @@ impl ExchangeError {
 }
 
 impl Proxy {
-    /// The answer of a worker, or one that says why there is none.
+    /// The response of a worker, or one that says why there is none.
     pub(super) async fn exchange(
         &self,
         app: &Arc<ProxiedApp>,
@@ -126,7 +126,7 @@ impl Proxy {
         Err(ExchangeError::Unreachable)
     }
 
-    /// Counts a worker's answer, and passes it on. `arrived`: when the request did.
+    /// Counts a worker's response, and passes it on. `arrived`: when the request did.
     fn respond(
         &self,
         app: &ProxiedApp,
@@ -162,7 +162,7 @@ impl Proxy {
         self.settings.access_log.is_some().then(|| Timing { queue, service, worker: worker() })
     }
 
-    /// Asks one worker. None: the request reached nobody, or may be repeated.
+    /// Sends the request to one worker. None: it reached no worker, or may be repeated.
     async fn ask(
         &self,
         app: &ProxiedApp,
@@ -298,8 +298,8 @@ fn is_repeatable(method: &Method, body: &RequestBody) -> bool {
     body.is_whole() && method.is_idempotent() && method != Method::TRACE
 }
 
-/// A request that a worker has and somebody waits for. If nobody does any more, it goes on alone
-/// until the worker has answered or hangs up.
+/// A request at a worker, with a client that waits. If the client disconnects, it continues alone
+/// until the worker has responded or closes the connection.
 pub(super) struct RunningExchange {
     /// None: it is over.
     exchange: Option<(Exchange, UpstreamSlot)>,
@@ -310,12 +310,12 @@ impl RunningExchange {
         Self { exchange: Some((exchange, slot)) }
     }
 
-    /// What it was made of, after an answer or the end of the connection.
+    /// What it was made of, after a response or the end of the connection.
     pub(super) fn take(&mut self) -> Option<(Exchange, UpstreamSlot)> {
         self.exchange.take()
     }
 
-    /// The head of the answer, unless the worker or the client is too slow.
+    /// The head of the response, unless the worker or the client is too slow.
     pub(super) async fn answer(
         &mut self,
         app: &ProxiedApp,
@@ -405,7 +405,7 @@ impl Drop for RunningExchange {
     }
 }
 
-/// A request without an answer; counted if its client goes before that is over.
+/// A request without a response; counted if its client goes before that is over.
 pub(super) struct Unanswered<'a>(Option<&'a ProxiedApp>);
 
 impl<'a> Unanswered<'a> {
@@ -413,7 +413,7 @@ impl<'a> Unanswered<'a> {
         Self(Some(app))
     }
 
-    /// It has an answer, be it Weir's own.
+    /// It has a response, if only Weir's own.
     pub(super) fn finish(mut self) {
         self.0 = None;
     }

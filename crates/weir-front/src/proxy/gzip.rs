@@ -50,11 +50,11 @@ fn coding(text: &str) -> (&str, bool) {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GzipRequest {
     pub(super) is_accepted: bool,
-    /// Its answer has no body, and the fields that one with a body has (RFC 9110, section 9.3.2).
+    /// Its response has no body, and the fields that one with a body has (RFC 9110, section 9.3.2).
     pub(super) is_head: bool,
 }
 
-/// The answer, compressed if that is worth while and the client takes it.
+/// The response, compressed if that is worthwhile and the client accepts it.
 pub(super) fn apply(
     gzip: &Gzip,
     asked: GzipRequest,
@@ -105,7 +105,7 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Text in all its forms. Streams of events are not: each event is small and wanted at once.
+/// Text in all its forms. Event streams are not compressed: each event is small and must arrive immediately.
 fn is_compressible(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

@@ -101,7 +101,7 @@ impl Target {
     }
 }
 
-/// How often a field came.
+/// How often a field occurred.
 enum FieldCount<'a> {
     Never,
     Once(&'a HeaderValue),
@@ -171,7 +171,7 @@ fn is_host(text: &[u8]) -> bool {
     text.iter().all(|byte| HOST_CHARACTERS[usize::from(*byte)])
 }
 
-/// What a worker is told of a body.
+/// The fields about a body for the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyHead<'a> {
     None,
@@ -181,7 +181,7 @@ pub(super) enum BodyHead<'a> {
     Upgrade(&'a HeaderValue),
 }
 
-/// The bytes of the head that a worker gets: written anew, so it has one meaning.
+/// The bytes of the head for the worker: rewritten, so that it is unambiguous.
 pub(super) fn write(
     parts: &Parts,
     target: &Target,

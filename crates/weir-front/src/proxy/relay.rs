@@ -1,4 +1,4 @@
-//! The body of an answer, from a worker to a client.
+//! The body of a response, from a worker to a client.
 //!
 //! One that is not here as a whole is read by a task of its own, ahead of a client that is slower
 //! than the worker: the worker has its slot back when it has said all, not when the client has
@@ -24,7 +24,7 @@ use crate::app::{Lease, UpstreamSlot};
 use crate::drain::Drain;
 use crate::upstream::{AnswerReader, IdleConnections, UpstreamBodyError};
 
-/// How an answer is passed on.
+/// How a response is passed on.
 pub(super) struct Relay {
     pub(super) reader: AnswerReader,
     pub(super) slot: UpstreamSlot,
@@ -34,10 +34,10 @@ pub(super) struct Relay {
     pub(super) kind: RelayKind,
 }
 
-/// What the answer is.
+/// What the response is.
 pub(super) enum RelayKind {
     Answer,
-    /// Events without an end: it ends when its client goes, or Weir does.
+    /// Events without an end: it ends when its client disconnects, or Weir ends.
     Stream {
         drain: Drain,
         /// One of those that are for streams: the worker has one slot more for its requests, as if
@@ -103,7 +103,7 @@ impl Relay {
                 room
             })
             .await?;
-            // What was read before was an answer to what was owed. A stream owes nothing.
+            // What was read before was a response to what was owed. A stream owes nothing.
             if drained.is_none() {
                 self.slot.owes();
             }
@@ -141,7 +141,7 @@ impl Relay {
     }
 }
 
-/// The answer has come to its end: the connection may serve another request.
+/// The response has ended: the connection may serve another request.
 pub(super) fn let_go(reader: AnswerReader, slot: &UpstreamSlot, pool: &IdleConnections) {
     if let Some(connection) = reader.into_connection() {
         let app = slot.app();
@@ -149,7 +149,7 @@ pub(super) fn let_go(reader: AnswerReader, slot: &UpstreamSlot, pool: &IdleConne
     }
 }
 
-/// Nobody is to listen to a stream: its worker has no room for it, or its client may have no more.
+/// A stream is rejected: its worker has no room for it, or its client has its maximum.
 pub(super) fn hang_up(mut reader: AnswerReader, slot: UpstreamSlot) {
     // A process or a thread that it keeps busy has its slot until it has noticed.
     if slot.app().limits.streams() == 0 {
@@ -165,7 +165,7 @@ pub(super) fn hang_up(mut reader: AnswerReader, slot: UpstreamSlot) {
     }
 }
 
-/// A process or a thread that a stream keeps busy learns by its next word that nobody listens. It
+/// A process or a thread that a stream keeps busy notices at its next write that the client is gone. It
 /// owes none, but for one in the time that streams have for it.
 pub(super) async fn outlive_listener(reader: &mut AnswerReader, slot: &UpstreamSlot) {
     reader.hang_up().await;

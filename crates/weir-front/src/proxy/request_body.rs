@@ -34,7 +34,7 @@ impl RequestBody {
         self.rest.is_none()
     }
 
-    /// Takes in what comes, to the end or as much as may be kept.
+    /// Reads to the end, or as much as may be buffered.
     pub(super) async fn read_ahead(&mut self, app: &ProxiedApp) -> Result<(), ExchangeError> {
         while let Some(rest) = &mut self.rest {
             if self.come.len() >= app.limits.request_buffer_bytes {
@@ -78,7 +78,7 @@ impl RequestBody {
         }
     }
 
-    /// How a worker is told where it ends, and the length if there is one.
+    /// How its end is marked for the worker, and the length if there is one.
     pub(super) fn framed(&self) -> (Framed, Option<u64>) {
         let here = self.come.len() as u64;
         match &self.rest {

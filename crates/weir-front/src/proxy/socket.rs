@@ -1,7 +1,7 @@
 //! Upgraded connections: a WebSocket's two sockets, joined.
 //!
-//! The worker's answer is read as HTTP: only after a 101 are the two sockets one. Anything else is
-//! relayed as any answer is, and the client's connection ends with it.
+//! The worker's response is read as HTTP: only after a 101 are the two sockets one. Anything else is
+//! relayed as any response is, and the client's connection ends with it.
 
 mod frames;
 mod join;
@@ -35,7 +35,7 @@ use crate::upstream::{Exchange, Framed, UpstreamConnection, UpstreamError, Upstr
 
 /// Bytes that a client may send before the worker has agreed. More wait in the kernel.
 const EARLY_BYTES_MAX: usize = 16 << 10;
-/// How long a client may take nothing of an answer.
+/// How long a client may leave a response unread.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Takes over the connection, or refuses it.
@@ -101,13 +101,13 @@ pub(super) fn parts_of(head: &HttpRequestHead<'_>) -> Option<request::Parts> {
     Some(parts)
 }
 
-/// What a worker is asked.
+/// The request to a worker.
 struct UpgradeRequest {
     method: Method,
     head: Vec<u8>,
     /// For the access log.
     entry: Option<Box<PendingLogEntry>>,
-    /// None: nobody's in particular.
+    /// None: of no particular client.
     whose: Option<ClientRequest>,
 }
 
@@ -181,7 +181,7 @@ async fn serve(
     note(&app, pass_on(client, follow(entry, answer), &method).await);
 }
 
-/// An answer that is no upgrade; the connection ends with it. One that breaks off ends without its
+/// A response that is no upgrade; the connection ends with it. One that breaks off ends without its
 /// last chunk.
 async fn pass_on(
     mut client: Early,
@@ -215,7 +215,7 @@ fn note(app: &ProxiedApp, ended: io::Result<()>) {
     }
 }
 
-/// A worker's answer, where the rest of it is, and the slot that it holds.
+/// A worker's response, where the rest of it is, and the slot that it holds.
 struct UpgradeExchange {
     answer: Box<UpstreamResponse>,
     exchange: Exchange,

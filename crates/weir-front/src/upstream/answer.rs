@@ -1,4 +1,4 @@
-//! The head of a worker's answer.
+//! The head of a worker's response.
 
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::framing::Framing;
 /// Header fields for which there is room without asking for memory.
 const HEADERS_USUAL: usize = 128;
 
-/// What is asked of an answer's head.
+/// Limits of a response's head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadLimits {
     /// Bytes of one head.
@@ -26,7 +26,7 @@ pub(crate) struct HeadLimits {
     pub(crate) headers_max: usize,
 }
 
-/// A worker's answer, of which the head has come.
+/// A worker's response, of which the head has arrived.
 #[derive(Debug)]
 pub(crate) struct UpstreamResponse {
     pub(crate) status: StatusCode,
@@ -45,7 +45,7 @@ pub(crate) struct UpstreamResponse {
 }
 
 impl UpstreamResponse {
-    /// Whether what has come of the body is one: while the client can still be told.
+    /// Whether what has arrived of the body is valid, while the client can still get an error.
     pub(super) fn check_body(&self) -> Result<(), BadAnswer> {
         if let Framing::Chunked(mut chunks) = self.framing {
             chunks.skip(&self.rest)?;
@@ -54,7 +54,7 @@ impl UpstreamResponse {
     }
 }
 
-/// What is no answer.
+/// Why a response is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadAnswer {
     #[error("it is no HTTP/1")]
@@ -69,9 +69,9 @@ pub(crate) enum BadAnswer {
     Chunks(#[from] BadChunk),
 }
 
-/// Reads the head of the answer to a request with `method` at the start of `bytes`. None: there is
-/// more to come. Interim answers (1xx but 101) are skipped: whatever they announce was decided.
-/// `room`: an empty map that becomes the answer's.
+/// Reads the head of the response to a request with `method` at the start of `bytes`. None: there is
+/// more to come. Interim responses (1xx but 101) are skipped: whatever they announce was decided.
+/// `room`: an empty map that becomes the response's.
 pub(super) fn read(
     bytes: &[u8],
     method: &Method,
@@ -287,7 +287,7 @@ impl ResponseFields {
     }
 }
 
-/// Fields of nearly all answers, in the two ways in which servers write them: to know one costs a
+/// Fields of nearly all responses, in the two ways in which servers write them: to know one costs a
 /// tenth of reading its name.
 fn usual(name: &str) -> Option<HeaderName> {
     Some(match name {

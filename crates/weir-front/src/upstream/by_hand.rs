@@ -1,4 +1,4 @@
-//! An answer that is read without a socket.
+//! A response that is read without a socket.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -9,7 +9,7 @@ use super::answer::{self, HeadLimits, UpstreamResponse};
 /// The bounds of the settings' defaults.
 const LIMITS: HeadLimits = HeadLimits { bytes_max: 64 << 10, headers_max: 1_000 };
 
-/// Reads an answer of which `piece` bytes come at a time. None: it is none, or its head is not
+/// Reads a response that arrives `piece` bytes at a time. None: it is invalid, or its head is not
 /// complete. With its body as far as that is sound, and whether it came to its end.
 pub(crate) fn read(
     bytes: &[u8],

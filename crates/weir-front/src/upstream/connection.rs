@@ -15,7 +15,7 @@ use crate::address::UpstreamAddress;
 const BUFFER_BYTES_KEPT: usize = 4 << 10;
 
 /// A connection to a worker, and what a request on it needs of memory: the next one finds it there.
-/// Nothing of the socket was read that an answer did not take. It goes from hand to hand many times
+/// Nothing of the socket was read that a response did not take. It goes from hand to hand many times
 /// with each request, so it is boxed.
 #[derive(Debug)]
 pub(crate) struct UpstreamConnection {
@@ -25,9 +25,9 @@ pub(crate) struct UpstreamConnection {
     /// When its last exchange ended.
     pub(super) idle_since: Timestamp,
     pub(super) sending: Sending,
-    /// The beginning of a head that came in pieces.
+    /// The beginning of a head that arrived in pieces.
     pub(super) unread: Vec<u8>,
-    /// Empty, for the fields of an answer.
+    /// Empty, for the fields of a response.
     pub(super) fields: HeaderMap,
 }
 

@@ -1,4 +1,4 @@
-//! A request to a worker and the head of its answer.
+//! A request to a worker and the head of its response.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,19 +13,19 @@ use super::outgoing::{BadBody, Outgoing};
 use super::reader::AnswerReader;
 use super::sending::{Framed, Sending};
 
-/// Why a worker gave no answer.
+/// Why there is no response from a worker.
 #[derive(Debug)]
 pub(crate) enum UpstreamError {
     /// The connection had ended before anything was sent.
     Unsent,
-    /// The connection ended before an answer.
+    /// The connection ended before a response.
     Ended,
     Bad(BadAnswer),
     /// The request's own body.
     Body(BadBody),
 }
 
-/// One request on one connection. What it has done it remembers: a poll goes on where the one
+/// One request on one connection. It keeps its progress: a poll continues where the one
 /// before it stopped.
 #[derive(Debug)]
 pub(crate) struct Exchange {
@@ -73,7 +73,7 @@ impl Exchange {
         self.connection.sending.take_body()
     }
 
-    /// The head of the answer, while the request is being sent.
+    /// The head of the response, while the request is being sent.
     pub(crate) fn poll_answer(
         &mut self,
         context: &mut Context<'_>,
@@ -114,19 +114,19 @@ impl Exchange {
         })
     }
 
-    /// The rest of the answer.
+    /// The rest of the response.
     pub(crate) fn into_reader(self, answer: &mut UpstreamResponse) -> AnswerReader {
         let framing = std::mem::replace(&mut answer.framing, super::framing::Framing::EMPTY);
         let rest = std::mem::take(&mut answer.rest);
         AnswerReader::new(self.connection, framing, rest, answer.may_keep)
     }
 
-    /// The socket, after an answer that switches protocols.
+    /// The socket, after a response that switches protocols.
     pub(crate) fn into_connection(self) -> Box<UpstreamConnection> {
         self.connection
     }
 
-    /// Nobody waits for the answer any more: resolves when the worker has given one, or hung up
+    /// No client waits for the response any more: resolves when the worker has sent one, or has closed the connection
     /// (None). A body that is not there any more ends where it is, which a worker that reads can see.
     pub(crate) async fn outlive_client(&mut self) -> Option<Box<UpstreamResponse>> {
         if self.is_sending() {

@@ -1,4 +1,4 @@
-//! Where an answer's body ends (RFC 9112, section 6.3).
+//! Where a response's body ends (RFC 9112, section 6.3).
 
 use bytes::{Buf, Bytes};
 use weir_net::chunks::{BadChunk, Chunks};

@@ -1,4 +1,4 @@
-//! The body of a worker's answer.
+//! The body of a worker's response.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,7 +15,7 @@ use super::framing::Framing;
 /// Why a body broke off.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpstreamBodyError {
-    #[error("the worker hung up in the middle of its answer")]
+    #[error("the worker closed the connection within its response")]
     Short,
     #[error("the client broke off its request in the middle of the answer to it")]
     Client,
@@ -25,7 +25,7 @@ pub(crate) enum UpstreamBodyError {
     Bad(#[from] BadChunk),
 }
 
-/// The body of an answer, and what is left of its request: a worker may answer before it has read
+/// The body of a response, and what is left of its request: a worker may answer before it has read
 /// all.
 #[derive(Debug)]
 pub(crate) struct AnswerReader {
@@ -110,7 +110,7 @@ impl AnswerReader {
         self.connection.sending.waits_for_client()
     }
 
-    /// Tells the worker that nobody listens, as far as it can be told while it says nothing.
+    /// Shuts down the connection to the worker, as far as that is possible while it sends nothing.
     pub(crate) async fn hang_up(&mut self) {
         let UpstreamConnection { socket, sending, .. } = &mut *self.connection;
         sending.give_up();
@@ -118,8 +118,8 @@ impl AnswerReader {
         let _ = poll_fn(|context| Pin::new(&mut *socket).poll_shutdown(context)).await;
     }
 
-    /// Reads on for nobody. True: to the end. A worker that goes on for longer than `bytes_max` is
-    /// hung up on: it is told by its next write, and is not waited for.
+    /// Reads and discards the rest. True: to the end. The connection of a worker that sends more than `bytes_max` is
+    /// closed: its next write fails.
     pub(crate) async fn discard(&mut self, bytes_max: usize) -> bool {
         let mut left = bytes_max;
         loop {

@@ -1,5 +1,5 @@
 //! Where a core reads to. A core is a thread, and a read is looked at before the next one: so one
-//! buffer serves all of its connections, and one that waits for an answer holds none.
+//! buffer serves all of its connections, and one that waits for a response holds none.
 
 use std::cell::RefCell;
 

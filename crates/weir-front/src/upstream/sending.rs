@@ -9,7 +9,7 @@ use tokio::io::AsyncWrite;
 use super::outgoing::{BadBody, Outgoing};
 use super::socket::UpstreamSocket;
 
-/// How a worker is told where a body ends.
+/// How the end of a body is marked for the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framed {
     /// By a length in the head.
@@ -107,7 +107,7 @@ impl Sending {
         self.body.take()
     }
 
-    /// Sends what can be sent. A worker that takes no more is no error here: its answer says more.
+    /// Sends what can be sent. A worker that reads no more is not an error here: its response says more.
     pub(super) fn poll(
         &mut self,
         socket: &mut UpstreamSocket,

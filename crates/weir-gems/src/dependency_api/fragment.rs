@@ -10,7 +10,7 @@ use crate::release::Release;
 
 /// Bytes that are no fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("stored dependencies can't be read; `weir gems verify --fix` writes them anew")]
+#[error("stored dependencies cannot be read; `weir gems verify --fix` rewrites them")]
 pub struct FragmentError;
 
 /// The packed releases of one gem, in the order of its `/info`.

@@ -89,7 +89,7 @@ impl Gems {
         }
         self.metrics.limit_hit(Limit::DependencyAnswerBytesMax);
         let text = format!(
-            "the answer has more than {max} bytes (gems.limits.dependency_answer_bytes_max); ask for \
+            "the answer has more than {max} bytes (gems.limits.advanced.dependency_answer_bytes_max); ask for \
              fewer gems, or use the compact index"
         );
         Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text))

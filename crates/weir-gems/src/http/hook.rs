@@ -34,7 +34,7 @@ impl Gems {
             HookAnswer::Malformed(problem) => refused(StatusCode::BAD_REQUEST, &problem),
             HookAnswer::Full => refused(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "too many webhooks wait (gems.mirror.limits.hooks_waiting_max); send it again",
+                "too many webhooks wait (gems.mirror.limits.advanced.hooks_waiting_max); send it again",
             ),
         }
     }

@@ -22,7 +22,7 @@ pub(super) struct Patient<B> {
 /// Why a body ended before its end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
-    #[error("the body did not arrive in time (gems.limits.body_timeout)")]
+    #[error("the body did not arrive in time (gems.limits.advanced.body_timeout)")]
     Late,
     #[error("the body broke off: {0}")]
     Broken(BoxError),

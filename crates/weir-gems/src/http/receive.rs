@@ -139,8 +139,9 @@ impl Gems {
         while let Some(chunk) = body.chunk().await.map_err(|error| self.broken(&error))? {
             if text.len() + chunk.len() > max {
                 self.metrics.limit_hit(Limit::FormBytesMax);
-                let text =
-                    format!("the body has more than {max} bytes (gems.limits.form_bytes_max)");
+                let text = format!(
+                    "the body has more than {max} bytes (gems.limits.advanced.form_bytes_max)"
+                );
                 return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text));
             }
             text.extend_from_slice(&chunk);
@@ -182,7 +183,7 @@ impl Gems {
 
     fn form_too_large(&self, error: &multer::Error) -> Failure {
         self.metrics.limit_hit(Limit::FormBytesMax);
-        let text = format!("the form is too large: {error} (gems.limits.form_bytes_max)");
+        let text = format!("the form is too large: {error} (gems.limits.advanced.form_bytes_max)");
         Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text)
     }
 }

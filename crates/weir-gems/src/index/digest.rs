@@ -27,7 +27,7 @@ pub struct RunningDigest {
 
 /// A saved state that is none: of another version, or damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the saved state of the digests can't be read; `weir gems verify --fix` computes it anew")]
+#[error("the saved state of the digests cannot be read; `weir gems verify --fix` recomputes it")]
 pub struct StateError;
 
 /// Of a SHA-256 in `Digest`: its name and its base64.

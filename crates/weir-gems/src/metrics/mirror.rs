@@ -144,7 +144,7 @@ impl MirrorMetrics {
         );
         registry.register(
             "weir_gems_mirror_look_seconds",
-            "How long a look at an upstream took",
+            "Duration of synchronizations with an upstream",
             self.seconds.clone(),
         );
     }

@@ -30,12 +30,12 @@ pub enum Problem {
     NoVersions(u16),
     #[error("/versions has other digests than the upstream says")]
     Digest,
-    #[error("/versions has more than {0} bytes (gems.mirror.limits.versions_bytes_max)")]
+    #[error("/versions has more than {0} bytes (gems.mirror.limits.advanced.versions_bytes_max)")]
     TooLong(u64),
-    #[error("it lists more than {0} names (gems.mirror.limits.names_max)")]
+    #[error("it lists more than {0} names (gems.mirror.limits.advanced.names_max)")]
     TooManyNames(usize),
     #[error(
-        "{gone} of its names would be gone within gems.mirror.limits.names_gone_window, more than \
+        "{gone} of its names would be gone within gems.mirror.limits.advanced.names_gone_window, more than \
          gems.mirror.limits.{limit} allows ({max}{of}): has it lost its data? Nothing more is taken \
          away. If it is meant, raise that limit until that is done"
     )]

@@ -212,7 +212,7 @@ pub async fn forget_file(
 
 /// The specification in a file, for clients of older kinds and for readers. Of some old gems it
 /// can't be read by today's rules; they are served all the same: they are what the index says.
-#[expect(clippy::type_complexity, reason = "the file comes back with what was read of it")]
+#[expect(clippy::type_complexity, reason = "the file is returned with the bytes that were read")]
 fn specification(
     mut file: Arriving,
     limits: &PackageLimits,

@@ -112,7 +112,7 @@ impl Mirror {
         let looks = LastLooks { complete: state.last_success, compared: state.last_compared };
         let name = upstream.name.as_str();
         if let Err(error) = self.store.keep_looks(name, looks).await {
-            tracing::warn!(upstream = name, %error, "the time of a look was not kept");
+            tracing::warn!(upstream = name, %error, "the time of a synchronization was not stored");
         }
     }
 

@@ -68,7 +68,7 @@ impl Mirror {
             }
             if let Err(error) = self.work_off_hooks_of(upstream).await {
                 let upstream = upstream.name.as_str();
-                tracing::error!(upstream, %error, "webhooks were not worked off");
+                tracing::error!(upstream, %error, "webhooks were not processed");
                 tokio::time::sleep(STORE_WAIT).await;
             }
         }

@@ -20,18 +20,18 @@ pub const UPSTREAMS_MAX: usize = 8;
 #[derive(Clone, Debug, Section)]
 #[section(restart, path = "gems.mirror")]
 pub struct MirrorSettings {
-    /// At most [`UPSTREAMS_MAX`]. A name that several have comes from the first of them.
+    /// At most [`UPSTREAMS_MAX`]. A name that several have is taken from the first of them.
     #[setting(skip)]
     pub upstreams: Vec<UpstreamSettings>,
-    /// When .gem files are fetched: when somebody asks for one, and then kept; or all of them,
+    /// When .gem files are fetched: at their first download, and then kept; or all of them,
     /// after the index.
     #[setting(choice)]
     pub files: FilesWhen,
-    /// How long after a look at what has changed the next one comes. Webhooks don't wait for it.
+    /// Time from one synchronization to the next. Webhooks are processed immediately.
     #[setting(range = SECOND..=DAY, default = Duration::from_secs(60))]
     pub interval: Duration,
-    /// How long after all of an upstream's /versions was compared that is done again: what was
-    /// never told is found then.
+    /// Time from one comparison with the whole of an upstream's /versions to the next. A
+    /// comparison finds changes that no synchronization reported.
     // All of rubygems.org's is 22 MB.
     #[setting(range = SECOND..=DAY.saturating_mul(365), default = HOUR)]
     pub reconcile_interval: Duration,
@@ -45,16 +45,18 @@ pub struct MirrorSettings {
 /// `[[gems.mirror.upstreams]]`.
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
-    /// For the policy, metrics and pages. What came from it belongs to this name.
+    /// Gems from it are stored under this name; also for the policy, metrics and pages.
     pub name: UpstreamName,
     pub url: UpstreamUrl,
-    /// `USER:PASSWORD`, sent to the upstream's own host alone.
+    /// USER:PASSWORD, sent to the upstream's own host only. None: the upstream needs none.
     pub credentials: Option<Secret>,
-    /// Hosts that it may send us on to though they are nearer than itself: in a private network, or
-    /// on this machine.
+    /// Hosts that the upstream may redirect to, wherever they are. Other hosts must be no nearer
+    /// than the upstream: a public upstream may not redirect to a private network or this
+    /// machine, and none to link-local addresses.
     pub redirect_hosts: Vec<RedirectHost>,
-    /// What its webhooks are signed with: the API key of rubygems.org's, or its SHA-256 as hexadecimal
-    /// digits; the token of the Bundler API's. None: it sends none.
+    /// Secret that signs the upstream's webhooks: the api_key of another Weir, the API key of an
+    /// account at rubygems.org (or its SHA-256 in hexadecimal), or the token of the Bundler API.
+    /// None: the upstream sends none.
     pub hook_secret: Option<Secret>,
 }
 
@@ -66,19 +68,19 @@ struct UpstreamTable {
     /// for the policy and metrics.
     #[setting(required_parsed)]
     name: Option<UpstreamName>,
-    /// Required. Where its /versions is, such as "https://rubygems.org". A name that several
-    /// upstreams have comes from the first of them.
+    /// Required. URL of the upstream, such as "https://rubygems.org"; /versions is appended. A
+    /// name that several upstreams have is taken from the first of them.
     #[setting(required_parsed)]
     url: Option<UpstreamUrl>,
-    /// USER:PASSWORD, if it asks for them; sent to its own host alone. None: it asks for none.
+    /// USER:PASSWORD, sent to the upstream's own host only. None: the upstream needs none.
     credentials: Option<Secret>,
-    /// What its webhooks are signed with: the api_key of a Weir's, the API key of an account at
-    /// rubygems.org (or the SHA-256 of it, as hexadecimal digits), the token of the Bundler API's.
-    /// None: it sends none.
+    /// Secret that signs the upstream's webhooks: the api_key of another Weir, the API key of an
+    /// account at rubygems.org (or its SHA-256 in hexadecimal), or the token of the Bundler API.
+    /// None: the upstream sends none.
     hook_secret: Option<Secret>,
-    /// Hosts that it may send requests on to wherever they are. Others must be no nearer than the
-    /// upstream itself: one in the internet leads neither into a private network nor to this machine,
-    /// none to link-local addresses.
+    /// Hosts that the upstream may redirect to, wherever they are. Other hosts must be no nearer
+    /// than the upstream: a public upstream may not redirect to a private network or this
+    /// machine, and none to link-local addresses.
     #[setting(parsed_texts)]
     redirect_hosts: Vec<RedirectHost>,
 }
@@ -105,65 +107,64 @@ pub enum FilesWhen {
 
 /// `[gems.mirror.limits]`.
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
-#[section(restart, path = "gems.mirror.limits")]
+#[section(restart, path = "gems.mirror.limits", removed = "hook_batch")]
 pub struct MirrorLimits {
     /// Requests to one upstream at once while the index is read.
-    #[setting(range = 1..=10_000, default = 16)]
+    #[setting(advanced, range = 1..=10_000, default = 16)]
     pub requests_max: usize,
-    /// .gem files that are fetched at once from one upstream because somebody asks; one more gets
-    /// 503.
+    /// .gem files that are fetched from one upstream at once for clients; one more gets 503.
     #[setting(range = 1..=10_000, default = 32)]
     pub file_fetches_max: u32,
     /// Bytes of an upstream's /versions. That of rubygems.org has 22MB.
     // Ten times that of rubygems.org.
-    #[setting(size, range = 1 << 10..=1 << 40, default = 256 << 20)]
+    #[setting(advanced, size, range = 1 << 10..=1 << 40, default = 256 << 20)]
     pub versions_bytes_max: u64,
-    /// Names of one upstream; each takes some 80 bytes while all are compared.
+    /// Names of one upstream; each takes about 80 bytes during a comparison.
     // Five times those of rubygems.org; each takes some 80 bytes while all are compared.
-    #[setting(range = COUNT, default = 1_000_000)]
+    #[setting(advanced, range = COUNT, default = 1_000_000)]
     pub names_max: usize,
-    /// Names that may be taken away within names_gone_window, since they are gone from the
-    /// upstream's list or have no version there any more. More look like an upstream that has lost
-    /// its data, and nothing more is taken away.
+    /// Names that may be removed within names_gone_window because the upstream no longer lists
+    /// them, or lists no version. Beyond this the upstream has probably lost its data, and
+    /// nothing more is removed.
     // On rubygems.org some names a day.
     #[setting(range = COUNT, default = 1_000)]
     pub names_gone_max: usize,
-    /// Of a hundred names in an upstream's list so many may be gone from it within
-    /// names_gone_window, however few they are. 100: all of them.
+    /// The same as a percentage of the names in the upstream's list. 100: no limit.
     #[setting(range = 1..=100, default = 50)]
     pub names_gone_percent_max: u8,
-    /// How long names that were taken away count for those two limits, from the first of them on:
-    /// an upstream may lose its data bit by bit.
-    #[setting(range = SECOND..=DAY.saturating_mul(365), default = DAY)]
+    /// How long removed names count for these two limits, from the first one on: an upstream may
+    /// lose its data gradually.
+    #[setting(advanced, range = SECOND..=DAY.saturating_mul(365), default = DAY)]
     pub names_gone_window: Duration,
     /// Bytes of one line of /versions.
     // A gem of 4,000 releases has 60 KB in a baseline.
     #[setting(advanced, size, range = 1 << 10..=1 << 32, default = 4 << 20)]
     pub line_bytes_max: usize,
-    /// Lines of /versions that can't be read and are left out; with more it is taken for no index.
+    /// Unreadable lines of /versions that are left out; with more, the response is not accepted
+    /// as an index.
     #[setting(advanced, range = 0..=100_000_000, default = 1_000)]
     pub malformed_lines_max: u64,
     /// Bytes of one /info; requests_max of them are held at once.
     // The largest real ones have 1.5 MB.
     #[setting(advanced, size, range = 1 << 10..=1 << 32, default = 16 << 20)]
     pub info_bytes_max: usize,
-    /// Gems that are written in one transaction. More is quicker; pushes wait that much longer
-    /// meanwhile.
+    /// Gems that are written in one transaction. More is faster, but delays pushes longer.
     #[setting(advanced, range = 1..=1_000_000, default = 500)]
     pub batch_gems: usize,
-    /// Bytes of infos that are gathered for one transaction.
+    /// Bytes of infos that are collected for one transaction.
     #[setting(advanced, size, range = 1 << 10..=1 << 32, default = 4 << 20)]
     pub batch_bytes: usize,
-    /// Requests that fail one after another before a look is given up until the next one.
+    /// Requests that may fail one after another before a synchronization ends until the next
+    /// one.
     #[setting(advanced, range = 1..=10_000, default = 8)]
     pub failures_max: u32,
-    /// Attempts of one request, when what fails may pass.
+    /// Attempts of one request whose error may be temporary.
     #[setting(advanced, range = 1..=100, default = 3)]
     pub attempts_max: u32,
-    /// Name look-up, TCP and TLS together.
+    /// Name lookup, TCP and TLS together.
     #[setting(range = WAIT, default = Duration::from_secs(10))]
     pub connect_timeout: Duration,
-    /// How long an upstream may be silent, before an answer and in the middle of it.
+    /// How long an upstream may be silent, before and within a response.
     #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub silence_timeout: Duration,
     /// How long an /info may take.
@@ -172,23 +173,20 @@ pub struct MirrorLimits {
     /// How long /versions or a .gem file may take.
     #[setting(range = WAIT, default = Duration::from_secs(900))]
     pub download_timeout: Duration,
-    /// The wait after the first failure; it doubles with every further one, less up to a half at
-    /// random.
-    #[setting(range = WAIT, default = Duration::from_secs(1))]
+    /// Delay after the first failed synchronization; it doubles with every further one, reduced
+    /// at random by up to a half.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(1))]
     pub backoff_min: Duration,
-    /// That wait never grows beyond this.
-    #[setting(range = WAIT, default = Duration::from_secs(60))]
+    /// Limit of that delay.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(60))]
     pub backoff_max: Duration,
-    /// Webhooks in the inbox; one more gets 503, and is sent again.
-    #[setting(range = COUNT, default = 100_000)]
+    /// Webhooks in the inbox; one more gets 503, and the upstream sends it later.
+    #[setting(advanced, range = COUNT, default = 100_000)]
     pub hooks_waiting_max: u64,
-    /// Attempts to find at the upstream what a webhook tells; then the next look at all of it finds
-    /// it.
+    /// Attempts to find the change of a webhook at the upstream; after that the next
+    /// synchronization finds it.
     #[setting(advanced, range = 1..=1_000_000, default = 10)]
     pub hook_attempts_max: u32,
-    /// Webhooks that are worked off together.
-    #[setting(advanced, range = 1..=1_000_000, default = 500)]
-    pub hook_batch: usize,
 }
 
 impl MirrorSettings {

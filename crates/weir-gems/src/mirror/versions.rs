@@ -125,7 +125,7 @@ impl Mirror {
         while let Some(chunk) = answer.chunk().await.map_err(unread)? {
             let known = overlap.len().min(chunk.len());
             if overlap[..known] != chunk[..known] {
-                return Ok(Tail::Other("it does not go on where it ended"));
+                return Ok(Tail::Other("it does not continue where it ended"));
             }
             overlap = &overlap[known..];
             if reading.feed(&chunk[known..]).is_err() {

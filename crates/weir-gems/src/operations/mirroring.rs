@@ -51,7 +51,7 @@ impl Gems {
     pub fn look_at_upstreams(&self, scope: Scope) -> Option<u64> {
         let round = self.mirror().map(|mirror| mirror.ask(scope));
         if round.is_some() {
-            tracing::info!(?scope, "an operator has the upstreams looked at");
+            tracing::info!(?scope, "an operator requested a synchronization");
         }
         round
     }

@@ -34,7 +34,7 @@ impl Checksums {
         match is_known {
             true => Ok(()),
             false => Err(PackageError::Checksums(format!(
-                "there is neither SHA256 nor SHA512 of {member}; build the gem anew"
+                "there is neither SHA256 nor SHA512 of {member}; rebuild the gem"
             ))),
         }
     }

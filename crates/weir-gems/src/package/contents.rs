@@ -85,7 +85,7 @@ fn refused(path: &str, reason: &'static str) -> PackageError {
 fn text(bytes: &[u8], limits: &PackageLimits) -> Result<String, PackageError> {
     let text = String::from_utf8_lossy(bytes).into_owned();
     if bytes.len() > limits.path_bytes_max {
-        return Err(refused(&text, "is longer than gems.limits.path_bytes_max"));
+        return Err(refused(&text, "is longer than gems.limits.advanced.path_bytes_max"));
     }
     if bytes.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) {
         return Err(refused(&text, "has control characters"));

@@ -12,14 +12,14 @@ use super::yaml::YamlError;
 pub enum Exceeded {
     #[error("the file is larger than {0} bytes (gems.limits.gem_bytes_max)")]
     File(u64),
-    #[error("it unpacks to more than {0} bytes (gems.limits.unpacked_bytes_max)")]
+    #[error("it unpacks to more than {0} bytes (gems.limits.advanced.unpacked_bytes_max)")]
     Unpacked(u64),
     #[error(
         "it unpacks to more than {0} bytes, which is too much for its size \
-         (gems.limits.unpacked_ratio_max)"
+         (gems.limits.advanced.unpacked_ratio_max)"
     )]
     Ratio(u64),
-    #[error("it unpacks to more than {0} bytes (gems.limits.metadata_bytes_max)")]
+    #[error("it unpacks to more than {0} bytes (gems.limits.advanced.metadata_bytes_max)")]
     Metadata(u64),
 }
 
@@ -42,7 +42,7 @@ pub enum PackageError {
     TrailingBytes(&'static str),
     #[error("{member} can't be unpacked: {error}")]
     Unreadable { member: &'static str, error: io::Error },
-    #[error("data.tar.gz has more than {0} entries (gems.limits.entries_max)")]
+    #[error("data.tar.gz has more than {0} entries (gems.limits.advanced.entries_max)")]
     Entries(usize),
     #[error("data.tar.gz: the path {path:?} {reason}")]
     Path { path: String, reason: &'static str },

@@ -12,28 +12,28 @@ pub struct PackageLimits {
     #[setting(size, range = 1 << 10..=1 << 44, default = 500 << 20)]
     pub gem_bytes_max: u64,
     /// Bytes of all files in a gem, unpacked.
-    #[setting(size, range = 1 << 10..=1 << 44, default = 2 << 30)]
+    #[setting(advanced, size, range = 1 << 10..=1 << 44, default = 2 << 30)]
     pub unpacked_bytes_max: u64,
-    /// How many times as large as packed a part of a gem may be unpacked, beyond 16MiB.
-    #[setting(range = 1..=10_000, default = 200)]
+    /// Factor by which a part of a gem may grow when unpacked, beyond 16MiB.
+    #[setting(advanced, range = 1..=10_000, default = 200)]
     pub unpacked_ratio_max: u64,
     /// Files, folders and links in a gem.
-    #[setting(range = COUNT, default = 100_000)]
+    #[setting(advanced, range = COUNT, default = 100_000)]
     pub entries_max: usize,
     /// Bytes of one path in a gem.
-    #[setting(range = 1..=65_536, default = 1_024)]
+    #[setting(advanced, range = 1..=65_536, default = 1_024)]
     pub path_bytes_max: usize,
     /// Bytes of a gem's specification, unpacked.
-    #[setting(size, range = 1 << 10..=1 << 32, default = 8 << 20)]
+    #[setting(advanced, size, range = 1 << 10..=1 << 32, default = 8 << 20)]
     pub metadata_bytes_max: u64,
     /// Values in a gem's specification.
-    #[setting(range = COUNT, default = 200_000)]
+    #[setting(advanced, range = COUNT, default = 200_000)]
     pub metadata_values_max: usize,
-    /// How deep values of a gem's specification lie in each other.
-    #[setting(range = 1..=1_000, default = 20)]
+    /// How deep the values of a gem's specification may nest.
+    #[setting(advanced, range = 1..=1_000, default = 20)]
     pub metadata_depth_max: usize,
-    /// Uses of values of a gem's specification that are written once (YAML's aliases).
-    #[setting(range = COUNT, default = 10_000)]
+    /// Uses of YAML aliases in a gem's specification.
+    #[setting(advanced, range = COUNT, default = 10_000)]
     pub metadata_aliases_max: usize,
 }
 

@@ -27,11 +27,13 @@ pub enum YamlError {
     NotUtf8,
     #[error("{0}")]
     Syntax(String),
-    #[error("it has more than {0} values (gems.limits.metadata_values_max)")]
+    #[error("it has more than {0} values (gems.limits.advanced.metadata_values_max)")]
     Values(usize),
-    #[error("its values lie deeper than {0} in each other (gems.limits.metadata_depth_max)")]
+    #[error(
+        "its values lie deeper than {0} in each other (gems.limits.advanced.metadata_depth_max)"
+    )]
     Depth(usize),
-    #[error("it uses values again more than {0} times (gems.limits.metadata_aliases_max)")]
+    #[error("it uses values again more than {0} times (gems.limits.advanced.metadata_aliases_max)")]
     Aliases(usize),
     #[error("it has a mapping with more than {KEYS_MAX} keys")]
     Keys,

@@ -82,7 +82,9 @@ impl Lane {
         let Some(Claimed { events, failures, dropped }) = claimed else { return Ok(idle) };
         if dropped > 0 {
             self.parts.metrics.dropped(DropReason::EventsMax, dropped);
-            self.warn(format_args!("dropped {dropped} events (gems.webhooks.limits.events_max)"));
+            self.warn(format_args!(
+                "dropped {dropped} events (gems.webhooks.limits.advanced.events_max)"
+            ));
         }
         self.send(&events, failures).await
     }

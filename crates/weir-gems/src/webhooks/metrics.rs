@@ -82,7 +82,7 @@ impl WebhookMetrics {
     fn register_in(&self, registry: &mut Registry) {
         for (name, help, counter) in [
             ("events_sent", "Events that an endpoint took", &self.sent),
-            ("events_unwanted", "Events that an endpoint is not told of", &self.unwanted),
+            ("events_unwanted", "Events that were not delivered to an endpoint", &self.unwanted),
             ("attempts", "Requests begun", &self.attempts),
         ] {
             registry.register(name, help, counter.clone());

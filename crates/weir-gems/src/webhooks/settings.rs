@@ -20,29 +20,29 @@ pub const WEBHOOK_ENDPOINTS_MAX: usize = 32;
 pub struct WebhookSettings {
     #[setting(skip)]
     pub endpoints: Vec<WebhookEndpoint>,
-    /// Where this index is for others, such as "https://gems.example": what addresses in events
-    /// begin with. None: events have none.
+    /// Public URL of this index, such as "https://gems.example", for the URLs in events. None:
+    /// events have none.
     pub public_url: Option<String>,
-    /// Name look-up, TCP and TLS together.
-    #[setting(range = WAIT, default = Duration::from_secs(5))]
+    /// Name lookup, TCP and TLS together.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(5))]
     pub connect_timeout: Duration,
-    /// From a request's first byte to the answer's last.
-    #[setting(range = WAIT, default = Duration::from_secs(10))]
+    /// From a request's first byte to the response's last.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(10))]
     pub response_timeout: Duration,
-    /// A connection that was idle for longer is not used again.
-    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(60))]
+    /// How long an idle connection is kept for reuse.
+    #[setting(advanced, range = Duration::ZERO..=DAY, default = Duration::from_secs(60))]
     pub keep_alive: Duration,
-    /// How soon is seen what another process has pushed.
-    #[setting(range = WAIT, default = Duration::from_secs(1))]
+    /// How often Weir checks for pushes by other processes.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(1))]
     pub poll_interval: Duration,
-    /// The wait after the first failure; it doubles with every further one, less up to a half at
-    /// random.
-    #[setting(range = WAIT, default = Duration::from_secs(1))]
+    /// Delay after the first failure; it doubles with every further one, reduced at random by up
+    /// to a half.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(1))]
     pub retry_delay_min: Duration,
-    /// That wait never grows beyond this.
-    #[setting(range = WAIT, default = Duration::from_secs(300))]
+    /// Limit of that delay.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(300))]
     pub retry_delay_max: Duration,
-    /// An event that is older when an attempt fails is given up.
+    /// An event that is older than this when an attempt fails is dropped.
     // A receiver that broke on a Friday evening.
     #[setting(range = Duration::ZERO..=DAY.saturating_mul(365), default = DAY.saturating_mul(3))]
     pub retry_for: Duration,
@@ -57,15 +57,15 @@ pub struct WebhookSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(reload, path = "gems.webhooks.limits")]
 pub struct WebhookLimits {
-    /// Events that are kept; for one more, the oldest is dropped, whoever has not got it. Each has
-    /// 1 to 2KiB.
-    #[setting(range = COUNT, default = 100_000)]
+    /// Events that are stored; for one more, the oldest is dropped, even if an endpoint has not
+    /// received it. Each takes 1 to 2KiB.
+    #[setting(advanced, range = COUNT, default = 100_000)]
     pub events_max: u64,
     /// Events that are read at once for one endpoint.
-    #[setting(range = 1..=100_000, default = 100)]
+    #[setting(advanced, range = 1..=100_000, default = 100)]
     pub batch_events_max: u32,
-    /// Bytes read of an answer's body, and of its head.
-    #[setting(size, range = 1 << 13..=1 << 30, default = 64 << 10)]
+    /// Bytes that are read of a response's body, and of its head.
+    #[setting(advanced, size, range = 1 << 13..=1 << 30, default = 64 << 10)]
     pub response_bytes_max: usize,
 }
 

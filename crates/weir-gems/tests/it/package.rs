@@ -254,14 +254,14 @@ fn only_files_folders_and_links_are_taken() {
 #[test]
 fn bombs_are_stopped_by_the_limit_that_they_pass() {
     let large = tar(&[("a", vec![0; 40 << 20])]);
-    assert!(refusal(&with_data(&large)).contains("gems.limits.unpacked_ratio_max"));
+    assert!(refusal(&with_data(&large)).contains("gems.limits.advanced.unpacked_ratio_max"));
     let tight = PackageLimits { unpacked_bytes_max: 1 << 20, ..limits() };
     let error = read(&with_data(&large)[..], &tight).unwrap_err().to_string();
-    assert!(error.contains("gems.limits.unpacked_bytes_max"), "{error}");
+    assert!(error.contains("gems.limits.advanced.unpacked_bytes_max"), "{error}");
     let many: Vec<_> = (0..11).map(|_| ("a", Vec::new())).collect();
-    assert!(refusal(&with_data(&tar(&many))).contains("gems.limits.entries_max"));
+    assert!(refusal(&with_data(&tar(&many))).contains("gems.limits.advanced.entries_max"));
     let metadata = format!("name: a\nversion: '1'\nsummary: {}\n", "x".repeat(9 << 20));
-    assert!(refusal(&with_metadata(&metadata)).contains("gems.limits.metadata_bytes_max"));
+    assert!(refusal(&with_metadata(&metadata)).contains("gems.limits.advanced.metadata_bytes_max"));
     let tight = PackageLimits { gem_bytes_max: 1_000, ..limits() };
     let error = read(&Sample::new("a", "1").build()[..], &tight).unwrap_err();
     assert!(matches!(error, PackageError::Exceeded { .. }), "{error}");
@@ -272,5 +272,5 @@ fn bombs_are_stopped_by_the_limit_that_they_pass() {
 fn a_long_path_is_refused() {
     let tight = PackageLimits { path_bytes_max: 10, ..limits() };
     let error = read(&entry("lib/abcdefg", EntryType::Regular, "")[..], &tight).unwrap_err();
-    assert!(error.to_string().contains("gems.limits.path_bytes_max"), "{error}");
+    assert!(error.to_string().contains("gems.limits.advanced.path_bytes_max"), "{error}");
 }

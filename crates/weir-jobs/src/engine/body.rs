@@ -18,7 +18,7 @@ pub(crate) struct StoredBody<'a> {
 }
 
 impl<'a> StoredBody<'a> {
-    /// Of a job that comes in.
+    /// Of a pushed job.
     pub(crate) const fn of(job: &NewJob<'a>) -> Self {
         Self {
             jid: job.jid,

@@ -1,6 +1,6 @@
 //! Jobs of queues and sets that were emptied: gone for everybody from that moment on, but each still
 //! has its entry, its place in the index and its count. They are forgotten in slices, so that
-//! emptying a queue of millions holds nobody up.
+//! emptying a queue of millions delays no other work.
 
 use super::arena::JobIndex;
 use super::state::TimeSet;

@@ -1,5 +1,5 @@
 //! The engine: state and log together. Every operation appends to the log and changes memory in
-//! the same breath; none of them waits. Who must wait for the disk asks [`Engine::end`].
+//! the same step; none of them waits. A caller that must wait for the disk uses [`Engine::end`].
 //!
 //! The operations are in the files beside this one: `push`, `work` (take, ack, fail), `moves`
 //! (requeue, kill, discard, clear), `due`, `reclaim`, `look` (counts, scan, find).
@@ -104,7 +104,7 @@ pub(crate) struct Engine<D: Disk> {
     pub(crate) metrics: JobsMetrics,
     pub(crate) random: fastrand::Rng,
     pub(crate) reclaim: Reclaim,
-    /// How often a job came back because its worker vanished. Few; forgotten by a restart.
+    /// How often a job was returned because its worker died. Few; forgotten by a restart.
     pub(crate) returns: HashMap<JobIndex, u8>,
     pub(crate) buffer: Vec<u8>,
 }
@@ -192,7 +192,7 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Removes a job from memory; a removed queue goes with its last job.
+    /// Removes a job from memory; a removed queue is dropped with its last job.
     pub(crate) fn forget(&mut self, job: JobIndex) {
         let entry = self.state.remove(job);
         self.forgotten(job, entry);

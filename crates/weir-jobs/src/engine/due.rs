@@ -25,7 +25,7 @@ pub(crate) enum NextCall {
 #[derive(Debug)]
 pub(crate) struct Ticked {
     pub(crate) next: NextCall,
-    /// Queues that have new work or a free slot, in the order in which it came.
+    /// Queues that have new work or a free slot, in the order of its arrival.
     pub(crate) queues: Vec<u16>,
 }
 

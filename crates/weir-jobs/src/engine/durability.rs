@@ -1,4 +1,4 @@
-//! Who waits for the disk: promises by log position, kept when the log is durable that far.
+//! Tasks that wait for the disk: promises by log position, resolved when the log is durable that far.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

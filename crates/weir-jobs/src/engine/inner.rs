@@ -45,7 +45,7 @@ pub(super) struct EngineShared<D: Disk> {
     pub(super) metrics: JobsMetrics,
     pub(super) promises: Promises,
     pub(super) sync: RefCell<SyncThread>,
-    /// A lazy sync was asked for and is not over.
+    /// A lazy sync was requested and has not ended.
     pub(super) sync_is_due: Cell<bool>,
     pub(super) flush_wanted: Notify,
     /// Something is due earlier than the timer knows.
@@ -55,7 +55,7 @@ pub(super) struct EngineShared<D: Disk> {
     /// A round of the sync thread is over: for those whom it held up.
     pub(super) round_over: Notify,
     pub(super) closed: Cell<bool>,
-    /// Of damage, when the storage was looked at last.
+    /// Of damage, when the storage was last checked.
     pub(super) bytes_left_out: Cell<u64>,
     pub(super) fsync: Fsync,
     pub(super) fsync_acks: bool,
@@ -117,7 +117,7 @@ impl<D: Disk> EngineShared<D> {
         taken
     }
 
-    /// Work arrived in `queue`: whoever has waited longest for it gets it.
+    /// Work arrived in `queue`: the fetch that has waited longest for it receives it.
     pub(super) fn offer(&self, queue: &QueueName) {
         while let Some(picked) = self.waiters.pick(queue) {
             let Some((fetcher, queues)) = picked.who() else {
@@ -149,7 +149,7 @@ impl<D: Disk> EngineShared<D> {
         }
     }
 
-    /// Work that was handed out but never taken goes back to its place.
+    /// Work that was handed out but never taken returns to its place.
     fn give_back(&self, taken: Vec<EngineFetch>) {
         let mut queues = Vec::with_capacity(taken.len());
         for taken in &taken {

@@ -64,7 +64,7 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Writes a job's record anew for another place of rest. False: it could not be read.
+    /// Rewrites a job's record for another set. False: it could not be read.
     fn rewrite(
         &mut self,
         job: JobIndex,

@@ -16,7 +16,7 @@ use crate::store::{Restored, StoreError};
 /// Queues are numbered with 16 bits.
 const QUEUES_MAX: usize = 1 << 16;
 
-/// A job that comes in, and where it goes.
+/// A pushed job, and its destination.
 pub(crate) trait Arrival {
     fn job(&self) -> &NewJob<'_>;
 
@@ -87,7 +87,7 @@ impl<D: Disk> Engine<D> {
         self.forget(job);
     }
 
-    /// The queue's number; a new queue is made, one that was removed comes back.
+    /// The queue's number; a new queue is created, a removed one restored.
     fn queue_for_push(&mut self, name: &str) -> Result<u16, EngineError> {
         if let Some(number) = self.state.queues.number(name) {
             self.state.queues.get_mut(number).hidden = false;
@@ -114,7 +114,7 @@ impl<D: Disk> Engine<D> {
         }
         self.metrics.limit_hit(JobServerLimit::QueuesMax);
         let max = max.min(QUEUES_MAX);
-        let text = format!("too many queues: at most {max} (jobs.limits.queues_max)");
+        let text = format!("too many queues: at most {max} (jobs.limits.advanced.queues_max)");
         Err(StoreError::Limit(text).into())
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct EngineQueue {
     /// Its live jobs anywhere: while there are any, the number can't be given again.
     pub(crate) jobs: u32,
     /// Removed by an operator, but not yet without jobs (held by workers, in a set, or not yet
-    /// forgotten). A push, or a job that comes to wait, shows it again.
+    /// forgotten). A push, or a job that returns to it, shows it again.
     pub(crate) hidden: bool,
     pub(crate) pushed_total: u64,
     pub(crate) processed_total: u64,

@@ -18,7 +18,7 @@ const SLACK_SEGMENTS: u32 = 2;
 /// Jobs copied before others get their turn.
 const SLICE_JOBS: usize = 128;
 
-/// Records looked at before others get their turn: most of the oldest segment's are dead.
+/// Records examined before other work continues: most of the oldest segment's are dead.
 const SLICE_CANDIDATES: usize = 4096;
 
 /// The work under way.

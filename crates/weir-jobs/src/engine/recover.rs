@@ -69,7 +69,7 @@ impl Cleared {
     }
 }
 
-/// Rebuilds the state that `log` tells.
+/// Rebuilds the state from `log`.
 pub(crate) fn recover<D: Disk>(
     log: &SegmentLog<D>,
     metrics: JobsMetrics,

@@ -1,4 +1,4 @@
-//! Who has which job, and until when. Memory only: after a crash every job waits again.
+//! Which worker has which job, and until when. Memory only: after a crash every job is back in its queue.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -74,7 +74,7 @@ impl Reservations {
         self.remove_where(jid, |found| found.job == job)
     }
 
-    /// Ends this very reservation, if nobody else has.
+    /// Ends this reservation, unless it has ended already.
     pub(crate) fn remove_ticket(&mut self, jid: &str, ticket: u64) -> Option<EngineReservation> {
         self.remove_where(jid, |found| found.ticket == ticket)
     }

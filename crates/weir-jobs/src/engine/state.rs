@@ -41,7 +41,7 @@ pub(crate) struct EngineState {
     pub(crate) next_order: u64,
 }
 
-/// A job as the log tells it.
+/// A job as the log has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewEntry {
     pub(crate) position: RecordPosition,

@@ -1,6 +1,6 @@
 //! The thread that waits for the disk, so that the thread that serves never does.
 //!
-//! A request made while a sync runs is answered by the next one: whoever comes meanwhile shares it
+//! A request made while a sync runs is completed by the next one: all requests meanwhile share it
 //! (group commit).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,7 +43,7 @@ struct SyncState {
     upkeep: Mutex<Option<SyncError>>,
     /// The serving thread can't go on before the next upkeep.
     held_up: AtomicBool,
-    /// Tells the serving thread that a round is over.
+    /// Notifies the serving thread that a round has ended.
     finished: Arc<Notify>,
     times: Mutex<Vec<f64>>,
 }
@@ -147,7 +147,7 @@ impl Drop for SyncThread {
 }
 
 impl SyncState {
-    /// Raises what is wanted; a lower wish never replaces a higher one.
+    /// Raises the requested level; a lower request never replaces a higher one.
     fn want(&self, wish: SyncRequest) {
         let mut wanted = locked(&self.wanted);
         if *wanted as u8 >= wish as u8 {
@@ -182,7 +182,7 @@ impl<D: Disk> SyncWorker<D> {
         }
     }
 
-    /// Waits until a sync is wanted. True: for the last time.
+    /// Waits until a sync is requested. True: for the last time.
     fn wait(&self) -> bool {
         let mut wanted = locked(&self.shared.wanted);
         loop {

@@ -12,7 +12,7 @@ use super::inner::EngineShared;
 use crate::settings::Fsync;
 use crate::store::StoreError;
 
-/// The timer looks at the clock at least this often: somebody may set it.
+/// The timer reads the clock at least this often, because the clock may be set.
 const TIMER_SLEEP_MAX: Duration = Duration::from_secs(30);
 
 /// How long the timer waits when the disk is full before it tries again.
@@ -63,7 +63,7 @@ impl<D: Disk> EngineShared<D> {
         Ok(ticked.next)
     }
 
-    /// Tells the timer if something is due before it wakes.
+    /// Wakes the timer if something is due earlier.
     pub(super) fn rearm(&self) {
         let next = self.engine.borrow().next_time();
         let earlier = match next {

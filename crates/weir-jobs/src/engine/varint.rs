@@ -56,7 +56,7 @@ impl<'a> FieldReader<'a> {
         Err(Malformed)
     }
 
-    /// A number that fits the wanted width.
+    /// A number that fits the given width.
     pub(crate) fn narrow<T: TryFrom<u64>>(&mut self) -> Result<T, Malformed> {
         T::try_from(self.number()?).map_err(|_| Malformed)
     }

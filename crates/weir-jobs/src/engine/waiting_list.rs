@@ -27,7 +27,7 @@ impl WaitingList {
         self.runs.front().and_then(VecDeque::front).copied()
     }
 
-    /// The job that came last.
+    /// The newest job.
     pub(crate) fn last(&self) -> Option<JobIndex> {
         self.runs.back().and_then(VecDeque::back).copied()
     }
@@ -55,7 +55,7 @@ impl WaitingList {
         Some(job)
     }
 
-    /// Takes out the job that came last.
+    /// Takes the newest job.
     pub(crate) fn pop_last(&mut self) -> Option<JobIndex> {
         let job = self.runs.back_mut()?.pop_back()?;
         if self.runs.back().is_some_and(VecDeque::is_empty) {

@@ -102,7 +102,7 @@ impl<D: Disk> EngineShared<D> {
         self.promises.break_up_to(end, StoreError::Failed(reason));
     }
 
-    /// Writes what was appended into the page cache, once for all who asked meanwhile.
+    /// Writes what was appended into the page cache, once for all requests meanwhile.
     pub(super) async fn run_flushes(self: Rc<Self>) {
         loop {
             self.flush_wanted.notified().await;

@@ -16,7 +16,7 @@ struct AckText<'a> {
     jid: Cow<'a, str>,
 }
 
-/// `ACK {"jid":..}`: `+OK`, also for a jid that nobody holds.
+/// `ACK {"jid":..}`: `+OK`, also for a jid without a reservation.
 pub(super) async fn ack<S: Store>(
     service: &JobService<S>,
     json: &[u8],

@@ -24,11 +24,11 @@ use crate::workers::Profile;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Serve,
-    /// It is told after its HELLO that there are too many.
+    /// It is rejected after its HELLO: there are too many connections.
     Refuse,
 }
 
-/// Who is at the other end.
+/// The client.
 #[derive(Debug)]
 pub(crate) struct FaktoryClient {
     pub(crate) address: IpAddr,
@@ -120,7 +120,7 @@ async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
     wire.send(limits.hello_timeout).await?;
     let line_limits = LineLimits {
         bytes_max: limits.hello_bytes_max,
-        setting: JobServerLimit::HelloBytesMax.name(),
+        limit: JobServerLimit::HelloBytesMax,
         buffered_bytes_max: limits.buffered_bytes_max,
         // The whole greeting has its limit.
         timeout: Duration::MAX,
@@ -177,7 +177,7 @@ fn register<S: Store>(
     hello.map_err(|_| FaktoryError::TooManyWorkers { max })
 }
 
-/// Tells a connection that there is no room even for refusing it properly.
+/// Rejects a connection immediately, if there are too many even to wait for HELLO.
 pub(crate) async fn turn_away<IO: AsyncWrite + Unpin>(mut io: IO, why: &str, limit: Duration) {
     use tokio::io::AsyncWriteExt as _;
     let text = format!("-ERR {why}\r\n");

@@ -11,6 +11,9 @@ use crate::model::Wid;
 use crate::settings::JobServerLimits;
 use crate::workers::Profile;
 
+/// Labels that are kept of one worker.
+const LABELS_MAX: usize = 64;
+
 /// What HELLO must start with; a client that says anything else is not spoken to.
 const START: &[u8] = b"HELLO {";
 
@@ -53,7 +56,7 @@ impl Hello {
             return Err(FaktoryError::IdTooLong { what: "wid", max });
         }
         let mut labels = text.labels.unwrap_or_default();
-        labels.truncate(limits.worker_labels_max);
+        labels.truncate(LABELS_MAX);
         for label in &mut labels {
             label.truncate(label.floor_char_boundary(max));
         }
@@ -133,7 +136,7 @@ mod tests {
         let line = format!("HELLO {{\"hostname\":\"{long}\",\"labels\":[\"{labels}\"]}}");
         let profile = parse(&line).unwrap().unwrap().profile;
         assert_eq!(profile.hostname, "ä".repeat(127));
-        assert_eq!(profile.labels.len(), JobServerLimits::default().worker_labels_max);
+        assert_eq!(profile.labels.len(), LABELS_MAX);
         let line = format!("HELLO {{\"wid\":\"{long}\"}}");
         assert!(matches!(parse(&line), Some(Err(FaktoryError::IdTooLong { .. }))));
     }

@@ -4,7 +4,7 @@ use memchr::memchr;
 
 use crate::metrics::FaktoryVerb;
 
-/// One command as it came.
+/// One command as it was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FaktoryCommand<'a> {
     pub(crate) verb: FaktoryVerb,

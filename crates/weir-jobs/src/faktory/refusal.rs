@@ -31,29 +31,31 @@ pub(crate) enum FaktoryError {
     Wildcard,
     #[error("FETCH needs at least one queue: FETCH QUEUE [QUEUE ..]")]
     NoQueue,
-    #[error("FETCH names more than {max} queues (jobs.limits.fetch_queues_max)")]
+    #[error("FETCH names more than {max} queues (jobs.limits.advanced.fetch_queues_max)")]
     FetchQueues { max: usize },
-    #[error("too many FETCHes wait: at most {max} (jobs.limits.waiting_fetches_max)")]
+    #[error("too many FETCHes wait: at most {max} (jobs.limits.advanced.waiting_fetches_max)")]
     WaitingFetches { max: usize },
     #[error("FLUSH is not allowed: it forgets all jobs; set jobs.allow_flush = true to allow it")]
     FlushNotAllowed,
     #[error("Invalid password")]
     InvalidPassword,
     #[error(
-        "too many wrong passwords, last from {0}; try again in a minute (jobs.limits.password_checks_max)"
+        "too many wrong passwords, last from {0}; try again in a minute (jobs.limits.advanced.password_checks_max)"
     )]
     PasswordChecks(IpAddr),
     #[error("too many connections")]
     TooManyConnections,
-    #[error("too many workers: at most {max} (jobs.limits.workers_max)")]
+    #[error("too many workers: at most {max} (jobs.limits.advanced.workers_max)")]
     TooManyWorkers { max: usize },
-    #[error("line too long: more than {max} bytes (jobs.limits.{setting})")]
-    LineTooLong { max: usize, setting: &'static str },
-    #[error("line not complete after {seconds} s (jobs.limits.line_timeout)")]
+    #[error("line too long: more than {max} bytes ({limit})")]
+    LineTooLong { max: usize, limit: JobServerLimit },
+    #[error("line not complete after {seconds} s (jobs.limits.advanced.line_timeout)")]
     LineTimeout { seconds: u64 },
-    #[error("no memory for so large a line now, try again (jobs.limits.buffered_bytes_max)")]
+    #[error(
+        "no memory for so large a line now, try again (jobs.limits.advanced.buffered_bytes_max)"
+    )]
     Buffered,
-    #[error("{what} is longer than {max} bytes (jobs.limits.id_bytes_max)")]
+    #[error("{what} is longer than {max} bytes (jobs.limits.advanced.id_bytes_max)")]
     IdTooLong { what: &'static str, max: usize },
 }
 
@@ -63,12 +65,12 @@ impl FaktoryError {
         Self::Malformed { command, complaint: complaint.to_string() }
     }
 
-    /// Nobody knows this verb.
+    /// The verb is unknown.
     pub(crate) fn unknown_command(word: &[u8]) -> Self {
         Self::UnknownCommand(echo(&String::from_utf8_lossy(word)))
     }
 
-    /// Nobody has said HELLO with this wid, or it has been reaped.
+    /// No worker has sent HELLO with this wid, or it has been reaped.
     pub(crate) fn unknown_worker(wid: &str) -> Self {
         Self::UnknownWorker(echo(wid))
     }
@@ -83,7 +85,7 @@ impl FaktoryError {
             Self::PasswordChecks(_) => Some(JobServerLimit::PasswordChecksMax),
             Self::TooManyConnections => Some(JobServerLimit::ConnectionsMax),
             Self::TooManyWorkers { .. } => Some(JobServerLimit::WorkersMax),
-            Self::LineTooLong { setting, .. } => JobServerLimit::named(setting),
+            Self::LineTooLong { limit, .. } => Some(*limit),
             Self::LineTimeout { .. } => Some(JobServerLimit::LineTimeout),
             Self::Buffered => Some(JobServerLimit::BufferedBytesMax),
             Self::IdTooLong { .. } => Some(JobServerLimit::IdBytesMax),

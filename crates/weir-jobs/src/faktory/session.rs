@@ -1,4 +1,4 @@
-//! The commands of one connection, in the order in which they came.
+//! The commands of one connection, in the order of their arrival.
 
 use std::rc::Rc;
 
@@ -212,14 +212,13 @@ fn check_length(line: &[u8], limits: &JobServerLimits) -> Result<(), FaktoryErro
     if line.len() <= max {
         return Ok(());
     }
-    let setting = JobServerLimit::LineBytesMax.name();
-    Err(FaktoryError::LineTooLong { max, setting })
+    Err(FaktoryError::LineTooLong { max, limit: JobServerLimit::LineBytesMax })
 }
 
 fn line_limits(limits: &JobServerLimits) -> LineLimits {
     LineLimits {
         bytes_max: limits.line_bytes_max,
-        setting: JobServerLimit::LineBytesMax.name(),
+        limit: JobServerLimit::LineBytesMax,
         buffered_bytes_max: limits.buffered_bytes_max,
         timeout: limits.line_timeout,
     }

@@ -1,4 +1,4 @@
-//! What the server tells one connection, seen by it wherever it waits.
+//! Orders of the server to one connection, which sees them wherever it waits.
 //!
 //! Everything lives on one thread, so telling is a `Cell` and a waker: a connection that waits for
 //! its client costs nothing here.
@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 
-/// How a connection goes on. Orders only get stricter.
+/// How a connection continues. Orders only get stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SignalLevel {
     /// As usual.

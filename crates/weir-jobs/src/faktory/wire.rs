@@ -1,7 +1,7 @@
 //! One connection's two directions: complete lines in, gathered replies out.
 //!
 //! Promises: what arrived together is handed on together; a line is never longer than its limit,
-//! complete within its time; while a command runs, a client that hangs up is noticed.
+//! complete within its time; while a command runs, a disconnect of the client is noticed.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -25,9 +25,9 @@ use crate::metrics::JobServerLimit;
 pub(crate) enum CloseReason {
     /// The client left, or the server lets it go: nothing more is said.
     Silent,
-    /// It is told why.
+    /// The client receives the reason.
     Refused(FaktoryError),
-    /// A limit that leaves nobody to tell.
+    /// A limit after which the client cannot receive a reason.
     Limit(JobServerLimit),
     /// The socket failed.
     Io(io::Error),
@@ -59,8 +59,8 @@ pub(crate) enum Watched<T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineLimits {
     pub(crate) bytes_max: usize,
-    /// The setting's name of `bytes_max`.
-    pub(crate) setting: &'static str,
+    /// That of `bytes_max`.
+    pub(crate) limit: JobServerLimit,
     /// Over all connections.
     pub(crate) buffered_bytes_max: usize,
     /// From the line's first byte to its last.
@@ -178,8 +178,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
             return Ok(());
         };
         if arrived.len() > limits.bytes_max {
-            let LineLimits { bytes_max: max, setting, .. } = limits;
-            return Err(FaktoryError::LineTooLong { max, setting });
+            let LineLimits { bytes_max: max, limit, .. } = limits;
+            return Err(FaktoryError::LineTooLong { max, limit });
         }
         if arrived.len() < arrived.capacity() {
             return Ok(());

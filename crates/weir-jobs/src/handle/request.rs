@@ -7,7 +7,7 @@ use crate::settings::JobServerSettings;
 use crate::store::{Action, QueueAction};
 use crate::view;
 
-/// Where an answer goes.
+/// The channel for the result.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, HandleError>>;
 
 /// A request and its place among `limits.admin_requests_max`, held until it is answered.

@@ -23,16 +23,18 @@ pub enum JobError {
     ReserveFor,
     #[error("malformed job: {0}")]
     Queue(#[from] NameError),
-    #[error("malformed job: {member} is longer than {max} bytes (jobs.limits.id_bytes_max)")]
+    #[error(
+        "malformed job: {member} is longer than {max} bytes (jobs.limits.advanced.id_bytes_max)"
+    )]
     TooLong { member: &'static str, max: usize },
-    #[error("malformed job: nests deeper than {max} (jobs.limits.json_depth_max)")]
+    #[error("malformed job: nests deeper than {max} (jobs.limits.advanced.json_depth_max)")]
     TooDeep { max: usize },
-    #[error("too many jobs in one PUSHB: at most {max} (jobs.limits.pushb_jobs_max)")]
+    #[error("too many jobs in one PUSHB: at most {max} (jobs.limits.advanced.pushb_jobs_max)")]
     TooMany { max: usize },
 }
 
 impl JobError {
-    /// The setting whose limit was met, for the metric.
+    /// The setting of the limit that was reached, for the metric.
     #[must_use]
     pub const fn limit(&self) -> Option<&'static str> {
         match self {

@@ -80,7 +80,7 @@ impl JobMember {
 #[derive(Debug, Default)]
 pub(super) struct JobMembers<'a> {
     values: [Option<&'a str>; MEMBERS],
-    /// The first member that came twice.
+    /// The first duplicate member.
     pub(super) duplicate: Option<JobMember>,
     cuts: Cuts,
 }

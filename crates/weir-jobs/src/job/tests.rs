@@ -155,7 +155,7 @@ fn what_is_not_a_job_is_refused() {
     let deep = format!("{}1{}", "[".repeat(128), "]".repeat(128));
     assert_eq!(
         error_of(&with(&format!(r#""x":{deep}"#))),
-        "malformed job: nests deeper than 128 (jobs.limits.json_depth_max)"
+        "malformed job: nests deeper than 128 (jobs.limits.advanced.json_depth_max)"
     );
     let endless = "[".repeat(1_000_000);
     let giant_text = format!("\"{}\"", "x".repeat(1_000_000));

@@ -87,7 +87,7 @@ impl MemoryState {
         let max = self.limits.queues_max;
         if self.queues.len() + new.len() > max {
             self.metrics.limit_hit(JobServerLimit::QueuesMax);
-            let text = format!("too many queues: at most {max} (jobs.limits.queues_max)");
+            let text = format!("too many queues: at most {max} (jobs.limits.advanced.queues_max)");
             return Err(StoreError::Limit(text));
         }
         for name in new {

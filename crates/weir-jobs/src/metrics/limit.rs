@@ -1,8 +1,12 @@
 //! The limits that can be met, each with the name of its setting.
 
+use std::fmt;
+
+use weir_settings::Setting;
+
 use crate::settings::JobServerLimits;
 
-/// A limit of [`JobServerLimits`] that somebody ran into.
+/// A limit of [`JobServerLimits`] that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is documented at the setting of the same name")]
 pub enum JobServerLimit {
@@ -37,7 +41,7 @@ pub enum JobServerLimit {
 
 impl JobServerLimit {
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: &[Self] = &[
         Self::ConnectionsMax,
         Self::OpenFiles,
         Self::LineBytesMax,
@@ -69,39 +73,58 @@ impl JobServerLimit {
     /// The limit whose setting has this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|limit| limit.name() == name)
+        Self::ALL.iter().copied().find(|limit| limit.name() == name)
     }
 
-    /// The setting's name under `[jobs.limits]`.
+    /// The last part of the setting's name, which is the label of the metric.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::ConnectionsMax => JobServerLimits::CONNECTIONS_MAX.name,
-            Self::OpenFiles => "open_files",
-            Self::LineBytesMax => JobServerLimits::LINE_BYTES_MAX.name,
-            Self::BufferedBytesMax => JobServerLimits::BUFFERED_BYTES_MAX.name,
-            Self::RefusalsMax => JobServerLimits::REFUSALS_MAX.name,
-            Self::HelloBytesMax => JobServerLimits::HELLO_BYTES_MAX.name,
-            Self::WrongPasswordsMax => JobServerLimits::WRONG_PASSWORDS_MAX.name,
-            Self::PasswordChecksMax => JobServerLimits::PASSWORD_CHECKS_MAX.name,
-            Self::WorkersMax => JobServerLimits::WORKERS_MAX.name,
-            Self::PushbJobsMax => JobServerLimits::PUSHB_JOBS_MAX.name,
-            Self::WaitingFetchesMax => JobServerLimits::WAITING_FETCHES_MAX.name,
-            Self::FetchQueuesMax => JobServerLimits::FETCH_QUEUES_MAX.name,
-            Self::QueuesMax => JobServerLimits::QUEUES_MAX.name,
-            Self::QueueNameBytesMax => JobServerLimits::QUEUE_NAME_BYTES_MAX.name,
-            Self::IdBytesMax => JobServerLimits::ID_BYTES_MAX.name,
-            Self::JsonDepthMax => JobServerLimits::JSON_DEPTH_MAX.name,
-            Self::DeadJobsMax => JobServerLimits::DEAD_JOBS_MAX.name,
-            Self::HelloTimeout => JobServerLimits::HELLO_TIMEOUT.name,
-            Self::LineTimeout => JobServerLimits::LINE_TIMEOUT.name,
-            Self::WriteTimeout => JobServerLimits::WRITE_TIMEOUT.name,
-            Self::HeartbeatTimeout => JobServerLimits::HEARTBEAT_TIMEOUT.name,
-            Self::ReturnsMax => JobServerLimits::RETURNS_MAX.name,
-            Self::ReserveBytes => JobServerLimits::RESERVE_BYTES.name,
-            Self::SetAsideBytesMax => JobServerLimits::SET_ASIDE_BYTES_MAX.name,
-            Self::MemoryBytesMax => JobServerLimits::MEMORY_BYTES_MAX.name,
-            Self::AdminRequestsMax => JobServerLimits::ADMIN_REQUESTS_MAX.name,
+        match self.setting() {
+            Some(setting) => setting.name,
+            None => "open_files",
+        }
+    }
+
+    /// None: the system's limit of open files.
+    #[must_use]
+    pub const fn setting(self) -> Option<Setting> {
+        Some(match self {
+            Self::OpenFiles => return None,
+            Self::ConnectionsMax => JobServerLimits::CONNECTIONS_MAX,
+            Self::LineBytesMax => JobServerLimits::LINE_BYTES_MAX,
+            Self::BufferedBytesMax => JobServerLimits::BUFFERED_BYTES_MAX,
+            Self::RefusalsMax => JobServerLimits::REFUSALS_MAX,
+            Self::HelloBytesMax => JobServerLimits::HELLO_BYTES_MAX,
+            Self::WrongPasswordsMax => JobServerLimits::WRONG_PASSWORDS_MAX,
+            Self::PasswordChecksMax => JobServerLimits::PASSWORD_CHECKS_MAX,
+            Self::WorkersMax => JobServerLimits::WORKERS_MAX,
+            Self::PushbJobsMax => JobServerLimits::PUSHB_JOBS_MAX,
+            Self::WaitingFetchesMax => JobServerLimits::WAITING_FETCHES_MAX,
+            Self::FetchQueuesMax => JobServerLimits::FETCH_QUEUES_MAX,
+            Self::QueuesMax => JobServerLimits::QUEUES_MAX,
+            Self::QueueNameBytesMax => JobServerLimits::QUEUE_NAME_BYTES_MAX,
+            Self::IdBytesMax => JobServerLimits::ID_BYTES_MAX,
+            Self::JsonDepthMax => JobServerLimits::JSON_DEPTH_MAX,
+            Self::DeadJobsMax => JobServerLimits::DEAD_JOBS_MAX,
+            Self::HelloTimeout => JobServerLimits::HELLO_TIMEOUT,
+            Self::LineTimeout => JobServerLimits::LINE_TIMEOUT,
+            Self::WriteTimeout => JobServerLimits::WRITE_TIMEOUT,
+            Self::HeartbeatTimeout => JobServerLimits::HEARTBEAT_TIMEOUT,
+            Self::ReturnsMax => JobServerLimits::RETURNS_MAX,
+            Self::ReserveBytes => JobServerLimits::RESERVE_BYTES,
+            Self::SetAsideBytesMax => JobServerLimits::SET_ASIDE_BYTES_MAX,
+            Self::MemoryBytesMax => JobServerLimits::MEMORY_BYTES_MAX,
+            Self::AdminRequestsMax => JobServerLimits::ADMIN_REQUESTS_MAX,
+        })
+    }
+}
+
+/// The whole name of the setting.
+impl fmt::Display for JobServerLimit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.setting() {
+            Some(setting) => setting.fmt(formatter),
+            None => formatter.write_str(self.name()),
         }
     }
 }
@@ -112,8 +135,8 @@ mod tests {
 
     #[test]
     fn all_is_in_the_order_of_the_discriminants() {
-        for (index, limit) in JobServerLimit::ALL.into_iter().enumerate() {
-            assert_eq!(limit as usize, index, "{}", limit.name());
+        for (index, limit) in JobServerLimit::ALL.iter().enumerate() {
+            assert_eq!(*limit as usize, index, "{}", limit.name());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the store's timer and the reaper have done since the start: INFO tells it as `tasks`.
+//! What the store's timer and the reaper have done since the start: `tasks` in INFO.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// The timer has looked at all sets and reservations, which took so long.
+    /// The timer has checked all sets and reservations, which took this long.
     pub(crate) fn passed(&self, took: Duration) {
         self.passes.fetch_add(1, Relaxed);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);

@@ -95,7 +95,7 @@ impl FaktoryVerb {
     }
 }
 
-/// What came of a command.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CommandResult {
     /// Done.

@@ -17,7 +17,7 @@ use crate::faktory::{self, Admission, Signal};
 use crate::metrics::JobServerLimit;
 use crate::store::Store;
 
-/// Before accepting again after the system refused: a busy loop would help nobody.
+/// The delay before accepting again after an error of the system, in place of a busy loop.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// Held open only to be given up when there are no descriptors left.
 const SPARE: &str = "/dev/null";
@@ -41,7 +41,7 @@ impl<S: Store> Acceptor<S> {
         Self { service, tls, shutdown, spare: File::open(SPARE).ok() }
     }
 
-    /// Until the server is told to end.
+    /// Until the server ends.
     pub(super) async fn run(mut self, listener: TcpListener) {
         let shutdown = self.shutdown.clone();
         loop {
@@ -100,7 +100,7 @@ impl<S: Store> Acceptor<S> {
     /// No descriptor left: the spare one lets us say so instead of leaving the client in the dark.
     async fn use_spare(&mut self, listener: &TcpListener, error: &io::Error) {
         self.service.metrics.limit_hit(JobServerLimit::OpenFiles);
-        tracing::warn!(%error, "no open files left: connection turned away (ulimit -n)");
+        tracing::warn!(%error, "no open files left: connection rejected (ulimit -n)");
         self.spare = None;
         let turned_away = async {
             let (stream, _) = listener.accept().await?;

@@ -1,4 +1,4 @@
-//! Answers to the requests of [`crate::handle::Handle`], each in a task beside the connections.
+//! Processes the requests of [`crate::handle::Handle`], each in a task of its own.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::store::{Action, Filter, ScanRequest, Selection, Store, StoreCondition
 use crate::view;
 use crate::workers::WorkerDirective;
 
-/// Answers until the server is told to end.
+/// Processes requests until the server ends.
 pub(super) async fn run<S: Store>(
     service: Rc<JobService<S>>,
     mut requests: Receiver<Envelope>,
@@ -94,7 +94,7 @@ fn done<T>(reply: Reply<T>, result: Result<T, HandleError>) {
     let _ = reply.send(result);
 }
 
-/// Reading ends when nobody waits for it any more.
+/// Reading ends when no caller waits for it any more.
 async fn read<T>(mut reply: Reply<T>, work: impl Future<Output = Result<T, HandleError>>) {
     let result = tokio::select! {
         biased;

@@ -29,7 +29,7 @@ struct ExportLine<'a> {
     job: Option<&'a RawValue>,
 }
 
-/// What an export line says beside the job.
+/// The fields of an export line besides the job.
 #[derive(Clone, Debug)]
 struct ExportedState {
     /// None: its queue.

@@ -32,13 +32,13 @@ pub struct JobServerOutcome {
 pub enum OwnerEnd {
     /// All had their answers.
     Clean,
-    /// The deadline came, or nobody wanted to wait: so many tasks were cut off.
+    /// The deadline passed, or there was none: this many tasks were aborted.
     Cut { tasks: usize },
     /// The thread panicked.
     Panicked,
 }
 
-/// Runs a server on this thread. Tells `opened` whether it began; None: it did not.
+/// Runs a server on this thread. Sends to `opened` whether it started; None: it did not.
 pub(super) fn run(
     start: JobServerOptions,
     requests: Receiver<Envelope>,
@@ -92,7 +92,7 @@ fn log_damages(store: &impl Store) {
     if damages > 0 {
         tracing::error!(
             damages,
-            "the job store is damaged and nobody has acknowledged it: see `weir jobs damage`"
+            "the job store has damage that no operator has acknowledged: see `weir jobs damage`"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Rates over the last minute, from totals that are looked at now and then.
+//! Rates over the last minute, from totals that are sampled periodically.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use weir_base::clock::Timestamp;
 use crate::model::QueueName;
 use crate::store::QueueCounts;
 
-/// How often the totals are looked at.
+/// How often the totals are sampled.
 pub(crate) const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 /// What a rate is measured over.
 const WINDOW: Duration = Duration::from_secs(60);

@@ -2,7 +2,7 @@
 
 use super::JobService;
 use crate::allocation::Allocation;
-use crate::settings::JobServerSettings;
+use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::Store;
 
 /// Puts `new` in force and answers which changes need a restart; those keep their old value.
@@ -19,28 +19,28 @@ pub(super) fn reload<S: Store>(service: &JobService<S>, mut new: JobServerSettin
 fn keep_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<String> {
     let mut kept = Vec::new();
     macro_rules! keep {
-        ($($path:ident).+) => {
+        ($($path:ident).+, $name:expr) => {
             if new.$($path).+ != old.$($path).+ {
                 new.$($path).+ = old.$($path).+.clone();
-                kept.push(concat!("jobs", $(".", stringify!($path)),+).to_owned());
+                kept.push($name.to_string());
             }
         };
     }
-    keep!(store);
-    keep!(directory);
-    keep!(fsync);
-    keep!(fsync_acks);
-    keep!(ack_sync_max);
-    keep!(gather_wait);
-    keep!(limits.queues_max);
-    keep!(limits.dead_jobs_max);
-    keep!(limits.dead_age_max);
-    keep!(limits.returns_max);
-    keep!(limits.segment_bytes);
-    keep!(limits.reserve_bytes);
-    keep!(limits.set_aside_bytes_max);
-    keep!(limits.admin_requests_max);
-    keep!(limits.metrics_queues_max);
+    keep!(store, JobServerSettings::STORE);
+    keep!(directory, "jobs.directory");
+    keep!(fsync, JobServerSettings::FSYNC);
+    keep!(fsync_acks, JobServerSettings::FSYNC_ACKS);
+    keep!(ack_sync_max, JobServerSettings::ACK_SYNC_MAX);
+    keep!(gather_wait, JobServerSettings::GATHER_WAIT);
+    keep!(limits.queues_max, JobServerLimits::QUEUES_MAX);
+    keep!(limits.dead_jobs_max, JobServerLimits::DEAD_JOBS_MAX);
+    keep!(limits.dead_age_max, JobServerLimits::DEAD_AGE_MAX);
+    keep!(limits.returns_max, JobServerLimits::RETURNS_MAX);
+    keep!(limits.segment_bytes, JobServerLimits::SEGMENT_BYTES);
+    keep!(limits.reserve_bytes, JobServerLimits::RESERVE_BYTES);
+    keep!(limits.set_aside_bytes_max, JobServerLimits::SET_ASIDE_BYTES_MAX);
+    keep!(limits.admin_requests_max, JobServerLimits::ADMIN_REQUESTS_MAX);
+    keep!(limits.metrics_queues_max, JobServerLimits::METRICS_QUEUES_MAX);
     kept
 }
 
@@ -60,7 +60,7 @@ mod tests {
         };
         new.limits.queues_max = 7;
         new.limits.fetch_wait = Duration::from_secs(9);
-        assert_eq!(keep_fixed(&old, &mut new), ["jobs.fsync", "jobs.limits.queues_max"]);
+        assert_eq!(keep_fixed(&old, &mut new), ["jobs.fsync", "jobs.limits.advanced.queues_max"]);
         assert_eq!((new.fsync, new.limits.queues_max), (old.fsync, old.limits.queues_max));
         assert!(new.allow_flush, "what can be reloaded is");
         assert_eq!(new.limits.fetch_wait, Duration::from_secs(9));

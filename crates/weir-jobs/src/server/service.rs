@@ -1,4 +1,4 @@
-//! What all tasks on the owner's thread share: the store, the settings in force, who is connected.
+//! What all tasks on the owner's thread share: the store, the settings in force, the connections.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -66,7 +66,7 @@ impl<S> JobService<S> {
         }
     }
 
-    /// The settings in force. Whoever holds them keeps what was in force then.
+    /// The settings in force. The value does not change with a reload.
     pub(crate) fn settings(&self) -> Rc<JobServerSettings> {
         Rc::clone(&self.settings.borrow())
     }
@@ -160,7 +160,7 @@ impl OpenConnections {
         self.open.borrow_mut().remove(&id);
     }
 
-    /// Tells all.
+    /// Sends an order to all connections.
     pub(crate) fn tell_all(&self, order: SignalLevel) {
         self.open.borrow().values().for_each(|signal| signal.give(order));
     }

@@ -165,7 +165,7 @@ fn failure(failure: FailureState) -> view::FailureView {
     }
 }
 
-/// A reserved job and who has it.
+/// A reserved job and its worker.
 pub(super) fn reservation(reserved: Reserved) -> view::ReservationView {
     view::ReservationView {
         jid: reserved.jid.into(),

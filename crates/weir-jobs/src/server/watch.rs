@@ -1,4 +1,4 @@
-//! What runs beside the connections: reaping workers, sampling totals.
+//! Periodic tasks: reaping workers, sampling totals.
 
 use std::rc::Rc;
 use std::time::Duration;

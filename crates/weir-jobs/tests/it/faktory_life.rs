@@ -253,7 +253,7 @@ fn settings_are_reloaded_while_it_runs() {
     settings.allow_flush = true;
     settings.limits.queues_max = 1;
     let fixed = server.block_on(server.handle().reload(settings)).unwrap();
-    assert!(fixed.contains(&"jobs.limits.queues_max".to_owned()), "{fixed:?}");
+    assert!(fixed.contains(&"jobs.limits.advanced.queues_max".to_owned()), "{fixed:?}");
     server.producer().talk("> FLUSH\n< +OK");
 }
 

@@ -104,7 +104,7 @@ fn waiting_fetches_are_limited() {
     one.talk("> FETCH default");
     let waiting = || server.block_on(server.handle().overview()).unwrap().fetches_waiting;
     until("the FETCH waits", || waiting() == 1);
-    server.worker("w2").talk("> FETCH default\n< -ERR *jobs.limits.waiting_fetches_max*");
+    server.worker("w2").talk("> FETCH default\n< -ERR *jobs.limits.advanced.waiting_fetches_max*");
     server.producer().talk(&format!("> PUSH {JOB}\n< +OK"));
     one.talk("< $*12345678*");
 }
@@ -118,14 +118,16 @@ fn the_limits_of_a_command_are_named() {
         settings.limits.id_bytes_max = 8;
     });
     let mut client = server.producer();
-    client.talk(&format!("> PUSHB [{JOB},{JOB}]\n< -ERR *jobs.limits.pushb_jobs_max*"));
-    client.talk("> FETCH a b c\n< -ERR *jobs.limits.fetch_queues_max*");
-    client.talk("> FETCH abcdef\n< -ERR *jobs.limits.queue_name_bytes_max*");
-    client.talk("> QUEUE PAUSE abcdef\n< -ERR *jobs.limits.queue_name_bytes_max*");
+    client.talk(&format!("> PUSHB [{JOB},{JOB}]\n< -ERR *jobs.limits.advanced.pushb_jobs_max*"));
+    client.talk("> FETCH a b c\n< -ERR *jobs.limits.advanced.fetch_queues_max*");
+    client.talk("> FETCH abcdef\n< -ERR *jobs.limits.advanced.queue_name_bytes_max*");
+    client.talk("> QUEUE PAUSE abcdef\n< -ERR *jobs.limits.advanced.queue_name_bytes_max*");
     client.talk("> PUSH {\"jid\":\"123456789\",\"jobtype\":\"T\",\"args\":[]}");
-    client.talk("< -ERR *jobs.limits.id_bytes_max*");
+    client.talk("< -ERR *jobs.limits.advanced.id_bytes_max*");
     let mut worker = server.dial();
-    worker.talk("< +HI *\n> HELLO {\"wid\":\"123456789\"}\n< -ERR *jobs.limits.id_bytes_max*");
+    worker.talk(
+        "< +HI *\n> HELLO {\"wid\":\"123456789\"}\n< -ERR *jobs.limits.advanced.id_bytes_max*",
+    );
 }
 
 #[test]
@@ -149,7 +151,7 @@ fn half_read_lines_share_their_memory() {
     let mut second = server.producer();
     second.send(b"PUSH ");
     second.send_what_is_taken(&vec![b' '; 700 << 10]);
-    second.talk("< -ERR *jobs.limits.buffered_bytes_max*\n< closed");
+    second.talk("< -ERR *jobs.limits.advanced.buffered_bytes_max*\n< closed");
     // Ordinary commands go on.
     server.producer().talk(&format!("> PUSH {JOB}\n< +OK"));
 }
@@ -161,7 +163,7 @@ fn a_line_that_is_never_finished_is_given_up() {
     });
     let mut client = server.producer();
     client.send(b"PUSH {");
-    client.talk("< -ERR line not complete*jobs.limits.line_timeout*\n< closed");
+    client.talk("< -ERR line not complete*jobs.limits.advanced.line_timeout*\n< closed");
 }
 
 #[test]

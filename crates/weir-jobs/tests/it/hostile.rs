@@ -39,7 +39,8 @@ fn a_long_line_before_hello() {
     let mut client = server.dial();
     client.talk("< +HI *");
     client.send_what_is_taken(&vec![b'x'; 1 << 20]);
-    client.talk("< -ERR line too long: more than 16384 bytes (jobs.limits.hello_bytes_max)");
+    client
+        .talk("< -ERR line too long: more than 16384 bytes (jobs.limits.advanced.hello_bytes_max)");
     client.talk("< closed");
     others_are_served(&server);
 }
@@ -229,7 +230,8 @@ fn a_queue_name_of_ten_megabytes() {
         let server = Server::start(store, |_| {});
         let mut client = server.producer();
         let name = "q".repeat(10 << 20);
-        let wanted = "queue name is longer than 255 bytes (jobs.limits.queue_name_bytes_max)";
+        let wanted =
+            "queue name is longer than 255 bytes (jobs.limits.advanced.queue_name_bytes_max)";
         client.talk(&format!(
             "> PUSH {{\"jid\":\"12345678\",\"jobtype\":\"T\",\"args\":[],\"queue\":\"{name}\"}}"
         ));

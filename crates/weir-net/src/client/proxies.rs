@@ -1,4 +1,4 @@
-//! Where a request comes from: the client at the other end of the connection, or the one whom a
+//! Which client a request is from: the one at the other end of the connection, or the one that a
 //! trusted proxy in front of Weir speaks for.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::server::{HttpRequestHead, Peer};
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// A proxy whose word counts: `10.0.0.0/8`, `192.0.2.7`, or `unix` for whoever comes over a unix
+/// A trusted proxy: `10.0.0.0/8`, `192.0.2.7`, or `unix` for all connections over a unix
 /// socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrustedProxy {
@@ -62,7 +62,7 @@ impl From<Vec<TrustedProxy>> for TrustedProxies {
 }
 
 impl TrustedProxies {
-    /// Whether this is a proxy whose word counts.
+    /// Whether this is a trusted proxy.
     #[must_use]
     pub fn trusts(&self, address: Option<IpAddr>) -> bool {
         let address = address.map(|address| address.to_canonical());
@@ -73,8 +73,8 @@ impl TrustedProxies {
         })
     }
 
-    /// Whom a request is from. A chain is read from its end, as far as those who wrote it are
-    /// trusted: what is before that, anybody can have made up.
+    /// The client of a request. A chain is read from its end, as far as the proxies that wrote it are
+    /// trusted: anything before that may be forged.
     #[must_use]
     pub fn origin(&self, peer: Peer, headers: &HeaderMap) -> Origin {
         if !self.trusts(peer.address) {
@@ -126,10 +126,10 @@ fn address(text: &str) -> Option<IpAddr> {
     text.parse().or_else(|_| with_port()).ok().map(|address: IpAddr| address.to_canonical())
 }
 
-/// Where a request comes from.
+/// The client of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// None: a unix socket, and nobody says more.
+    /// None: a unix socket, without a forwarded address.
     pub address: Option<IpAddr>,
     /// The client's connection was encrypted.
     pub is_tls: bool,

@@ -75,7 +75,7 @@ impl ClientUse {
         }
     }
 
-    /// What whoever is refused is told.
+    /// The message for a rejected client.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -117,13 +117,13 @@ pub(crate) struct UsageShare {
     used: AtomicUsize,
 }
 
-/// A request of a client, in the extensions of each request that counts for one. Held until the answer
-/// has ended, by whoever holds it longest.
+/// A request of a client, in the extensions of each request that counts for one. Held until the response
+/// has ended, whichever task holds it longest.
 #[derive(Clone, Debug)]
 pub struct ClientRequest(Arc<UsageShare>);
 
 impl ClientRequest {
-    /// Whose it is.
+    /// The client.
     #[must_use]
     pub fn client(&self) -> ClientAddress {
         self.0.client
@@ -149,7 +149,7 @@ impl Clients {
         Self(Arc::new(Table { parts, proxies, limits, metrics, clock, logged }))
     }
 
-    /// A connection from `address`. None: from nobody in particular, which is a proxy, too.
+    /// A connection from `address`. None: of no particular client, such as a proxy.
     pub(crate) fn connection(
         &self,
         address: Option<IpAddr>,
@@ -161,7 +161,7 @@ impl Clients {
         self.take(client, ClientUse::Connections).map(|share| Some(Box::new(share)))
     }
 
-    /// A request. None: of nobody in particular.
+    /// A request. None: of no particular client.
     pub(crate) fn request(
         &self,
         peer: Peer,

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use weir_base::clock::Timestamp;
 
-/// What came of reading a certificate anew.
+/// The outcome of reloading a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReloadOutcome {
     /// It is in use.
@@ -64,7 +64,7 @@ impl TlsMetrics {
         Self::register(&mut Registry::default())
     }
 
-    /// Certificates that were read anew with this outcome since the start.
+    /// Certificates that were reloaded with this outcome since the start.
     #[must_use]
     pub fn reloads(&self, outcome: ReloadOutcome) -> u64 {
         self.of_outcome(outcome).get()

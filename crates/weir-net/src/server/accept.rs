@@ -1,4 +1,4 @@
-//! Accepting: every connection is served, refused with an answer, or waits in the kernel.
+//! Accepting: every connection is served, refused with a response, or waits in the kernel.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -24,9 +24,9 @@ use crate::metrics::{ConnectionRefusal, HttpServerLimit};
 use crate::{Listener, Tls};
 
 /// Connections taken in one turn of the core. Sixteen cost about half a millisecond with their
-/// heads and answers, which is what connections that are open already wait for their turn.
+/// heads and responses, which is how long open connections wait meanwhile.
 const ACCEPTS_PER_TURN: usize = 16;
-/// Before accepting again after the system refused: a busy loop would help nobody.
+/// The delay before accepting again after an error of the system, in place of a busy loop.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// Held open only to be given up when there are no descriptors left.
 const SPARE: &str = "/dev/null";
@@ -47,7 +47,7 @@ enum AcceptSocket {
     Unix(UnixListener),
 }
 
-/// What an attempt to accept came to.
+/// The outcome of an attempt to accept.
 enum Accepted {
     Connection(ConnectionStream, Option<IpAddr>),
     /// Not before so long.
@@ -163,7 +163,7 @@ impl<S: ConnectionService> Acceptor<S> {
     /// No descriptor left: the spare one lets us say so instead of leaving the client in the dark.
     async fn use_spare(&mut self, error: &io::Error) {
         self.core.metrics().limit_hit(HttpServerLimit::OpenFiles);
-        tracing::warn!(%error, "no open files left: connection turned away (ulimit -n)");
+        tracing::warn!(%error, "no open files left: connection rejected (ulimit -n)");
         self.spare = None;
         let accepted = timeout(ACCEPT_AGAIN, poll_fn(|context| self.socket.poll_accept(context)));
         if let Ok(Ok((stream, _))) = accepted.await {

@@ -1,4 +1,4 @@
-//! Answers that no service gives: written without waiting, then the connection is closed in a way
+//! Responses that are not from a service: written without waiting, then the connection is closed in a way
 //! that lets the client read them.
 
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use super::runtime::CoreContext;
 use super::{ConnectionService, ConnectionStream, ResponseBody};
 use crate::metrics::HttpServerLimit;
 
-/// What a refused client is told about when to come back: long enough for a peak to pass.
+/// Retry-After of a rejected client: long enough for a peak to pass.
 const RETRY_AFTER_SECONDS: u32 = 2;
 
 /// A status and a sentence.
@@ -32,7 +32,7 @@ impl ErrorResponse {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
     }
 
-    /// As it goes over the wire.
+    /// As it is sent.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let Self { status, text } = self;
         let retry = match *status {
@@ -61,8 +61,8 @@ impl ErrorResponse {
         response
     }
 
-    /// Writes the answer and closes. Closing a socket with unread bytes in it resets the
-    /// connection, and the client might never see the answer: so it gets a moment to hang up first.
+    /// Writes the response and closes. Closing a socket with unread bytes in it resets the
+    /// connection, and the client might never see the response: so it gets a moment to hang up first.
     pub(super) async fn send_and_close<S: ConnectionService>(
         self,
         core: &CoreContext<S>,
@@ -74,7 +74,7 @@ impl ErrorResponse {
     }
 }
 
-/// Throws away what the client sends until it hangs up, for a limited time.
+/// Discards what the client sends until it disconnects, for a limited time.
 pub(super) async fn linger<S: ConnectionService>(
     core: &CoreContext<S>,
     mut stream: ConnectionStream,
@@ -88,8 +88,8 @@ pub(super) async fn linger<S: ConnectionService>(
     }
 }
 
-/// After an answer to a request whose body was not read to its end: the same, but for as long as
-/// the client goes on with the body. Many send it whole before they read anything.
+/// After a response to a request whose body was not read to its end: the same, but for as long as
+/// the client continues with the body. Many clients send it completely before they read anything.
 pub(super) async fn outlast_body<S: ConnectionService>(
     core: &CoreContext<S>,
     mut stream: ConnectionStream,

@@ -1,4 +1,4 @@
-//! The body of an answer: bytes at hand, or anything that streams.
+//! The body of a response: bytes at hand, or anything that streams.
 
 use std::error::Error;
 use std::fmt;
@@ -13,7 +13,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 
 type Streaming = Pin<Box<dyn HttpBody<Data = Bytes, Error = BoxError>>>;
 
-/// The body of an answer. It stays on its core, so it may hold what is not `Send`.
+/// The body of a response. It stays on its core, so it may hold what is not `Send`.
 pub struct ResponseBody(BodyKind);
 
 enum BodyKind {

@@ -53,7 +53,7 @@ enum Routed {
     Http(ConnectionStream, Vec<u8>),
     Http2(ConnectionStream, Vec<u8>),
     Refused(ConnectionStream, ErrorResponse),
-    /// The client hung up.
+    /// The client disconnected.
     Gone,
 }
 
@@ -113,7 +113,7 @@ impl FirstHead {
     }
 }
 
-/// Gives the connection to the service. What comes back is refused.
+/// Passes the connection to the service. What it returns is rejected.
 pub(super) fn upgrade<S: ConnectionService>(
     core: &CoreContext<S>,
     mut stream: ConnectionStream,
@@ -163,11 +163,11 @@ pub(super) fn refuse(metrics: &NetMetrics, reason: HeadRefusal) -> ErrorResponse
         ),
         HeadRefusal::TooManyFields => (
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            "the request's head has too many header fields (front.limits.headers_max)",
+            "the request's head has too many header fields (front.limits.advanced.headers_max)",
         ),
         HeadRefusal::Late => (
             StatusCode::REQUEST_TIMEOUT,
-            "the request's head was not complete in time (front.limits.head_timeout)",
+            "the request's head was not complete in time (front.limits.advanced.head_timeout)",
         ),
         HeadRefusal::Connect => (
             StatusCode::METHOD_NOT_ALLOWED,

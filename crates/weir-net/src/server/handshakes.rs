@@ -13,7 +13,7 @@ use super::{ConnectionService, ConnectionStream, CountedSocket, Peer, first_head
 use crate::metrics::{ConnectionRefusal, HttpServerLimit};
 use crate::tls::HTTP2;
 
-/// The turns of one core. Who comes too late for one waits, in order.
+/// The permits of one core. Further handshakes wait, in order.
 #[derive(Debug)]
 pub(super) struct Handshakes {
     turns: Semaphore,

@@ -74,7 +74,7 @@ impl<'a> HttpRequestHead<'a> {
         behind_scheme.find(['/', '?']).map_or("/", |start| &behind_scheme[start..])
     }
 
-    /// Whether it asks to become something else than HTTP. `Upgrade` without being named by
+    /// Whether it requests an upgrade to another protocol. `Upgrade` without being named by
     /// `Connection` is nothing for us, and HTTP/1.0 has no upgrades (RFC 9110, section 7.8).
     pub(super) fn requests_upgrade(&self) -> bool {
         self.version > 0
@@ -89,7 +89,7 @@ impl<'a> HttpRequestHead<'a> {
     }
 }
 
-/// Whether a value of `Upgrade` asks for anything but HTTP/2, for which there is no upgrade any more
+/// Whether a value of `Upgrade` names anything but HTTP/2, for which there is no upgrade any more
 /// (RFC 9113, section 3.1): such a request is answered as it is.
 pub(super) fn is_upgrade(value: &[u8]) -> bool {
     !value.eq_ignore_ascii_case(b"h2c")

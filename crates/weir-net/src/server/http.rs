@@ -1,7 +1,7 @@
 //! An HTTP/1 connection: hyper parses and frames, every request is routed by itself, and deadlines
 //! hold whatever the connection waits for.
 //!
-//! An upgrade that comes as a later request leaves hyper without an answer of hyper's: its request
+//! An upgrade that comes as a later request leaves hyper without a response of hyper's: its request
 //! stays in hand for good, the connection is taken apart, and the service gets the socket as it
 //! does for a first request.
 
@@ -108,7 +108,7 @@ fn connect<S: ConnectionService>(
         .serve_connection(TokioIo::new(replay), routing)
 }
 
-/// Closes a connection whose patience with a client ended, or the client's with it.
+/// Closes a connection after a time-out, of the server or of the client.
 fn close(mut stream: ConnectionStream, limit: HttpServerLimit) {
     // Both are a courtesy: the socket is closed either way.
     let _ = match limit {
@@ -189,7 +189,7 @@ impl<S: ConnectionService> Driven<S> {
         self.patience.poll(context, deadline.at).map(|()| Http1Event::TooLate(deadline.limit))
     }
 
-    /// Whether hyper was told to close the connection just now.
+    /// Whether hyper has just been instructed to close the connection.
     fn advance_shutdown(&mut self, core: &CoreContext<S>, context: &mut Context<'_>) -> bool {
         if let Http1Shutdown::Serving(draining) = &mut self.shutdown {
             // A waker that is registered need not be registered again, which costs more than a look.
@@ -256,12 +256,12 @@ struct Routing<S> {
 
 type AnswerFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
 
-/// A request that the service answers.
+/// A request that the service responds to.
 struct Answering<S> {
     answer: AnswerFuture,
     core: Rc<CoreContext<S>>,
     progress: Rc<Http1Progress>,
-    /// It counts for one until its answer has ended.
+    /// It counts for one until its response has ended.
     client: Option<ClientRequest>,
 }
 
@@ -320,7 +320,7 @@ impl<S: ConnectionService> Routing<S> {
         Answering { answer, core, progress, client }
     }
 
-    /// Answers without the service.
+    /// Responds without the service.
     fn refuse(&self, answer: ErrorResponse) -> Answering<S> {
         let mut response = answer.into_response();
         if response.status() == StatusCode::BAD_REQUEST {
@@ -339,7 +339,7 @@ impl<S: ConnectionService> Routing<S> {
     }
 }
 
-/// The body of an answer; its request is in hand until it is dropped.
+/// The body of a response; its request is in hand until it is dropped.
 #[derive(Debug)]
 struct InHand {
     body: ResponseBody,

@@ -108,7 +108,7 @@ struct Driven<S: ConnectionService> {
 enum Http2Shutdown {
     /// Until the core drains.
     Serving(Pin<Box<WaitForCancellationFutureOwned>>),
-    /// The client is told (GOAWAY). Until the core stops.
+    /// The client is notified (GOAWAY). Until the core stops.
     Draining(Pin<Box<WaitForCancellationFutureOwned>>),
     Stopping,
 }
@@ -137,7 +137,7 @@ impl<S: ConnectionService> Driven<S> {
         }
     }
 
-    /// Whether the connection has to be looked at again.
+    /// Whether the connection has to be checked again.
     fn advance_shutdown(&mut self, core: &CoreContext<S>, context: &mut Context<'_>) -> bool {
         match &mut self.shutdown {
             Http2Shutdown::Serving(draining) => {
@@ -170,7 +170,7 @@ impl<S: ConnectionService> Driven<S> {
     }
 }
 
-/// Counts what ended a connection. h2 has told the client.
+/// Counts what ended a connection. h2 has notified the client.
 fn note_error<S: ConnectionService>(
     core: &CoreContext<S>,
     progress: &Http2Progress,

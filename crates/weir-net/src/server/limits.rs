@@ -8,7 +8,7 @@ use weir_settings::{COUNT, Section, WAIT};
 
 use crate::client::ClientLimits;
 
-/// The section of its settings, for errors and answers.
+/// The section of its settings, for errors and responses.
 pub(super) const CONNECTIONS_MAX: &str = "front.limits.connections_max";
 
 /// The largest window of HTTP/2 (RFC 9113, section 6.9.1).
@@ -21,12 +21,12 @@ pub(super) const HEADERS_USUAL: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq, Section)]
 #[section(reload, path = "front.limits")]
 pub struct Http2Limits {
-    /// Requests that an HTTP/2 connection may have open at once; its client is told, and one more
-    /// is refused. All `http2_` limits hold for new connections.
+    /// Requests that an HTTP/2 connection may have open at once, which the client is informed
+    /// of; one more is rejected. All `http2_` limits apply to new connections.
     // What RFC 9113 (section 5.1.2) and browsers take for a sensible least.
-    #[setting(key = "http2_streams_max", range = COUNT, default = 100)]
+    #[setting(advanced, key = "http2_streams_max", range = COUNT, default = 100)]
     pub streams_max: u32,
-    /// Bytes of a request's body that an HTTP/2 client may send before they are asked for.
+    /// Bytes of a request's body that an HTTP/2 client may send before the app reads them.
     #[setting(advanced, size, key = "http2_stream_window", range = 1..=WINDOW_MAX, default = 128 << 10)]
     pub stream_window_bytes: u32,
     /// The same over all requests of a connection. Bodies that wait for a worker hold up the others
@@ -34,22 +34,23 @@ pub struct Http2Limits {
     // Eight uploads may wait for a worker before a ninth of the same client stands still.
     #[setting(advanced, size, key = "http2_connection_window", range = 65_535..=WINDOW_MAX, default = 1 << 20)]
     pub connection_window_bytes: u32,
-    /// Bytes of a response that are kept for an HTTP/2 client which does not take them.
+    /// Bytes of a response that are buffered for an HTTP/2 client that does not read them.
     #[setting(advanced, size, key = "http2_send_buffer", range = 1 << 10..=WINDOW_MAX, default = 64 << 10)]
     pub send_buffer_bytes: usize,
-    /// Requests of an HTTP/2 connection that its client has reset before they were looked at, or
-    /// that were reset because of its mistakes. One more of either ends the connection.
-    #[setting(key = "http2_resets_max", range = COUNT, default = 200)]
+    /// Requests of an HTTP/2 connection that the client resets before they are processed, or
+    /// that are reset because of the client's protocol errors. One more of either ends the
+    /// connection.
+    #[setting(advanced, key = "http2_resets_max", range = COUNT, default = 200)]
     pub resets_max: u32,
-    /// Frames that an HTTP/2 client may send each second beside requests, bodies and window
-    /// updates: PING, SETTINGS, RST_STREAM and so on. More end the connection.
+    /// Frames other than requests, bodies and window updates that an HTTP/2 client may send per
+    /// second: PING, SETTINGS, RST_STREAM and so on. More end the connection.
     // A browser that leaves a page resets what it has open at once.
-    #[setting(key = "http2_control_frames", burst = "The same at once, after a quiet time.", default = Rate::per_second(100, 1_000))]
+    #[setting(advanced, key = "http2_control_frames", burst = "The same at once, after a quiet time.", default = Rate::per_second(100, 1_000))]
     pub control_frames: Rate,
-    /// How often an HTTP/2 client is asked for a sign of life.
+    /// How often an HTTP/2 client is pinged.
     #[setting(advanced, key = "http2_ping_interval", range = WAIT, default = Duration::from_secs(30))]
     pub ping_interval: Duration,
-    /// How long it may take to give it; then the connection is closed, whatever it waits for.
+    /// How long it may take to respond; then the connection is closed.
     #[setting(advanced, key = "http2_ping_timeout", range = WAIT, default = Duration::from_secs(20))]
     pub ping_timeout: Duration,
 }
@@ -62,53 +63,53 @@ pub struct HttpServerLimits {
     /// Connections open at once, over all cores, WebSockets included. One more gets 503.
     #[setting(range = COUNT, default = 65_536)]
     pub connections_max: u32,
-    /// Refused connections, on each core, that wait for their client to read why. One more is
-    /// closed at once.
-    #[setting(range = COUNT, default = 256)]
+    /// Rejected connections, on each core, that wait for their client to read why. Further ones
+    /// are closed immediately.
+    #[setting(advanced, range = COUNT, default = 256)]
     pub refusals_max: u32,
-    /// How long a refused client may take to read why and to hang up.
-    #[setting(range = WAIT, default = Duration::from_secs(1))]
+    /// How long a rejected client may take to read why and to close the connection.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(1))]
     pub linger_timeout: Duration,
-    /// How long a client may go on with a body that is wanted no more (it was answered 413, for
-    /// example), so that it gets to read the answer; linger_timeout after its last byte it is
-    /// closed.
-    #[setting(range = WAIT, default = Duration::from_secs(30))]
+    /// How long a client may continue to send a body that is no longer read (after a 413, for
+    /// example), so that it receives the response; linger_timeout after its last byte the
+    /// connection is closed.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(30))]
     pub discard_timeout: Duration,
     /// Connections accepted per second, over all cores; 0: no limit. The others wait in the
     /// kernel's backlog.
-    #[setting(range = 0..=100_000_000)]
+    #[setting(advanced, range = 0..=100_000_000)]
     pub accepts_per_second: u32,
     /// Connections accepted at once after a quiet time, when accepts_per_second is set.
-    #[setting(range = COUNT, default = 1_000)]
+    #[setting(advanced, range = COUNT, default = 1_000)]
     pub accepts_burst: u32,
     /// Bytes of a request's head; a longer one gets 431. Not below 8KiB for later requests of a
     /// connection.
     #[setting(size, range = 256..=1 << 20, default = 16 << 10)]
     pub head_bytes_max: usize,
     /// Header fields of a request; one with more gets 431.
-    #[setting(range = 1..=10_000, default = 1_000)]
+    #[setting(advanced, range = 1..=10_000, default = 1_000)]
     pub headers_max: usize,
     /// A request's head must arrive within this long, or it gets 408.
-    #[setting(range = WAIT, default = Duration::from_secs(10))]
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(10))]
     pub head_timeout: Duration,
     /// How long a connection may wait for its next request.
     #[setting(range = WAIT, default = Duration::from_secs(75))]
     pub idle_timeout: Duration,
-    /// When Weir stops, an idle connection is kept open this long: a request that is on its way is
-    /// served, as the last one. When the service process is replaced, idle connections have
-    /// idle_timeout instead.
+    /// When Weir stops, an idle connection stays open for this long, so that a request that is
+    /// already on its way is served as the last one. When the service process is replaced, idle
+    /// connections have idle_timeout instead.
     // Longer than a request is on its way between any two places.
-    #[setting(range = WAIT, default = Duration::from_millis(500))]
+    #[setting(advanced, range = WAIT, default = Duration::from_millis(500))]
     pub last_request_timeout: Duration,
-    /// How long a client may leave an answer unread before the connection is cut.
-    #[setting(range = WAIT, default = Duration::from_secs(30))]
+    /// How long a client may leave a response unread before the connection is cut.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(30))]
     pub write_timeout: Duration,
-    /// TLS handshakes at once, on each core; the others wait their turn.
+    /// TLS handshakes at once, on each core; further ones wait.
     // A handshake holds about 30 KiB: 8 MiB on each core.
-    #[setting(range = COUNT, default = 256)]
+    #[setting(advanced, range = COUNT, default = 256)]
     pub tls_handshakes_max: u32,
     /// A TLS handshake must be done within this long.
-    #[setting(range = WAIT, default = Duration::from_secs(10))]
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(10))]
     pub tls_handshake_timeout: Duration,
     /// What HTTP/2 adds.
     #[setting(flatten)]

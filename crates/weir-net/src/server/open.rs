@@ -1,4 +1,4 @@
-//! An open connection is counted for as long as its socket exists, whoever holds it.
+//! An open connection is counted for as long as its socket exists, whichever task holds it.
 
 use std::ops::{Deref, DerefMut};
 
@@ -14,7 +14,7 @@ pub(super) struct ConnectionPermit {
     gauge: Gauge,
     _permit: OwnedPermit,
     _token: TaskTrackerToken,
-    /// None: nobody's in particular.
+    /// None: of no particular client.
     // Boxed: sockets are handed on, and most places have room for a pointer.
     _share: Option<Box<UsageShare>>,
     /// What it became, if that counts for its client.

@@ -14,9 +14,9 @@ use crate::metrics::HttpServerLimit;
 /// Shared by the socket, the requests and the connection's deadline.
 #[derive(Debug)]
 pub(super) struct Http1Progress {
-    /// A request is routed and its answer's body not yet at its end.
+    /// A request is routed and its response's body not yet at its end.
     in_hand: Cell<bool>,
-    /// The last request came with a body.
+    /// The last request had a body.
     has_body: Cell<bool>,
     /// Since when there has been no request in hand.
     idle_since: Cell<Instant>,
@@ -111,7 +111,7 @@ impl Http1Progress {
         self.upgrade.replace(Some(request));
     }
 
-    /// A request for an upgrade, once all earlier answers are out.
+    /// A request for an upgrade, once all earlier responses are sent.
     pub(super) fn take_upgrade(&self) -> Option<Box<Request<()>>> {
         if self.is_flushed.get() { self.upgrade.take() } else { None }
     }
@@ -131,7 +131,7 @@ impl Http1Progress {
         !self.in_hand.get() || self.blocked.since().is_some() || self.answer_until.get().is_some()
     }
 
-    /// To be asked whenever something has come. None: as long as the service takes.
+    /// To be checked whenever bytes have arrived. None: as long as the service takes.
     pub(super) fn deadline(&self, limits: &HttpServerLimits) -> Option<Deadline> {
         let step = self.step_deadline(limits);
         let Some(at) = self.answer_until() else { return step };
@@ -139,7 +139,7 @@ impl Http1Progress {
         Some(step.filter(|step| step.at < at).unwrap_or(answer))
     }
 
-    /// None, too, once the kernel has all of the answer.
+    /// None, too, once the kernel has all of the response.
     fn answer_until(&self) -> Option<Instant> {
         if !self.in_hand.get() && self.is_flushed.get() {
             self.answer_until.set(None);

@@ -1,4 +1,4 @@
-//! Whether the cores still turn: each is asked on its own runtime, so one that hangs (in a loop, or
+//! Whether the cores still run: each is queried on its own runtime, so one that hangs (in a loop, or
 //! waiting for a lock) does not answer.
 
 use std::pin::pin;
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::CoreIndex;
 
-/// A question waits here to be answered; while it does, the next one needs not be asked.
+/// A query that is waiting for its reply; while it waits, no other query is needed.
 const QUESTIONS_MAX: usize = 1;
 
 type Question = oneshot::Sender<()>;
@@ -29,7 +29,7 @@ pub(super) fn questions() -> (mpsc::Sender<Question>, Questions) {
 }
 
 impl Questions {
-    /// Answers until nobody can ask any more.
+    /// Replies until no query can be sent any more.
     pub(super) async fn answer_all(mut self) {
         while let Some(question) = self.0.recv().await {
             // Whoever asked may have lost patience.
@@ -47,7 +47,7 @@ impl Pulse {
     pub async fn silent(&self, patience: Duration) -> Vec<CoreIndex> {
         let ask = |core: &mpsc::Sender<Question>| {
             let (question, answer) = oneshot::channel();
-            // No room: it has not answered the last one either, which the answer shows.
+            // No room: it has not answered the last one either, which the response shows.
             let _ = core.try_send(question);
             answer
         };

@@ -44,7 +44,7 @@ pub(super) const fn is_unusual(byte: u8) -> bool {
     matches!(byte, b'"' | b'#' | b'<' | b'>' | b'`' | 0x80..)
 }
 
-/// All bytes are looked at, which takes no branches and is faster than to stop at the first one.
+/// All bytes are examined, which takes no branches and is faster than stopping at the first one.
 pub(super) fn has_unusual(bytes: &[u8]) -> bool {
     bytes.iter().fold(false, |found, byte| found | is_unusual(*byte))
 }

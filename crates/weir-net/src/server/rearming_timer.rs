@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The timer may ring too early, never too late: it is set anew only when it has rung, or for an
+/// The timer may fire too early, never too late: it is set again only when it has fired, or for an
 /// earlier deadline. So a request on a busy connection does not touch it.
 #[derive(Debug, Default)]
 pub(super) struct RearmingTimer {

@@ -10,10 +10,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::ConnectionStream;
 
-/// Who follows what goes over a connection.
+/// Follows the bytes of a connection.
 pub(super) trait Watch {
     /// How many of these bytes, which have arrived, hyper may read now; none: it must not go on. They
-    /// may be changed; the others come again as they were.
+    /// may be changed; the others are repeated unchanged.
     fn pass(&self, bytes: &mut [u8]) -> io::Result<usize> {
         Ok(bytes.len())
     }

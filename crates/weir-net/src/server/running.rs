@@ -35,7 +35,7 @@ pub struct ServerOptions<F> {
     pub limits: Arc<ArcSwap<HttpServerLimits>>,
     pub clock: Clock,
     pub metrics: NetMetrics,
-    /// Whose word about clients counts.
+    /// The proxies whose forwarded addresses are trusted.
     pub trusted_proxies: TrustedProxies,
     /// Makes a core's service, on the core's thread, inside its runtime.
     pub service: F,
@@ -49,24 +49,24 @@ impl<F> fmt::Debug for ServerOptions<F> {
     }
 }
 
-/// How the cores are told to end.
+/// How the cores are to end.
 #[derive(Clone, Debug)]
 pub struct ServerStop {
-    /// Stop accepting: somebody else serves the sockets from now on. Each connection ends with its next
-    /// response (`Connection: close`, GOAWAY), when its client hangs up or after `idle_timeout`, so no
+    /// Stop accepting: another process serves the sockets from now on. Each connection ends with its next
+    /// response (`Connection: close`, GOAWAY), when its client disconnects or after `idle_timeout`, so no
     /// request meets a closed connection. It takes as long as it takes.
     pub drain: CancellationToken,
     /// Stop accepting, finish the requests in progress; idle connections are closed after
     /// `last_request_timeout`. The service needs to be told by itself.
     pub graceful: CancellationToken,
-    /// Cut whoever is still connected.
+    /// Cut the connections that are still open.
     pub at_once: CancellationToken,
     /// The longest that finishing may take, from `graceful` on.
     pub deadline: Duration,
 }
 
 impl ServerStop {
-    /// Nothing is told yet; `deadline` as above.
+    /// No client has been notified yet; `deadline` as above.
     #[must_use]
     pub fn within(deadline: Duration) -> Self {
         let token = CancellationToken::new;
@@ -109,9 +109,9 @@ pub struct ServerOutcome {
 pub enum DrainOutcome {
     /// All by themselves.
     Clean,
-    /// The deadline came, or nobody wanted to wait: so many were cut.
+    /// The deadline passed, or there was none: this many connections were cut.
     Cut { connections: usize },
-    /// A core ended without being told; the others were stopped.
+    /// A core ended unexpectedly; the others were stopped.
     Panicked { core: CoreIndex },
 }
 
@@ -123,7 +123,7 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// The way to ask whether the cores still turn.
+    /// Checks whether the cores still run.
     #[must_use]
     pub fn pulse(&self) -> Pulse {
         self.pulse.clone()

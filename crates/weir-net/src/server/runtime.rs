@@ -104,7 +104,7 @@ pub(super) struct CoreContext<S> {
     handshakes: Handshakes,
     /// Counts open connections through [`ConnectionPermit`].
     tracker: TaskTracker,
-    /// Nobody new is accepted, and each connection ends with its next response.
+    /// No new connection is accepted, and each connection ends with its next response.
     draining: CancellationToken,
     /// Idle connections are closed, too.
     stopping: CancellationToken,
@@ -113,7 +113,8 @@ pub(super) struct CoreContext<S> {
 impl<S: ConnectionService> CoreContext<S> {
     pub(super) fn new(service: Rc<S>, shared: Arc<ServerContext>, stop: &ServerStop) -> Self {
         let limits = shared.limits.load();
-        let refusals = Semaphore::new("refusals", "front.limits.refusals_max", limits.refusals_max);
+        let refusals =
+            Semaphore::new("refusals", "front.limits.advanced.refusals_max", limits.refusals_max);
         let handshakes = Handshakes::new(limits.tls_handshakes_max);
         drop(limits);
         Self {
@@ -180,17 +181,17 @@ impl<S: ConnectionService> CoreContext<S> {
         Ok(ConnectionPermit::new(gauge, permit, self.tracker.token(), share))
     }
 
-    /// The buffer that the core's connections read into. Nobody may wait with it.
+    /// The buffer that the core's connections read into. It must not be held across an await.
     pub(super) fn scratch(&self) -> RefMut<'_, Box<[u8]>> {
         self.scratch.borrow_mut()
     }
 
-    /// Whether the head asks for an upgrade that the service wants.
+    /// Whether the head requests an upgrade that the service accepts.
     pub(super) fn claims(&self, head: &HttpRequestHead<'_>) -> bool {
         head.requests_upgrade() && self.service.claims_upgrade(head.path())
     }
 
-    /// Reads and forgets; resolves to whether there was something. If not, the client has hung up.
+    /// Reads and discards; resolves to whether there was anything. If not, the client has disconnected.
     pub(super) fn poll_discard(
         &self,
         context: &mut Context<'_>,

@@ -32,15 +32,15 @@ pub trait ConnectionService: 'static {
         peer: Peer,
     ) -> impl Future<Output = Response<ResponseBody>>;
 
-    /// Whether an HTTP/1 client at this listener that has sent all that it will send gets its answer
-    /// still. Otherwise it is taken for one that has gone, from which it can't be told before something
+    /// Whether an HTTP/1 client at this listener that has sent all that it will send gets its response
+    /// still. Otherwise it counts as disconnected, which looks the same until something
     /// is written to it, and its request is given up.
     fn answers_half_closed(&self, listener: usize) -> bool {
         let _ = listener;
         false
     }
 
-    /// The core's own work beside its connections, until the core's end. A panic in it ends the
+    /// The core's own work besides its connections, until the core's end. A panic in it ends the
     /// core, while one in a connection's task ends that connection only.
     fn run(self: Rc<Self>) -> impl Future<Output = ()> {
         std::future::ready(())
@@ -57,7 +57,7 @@ pub struct Upgrade<'a> {
     pub rest: &'a [u8],
     pub peer: Peer,
     /// It is one of its client's requests until it becomes a stream; the socket holds it. None: it is
-    /// nobody's in particular.
+    /// of no particular client.
     pub client: Option<ClientRequest>,
 }
 
@@ -77,7 +77,7 @@ pub struct RejectedUpgrade {
     pub(super) stream: ConnectionStream,
 }
 
-/// Who is at the other end.
+/// The client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// None on a unix socket.

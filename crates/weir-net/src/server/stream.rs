@@ -1,7 +1,7 @@
 //! A connection's socket: plain, TLS or unix, with what a task that owns it needs.
 //!
-//! Reading waits ([`ConnectionStream::poll_read`]); writing does not ([`ConnectionStream::try_write`]): who can't write
-//! now gets `WouldBlock`, and [`ConnectionStream::poll_write_ready`] says when to try again.
+//! Reading waits ([`ConnectionStream::poll_read`]); writing does not ([`ConnectionStream::try_write`]): a caller that cannot write
+//! now gets `WouldBlock`, and [`ConnectionStream::poll_write_ready`] says when to retry.
 
 mod tls;
 
@@ -44,7 +44,7 @@ impl ConnectionStream {
     /// Writes as much as the kernel takes now; `WouldBlock` when it takes nothing.
     ///
     /// With TLS the bytes that were encrypted count as written even if the kernel did not take all
-    /// of them: [`ConnectionStream::needs_flush`] tells, and nothing more is accepted (`WouldBlock`) until
+    /// of them: [`ConnectionStream::needs_flush`] says so, and nothing more is accepted (`WouldBlock`) until
     /// [`ConnectionStream::poll_flush`] or [`ConnectionStream::poll_write_ready`] got rid of them. At most 64 KiB
     /// (rustls' own limit) wait in that way.
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {

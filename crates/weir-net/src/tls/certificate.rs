@@ -88,7 +88,7 @@ impl Certificate {
     }
 }
 
-/// Clients look at nothing else: the subject's common name has no meaning any more (RFC 9525).
+/// Clients check nothing else: the subject's common name has no meaning any more (RFC 9525).
 fn names_of(certificate: &Parsed) -> Vec<String> {
     let Ok(Some((_, names))) = certificate.tbs_certificate.get::<SubjectAltName>() else {
         return Vec::new();

@@ -40,7 +40,7 @@ pub enum TlsError {
     Provider { reason: String },
 }
 
-/// What tells that a file was replaced or written to. None: there is none.
+/// Identifies the version of a file: changes when it is replaced or written. None: there is no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(Option<(u64, u64, i64, i64, u64)>);
 

@@ -1,4 +1,4 @@
-//! Which certificate a client is shown: by the name that it asks for (SNI).
+//! Selects the certificate for a client by its server name (SNI).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn patterns(name: &str) -> [Option<String>; 2] {
     [Some(name), any]
 }
 
-/// Asks for the certificates of the moment.
+/// Returns the current certificates.
 #[derive(Debug)]
 pub(super) struct Resolver(pub(super) Arc<ArcSwap<ByName>>);
 

@@ -6,7 +6,7 @@ use super::files::Stamp;
 use super::{Tls, TlsReloadError};
 
 impl Tls {
-    /// Looks at the files again and again, and takes what has changed. What goes wrong is logged
+    /// Checks the files periodically, and loads those that have changed. Errors are logged
     /// with `setting`, once for each change.
     pub async fn watch(self: Arc<Self>, setting: &'static str) {
         loop {
@@ -16,7 +16,7 @@ impl Tls {
             let looked = tokio::task::spawn_blocking(move || tls.reload_if_changed()).await;
             match looked {
                 Ok(Ok(false)) => {}
-                Ok(Ok(true)) => tracing::info!(setting, "certificates were read anew"),
+                Ok(Ok(true)) => tracing::info!(setting, "certificates were reloaded"),
                 Ok(Err(error)) => {
                     tracing::error!(setting, %error, "a new certificate can't be used; the one before stays");
                 }

@@ -61,7 +61,7 @@ pub struct LimitHit {
 }
 
 impl Closed {
-    const ALL: [Self; 9] = [
+    const ALL: &[Self] = &[
         Self::Client,
         Self::Slow,
         Self::NoPong,
@@ -90,7 +90,7 @@ impl Closed {
 }
 
 impl LimitKind {
-    const ALL: [Self; 14] = [
+    const ALL: &[Self] = &[
         Self::CoreQueue,
         Self::HistoryBytes,
         Self::CacheBytes,
@@ -155,7 +155,7 @@ impl RealtimeMetrics {
             slow_clients: unsigned(counted.slow_clients.get()),
             client_queue_bytes: unsigned(counted.queued_bytes.get()),
             opened: counted.opened.get(),
-            closed: Closed::ALL.map(|reason| self.closed_view(reason)).to_vec(),
+            closed: Closed::ALL.iter().map(|reason| self.closed_view(*reason)).collect(),
             published: counted.published.get(),
             client_events: counted.client_events.get(),
             deliveries: counted.deliveries.get(),
@@ -178,7 +178,7 @@ impl RealtimeMetrics {
             limit: limit.setting().to_string(),
             hits: self.0.limits.get_or_create(&LimitHitLabel { limit: limit.name() }).get(),
         };
-        LimitKind::ALL.map(hits).to_vec()
+        LimitKind::ALL.iter().copied().map(hits).collect()
     }
 }
 

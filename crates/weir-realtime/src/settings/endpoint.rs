@@ -18,7 +18,7 @@ pub(super) struct EndpointSettings {
     /// cache_miss, subscription_count. Empty: all.
     #[setting(parsed_texts)]
     events: Vec<WebhookKind>,
-    /// Only of channels whose names begin with this.
+    /// Limits events to channels whose names begin with this.
     channel_prefix: String,
     /// Added to each request: `{ Authorization = { env = "NAME" } }`; a value may also be written
     /// here as a text.

@@ -100,7 +100,7 @@ impl Shard {
         let max = self.hub.settings().limits.channels_per_connection_max;
         if state.session(key).subscriptions.len() >= max {
             self.hub.metrics.limit_hit(LimitKind::ChannelsPerConnection);
-            let setting = "realtime.limits.channels_per_connection_max";
+            let setting = "realtime.limits.advanced.channels_per_connection_max";
             return Err(SubscribeRefusal::limit(format_args!(
                 "a connection may subscribe to {max} channels ({setting})"
             )));

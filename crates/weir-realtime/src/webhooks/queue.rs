@@ -188,7 +188,7 @@ impl EndpointQueue {
                 endpoint = %state.destination.endpoint.url,
                 dropped,
                 "webhook events were dropped at the end: they could not be sent within \
-                 realtime.webhooks.drain_timeout, or the last attempt failed"
+                 realtime.webhooks.advanced.drain_timeout, or the last attempt failed"
             );
         }
     }

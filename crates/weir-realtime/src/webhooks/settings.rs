@@ -11,35 +11,35 @@ use weir_settings::{COUNT, DAY, Section, WAIT};
 #[section(restart, path = "realtime.webhooks")]
 pub struct WebhookSettings {
     /// How long an event waits for others to join it in one request.
-    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_millis(50))]
+    #[setting(advanced, range = Duration::ZERO..=DAY, default = Duration::from_millis(50))]
     pub batch_interval: Duration,
-    /// How long channel_vacated and member_removed wait for the opposite, after which neither is
-    /// sent; and the most that subscription_count waits for a newer one.
-    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(3))]
+    /// How long channel_vacated and member_removed wait for their opposite, after which neither
+    /// is sent; also the longest delay of subscription_count.
+    #[setting(advanced, range = Duration::ZERO..=DAY, default = Duration::from_secs(3))]
     pub vacated_delay: Duration,
-    /// Name look-up, TCP and TLS together.
-    #[setting(range = WAIT, default = Duration::from_secs(5))]
+    /// Name lookup, TCP and TLS together.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(5))]
     pub connect_timeout: Duration,
     /// From the request's first byte to the response's last.
-    #[setting(range = WAIT, default = Duration::from_secs(10))]
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(10))]
     pub response_timeout: Duration,
-    /// A connection that was idle for longer is not used again.
-    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(60))]
+    /// How long an idle connection is kept for reuse.
+    #[setting(advanced, range = Duration::ZERO..=DAY, default = Duration::from_secs(60))]
     pub keep_alive: Duration,
     /// An event that could not be delivered for this long is dropped.
     #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(300))]
     pub retry_for: Duration,
-    /// The wait after the first failure; it doubles with every further one.
-    #[setting(range = WAIT, default = Duration::from_secs(1))]
+    /// Delay after the first failure; it doubles with every further one.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(1))]
     pub retry_delay_min: Duration,
-    /// That wait never grows beyond this.
-    #[setting(range = WAIT, default = Duration::from_secs(30))]
+    /// Limit of that delay.
+    #[setting(advanced, range = WAIT, default = Duration::from_secs(30))]
     pub retry_delay_max: Duration,
     /// How long a request waits when realtime.limits.webhooks_in_flight_max is reached.
-    #[setting(range = WAIT, default = Duration::from_millis(20))]
+    #[setting(advanced, range = WAIT, default = Duration::from_millis(20))]
     pub permit_delay: Duration,
-    /// When Weir ends, how long what is queued may take. Keep it below shutdown_deadline.
-    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(5))]
+    /// How long a shutdown waits for queued events. Keep it below shutdown_deadline.
+    #[setting(advanced, range = Duration::ZERO..=DAY, default = Duration::from_secs(5))]
     pub drain_timeout: Duration,
     /// PEM file with certificate authorities of your own, trusted besides the public ones.
     #[setting(trust, key = "ca", default = Trust::public())]
@@ -86,11 +86,12 @@ pub struct WebhookLimits {
     /// Bytes of the events that wait to be sorted.
     #[setting(size, range = 1 << 10..=1 << 40, default = 16 << 20)]
     pub queue_bytes_max: usize,
-    /// Events that wait for vacated_delay, over all apps; for one more, the oldest is sent early.
-    #[setting(range = COUNT, default = 65_536)]
+    /// Events that are delayed by vacated_delay, over all apps; for one more, the oldest is sent
+    /// early.
+    #[setting(advanced, range = COUNT, default = 65_536)]
     pub held_events_max: usize,
-    /// Bytes of the events that wait for vacated_delay.
-    #[setting(size, range = 1 << 10..=1 << 40, default = 32 << 20)]
+    /// Bytes of the events that are delayed by vacated_delay.
+    #[setting(advanced, size, range = 1 << 10..=1 << 40, default = 32 << 20)]
     pub held_bytes_max: usize,
     /// Events that wait for one endpoint; for one more, the oldest is dropped.
     #[setting(range = COUNT, default = 65_536)]
@@ -99,12 +100,12 @@ pub struct WebhookLimits {
     #[setting(size, range = 1 << 10..=1 << 40, default = 32 << 20)]
     pub endpoint_bytes_max: usize,
     /// Events in one request.
-    #[setting(range = COUNT, default = 100)]
+    #[setting(advanced, range = COUNT, default = 100)]
     pub batch_events_max: usize,
     /// Bytes of the events in one request; a single event may be larger.
-    #[setting(size, range = 1 << 10..=1 << 40, default = 64 << 10)]
+    #[setting(advanced, size, range = 1 << 10..=1 << 40, default = 64 << 10)]
     pub batch_bytes_max: usize,
-    /// Bytes read of a response.
-    #[setting(size, range = 1 << 10..=1 << 40, default = 64 << 10)]
+    /// Bytes that are read of a response.
+    #[setting(advanced, size, range = 1 << 10..=1 << 40, default = 64 << 10)]
     pub response_bytes_max: usize,
 }

@@ -70,7 +70,9 @@ pub enum ProtocolError {
     #[error("close reason that is not UTF-8")]
     CloseReasonNotUtf8,
     /// A frame above [`WebsocketLimits::frame_bytes_max`](super::Limits::frame_bytes_max).
-    #[error("frame of {bytes} bytes: more than {bytes_max} (realtime.limits.frame_bytes_max)")]
+    #[error(
+        "frame of {bytes} bytes: more than {bytes_max} (realtime.limits.advanced.frame_bytes_max)"
+    )]
     FrameTooLarge {
         /// Its length, as announced.
         bytes: u64,
@@ -78,13 +80,15 @@ pub enum ProtocolError {
         bytes_max: usize,
     },
     /// A message above [`WebsocketLimits::message_bytes_max`](super::Limits::message_bytes_max).
-    #[error("message of more than {bytes_max} bytes (realtime.limits.message_bytes_max)")]
+    #[error("message of more than {bytes_max} bytes (realtime.limits.advanced.message_bytes_max)")]
     MessageTooLarge {
         /// The limit.
         bytes_max: usize,
     },
     /// A message above [`WebsocketLimits::message_fragments_max`](super::Limits::message_fragments_max).
-    #[error("message in more than {fragments_max} frames (realtime.limits.message_fragments_max)")]
+    #[error(
+        "message in more than {fragments_max} frames (realtime.limits.advanced.message_fragments_max)"
+    )]
     TooManyFragments {
         /// The limit.
         fragments_max: u32,

@@ -18,13 +18,13 @@ pub struct WebsocketLimits {
     /// Bytes of one WebSocket message, all fragments together; a longer one ends the connection
     /// with 1009.
     // 64 KiB hold Pusher's largest event (10 KB of data) even if each of its bytes is an escape of six.
-    #[setting(size, range = 256..=64 << 20, default = 64 << 10)]
+    #[setting(advanced, size, range = 256..=64 << 20, default = 64 << 10)]
     pub message_bytes_max: usize,
     /// Bytes of one WebSocket frame; a longer one ends the connection with 1009.
-    #[setting(size, range = 256..=64 << 20, default = 64 << 10)]
+    #[setting(advanced, size, range = 256..=64 << 20, default = 64 << 10)]
     pub frame_bytes_max: usize,
-    /// Frames that one message may come in; more end the connection with 1009.
+    /// Frames of one message; more end the connection with 1009.
     // No client library sends fragments of less than 64 bytes.
-    #[setting(range = 1..=1_000_000, default = 1_024)]
+    #[setting(advanced, range = 1..=1_000_000, default = 1_024)]
     pub message_fragments_max: u32,
 }

@@ -221,15 +221,15 @@ fn an_error_says_what_is_too_large_and_which_setting_bounds_it() {
     let cases = [
         (
             vec![frame(0x81, "x".repeat(81))],
-            "frame of 81 bytes: more than 80 (realtime.limits.frame_bytes_max)",
+            "frame of 81 bytes: more than 80 (realtime.limits.advanced.frame_bytes_max)",
         ),
         (
             vec![frame(0x01, "x".repeat(80)), frame(0x80, "x".repeat(21))],
-            "message of more than 100 bytes (realtime.limits.message_bytes_max)",
+            "message of more than 100 bytes (realtime.limits.advanced.message_bytes_max)",
         ),
         (
             vec![frame(0x01, ""), frame(0x00, ""), frame(0x00, ""), frame(0x80, "")],
-            "message in more than 3 frames (realtime.limits.message_fragments_max)",
+            "message in more than 3 frames (realtime.limits.advanced.message_fragments_max)",
         ),
     ];
     for (frames, sentence) in cases {

@@ -21,7 +21,7 @@ pub(crate) struct Link {
     waiting_bytes: usize,
     /// Of the first that waits.
     written: usize,
-    /// Reports were dropped; only a snapshot tells how things are.
+    /// Reports were dropped; only a snapshot has the current state.
     is_behind: bool,
     is_closed: bool,
 }
@@ -66,7 +66,7 @@ impl Link {
         self.incoming.rest()
     }
 
-    /// The rest of a line that was begun. What else waits is told anew by a snapshot.
+    /// The rest of a line that was begun. A snapshot replaces the other waiting reports.
     pub(crate) fn begun(&self) -> &[u8] {
         match self.waiting.front() {
             Some(line) if self.written > 0 => &line[self.written..],
@@ -83,12 +83,12 @@ impl Link {
         if self.waiting.is_empty() { reading } else { reading | PollFlags::OUT }
     }
 
-    /// The other end is gone, or said something that nobody could follow.
+    /// The other end is gone, or sent a malformed message.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Whether a snapshot must be sent because reports were dropped; asked once.
+    /// Whether a snapshot must be sent because reports were dropped. Resets it.
     pub(crate) fn takes_fresh_start(&mut self) -> bool {
         self.waiting.is_empty() && std::mem::take(&mut self.is_behind)
     }

@@ -28,7 +28,7 @@ pub enum ParentCommand {
     Start { group: String, slot: Option<u32> },
     /// Asks workers to end and leaves their slots empty. No slot: all.
     Stop { group: String, slot: Option<u32> },
-    /// Starts a successor beside a worker, which is asked to end when that is ready.
+    /// Starts a successor of a worker; the worker gets its stop signal when the successor is ready.
     Restart { group: String, slot: u32 },
     /// The same for all workers of a group, one after the other, until one fails.
     RestartRolling { group: String },
@@ -38,9 +38,9 @@ pub enum ParentCommand {
     Signal { generation: u64, signal: String },
     /// Asks a worker for a dump, by the signal that its command was started with.
     Dump { generation: u64 },
-    /// Asks a worker for a dump, if its group has a dump signal, kills it and starts anew.
+    /// Sends a worker its group's dump signal, if there is one, kills it and starts it again.
     Evict { generation: u64, reason: String },
-    /// Nothing of this group is started any more; what runs goes on.
+    /// No process of this group is started any more; running ones continue.
     Pause { group: String },
     /// Ends a pause.
     Resume { group: String },
@@ -49,7 +49,7 @@ pub enum ParentCommand {
     /// Starts a new service process, which takes the place of the one that asks. Answered when it
     /// does, or when it is clear that it won't.
     ReplaceService,
-    /// Executes the parent's program anew, whose file may be another one now, and then does the same.
+    /// Executes the parent's program again, whose file may be another one now, and then does the same.
     Upgrade,
 }
 
@@ -69,7 +69,7 @@ pub enum ParentReport {
         used: Used,
     },
     SnapshotEnds,
-    /// The command is followed. What comes of it is reported as it happens.
+    /// The command was accepted. Its effects are reported as they happen.
     Done {
         id: u64,
     },
@@ -97,7 +97,7 @@ pub struct Used {
 pub struct ParentTotals {
     /// Processes that lost their parent, were adopted and have ended.
     pub orphans_reaped: u64,
-    /// Lines of workers that nobody took in time.
+    /// Lines of workers that were not read in time.
     pub output_lines_dropped: u64,
     /// How often a service read too slowly and got a fresh snapshot.
     pub snapshots_repeated: u64,
@@ -148,7 +148,7 @@ pub struct VacantSlot {
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Vacancy {
     Stopped,
-    /// With why the one before ended, if nobody asked it to, and its last lines of output.
+    /// With why the one before ended, if that was unrequested, and its last lines of output.
     Waiting {
         start_in_ms: u64,
         #[serde(default)]

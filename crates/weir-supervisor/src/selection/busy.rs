@@ -11,7 +11,7 @@
 //! | 2 | Weir | 0: no program chooses it; otherwise its socket, plus 1 |
 //! | 3 | | nothing yet |
 //!
-//! A slot has two records, for its present worker and the successor beside it.
+//! A slot has two records, for its present worker and for a successor.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -43,7 +43,7 @@ const WORDS_PER_RECORD: usize = RECORD_BYTES / size_of::<u64>();
 const PLAN: usize = 1;
 /// Words of the other: the record to begin with, counted from the first worker's.
 pub(super) const TURN: usize = 0;
-/// Whose connections get to `TARGET`; 0: nobody's.
+/// The source whose connections get to `TARGET`; 0: none.
 pub(super) const PROBE: usize = 1;
 pub(super) const TARGET: usize = 2;
 /// When `TURN` was written last, in nanoseconds of `CLOCK_MONOTONIC`.
@@ -150,7 +150,7 @@ impl Records {
         }
     }
 
-    /// That of whoever made the memory; None: there is none that could be.
+    /// That of the process that created the memory; None: there is none.
     pub(super) fn plan(&self) -> Option<Plan> {
         let word = |word| self.word(PLAN, word).load(Ordering::SeqCst);
         Plan::from_words([word(0), word(1), word(2), word(3)])

@@ -145,7 +145,7 @@ impl SocketGroup {
         self.socket(socket).map_or(Ok(0), system::waiting)
     }
 
-    /// Until somebody else is steered, connections from `source` get to that socket.
+    /// Until another source is steered, connections from `source` get to that socket.
     pub fn steer(&self, source: SocketAddr, socket: usize) -> io::Result<()> {
         let Some(first) = self.socket(0).filter(|_| self.sockets.len() > 1) else { return Ok(()) };
         if self.plan.effective().is_privileged() {

@@ -1,4 +1,4 @@
-//! How many sockets there are, and who listens on which. Pure.
+//! How many sockets there are, and which workers listen on each. Pure.
 
 use serde::{Deserialize, Serialize};
 use weir_settings::Choice;
@@ -23,7 +23,7 @@ pub enum Selection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub selection: Selection,
-    /// Workers as they are configured; more may be asked for later.
+    /// Workers as they are configured; scaling may change their number.
     pub workers: usize,
     /// Sockets that are shared out; with [`Selection::JoinIdle`] each worker has one instead.
     pub queues: usize,
@@ -138,7 +138,7 @@ impl Plan {
         }
     }
 
-    /// With fewer workers than this, connections would get to a socket that nobody listens on.
+    /// With fewer workers than this, connections would get to a socket without a listener.
     #[must_use]
     pub fn workers_min(&self) -> usize {
         match self.effective() {

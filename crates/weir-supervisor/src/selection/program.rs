@@ -29,7 +29,7 @@ fn layout(address: IpAddr) -> PacketLayout {
     if address.is_ipv4() { IPV4 } else { IPV6 }
 }
 
-/// How a program goes on that was not asked for a probe's socket.
+/// The rest of a program for packets that are not a probe's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Classic {
     Hash,
@@ -80,7 +80,7 @@ fn step(code: u16, operand: u32) -> ClassicInstruction {
 pub(crate) struct NextWorker {
     /// The map of the [records](super::busy).
     pub(crate) map: RawFd,
-    /// How many of them are looked at: a power of two.
+    /// How many of them are examined: a power of two.
     pub(crate) records: u32,
     pub(crate) is_ipv6: bool,
     /// Only one that is idle, and it is no more.
@@ -210,7 +210,7 @@ impl NextWorker {
         [begin, turn, look, end].concat()
     }
 
-    /// Answers with the worker of this record, or goes on with the next one.
+    /// Selects the worker of this record, or continues with the next one.
     fn look(&self) -> Vec<Instruction> {
         let answer = self.answer();
         let claim = if self.must_be_idle {

@@ -53,7 +53,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills who is overdue or silent.
+    /// Kills processes that are overdue or silent.
     pub(super) fn run_lingering(&mut self, now: Duration) {
         for process in &mut self.lingering {
             process.check_silence("old service", now);

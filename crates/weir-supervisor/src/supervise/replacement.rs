@@ -1,5 +1,5 @@
-//! Replaces the service process without a gap: the new one is started beside the old with the same
-//! listening sockets, and the old one is told when the new one serves. What becomes of it then: see
+//! Replaces the service process without a gap: the new one is started in addition to the old one with the same
+//! listening sockets, and the old one is notified when the new one serves. What happens to it then: see
 //! [`lingering`](super::lingering).
 //!
 //! What only one process can hold (a store's lock) the new one waits for after it has said
@@ -178,7 +178,7 @@ impl Supervisor {
         let Some(status) = process.reap(self.output.as_fd()) else { return };
         let (pid, mut how) = (process.pid.as_raw_nonzero(), child::describe(status));
         if process.kill_at.is_none() {
-            how.push_str(": it did not serve within supervisor.replace_deadline");
+            how.push_str(": it did not serve within supervisor.advanced.replace_deadline");
         }
         if self.stopping {
             tracing::info!(pid, "{how}");

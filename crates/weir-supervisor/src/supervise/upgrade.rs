@@ -1,4 +1,4 @@
-//! Re-execution of the parent: its program is executed anew, from a file that may be another one
+//! Re-execution of the parent: its program is executed again, from a file that may be another one
 //! now, with all descriptors and everything it knows. Its children go on and are still its children;
 //! then the service is replaced, too.
 
@@ -15,7 +15,7 @@ use crate::spec::ChildSpec;
 use crate::workers::{CommandSender, Fleet, GroupSpec};
 
 impl Supervisor {
-    /// Becomes another program; comes back only if that fails.
+    /// Executes another program in this process; returns only if that fails.
     pub(super) fn upgrade(
         &mut self,
         now: Duration,
@@ -24,15 +24,15 @@ impl Supervisor {
     ) {
         let reason = match self.may_be_replaced().and_then(|()| self.carried(asker)) {
             Ok((state, carrier)) => {
-                tracing::info!("executing the program anew");
+                tracing::info!("executing the program again");
                 self.notify.reloading();
                 let reason = events.upgrade(&state, carrier);
-                self.notify.ready("serving; the program was not executed anew");
+                self.notify.ready("serving; the program was not executed again");
                 reason
             }
             Err(reason) => reason,
         };
-        tracing::error!("not upgraded, everything goes on as before: {reason}");
+        tracing::error!("not upgraded, nothing has changed: {reason}");
         self.tell(asker, Err(reason));
         // Whoever was waited for meanwhile has not been silent.
         self.run_workers(now);

@@ -1,4 +1,4 @@
-//! The supervisor's workers: they run beside the service process, outlive it, and end after it.
+//! The supervisor's workers: they outlive service processes and end after them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

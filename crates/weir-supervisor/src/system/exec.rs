@@ -22,7 +22,7 @@ const DIGITS_MAX: usize = 10;
 
 /// What becomes of a process after the fork.
 pub(crate) struct Launch {
-    /// How many it inherits beside its standard streams.
+    /// How many it inherits besides its standard streams.
     pub(crate) descriptors: usize,
     pub(crate) limits: Vec<(Resource, u64)>,
     /// None: as the parent.
@@ -144,7 +144,7 @@ fn keep_only(descriptors: usize) -> io::Result<()> {
     }
 }
 
-/// Groups first: who has given up the user's rights may not set them any more.
+/// Groups first: they cannot be set any more without the user's rights.
 fn become_somebody(identity: &Identity) -> io::Result<()> {
     // SAFETY: the pointer and the count are those of one vector; the others take numbers.
     unsafe {

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 /// Entries of the user and group databases are smaller; a larger one is refused (`ERANGE`).
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
-/// Supplementary groups of one user that are looked at; the kernel allows 65,536.
+/// Supplementary groups of one user that are used; the kernel allows 65,536.
 const GROUPS_MAX: usize = 1_024;
 
 /// Whom a process runs as.
@@ -15,7 +15,7 @@ pub(crate) struct Identity {
     pub(crate) gid: u32,
     /// Supplementary groups.
     pub(crate) groups: Vec<u32>,
-    /// None: only a group was asked for, or a number that no user has.
+    /// None: only a group was given, or a number that no user has.
     pub(crate) name: Option<String>,
     pub(crate) home: Option<String>,
 }

@@ -58,7 +58,7 @@ impl Blueprint {
     }
 
     /// Whether the command itself says which descriptors it is to take. Then `LISTEN_FDS` does not
-    /// say so as well: gunicorn, told twice, takes one twice and fails.
+    /// say so as well: gunicorn would use one twice and fail.
     pub(crate) fn names_descriptors(&self) -> bool {
         let placeholder = format!("{{{FD}");
         self.spec.command.iter().any(|argument| argument.contains(&placeholder))
@@ -72,8 +72,8 @@ impl Blueprint {
             return Ok(());
         }
         Err(format!(
-            "with {processes} workers nobody would listen on some of the sockets of {}; {min} are \
-             the fewest",
+            "with {processes} workers, some sockets of {} would have no listener; at least {min} are \
+             required",
             self.spec.name
         ))
     }

@@ -9,7 +9,7 @@ use super::spec::{GroupName, GroupSpec, PROCESSES_MAX, Readiness, SOCKETS_MAX, S
 use super::template::Template;
 use crate::system::Identity;
 
-/// Variables that describe what the parent hands over; nobody else may set them.
+/// Variables that describe what the parent passes on; settings may not set them.
 pub(super) const RESERVED: [&str; 9] = [
     "LISTEN_FDS",
     "LISTEN_PID",
@@ -108,7 +108,8 @@ pub(super) fn identity(spec: &GroupSpec) -> Result<Option<Identity>, Mistake> {
         (None, Some(_)) => "group",
     };
     if !rustix::process::geteuid().is_root() {
-        let text = "only root can start workers as somebody else; leave it out, or start as root";
+        let text =
+            "only root can start workers as another user; remove user, or start Weir as root";
         return Err(mistake(setting, text.to_owned()));
     }
     Identity::find(spec.user.as_deref(), spec.group.as_deref())

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-/// Processes of one worker that are looked at.
+/// The maximum of processes of one worker.
 const PROCESSES_MAX: usize = 1_000;
 
 /// One of them, held so that its number can't become another's.

@@ -38,7 +38,7 @@ pub struct Fleet {
     /// To the service; to two of them while one is replaced.
     lines: Vec<ServiceConnection>,
     lines_made: u64,
-    /// What services have asked of the supervisor itself.
+    /// Commands of services to the supervisor itself.
     wishes: Vec<(ServiceCommand, CommandSender)>,
     /// Which services send nothing more to these generations.
     let_go: BTreeMap<u64, BTreeSet<u64>>,
@@ -198,7 +198,7 @@ impl Fleet {
         !self.printer.is_empty()
     }
 
-    /// Starts who is due, kills who is overdue, goes on with rolling restarts.
+    /// Starts workers that are due, kills those that are overdue, and continues rolling restarts.
     pub(crate) fn run_due(&mut self, now: Duration) {
         let moment = self.moment(now);
         let mut starts_left = STARTS_PER_TURN_MAX;
@@ -215,7 +215,7 @@ impl Fleet {
         self.tell(now);
     }
 
-    /// Hears what workers and the service say, and who has ended.
+    /// Processes messages of workers and services, and ends of processes.
     pub(crate) fn listen(&mut self, now: Duration, output: BorrowedFd<'_>) {
         self.on_workers_readable(now);
         self.on_services_readable(now);
@@ -270,7 +270,7 @@ impl Fleet {
         self.processes.is_empty() && self.groups.iter().all(|crew| crew.rules.is_over())
     }
 
-    /// Whether some worker had to be killed while everything was asked to end.
+    /// Whether a worker had to be killed during the shutdown.
     pub(crate) fn was_killed(&self) -> bool {
         self.was_killed
     }

@@ -12,7 +12,7 @@ use crate::restarts::RestartPolicy;
 pub(crate) struct Numbers(u64);
 
 impl Numbers {
-    /// Goes on behind `last`.
+    /// Continues after `last`.
     pub(crate) fn after(last: u64) -> Self {
         Self(last)
     }
@@ -37,7 +37,7 @@ pub(crate) struct Times {
     /// The service says when it is ready, and only then does the start deadline run.
     pub(crate) is_probed: bool,
     pub(crate) stop_deadline: Duration,
-    /// How long the service has to let go of a probed worker.
+    /// How long the service has to release a probed worker.
     pub(crate) let_go_deadline: Duration,
     /// None: evictions kill at once.
     pub(crate) dump_wait: Option<Duration>,
@@ -45,7 +45,7 @@ pub(crate) struct Times {
     pub(crate) retry_after: Duration,
 }
 
-/// What the rules are told about the world.
+/// The inputs of the rules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) now: Duration,
@@ -79,7 +79,7 @@ pub(crate) enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Start(u64),
-    /// Tell the service to let go of it.
+    /// Request its release from the service.
     AskToLetGo(u64),
     /// Ask it to end.
     Stop(u64),
@@ -101,7 +101,7 @@ pub(crate) struct Generation {
     pub(crate) alive_at: Duration,
     /// None: it never was.
     pub(crate) ready_at: Option<Duration>,
-    /// It ends because the parent asked it to or evicted it, not by itself.
+    /// It ends because the parent stopped or evicted it, not by itself.
     pub(crate) is_dismissed: bool,
     /// Within what it was told to give signs of life, when it was started.
     #[serde(default)]

@@ -188,7 +188,7 @@ impl WorkerGroup {
         Ok(())
     }
 
-    /// To have `processes` workers that run. Those beyond are asked to end; stopped ones are started.
+    /// Scales the group to `processes` running workers: further ones get their stop signal, stopped ones are started.
     pub(crate) fn scale(
         &mut self,
         processes: u32,
@@ -203,7 +203,7 @@ impl WorkerGroup {
         Ok(self.resize(processes, now))
     }
 
-    /// The same, whatever is under way: a rolling restart goes on with those that stay.
+    /// The same during other operations: a rolling restart continues with the remaining workers.
     pub(crate) fn resize(&mut self, processes: u32, now: Duration) -> Vec<Action> {
         self.wanted = usize::try_from(processes).unwrap_or(usize::MAX);
         let mut actions = Vec::new();

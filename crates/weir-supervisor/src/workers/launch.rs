@@ -47,7 +47,7 @@ pub(crate) enum LaunchError {
 }
 
 impl LaunchError {
-    /// Another try would fail in the same way, until somebody installs something.
+    /// Another attempt would fail in the same way, until the program is installed.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Self::NotFound { .. } => true,

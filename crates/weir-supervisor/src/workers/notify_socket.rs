@@ -29,7 +29,7 @@ pub(crate) struct Said {
 }
 
 impl NotifySocket {
-    /// `owner`: who alone may write to it, besides root.
+    /// `owner`: the only user, besides root, that may write to it.
     pub(crate) fn bind(path: PathBuf, owner: Option<&Identity>) -> io::Result<Self> {
         let socket = UnixDatagram::bind(&path)?;
         let made = Self { socket, path };

@@ -41,7 +41,7 @@ impl WorkerOutput {
         Self { pipe, prefix, partial, tail: OutputTail::resume(last_lines) }
     }
 
-    /// The beginning of a line whose end has not come.
+    /// The beginning of an incomplete line.
     pub(crate) fn partial(&self) -> &[u8] {
         &self.partial
     }

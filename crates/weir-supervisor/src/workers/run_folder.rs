@@ -80,7 +80,7 @@ impl GroupFolder {
     }
 }
 
-/// Whose socket that is. None: it is none of ours.
+/// The worker of a socket. None: it is not one of Weir's.
 fn generation(path: &Path) -> Option<u64> {
     let extension = path.extension().and_then(|extension| extension.to_str());
     let is_ours = matches!(extension, Some(SOCKET | NOTIFY));

@@ -15,9 +15,9 @@ pub(crate) struct WorkerSlot {
     restarts: Restarts,
     is_wanted: bool,
     pub(crate) current: Option<Generation>,
-    /// Started beside the current one; takes its place when it is ready.
+    /// The successor; takes the place of the current one when it is ready.
     pub(crate) successor: Option<Generation>,
-    /// Whose place was taken.
+    /// Replaced by its successor.
     pub(crate) leaving: Option<Generation>,
     pub(crate) vacancy: Vacancy,
     /// The next start would fail as the last one: it is tried again much later.
@@ -28,7 +28,7 @@ pub(crate) struct WorkerSlot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Vacancy {
     Stopped,
-    /// To be started then; why the one before ended, if nobody asked it to.
+    /// To be started then; why the one before ended, if that was unrequested.
     Waiting {
         start_at: Duration,
         #[serde(default)]
@@ -53,10 +53,10 @@ pub(crate) struct CarriedSlot {
     vacancy: Vacancy,
 }
 
-/// What came of the end of a generation.
+/// The effect of the end of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// As it was asked to, or in somebody's place already.
+    /// It was requested, or its successor had already replaced it.
     Left,
     /// The successor never got ready; the one before it stays.
     ReplacementFailed,
@@ -193,7 +193,7 @@ impl WorkerSlot {
         Action::Start(number)
     }
 
-    /// A generation serves. A successor takes its place, and the one before it is asked to end.
+    /// A generation serves. If it is a successor, the generation before it gets its stop signal.
     pub(crate) fn ready(&mut self, number: u64, now: Duration) -> Vec<Action> {
         let Some(generation) = self.find(number) else { return Vec::new() };
         if generation.phase != Phase::Starting {
@@ -298,7 +298,7 @@ impl WorkerSlot {
         self.generations_mut().filter_map(|generation| generation.drain(now, &times)).collect()
     }
 
-    /// Starts a successor beside the current generation; without one, starts it.
+    /// Starts a successor of the current generation, or the first one.
     pub(crate) fn replace(
         &mut self,
         numbers: &mut Numbers,

@@ -28,7 +28,7 @@ pub struct GroupSpec {
     pub name: GroupName,
     /// Program and arguments, with [placeholders](Sockets) and those of `variables`; `{index}` is
     /// the worker's place in the group (from 0), `{name}` its name (`shop-0`), `{{` a brace.
-    /// A program without a `/` is looked up in the worker's `PATH`. No shell has a part in it.
+    /// A program without a `/` is looked up in the worker's `PATH`. No shell is involved.
     pub command: Vec<String>,
     pub processes: u32,
     /// Set in addition to the parent's environment; values may have placeholders.
@@ -104,7 +104,7 @@ pub struct ListeningSocket {
     pub descriptor: OwnedFd,
 }
 
-/// Who binds a worker's unix socket.
+/// Which process binds a worker's unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundBy {
     /// The worker, at `{socket}`.

@@ -26,7 +26,7 @@ pub(super) fn bind_group(
             let seconds = wait.as_secs_f64();
             tracing::warn!(
                 %address,
-                "the address is in use by an unknown process, perhaps a killed one that has not ended yet; retrying for {seconds} s (supervisor.orphan_wait)"
+                "the address is in use by an unknown process, perhaps a killed one that has not ended yet; retrying for {seconds} s (supervisor.advanced.orphan_wait)"
             );
         }
         std::thread::sleep(RETRY_EVERY);

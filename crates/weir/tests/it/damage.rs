@@ -11,8 +11,8 @@ use crate::process::wait_until;
 use crate::weir::{Site, Weir};
 
 /// Small segments keep the files small.
-const SETTINGS: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\n[jobs.limits]\nsegment_bytes = \"2MiB\"\n\
-                        reserve_bytes = \"1MiB\"\n[console]\nlisten = \"127.0.0.1:0\"\n";
+const SETTINGS: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\n[jobs.limits]\nadvanced.segment_bytes = \"2MiB\"\n\
+                        advanced.reserve_bytes = \"1MiB\"\n[console]\nlisten = \"127.0.0.1:0\"\n";
 const JIDS: [&str; 3] = ["it-job-0001", "it-job-0002", "it-job-0003"];
 
 fn site() -> Site {

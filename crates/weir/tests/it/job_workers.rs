@@ -21,7 +21,7 @@ fn site(more: &str) -> Site {
     let address = free.local_addr().expect("an address");
     let (folder, port) = (site.path().display(), address.port());
     site.write(&format!(
-        "[jobs]\nlisten = \"{address}\"\n[jobs.limits]\nsegment_bytes = \"4MiB\"\nreserve_bytes = \"1MiB\"\n\
+        "[jobs]\nlisten = \"{address}\"\n[jobs.limits]\nadvanced.segment_bytes = \"4MiB\"\nadvanced.reserve_bytes = \"1MiB\"\n\
          [console]\nlisten = \"127.0.0.1:0\"\n\
          [workers.mailers]\nprocesses = 2\nfolder = \"{folder}\"\nready_line = \"at work\"\n\
          command = [\"python3\", \"worker.py\", \"{{concurrency}}\", \"{{queues}}\"]\n\
@@ -125,7 +125,7 @@ fn job_workers_outlive_the_service_and_an_upgrade() {
 
 #[test]
 fn a_job_worker_with_too_much_memory_is_replaced_when_it_has_finished() {
-    let mut weir = start("recycle_memory = \"80MiB\"\nrecycle_interval = \"50ms\"\n");
+    let mut weir = start("recycle_memory = \"80MiB\"\nadvanced.recycle_interval = \"50ms\"\n");
     let before = running(&weir);
     push(&weir, "it-job-0001", "Grow", 1.0);
     weir.wait_for_log("begins it-job-0001");

@@ -127,7 +127,8 @@ fn a_killed_service_is_replaced_and_no_connection_is_refused() {
 
 #[test]
 fn a_service_that_hangs_is_replaced() {
-    let settings = "[supervisor]\nalive_interval = \"20ms\"\nunresponsive_after = \"2s\"";
+    let settings =
+        "[supervisor]\nadvanced.alive_interval = \"20ms\"\nadvanced.unresponsive_after = \"2s\"";
     let mut weir = Site::new(settings).start();
     let hanging = weir.service();
     rustix::process::kill_process(hanging, Signal::STOP).expect("stopped");
@@ -144,7 +145,7 @@ fn a_service_that_hangs_is_replaced() {
 
 #[test]
 fn sigterm_lets_a_waiting_fetch_and_a_running_command_finish() {
-    let mut weir = Site::new("[jobs.limits]\nfetch_wait = \"1h\"").start();
+    let mut weir = Site::new("[jobs.limits]\nadvanced.fetch_wait = \"1h\"").start();
     let mut client = Client::connect(weir.jobs());
     client.send("FETCH default");
     // The fetch waits once the server counts it.
@@ -182,7 +183,7 @@ fn a_second_signal_ends_at_once() {
 
 #[test]
 fn a_service_that_does_not_end_is_killed_at_its_deadline() {
-    let settings = "shutdown_deadline = \"1ms\"\n[supervisor]\nkill_after = \"1ms\"";
+    let settings = "shutdown_deadline = \"1ms\"\n[supervisor]\nadvanced.kill_after = \"1ms\"";
     let mut weir = Site::new(settings).start();
     let service = weir.service();
     rustix::process::kill_process(service, Signal::STOP).expect("stopped");

@@ -21,7 +21,7 @@ const TOKEN: &str = "0123456789abcdef0123";
 const BASE: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n\
                     [console]\nlisten = \"127.0.0.1:0\"\ntoken = { env = \"WEIR_TEST_TOKEN\" }\n\
                     password = { env = \"WEIR_TEST_TOKEN\" }\n\
-                    [realtime.limits]\nclose_timeout = \"200ms\"\n\
+                    [realtime.limits]\nadvanced.close_timeout = \"200ms\"\n\
                     [front]\nlisten = \"127.0.0.1:0\"\ncores = 2\n";
 
 fn app(id: &str, key: &str) -> String {
@@ -323,7 +323,7 @@ fn the_applications_server_is_told_up_to_the_end() {
     let settings = format!(
         "{}[[realtime.apps.webhooks]]\nurl = \"http://{}/hook\"\n\
          headers = {{ Authorization = {{ env = \"WEIR_TEST_TOKEN\" }} }}\n\
-         [realtime.webhooks]\nvacated_delay = \"1h\"\n",
+         [realtime.webhooks]\nadvanced.vacated_delay = \"1h\"\n",
         with_app(),
         receiver.address()
     );

@@ -21,7 +21,7 @@ const APP: &str = include_str!("front/app.py");
 /// Jobs on the disk (in small segments: each start looks for the end of the last one), three workers in Python, an app of realtime.
 pub(crate) fn settings(folder: &str, more: &str) -> String {
     format!(
-        "[jobs]\nlisten = \"127.0.0.1:0\"\n[jobs.limits]\nsegment_bytes = \"4MiB\"\nreserve_bytes = \"1MiB\"\n[console]\nlisten = \"127.0.0.1:0\"\n{more}\
+        "[jobs]\nlisten = \"127.0.0.1:0\"\n[jobs.limits]\nadvanced.segment_bytes = \"4MiB\"\nadvanced.reserve_bytes = \"1MiB\"\n[console]\nlisten = \"127.0.0.1:0\"\n{more}\
          [realtime]\ndrain_window = \"100ms\"\n[front]\nlisten = \"127.0.0.1:0\"\ncores = 2\n\
          [[front.apps]]\nname = \"shop\"\nworkers = 3\nconcurrency = 8\nfolder = \"{folder}\"\n\
          command = [\"python3\", \"app.py\", \"{{socket}}\"]\n\

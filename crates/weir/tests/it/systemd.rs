@@ -28,7 +28,7 @@ impl Systemd {
 
 #[test]
 fn systemd_hears_ready_alive_reloading_and_stopping() {
-    let site = Site::new("[supervisor]\nalive_interval = \"10ms\"");
+    let site = Site::new("[supervisor]\nadvanced.alive_interval = \"10ms\"");
     let path = site.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("bound");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");

@@ -1,4 +1,4 @@
-//! Where doctor looks, and how it gets in.
+//! The sources of doctor, its checks and its output.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::commands::sources::{PgBouncerArguments, PostgresArguments, RedisArgum
 use weir_config::units::{format_size, parse_duration, parse_size};
 use weir_config::{format_pool, pool};
 
-/// Otherwise it would be the heading of what stands before.
-const LOOKING: &str = "Looking";
+/// The heading of options that belong to no source. Without one they would be below that of the last source.
+const CHECKS: &str = "Checks and output";
 
 /// `weir doctor`.
 #[derive(Debug, Args)]
@@ -30,33 +30,33 @@ pub(crate) struct DoctorArguments {
     weir: WeirArguments,
     /// Memory that the database may use, if it runs on another machine or shares this one [default:
     /// this machine's memory less that of other programs, if the database runs here]
-    #[arg(help_heading = LOOKING, long, value_name = "SIZE", requires = "postgres", value_parser = parse_size)]
+    #[arg(help_heading = CHECKS, long, value_name = "SIZE", requires = "postgres", value_parser = parse_size)]
     postgres_memory: Option<u64>,
     /// Other programs that connect to the database: `web=2x5` means two processes with a pool of
     /// five connections each, `web=2x5/16` the same with 16 threads each. `sidekiq` sets the pool
     /// of all Sidekiq processes where it differs from their threads
-    #[arg(help_heading = LOOKING, long = "pool", value_name = "NAME=PROCESSESxPOOL", value_parser = pool)]
+    #[arg(help_heading = CHECKS, long = "pool", value_name = "NAME=PROCESSESxPOOL", value_parser = pool)]
     pools: Vec<weir_advisor::observation::ConnectionPools>,
     /// The most connections to the database that a connection pooler opens: its max_db_connections,
     /// or default_pool_size for each user and database; 0: there is no pooler [default: from
     /// --pgbouncer-url; otherwise doctor searches for a pooler]
-    #[arg(help_heading = LOOKING, long, value_name = "NUMBER")]
+    #[arg(help_heading = CHECKS, long, value_name = "NUMBER")]
     pgbouncer: Option<u32>,
     /// Queues that the application pushes to: doctor reports those without a worker even before
     /// their first job
-    #[arg(help_heading = LOOKING, long, value_name = "QUEUE", value_delimiter = ',')]
+    #[arg(help_heading = CHECKS, long, value_name = "QUEUE", value_delimiter = ',')]
     pushes: Vec<String>,
     /// Time between the two snapshots; a longer window shows slower changes more reliably
-    #[arg(help_heading = LOOKING, long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    #[arg(help_heading = CHECKS, long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     window: Duration,
     /// Print JSON
-    #[arg(help_heading = LOOKING, long, conflicts_with_all = ["nagios", "watch"])]
+    #[arg(help_heading = CHECKS, long, conflicts_with_all = ["nagios", "watch"])]
     pub(super) json: bool,
     /// Print and exit in the format of Nagios: 0 OK, 1 warning, 2 critical, 3 unknown
-    #[arg(help_heading = LOOKING, long, conflicts_with = "watch")]
+    #[arg(help_heading = CHECKS, long, conflicts_with = "watch")]
     pub(super) nagios: bool,
     /// Repeat until Ctrl-C; on a terminal the page is updated in place
-    #[arg(help_heading = LOOKING, long)]
+    #[arg(help_heading = CHECKS, long)]
     pub(super) watch: bool,
 }
 
@@ -119,6 +119,6 @@ mod tests {
             all.map(|it| it.get_id().as_str()).collect::<Vec<_>>()
         };
         assert_eq!(below(Some("Weir")), ["weir", "weir_token_env", "weir_token_file"]);
-        assert!(below(Some(LOOKING)).contains(&"window"));
+        assert!(below(Some(CHECKS)).contains(&"window"));
     }
 }

@@ -11,6 +11,9 @@ use crate::figures;
 use crate::page_error::PageError;
 use crate::visible::visible;
 
+/// Releases on the page; the newest.
+const RELEASES_MAX: usize = 100;
+
 #[derive(Template)]
 #[template(path = "gem.html")]
 struct GemPage {
@@ -46,7 +49,7 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     let GemQuery { name } = request.query()?;
     let limits = &request.console.deps.settings.limits;
     let index = request.console.gems()?;
-    let gem = index.gem(&name, limits.page_releases).await.map_err(unavailable)?;
+    let gem = index.gem(&name, RELEASES_MAX).await.map_err(unavailable)?;
     let gem = gem.ok_or_else(|| {
         let name = figures::shortened(&name, 100);
         PageError::NotFound(format!("the index has no release of gem {name:?}"))

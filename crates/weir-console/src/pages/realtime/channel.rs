@@ -14,6 +14,9 @@ use crate::figures;
 use crate::page_error::PageError;
 use crate::visible::visible;
 
+/// Events of the channel's history on its page.
+const EVENTS_MAX: usize = 50;
+
 #[derive(Template)]
 #[template(path = "channel.html")]
 struct ChannelPage {
@@ -120,7 +123,7 @@ impl ChannelLive {
         let members = hub.members(app, name, after, limits.page_members);
         Ok(Self {
             channel: hub.channel_view(app, name),
-            history: hub.history(app, name, limits.page_events).iter().map(EventRow::of).collect(),
+            history: hub.history(app, name, EVENTS_MAX).iter().map(EventRow::of).collect(),
             members: members.map(|page| ChannelMembers::of(query, page)),
         })
     }

@@ -1,4 +1,4 @@
-//! What a worker is told of the client and of the way here.
+//! Header fields that tell a worker about the client and the proxies in between.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -16,14 +16,14 @@ pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-i
 /// A longer one is replaced.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// What a worker is told. What a client says of itself is no evidence, so all of it is ours.
+/// The fields for a worker. All are Weir's own: those of a client prove nothing.
 #[derive(Debug)]
 pub(in crate::proxy) struct Forwarded {
     pub(in crate::proxy) headers: ForwardedHeaders,
     pub(in crate::proxy) origin: Origin,
-    /// None: nobody is told.
+    /// None: not sent.
     pub(in crate::proxy) start: Option<Start>,
-    /// None: nobody is told, and nothing is logged.
+    /// None: not sent, and not logged.
     pub(in crate::proxy) id: Option<RequestId>,
 }
 

@@ -1,4 +1,4 @@
-//! Two sockets as one: what comes in here goes out there.
+//! Joins two sockets: copies bytes in both directions.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -140,7 +140,7 @@ enum Closing {
     AtFrameEnd,
     /// So much of the close frame is written.
     Writing(usize),
-    /// Nothing goes to the client any more.
+    /// Nothing is sent to the client any more.
     Written,
 }
 
@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientSocket<S> {
     }
 }
 
-/// Used by who copies, and by who closes.
+/// Used for copying and for closing.
 struct SharedClient<S>(Rc<RefCell<ClientSocket<S>>>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for SharedClient<S> {

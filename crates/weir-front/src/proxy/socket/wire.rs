@@ -1,4 +1,4 @@
-//! An answer's bytes on a raw socket, which hyper does not write there.
+//! A response's bytes on a raw socket, where hyper does not write them.
 
 use std::io;
 use std::time::Duration;

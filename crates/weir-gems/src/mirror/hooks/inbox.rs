@@ -40,7 +40,7 @@ impl Inbox {
             let batch = self.next_batch();
             if batch.is_empty() {
                 // Who had it went away before it was written; its sender is told to come again.
-                let gone = "whoever wrote the webhook has gone".to_owned();
+                let gone = "the client that sent the webhook has disconnected".to_owned();
                 return Err(StoreError::Abandoned(gone));
             }
             self.write(store, batch, waiting_max).await;

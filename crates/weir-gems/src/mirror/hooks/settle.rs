@@ -16,6 +16,9 @@ use crate::mirror::{Mirror, MirrorError, Problem, Upstream};
 use crate::store::StoreError;
 use crate::store::mirror::{Hook, HookKind, MirrorStore, Noted, Presence};
 
+/// Webhooks that are processed together.
+const HOOK_BATCH: usize = 500;
+
 /// What was done about hooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HooksDone {
@@ -58,7 +61,7 @@ impl Mirror {
         let mut done = HooksDone::default();
         loop {
             let (name, now) = (upstream.name.as_str(), self.clock.now());
-            let due = self.store.due_hooks(name, now, self.limits.hook_batch.max(1)).await?;
+            let due = self.store.due_hooks(name, now, HOOK_BATCH).await?;
             if due.is_empty() {
                 self.metrics.hooks_waiting(self.store.waiting_hooks().await?);
                 return Ok(done);

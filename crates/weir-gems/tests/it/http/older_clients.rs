@@ -45,7 +45,10 @@ async fn what_is_asked_for_is_bounded() {
     for path in ["/api/v1/dependencies?gems=shop", "/api/v1/dependencies.json?gems=shop"] {
         let answer = index.get(path).await;
         assert_eq!(answer.status.as_u16(), 413, "{path}");
-        assert!(answer.text().contains("gems.limits.dependency_answer_bytes_max"), "{path}");
+        assert!(
+            answer.text().contains("gems.limits.advanced.dependency_answer_bytes_max"),
+            "{path}"
+        );
     }
     let metrics = index.metrics();
     for line in [

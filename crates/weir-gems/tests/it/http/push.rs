@@ -152,7 +152,7 @@ async fn a_refused_push_leaves_nothing_behind() {
         (b"no gem".to_vec(), 422, "gem"),
         (Sample::new("-a", "1").build(), 422, "must begin with"),
         (Sample::new("7", "1").build(), 422, "needs a letter"),
-        (many.build(), 413, "gems.limits.entries_max"),
+        (many.build(), 413, "gems.limits.advanced.entries_max"),
     ] {
         let answer = index.push(gem).await;
         assert_eq!(answer.status.as_u16(), status, "{}", answer.text());

@@ -51,7 +51,7 @@ async fn wrong_keys_are_counted_and_slowed_and_right_ones_are_not() {
     let (one, other) = tokio::join!(read(&index, "weir_y"), read(&index, "weir_z"));
     assert_eq!(one.status, StatusCode::UNAUTHORIZED);
     assert_eq!(other.status, StatusCode::TOO_MANY_REQUESTS, "{}", other.text());
-    assert!(other.text().contains("gems.limits.waiting_keys_max"), "{}", other.text());
+    assert!(other.text().contains("gems.limits.advanced.waiting_keys_max"), "{}", other.text());
     // After a minute it begins anew.
     index.clock.advance(Duration::from_secs(61));
     assert_eq!(read(&index, "weir_y").await.status, StatusCode::UNAUTHORIZED);

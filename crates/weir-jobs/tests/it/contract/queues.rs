@@ -101,7 +101,7 @@ pub(crate) async fn there_are_only_so_many_queues<H: Harness>(_: World<H>) {
     world.push_to("b", "job-b-01").await;
     let refused = world.push_json(&job_with("job-c-01", r#""queue":"c""#)).await;
     assert!(
-        matches!(&refused, Err(StoreError::Limit(text)) if text.contains("jobs.limits.queues_max"))
+        matches!(&refused, Err(StoreError::Limit(text)) if text.contains("jobs.limits.advanced.queues_max"))
     );
     world.push_to("a", "job-a-02").await;
     world.queue_action("b", QueueAction::Remove).await;

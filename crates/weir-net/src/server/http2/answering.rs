@@ -1,4 +1,4 @@
-//! One stream's request: in hand until its answer has been given to hyper, in pieces that leave
+//! One stream's request: in hand until its response has been given to hyper, in pieces that leave
 //! hyper little to keep.
 
 use std::cell::Cell;
@@ -26,7 +26,7 @@ const PIECE_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct InHand {
     progress: Rc<Http2Progress>,
-    /// None: it is nobody's in particular.
+    /// None: of no particular client.
     client: Option<ClientRequest>,
 }
 
@@ -53,7 +53,7 @@ impl Drop for InHand {
 pub(super) struct SendProgress {
     /// Since when a piece has waited for room.
     waits_since: Cell<Option<Instant>>,
-    /// Until when it may take for all of the answer.
+    /// Until when it may take for all of the response.
     until: Cell<Option<Instant>>,
 }
 
@@ -67,13 +67,13 @@ impl SendProgress {
     }
 }
 
-/// A request that the service answers.
+/// A request that the service responds to.
 pub(super) struct Answering {
-    /// None: it came too late.
+    /// None: it arrived too late.
     pub(super) answer: Option<Pin<Box<dyn Future<Output = Response<ResponseBody>>>>>,
     /// None: answered, or too late.
     pub(super) in_hand: Option<InHand>,
-    /// It asks for no body (HEAD).
+    /// It is a HEAD request: the response has no body.
     pub(super) is_head: bool,
     pub(super) taken: Rc<SendProgress>,
 }
@@ -109,7 +109,7 @@ fn leave_out_body(answer: &mut Response<ResponseBody>) {
     *answer.body_mut() = ResponseBody::empty();
 }
 
-/// The body of an answer, piece by piece.
+/// The body of a response, piece by piece.
 #[derive(Debug)]
 pub(super) struct Pieces {
     body: ResponseBody,

@@ -1,7 +1,7 @@
 //! The frames that a client sends, counted on their way to hyper.
 //!
 //! Nothing is decoded but their first nine bytes (RFC 9113, section 4.1): that tells whether a head
-//! is incomplete, and how many frames came that carry no request.
+//! is incomplete, and how many frames arrived that carry no request.
 
 /// What an HTTP/2 connection begins with (RFC 9113, section 3.4).
 pub(in crate::server) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

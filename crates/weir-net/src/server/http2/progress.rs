@@ -17,7 +17,7 @@ use crate::server::replay::Watch;
 pub(super) struct Http2Progress {
     frames: RefCell<Frames>,
     control: Control,
-    /// Requests whose answers have not been given to hyper as a whole.
+    /// Requests whose responses have not been passed to hyper completely.
     in_hand: Cell<u32>,
     /// Since when there has been none.
     idle_since: Cell<Instant>,
@@ -85,7 +85,7 @@ impl Http2Progress {
         self.idle_since.set(Instant::now());
     }
 
-    /// The client is being told that nothing new is served.
+    /// The client is being notified that no new request is served.
     pub(super) fn tell(&self) {
         self.told_since.set(Some(Instant::now()));
     }
@@ -105,7 +105,7 @@ impl Http2Progress {
         self.tell();
     }
 
-    /// The client was told so long ago that what begins now was not on its way then.
+    /// The client was notified so long ago that a request that begins now was not on its way then.
     pub(super) fn is_over(&self, limits: &HttpServerLimits) -> bool {
         !self.is_draining.get()
             && self
@@ -122,7 +122,7 @@ impl Http2Progress {
         self.is_cut.get()
     }
 
-    /// Too many frames came that carry no request.
+    /// Too many frames arrived that carry no request.
     pub(super) fn is_flooded(&self) -> bool {
         self.control.is_over.get()
     }

@@ -134,7 +134,7 @@ impl<S: ConnectionService, F: Future<Output = ()> + 'static> Executor<F> for Tas
     }
 }
 
-/// A stream that ends when its client takes nothing of the answer for too long, while others of the
+/// A stream that ends when its client takes nothing of the response for too long, while others of the
 /// connection go on.
 struct Patient<F, S> {
     stream: Pin<Box<F>>,

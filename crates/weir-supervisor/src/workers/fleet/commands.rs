@@ -189,7 +189,7 @@ impl Fleet {
     }
 }
 
-/// Somebody wants something. The others say how things are, which counts until the end.
+/// A command. The other messages report states, which count until the end.
 fn is_order(command: &ParentCommand) -> bool {
     !matches!(
         command,

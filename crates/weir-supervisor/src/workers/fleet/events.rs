@@ -166,7 +166,7 @@ impl Fleet {
         self.perform(place.group, actions, now);
     }
 
-    /// Who has ended.
+    /// Processes that have ended.
     pub(super) fn reap(&mut self, now: Duration) {
         let ended: Vec<(u64, String)> = self
             .processes
@@ -203,7 +203,7 @@ impl Fleet {
         }
     }
 
-    /// What comes of a death.
+    /// The effects of a death.
     fn bury(&mut self, place: SlotIndex, generation: u64, death: &Death<'_>, now: Duration) {
         let Death { name, how, last_lines, has_no_program } = *death;
         let reason = with_last_lines(&format!("{name} {how}"), last_lines);

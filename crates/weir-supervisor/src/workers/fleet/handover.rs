@@ -170,7 +170,7 @@ impl Crew {
 }
 
 impl ServiceConnection {
-    /// It is sent a snapshot, for it may not have been told everything.
+    /// It receives a snapshot, because it may have missed reports.
     fn resume(carried: CarriedLine) -> Result<Self, ResumeError> {
         let CarriedLine { number, socket: descriptor, connected_at, incoming, outgoing, used } =
             carried;

@@ -1,4 +1,4 @@
-//! What the service is told: every change, and everything when it connects or was too slow.
+//! Reports to the service: every change, and the whole state when it connects or was too slow.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl Fleet {
         }
     }
 
-    /// Goes on with snapshots, and writes what services take.
+    /// Continues snapshots, and writes what services read.
     pub(super) fn tell(&mut self, now: Duration) {
         for line in &mut self.lines {
             if line.link.takes_fresh_start() {

@@ -43,7 +43,7 @@ impl ServiceCommand {
     }
 }
 
-/// The service that asked for something, and the number of its request.
+/// The service that sent a request, and the number of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CommandSender {
     pub(super) line: u64,
@@ -70,12 +70,12 @@ impl Fleet {
         Ok(())
     }
 
-    /// What services have asked of the supervisor since the last look.
+    /// Commands of services to the supervisor since the last call.
     pub(crate) fn take_service_commands(&mut self) -> Vec<(ServiceCommand, CommandSender)> {
         std::mem::take(&mut self.wishes)
     }
 
-    /// Answers a wish, if who asked is still there.
+    /// Replies to a request, if its sender is still connected.
     pub(crate) fn grant(&mut self, asker: CommandSender, outcome: Result<(), String>) {
         let Some(line) = self.lines.iter_mut().find(|line| line.number == asker.line) else {
             return;
@@ -87,7 +87,7 @@ impl Fleet {
         line.link.flush();
     }
 
-    /// A worker that is to leave is asked to end when no service sends it anything more.
+    /// A worker that is to be removed gets its stop signal when no service sends it requests any more.
     pub(super) fn note_released(
         &mut self,
         generation: u64,
@@ -146,7 +146,7 @@ impl Fleet {
         self.stop_released(now);
     }
 
-    /// Those that all services have let go of, also because one that had not has gone itself.
+    /// Workers that all services have released, also because the last service to use them has ended.
     pub(super) fn stop_released(&mut self, now: Duration) {
         let lines: Vec<u64> = self.lines.iter().map(|line| line.number).collect();
         let free: Vec<u64> = self

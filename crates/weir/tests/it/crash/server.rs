@@ -38,7 +38,7 @@ impl Server {
         drop(free);
         let settings = format!(
             "data_dir = {:?}\n[jobs]\nlisten = \"{address}\"\nfsync_acks = true\n\
-             [jobs.limits]\nsegment_bytes = \"4MiB\"\nreserve_bytes = \"1MiB\"\n\
+             [jobs.limits]\nadvanced.segment_bytes = \"4MiB\"\nadvanced.reserve_bytes = \"1MiB\"\n\
              line_bytes_max = \"256KiB\"\n[console]\nlisten = \"127.0.0.1:0\"\n",
             folder.path().join("data")
         );

@@ -14,7 +14,7 @@ use crate::weir::{Site, Weir};
 
 /// Everything that a test waits for comes with a look; a source that fails is asked again soon.
 const PACE: &str = "interval = \"1s\"\npools = [\"web=2x5\"]\npushes = [\"default\", \"fasp\"]\n\
-                    [observe.limits]\nretry_max = \"2s\"\nlook_timeout = \"20s\"\n";
+                    [observe.limits]\nadvanced.retry_max = \"2s\"\nadvanced.look_timeout = \"20s\"\n";
 
 fn settings(redis: u16, postgres: &str) -> String {
     format!("[observe]\n{PACE}[[observe.redis]]\nurl = \"redis://127.0.0.1:{redis}/0\"\n{postgres}")
@@ -171,8 +171,8 @@ fn a_source_that_never_answers_holds_up_neither_the_others_nor_the_end() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("an address").port();
     let database = format!("[observe.postgres]\nurl = \"{}\"\n", postgres.url("postgres"));
-    let settings =
-        settings(port, &database).replace("look_timeout = \"20s\"", "look_timeout = \"1s\"");
+    let settings = settings(port, &database)
+        .replace("advanced.look_timeout = \"20s\"", "advanced.look_timeout = \"1s\"");
     let weir = Site::new(&settings).start();
     let up = format!("source_up{{source=\"redis\",name=\"127.0.0.1:{port}\"}}");
     wait_for_value(weir.console(), &up, 0.0);
@@ -211,12 +211,13 @@ fn a_restart_takes_new_settings_and_goes_on() {
     let before = settings(redis.port, "");
     let mut weir = Site::new(&before).start();
     wait_for_value(weir.console(), "queue_size{queue=\"default\"}", 4.0);
-    let after = before.replace("[observe.limits]\n", "[observe.limits]\nmetrics_queues_max = 0\n");
+    let after =
+        before.replace("[observe.limits]\n", "[observe.limits]\nadvanced.metrics_queues_max = 0\n");
     weir.site.write(&format!(
         "{after}[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n[console]\nlisten = \"127.0.0.1:0\"\n"
     ));
     weir.signal(Signal::HUP);
-    weir.wait_for_log("observe.limits.metrics_queues_max changed: needs `weir restart`");
+    weir.wait_for_log("observe.limits.advanced.metrics_queues_max changed: needs `weir restart`");
     weir.site.ok(&["restart", "--data-dir", "data"]);
     wait_for_value(weir.console(), "queue_size{queue=\"other\"}", 4.0);
     wait_for_value(weir.console(), "left_out{limit=\"metrics_queues_max\"}", 1.0);

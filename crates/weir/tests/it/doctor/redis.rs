@@ -80,7 +80,7 @@ fn without_sidekiq() -> Option<Vec<Row>> {
     let away = json(&["--redis", "redis://127.0.0.1:1", "--window", "10ms"]);
     all.extend(rows(
         &away,
-        &[("unreachable", "`--redis redis://127.0.0.1:6379`, where nobody listens")],
+        &[("unreachable", "`--redis redis://127.0.0.1:6379`, where nothing listens")],
     ));
     all.extend(refusing()?);
     all.extend(slow_fork());

@@ -24,7 +24,7 @@ fn processes(weir: &Weir) -> usize {
 
 #[test]
 fn a_worker_that_was_given_enough_requests_is_replaced_and_nobody_else() {
-    let mut weir = start("recycle_requests = 50\nrecycle_interval = \"50ms\"\n");
+    let mut weir = start("recycle_requests = 50\nadvanced.recycle_interval = \"50ms\"\n");
     let before = serving(&weir);
     assert_eq!(recycled(&weir, "requests"), 0);
     // Each of the three is given a third of them.
@@ -42,7 +42,7 @@ fn a_worker_that_was_given_enough_requests_is_replaced_and_nobody_else() {
 
 #[test]
 fn a_worker_that_is_too_old_is_replaced() {
-    let mut weir = start("recycle_age = \"2s\"\nrecycle_interval = \"50ms\"\n");
+    let mut weir = start("recycle_age = \"2s\"\nadvanced.recycle_interval = \"50ms\"\n");
     let before = serving(&weir);
     until(|| serving(&weir).is_disjoint(&before));
     assert!(recycled(&weir, "age") >= 3);
@@ -53,7 +53,7 @@ fn a_worker_that_is_too_old_is_replaced() {
 
 #[test]
 fn a_worker_with_too_much_memory_is_replaced_and_the_others_stay() {
-    let mut weir = start("recycle_memory = \"80MiB\"\nrecycle_interval = \"50ms\"\n");
+    let mut weir = start("recycle_memory = \"80MiB\"\nadvanced.recycle_interval = \"50ms\"\n");
     until(|| {
         let app = listed(&weir);
         let workers = app["workers"].as_array().expect("a list");
@@ -76,7 +76,7 @@ fn a_worker_with_too_much_memory_is_replaced_and_the_others_stay() {
 #[test]
 fn workers_get_their_variables_and_limits() {
     let weir = start(
-        "environment = { SHOP_MODE = \"quiet {name}\" }\nopen_files = 64\naddress_space = \"2GiB\"\n",
+        "environment = { SHOP_MODE = \"quiet {name}\" }\nadvanced.open_files = 64\nadvanced.address_space = \"2GiB\"\n",
     );
     let told: BTreeSet<String> = (0..6).map(|_| body(weir.front(), "/limits", "")).collect();
     let expected = (0..3).map(|index| format!("quiet shop-{index} 64 {}", 2_u64 << 30));

@@ -159,7 +159,7 @@ fn all_share_one_socket_and_who_dies_is_replaced() {
 
 #[test]
 fn the_console_shows_what_workers_say_and_offers_what_can_be_done() {
-    let weir = start(2, "keeps", "recycle_interval = \"50ms\"\n");
+    let weir = start(2, "keeps", "advanced.recycle_interval = \"50ms\"\n");
     let page = || get(weir.console(), "/front", "").1;
     let sockets = format!("{}, selection kernel", weir.app("shop"));
     assert!(page().contains(&sockets) && page().contains("value=\"restart\""));
@@ -175,7 +175,7 @@ fn the_console_shows_what_workers_say_and_offers_what_can_be_done() {
 
 #[test]
 fn who_has_answered_enough_by_its_word_is_recycled() {
-    let weir = start(1, "keeps", "recycle_requests = 10\nrecycle_interval = \"50ms\"\n");
+    let weir = start(1, "keeps", "recycle_requests = 10\nadvanced.recycle_interval = \"50ms\"\n");
     let before = pids(&weir);
     for _ in 0..11 {
         ask(weir.app("shop"), "/");
@@ -197,7 +197,7 @@ fn every_queue_has_workers_of_its_own() {
         assert_eq!(workers(&weir)[2]["address"], format!("{} (queues 0, 2)", weir.app("shop")));
         let output = weir.site.run(&["workers", "scale", "shop", "1"]);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(error.contains("2 are the fewest"), "{error}");
+        assert!(error.contains("at least 2 are required"), "{error}");
         assert!(weir.stop().success());
     }
 }
@@ -223,7 +223,7 @@ fn with_join_idle_requests_get_to_all_workers_that_are_idle_and_to_no_other() {
 
 #[test]
 fn with_join_idle_a_word_that_was_left_behind_is_repaired() {
-    let Some(weir) = start_join_idle("claim_timeout = \"50ms\"\n") else { return };
+    let Some(weir) = start_join_idle("advanced.claim_timeout = \"50ms\"\n") else { return };
     let address = weir.app("shop");
     // Chosen for three connections, they begin nothing.
     drop([(); 3].map(|()| TcpStream::connect(address).expect("connected")));
@@ -364,7 +364,7 @@ fn asked(weir: &Weir) -> Vec<String> {
 #[test]
 fn a_new_worker_is_warmed_up_before_its_first_request() {
     let warm_up = "warm_up = [\"/a\", \"/b\"]\nready_path = \"/ready\"\n";
-    let weir = start(1, "keeps", &format!("{warm_up}warm_up_host = \"shop.example\"\n"));
+    let weir = start(1, "keeps", &format!("{warm_up}advanced.warm_up_host = \"shop.example\"\n"));
     ask(weir.app("shop"), "/");
     let own = format!("/ {}", weir.app("shop"));
     let expected = ["/ready localhost", "/a shop.example", "/b shop.example", &own];

@@ -22,7 +22,7 @@ fn a_client_that_has_sent_all_it_will_is_answered_and_its_push_is_whole_or_not_t
 fn one_client_holds_a_part_of_the_memory_of_answers_and_leaves_the_rest_to_others() {
     let more = format!(
         "[front]\ntrusted_proxies = [\"127.0.0.1\"]\n{GEMS}\
-         [gems.limits]\ndependency_answer_bytes_max = \"1KiB\"\n\
+         [gems.limits]\nadvanced.dependency_answer_bytes_max = \"1KiB\"\n\
          dependency_memory_bytes_max = \"64KiB\"\nclient_memory_percent_max = 1\n"
     );
     let weir = site(&more).start();

@@ -17,8 +17,8 @@ const SECRET: &str = "a secret between the two";
 /// `[gems.mirror]` with this upstream, which is looked at when somebody tells or asks.
 fn mirroring(upstream: SocketAddr) -> String {
     format!(
-        "{GEMS}[gems.mirror]\npolicy = \"policy\"\ninterval = \"1h\"\n[gems.mirror.limits]\nbackoff_min = \"10ms\"\n\
-         backoff_max = \"50ms\"\nsilence_timeout = \"2s\"\n[[gems.mirror.upstreams]]\nname = \"one\"\n\
+        "{GEMS}[gems.mirror]\npolicy = \"policy\"\ninterval = \"1h\"\n[gems.mirror.limits]\nadvanced.backoff_min = \"10ms\"\n\
+         advanced.backoff_max = \"50ms\"\nsilence_timeout = \"2s\"\n[[gems.mirror.upstreams]]\nname = \"one\"\n\
          url = \"http://{upstream}\"\nhook_secret = {{ file = \"secret\" }}\n"
     )
 }
@@ -34,7 +34,7 @@ pub(super) fn site_mirroring(upstream: SocketAddr, policy: &str) -> Site {
 pub(super) fn tell(upstream: &mut Weir, mirror: &Weir) {
     std::fs::write(upstream.site.path().join("secret"), SECRET).expect("written");
     upstream.site.write(&format!(
-        "{BASE}{GEMS}[gems.webhooks]\nretry_delay_min = \"10ms\"\nretry_delay_max = \"100ms\"\n\
+        "{BASE}{GEMS}[gems.webhooks]\nadvanced.retry_delay_min = \"10ms\"\nadvanced.retry_delay_max = \"100ms\"\n\
          [[gems.webhooks.endpoints]]\nname = \"mirror\"\nurl = \"http://{}/api/v1/hooks/rubygems\"\n\
          secret = {{ file = \"secret\" }}\napi_key = {{ file = \"secret\" }}\n",
         mirror.gems()
@@ -245,7 +245,7 @@ fn a_mirror_that_is_killed_in_the_middle_of_a_look_goes_on_where_it_was() {
     let lines: String = names.iter().map(|name| line(name, &["1.0", "1.1"])).collect();
     import(&upstream.site, &lines);
     let site = site_mirroring(upstream.gems(), "none\n");
-    let small = "requests_max = 2\nbatch_gems = 20\nbackoff_min";
+    let small = "requests_max = 2\nadvanced.batch_gems = 20\nadvanced.backoff_min";
     site.write(&format!("{BASE}{}", mirroring(upstream.gems())).replace("backoff_min", small));
     let mirror = site.start();
     let mut last = 0;

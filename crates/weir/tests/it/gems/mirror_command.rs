@@ -140,8 +140,8 @@ fn a_look_that_is_asked_for_takes_what_the_order_of_upstreams_held_back() {
     });
     // Nobody looks by itself.
     let mirror = site(&format!(
-        "{GEMS}[gems.mirror]\ninterval = \"1h\"\n[gems.mirror.limits]\nbackoff_min = \"1h\"\n\
-         backoff_max = \"1h\"\n[[gems.mirror.upstreams]]\nname = \"first\"\nurl = \"http://{first}\"\n\
+        "{GEMS}[gems.mirror]\ninterval = \"1h\"\n[gems.mirror.limits]\nadvanced.backoff_min = \"1h\"\n\
+         advanced.backoff_max = \"1h\"\n[[gems.mirror.upstreams]]\nname = \"first\"\nurl = \"http://{first}\"\n\
          [[gems.mirror.upstreams]]\nname = \"later\"\nurl = \"http://{later}\"\n"
     ));
     let mirror = mirror.start();

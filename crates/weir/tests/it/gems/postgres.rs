@@ -22,7 +22,7 @@ fn shared(url: &str, schema: &str, files: &std::path::Path, more: &str) -> Site 
         "[gems]\nlisten = \"127.0.0.1:0\"\nstore = \"postgres\"\nfiles_dir = \"{}\"\n\
          [gems.postgres]\nurl = {{ file = \"url\" }}\npassword = {{ file = \"password\" }}\n\
          schema = \"{schema}\"\n[gems.postgres.limits]\nconnections_max = 4\n\
-         [gems.webhooks]\npoll_interval = \"1h\"\n{more}",
+         [gems.webhooks]\nadvanced.poll_interval = \"1h\"\n{more}",
         files.display()
     ));
     std::fs::write(site.path().join("url"), url).expect("written");

@@ -49,7 +49,7 @@ fn a_restart_and_an_upgrade_leave_workers_their_words_and_every_request_alone() 
 
 #[test]
 fn after_an_upgrade_join_idle_still_selects_and_repairs_and_starts_workers() {
-    let Some(weir) = start_join_idle("claim_timeout = \"50ms\"\n") else { return };
+    let Some(weir) = start_join_idle("advanced.claim_timeout = \"50ms\"\n") else { return };
     let address = weir.app("shop");
     weir.site.ok(&["upgrade"]);
     ask_all(&weir);
@@ -65,10 +65,10 @@ fn after_an_upgrade_join_idle_still_selects_and_repairs_and_starts_workers() {
     until(|| !pids(&weir).contains(&killed) && states(&weir) == vec!["serving"; 3]);
     ask_all(&weir);
     // One that is to end gets nothing more, one that was added helps where all are busy.
-    write(&weir.site, 4, "keeps", "selection = \"join-idle\"\nclaim_timeout = \"50ms\"\n");
+    write(&weir.site, 4, "keeps", "selection = \"join-idle\"\nadvanced.claim_timeout = \"50ms\"\n");
     weir.site.ok(&["upgrade"]);
     until(|| states(&weir) == vec!["serving"; 4]);
-    write(&weir.site, 2, "keeps", "selection = \"join-idle\"\nclaim_timeout = \"50ms\"\n");
+    write(&weir.site, 2, "keeps", "selection = \"join-idle\"\nadvanced.claim_timeout = \"50ms\"\n");
     let clients = Clients::start(address);
     weir.site.ok(&["upgrade"]);
     until(|| states(&weir) == vec!["serving"; 2]);
@@ -78,10 +78,10 @@ fn after_an_upgrade_join_idle_still_selects_and_repairs_and_starts_workers() {
 
 #[test]
 fn an_upgrade_to_fewer_workers_ends_the_others_after_their_requests() {
-    let Some(weir) = start_join_idle("finish_timeout = \"60s\"\n") else { return };
+    let Some(weir) = start_join_idle("advanced.finish_timeout = \"60s\"\n") else { return };
     let slow = ask_slowly(&weir);
     until(|| busy(&weir) == 1);
-    write(&weir.site, 1, "keeps", "selection = \"join-idle\"\nfinish_timeout = \"60s\"\n");
+    write(&weir.site, 1, "keeps", "selection = \"join-idle\"\nadvanced.finish_timeout = \"60s\"\n");
     weir.site.ok(&["upgrade"]);
     until(|| pids(&weir).len() == 1 || states(&weir).iter().any(|state| state == "draining"));
     go(&weir);
@@ -128,7 +128,7 @@ fn what_workers_listen_on_is_the_parent_s_and_stays() {
     );
     assert_eq!(pids(&weir), before);
     // What is the service's own needs no other parent.
-    let more = "claim_timeout = \"9s\"\nevict_after = \"300ms\"\nwarm_up = [\"/\"]\n";
+    let more = "advanced.claim_timeout = \"9s\"\nevict_after = \"300ms\"\nwarm_up = [\"/\"]\n";
     write(&weir.site, 2, "keeps", more);
     weir.site.ok(&["restart"]);
     assert_eq!(pids(&weir), before);
