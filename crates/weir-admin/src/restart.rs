@@ -24,7 +24,7 @@ const ANSWER_MARGIN: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug)]
 pub struct Restart {
     pub orders: Orders,
-    /// `supervisor.advanced.replace_deadline`
+    /// `supervisor.replace_deadline`
     pub deadline: Duration,
 }
 

@@ -60,7 +60,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
 fn reject_hasty_supervisor(supervisor: &Supervisor, report: &mut Report) {
     let least = supervisor.alive_interval.saturating_mul(SIGNS_OF_LIFE_MIN);
     if supervisor.unresponsive_after().is_some_and(|after| after < least) {
-        let path = "supervisor.advanced.unresponsive_after";
+        let path = "supervisor.unresponsive_after";
         let message = format!("{path}: must be at least {SIGNS_OF_LIFE_MIN} times alive_interval");
         report.error_at(path, message);
     }

@@ -31,7 +31,7 @@ pub struct Launch {
     #[setting(secrets)]
     pub environment: Vec<(String, Secret)>,
     /// Files that a worker may have open (RLIMIT_NOFILE). None: as many as Weir.
-    #[setting(advanced, range = 16..=1 << 30)]
+    #[setting(range = 16..=1 << 30)]
     pub open_files: Option<u64>,
     /// Address space that a worker may take (RLIMIT_AS), beyond which it gets no more memory: a
     /// last resort, well above recycle_memory. 0B: as much as Weir.

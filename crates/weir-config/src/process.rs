@@ -47,7 +47,7 @@ pub struct Supervisor {
     #[setting(flatten)]
     pub restart: RestartPolicy,
     /// A service process that still runs this long after shutdown_deadline is killed.
-    #[setting(advanced, range = Duration::ZERO..=HOUR, default = Duration::from_secs(5))]
+    #[setting(range = Duration::ZERO..=HOUR, default = Duration::from_secs(5))]
     pub kill_after: Duration,
     /// How often the service process sends a heartbeat to the parent, which feeds systemd's
     /// watchdog.
@@ -57,11 +57,11 @@ pub struct Supervisor {
     /// is replaced: SIGABRT, then SIGKILL after another quarter of this time. 0s: never, for
     /// debugging.
     // Far beyond the longest turn of a part, and below systemd's usual watchdog of a minute.
-    #[setting(advanced, range = Duration::ZERO..=DAY, default = Duration::from_secs(30))]
+    #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(30))]
     unresponsive_after: Duration,
     /// A new service process that has not taken over from the present one within this time is
     /// killed, and the present one continues.
-    #[setting(advanced, range = MILLISECOND..=HOUR, default = weir_supervisor::supervise::REPLACE_DEADLINE)]
+    #[setting(range = MILLISECOND..=HOUR, default = weir_supervisor::supervise::REPLACE_DEADLINE)]
     pub replace_deadline: Duration,
     /// Replaced service processes that may keep the WebSockets and event streams of their
     /// clients (front.stream_drain). Beyond this number, the oldest closes its streams.

@@ -64,7 +64,7 @@ gather_wait = "2ms"
 password = { env = "PASSWORD" }
 [jobs.limits]
 line_bytes_max = "1MiB"
-advanced.pushb_jobs_max = 5
+pushb_jobs_max = 5
 dead_age_max = "30d"
 [jobs.queues.pull]
 target_latency = "5m"
@@ -218,7 +218,7 @@ advanced.alive_interval = "10s"
     weir.toml:7:26: jobs.limits.advanced.segment_bytes: must be at least 1MiB above reserve_bytes
     weir.toml:8:1: jobs.tls: cannot read certificate /nonexistent/cert.pem: No such file or directory (os error 2)
     weir.toml:11:1: supervisor.advanced.backoff_max: must not be below backoff_min
-    weir.toml:11:1: supervisor.advanced.unresponsive_after: must be at least 4 times alive_interval
+    weir.toml:11:1: supervisor.unresponsive_after: must be at least 4 times alive_interval
     ");
     let text = "[jobs]\nlisten = \"0.0.0.0:7419\"\nfsync = \"never\"\nfsync_acks = true\nallow_flush = true\n";
     insta::assert_snapshot!(load(text).expect("sound").warnings.join("\n"), @r#"

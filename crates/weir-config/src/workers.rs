@@ -50,7 +50,7 @@ struct Command {
 #[section(upgrade, path = "workers.NAME")]
 struct ReadinessTable {
     /// A process is ready when it has lived for this long, unless one of the next two says otherwise.
-    #[setting(advanced, range = WAIT, default = READY_AFTER)]
+    #[setting(range = WAIT, default = READY_AFTER)]
     ready_after: Duration,
     /// A process is ready when a line of its output contains this text.
     ready_line: Option<String>,

@@ -92,14 +92,14 @@ pub struct AppLimits {
     pub service_timeout: Duration,
     /// How long a worker may be silent within a response before the response is cut, or a client
     /// within its body before it gets 408.
-    #[setting(advanced, range = WAIT, default = Duration::from_secs(60))]
+    #[setting(range = WAIT, default = Duration::from_secs(60))]
     pub body_timeout: Duration,
     /// Time limit for connecting to a worker.
-    #[setting(advanced, range = WAIT, default = Duration::from_secs(2))]
+    #[setting(range = WAIT, default = Duration::from_secs(2))]
     pub connect_timeout: Duration,
     /// Workers that are tried, one after the other, for a request that certainly reached none;
     /// then it gets 502.
-    #[setting(advanced, range = 1..=100, default = 3)]
+    #[setting(range = 1..=100, default = 3)]
     pub attempts_max: u32,
     /// An idempotent request whose body is buffered is repeated only if its reused connection
     /// ends this soon. After a longer time the request itself may have crashed the worker.
@@ -113,20 +113,20 @@ pub struct AppLimits {
     pub request_bytes_max: u64,
     /// Bytes of a request's body that are read before a worker receives it, so that slow clients
     /// occupy no worker. The rest is passed on as it arrives; 0: all of it.
-    #[setting(advanced, size, key = "request_buffer", range = 0..=1 << 40, default = 256 << 10)]
+    #[setting(size, key = "request_buffer", range = 0..=1 << 40, default = 256 << 10)]
     pub request_buffer_bytes: usize,
     /// Bytes of a response that are read from the worker ahead of a slow client.
-    #[setting(advanced, size, key = "answer_buffer", range = 0..=1 << 40, default = 1 << 20)]
+    #[setting(size, key = "answer_buffer", range = 0..=1 << 40, default = 1 << 20)]
     pub answer_buffer_bytes: usize,
     /// Bytes of all bodies that are buffered for the app. When they are used up, workers wait
     /// for their clients.
     #[setting(advanced, size, range = 0..=1 << 40, default = 64 << 20)]
     pub buffers_max: usize,
     /// Bytes of the head of a worker's response; a longer one causes 502.
-    #[setting(advanced, size, range = 0..=1 << 40, default = 64 << 10)]
+    #[setting(size, range = 0..=1 << 40, default = 64 << 10)]
     pub answer_head_bytes_max: usize,
     /// Header fields of a worker's response; more cause 502.
-    #[setting(advanced, range = 1..=10_000, default = 1_000)]
+    #[setting(range = 1..=10_000, default = 1_000)]
     pub answer_headers_max: usize,
     /// Idle connections to a worker that each core keeps open. None: 16, or 0 if concurrency is
     /// 1, because such a worker would wait for a request on an idle connection while other

@@ -74,7 +74,7 @@ pub struct GemsLimits {
     /// How long a client may take to read a response that counts for these two limits, however
     /// steadily it reads; then its connection is cut, or its stream reset.
     // The largest at 140 KB/s.
-    #[setting(advanced, range = WAIT, default = Duration::from_secs(120))]
+    #[setting(range = WAIT, default = Duration::from_secs(120))]
     pub answer_timeout: Duration,
     /// Pushes at once, over all cores; one more gets 503.
     // Each may hold a core with unpacking, and the disk with its file.
@@ -90,10 +90,10 @@ pub struct GemsLimits {
     /// further key of the client that was not valid before waits wrong_key_delay. Clients are
     /// those of client_memory_percent_max; all on this machine count as one.
     // As for passwords of jobs.
-    #[setting(advanced, range = COUNT, default = 10)]
+    #[setting(range = COUNT, default = 10)]
     pub wrong_keys_max: u32,
     /// How long a key of a client over wrong_keys_max waits for its check.
-    #[setting(advanced, range = WAIT, default = Duration::from_secs(1))]
+    #[setting(range = WAIT, default = Duration::from_secs(1))]
     pub wrong_key_delay: Duration,
     /// Keys that wait for wrong_key_delay at once, over all clients and cores; one more gets
     /// 429.

@@ -181,7 +181,7 @@ impl MemoryStoreInner {
             if self.waiters.len() >= max {
                 state.metrics.limit_hit(JobServerLimit::WaitingFetchesMax);
                 let text = format!(
-                    "too many FETCHes wait: at most {max} (jobs.limits.advanced.waiting_fetches_max)"
+                    "too many FETCHes wait: at most {max} (jobs.limits.waiting_fetches_max)"
                 );
                 return Err(StoreError::Limit(text));
             }

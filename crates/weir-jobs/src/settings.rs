@@ -127,7 +127,7 @@ pub struct JobServerLimits {
     pub hello_bytes_max: usize,
     /// Wrong passwords per minute from one address that are rejected immediately; after that,
     /// each further password from there waits wrong_password_delay.
-    #[setting(advanced, range = COUNT, default = 10)]
+    #[setting(range = COUNT, default = 10)]
     pub wrong_passwords_max: u32,
     /// How long a password from an address over wrong_passwords_max waits for its check.
     #[setting(advanced, range = WAIT, default = SECOND)]
@@ -136,16 +136,16 @@ pub struct JobServerLimits {
     #[setting(advanced, range = COUNT, default = 100)]
     pub password_checks_max: usize,
     /// Worker processes known at once.
-    #[setting(advanced, range = COUNT, default = 10_000)]
+    #[setting(range = COUNT, default = 10_000)]
     pub workers_max: usize,
     /// Queues of one worker that are shown.
     #[setting(advanced, range = COUNT, default = 64)]
     pub worker_queues_max: usize,
     /// Jobs in one PUSHB.
-    #[setting(advanced, range = COUNT, default = 10_000)]
+    #[setting(range = COUNT, default = 10_000)]
     pub pushb_jobs_max: usize,
     /// FETCHes that wait at once.
-    #[setting(advanced, range = COUNT, default = 10_000)]
+    #[setting(range = COUNT, default = 10_000)]
     pub waiting_fetches_max: usize,
     /// Queues named in one FETCH.
     #[setting(advanced, range = COUNT, default = 1_000)]

@@ -54,7 +54,7 @@ pub struct HubLimits {
     #[setting(advanced, range = COUNT, default = 256)]
     pub channels_per_connection_max: usize,
     /// Channels of one app, those included that are kept for their history only.
-    #[setting(advanced, range = COUNT, default = 100_000)]
+    #[setting(range = COUNT, default = 100_000)]
     pub channels_max: usize,
     /// Events that wait for one core to deliver them; publishing one more is refused with 503.
     #[setting(range = COUNT, default = 16_384)]
@@ -73,7 +73,7 @@ pub struct HubLimits {
     #[setting(size, range = 1 << 12..=1 << 30, default = 64 << 10)]
     pub unsent_bytes_max: u32,
     /// How long a client may take to respond to a ping.
-    #[setting(advanced, range = WAIT, default = Duration::from_secs(30))]
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub pong_timeout: Duration,
     /// How long a client may take to read its remaining messages and to close.
     #[setting(advanced, range = WAIT, default = Duration::from_secs(5))]
@@ -88,7 +88,7 @@ pub struct HubLimits {
     /// Subscriptions that each core accepts per second; further ones wait.
     // A subscription costs some 20 us: half a core for those who come back, half for those
     // who are there.
-    #[setting(advanced, key = "subscribes", burst = "Subscriptions that each core takes at once after a quiet time.", default = Rate::new(2_000, Duration::from_micros(40)))]
+    #[setting(key = "subscribes", burst = "Subscriptions that each core takes at once after a quiet time.", default = Rate::new(2_000, Duration::from_micros(40)))]
     pub subscribe_rate: Rate,
     /// Live views of channels that operators may have open.
     #[setting(range = COUNT, default = 64)]
@@ -217,7 +217,7 @@ pub struct HistoryLimits {
 #[section(reload, path = "realtime.apps.presence")]
 pub struct PresenceLimits {
     /// Users of one presence channel.
-    #[setting(advanced, range = COUNT, default = 100_000)]
+    #[setting(range = COUNT, default = 100_000)]
     pub members_max: usize,
     /// Above this number of users, subscribers receive the number instead of the list, and
     /// changes are batched.

@@ -18,7 +18,7 @@ pub struct RestartPolicy {
     pub backoff_max: Duration,
     /// Consecutive deaths after which Weir ends (crash loop).
     // 100 ms doubled up to 10 s: 20 restarts take about two and a half minutes.
-    #[setting(advanced, range = 0..=1_000_000, default = 20)]
+    #[setting(range = 0..=1_000_000, default = 20)]
     pub restarts_max: u32,
     /// A service process that has served this long is healthy: the count of deaths starts at
     /// zero.

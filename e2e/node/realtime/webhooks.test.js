@@ -40,7 +40,7 @@ const taken = (requests) =>
 /** A Weir that tells `hooks`. */
 const start = (context, hooks, more = "", vacatedDelay = "50ms") =>
   Weir.start(context, {
-    settings: `[realtime.webhooks]\nadvanced.batch_interval = "5ms"\nadvanced.vacated_delay = "${vacatedDelay}"\nadvanced.retry_delay_min = "20ms"`,
+    settings: `[realtime.webhooks]\nadvanced.batch_interval = "5ms"\nadvanced.vacated_delay = "${vacatedDelay}"\nretry_delay_min = "20ms"`,
     apps: [app("e2e", `client_events = true\nsubscription_counts = true\n[[realtime.apps.webhooks]]\nurl = "${hooks.url}"\n${more}`)],
   });
 

@@ -25,7 +25,7 @@ def mirroring(upstream, policy="", seldom=SELDOM):
 def telling(mirror):
     """Settings of an upstream whose webhooks go to a mirror."""
     return (
-        '[gems.webhooks]\nadvanced.retry_delay_min = "10ms"\nadvanced.retry_delay_max = "200ms"\n'
+        '[gems.webhooks]\nretry_delay_min = "10ms"\nretry_delay_max = "200ms"\n'
         '[[gems.webhooks.endpoints]]\nname = "mirror"\n'
         f'url = "{mirror.url}/api/v1/hooks/rubygems"\nsecret = {SECRET}\napi_key = {SECRET}\n'
     )

@@ -20,7 +20,7 @@ use crate::http::{HttpUrl, Target};
 
 /// Until all workers serve.
 const START_PATIENCE: Duration = Duration::from_secs(60);
-/// More than Weir gives itself to end (supervisor.advanced.kill_after and shutdown_deadline).
+/// More than Weir gives itself to end (supervisor.kill_after and shutdown_deadline).
 const STOP_PATIENCE: Duration = Duration::from_secs(40);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
         report.error_at("gems.store", message.to_owned());
     }
     if gems.webhooks.retry_delay_max < gems.webhooks.retry_delay_min {
-        let path = "gems.webhooks.advanced.retry_delay_max";
+        let path = "gems.webhooks.retry_delay_max";
         report.error_at(path, format!("{path}: must not be below retry_delay_min"));
     }
     let limits = &gems.mirror.settings.limits;

@@ -14,7 +14,7 @@ const SECRET_CHARACTERS_MIN: usize = 16;
 pub(super) fn check(settings: &Settings, report: &mut Report) {
     let webhooks = &settings.realtime.webhooks;
     if webhooks.retry_delay_max < webhooks.retry_delay_min {
-        let path = "realtime.webhooks.advanced.retry_delay_max";
+        let path = "realtime.webhooks.retry_delay_max";
         report.error_at(path, format!("{path}: must not be below retry_delay_min"));
     }
     let limits = &settings.realtime.settings.limits.pusher;

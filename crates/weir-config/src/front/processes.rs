@@ -30,7 +30,7 @@ pub struct Processes {
     pub warm_up_host: Option<String>,
     /// A worker that is stopped receives no more requests and has this long to finish those in
     /// progress, before it gets stop_signal.
-    #[setting(advanced, upgrade, range = WAIT, default = Duration::from_secs(5))]
+    #[setting(upgrade, range = WAIT, default = Duration::from_secs(5))]
     pub finish_timeout: Duration,
     /// A worker with a request older than this is killed and replaced. Its other requests get this
     /// long to end. None: never.

@@ -54,7 +54,7 @@ pub struct ObserveLimits {
     #[setting(advanced, range = 0..=1_000, default = 20)]
     statements_max: u32,
     /// Time limit for one query of a snapshot.
-    #[setting(advanced, range = WAIT, default = PostgresLimits::default().statement_timeout)]
+    #[setting(range = WAIT, default = PostgresLimits::default().statement_timeout)]
     statement_timeout: Duration,
     /// How long a query may wait for a lock of the catalog.
     #[setting(advanced, range = WAIT, default = PostgresLimits::default().lock_timeout)]

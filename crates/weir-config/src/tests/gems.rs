@@ -138,7 +138,7 @@ ca = "no-such.pem"
 connections_max = 0
 [gems.webhooks]
 public_url = "gems.example"
-advanced.retry_delay_min = "1h"
+retry_delay_min = "1h"
 [[gems.webhooks.endpoints]]
 name = "ci"
 url = "ftp://ci.example"
@@ -158,7 +158,7 @@ secret = { env = "PASSWORD" }
     weir.toml:7:6: cannot read gems.postgres.ca no-such.pem: No such file or directory (os error 2)
     weir.toml:9:19: gems.postgres.limits.connections_max: must be from 1 to 10000
     weir.toml:10:1: "a b" can't be an endpoint's name; write 1 to 64 letters, digits, - and _
-    weir.toml:10:1: gems.webhooks.advanced.retry_delay_max: must not be below retry_delay_min
+    weir.toml:10:1: gems.webhooks.retry_delay_max: must not be below retry_delay_min
     weir.toml:11:14: gems.webhooks.public_url: "gems.example" is no URL to which paths can be appended; write it like "https://gems.example"
     weir.toml:15:7: gems.webhooks.endpoints[0].url: "ftp://ci.example" does not begin with http:// or https://; write for example "https://example.org/hooks"
     weir.toml:16:10: gems.webhooks.endpoints[0].secret: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }

@@ -134,7 +134,7 @@ fn errors_in_environment_variables_name_them() {
     let errors = parse(&source, &environment).expect_err("refused").to_string();
     insta::assert_snapshot!(errors, @r#"
     weir.toml:1:1: jobs.fsync: "sometimes" is none of "always", "everysec", "never" (environment variable WEIR_JOBS_FSYNC)
-    weir.toml:1:1: jobs.limits.advanced.pushb_jobs_max: "many" is no number (environment variable WEIR_JOBS_LIMITS_PUSHB_JOBS_MAX)
+    weir.toml:1:1: jobs.limits.pushb_jobs_max: "many" is no number (environment variable WEIR_JOBS_LIMITS_PUSHB_JOBS_MAX)
     "#);
 }
 

@@ -17,7 +17,7 @@ fn with_shared_sockets_these_keys_mean_something() {
     };
     let names = keys.filter(|(name, value)| means_something(name, &value.default));
     let names: Vec<&str> = names.map(|(name, _)| name).collect();
-    insta::assert_snapshot!(names.join(" "), @"workers environment advanced.address_space start_deadline stop_signal stop_deadline advanced.dump_wait recycle_memory advanced.recycle_interval warm_up advanced.finish_timeout mode selection queues queues_per_worker advanced.backlog advanced.claim_timeout");
+    insta::assert_snapshot!(names.join(" "), @"workers environment advanced.address_space start_deadline stop_signal stop_deadline advanced.dump_wait recycle_memory advanced.recycle_interval warm_up finish_timeout mode selection queues queues_per_worker advanced.backlog advanced.claim_timeout");
 }
 
 #[test]

@@ -203,11 +203,11 @@ fn webhooks_that_fail_become_critical() {
 #[test]
 fn limits_of_realtime_are_told_by_what_they_mean() {
     let waited = "Subscriptions were delayed (2 times in the last ten minutes)";
-    let other = "The limit realtime.limits.advanced.channels_max was reached 1 time in the last ten minutes";
+    let other = "The limit realtime.limits.channels_max was reached 1 time in the last ten minutes";
     check_realtime(&[(Level::Warning, other), (Level::Notice, waited)], |reading| {
         reading.trend.limits_hit = vec![
-            hit("realtime.limits.advanced.subscribes_per_second", 2),
-            hit("realtime.limits.advanced.channels_max", 1),
+            hit("realtime.limits.subscribes_per_second", 2),
+            hit("realtime.limits.channels_max", 1),
         ];
     });
 }

@@ -310,8 +310,8 @@ async fn apps_are_shown_with_their_settings_and_without_secrets() {
     let form = browser.get("/channel/publish?app=1&name=b").await;
     let refused = browser.submit(&form, "/channel/publish", &fields).await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-    refused.assert_shows("realtime.limits.advanced.channels_max");
+    refused.assert_shows("realtime.limits.channels_max");
     let page = browser.get("/live/apps").await;
-    page.assert_shows("realtime.limits.advanced.channels_max</th>");
+    page.assert_shows("realtime.limits.channels_max</th>");
     page.assert_shows("data-label=\"Since start\">1<");
 }

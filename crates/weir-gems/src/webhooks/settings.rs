@@ -27,7 +27,7 @@ pub struct WebhookSettings {
     #[setting(advanced, range = WAIT, default = Duration::from_secs(5))]
     pub connect_timeout: Duration,
     /// From a request's first byte to the response's last.
-    #[setting(advanced, range = WAIT, default = Duration::from_secs(10))]
+    #[setting(range = WAIT, default = Duration::from_secs(10))]
     pub response_timeout: Duration,
     /// How long an idle connection is kept for reuse.
     #[setting(advanced, range = Duration::ZERO..=DAY, default = Duration::from_secs(60))]
@@ -37,10 +37,10 @@ pub struct WebhookSettings {
     pub poll_interval: Duration,
     /// Delay after the first failure; it doubles with every further one, reduced at random by up
     /// to a half.
-    #[setting(advanced, range = WAIT, default = Duration::from_secs(1))]
+    #[setting(range = WAIT, default = Duration::from_secs(1))]
     pub retry_delay_min: Duration,
     /// Limit of that delay.
-    #[setting(advanced, range = WAIT, default = Duration::from_secs(300))]
+    #[setting(range = WAIT, default = Duration::from_secs(300))]
     pub retry_delay_max: Duration,
     /// An event that is older than this when an attempt fails is dropped.
     // A receiver that broke on a Friday evening.

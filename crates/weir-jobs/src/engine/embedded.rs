@@ -119,7 +119,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         if inner.waiters.len() >= limit {
             inner.metrics.limit_hit(JobServerLimit::WaitingFetchesMax);
             let text = format!(
-                "too many waiting fetches: at most {limit} (jobs.limits.advanced.waiting_fetches_max)"
+                "too many waiting fetches: at most {limit} (jobs.limits.waiting_fetches_max)"
             );
             return Err(StoreError::Limit(text));
         }

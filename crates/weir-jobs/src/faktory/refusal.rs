@@ -33,7 +33,7 @@ pub(crate) enum FaktoryError {
     NoQueue,
     #[error("FETCH names more than {max} queues (jobs.limits.advanced.fetch_queues_max)")]
     FetchQueues { max: usize },
-    #[error("too many FETCHes wait: at most {max} (jobs.limits.advanced.waiting_fetches_max)")]
+    #[error("too many FETCHes wait: at most {max} (jobs.limits.waiting_fetches_max)")]
     WaitingFetches { max: usize },
     #[error("FLUSH is not allowed: it forgets all jobs; set jobs.allow_flush = true to allow it")]
     FlushNotAllowed,
@@ -45,7 +45,7 @@ pub(crate) enum FaktoryError {
     PasswordChecks(IpAddr),
     #[error("too many connections")]
     TooManyConnections,
-    #[error("too many workers: at most {max} (jobs.limits.advanced.workers_max)")]
+    #[error("too many workers: at most {max} (jobs.limits.workers_max)")]
     TooManyWorkers { max: usize },
     #[error("line too long: more than {max} bytes ({limit})")]
     LineTooLong { max: usize, limit: JobServerLimit },

@@ -29,7 +29,7 @@ pub enum JobError {
     TooLong { member: &'static str, max: usize },
     #[error("malformed job: nests deeper than {max} (jobs.limits.advanced.json_depth_max)")]
     TooDeep { max: usize },
-    #[error("too many jobs in one PUSHB: at most {max} (jobs.limits.advanced.pushb_jobs_max)")]
+    #[error("too many jobs in one PUSHB: at most {max} (jobs.limits.pushb_jobs_max)")]
     TooMany { max: usize },
 }
 

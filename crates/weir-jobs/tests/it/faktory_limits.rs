@@ -104,7 +104,7 @@ fn waiting_fetches_are_limited() {
     one.talk("> FETCH default");
     let waiting = || server.block_on(server.handle().overview()).unwrap().fetches_waiting;
     until("the FETCH waits", || waiting() == 1);
-    server.worker("w2").talk("> FETCH default\n< -ERR *jobs.limits.advanced.waiting_fetches_max*");
+    server.worker("w2").talk("> FETCH default\n< -ERR *jobs.limits.waiting_fetches_max*");
     server.producer().talk(&format!("> PUSH {JOB}\n< +OK"));
     one.talk("< $*12345678*");
 }
@@ -118,7 +118,7 @@ fn the_limits_of_a_command_are_named() {
         settings.limits.id_bytes_max = 8;
     });
     let mut client = server.producer();
-    client.talk(&format!("> PUSHB [{JOB},{JOB}]\n< -ERR *jobs.limits.advanced.pushb_jobs_max*"));
+    client.talk(&format!("> PUSHB [{JOB},{JOB}]\n< -ERR *jobs.limits.pushb_jobs_max*"));
     client.talk("> FETCH a b c\n< -ERR *jobs.limits.advanced.fetch_queues_max*");
     client.talk("> FETCH abcdef\n< -ERR *jobs.limits.advanced.queue_name_bytes_max*");
     client.talk("> QUEUE PAUSE abcdef\n< -ERR *jobs.limits.advanced.queue_name_bytes_max*");

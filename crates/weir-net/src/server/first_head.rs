@@ -163,11 +163,11 @@ pub(super) fn refuse(metrics: &NetMetrics, reason: HeadRefusal) -> ErrorResponse
         ),
         HeadRefusal::TooManyFields => (
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            "the request's head has too many header fields (front.limits.advanced.headers_max)",
+            "the request's head has too many header fields (front.limits.headers_max)",
         ),
         HeadRefusal::Late => (
             StatusCode::REQUEST_TIMEOUT,
-            "the request's head was not complete in time (front.limits.advanced.head_timeout)",
+            "the request's head was not complete in time (front.limits.head_timeout)",
         ),
         HeadRefusal::Connect => (
             StatusCode::METHOD_NOT_ALLOWED,

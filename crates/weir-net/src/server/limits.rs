@@ -24,7 +24,7 @@ pub struct Http2Limits {
     /// Requests that an HTTP/2 connection may have open at once, which the client is informed
     /// of; one more is rejected. All `http2_` limits apply to new connections.
     // What RFC 9113 (section 5.1.2) and browsers take for a sensible least.
-    #[setting(advanced, key = "http2_streams_max", range = COUNT, default = 100)]
+    #[setting(key = "http2_streams_max", range = COUNT, default = 100)]
     pub streams_max: u32,
     /// Bytes of a request's body that an HTTP/2 client may send before the app reads them.
     #[setting(advanced, size, key = "http2_stream_window", range = 1..=WINDOW_MAX, default = 128 << 10)]
@@ -87,10 +87,10 @@ pub struct HttpServerLimits {
     #[setting(size, range = 256..=1 << 20, default = 16 << 10)]
     pub head_bytes_max: usize,
     /// Header fields of a request; one with more gets 431.
-    #[setting(advanced, range = 1..=10_000, default = 1_000)]
+    #[setting(range = 1..=10_000, default = 1_000)]
     pub headers_max: usize,
     /// A request's head must arrive within this long, or it gets 408.
-    #[setting(advanced, range = WAIT, default = Duration::from_secs(10))]
+    #[setting(range = WAIT, default = Duration::from_secs(10))]
     pub head_timeout: Duration,
     /// How long a connection may wait for its next request.
     #[setting(range = WAIT, default = Duration::from_secs(75))]
@@ -102,7 +102,7 @@ pub struct HttpServerLimits {
     #[setting(advanced, range = WAIT, default = Duration::from_millis(500))]
     pub last_request_timeout: Duration,
     /// How long a client may leave a response unread before the connection is cut.
-    #[setting(advanced, range = WAIT, default = Duration::from_secs(30))]
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub write_timeout: Duration,
     /// TLS handshakes at once, on each core; further ones wait.
     // A handshake holds about 30 KiB: 8 MiB on each core.

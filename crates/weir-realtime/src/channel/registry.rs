@@ -28,7 +28,7 @@ pub(crate) struct Registry {
 
 /// The app has as many channels as it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the app has {max} channels; more are not allowed (realtime.limits.advanced.channels_max)")]
+#[error("the app has {max} channels; more are not allowed (realtime.limits.channels_max)")]
 pub struct TooManyChannels {
     /// The limit.
     pub max: usize,

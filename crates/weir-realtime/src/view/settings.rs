@@ -96,7 +96,7 @@ mod tests {
             let settings = view.whole.iter().chain(&view.apps[0].settings);
             settings.clone().find(|one| one.name == name).map(|one| one.value.as_str())
         };
-        assert_eq!(value("realtime.limits.advanced.channels_max"), Some("100000"));
+        assert_eq!(value("realtime.limits.channels_max"), Some("100000"));
         assert_eq!(value("key"), Some("key"));
         assert_eq!(value("client_queue_bytes_max"), Some("256KiB"));
         assert_eq!(value("client_events_per_second"), Some("10"));

@@ -21,7 +21,7 @@ pub struct WebhookSettings {
     #[setting(advanced, range = WAIT, default = Duration::from_secs(5))]
     pub connect_timeout: Duration,
     /// From the request's first byte to the response's last.
-    #[setting(advanced, range = WAIT, default = Duration::from_secs(10))]
+    #[setting(range = WAIT, default = Duration::from_secs(10))]
     pub response_timeout: Duration,
     /// How long an idle connection is kept for reuse.
     #[setting(advanced, range = Duration::ZERO..=DAY, default = Duration::from_secs(60))]
@@ -30,10 +30,10 @@ pub struct WebhookSettings {
     #[setting(range = Duration::ZERO..=DAY, default = Duration::from_secs(300))]
     pub retry_for: Duration,
     /// Delay after the first failure; it doubles with every further one.
-    #[setting(advanced, range = WAIT, default = Duration::from_secs(1))]
+    #[setting(range = WAIT, default = Duration::from_secs(1))]
     pub retry_delay_min: Duration,
     /// Limit of that delay.
-    #[setting(advanced, range = WAIT, default = Duration::from_secs(30))]
+    #[setting(range = WAIT, default = Duration::from_secs(30))]
     pub retry_delay_max: Duration,
     /// How long a request waits when realtime.limits.webhooks_in_flight_max is reached.
     #[setting(advanced, range = WAIT, default = Duration::from_millis(20))]

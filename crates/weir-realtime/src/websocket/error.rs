@@ -80,7 +80,7 @@ pub enum ProtocolError {
         bytes_max: usize,
     },
     /// A message above [`WebsocketLimits::message_bytes_max`](super::Limits::message_bytes_max).
-    #[error("message of more than {bytes_max} bytes (realtime.limits.advanced.message_bytes_max)")]
+    #[error("message of more than {bytes_max} bytes (realtime.limits.message_bytes_max)")]
     MessageTooLarge {
         /// The limit.
         bytes_max: usize,

@@ -18,7 +18,7 @@ pub struct WebsocketLimits {
     /// Bytes of one WebSocket message, all fragments together; a longer one ends the connection
     /// with 1009.
     // 64 KiB hold Pusher's largest event (10 KB of data) even if each of its bytes is an escape of six.
-    #[setting(advanced, size, range = 256..=64 << 20, default = 64 << 10)]
+    #[setting(size, range = 256..=64 << 20, default = 64 << 10)]
     pub message_bytes_max: usize,
     /// Bytes of one WebSocket frame; a longer one ends the connection with 1009.
     #[setting(advanced, size, range = 256..=64 << 20, default = 64 << 10)]

@@ -225,7 +225,7 @@ fn an_error_says_what_is_too_large_and_which_setting_bounds_it() {
         ),
         (
             vec![frame(0x01, "x".repeat(80)), frame(0x80, "x".repeat(21))],
-            "message of more than 100 bytes (realtime.limits.advanced.message_bytes_max)",
+            "message of more than 100 bytes (realtime.limits.message_bytes_max)",
         ),
         (
             vec![frame(0x01, ""), frame(0x00, ""), frame(0x00, ""), frame(0x80, "")],

@@ -178,7 +178,7 @@ impl Supervisor {
         let Some(status) = process.reap(self.output.as_fd()) else { return };
         let (pid, mut how) = (process.pid.as_raw_nonzero(), child::describe(status));
         if process.kill_at.is_none() {
-            how.push_str(": it did not serve within supervisor.advanced.replace_deadline");
+            how.push_str(": it did not serve within supervisor.replace_deadline");
         }
         if self.stopping {
             tracing::info!(pid, "{how}");

@@ -8,7 +8,7 @@ use weir_net::server::Pulse;
 use super::Weir;
 
 /// What the job server has at least to finish commands and to close its store, however long requests
-/// of the front took. Below supervisor.advanced.kill_after.
+/// of the front took. Below supervisor.kill_after.
 pub(super) const JOBS_TIME_MIN: Duration = Duration::from_secs(2);
 
 impl Weir {

@@ -128,7 +128,7 @@ fn a_killed_service_is_replaced_and_no_connection_is_refused() {
 #[test]
 fn a_service_that_hangs_is_replaced() {
     let settings =
-        "[supervisor]\nadvanced.alive_interval = \"20ms\"\nadvanced.unresponsive_after = \"2s\"";
+        "[supervisor]\nadvanced.alive_interval = \"20ms\"\nunresponsive_after = \"2s\"";
     let mut weir = Site::new(settings).start();
     let hanging = weir.service();
     rustix::process::kill_process(hanging, Signal::STOP).expect("stopped");
@@ -183,7 +183,7 @@ fn a_second_signal_ends_at_once() {
 
 #[test]
 fn a_service_that_does_not_end_is_killed_at_its_deadline() {
-    let settings = "shutdown_deadline = \"1ms\"\n[supervisor]\nadvanced.kill_after = \"1ms\"";
+    let settings = "shutdown_deadline = \"1ms\"\n[supervisor]\nkill_after = \"1ms\"";
     let mut weir = Site::new(settings).start();
     let service = weir.service();
     rustix::process::kill_process(service, Signal::STOP).expect("stopped");

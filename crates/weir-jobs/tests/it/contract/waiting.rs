@@ -193,7 +193,7 @@ pub(crate) async fn only_so_many_fetches_wait<H: Harness>(_: World<H>) {
     let wait = seconds(600);
     let request = FetchRequest { wid: Some(&wid), queues: &queues, max: 1, wait };
     let refused = world.store().fetch(request).await;
-    let is_named = |text: &str| text.contains("jobs.limits.advanced.waiting_fetches_max");
+    let is_named = |text: &str| text.contains("jobs.limits.waiting_fetches_max");
     assert!(matches!(&refused, Err(StoreError::Limit(text)) if is_named(text)), "{refused:?}");
     fetching.hang_up().await;
     let fetching = world.wait_as("w2", "a").await;

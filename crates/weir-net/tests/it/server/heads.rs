@@ -114,7 +114,7 @@ fn a_head_may_have_so_many_fields_and_no_more() {
         assert_eq!(status, "HTTP/1.1 431 Request Header Fields Too Large");
         let (status, text) = server.connect().send(head(headers_max + 1)).answer();
         assert_eq!(status, "HTTP/1.1 431 Request Header Fields Too Large");
-        assert!(text.contains("front.limits.advanced.headers_max"), "{text}");
+        assert!(text.contains("front.limits.headers_max"), "{text}");
         assert_eq!(server.metrics.limit_hits(HttpServerLimit::HeadersMax), 1);
     }
 }

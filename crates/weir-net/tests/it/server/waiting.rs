@@ -20,7 +20,7 @@ fn a_head_that_does_not_end_gets_408() {
         let mut client = server.connect();
         let (status, text) = client.send(piece).answer();
         assert_eq!(status, "HTTP/1.1 408 Request Timeout", "after {piece:?}");
-        assert!(text.contains("front.limits.advanced.head_timeout"), "{text}");
+        assert!(text.contains("front.limits.head_timeout"), "{text}");
         assert_eq!(client.read_to_end(), "");
         assert_eq!(server.metrics.limit_hits(HttpServerLimit::HeadTimeout), count);
         assert_eq!(server.metrics.heads_refused(HeadRefusal::Late), count);

@@ -21,8 +21,8 @@ use super::{BASE, body};
 use crate::weir::{Site, Weir};
 
 const LIMITS: &str =
-    "[front.limits]\nadvanced.head_timeout = \"1s\"\n[front.access_log]\npath = \"access.log\"\n";
-const APP: &str = "advanced.body_timeout = \"1s\"\nqueue_timeout = \"5s\"\n";
+    "[front.limits]\nhead_timeout = \"1s\"\n[front.access_log]\npath = \"access.log\"\n";
+const APP: &str = "body_timeout = \"1s\"\nqueue_timeout = \"5s\"\n";
 /// Clients at once.
 const CLIENTS: usize = 8;
 /// How long a client listens for an answer that may never come.

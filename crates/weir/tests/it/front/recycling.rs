@@ -76,7 +76,7 @@ fn a_worker_with_too_much_memory_is_replaced_and_the_others_stay() {
 #[test]
 fn workers_get_their_variables_and_limits() {
     let weir = start(
-        "environment = { SHOP_MODE = \"quiet {name}\" }\nadvanced.open_files = 64\nadvanced.address_space = \"2GiB\"\n",
+        "environment = { SHOP_MODE = \"quiet {name}\" }\nopen_files = 64\nadvanced.address_space = \"2GiB\"\n",
     );
     let told: BTreeSet<String> = (0..6).map(|_| body(weir.front(), "/limits", "")).collect();
     let expected = (0..3).map(|index| format!("quiet shop-{index} 64 {}", 2_u64 << 30));

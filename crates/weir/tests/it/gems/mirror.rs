@@ -34,7 +34,7 @@ pub(super) fn site_mirroring(upstream: SocketAddr, policy: &str) -> Site {
 pub(super) fn tell(upstream: &mut Weir, mirror: &Weir) {
     std::fs::write(upstream.site.path().join("secret"), SECRET).expect("written");
     upstream.site.write(&format!(
-        "{BASE}{GEMS}[gems.webhooks]\nadvanced.retry_delay_min = \"10ms\"\nadvanced.retry_delay_max = \"100ms\"\n\
+        "{BASE}{GEMS}[gems.webhooks]\nretry_delay_min = \"10ms\"\nretry_delay_max = \"100ms\"\n\
          [[gems.webhooks.endpoints]]\nname = \"mirror\"\nurl = \"http://{}/api/v1/hooks/rubygems\"\n\
          secret = {{ file = \"secret\" }}\napi_key = {{ file = \"secret\" }}\n",
         mirror.gems()

@@ -11,8 +11,8 @@ use crate::weir::{Site, Weir};
 
 /// An endpoint is held for `connect_timeout`, twice `response_timeout` and 5 s after a crash in the
 /// middle of an attempt.
-const SOON: &str = "[gems.webhooks]\nadvanced.connect_timeout = \"1s\"\nadvanced.response_timeout = \"2s\"\n\
-                    advanced.poll_interval = \"10ms\"\nadvanced.retry_delay_min = \"10ms\"\nadvanced.retry_delay_max = \"50ms\"\n";
+const SOON: &str = "[gems.webhooks]\nconnect_timeout = \"1s\"\nresponse_timeout = \"2s\"\n\
+                    advanced.poll_interval = \"10ms\"\nretry_delay_min = \"10ms\"\nretry_delay_max = \"50ms\"\n";
 const SECRET: &str = "a secret of the endpoint";
 
 fn telling(receivers: &[(&str, &Receiver)]) -> String {

@@ -78,10 +78,10 @@ fn after_an_upgrade_join_idle_still_selects_and_repairs_and_starts_workers() {
 
 #[test]
 fn an_upgrade_to_fewer_workers_ends_the_others_after_their_requests() {
-    let Some(weir) = start_join_idle("advanced.finish_timeout = \"60s\"\n") else { return };
+    let Some(weir) = start_join_idle("finish_timeout = \"60s\"\n") else { return };
     let slow = ask_slowly(&weir);
     until(|| busy(&weir) == 1);
-    write(&weir.site, 1, "keeps", "selection = \"join-idle\"\nadvanced.finish_timeout = \"60s\"\n");
+    write(&weir.site, 1, "keeps", "selection = \"join-idle\"\nfinish_timeout = \"60s\"\n");
     weir.site.ok(&["upgrade"]);
     until(|| pids(&weir).len() == 1 || states(&weir).iter().any(|state| state == "draining"));
     go(&weir);
