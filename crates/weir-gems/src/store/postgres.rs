@@ -39,6 +39,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 use weir_base::clock::{Clock, Timestamp};
@@ -118,8 +120,8 @@ impl PostgresStore {
     ///
     /// # Errors
     /// There is no connection, or the tables are another Weir's.
-    pub async fn prepare(&self) -> Result<(), StoreError> {
-        self.0.lease().await.map(drop)
+    pub fn prepare(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move { self.0.lease().await.map(drop) })
     }
 }
 
@@ -202,6 +204,7 @@ macro_rules! ask {
 }
 use ask;
 
+#[async_trait]
 impl Store for PostgresStore {
     async fn text(&self, kind: TextKind) -> Result<Text, StoreError> {
         self.0.text(kind).await
@@ -244,10 +247,11 @@ impl Store for PostgresStore {
         Ok(())
     }
 
-    async fn import<I>(&self, gems: I, clock: &Clock) -> Result<Imported, StoreError>
-    where
-        I: Iterator<Item = ImportedGem> + Send + 'static,
-    {
+    async fn import(
+        &self,
+        gems: Box<dyn Iterator<Item = ImportedGem> + Send>,
+        clock: &Clock,
+    ) -> Result<Imported, StoreError> {
         import::import(&self.0, gems, clock.clone()).await
     }
 

@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use async_trait::async_trait;
 use prometheus_client::registry::Registry;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::watch;
@@ -39,6 +40,7 @@ use super::{
     FragmentPage, Imported, ImportedGem, Info, Key, NewKey, NewRelease, PushError, Pushed, Repair,
     Report, Store, StoreError, StoredFile, TextKind, YankError,
 };
+use crate::blocking::blocking;
 use crate::index::text::Text;
 use crate::name::GemName;
 use crate::release::Identity;
@@ -137,10 +139,8 @@ impl SqliteStore {
         E: From<StoreError> + Send + 'static,
     {
         let inner = Arc::clone(&self.0);
-        match tokio::task::spawn_blocking(move || work(&inner)).await {
-            Ok(result) => result,
-            Err(error) => Err(StoreError::Abandoned(error.to_string()).into()),
-        }
+        let done = blocking(move || work(&inner)).await;
+        done.unwrap_or_else(|error| Err(StoreError::Abandoned(error.to_string()).into()))
     }
 }
 
@@ -193,6 +193,7 @@ impl Inner {
     }
 }
 
+#[async_trait]
 impl Store for SqliteStore {
     async fn text(&self, kind: TextKind) -> Result<Text, StoreError> {
         self.0.text(kind)
@@ -242,10 +243,11 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn import<I>(&self, gems: I, clock: &Clock) -> Result<Imported, StoreError>
-    where
-        I: Iterator<Item = ImportedGem> + Send + 'static,
-    {
+    async fn import(
+        &self,
+        gems: Box<dyn Iterator<Item = ImportedGem> + Send>,
+        clock: &Clock,
+    ) -> Result<Imported, StoreError> {
         let clock = clock.clone();
         self.blocking(move |inner| import::import(inner, gems, &clock)).await
     }

@@ -67,7 +67,6 @@ macro_rules! suite {
 }
 
 mod contract;
-mod gem_store;
 mod killed;
 mod model;
 mod postgres;

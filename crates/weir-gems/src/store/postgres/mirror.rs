@@ -18,6 +18,7 @@ mod rules;
 mod settled;
 mod upstreams;
 
+use async_trait::async_trait;
 use tokio::time::timeout;
 use weir_base::clock::Timestamp;
 
@@ -34,6 +35,7 @@ use crate::store::mirror::{
     ReplacedRelease, Standing,
 };
 
+#[async_trait]
 impl MirrorStore for PostgresStore {
     async fn position(&self, upstream: &str) -> Result<Option<Position>, StoreError> {
         ask!(self, upstreams::position, upstream)

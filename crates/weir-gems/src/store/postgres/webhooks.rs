@@ -1,5 +1,6 @@
 //! The side of webhooks of the store in Postgres.
 
+use async_trait::async_trait;
 use tokio::sync::watch;
 use weir_base::clock::Timestamp;
 
@@ -8,6 +9,7 @@ use super::{PostgresStore, ask, webhook_rows as rows};
 use crate::store::StoreError;
 use crate::store::webhooks::{Claim, Claimed, EndpointState, Settled, WebhookStore};
 
+#[async_trait]
 impl WebhookStore for PostgresStore {
     async fn set_webhook_endpoints(
         &self,

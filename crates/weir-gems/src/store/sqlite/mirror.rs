@@ -11,6 +11,7 @@ mod replaced;
 mod rules;
 mod upstreams;
 
+use async_trait::async_trait;
 use weir_base::clock::Timestamp;
 
 pub(super) use self::changed::clashes;
@@ -121,6 +122,7 @@ CREATE TABLE replaced_releases (
 ) STRICT, WITHOUT ROWID;
 ";
 
+#[async_trait]
 impl MirrorStore for SqliteStore {
     async fn position(&self, upstream: &str) -> Result<Option<Position>, StoreError> {
         self.0.read_once(|connection| upstreams::position(connection, upstream))

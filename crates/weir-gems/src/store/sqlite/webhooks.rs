@@ -1,5 +1,6 @@
 //! The embedded store's side of webhooks.
 
+use async_trait::async_trait;
 use tokio::sync::watch;
 use weir_base::clock::Timestamp;
 
@@ -7,6 +8,7 @@ use super::{SqliteStore, webhook_rows as rows};
 use crate::store::StoreError;
 use crate::store::webhooks::{Claim, Claimed, EndpointState, Settled, WebhookStore};
 
+#[async_trait]
 impl WebhookStore for SqliteStore {
     async fn set_webhook_endpoints(
         &self,
