@@ -9,6 +9,7 @@
 
 mod column;
 pub(crate) mod cuts;
+mod database;
 mod derived;
 mod error;
 mod gem_store;
@@ -16,7 +17,9 @@ mod keys;
 pub mod mirror;
 mod pieces;
 mod postgres;
+mod queries;
 mod sqlite;
+mod statements;
 mod verification;
 pub mod webhooks;
 

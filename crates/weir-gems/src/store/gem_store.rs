@@ -12,8 +12,8 @@ use super::{PostgresStore, SqliteStore};
 
 /// All that a store does.
 pub trait FullStore: MirrorStore + WebhookStore + Debug {
-    /// Registers the metrics of what is kept in memory, if the store has any.
-    fn register_metrics(&self, _registry: &mut Registry) {}
+    /// Registers the metrics of queries, and of what is kept in memory.
+    fn register_metrics(&self, registry: &mut Registry);
 }
 
 impl FullStore for SqliteStore {
@@ -22,7 +22,11 @@ impl FullStore for SqliteStore {
     }
 }
 
-impl FullStore for PostgresStore {}
+impl FullStore for PostgresStore {
+    fn register_metrics(&self, registry: &mut Registry) {
+        self.register_metrics(registry);
+    }
+}
 
 /// The store that the settings choose. Clones share it.
 #[derive(Clone, Debug)]

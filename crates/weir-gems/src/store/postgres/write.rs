@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::Transaction;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Inner;
-use super::connect::BoxFuture;
 use super::failure::{is_lost, sentence};
 use super::metrics::{Limit, Outcome};
 use super::pool::Lease;

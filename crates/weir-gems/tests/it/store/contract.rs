@@ -6,9 +6,12 @@ pub(crate) mod webhooks;
 
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_gems::index::digest::Digests;
-use weir_gems::store::{Conflict, ImportedGem, PushError, Repair, Store, TextKind, YankError};
+use weir_gems::store::{
+    Conflict, FullStore, ImportedGem, PushError, Repair, Store, TextKind, YankError,
+};
 
 use super::{NOW, identity, new, release};
 use crate::client::{read_names, read_versions, versions_of_info};
@@ -279,4 +282,21 @@ pub(super) async fn a_rebaseline_says_the_same_in_fewer_lines(store: impl Store)
     // And it grows again.
     store.push(new("shop", "5"), NOW).await.unwrap();
     assert_consistent(&store).await;
+}
+
+pub(super) async fn queries_are_measured_by_their_names(store: impl FullStore) {
+    let mut registry = Registry::default();
+    store.register_metrics(&mut registry);
+    store.push(new("shop", "1"), NOW).await.unwrap();
+    for _ in 0..2 {
+        store.info("shop").await.unwrap().unwrap();
+    }
+    assert!(store.push(new("shop", "1"), NOW).await.is_err());
+    assert!(!store.remove_key(1).await.unwrap());
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    for (query, count) in [("push", 2), ("info", 2), ("remove_key", 1)] {
+        let line = format!("weir_gems_query_seconds_count{{query=\"{query}\"}} {count}\n");
+        assert!(text.contains(&line), "{line}{text}");
+    }
 }
