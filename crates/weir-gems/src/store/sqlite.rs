@@ -19,6 +19,7 @@ mod rows;
 mod schema;
 mod text_rows;
 mod verify;
+mod webhook_tables;
 mod webhooks;
 mod yank;
 
