@@ -43,7 +43,7 @@ pub trait GemIndex: fmt::Debug + Send + Sync {
 
 impl GemIndex for Gems {
     fn overview(&self) -> IndexFuture<'_, Overview> {
-        Box::pin(self.overview())
+        self.overview()
     }
 
     fn names<'a>(
@@ -52,27 +52,27 @@ impl GemIndex for Gems {
         after: Option<&'a str>,
         names_max: usize,
     ) -> IndexFuture<'a, NamePage> {
-        Box::pin(self.names(search, after, names_max))
+        self.names(search, after, names_max)
     }
 
     fn gem<'a>(&'a self, name: &'a str, releases_max: usize) -> IndexFuture<'a, Option<GemView>> {
-        Box::pin(self.gem(name, releases_max))
+        self.gem(name, releases_max)
     }
 
     fn dependents<'a>(&'a self, name: &'a str, names_max: usize) -> IndexFuture<'a, Dependents> {
-        Box::pin(self.dependents(name, names_max))
+        self.dependents(name, names_max)
     }
 
     fn latest(&self, changes_max: usize) -> IndexFuture<'_, Vec<ChangeView>> {
-        Box::pin(self.latest(changes_max))
+        self.latest(changes_max)
     }
 
     fn webhooks(&self) -> IndexFuture<'_, Vec<EndpointView>> {
-        Box::pin(self.webhooks())
+        self.webhooks()
     }
 
     fn mirrored(&self) -> IndexFuture<'_, Option<MirrorView>> {
-        Box::pin(self.mirrored())
+        self.mirrored()
     }
 
     fn poll_upstreams(&self) -> bool {
@@ -80,6 +80,6 @@ impl GemIndex for Gems {
     }
 
     fn keys(&self) -> IndexFuture<'_, Vec<KeyView>> {
-        Box::pin(self.keys())
+        self.keys()
     }
 }

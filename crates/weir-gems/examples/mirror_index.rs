@@ -49,13 +49,13 @@ async fn mirror(place: &[&str], scope: Scope, clock: Clock) {
     let (store, url, folder) = match place {
         [url, folder] => {
             let settings = SqliteSettings::new(Path::new(folder).join("gems.db"));
-            (GemStore::Sqlite(SqliteStore::open(&settings, clock.now()).unwrap()), url, folder)
+            (GemStore::from(SqliteStore::open(&settings, clock.now()).unwrap()), url, folder)
         }
         [url, folder, database] => {
             let settings = PostgresSettings::new(database.parse().unwrap());
             let metrics = PostgresMetrics::default();
             let store = PostgresStore::open(&settings, clock.clone(), metrics).unwrap();
-            (GemStore::Postgres(store), url, folder)
+            (GemStore::from(store), url, folder)
         }
         _ => return println!("{USAGE}"),
     };

@@ -29,6 +29,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http_body_util::BodyExt;
 use hyper::body::Body as HttpBody;
 use hyper::{Method, Request, Response};
 use weir_base::clock::{Clock, Timestamp};
@@ -39,6 +41,7 @@ use weir_net::server::{BoxError, ResponseBody};
 
 use self::failure::Failure;
 use self::known_keys::KnownKeys;
+use self::patient::RequestBody;
 use self::representation::keep_private;
 pub use self::route::Endpoint;
 use self::route::{Route, not_served};
@@ -176,44 +179,61 @@ impl Gems {
     }
 
     /// Answers a request, where every path begins with the settings' mount.
-    pub async fn answer<B>(&self, request: Request<B>) -> Response<ResponseBody>
+    pub fn answer<B>(&self, request: Request<B>) -> BoxFuture<'_, Response<ResponseBody>>
     where
-        B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
+        B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let settings = self.settings.load_full();
-        self.answer_below(&settings.mount, request).await
+        let request = boxed(request);
+        Box::pin(async move {
+            let settings = self.settings.load_full();
+            self.answer_boxed(&settings.mount, request).await
+        })
     }
 
     /// Answers a request, where every path begins with `mount`: one index may be at several places.
-    pub async fn answer_below<B>(&self, mount: &str, request: Request<B>) -> Response<ResponseBody>
+    pub fn answer_below<'a, B>(
+        &'a self,
+        mount: &'a str,
+        request: Request<B>,
+    ) -> BoxFuture<'a, Response<ResponseBody>>
     where
-        B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
+        B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let start = self.clock.now();
-        let (request, body) = request.into_parts();
-        let settings = self.settings.load_full();
-        let Some(route) = Route::parse(request.uri.path(), mount) else {
-            return not_served(request.uri.path(), mount).into_response();
-        };
-        let endpoint = route.endpoint();
-        let call = Call { request: &request, settings: &settings };
-        let is_private = endpoint.is_read() && settings.read == Readers::WithKey;
-        let answer = match self.admit(&call, endpoint, is_private).await {
-            Ok(()) => self.route(&call, route, body).await,
-            Err(failure) => Err(failure),
-        };
-        let mut response = answer.unwrap_or_else(Failure::into_response);
-        if is_private {
-            keep_private(response.headers_mut());
-        }
-        // Of an answer to HEAD the body is not sent.
-        let is_sent = request.method != Method::HEAD;
-        let bytes = response.body().size_hint().exact().filter(|_| is_sent).unwrap_or_default();
-        let took = self.clock.now().since(start);
-        self.metrics.answered(endpoint, response.status(), bytes, took);
-        response
+        self.answer_boxed(mount, boxed(request))
+    }
+
+    fn answer_boxed<'a>(
+        &'a self,
+        mount: &'a str,
+        request: Request<RequestBody>,
+    ) -> BoxFuture<'a, Response<ResponseBody>> {
+        Box::pin(async move {
+            let start = self.clock.now();
+            let (request, body) = request.into_parts();
+            let settings = self.settings.load_full();
+            let Some(route) = Route::parse(request.uri.path(), mount) else {
+                return not_served(request.uri.path(), mount).into_response();
+            };
+            let endpoint = route.endpoint();
+            let call = Call { request: &request, settings: &settings };
+            let is_private = endpoint.is_read() && settings.read == Readers::WithKey;
+            let answer = match self.admit(&call, endpoint, is_private).await {
+                Ok(()) => self.route(&call, route, body).await,
+                Err(failure) => Err(failure),
+            };
+            let mut response = answer.unwrap_or_else(Failure::into_response);
+            if is_private {
+                keep_private(response.headers_mut());
+            }
+            // Of an answer to HEAD the body is not sent.
+            let is_sent = request.method != Method::HEAD;
+            let bytes = response.body().size_hint().exact().filter(|_| is_sent).unwrap_or_default();
+            let took = self.clock.now().since(start);
+            self.metrics.answered(endpoint, response.status(), bytes, took);
+            response
+        })
     }
 
     /// Whether the endpoint takes the method, is on, and, if not everybody may read it, whether this
@@ -236,11 +256,7 @@ impl Gems {
         }
     }
 
-    async fn route<B>(&self, call: &Call<'_>, route: Route<'_>, body: B) -> Answer
-    where
-        B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+    async fn route(&self, call: &Call<'_>, route: Route<'_>, body: RequestBody) -> Answer {
         match route {
             Route::Root => self.root(call),
             Route::Text(kind) => self.text(call, kind).await,
@@ -255,4 +271,12 @@ impl Gems {
             Route::Hook(route) => self.hook(call, route, body).await,
         }
     }
+}
+
+fn boxed<B>(request: Request<B>) -> Request<RequestBody>
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    request.map(|body| body.map_err(Into::into).boxed_unsync())
 }

@@ -1,10 +1,11 @@
 //! Texts of API keys. They are shown once, when they are made; only their digests are kept.
 
+use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 use weir_base::clock::Timestamp;
 use weir_base::secret::Secret;
 
-use crate::store::{GemStore, Key, KeySettings, NewKey, Store, StoreError};
+use crate::store::{GemStore, Key, KeySettings, NewKey, StoreError};
 
 /// What every key begins with, so that it is recognised where it should not be.
 pub(crate) const PREFIX: &str = "weir_";
@@ -15,16 +16,19 @@ const RANDOM_BYTES: usize = 24;
 ///
 /// # Errors
 /// The store's, or the system has no random bytes.
-pub async fn create(
+pub fn create(
     store: &GemStore,
     settings: KeySettings,
     now: Timestamp,
-) -> Result<(Secret, Key), StoreError> {
-    let mut random = [0; RANDOM_BYTES];
-    getrandom::fill(&mut random).map_err(|error| StoreError::Engine(error.to_string().into()))?;
-    let text = format!("{PREFIX}{}", hex::encode(random));
-    let key = store.add_key(NewKey { settings, hash: hash(&text), created_at: now }).await?;
-    Ok((Secret::new(text), key))
+) -> BoxFuture<'_, Result<(Secret, Key), StoreError>> {
+    Box::pin(async move {
+        let mut random = [0; RANDOM_BYTES];
+        getrandom::fill(&mut random)
+            .map_err(|error| StoreError::Engine(error.to_string().into()))?;
+        let text = format!("{PREFIX}{}", hex::encode(random));
+        let key = store.add_key(NewKey { settings, hash: hash(&text), created_at: now }).await?;
+        Ok((Secret::new(text), key))
+    })
 }
 
 /// What is kept of a key's text.

@@ -9,9 +9,10 @@
 //! - [`mirror`]: gems of other indexes;
 //! - `http`: requests, from [`Gems::answer`] on; `files`: the folder of `.gem` files; `downloads`:
 //!   how often they were asked for;
-//! - [`keys`], [`settings`], `metrics`;
+//! - [`keys`], [`settings`], `metrics`, `blocking`: threads that may wait for a disk;
 //! - for operators: [`view`], what they may see; [`operations`], what they can do.
 
+mod blocking;
 pub mod dependency_api;
 mod downloads;
 mod files;

@@ -43,6 +43,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
 use weir_base::clock::{Clock, Timestamp};
 
 use self::asked::Asked;
@@ -66,7 +67,7 @@ use crate::metrics::MirrorMetrics;
 use crate::name::GemName;
 use crate::package::PackageLimits;
 use crate::release::Identity;
-use crate::store::mirror::{MirrorStore, ReplacedRelease};
+use crate::store::mirror::ReplacedRelease;
 use crate::store::{GemStore, StoreError};
 use crate::view::MirrorView;
 
@@ -162,42 +163,44 @@ impl Mirror {
     ///
     /// # Errors
     /// The store fails.
-    pub async fn state(&self) -> Result<MirrorState, StoreError> {
-        let mut state = MirrorState {
-            upstreams: Vec::new(),
-            hooks_waiting: self.store.waiting_hooks().await?,
-            rounds_done: self.asked.rounds_done(),
-            started: self.started,
-        };
-        for upstream in &self.upstreams {
-            let name = upstream.name.as_str();
-            let known = upstream.state();
-            // Counting reads all names; each look that changes anything does.
-            let counts = match known.last_look {
-                Some(_) => known.counts,
-                None => self.store.counts(name).await?,
+    pub fn state(&self) -> BoxFuture<'_, Result<MirrorState, StoreError>> {
+        Box::pin(async move {
+            let mut state = MirrorState {
+                upstreams: Vec::new(),
+                hooks_waiting: self.store.waiting_hooks().await?,
+                rounds_done: self.asked.rounds_done(),
+                started: self.started,
             };
-            let refused = self.store.refused(name, REFUSED_NAMES_MAX).await?;
-            let replaced = self.store.replaced(name, REPLACED_RELEASES_MAX).await?;
-            let (requests, received_bytes) = upstream.metrics.traffic();
-            state.upstreams.push(UpstreamState {
-                counts,
-                refused,
-                replaced,
-                requests,
-                received_bytes,
-                ..known
-            });
-        }
-        Ok(state)
+            for upstream in &self.upstreams {
+                let name = upstream.name.as_str();
+                let known = upstream.state();
+                // Counting reads all names; each look that changes anything does.
+                let counts = match known.last_look {
+                    Some(_) => known.counts,
+                    None => self.store.counts(name).await?,
+                };
+                let refused = self.store.refused(name, REFUSED_NAMES_MAX).await?;
+                let replaced = self.store.replaced(name, REPLACED_RELEASES_MAX).await?;
+                let (requests, received_bytes) = upstream.metrics.traffic();
+                state.upstreams.push(UpstreamState {
+                    counts,
+                    refused,
+                    replaced,
+                    requests,
+                    received_bytes,
+                    ..known
+                });
+            }
+            Ok(state)
+        })
     }
 
     /// The same, for operators.
     ///
     /// # Errors
     /// The store fails.
-    pub async fn view(&self) -> Result<MirrorView, StoreError> {
-        Ok(MirrorView::of(self.state().await?, self.clock.now()))
+    pub fn view(&self) -> BoxFuture<'_, Result<MirrorView, StoreError>> {
+        Box::pin(async move { Ok(MirrorView::of(self.state().await?, self.clock.now())) })
     }
 
     /// From now on files may have this.
@@ -217,21 +220,23 @@ impl Mirror {
     ///
     /// # Errors
     /// The store fails.
-    pub async fn accept(
-        &self,
-        name: &GemName,
-        identity: &Identity,
-    ) -> Result<Option<ReplacedRelease>, StoreError> {
-        let accepted = self.store.accept(name, identity).await?;
-        if let Some(ReplacedRelease { pinned, offered, .. }) = &accepted {
-            let gem = format!("{name}-{identity}");
-            tracing::info!(gem, %pinned, %offered, "an operator has accepted a replaced release");
-            for upstream in &self.upstreams {
-                self.count(upstream).await?;
+    pub fn accept<'a>(
+        &'a self,
+        name: &'a GemName,
+        identity: &'a Identity,
+    ) -> BoxFuture<'a, Result<Option<ReplacedRelease>, StoreError>> {
+        Box::pin(async move {
+            let accepted = self.store.accept(name, identity).await?;
+            if let Some(ReplacedRelease { pinned, offered, .. }) = &accepted {
+                let gem = format!("{name}-{identity}");
+                tracing::info!(gem, %pinned, %offered, "an operator has accepted a replaced release");
+                for upstream in &self.upstreams {
+                    self.count(upstream).await?;
+                }
+                self.ask(Scope::Changes);
             }
-            self.ask(Scope::Changes);
-        }
-        Ok(accepted)
+            Ok(accepted)
+        })
     }
 
     /// Whether all that these upstreams list has been noted lately.

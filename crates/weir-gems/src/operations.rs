@@ -8,6 +8,7 @@ mod release_line;
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use weir_base::clock::Timestamp;
 use weir_base::secret::Secret;
 use weir_base::switch::Pattern;
@@ -20,8 +21,8 @@ use crate::index::digest::Digests;
 use crate::keys;
 use crate::name::GemName;
 use crate::release::Identity;
-use crate::store::webhooks::{EndpointState, WebhookStore};
-use crate::store::{KeySettings, Scope, Store, StoreError, TextKind, YankError};
+use crate::store::webhooks::EndpointState;
+use crate::store::{KeySettings, Scope, StoreError, TextKind, YankError};
 use crate::view::{
     ChangeView, Dependents, EndpointView, GemView, KeyView, NamePage, Overview, ReleaseView,
 };
@@ -46,16 +47,18 @@ impl Gems {
     ///
     /// # Errors
     /// The store's.
-    pub async fn overview(&self) -> Result<Overview, StoreError> {
-        let names = self.store().text(TextKind::Names).await?;
-        let versions = self.store().text(TextKind::Versions).await?;
-        let Digests { md5, .. } = versions.digests;
-        let off = self.switches().list(self.now());
-        Ok(Overview {
-            gems: names::count(&names),
-            versions_bytes: versions.length(),
-            versions_md5: hex::encode(md5),
-            switched_off: off.iter().map(|off| off.pattern.to_string()).collect(),
+    pub fn overview(&self) -> BoxFuture<'_, Result<Overview, StoreError>> {
+        Box::pin(async move {
+            let names = self.store().text(TextKind::Names).await?;
+            let versions = self.store().text(TextKind::Versions).await?;
+            let Digests { md5, .. } = versions.digests;
+            let off = self.switches().list(self.now());
+            Ok(Overview {
+                gems: names::count(&names),
+                versions_bytes: versions.length(),
+                versions_md5: hex::encode(md5),
+                switched_off: off.iter().map(|off| off.pattern.to_string()).collect(),
+            })
         })
     }
 
@@ -63,41 +66,45 @@ impl Gems {
     ///
     /// # Errors
     /// The store's.
-    pub async fn names(
-        &self,
-        search: &str,
-        after: Option<&str>,
+    pub fn names<'a>(
+        &'a self,
+        search: &'a str,
+        after: Option<&'a str>,
         names_max: usize,
-    ) -> Result<NamePage, StoreError> {
-        let text = self.store().text(TextKind::Names).await?;
-        Ok(names::page(&text, search, after, names_max))
+    ) -> BoxFuture<'a, Result<NamePage, StoreError>> {
+        Box::pin(async move {
+            let text = self.store().text(TextKind::Names).await?;
+            Ok(names::page(&text, search, after, names_max))
+        })
     }
 
     /// A gem with the releases of its newest versions, the newest first. None: there is none with releases.
     ///
     /// # Errors
     /// The store's.
-    pub async fn gem(
-        &self,
-        name: &str,
+    pub fn gem<'a>(
+        &'a self,
+        name: &'a str,
         releases_max: usize,
-    ) -> Result<Option<GemView>, StoreError> {
-        let Some(info) = self.store().info(name).await? else { return Ok(None) };
-        let text = String::from_utf8_lossy(&info.content);
-        let mut lines: Vec<_> = text.lines().skip(1).filter_map(ReleaseLine::parse).collect();
-        newest_first(&mut lines);
-        let full_name = |line: &ReleaseLine<'_>| format!("{name}-{}", line.identity);
-        let full_names: Vec<_> = lines.iter().map(full_name).collect();
-        let counts = self.store().downloads(&full_names).await?;
-        let mut releases = Vec::with_capacity(lines.len().min(releases_max));
-        let newest = lines.iter().zip(&full_names).zip(&counts).take(releases_max);
-        for ((line, full_name), downloads) in newest {
-            let bytes = self.store().file(full_name).await?.map(|file| file.bytes);
-            releases.push(ReleaseView { bytes, downloads: *downloads, ..line.view() });
-        }
-        let (releases_total, downloads) = (lines.len(), counts.iter().sum());
-        let view = || GemView { name: name.to_owned(), releases, releases_total, downloads };
-        Ok((releases_total > 0).then(view))
+    ) -> BoxFuture<'a, Result<Option<GemView>, StoreError>> {
+        Box::pin(async move {
+            let Some(info) = self.store().info(name).await? else { return Ok(None) };
+            let text = String::from_utf8_lossy(&info.content);
+            let mut lines: Vec<_> = text.lines().skip(1).filter_map(ReleaseLine::parse).collect();
+            newest_first(&mut lines);
+            let full_name = |line: &ReleaseLine<'_>| format!("{name}-{}", line.identity);
+            let full_names: Vec<_> = lines.iter().map(full_name).collect();
+            let counts = self.store().downloads(&full_names).await?;
+            let mut releases = Vec::with_capacity(lines.len().min(releases_max));
+            let newest = lines.iter().zip(&full_names).zip(&counts).take(releases_max);
+            for ((line, full_name), downloads) in newest {
+                let bytes = self.store().file(full_name).await?.map(|file| file.bytes);
+                releases.push(ReleaseView { bytes, downloads: *downloads, ..line.view() });
+            }
+            let (releases_total, downloads) = (lines.len(), counts.iter().sum());
+            let view = || GemView { name: name.to_owned(), releases, releases_total, downloads };
+            Ok((releases_total > 0).then(view))
+        })
     }
 
     /// The gems of which some release needs this one. The first who asks waits until all gems were
@@ -105,8 +112,12 @@ impl Gems {
     ///
     /// # Errors
     /// The store's.
-    pub async fn dependents(&self, name: &str, names_max: usize) -> Result<Dependents, StoreError> {
-        self.dependents_index().of(self.store(), name, names_max).await
+    pub fn dependents<'a>(
+        &'a self,
+        name: &'a str,
+        names_max: usize,
+    ) -> BoxFuture<'a, Result<Dependents, StoreError>> {
+        Box::pin(async move { self.dependents_index().of(self.store(), name, names_max).await })
     }
 
     /// What changed last, the latest first: the end of `/versions`. After a new baseline that is in
@@ -114,87 +125,104 @@ impl Gems {
     ///
     /// # Errors
     /// The store's.
-    pub async fn latest(&self, changes_max: usize) -> Result<Vec<ChangeView>, StoreError> {
-        Ok(latest::changes(&self.store().text(TextKind::Versions).await?, changes_max))
+    pub fn latest(&self, changes_max: usize) -> BoxFuture<'_, Result<Vec<ChangeView>, StoreError>> {
+        Box::pin(async move {
+            Ok(latest::changes(&self.store().text(TextKind::Versions).await?, changes_max))
+        })
     }
 
     /// Keeps what was downloaded since the last time. What can't be kept now waits for the next time.
     ///
     /// # Errors
     /// The store's.
-    pub async fn keep_downloads(&self) -> Result<(), StoreError> {
-        let counts = self.downloads().take();
-        if counts.is_empty() {
-            return Ok(());
-        }
-        let kept = self.store().add_downloads(counts.clone()).await;
-        if kept.is_err() {
-            self.downloads().put_back(counts);
-        }
-        kept
+    pub fn keep_downloads(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let counts = self.downloads().take();
+            if counts.is_empty() {
+                return Ok(());
+            }
+            let kept = self.store().add_downloads(counts.clone()).await;
+            if kept.is_err() {
+                self.downloads().put_back(counts);
+            }
+            kept
+        })
     }
 
     /// Takes a release out of all lists, for good.
     ///
     /// # Errors
     /// There is none, or the store's.
-    pub async fn yank_by_operator(
-        &self,
-        name: &GemName,
-        identity: &Identity,
-    ) -> Result<(), YankError> {
-        self.store().yank(name, identity, self.now()).await?;
-        tracing::info!(gem = format!("{name}-{identity}"), "a gem was yanked by an operator");
-        Ok(())
+    pub fn yank_by_operator<'a>(
+        &'a self,
+        name: &'a GemName,
+        identity: &'a Identity,
+    ) -> BoxFuture<'a, Result<(), YankError>> {
+        Box::pin(async move {
+            self.store().yank(name, identity, self.now()).await?;
+            tracing::info!(gem = format!("{name}-{identity}"), "a gem was yanked by an operator");
+            Ok(())
+        })
     }
 
     /// Begins `/versions` and `/names` anew.
     ///
     /// # Errors
     /// The store's.
-    pub async fn rebaseline(&self) -> Result<(), StoreError> {
-        self.store().rebaseline(self.now()).await?;
-        tracing::info!("/versions has a new baseline: every client fetches all of it once");
-        Ok(())
+    pub fn rebaseline(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.store().rebaseline(self.now()).await?;
+            tracing::info!("/versions has a new baseline: every client fetches all of it once");
+            Ok(())
+        })
     }
 
     /// Makes a key; its text is known to nobody afterwards.
     ///
     /// # Errors
     /// The store's.
-    pub async fn create_key(&self, wanted: KeyWanted) -> Result<(Secret, KeyView), StoreError> {
-        let now = self.now();
-        let KeyWanted { name, scopes, gems, expires_after } = wanted;
-        let expires_at_us = expires_after.map(|after| (now + after).as_micros());
-        let settings = KeySettings { name, scopes, gems, expires_at_us };
-        let (secret, key) = keys::create(self.store(), settings, now).await?;
-        tracing::info!(key = key.id, name = key.settings.name, "an API key was made");
-        Ok((secret, KeyView::of(&key, now)))
+    pub fn create_key(
+        &self,
+        wanted: KeyWanted,
+    ) -> BoxFuture<'_, Result<(Secret, KeyView), StoreError>> {
+        Box::pin(async move {
+            let now = self.now();
+            let KeyWanted { name, scopes, gems, expires_after } = wanted;
+            let expires_at_us = expires_after.map(|after| (now + after).as_micros());
+            let settings = KeySettings { name, scopes, gems, expires_at_us };
+            let (secret, key) = keys::create(self.store(), settings, now).await?;
+            tracing::info!(key = key.id, name = key.settings.name, "an API key was made");
+            Ok((secret, KeyView::of(&key, now)))
+        })
     }
 
     /// All keys, in the order in which they were made.
     ///
     /// # Errors
     /// The store's.
-    pub async fn keys(&self) -> Result<Vec<KeyView>, StoreError> {
-        let now = self.now();
-        let keys = self.store().keys().await?;
-        Ok(keys.iter().map(|key| KeyView::of(key, now)).collect())
+    pub fn keys(&self) -> BoxFuture<'_, Result<Vec<KeyView>, StoreError>> {
+        Box::pin(async move {
+            let now = self.now();
+            let keys = self.store().keys().await?;
+            Ok(keys.iter().map(|key| KeyView::of(key, now)).collect())
+        })
     }
 
     /// Forgets a key; false: there was none.
     ///
     /// # Errors
     /// The store's.
-    pub async fn revoke_key(&self, id: u64) -> Result<bool, StoreError> {
-        let removed = self.store().remove_key(id).await;
-        // Whatever the answer is: it may have been lost on its way.
-        self.forget_keys();
-        let is_removed = removed?;
-        if is_removed {
-            tracing::info!(key = id, "an API key was revoked");
-        }
-        Ok(is_removed)
+    pub fn revoke_key(&self, id: u64) -> BoxFuture<'_, Result<bool, StoreError>> {
+        Box::pin(async move {
+            let removed = self.store().remove_key(id).await;
+            // Whatever the answer is: it may have been lost on its way.
+            self.forget_keys();
+            let is_removed = removed?;
+            if is_removed {
+                tracing::info!(key = id, "an API key was revoked");
+            }
+            Ok(is_removed)
+        })
     }
 }
 
@@ -203,9 +231,11 @@ impl Gems {
     ///
     /// # Errors
     /// The store's.
-    pub async fn webhooks(&self) -> Result<Vec<EndpointView>, StoreError> {
-        let endpoints = self.store().webhook_endpoints().await?;
-        Ok(endpoints.into_iter().map(endpoint).collect())
+    pub fn webhooks(&self) -> BoxFuture<'_, Result<Vec<EndpointView>, StoreError>> {
+        Box::pin(async move {
+            let endpoints = self.store().webhook_endpoints().await?;
+            Ok(endpoints.into_iter().map(endpoint).collect())
+        })
     }
 }
 

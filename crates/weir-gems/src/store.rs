@@ -9,6 +9,7 @@
 
 mod column;
 pub(crate) mod cuts;
+mod database;
 mod derived;
 mod error;
 mod gem_store;
@@ -16,18 +17,20 @@ mod keys;
 pub mod mirror;
 mod pieces;
 mod postgres;
+mod queries;
 mod sqlite;
+mod statements;
 mod verification;
 pub mod webhooks;
 
-use std::future::Future;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use weir_base::clock::{Clock, Timestamp};
 
 pub use self::error::{Conflict, PushError, StoreError, YankError};
-pub use self::gem_store::GemStore;
+pub use self::gem_store::{FullStore, GemStore};
 pub use self::keys::{Key, KeySettings, NewKey, Scope, UnknownScope};
 pub use self::postgres::{
     PostgresLimits, PostgresMetrics, PostgresSettings, PostgresStore, PostgresUrl,
@@ -143,97 +146,69 @@ pub enum Repair {
     Fix,
 }
 
-/// Where gems are kept.
+/// Where gems are kept. Its futures are boxed, so that they are compiled in this crate.
+#[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// A text as it is now.
-    fn text(&self, kind: TextKind) -> impl Future<Output = Result<Text, StoreError>> + Send;
+    async fn text(&self, kind: TextKind) -> Result<Text, StoreError>;
 
     /// `/info/NAME`; None: there was never such a gem.
-    fn info(&self, name: &str) -> impl Future<Output = Result<Option<Info>, StoreError>> + Send;
+    async fn info(&self, name: &str) -> Result<Option<Info>, StoreError>;
 
     /// What the dependency API joins, for those of the names that are gems, in their order.
-    fn fragments(
-        &self,
-        names: &[&str],
-    ) -> impl Future<Output = Result<Vec<(String, Vec<u8>)>, StoreError>> + Send;
+    async fn fragments(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
 
     /// The same for all gems, page by page; begins with `from` 0.
-    fn fragment_page(
-        &self,
-        from: u64,
-        gems_max: usize,
-    ) -> impl Future<Output = Result<FragmentPage, StoreError>> + Send;
+    async fn fragment_page(&self, from: u64, gems_max: usize) -> Result<FragmentPage, StoreError>;
 
     /// The file of a release that is not yanked, if the file is here, by its full name
     /// (`rack-3.0`, `nokogiri-1.15-java`).
-    fn file(
-        &self,
-        full_name: &str,
-    ) -> impl Future<Output = Result<Option<StoredFile>, StoreError>> + Send;
+    async fn file(&self, full_name: &str) -> Result<Option<StoredFile>, StoreError>;
 
     /// Its specification, deflated.
-    fn gemspec(
-        &self,
-        full_name: &str,
-    ) -> impl Future<Output = Result<Option<Vec<u8>>, StoreError>> + Send;
+    async fn gemspec(&self, full_name: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Adds a release. Its file must be in its place already.
-    fn push(
-        &self,
-        release: NewRelease,
-        now: Timestamp,
-    ) -> impl Future<Output = Result<Pushed, PushError>> + Send;
+    async fn push(&self, release: NewRelease, now: Timestamp) -> Result<Pushed, PushError>;
 
     /// Takes a release out of all lists.
-    fn yank(
+    async fn yank(
         &self,
         name: &GemName,
         identity: &Identity,
         now: Timestamp,
-    ) -> impl Future<Output = Result<(), YankError>> + Send;
+    ) -> Result<(), YankError>;
 
     /// Adds many releases, some gems at a time; what was added before an error stays.
-    fn import<I>(
+    async fn import(
         &self,
-        gems: I,
+        gems: Box<dyn Iterator<Item = ImportedGem> + Send>,
         clock: &Clock,
-    ) -> impl Future<Output = Result<Imported, StoreError>> + Send
-    where
-        I: Iterator<Item = ImportedGem> + Send + 'static;
+    ) -> Result<Imported, StoreError>;
 
     /// Begins `/versions` and `/names` anew: shorter, but every client fetches all of them.
-    fn rebaseline(&self, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
+    async fn rebaseline(&self, now: Timestamp) -> Result<(), StoreError>;
 
     /// Computes everything that follows from the releases anew, in bounded memory, and compares.
-    fn verify(
-        &self,
-        repair: Repair,
-        now: Timestamp,
-    ) -> impl Future<Output = Result<Report, StoreError>> + Send;
+    async fn verify(&self, repair: Repair, now: Timestamp) -> Result<Report, StoreError>;
 
     /// Adds to how often files were downloaded, by full name; each comes once.
-    fn add_downloads(
-        &self,
-        counts: Vec<(String, u64)>,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    async fn add_downloads(&self, counts: Vec<(String, u64)>) -> Result<(), StoreError>;
 
     /// How often the files of these full names were downloaded, in their order.
-    fn downloads(
-        &self,
-        full_names: &[String],
-    ) -> impl Future<Output = Result<Vec<u64>, StoreError>> + Send;
+    async fn downloads(&self, full_names: &[String]) -> Result<Vec<u64>, StoreError>;
 
     /// Keeps a key.
-    fn add_key(&self, key: NewKey) -> impl Future<Output = Result<Key, StoreError>> + Send;
+    async fn add_key(&self, key: NewKey) -> Result<Key, StoreError>;
 
     /// The key whose text has this SHA-256, expired ones included.
-    fn key(&self, hash: [u8; 32]) -> impl Future<Output = Result<Option<Key>, StoreError>> + Send;
+    async fn key(&self, hash: [u8; 32]) -> Result<Option<Key>, StoreError>;
 
     /// All keys, in the order in which they were made.
-    fn keys(&self) -> impl Future<Output = Result<Vec<Key>, StoreError>> + Send;
+    async fn keys(&self) -> Result<Vec<Key>, StoreError>;
 
     /// Forgets a key; false: there was none.
-    fn remove_key(&self, id: u64) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    async fn remove_key(&self, id: u64) -> Result<bool, StoreError>;
 }
 
 impl Report {

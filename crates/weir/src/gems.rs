@@ -39,7 +39,7 @@ mod tests {
         let settings = SqliteSettings::new(folder.join("index.db"));
         let store = SqliteStore::open(&settings, clock.now()).expect("a store");
         let index = Gems::new(GemsParts {
-            store: GemStore::Sqlite(store),
+            store: GemStore::from(store),
             files: Files::open(folder.join("files")).expect("a folder"),
             settings: Arc::default(),
             clock,

@@ -11,9 +11,8 @@ use weir_gems::mirror::settings::{MirrorSettings, UpstreamSettings};
 use weir_gems::mirror::{Mirror, MirrorParts, Scope as Look};
 use weir_gems::operations::KeyWanted;
 use weir_gems::release::{Checksum, Dependencies, Identity, Release};
-use weir_gems::store::mirror::{MirrorStore, MirroredGem, Noted, Refusal};
-use weir_gems::store::webhooks::WebhookStore;
-use weir_gems::store::{ImportedGem, Scope, SqliteSettings, SqliteStore, Store};
+use weir_gems::store::mirror::{MirroredGem, Noted, Refusal};
+use weir_gems::store::{ImportedGem, Scope, SqliteSettings, SqliteStore};
 use weir_gems::{Files, Gems, GemsMetrics, GemsParts, MirrorMetrics};
 
 use crate::site::Site;
@@ -53,7 +52,7 @@ async fn index(folder: &std::path::Path, names: Vec<String>) -> Arc<Gems> {
         releases: vec![release("1.0", ""), release("2.0", "rack:>= 2&< 3,rake:>= 0")],
     });
     let gems: Vec<_> = gems.collect();
-    index.store().import(gems.into_iter(), &Clock::manual(now)).await.expect("imported");
+    index.store().import(Box::new(gems.into_iter()), &Clock::manual(now)).await.expect("imported");
     let wanted = KeyWanted {
         name: "<ci>".to_owned(),
         scopes: vec![Scope::PushRubygem],

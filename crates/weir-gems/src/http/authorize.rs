@@ -12,7 +12,7 @@ use super::{Call, Failure, Gems};
 use crate::keys::hash;
 use crate::metrics::Limit;
 use crate::name::GemName;
-use crate::store::{Key, Scope, Store};
+use crate::store::{Key, Scope};
 
 impl Gems {
     /// The key, if it allows `scope`. For which gem is asked once that is known.

@@ -2,7 +2,7 @@
 
 use super::representation::{Described, TEXT, bytes};
 use super::{Answer, Call, Failure, Gems, body};
-use crate::store::{Store, TextKind};
+use crate::store::TextKind;
 
 impl Gems {
     /// Digests, length and bytes are those of one snapshot.

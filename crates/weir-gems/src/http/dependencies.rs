@@ -16,7 +16,7 @@ use super::{Answer, Call, Failure, Gems, body};
 use crate::dependency_api::{Document, Fragment};
 use crate::metrics::{Budget, Limit};
 use crate::settings::GemsLimits;
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
 /// What is written of an answer before others have their turn: well under a millisecond's work.
 const SLICE_BYTES: usize = 64 << 10;

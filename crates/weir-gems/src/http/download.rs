@@ -13,11 +13,12 @@ use weir_net::server::ResponseBody;
 
 use super::representation::{BINARY, Described, FOR_A_YEAR};
 use super::{Answer, Call, Failure, Gems, body};
+use crate::blocking::blocking_io;
 use crate::index::digest::Digests;
 use crate::metrics::Limit;
 use crate::platform::Platform;
+use crate::store::StoredFile;
 use crate::store::cuts::{Cut, cuts};
-use crate::store::{Store, StoredFile};
 
 /// What stays as it is in the path that a client is sent to.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
@@ -109,7 +110,7 @@ impl Gems {
 
     async fn open_here(&self, stored: StoredFile) -> io::Result<File> {
         let files = self.files.clone();
-        let opening = tokio::task::spawn_blocking(move || {
+        let opening = blocking_io(move || {
             let file = files.get(stored.checksum)?;
             match file.metadata()?.len() == stored.bytes {
                 true => Ok(file),
@@ -119,7 +120,7 @@ impl Gems {
                 )),
             }
         });
-        opening.await.map_err(io::Error::other).flatten()
+        opening.await
     }
 
     /// Why there is no file, nor what is in it.

@@ -1,21 +1,21 @@
 //! `POST /api/v1/add_spec.json`, `/api/v1/remove_spec.json`, `/api/v1/hooks/rubygems`: an upstream
 //! tells what has happened.
 
-use bytes::Bytes;
-use hyper::body::Body as HttpBody;
 use hyper::{Response, StatusCode};
-use weir_net::server::{BoxError, ResponseBody};
+use weir_net::server::ResponseBody;
 
+use super::patient::RequestBody;
 use super::representation::TEXT;
 use super::{Answer, Call, Failure, Gems};
 use crate::mirror::{HookAnswer, HookRoute};
 
 impl Gems {
-    pub(super) async fn hook<B>(&self, call: &Call<'_>, route: HookRoute, body: B) -> Answer
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: Into<BoxError>,
-    {
+    pub(super) async fn hook(
+        &self,
+        call: &Call<'_>,
+        route: HookRoute,
+        body: RequestBody,
+    ) -> Answer {
         let Some(mirror) = self.mirror.get() else {
             return Err(Failure::not_found("there is no mirror here that takes webhooks"));
         };

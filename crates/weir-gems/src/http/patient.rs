@@ -6,14 +6,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Body as HttpBody;
 use tokio::time::{Sleep, sleep};
 use tokio_stream::Stream;
 use weir_net::server::BoxError;
 
+/// A body of a request, of whatever kind: what reads it is compiled once.
+pub(super) type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
+
 /// A body whose silence is bounded.
-pub(super) struct Patient<B> {
-    body: B,
+pub(super) struct Patient {
+    body: RequestBody,
     patience: Duration,
     /// Runs while the client is silent.
     silence: Option<Pin<Box<Sleep>>>,
@@ -28,12 +32,8 @@ pub(super) enum BodyError {
     Broken(BoxError),
 }
 
-impl<B> Patient<B>
-where
-    B: HttpBody<Data = Bytes> + Unpin,
-    B::Error: Into<BoxError>,
-{
-    pub(super) fn new(body: B, patience: Duration) -> Self {
+impl Patient {
+    pub(super) fn new(body: RequestBody, patience: Duration) -> Self {
         Self { body, patience, silence: None }
     }
 
@@ -42,7 +42,7 @@ where
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else { break };
             self.silence = None;
             match frame.transpose() {
-                Err(error) => return Poll::Ready(Some(Err(BodyError::Broken(error.into())))),
+                Err(error) => return Poll::Ready(Some(Err(BodyError::Broken(error)))),
                 Ok(None) => return Poll::Ready(None),
                 // Trailers say nothing here.
                 Ok(Some(frame)) => {
@@ -62,11 +62,7 @@ where
     }
 }
 
-impl<B> Stream for Patient<B>
-where
-    B: HttpBody<Data = Bytes> + Unpin,
-    B::Error: Into<BoxError>,
-{
+impl Stream for Patient {
     type Item = Result<Bytes, BodyError>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

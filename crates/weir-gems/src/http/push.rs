@@ -3,13 +3,12 @@
 //! Into a file, read and judged there, kept under its digest, and only then in the store: a crash at
 //! any point leaves a file at most that nobody sees.
 
-use bytes::Bytes;
-use hyper::body::Body as HttpBody;
 use hyper::{Response, StatusCode};
 use weir_base::clock::Timestamp;
-use weir_net::server::{BoxError, ResponseBody};
+use weir_net::server::ResponseBody;
 
 use super::authorize::check_gem;
+use super::patient::RequestBody;
 use super::receive::{Received, blocking};
 use super::representation::TEXT;
 use super::{Answer, Call, Failure, Gems};
@@ -18,14 +17,10 @@ use crate::marshal::gemspec_rz;
 use crate::metrics::Limit;
 use crate::package::{Package, PackageError, Specification, read};
 use crate::release::{Checksum, Dependencies, Identity, Release, RequirementLine};
-use crate::store::{Conflict, NewRelease, PushError, Pushed, Scope, Store};
+use crate::store::{Conflict, NewRelease, PushError, Pushed, Scope};
 
 impl Gems {
-    pub(super) async fn push<B>(&self, call: &Call<'_>, body: B) -> Answer
-    where
-        B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+    pub(super) async fn push(&self, call: &Call<'_>, body: RequestBody) -> Answer {
         let headers = &call.request.headers;
         self.authorize(call, Scope::PushRubygem).await?;
         // As a reload may have changed it.

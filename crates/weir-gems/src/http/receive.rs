@@ -2,15 +2,13 @@
 
 use std::io;
 
-use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::body::Body as HttpBody;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use multer::{Constraints, Multipart, SizeLimit};
-use weir_net::server::BoxError;
 
-use super::patient::{BodyError, Patient};
+use super::patient::{BodyError, Patient, RequestBody};
 use super::{Failure, Gems};
+use crate::blocking::blocking_io;
 use crate::files::Arriving;
 use crate::metrics::Limit;
 use crate::store::StoreError;
@@ -37,15 +35,11 @@ struct Writing {
 
 impl Gems {
     /// A pushed gem: the body itself, or a field of a form.
-    pub(super) async fn receive_gem<B>(
+    pub(super) async fn receive_gem(
         &self,
         headers: &HeaderMap,
-        body: B,
-    ) -> Result<Received, Failure>
-    where
-        B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+        body: RequestBody,
+    ) -> Result<Received, Failure> {
         let settings = self.settings.load_full();
         let limits = &settings.limits;
         let form_bytes = limits.form_bytes_max as u64;
@@ -77,17 +71,13 @@ impl Gems {
     }
 
     /// Answers whether attestations came with the gem.
-    async fn receive_form<B>(
+    async fn receive_form(
         &self,
-        body: Patient<B>,
+        body: Patient,
         boundary: String,
         writing: &mut Writing,
         (gem_bytes, form_bytes): (u64, u64),
-    ) -> Result<bool, Failure>
-    where
-        B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+    ) -> Result<bool, Failure> {
         let sizes = SizeLimit::new()
             .whole_stream(gem_bytes.saturating_add(form_bytes))
             .per_field(form_bytes)
@@ -127,11 +117,7 @@ impl Gems {
     }
 
     /// A short body, whole.
-    pub(super) async fn receive_text<B>(&self, body: B) -> Result<Vec<u8>, Failure>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: Into<BoxError>,
-    {
+    pub(super) async fn receive_text(&self, body: RequestBody) -> Result<Vec<u8>, Failure> {
         let settings = self.settings.load_full();
         let max = settings.limits.form_bytes_max;
         let mut body = Patient::new(body, settings.limits.body_timeout);
@@ -211,8 +197,7 @@ impl Writing {
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Failure> {
-    let done = tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten();
-    done.map_err(|error| {
+    blocking_io(work).await.map_err(|error| {
         let path = "the folder of .gem files".to_owned();
         StoreError::Io { path, error }.into()
     })

@@ -12,10 +12,11 @@ use tokio::sync::Mutex;
 
 use super::representation::{BINARY, Described, bytes};
 use super::{Answer, Call, Failure, Gems};
+use crate::blocking::blocking;
 use crate::dependency_api::Fragment;
 use crate::index::digest::Digests;
 use crate::marshal::{SpecList, SpecListError, write_specs};
-use crate::store::{GemStore, Store, StoreError, TextKind};
+use crate::store::{GemStore, StoreError, TextKind};
 
 /// Gems that are read at once.
 const PAGE_GEMS: usize = 500;
@@ -83,7 +84,7 @@ impl Gems {
         let gems =
             |store: &Arc<GemStore>| GemsOfList::all(Arc::clone(store), Handle::current(), list);
         let (first, second) = (gems(&self.store), gems(&self.store));
-        let building = tokio::task::spawn_blocking(move || {
+        let building = blocking(move || {
             let mut count = 0;
             for gem in first {
                 count += gem?.1.len();

@@ -1,24 +1,19 @@
 //! `DELETE /api/v1/gems/yank`: a release goes. What it is comes as a form, or in the query.
 
-use bytes::Bytes;
-use hyper::body::Body as HttpBody;
 use hyper::{Response, StatusCode};
-use weir_net::server::{BoxError, ResponseBody};
+use weir_net::server::ResponseBody;
 
 use super::authorize::check_gem;
+use super::patient::RequestBody;
 use super::representation::TEXT;
 use super::{Answer, Call, Failure, Gems};
 use crate::name::GemName;
 use crate::platform::Platform;
 use crate::release::Identity;
-use crate::store::{Scope, Store};
+use crate::store::Scope;
 
 impl Gems {
-    pub(super) async fn yank<B>(&self, call: &Call<'_>, body: B) -> Answer
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: Into<BoxError>,
-    {
+    pub(super) async fn yank(&self, call: &Call<'_>, body: RequestBody) -> Answer {
         self.authorize(call, Scope::YankRubygem).await?;
         let body = self.receive_text(body).await?;
         // The same as with a push: now it counts.

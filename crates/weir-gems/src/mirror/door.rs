@@ -90,11 +90,11 @@ impl MirrorDoor for Mirror {
     }
 
     fn view(&self) -> Viewed<'_> {
-        Box::pin(self.view())
+        self.view()
     }
 
     fn accept<'a>(&'a self, name: &'a GemName, identity: &'a Identity) -> Accepted<'a> {
-        Box::pin(self.accept(name, identity))
+        self.accept(name, identity)
     }
 
     fn ask(&self, scope: Scope) -> u64 {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::RwLockReadGuard;
 
 use super::decide::forbidden;
@@ -9,7 +10,7 @@ use super::policy::{Policy, PolicyError};
 use super::{Enforced, Mirror};
 use crate::name::GemName;
 use crate::store::StoreError;
-use crate::store::mirror::{MirrorStore, Origins};
+use crate::store::mirror::Origins;
 
 /// Names that are compared with a policy at once.
 const ORIGINS_PAGE: usize = 5_000;
@@ -30,12 +31,14 @@ impl Mirror {
     ///
     /// # Errors
     /// The store fails.
-    pub async fn prepare(&self) -> Result<(), StoreError> {
-        drop(self.in_force().await?);
-        for upstream in &self.upstreams {
-            self.recall(upstream).await?;
-        }
-        Ok(())
+    pub fn prepare(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            drop(self.in_force().await?);
+            for upstream in &self.upstreams {
+                self.recall(upstream).await?;
+            }
+            Ok(())
+        })
     }
 
     /// From now on another policy. What it forbids is taken away before this returns, and what it
@@ -44,17 +47,20 @@ impl Mirror {
     /// # Errors
     /// The policy names an upstream that there is not (the old one stays), or the store fails (the
     /// new one holds, and what it forbids is taken away with the next look).
-    pub async fn set_policy(&self, policy: Policy) -> Result<(), PolicyChangeError> {
-        let names: Vec<_> = self.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
-        policy.check(&names)?;
-        self.policy.store(Arc::new(policy));
-        // Whoever decides or applies at this moment may do so by the old one.
-        let mut enforced = self.enforced.write().await;
-        *enforced = Enforced::No;
-        self.enforce(&mut enforced).await?;
-        drop(enforced);
-        self.decide_refused().await?;
-        Ok(())
+    pub fn set_policy(&self, policy: Policy) -> BoxFuture<'_, Result<(), PolicyChangeError>> {
+        Box::pin(async move {
+            let names: Vec<_> =
+                self.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
+            policy.check(&names)?;
+            self.policy.store(Arc::new(policy));
+            // Whoever decides or applies at this moment may do so by the old one.
+            let mut enforced = self.enforced.write().await;
+            *enforced = Enforced::No;
+            self.enforce(&mut enforced).await?;
+            drop(enforced);
+            self.decide_refused().await?;
+            Ok(())
+        })
     }
 
     /// Decides what needs no answer of an upstream: what was refused, and is work again since the

@@ -7,6 +7,7 @@ mod flights;
 use std::io;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use percent_encoding::utf8_percent_encode;
 use sha2::{Digest, Sha256};
 
@@ -16,12 +17,13 @@ use super::client::{Answer, Ask, FetchError};
 use super::decide::forbidden;
 use super::infos::PATH;
 use super::{Mirror, Upstream};
+use crate::blocking::blocking_io;
 use crate::files::{Arriving, Files};
 use crate::marshal::gemspec_rz;
 use crate::metrics::{FetchFailure, Outcome};
 use crate::package::{PackageLimits, read};
 use crate::release::Checksum;
-use crate::store::mirror::{MirrorStore, MirroredFile, MirroredRelease};
+use crate::store::mirror::{MirroredFile, MirroredRelease};
 use crate::store::{GemStore, StoreError, StoredFile};
 
 /// Bytes that are gathered before they are written, on a thread that may wait.
@@ -189,25 +191,29 @@ impl Mirror {
 ///
 /// # Errors
 /// The store's, or the folder's.
-pub async fn forget_file(
-    store: &GemStore,
-    files: &Files,
-    full_name: &str,
-) -> Result<bool, StoreError> {
-    let Some(release) = store.mirrored(full_name).await? else { return Ok(false) };
-    if release.bytes.is_none() {
-        return Ok(true);
-    }
-    tracing::warn!(full_name, "a mirrored file is lost or damaged; it is to be fetched again");
-    let (files, checksum) = (files.clone(), release.checksum);
-    let removed = tokio::task::spawn_blocking(move || files.remove(checksum)).await;
-    match removed.map_err(io::Error::other).flatten() {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(StoreError::Io { path: format!("{full_name}.gem ({checksum})"), error });
+pub fn forget_file<'a>(
+    store: &'a GemStore,
+    files: &'a Files,
+    full_name: &'a str,
+) -> BoxFuture<'a, Result<bool, StoreError>> {
+    Box::pin(async move {
+        let Some(release) = store.mirrored(full_name).await? else { return Ok(false) };
+        if release.bytes.is_none() {
+            return Ok(true);
         }
-        _ => store.forget_file(&release).await?,
-    }
-    Ok(true)
+        tracing::warn!(full_name, "a mirrored file is lost or damaged; it is to be fetched again");
+        let (files, checksum) = (files.clone(), release.checksum);
+        match blocking_io(move || files.remove(checksum)).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StoreError::Io {
+                    path: format!("{full_name}.gem ({checksum})"),
+                    error,
+                });
+            }
+            _ => store.forget_file(&release).await?,
+        }
+        Ok(true)
+    })
 }
 
 /// The specification in a file, for clients of older kinds and for readers. Of some old gems it
@@ -240,8 +246,7 @@ fn away(release: &MirroredRelease, error: &FetchError) -> FileError {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, FileError> {
-    let done = tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten();
-    done.map_err(|error| {
+    blocking_io(work).await.map_err(|error| {
         let path = "the folder of .gem files".to_owned();
         StoreError::Io { path, error }.into()
     })

@@ -5,7 +5,7 @@ use super::error::Problem;
 use super::settings::MirrorLimits;
 use super::{Mirror, Upstream};
 use crate::store::StoreError;
-use crate::store::mirror::{Gone, MirrorStore};
+use crate::store::mirror::Gone;
 
 impl Mirror {
     /// Whether so many names with versions may be gone from a list that has so many names now.

@@ -21,7 +21,7 @@ use super::progress::{Phase, Progress};
 use super::{Mirror, Upstream};
 use crate::metrics::FetchFailure;
 use crate::store::StoreError;
-use crate::store::mirror::{Applied, MirrorStore, Pending};
+use crate::store::mirror::{Applied, Pending};
 
 /// What was done about the names that had changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::together::Gate;
 use super::versions::{Look, Read};
 use super::{Mirror, Upstream};
 use crate::store::StoreError;
-use crate::store::mirror::{LastLooks, MirrorStore};
+use crate::store::mirror::LastLooks;
 
 /// Looks at an upstream one after another while it changes under our eyes.
 const ROUNDS_MAX: u32 = 3;

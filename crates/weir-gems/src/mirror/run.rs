@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::future::{join_all, select_all};
 use tokio::sync::watch;
 use weir_base::clock::Timestamp;
@@ -14,7 +15,6 @@ use super::progress::Progress;
 use super::settings::FilesWhen;
 use super::versions::Look;
 use super::{Mirror, Upstream};
-use crate::store::mirror::MirrorStore;
 
 /// How long after a failure of the store itself it is tried again.
 const STORE_WAIT: Duration = Duration::from_secs(5);
@@ -36,14 +36,16 @@ enum Found {
 impl Mirror {
     /// Keeps everything up to date until it is time to end. What is in hand then is left as it is:
     /// the next start goes on from there.
-    pub async fn run(&self, shutdown: &ShutdownToken) {
-        let work = Box::pin(async {
-            tokio::join!(self.run_looks(), self.run_hooks(), self.run_files());
-        });
-        tokio::select! {
-            () = shutdown.requested() => {}
-            () = work => {}
-        }
+    pub fn run<'a>(&'a self, shutdown: &'a ShutdownToken) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let work = Box::pin(async {
+                tokio::join!(self.run_looks(), self.run_hooks(), self.run_files());
+            });
+            tokio::select! {
+                () = shutdown.requested() => {}
+                () = work => {}
+            }
+        })
     }
 
     /// Hooks wait neither for looks nor for those of another upstream, which may be silent for long.

@@ -1,6 +1,7 @@
 //! One look at all upstreams, side by side, for a command: none waits for another's gems, and each is
 //! decided when those before it have said what they list, or could not.
 
+use futures_util::future::BoxFuture;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 
@@ -46,30 +47,32 @@ impl Mirror {
     ///
     /// # Errors
     /// For each upstream by itself: one that is away does not keep the others from being read.
-    pub async fn sync_once(
-        &self,
+    pub fn sync_once<'a>(
+        &'a self,
         scope: Scope,
-        progress: Progress<'_>,
-    ) -> Vec<Result<Looked, MirrorError>> {
-        let look = match scope {
-            Scope::Changes => Look::Tail,
-            Scope::Everything => Look::Whole,
-        };
-        let gated = self.upstreams.iter().zip(Gate::each(self.upstreams.len()));
-        let looks = gated.map(async |(upstream, gate)| {
-            upstream.denied.forget();
-            let looked = self.look_gated(upstream, look, progress, Some(gate)).await?;
-            match self.settings.files {
-                FilesWhen::Eagerly => self.with_files(upstream, looked, progress).await,
-                FilesWhen::OnDemand => Ok(looked),
+        progress: Progress<'a>,
+    ) -> BoxFuture<'a, Vec<Result<Looked, MirrorError>>> {
+        Box::pin(async move {
+            let look = match scope {
+                Scope::Changes => Look::Tail,
+                Scope::Everything => Look::Whole,
+            };
+            let gated = self.upstreams.iter().zip(Gate::each(self.upstreams.len()));
+            let looks = gated.map(async |(upstream, gate)| {
+                upstream.denied.forget();
+                let looked = self.look_gated(upstream, look, progress, Some(gate)).await?;
+                match self.settings.files {
+                    FilesWhen::Eagerly => self.with_files(upstream, looked, progress).await,
+                    FilesWhen::OnDemand => Ok(looked),
+                }
+            });
+            let looked = join_all(looks).await;
+            // What an earlier one has taken over is not a later one's any more, whose look may have been over.
+            if let Err(error) = self.decide_refused().await {
+                tracing::warn!(%error, "names that are refused are not decided yet");
             }
-        });
-        let looked = join_all(looks).await;
-        // What an earlier one has taken over is not a later one's any more, whose look may have been over.
-        if let Err(error) = self.decide_refused().await {
-            tracing::warn!(%error, "names that are refused are not decided yet");
-        }
-        looked
+            looked
+        })
     }
 
     async fn with_files(

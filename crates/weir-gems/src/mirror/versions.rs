@@ -15,7 +15,7 @@ use super::error::Problem;
 use super::progress::{Phase, Progress};
 use super::{Mirror, Upstream};
 use crate::index::digest::RunningDigest;
-use crate::store::mirror::{MirrorStore, Noted, Position};
+use crate::store::mirror::{Noted, Position};
 
 const PATH: &str = "/versions";
 /// Names that are noted in one transaction.

@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 
 use crate::dependency_api::Fragment;
 use crate::index::text::Text;
-use crate::store::{GemStore, Store, StoreError, TextKind};
+use crate::store::{GemStore, StoreError, TextKind};
 use crate::view::Dependents;
 
 /// Gems that are read from the store at once.

@@ -6,6 +6,7 @@ use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::StoreError;
 use crate::view::{MirrorView, ReplacedView};
+use futures_util::future::BoxFuture;
 
 /// Why a replaced file is not accepted.
 #[derive(Debug, thiserror::Error)]
@@ -24,26 +25,30 @@ impl Gems {
     ///
     /// # Errors
     /// The store's.
-    pub async fn mirrored(&self) -> Result<Option<MirrorView>, StoreError> {
-        match self.mirror() {
-            Some(mirror) => mirror.view().await.map(Some),
-            None => Ok(None),
-        }
+    pub fn mirrored(&self) -> BoxFuture<'_, Result<Option<MirrorView>, StoreError>> {
+        Box::pin(async move {
+            match self.mirror() {
+                Some(mirror) => mirror.view().await.map(Some),
+                None => Ok(None),
+            }
+        })
     }
 
     /// Takes the file that an upstream has now of a release, which was kept out.
     ///
     /// # Errors
     /// There is no such release, or no mirror, or the store's.
-    pub async fn accept_replaced(
-        &self,
-        name: &GemName,
-        identity: &Identity,
-    ) -> Result<ReplacedView, AcceptError> {
-        let mirror = self.mirror().ok_or(AcceptError::NoMirror)?;
-        let accepted = mirror.accept(name, identity).await?;
-        let unknown = || AcceptError::NotReplaced(format!("{name}-{identity}"));
-        accepted.map(ReplacedView::of).ok_or_else(unknown)
+    pub fn accept_replaced<'a>(
+        &'a self,
+        name: &'a GemName,
+        identity: &'a Identity,
+    ) -> BoxFuture<'a, Result<ReplacedView, AcceptError>> {
+        Box::pin(async move {
+            let mirror = self.mirror().ok_or(AcceptError::NoMirror)?;
+            let accepted = mirror.accept(name, identity).await?;
+            let unknown = || AcceptError::NotReplaced(format!("{name}-{identity}"));
+            accepted.map(ReplacedView::of).ok_or_else(unknown)
+        })
     }
 
     /// Has all upstreams looked at as soon as possible: that is done when

@@ -21,8 +21,7 @@
 mod changes;
 mod model;
 
-use std::future::Future;
-
+use async_trait::async_trait;
 use weir_base::clock::Timestamp;
 
 pub(crate) use self::changes::{Changes, Pins, Replaced, StoredRelease};
@@ -38,215 +37,161 @@ use crate::name::GemName;
 use crate::release::Identity;
 
 /// What a mirror keeps. See the module for the promises.
+#[async_trait]
 pub trait MirrorStore: Store {
     /// How far `/versions` was read; None: never to its end.
-    fn position(
-        &self,
-        upstream: &str,
-    ) -> impl Future<Output = Result<Option<Position>, StoreError>> + Send;
+    async fn position(&self, upstream: &str) -> Result<Option<Position>, StoreError>;
 
     /// Notes what lines say, in their order, and how far the text was read, if that is given.
-    fn note(
+    async fn note(
         &self,
         upstream: &str,
         noted: Vec<Noted>,
         position: Option<Position>,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    ) -> Result<(), StoreError>;
 
     /// The digests of all that is noted of an upstream, for each beginning of names.
-    fn noted_digests(
+    async fn noted_digests(
         &self,
         upstream: &str,
-    ) -> impl Future<Output = Result<Vec<(Prefix, PrefixDigest)>, StoreError>> + Send;
+    ) -> Result<Vec<(Prefix, PrefixDigest)>, StoreError>;
 
     /// The names that are noted as there, of one beginning.
-    fn noted(
-        &self,
-        upstream: &str,
-        prefix: Prefix,
-    ) -> impl Future<Output = Result<Vec<Noted>, StoreError>> + Send;
+    async fn noted(&self, upstream: &str, prefix: Prefix) -> Result<Vec<Noted>, StoreError>;
 
     /// Names to be applied, in the order of their lines, behind the place `after`.
-    fn pending(
+    async fn pending(
         &self,
         upstream: &str,
         after: u64,
         names_max: usize,
-    ) -> impl Future<Output = Result<Vec<Pending>, StoreError>> + Send;
+    ) -> Result<Vec<Pending>, StoreError>;
 
     /// Names that are not taken: no work until [`MirrorStore::reconsider`].
-    fn refuse(
+    async fn refuse(
         &self,
         upstream: &str,
         names: Vec<(GemName, Refusal)>,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    ) -> Result<(), StoreError>;
 
     /// What is known of a name, noted or not.
-    fn standing(
-        &self,
-        upstream: &str,
-        name: &GemName,
-    ) -> impl Future<Output = Result<Standing, StoreError>> + Send;
+    async fn standing(&self, upstream: &str, name: &GemName) -> Result<Standing, StoreError>;
 
     /// Makes work of all that was refused, of all upstreams: what decides may have changed.
-    fn reconsider(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
+    async fn reconsider(&self) -> Result<(), StoreError>;
 
     /// Names that are not taken, and why.
-    fn refused(
+    async fn refused(
         &self,
         upstream: &str,
         names_max: usize,
-    ) -> impl Future<Output = Result<Vec<(String, Refusal)>, StoreError>> + Send;
+    ) -> Result<Vec<(String, Refusal)>, StoreError>;
 
     /// Releases of an upstream whose file it has replaced, in the order of names.
-    fn replaced(
+    async fn replaced(
         &self,
         upstream: &str,
         releases_max: usize,
-    ) -> impl Future<Output = Result<Vec<ReplacedRelease>, StoreError>> + Send;
+    ) -> Result<Vec<ReplacedRelease>, StoreError>;
 
     /// The file that an upstream has now of such a release is taken with the next look, and no other.
     /// None: there is no such release.
-    fn accept(
+    async fn accept(
         &self,
         name: &GemName,
         identity: &Identity,
-    ) -> impl Future<Output = Result<Option<ReplacedRelease>, StoreError>> + Send;
+    ) -> Result<Option<ReplacedRelease>, StoreError>;
 
     /// Makes the gems' releases what the upstream says, and each of them applied. Each name comes
     /// once.
-    fn apply(
+    async fn apply(
         &self,
         upstream: &str,
         gems: Vec<MirroredGem>,
         now: Timestamp,
-    ) -> impl Future<Output = Result<Applied, StoreError>> + Send;
+    ) -> Result<Applied, StoreError>;
 
     /// Mirrored names, with their upstreams, page by page; begins with `from` 0.
-    fn origins(
-        &self,
-        from: u64,
-        names_max: usize,
-    ) -> impl Future<Output = Result<Origins, StoreError>> + Send;
+    async fn origins(&self, from: u64, names_max: usize) -> Result<Origins, StoreError>;
 
     /// Takes away what came from upstreams under these names. They are nobody's from then on: they
     /// can be pushed, and are work again for each upstream that lists them. What was yanked here
     /// stays so.
-    fn disown(&self, names: Vec<GemName>) -> impl Future<Output = Result<(), StoreError>> + Send;
+    async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError>;
 
     /// The rules that were in force last, as text; None: there were none.
-    fn policy(&self) -> impl Future<Output = Result<Option<String>, StoreError>> + Send;
+    async fn policy(&self) -> Result<Option<String>, StoreError>;
 
     /// Notes the same.
-    fn keep_policy(
-        &self,
-        rules: Option<String>,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError>;
 
     /// Some of the names that were pushed or imported here.
-    fn local_names(
-        &self,
-        names_max: usize,
-    ) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+    async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError>;
 
     /// When looks at an upstream last came to something.
-    fn last_looks(
-        &self,
-        upstream: &str,
-    ) -> impl Future<Output = Result<LastLooks, StoreError>> + Send;
+    async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError>;
 
     /// Notes the same, for the next process.
-    fn keep_looks(
-        &self,
-        upstream: &str,
-        looks: LastLooks,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    async fn keep_looks(&self, upstream: &str, looks: LastLooks) -> Result<(), StoreError>;
 
     /// Names of an upstream that were taken away, as they were counted last.
-    fn gone(&self, upstream: &str) -> impl Future<Output = Result<Gone, StoreError>> + Send;
+    async fn gone(&self, upstream: &str) -> Result<Gone, StoreError>;
 
     /// Notes the same.
-    fn keep_gone(
-        &self,
-        upstream: &str,
-        gone: Gone,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    async fn keep_gone(&self, upstream: &str, gone: Gone) -> Result<(), StoreError>;
 
     /// How much of an upstream is known.
-    fn counts(
-        &self,
-        upstream: &str,
-    ) -> impl Future<Output = Result<MirrorCounts, StoreError>> + Send;
+    async fn counts(&self, upstream: &str) -> Result<MirrorCounts, StoreError>;
 
     /// The release of this full name that is not yanked, if it came from an upstream.
-    fn mirrored(
-        &self,
-        full_name: &str,
-    ) -> impl Future<Output = Result<Option<MirroredRelease>, StoreError>> + Send;
+    async fn mirrored(&self, full_name: &str) -> Result<Option<MirroredRelease>, StoreError>;
 
     /// What there is of a release.
-    fn presence(
-        &self,
-        name: &GemName,
-        identity: &Identity,
-    ) -> impl Future<Output = Result<Presence, StoreError>> + Send;
+    async fn presence(&self, name: &GemName, identity: &Identity) -> Result<Presence, StoreError>;
 
     /// Notes that the file of a release is in its place.
-    fn keep_file(
+    async fn keep_file(
         &self,
         release: &MirroredRelease,
         file: MirroredFile,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    ) -> Result<(), StoreError>;
 
     /// Notes that the file of a release is not in its place any more.
-    fn forget_file(
-        &self,
-        release: &MirroredRelease,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    async fn forget_file(&self, release: &MirroredRelease) -> Result<(), StoreError>;
 
     /// Releases of an upstream whose files are not here, page by page; begins with `from` 0. A page
     /// holds whole gems.
-    fn missing_files(
+    async fn missing_files(
         &self,
         upstream: &str,
         from: u64,
         releases_max: usize,
-    ) -> impl Future<Output = Result<MissingFiles, StoreError>> + Send;
+    ) -> Result<MissingFiles, StoreError>;
 
     /// Puts hooks into the inbox; they are on disk when this returns.
-    fn take_hooks(
-        &self,
-        hooks: Vec<NewHook>,
-        waiting_max: u64,
-    ) -> impl Future<Output = Result<Inbox, StoreError>> + Send;
+    async fn take_hooks(&self, hooks: Vec<NewHook>, waiting_max: u64) -> Result<Inbox, StoreError>;
 
     /// Hooks of an upstream that are due, in the order in which they came.
-    fn due_hooks(
+    async fn due_hooks(
         &self,
         upstream: &str,
         now: Timestamp,
         hooks_max: usize,
-    ) -> impl Future<Output = Result<Vec<Hook>, StoreError>> + Send;
+    ) -> Result<Vec<Hook>, StoreError>;
 
     /// When an upstream's next hook is due; None: there is none.
-    fn next_hook(
-        &self,
-        upstream: &str,
-    ) -> impl Future<Output = Result<Option<Timestamp>, StoreError>> + Send;
+    async fn next_hook(&self, upstream: &str) -> Result<Option<Timestamp>, StoreError>;
 
     /// Takes the hooks of all other upstreams out of the inbox, and answers how many there were.
-    fn drop_hooks_of_others(
-        &self,
-        upstreams: Vec<String>,
-    ) -> impl Future<Output = Result<u64, StoreError>> + Send;
+    async fn drop_hooks_of_others(&self, upstreams: Vec<String>) -> Result<u64, StoreError>;
 
     /// Takes hooks out of the inbox, and puts others off.
-    fn settle_hooks(
+    async fn settle_hooks(
         &self,
         done: Vec<u64>,
         later: Vec<(u64, Timestamp)>,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    ) -> Result<(), StoreError>;
 
     /// How many hooks wait.
-    fn waiting_hooks(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
+    async fn waiting_hooks(&self) -> Result<u64, StoreError>;
 }

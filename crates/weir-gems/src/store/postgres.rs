@@ -12,12 +12,12 @@
 mod analyze;
 mod columns;
 mod connect;
+mod database;
 mod downloads;
 mod failure;
 mod import;
 mod index;
 mod indexing;
-mod key_rows;
 mod locate;
 mod metrics;
 mod mirror;
@@ -30,7 +30,6 @@ mod settings;
 mod text_rows;
 mod url;
 mod verify;
-mod webhook_rows;
 mod webhooks;
 mod write;
 mod yank;
@@ -39,6 +38,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use deadpool_postgres::Transaction;
+use futures_util::future::BoxFuture;
+use prometheus_client::registry::Registry;
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 use weir_base::clock::{Clock, Timestamp};
@@ -47,6 +50,8 @@ use self::connect::{Connector, IoThread};
 use self::metrics::Limit;
 use self::pool::{Lease, Pool};
 use self::write::Turns;
+use super::queries::QueryMetrics;
+use super::statements::keys;
 use super::{
     FragmentPage, Imported, ImportedGem, Info, Key, NewKey, NewRelease, PushError, Pushed, Repair,
     Report, Store, StoreError, StoredFile, TextKind, YankError,
@@ -77,6 +82,7 @@ struct Inner {
     turns: Turns,
     versions: Cached,
     names: Cached,
+    queries: QueryMetrics,
 }
 
 /// A text as it was last read.
@@ -111,6 +117,7 @@ impl PostgresStore {
             turns: Turns::default(),
             versions: Cached::empty(),
             names: Cached::empty(),
+            queries: QueryMetrics::default(),
         })))
     }
 
@@ -118,8 +125,39 @@ impl PostgresStore {
     ///
     /// # Errors
     /// There is no connection, or the tables are another Weir's.
-    pub async fn prepare(&self) -> Result<(), StoreError> {
-        self.0.lease().await.map(drop)
+    pub fn prepare(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move { self.0.lease().await.map(drop) })
+    }
+}
+
+impl PostgresStore {
+    /// Registers the metric of queries.
+    pub(super) fn register_metrics(&self, registry: &mut Registry) {
+        self.0.queries.register(registry);
+    }
+
+    /// [`Inner::write`] within `write_timeout`, measured.
+    async fn write<T, W>(&self, query: &'static str, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, StoreError>>
+            + Send
+            + 'static,
+    {
+        let _timer = self.0.queries.start(query);
+        self.0.write(Limit::Write, work).await
+    }
+
+    /// [`Inner::write_hooks`], measured.
+    async fn write_hooks<T, W>(&self, query: &'static str, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, StoreError>>
+            + Send
+            + 'static,
+    {
+        let _timer = self.0.queries.start(query);
+        self.0.write_hooks(work).await
     }
 }
 
@@ -192,8 +230,9 @@ impl Inner {
 
 /// A question with one connection, within `query_timeout`.
 macro_rules! ask {
-    ($store:expr, $question:path $(, $argument:expr)*) => {{
+    ($store:expr, $query:literal, $question:path $(, $argument:expr)*) => {{
         let inner = &$store.0;
+        let _timer = inner.queries.start($query);
         let lease = inner.lease().await?;
         let time = inner.pool.limits.query_timeout;
         let answer = ::tokio::time::timeout(time, $question(&lease $(, $argument)*)).await;
@@ -202,32 +241,35 @@ macro_rules! ask {
 }
 use ask;
 
+#[async_trait]
 impl Store for PostgresStore {
     async fn text(&self, kind: TextKind) -> Result<Text, StoreError> {
+        let _timer = self.0.queries.start("text");
         self.0.text(kind).await
     }
 
     async fn info(&self, name: &str) -> Result<Option<Info>, StoreError> {
-        ask!(self, read::info, name)
+        ask!(self, "info", read::info, name)
     }
 
     async fn fragments(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        ask!(self, read::fragments, names)
+        ask!(self, "fragments", read::fragments, names)
     }
 
     async fn fragment_page(&self, from: u64, gems_max: usize) -> Result<FragmentPage, StoreError> {
-        ask!(self, read::fragment_page, from, gems_max)
+        ask!(self, "fragment_page", read::fragment_page, from, gems_max)
     }
 
     async fn file(&self, full_name: &str) -> Result<Option<StoredFile>, StoreError> {
-        ask!(self, locate::file, full_name)
+        ask!(self, "file", locate::file, full_name)
     }
 
     async fn gemspec(&self, full_name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        ask!(self, locate::gemspec, full_name)
+        ask!(self, "gemspec", locate::gemspec, full_name)
     }
 
     async fn push(&self, release: NewRelease, now: Timestamp) -> Result<Pushed, PushError> {
+        let _timer = self.0.queries.start("push");
         let pushed = push::push(&self.0, release, now).await?;
         self.0.changes.send_replace(());
         Ok(pushed)
@@ -239,48 +281,53 @@ impl Store for PostgresStore {
         identity: &Identity,
         now: Timestamp,
     ) -> Result<(), YankError> {
+        let _timer = self.0.queries.start("yank");
         yank::yank(&self.0, name, identity, now).await?;
         self.0.changes.send_replace(());
         Ok(())
     }
 
-    async fn import<I>(&self, gems: I, clock: &Clock) -> Result<Imported, StoreError>
-    where
-        I: Iterator<Item = ImportedGem> + Send + 'static,
-    {
+    async fn import(
+        &self,
+        gems: Box<dyn Iterator<Item = ImportedGem> + Send>,
+        clock: &Clock,
+    ) -> Result<Imported, StoreError> {
+        let _timer = self.0.queries.start("import");
         import::import(&self.0, gems, clock.clone()).await
     }
 
     async fn rebaseline(&self, now: Timestamp) -> Result<(), StoreError> {
+        let _timer = self.0.queries.start("rebaseline");
         let limit = Limit::Maintenance;
         self.0.write(limit, move |it| Box::pin(index::rebaseline(it, now))).await
     }
 
     async fn verify(&self, repair: Repair, now: Timestamp) -> Result<Report, StoreError> {
+        let _timer = self.0.queries.start("verify");
         verify::verify(&self.0, repair, now).await
     }
 
     async fn add_downloads(&self, counts: Vec<(String, u64)>) -> Result<(), StoreError> {
-        self.0.write(Limit::Write, move |it| Box::pin(downloads::add(it, counts))).await
+        self.write("add_downloads", move |it| Box::pin(downloads::add(it, counts))).await
     }
 
     async fn downloads(&self, full_names: &[String]) -> Result<Vec<u64>, StoreError> {
-        ask!(self, downloads::of, full_names)
+        ask!(self, "downloads", downloads::of, full_names)
     }
 
     async fn add_key(&self, key: NewKey) -> Result<Key, StoreError> {
-        key_rows::add(&self.0, key).await
+        self.write("add_key", move |it| Box::pin(keys::add(it, key))).await
     }
 
     async fn key(&self, hash: [u8; 32]) -> Result<Option<Key>, StoreError> {
-        ask!(self, key_rows::by_hash, hash)
+        ask!(self, "key", keys::by_hash, hash)
     }
 
     async fn keys(&self) -> Result<Vec<Key>, StoreError> {
-        ask!(self, key_rows::all)
+        ask!(self, "keys", keys::all)
     }
 
     async fn remove_key(&self, id: u64) -> Result<bool, StoreError> {
-        key_rows::remove(&self.0, id).await
+        self.write("remove_key", move |it| Box::pin(keys::remove(it, id))).await
     }
 }

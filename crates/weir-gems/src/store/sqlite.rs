@@ -6,11 +6,11 @@
 //! what is kept in memory, texts and infos, is compared with the file at each use.
 
 mod connections;
+mod database;
 mod downloads;
 mod import;
 mod index;
 mod info_cache;
-mod key_rows;
 mod locate;
 mod mirror;
 mod push;
@@ -19,7 +19,7 @@ mod rows;
 mod schema;
 mod text_rows;
 mod verify;
-mod webhook_rows;
+mod webhook_tables;
 mod webhooks;
 mod yank;
 
@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use async_trait::async_trait;
 use prometheus_client::registry::Registry;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::watch;
@@ -34,11 +35,16 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_settings::Section;
 
 use self::connections::Connections;
+use self::database::Sqlite;
 use self::info_cache::InfoCache;
+use super::database::at_once;
+use super::queries::QueryMetrics;
+use super::statements::keys;
 use super::{
     FragmentPage, Imported, ImportedGem, Info, Key, NewKey, NewRelease, PushError, Pushed, Repair,
     Report, Store, StoreError, StoredFile, TextKind, YankError,
 };
+use crate::blocking::blocking;
 use crate::index::text::Text;
 use crate::name::GemName;
 use crate::release::Identity;
@@ -95,6 +101,7 @@ pub struct SqliteStore(Arc<Inner>);
 struct Inner {
     connections: Connections,
     infos: InfoCache,
+    queries: QueryMetrics,
     import_batch: usize,
     /// Told when something was pushed or yanked.
     changes: watch::Sender<()>,
@@ -113,6 +120,7 @@ impl SqliteStore {
         let store = Self(Arc::new(Inner {
             connections,
             infos: InfoCache::new(settings.info_cache_bytes),
+            queries: QueryMetrics::default(),
             import_batch: settings.import_batch,
             changes: watch::Sender::default(),
             versions: ArcSwap::from_pointee(Text::empty(0)),
@@ -122,14 +130,36 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Registers the metrics of what is kept in memory.
+    /// Registers the metrics of what is kept in memory, and of queries.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.0.infos.register(registry);
+        self.0.queries.register(registry);
+    }
+
+    /// [`Inner::read`], measured.
+    fn read<T>(
+        &self,
+        query: &'static str,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let _timer = self.0.queries.start(query);
+        self.0.read(work)
+    }
+
+    /// [`Inner::read_once`], measured.
+    fn read_once<T>(
+        &self,
+        query: &'static str,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let _timer = self.0.queries.start(query);
+        self.0.read_once(work)
     }
 
     /// Runs `work` where waiting for the disk holds up nobody else.
     async fn blocking<T, E>(
         &self,
+        query: &'static str,
         work: impl FnOnce(&Inner) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
@@ -137,10 +167,9 @@ impl SqliteStore {
         E: From<StoreError> + Send + 'static,
     {
         let inner = Arc::clone(&self.0);
-        match tokio::task::spawn_blocking(move || work(&inner)).await {
-            Ok(result) => result,
-            Err(error) => Err(StoreError::Abandoned(error.to_string()).into()),
-        }
+        let _timer = self.0.queries.start(query);
+        let done = blocking(move || work(&inner)).await;
+        done.unwrap_or_else(|error| Err(StoreError::Abandoned(error.to_string()).into()))
     }
 }
 
@@ -193,33 +222,38 @@ impl Inner {
     }
 }
 
+#[async_trait]
 impl Store for SqliteStore {
     async fn text(&self, kind: TextKind) -> Result<Text, StoreError> {
+        let _timer = self.0.queries.start("text");
         self.0.text(kind)
     }
 
     async fn info(&self, name: &str) -> Result<Option<Info>, StoreError> {
+        let _timer = self.0.queries.start("info");
         self.0.info(name)
     }
 
     async fn fragments(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        self.0.read(|connection| read::fragments(connection, names))
+        self.read("fragments", |connection| read::fragments(connection, names))
     }
 
     async fn fragment_page(&self, from: u64, gems_max: usize) -> Result<FragmentPage, StoreError> {
-        self.0.read_once(|connection| read::fragment_page(connection, from, gems_max))
+        self.read_once("fragment_page", |connection| {
+            read::fragment_page(connection, from, gems_max)
+        })
     }
 
     async fn file(&self, full_name: &str) -> Result<Option<StoredFile>, StoreError> {
-        self.0.read(|connection| locate::file(connection, full_name))
+        self.read("file", |connection| locate::file(connection, full_name))
     }
 
     async fn gemspec(&self, full_name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.0.read(|connection| locate::gemspec(connection, full_name))
+        self.read("gemspec", |connection| locate::gemspec(connection, full_name))
     }
 
     async fn push(&self, release: NewRelease, now: Timestamp) -> Result<Pushed, PushError> {
-        self.blocking(move |inner| {
+        self.blocking("push", move |inner| {
             let pushed = inner.write(|it| push::push(it, &release, now))?;
             inner.changes.send_replace(());
             Ok(pushed)
@@ -234,7 +268,7 @@ impl Store for SqliteStore {
         now: Timestamp,
     ) -> Result<(), YankError> {
         let (name, identity) = (name.clone(), identity.clone());
-        self.blocking(move |inner| {
+        self.blocking("yank", move |inner| {
             inner.write(|it| yank::yank(it, &name, &identity, now))?;
             inner.changes.send_replace(());
             Ok(())
@@ -242,20 +276,21 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn import<I>(&self, gems: I, clock: &Clock) -> Result<Imported, StoreError>
-    where
-        I: Iterator<Item = ImportedGem> + Send + 'static,
-    {
+    async fn import(
+        &self,
+        gems: Box<dyn Iterator<Item = ImportedGem> + Send>,
+        clock: &Clock,
+    ) -> Result<Imported, StoreError> {
         let clock = clock.clone();
-        self.blocking(move |inner| import::import(inner, gems, &clock)).await
+        self.blocking("import", move |inner| import::import(inner, gems, &clock)).await
     }
 
     async fn rebaseline(&self, now: Timestamp) -> Result<(), StoreError> {
-        self.blocking(move |inner| inner.write(|it| index::rebaseline(it, now))).await
+        self.blocking("rebaseline", move |inner| inner.write(|it| index::rebaseline(it, now))).await
     }
 
     async fn verify(&self, repair: Repair, now: Timestamp) -> Result<Report, StoreError> {
-        self.blocking(move |inner| match repair {
+        self.blocking("verify", move |inner| match repair {
             Repair::Leave => inner.read(verify::check),
             Repair::Fix => inner.write(|transaction| verify::fix(transaction, now)),
         })
@@ -263,26 +298,33 @@ impl Store for SqliteStore {
     }
 
     async fn add_downloads(&self, counts: Vec<(String, u64)>) -> Result<(), StoreError> {
-        self.blocking(move |inner| inner.write(|it| downloads::add(it, &counts))).await
+        self.blocking("add_downloads", move |inner| inner.write(|it| downloads::add(it, &counts)))
+            .await
     }
 
     async fn downloads(&self, full_names: &[String]) -> Result<Vec<u64>, StoreError> {
-        self.0.read(|connection| downloads::of(connection, full_names))
+        self.read("downloads", |connection| downloads::of(connection, full_names))
     }
 
     async fn add_key(&self, key: NewKey) -> Result<Key, StoreError> {
-        self.blocking(move |inner| inner.write(|it| key_rows::add(it, &key))).await
+        self.blocking("add_key", move |inner| {
+            inner.write(|it| at_once(keys::add(&Sqlite(it), key)))
+        })
+        .await
     }
 
     async fn key(&self, hash: [u8; 32]) -> Result<Option<Key>, StoreError> {
-        self.0.read_once(|connection| key_rows::by_hash(connection, hash))
+        self.read_once("key", |it| at_once(keys::by_hash(&Sqlite(it), hash)))
     }
 
     async fn keys(&self) -> Result<Vec<Key>, StoreError> {
-        self.0.read_once(key_rows::all)
+        self.read_once("keys", |it| at_once(keys::all(&Sqlite(it))))
     }
 
     async fn remove_key(&self, id: u64) -> Result<bool, StoreError> {
-        self.blocking(move |inner| inner.write(|it| key_rows::remove(it, id))).await
+        self.blocking("remove_key", move |inner| {
+            inner.write(|it| at_once(keys::remove(&Sqlite(it), id)))
+        })
+        .await
     }
 }

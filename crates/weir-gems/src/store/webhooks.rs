@@ -8,8 +8,7 @@
 //! - of two senders only one holds an endpoint, and one that was killed loses it after a while;
 //! - at most `events_max` events are kept, the newest.
 
-use std::future::Future;
-
+use async_trait::async_trait;
 use tokio::sync::watch;
 use weir_base::clock::Timestamp;
 
@@ -84,32 +83,28 @@ pub struct Settled {
 }
 
 /// Where events are kept. See the module for the promises.
+#[async_trait]
 pub trait WebhookStore: Store {
     /// From now on events are kept for these endpoints and for no others. One that is new gets what
     /// happens from now on.
-    fn set_webhook_endpoints(
+    async fn set_webhook_endpoints(
         &self,
         names: Vec<String>,
         events_max: u64,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    ) -> Result<(), StoreError>;
 
     /// All endpoints.
-    fn webhook_endpoints(
-        &self,
-    ) -> impl Future<Output = Result<Vec<EndpointState>, StoreError>> + Send;
+    async fn webhook_endpoints(&self) -> Result<Vec<EndpointState>, StoreError>;
 
     /// The next events of an endpoint; None: it is somebody else's, not due, or not known.
-    fn claim_webhooks(
+    async fn claim_webhooks(
         &self,
         claim: Claim,
         now: Timestamp,
-    ) -> impl Future<Output = Result<Option<Claimed>, StoreError>> + Send;
+    ) -> Result<Option<Claimed>, StoreError>;
 
     /// Notes what became of claimed events; false: the claim was lost.
-    fn settle_webhooks(
-        &self,
-        settled: Settled,
-    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    async fn settle_webhooks(&self, settled: Settled) -> Result<bool, StoreError>;
 
     /// Changes whenever this process has pushed or yanked.
     fn changes(&self) -> watch::Receiver<()>;

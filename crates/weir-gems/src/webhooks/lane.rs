@@ -15,7 +15,7 @@ use super::request::signed;
 use super::sender::Parts;
 use super::settings::WebhookEndpoint;
 use crate::store::StoreError;
-use crate::store::webhooks::{Claim, Claimed, Settled, WebhookEvent, WebhookStore};
+use crate::store::webhooks::{Claim, Claimed, Settled, WebhookEvent};
 
 /// An endpoint's sender.
 pub(super) struct Lane {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use weir_base::clock::Clock;
@@ -11,7 +12,6 @@ use super::lane::Lane;
 use super::metrics::WebhookMetrics;
 use super::settings::{WebhookSettings, WebhookSettingsError};
 use crate::store::GemStore;
-use crate::store::webhooks::WebhookStore;
 
 /// What a sender is made of.
 #[derive(Debug)]
@@ -56,28 +56,30 @@ impl WebhookSender {
     }
 
     /// Sends until it is time to end.
-    pub async fn run(self) {
-        if !self.announce().await {
-            return;
-        }
-        if self.parts.settings.endpoints.is_empty() {
-            // The store is not asked again and again about nobody.
-            return self.parts.shutdown.requested().await;
-        }
-        let mut lanes = JoinSet::new();
-        for endpoint in &self.parts.settings.endpoints {
-            let lane = Lane::new(Arc::clone(&self.parts), endpoint.clone());
-            lanes.spawn(lane.run());
-        }
-        while !self.parts.shutdown.is_requested() {
-            self.show().await;
-            self.pause().await;
-        }
-        while let Some(ended) = lanes.join_next().await {
-            if let Err(error) = ended {
-                tracing::error!(%error, "the sender of a gems webhook has panicked");
+    pub fn run(self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            if !self.announce().await {
+                return;
             }
-        }
+            if self.parts.settings.endpoints.is_empty() {
+                // The store is not asked again and again about nobody.
+                return self.parts.shutdown.requested().await;
+            }
+            let mut lanes = JoinSet::new();
+            for endpoint in &self.parts.settings.endpoints {
+                let lane = Lane::new(Arc::clone(&self.parts), endpoint.clone());
+                lanes.spawn(lane.run());
+            }
+            while !self.parts.shutdown.is_requested() {
+                self.show().await;
+                self.pause().await;
+            }
+            while let Some(ended) = lanes.join_next().await {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "the sender of a gems webhook has panicked");
+                }
+            }
+        })
     }
 
     /// Tells the store whom events are kept for, when it answers; false: it is time to end.

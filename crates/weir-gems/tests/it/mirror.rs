@@ -153,20 +153,20 @@ impl Replica {
     }
 }
 
-async fn text(store: &impl Store, kind: TextKind) -> Vec<u8> {
+async fn text(store: &(impl Store + ?Sized), kind: TextKind) -> Vec<u8> {
     store.text(kind).await.unwrap().to_vec()
 }
 
 /// Whether everything fits together in the mirror, and it says what its upstream says.
 pub(crate) async fn assert_same(replica: &Replica, upstream: &GemStore) {
-    crate::store::assert_consistent(replica.store()).await;
+    crate::store::assert_consistent(&**replica.store()).await;
     let seen = |text: Vec<u8>| {
         let mut gems = read_versions(&text);
         gems.retain(|_, known| !known.versions.is_empty());
         gems
     };
-    let theirs = seen(text(upstream, TextKind::Versions).await);
-    assert_eq!(seen(text(replica.store(), TextKind::Versions).await), theirs);
+    let theirs = seen(text(&**upstream, TextKind::Versions).await);
+    assert_eq!(seen(text(&**replica.store(), TextKind::Versions).await), theirs);
     for name in theirs.keys() {
         let (ours, theirs) = (replica.store().info(name).await, upstream.info(name).await);
         assert_eq!(ours.unwrap(), theirs.unwrap(), "{name}");
@@ -177,7 +177,7 @@ pub(crate) async fn assert_same(replica: &Replica, upstream: &GemStore) {
         names
     };
     assert_eq!(
-        names(text(replica.store(), TextKind::Names).await),
-        names(text(upstream, TextKind::Names).await)
+        names(text(&**replica.store(), TextKind::Names).await),
+        names(text(&**upstream, TextKind::Names).await)
     );
 }

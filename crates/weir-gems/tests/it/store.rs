@@ -18,6 +18,7 @@ macro_rules! suite {
             downloads_add_up
             names_that_no_gem_has_are_not_found
             a_rebaseline_says_the_same_in_fewer_lines
+            queries_are_measured_by_their_names
             keys::keys_are_found_by_their_digests
             webhooks::an_event_is_kept_with_its_change
             webhooks::each_endpoint_has_its_own_place
@@ -67,7 +68,6 @@ macro_rules! suite {
 }
 
 mod contract;
-mod gem_store;
 mod killed;
 mod model;
 mod postgres;

@@ -12,7 +12,7 @@ use weir_base::clock::Clock;
 use weir_base::secret::Secret;
 use weir_base::shutdown::ShutdownToken;
 use weir_gems::store::webhooks::{Change, WebhookStore};
-use weir_gems::store::{GemStore, SqliteStore, Store};
+use weir_gems::store::{GemStore, SqliteStore};
 use weir_gems::webhooks::{
     WebhookEndpoint, WebhookMetrics, WebhookParts, WebhookSender, WebhookSettings,
 };
@@ -89,7 +89,7 @@ fn to(receivers: &[(&str, &Receiver)]) -> WebhookSettings {
 }
 
 /// After this an endpoint knows its place.
-async fn listening(store: &impl WebhookStore, endpoints: usize) {
+async fn listening(store: &(impl WebhookStore + ?Sized), endpoints: usize) {
     let coming = async {
         while store.webhook_endpoints().await.unwrap().len() < endpoints {
             sleep(Duration::from_millis(1)).await;
@@ -108,7 +108,7 @@ async fn pushes_and_yanks_arrive_signed(store: Arc<GemStore>) {
     let receiver = Receiver::start().await;
     let clock = Clock::manual(NOW);
     let running = Running::start(&store, to(&[("ci", &receiver)]), &clock);
-    listening(&*store, 1).await;
+    listening(&**store, 1).await;
     store.push(new("shop", "1.0-java"), NOW).await.unwrap();
     store.yank(&"shop".parse().unwrap(), &identity("1.0-java"), NOW).await.unwrap();
     let got = receiver.got(2).await;
@@ -122,12 +122,12 @@ async fn pushes_and_yanks_arrive_signed(store: Arc<GemStore>) {
         assert_eq!(got.json["gem_uri"], "https://gems.example/gems/shop-1.0-java.gem");
     }
     assert_eq!((&got[0].json["yanked"], &got[1].json["yanked"]), (&false.into(), &true.into()));
-    running.until(Duration::ZERO, async || waiting(&*store).await == 0).await;
+    running.until(Duration::ZERO, async || waiting(&**store).await == 0).await;
     assert_eq!((running.metric("events_sent_total"), running.metric("attempts_total")), (2, 2));
     running.end().await;
 }
 
-async fn waiting(store: &impl WebhookStore) -> u64 {
+async fn waiting(store: &(impl WebhookStore + ?Sized)) -> u64 {
     store.webhook_endpoints().await.unwrap().iter().map(|state| state.waiting).sum()
 }
 
@@ -152,14 +152,14 @@ async fn what_another_process_pushed_is_sent_too() {
     let settings = to(&[("ci", &receiver)]);
     let running =
         [(); 2].map(|()| Running::start(&Arc::new(place.store().into()), settings.clone(), &clock));
-    listening(&*store, 1).await;
+    listening(&**store, 1).await;
     for number in 0..20 {
         store.push(new("shop", &number.to_string()), NOW).await.unwrap();
     }
     let got = receiver.got(20).await;
     let expected: Vec<_> = (0..20).map(|number| format!("push \"{number}\"")).collect();
     assert_eq!(versions(&got), expected);
-    running[0].until(Duration::ZERO, async || waiting(&*store).await == 0).await;
+    running[0].until(Duration::ZERO, async || waiting(&**store).await == 0).await;
     let sent: u64 = running.iter().map(|it| it.metric("events_sent_total")).sum();
     assert_eq!(sent, 20);
     for running in running {
@@ -179,7 +179,7 @@ async fn order_is_kept_over_failures_and_others_do_not_wait() {
     failing.answer_with(&[500, 301, 503]);
     let clock = Clock::manual(NOW);
     let running = Running::start(&store, to(&[("failing", &failing), ("fine", &fine)]), &clock);
-    listening(&*store, 2).await;
+    listening(&**store, 2).await;
     for version in ["1", "2", "3"] {
         store.push(new("shop", version), NOW).await.unwrap();
     }
@@ -187,7 +187,7 @@ async fn order_is_kept_over_failures_and_others_do_not_wait() {
     assert_eq!(fine.got(3).await.len(), 3);
     assert_eq!(failing.got(1).await.len(), 1);
     let second = Duration::from_secs(1);
-    running.until(second, async || waiting(&*store).await == 0).await;
+    running.until(second, async || waiting(&**store).await == 0).await;
     let all = failing.got(6).await;
     let pushed = ["1", "1", "1", "1", "2", "3"].map(|version| format!("push \"{version}\""));
     assert_eq!(versions(&all), pushed);
@@ -205,16 +205,16 @@ async fn what_is_tried_for_too_long_is_given_up() {
     receiver.answer_with(&[500; 10_000]);
     let clock = Clock::manual(NOW);
     let running = Running::start(&store, to(&[("ci", &receiver)]), &clock);
-    listening(&*store, 1).await;
+    listening(&**store, 1).await;
     store.push(new("shop", "1"), NOW).await.unwrap();
     let step = Duration::from_secs(600);
     let given_up = "events_dropped_total{reason=\"retry_for\"}";
     running.until(step, async || running.metric(given_up) == 1).await;
-    assert_eq!(waiting(&*store).await, 0);
+    assert_eq!(waiting(&**store).await, 0);
     assert!(running.metric("attempts_total") > 5);
     receiver.answer_with(&[]);
     store.push(new("shop", "2"), running.clock.now()).await.unwrap();
-    running.until(step, async || waiting(&*store).await == 0).await;
+    running.until(step, async || waiting(&**store).await == 0).await;
     assert_eq!(versions(&receiver.all()).last().unwrap(), "push \"2\"");
     running.end().await;
 }
@@ -225,7 +225,7 @@ async fn what_was_not_sent_when_a_process_was_killed_is_sent_by_the_next() {
     let receiver = Receiver::start().await;
     let clock = Clock::manual(NOW);
     let running = Running::start(&store, to(&[("ci", &receiver)]), &clock);
-    listening(&*store, 1).await;
+    listening(&**store, 1).await;
     receiver.hold();
     for version in ["1", "2", "3"] {
         store.push(new("shop", version), NOW).await.unwrap();
@@ -239,7 +239,7 @@ async fn what_was_not_sent_when_a_process_was_killed_is_sent_by_the_next() {
     let store = Arc::new(GemStore::from(sqlite));
     store.push(new("shop", "4"), NOW).await.unwrap();
     let running = Running::start(&store, to(&[("ci", &receiver)]), &clock);
-    running.until(Duration::from_secs(1), async || waiting(&*store).await == 0).await;
+    running.until(Duration::from_secs(1), async || waiting(&**store).await == 0).await;
     let expected = ["1", "1", "2", "3", "4"].map(|version| format!("push \"{version}\""));
     assert_eq!(versions(&receiver.all()), expected);
     running.end().await;
@@ -251,7 +251,7 @@ async fn an_end_waits_for_the_answer_and_lets_go() {
     let receiver = Receiver::start().await;
     let clock = Clock::manual(NOW);
     let running = Running::start(&store, to(&[("ci", &receiver)]), &clock);
-    listening(&*store, 1).await;
+    listening(&**store, 1).await;
     receiver.hold();
     store.push(new("shop", "1"), NOW).await.unwrap();
     store.push(new("shop", "2"), NOW).await.unwrap();
@@ -273,12 +273,12 @@ async fn an_endpoint_is_told_what_it_wants() {
     settings.endpoints[0].events = vec![Change::Yanked];
     settings.endpoints[0].gems = vec!["shop-*".parse().unwrap()];
     let running = Running::start(&store, settings, &clock);
-    listening(&*store, 1).await;
+    listening(&**store, 1).await;
     for name in ["shop-a", "shop", "shop-b"] {
         store.push(new(name, "1"), NOW).await.unwrap();
         store.yank(&name.parse().unwrap(), &identity("1"), NOW).await.unwrap();
     }
-    running.until(Duration::ZERO, async || waiting(&*store).await == 0).await;
+    running.until(Duration::ZERO, async || waiting(&**store).await == 0).await;
     let names: Vec<_> = receiver.all().iter().map(|got| got.json["name"].clone()).collect();
     assert_eq!(names, ["shop-a", "shop-b"]);
     assert_eq!(running.metric("events_unwanted_total"), 4);

@@ -48,9 +48,7 @@ impl Gems {
     ) -> anyhow::Result<Self> {
         let weir_config::Gems { settings: in_force, webhooks, .. } = &settings.gems;
         let (store, files) = open(&settings.gems, clock, registry).await?;
-        if let GemStore::Sqlite(store) = &store {
-            store.register_metrics(registry);
-        }
+        store.register_metrics(registry);
         let webhooks = Webhooks::new(
             store.clone(),
             webhooks.clone(),
@@ -140,12 +138,12 @@ async fn open(
     };
     let opening = tokio::task::spawn_blocking(move || {
         let store = match metrics {
-            None => GemStore::Sqlite(SqliteStore::open(&gems.sqlite, clock.now())?),
+            None => GemStore::from(SqliteStore::open(&gems.sqlite, clock.now())?),
             Some(metrics) => {
                 // Switches are kept there, too.
                 make_folder(&gems.folder)?;
                 let settings = &gems.postgres.settings;
-                GemStore::Postgres(PostgresStore::open(settings, clock, metrics)?)
+                GemStore::from(PostgresStore::open(settings, clock, metrics)?)
             }
         };
         Ok((store, open_files(&gems.files_dir())?))

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use weir_base::clock::Clock;
 use weir_gems::import_file::{ImportFile, ImportFileError};
-use weir_gems::store::{Imported, ImportedGem, Store};
+use weir_gems::store::{Imported, ImportedGem};
 
 use super::store;
 use crate::exit::Exit;
@@ -46,7 +46,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let store = store::open(&settings, &clock).await?;
     let gems = ImportFile::new(input, settings.gems.settings.limits.import, now);
     let failure = Failure::default();
-    let done = store.import(until_failure(gems, failure.clone()), &clock).await?;
+    let done = store.import(Box::new(until_failure(gems, failure.clone())), &clock).await?;
     bar.finish_and_clear();
     report(arguments, done)?;
     match failure.take() {

@@ -46,14 +46,14 @@ pub(super) async fn open_existing(settings: &Settings, clock: &Clock) -> anyhow:
 /// Opens it, or makes it, where whoever runs Weir can use it.
 pub(super) async fn open(settings: &Settings, clock: &Clock) -> anyhow::Result<GemStore> {
     match settings.gems.store {
-        StoreKind::Sqlite => open_file(settings, clock).map(GemStore::Sqlite),
+        StoreKind::Sqlite => open_file(settings, clock).map(GemStore::from),
         StoreKind::Postgres => {
             let postgres = &settings.gems.postgres.settings;
             // Nobody reads them: a command ends before anybody could.
             let metrics = PostgresMetrics::register(&mut Registry::default());
             let store = PostgresStore::open(postgres, clock.clone(), metrics)?;
             store.prepare().await.context("cannot use the database at gems.postgres.url")?;
-            Ok(GemStore::Postgres(store))
+            Ok(GemStore::from(store))
         }
     }
 }

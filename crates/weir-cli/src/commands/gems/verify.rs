@@ -8,7 +8,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use weir_base::clock::Clock;
-use weir_gems::store::{Repair, Report, Store};
+use weir_gems::store::{Repair, Report};
 
 use self::files::FilesReport;
 use super::store;

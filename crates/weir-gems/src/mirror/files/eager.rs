@@ -5,7 +5,7 @@ use crate::mirror::decide::forbidden;
 use crate::mirror::error::Problem;
 use crate::mirror::progress::{Phase, Progress};
 use crate::mirror::{Mirror, Upstream};
-use crate::store::mirror::{MirrorStore, MirroredRelease};
+use crate::store::mirror::MirroredRelease;
 
 /// Releases of one page.
 const PAGE: usize = 1_000;

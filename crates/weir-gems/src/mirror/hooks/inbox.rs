@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::{oneshot, watch};
 
-use crate::store::mirror::{Inbox as Taken, MirrorStore, NewHook};
+use crate::store::mirror::{Inbox as Taken, NewHook};
 use crate::store::{GemStore, StoreError};
 
 /// Hooks of one transaction.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::future::join_all;
 
 use crate::index::digest::Digests;
@@ -14,7 +15,7 @@ use crate::mirror::read::read_info;
 use crate::mirror::versions::Look;
 use crate::mirror::{Mirror, MirrorError, Problem, Upstream};
 use crate::store::StoreError;
-use crate::store::mirror::{Hook, HookKind, MirrorStore, Noted, Presence};
+use crate::store::mirror::{Hook, HookKind, Noted, Presence};
 
 /// Webhooks that are processed together.
 const HOOK_BATCH: usize = 500;
@@ -44,14 +45,16 @@ impl Mirror {
     ///
     /// # Errors
     /// The store fails. An upstream that is away puts its hooks off.
-    pub async fn work_off_hooks(&self) -> Result<HooksDone, StoreError> {
-        let given_up = self.give_up_former_hooks().await?;
-        let mut done = HooksDone { given_up, ..HooksDone::default() };
-        let all = self.upstreams.iter().map(|upstream| self.work_off_hooks_of(upstream));
-        for of_one in join_all(all).await {
-            done.add(of_one?);
-        }
-        Ok(done)
+    pub fn work_off_hooks(&self) -> BoxFuture<'_, Result<HooksDone, StoreError>> {
+        Box::pin(async move {
+            let given_up = self.give_up_former_hooks().await?;
+            let mut done = HooksDone { given_up, ..HooksDone::default() };
+            let all = self.upstreams.iter().map(|upstream| self.work_off_hooks_of(upstream));
+            for of_one in join_all(all).await {
+                done.add(of_one?);
+            }
+            Ok(done)
+        })
     }
 
     pub(in crate::mirror) async fn work_off_hooks_of(

@@ -7,7 +7,7 @@ use super::Work;
 use crate::mirror::decide::forbidden;
 use crate::mirror::error::Problem;
 use crate::mirror::{Mirror, Upstream};
-use crate::store::mirror::{MirrorStore, MirroredGem};
+use crate::store::mirror::MirroredGem;
 
 /// Gems for one transaction.
 #[derive(Default)]

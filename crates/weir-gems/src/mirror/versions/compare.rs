@@ -11,7 +11,7 @@ use crate::mirror::infos::without_releases;
 use crate::mirror::prefix::{Prefix, PrefixDigest};
 use crate::mirror::{Mirror, Upstream};
 use crate::name::GemName;
-use crate::store::mirror::{MirrorStore, Noted};
+use crate::store::mirror::Noted;
 
 impl Mirror {
     /// What is to be noted so that all is.

@@ -6,12 +6,12 @@
 
 use std::future::Future;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use deadpool_postgres::Connect;
+use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -31,8 +31,6 @@ const APPLICATION_NAME: &str = "weir-gems";
 /// An idle connection is asked so often whether its peer is there, so that a firewall does not
 /// forget it.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-
-pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The thread. It ends when this is dropped, and all connections with it.
 #[derive(Debug)]

@@ -13,20 +13,18 @@ use super::metrics::Limit;
 use super::mirror::{self, clashes};
 use super::rows::{self, Gem, KnownGem, RELEASE};
 use super::{Inner, columns};
+use crate::blocking::blocking;
 use crate::release::Release;
 use crate::store::{Imported, ImportedGem, StoreError};
 
-pub(super) async fn import<I>(
+pub(super) async fn import(
     inner: &Arc<Inner>,
-    mut gems: I,
+    mut gems: Box<dyn Iterator<Item = ImportedGem> + Send>,
     clock: Clock,
-) -> Result<Imported, StoreError>
-where
-    I: Iterator<Item = ImportedGem> + Send + 'static,
-{
+) -> Result<Imported, StoreError> {
     let (inner, runtime, now) = (Arc::clone(inner), Handle::current(), clock.now());
     // Where gems come from may wait for a disk.
-    let importing = tokio::task::spawn_blocking(move || {
+    let importing = blocking(move || {
         let mut done = Imported::default();
         loop {
             let batch: Vec<_> = gems.by_ref().take(inner.import_batch).collect();

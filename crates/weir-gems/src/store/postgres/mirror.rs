@@ -12,16 +12,16 @@ mod files;
 mod hooks;
 mod lookalikes;
 mod noted;
+mod origins;
 mod pending;
 mod replaced;
-mod rules;
 mod settled;
-mod upstreams;
 
+use async_trait::async_trait;
 use tokio::time::timeout;
 use weir_base::clock::Timestamp;
 
-pub(super) use self::upstreams::{make_local, origin_of};
+pub(super) use self::origins::make_local;
 use super::metrics::Limit;
 use super::{PostgresStore, ask};
 use crate::mirror::prefix::{Prefix, PrefixDigest};
@@ -33,10 +33,12 @@ use crate::store::mirror::{
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
     ReplacedRelease, Standing,
 };
+use crate::store::statements::{self, refusals, rules, upstreams};
 
+#[async_trait]
 impl MirrorStore for PostgresStore {
     async fn position(&self, upstream: &str) -> Result<Option<Position>, StoreError> {
-        ask!(self, upstreams::position, upstream)
+        ask!(self, "position", upstreams::position, upstream)
     }
 
     async fn note(
@@ -46,9 +48,8 @@ impl MirrorStore for PostgresStore {
         position: Option<Position>,
     ) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
-        let note = self
-            .0
-            .write(Limit::Write, move |it| Box::pin(noted::note(it, upstream, noted, position)));
+        let note =
+            self.write("note", move |it| Box::pin(noted::note(it, upstream, noted, position)));
         let has_doubled: bool = note.await?;
         self.0.analyze_if(has_doubled).await
     }
@@ -57,6 +58,7 @@ impl MirrorStore for PostgresStore {
         &self,
         upstream: &str,
     ) -> Result<Vec<(Prefix, PrefixDigest)>, StoreError> {
+        let _timer = self.0.queries.start("noted_digests");
         let time = self.0.pool.limits.text_timeout;
         let mut lease = self.0.lease().await?;
         let digests = timeout(time, noted::digests(&mut lease, upstream, time)).await;
@@ -64,7 +66,7 @@ impl MirrorStore for PostgresStore {
     }
 
     async fn noted(&self, upstream: &str, prefix: Prefix) -> Result<Vec<Noted>, StoreError> {
-        ask!(self, noted::of_prefix, upstream, prefix)
+        ask!(self, "noted", statements::noted::of_prefix, upstream, prefix)
     }
 
     async fn pending(
@@ -73,7 +75,7 @@ impl MirrorStore for PostgresStore {
         after: u64,
         names_max: usize,
     ) -> Result<Vec<Pending>, StoreError> {
-        ask!(self, pending::page, upstream, after, names_max)
+        ask!(self, "pending", pending::page, upstream, after, names_max)
     }
 
     async fn refuse(
@@ -82,15 +84,15 @@ impl MirrorStore for PostgresStore {
         names: Vec<(GemName, Refusal)>,
     ) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
-        self.0.write(Limit::Write, move |it| Box::pin(pending::refuse(it, upstream, names))).await
+        self.write("refuse", move |it| Box::pin(pending::refuse(it, upstream, names))).await
     }
 
     async fn standing(&self, upstream: &str, name: &GemName) -> Result<Standing, StoreError> {
-        ask!(self, pending::standing, upstream, name)
+        ask!(self, "standing", pending::standing, upstream, name)
     }
 
     async fn reconsider(&self) -> Result<(), StoreError> {
-        self.0.write(Limit::Write, move |it| Box::pin(pending::reconsider(it))).await
+        self.write("reconsider", move |it| Box::pin(refusals::reconsider(it))).await
     }
 
     async fn refused(
@@ -98,7 +100,7 @@ impl MirrorStore for PostgresStore {
         upstream: &str,
         names_max: usize,
     ) -> Result<Vec<(String, Refusal)>, StoreError> {
-        ask!(self, pending::refused, upstream, names_max)
+        ask!(self, "refused", refusals::refused, upstream, names_max)
     }
 
     async fn replaced(
@@ -106,7 +108,7 @@ impl MirrorStore for PostgresStore {
         upstream: &str,
         releases_max: usize,
     ) -> Result<Vec<ReplacedRelease>, StoreError> {
-        ask!(self, replaced::of_upstream, upstream, releases_max)
+        ask!(self, "replaced", statements::replaced::of_upstream, upstream, releases_max)
     }
 
     async fn accept(
@@ -115,7 +117,7 @@ impl MirrorStore for PostgresStore {
         identity: &Identity,
     ) -> Result<Option<ReplacedRelease>, StoreError> {
         let (name, identity) = (name.clone(), identity.clone());
-        self.0.write(Limit::Write, move |it| Box::pin(replaced::accept(it, name, identity))).await
+        self.write("accept", move |it| Box::pin(replaced::accept(it, name, identity))).await
     }
 
     async fn apply(
@@ -125,67 +127,64 @@ impl MirrorStore for PostgresStore {
         now: Timestamp,
     ) -> Result<Applied, StoreError> {
         let upstream = upstream.to_owned();
-        let apply =
-            self.0.write(Limit::Write, move |it| Box::pin(apply::apply(it, upstream, gems, now)));
+        let apply = self.write("apply", move |it| Box::pin(apply::apply(it, upstream, gems, now)));
         let apply::Done { applied, has_doubled } = apply.await?;
         self.0.analyze_if(has_doubled).await?;
         Ok(applied)
     }
 
     async fn origins(&self, from: u64, names_max: usize) -> Result<Origins, StoreError> {
-        ask!(self, upstreams::origins, from, names_max)
+        ask!(self, "origins", upstreams::origins, from, names_max)
     }
 
     async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError> {
-        self.0.write(Limit::Write, move |it| Box::pin(disown::disown(it, names))).await
+        self.write("disown", move |it| Box::pin(disown::disown(it, names))).await
     }
 
     async fn policy(&self) -> Result<Option<String>, StoreError> {
-        ask!(self, rules::policy)
+        ask!(self, "policy", rules::policy)
     }
 
     async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError> {
-        self.0.write(Limit::Write, move |it| Box::pin(rules::keep_policy(it, rules))).await
+        self.write("keep_policy", move |it| Box::pin(rules::keep_policy(it, rules))).await
     }
 
     async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError> {
-        ask!(self, rules::local_names, names_max)
+        ask!(self, "local_names", rules::local_names, names_max)
     }
 
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {
-        ask!(self, upstreams::last_looks, upstream)
+        ask!(self, "last_looks", upstreams::last_looks, upstream)
     }
 
     async fn keep_looks(&self, upstream: &str, looks: LastLooks) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
         let keep = self
-            .0
-            .write(Limit::Write, move |it| Box::pin(upstreams::keep_looks(it, upstream, looks)));
+            .write("keep_looks", move |it| Box::pin(upstreams::keep_looks(it, upstream, looks)));
         keep.await
     }
 
     async fn gone(&self, upstream: &str) -> Result<Gone, StoreError> {
-        ask!(self, upstreams::gone, upstream)
+        ask!(self, "gone", upstreams::gone, upstream)
     }
 
     async fn keep_gone(&self, upstream: &str, gone: Gone) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
-        let keep = self
-            .0
-            .write(Limit::Write, move |it| Box::pin(upstreams::keep_gone(it, upstream, gone)));
+        let keep =
+            self.write("keep_gone", move |it| Box::pin(upstreams::keep_gone(it, upstream, gone)));
         keep.await
     }
 
     async fn counts(&self, upstream: &str) -> Result<MirrorCounts, StoreError> {
-        ask!(self, upstreams::counts, upstream)
+        ask!(self, "counts", upstreams::counts, upstream)
     }
 
     async fn mirrored(&self, full_name: &str) -> Result<Option<MirroredRelease>, StoreError> {
-        ask!(self, files::mirrored, full_name)
+        ask!(self, "mirrored", files::mirrored, full_name)
     }
 
     async fn presence(&self, name: &GemName, identity: &Identity) -> Result<Presence, StoreError> {
-        ask!(self, files::presence, name, identity)
+        ask!(self, "presence", statements::files::presence, name, identity)
     }
 
     async fn keep_file(
@@ -194,12 +193,13 @@ impl MirrorStore for PostgresStore {
         file: MirroredFile,
     ) -> Result<(), StoreError> {
         let release = release.clone();
-        self.0.write(Limit::Write, move |it| Box::pin(files::keep(it, release, file))).await
+        self.write("keep_file", move |it| Box::pin(statements::files::keep(it, release, file)))
+            .await
     }
 
     async fn forget_file(&self, release: &MirroredRelease) -> Result<(), StoreError> {
         let release = release.clone();
-        self.0.write(Limit::Write, move |it| Box::pin(files::forget(it, release))).await
+        self.write("forget_file", move |it| Box::pin(statements::files::forget(it, release))).await
     }
 
     async fn missing_files(
@@ -208,11 +208,12 @@ impl MirrorStore for PostgresStore {
         from: u64,
         releases_max: usize,
     ) -> Result<MissingFiles, StoreError> {
-        ask!(self, files::missing, upstream, from, releases_max)
+        ask!(self, "missing_files", statements::files::missing, upstream, from, releases_max)
     }
 
     async fn take_hooks(&self, hooks: Vec<NewHook>, waiting_max: u64) -> Result<Inbox, StoreError> {
-        self.0.write_hooks(move |it| Box::pin(hooks::take(it, hooks, waiting_max))).await
+        self.write_hooks("take_hooks", move |it| Box::pin(hooks::take(it, hooks, waiting_max)))
+            .await
     }
 
     async fn due_hooks(
@@ -221,15 +222,18 @@ impl MirrorStore for PostgresStore {
         now: Timestamp,
         hooks_max: usize,
     ) -> Result<Vec<Hook>, StoreError> {
-        ask!(self, hooks::due, upstream, now, hooks_max)
+        ask!(self, "due_hooks", statements::hooks::due, upstream, now, hooks_max)
     }
 
     async fn next_hook(&self, upstream: &str) -> Result<Option<Timestamp>, StoreError> {
-        ask!(self, hooks::next, upstream)
+        ask!(self, "next_hook", statements::hooks::next, upstream)
     }
 
     async fn drop_hooks_of_others(&self, upstreams: Vec<String>) -> Result<u64, StoreError> {
-        self.0.write_hooks(move |it| Box::pin(hooks::drop_others(it, upstreams))).await
+        self.write_hooks("drop_hooks_of_others", move |it| {
+            Box::pin(statements::hooks::drop_others(it, upstreams))
+        })
+        .await
     }
 
     async fn settle_hooks(
@@ -237,10 +241,10 @@ impl MirrorStore for PostgresStore {
         done: Vec<u64>,
         later: Vec<(u64, Timestamp)>,
     ) -> Result<(), StoreError> {
-        self.0.write_hooks(move |it| Box::pin(hooks::settle(it, done, later))).await
+        self.write_hooks("settle_hooks", move |it| Box::pin(hooks::settle(it, done, later))).await
     }
 
     async fn waiting_hooks(&self) -> Result<u64, StoreError> {
-        ask!(self, hooks::waiting)
+        ask!(self, "waiting_hooks", statements::hooks::waiting)
     }
 }

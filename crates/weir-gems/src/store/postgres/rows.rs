@@ -2,29 +2,16 @@
 
 use deadpool_postgres::Transaction;
 use hashbrown::HashMap;
-use tokio_postgres::{Error, Row};
+use tokio_postgres::Row;
 use weir_base::clock::Timestamp;
 
 use crate::name::GemName;
-use crate::platform::Platform;
-use crate::release::{Checksum, Dependencies, Identity, Release, RequirementLine};
+use crate::release::{Release, RequirementLine};
 use crate::store::StoreError;
-use crate::store::column::{signed, unsigned};
+use crate::store::column::signed;
+pub(super) use crate::store::database::micros;
 use crate::store::mirror::NOBODY;
-use crate::version::Version;
-
-/// Columns of a release, in the order of [`release`].
-pub(super) const RELEASE: &str =
-    "number, platform, dependencies, sha256, ruby, rubygems, created_at";
-
-/// Microseconds.
-pub(super) fn micros(time: Timestamp) -> i64 {
-    signed(time.as_micros())
-}
-
-pub(super) fn time(micros: i64) -> Timestamp {
-    Timestamp::from_micros(unsigned(micros))
-}
+pub(super) use crate::store::statements::releases::{RELEASE, release};
 
 /// A digest of `N` bytes.
 pub(super) fn digest<const N: usize>(row: &Row, column: usize) -> Result<[u8; N], StoreError> {
@@ -98,25 +85,6 @@ pub(super) async fn add_gem(
         .query_one(&statement, &[&name.as_str(), &name.skeleton(), &micros(now)])
         .await?;
     Ok(Gem { id: row.try_get(0)?, live: 0 })
-}
-
-/// What was checked when it was written is not checked again.
-pub(super) fn release(row: &Row, first: usize) -> Result<Release, StoreError> {
-    let line = |column| -> Result<Option<RequirementLine>, Error> {
-        let text: Option<String> = row.try_get(first + column)?;
-        Ok(text.map(RequirementLine::from_checked))
-    };
-    Ok(Release {
-        identity: Identity {
-            number: Version::from_checked(row.try_get(first)?),
-            platform: Platform::from_checked(row.try_get(first + 1)?),
-        },
-        dependencies: Dependencies::from_checked(row.try_get(first + 2)?),
-        checksum: Checksum(digest(row, first + 3)?),
-        ruby: line(4)?,
-        rubygems: line(5)?,
-        created_at: time(row.try_get(first + 6)?),
-    })
 }
 
 /// The releases of a gem that are not yanked, in the order of lines.

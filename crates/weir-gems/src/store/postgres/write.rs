@@ -1,15 +1,16 @@
 //! Transactions that write: one at a time, each to its end.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::Transaction;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Inner;
-use super::connect::BoxFuture;
 use super::failure::{is_lost, sentence};
 use super::metrics::{Limit, Outcome};
 use super::pool::Lease;
@@ -55,13 +56,22 @@ impl Turns {
     }
 }
 
+/// What is done in a transaction. It has one type, so that all around it is compiled once.
+type Work = Box<dyn for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Worked> + Send>;
+
+/// What work came to: its own `Result`, and whether that is to be committed.
+struct Worked {
+    result: Box<dyn Any + Send>,
+    is_done: bool,
+}
+
 impl Inner {
     /// Runs `work` in one transaction, which is on disk when this returns. It goes on to its end
     /// when nobody waits for it any more.
     pub(super) async fn write<T, E, W>(self: &Arc<Self>, limit: Limit, work: W) -> Result<T, E>
     where
         T: Send + 'static,
-        E: From<StoreError> + From<tokio_postgres::Error> + Send + 'static,
+        E: From<StoreError> + Send + 'static,
         W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, E>> + Send + 'static,
     {
         self.write_in_turn(Turn::Gems, limit, work).await
@@ -86,24 +96,42 @@ impl Inner {
     ) -> Result<T, E>
     where
         T: Send + 'static,
-        E: From<StoreError> + From<tokio_postgres::Error> + Send + 'static,
+        E: From<StoreError> + Send + 'static,
         W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, E>> + Send + 'static,
     {
-        let inner = Arc::clone(self);
-        let done = self.io.spawn(async move { inner.write_here(turn, limit, work).await });
-        done.await.unwrap_or_else(|error| Err(StoreError::Abandoned(error.to_string()).into()))
+        let work: Work = Box::new(move |transaction| {
+            Box::pin(async move {
+                let result = work(transaction).await;
+                let is_done = result.is_ok();
+                Worked { result: Box::new(result), is_done }
+            })
+        });
+        let result = self.spawn_write(turn, limit, work).await?;
+        *result.downcast::<Result<T, E>>().expect("the work's own result")
     }
 
-    async fn write_here<T, E, W>(self: Arc<Self>, turn: Turn, limit: Limit, work: W) -> Result<T, E>
-    where
-        E: From<StoreError> + From<tokio_postgres::Error>,
-        W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, E>>,
-    {
+    async fn spawn_write(
+        self: &Arc<Self>,
+        turn: Turn,
+        limit: Limit,
+        work: Work,
+    ) -> Result<Box<dyn Any + Send>, StoreError> {
+        let inner = Arc::clone(self);
+        let done = self.io.spawn(async move { inner.write_here(turn, limit, work).await });
+        done.await.unwrap_or_else(|error| Err(StoreError::Abandoned(error.to_string())))
+    }
+
+    async fn write_here(
+        self: Arc<Self>,
+        turn: Turn,
+        limit: Limit,
+        work: Work,
+    ) -> Result<Box<dyn Any + Send>, StoreError> {
         let time = self.time(limit);
         let deadline = Instant::now() + time;
         let Ok(_turn) = timeout_at(deadline, self.turns.take(turn)).await else {
             self.pool.metrics.limit_hit(limit);
-            return Err(StoreError::Busy { limit: limit.setting() }.into());
+            return Err(StoreError::Busy { limit: limit.setting() });
         };
         let mut lease = self.lease().await?;
         let is_committing = AtomicBool::new(false);
@@ -112,9 +140,7 @@ impl Inner {
         if done.is_err() && is_committing.load(Ordering::Relaxed) {
             lease.close();
             self.pool.metrics.limit_hit(limit);
-            return Err(
-                StoreError::Unanswered(format!("no answer within {}", limit.setting())).into()
-            );
+            return Err(StoreError::Unanswered(format!("no answer within {}", limit.setting())));
         }
         self.pool.settle(lease, limit, done)
     }
@@ -161,17 +187,13 @@ impl Inner {
     }
 }
 
-async fn transact<T, E, W>(
+async fn transact(
     lease: &mut Lease,
     turn: Turn,
     time: Duration,
     is_committing: &AtomicBool,
-    work: W,
-) -> Result<T, E>
-where
-    E: From<StoreError> + From<tokio_postgres::Error>,
-    W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, E>>,
-{
+    work: Work,
+) -> Result<Box<dyn Any + Send>, StoreError> {
     let transaction = lease.transaction().await?;
     let (time, lock) = (for_server(time), turn.lock());
     // Each statement behind the lock sees what was committed before it was given.
@@ -181,11 +203,14 @@ where
          SELECT pg_advisory_xact_lock({lock}, hashtext(current_schema()))"
     );
     transaction.batch_execute(&begin).await?;
-    let done = work(&transaction).await?;
+    let Worked { result, is_done } = work(&transaction).await;
+    if !is_done {
+        return Ok(result);
+    }
     is_committing.store(true, Ordering::Relaxed);
     match transaction.commit().await {
-        Ok(()) => Ok(done),
-        Err(error) if is_lost(&error) => Err(StoreError::Unanswered(sentence(&error)).into()),
+        Ok(()) => Ok(result),
+        Err(error) if is_lost(&error) => Err(StoreError::Unanswered(sentence(&error))),
         Err(error) => Err(error.into()),
     }
 }

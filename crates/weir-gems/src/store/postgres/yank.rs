@@ -7,10 +7,11 @@ use weir_base::clock::Timestamp;
 
 use super::metrics::Limit;
 use super::rows::micros;
-use super::{Inner, index, rows, webhook_rows};
+use super::{Inner, index, rows};
 use crate::index::versions::Change;
 use crate::name::GemName;
 use crate::release::Identity;
+use crate::store::statements::{pushes, webhooks};
 use crate::store::{StoreError, YankError};
 
 pub(super) async fn yank(
@@ -34,7 +35,8 @@ pub(super) async fn yank(
                     let Some(gem) = rows::gem(transaction, which.0.as_str()).await? else {
                         return Ok(false);
                     };
-                    Ok(is_yanked(transaction, gem.id, &which.1).await? == Some(true))
+                    let found = pushes::found(transaction, gem.id, &which.1).await?;
+                    Ok(found.is_some_and(|(_, is_yanked)| is_yanked))
                 })
             });
             Ok(became.await?)
@@ -50,7 +52,8 @@ async fn take_out(
     now: Timestamp,
 ) -> Result<(), YankError> {
     let gem = rows::gem(transaction, name.as_str()).await?.ok_or(YankError::UnknownGem)?;
-    match is_yanked(transaction, gem.id, identity).await? {
+    let found = pushes::found(transaction, gem.id, identity).await?;
+    match found.map(|(_, is_yanked)| is_yanked) {
         None => return Err(YankError::UnknownRelease(identity.to_string())),
         Some(true) => return Err(YankError::AlreadyYanked(identity.to_string())),
         Some(false) => {}
@@ -63,23 +66,6 @@ async fn take_out(
     let (number, platform) = (identity.number.as_str(), identity.platform.as_str());
     transaction.execute(&statement, &[&gem.id, &number, &platform, &micros(now)]).await?;
     index::apply(transaction, gem, name.as_str(), Change::Yanked, identity).await?;
-    webhook_rows::tell_of_yank(transaction, gem.id, name, identity, now).await?;
+    webhooks::tell_of_yank(transaction, gem.id, name, identity, now).await?;
     Ok(())
-}
-
-/// None: there is no such release.
-async fn is_yanked(
-    transaction: &Transaction<'_>,
-    gem: i64,
-    identity: &Identity,
-) -> Result<Option<bool>, StoreError> {
-    let statement = transaction
-        .prepare_cached(
-            "SELECT yanked_at IS NOT NULL FROM releases
-             WHERE gem = $1 AND number = $2 AND platform = $3",
-        )
-        .await?;
-    let (number, platform) = (identity.number.as_str(), identity.platform.as_str());
-    let row = transaction.query_opt(&statement, &[&gem, &number, &platform]).await?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?)
 }

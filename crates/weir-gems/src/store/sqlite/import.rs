@@ -3,6 +3,7 @@
 use rusqlite::Connection;
 use weir_base::clock::{Clock, Timestamp};
 
+use super::database::Sqlite;
 use super::index::go_on;
 use super::text_rows::Writing;
 use super::{Inner, mirror, rows};
@@ -10,7 +11,9 @@ use crate::index::{names, versions};
 use crate::name::GemName;
 use crate::release::Release;
 use crate::store::cuts::may_clash;
+use crate::store::database::at_once;
 use crate::store::derived::Derived;
+use crate::store::statements::upstreams::origin_of;
 use crate::store::{Imported, ImportedGem, StoreError, TextKind};
 
 pub(super) fn import(
@@ -32,7 +35,7 @@ pub(super) fn import(
                 names: go_on(transaction, TextKind::Names)?,
             };
             for gem in batch {
-                if mirror::origin_of(transaction, gem.name.as_str())?.is_some() {
+                if at_once(origin_of(&Sqlite(transaction), gem.name.as_str()))?.is_some() {
                     // One name never has releases of two sources.
                     done.known += gem.releases.len() as u64;
                 } else {

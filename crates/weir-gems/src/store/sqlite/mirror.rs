@@ -6,26 +6,28 @@ mod files;
 mod hooks;
 mod lookalikes;
 mod noted;
+mod origins;
 mod pending;
 mod replaced;
-mod rules;
-mod upstreams;
 
+use async_trait::async_trait;
 use weir_base::clock::Timestamp;
 
 pub(super) use self::changed::clashes;
-pub(super) use self::rules::POLICY;
-pub(super) use self::upstreams::{make_local, origin_of};
+pub(super) use self::origins::make_local;
 use super::SqliteStore;
+use super::database::Sqlite;
 use crate::mirror::prefix::{Prefix, PrefixDigest};
 use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::StoreError;
+use crate::store::database::at_once;
 use crate::store::mirror::{
     Applied, Gone, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
     ReplacedRelease, Standing,
 };
+use crate::store::statements::{self, refusals, rules, upstreams};
 
 /// What the mirror adds to the tables.
 pub(super) const TABLES: &str = "
@@ -121,9 +123,18 @@ CREATE TABLE replaced_releases (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// A row, or none.
+pub(super) const POLICY: &str = "
+CREATE TABLE mirror_policy (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    rules TEXT NOT NULL
+) STRICT;
+";
+
+#[async_trait]
 impl MirrorStore for SqliteStore {
     async fn position(&self, upstream: &str) -> Result<Option<Position>, StoreError> {
-        self.0.read_once(|connection| upstreams::position(connection, upstream))
+        self.read_once("position", |it| at_once(upstreams::position(&Sqlite(it), upstream)))
     }
 
     async fn note(
@@ -133,8 +144,8 @@ impl MirrorStore for SqliteStore {
         position: Option<Position>,
     ) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking(move |inner| {
-            inner.write(|it| noted::note(it, &upstream, &noted, position.as_ref()))
+        self.blocking("note", move |inner| {
+            inner.write(|it| noted::note(it, &upstream, &noted, position))
         })
         .await
     }
@@ -144,12 +155,16 @@ impl MirrorStore for SqliteStore {
         upstream: &str,
     ) -> Result<Vec<(Prefix, PrefixDigest)>, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking(move |inner| inner.read(|it| noted::digests(it, &upstream))).await
+        self.blocking("noted_digests", move |inner| inner.read(|it| noted::digests(it, &upstream)))
+            .await
     }
 
     async fn noted(&self, upstream: &str, prefix: Prefix) -> Result<Vec<Noted>, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking(move |inner| inner.read(|it| noted::of_prefix(it, &upstream, prefix))).await
+        self.blocking("noted", move |inner| {
+            inner.read(|it| at_once(statements::noted::of_prefix(&Sqlite(it), &upstream, prefix)))
+        })
+        .await
     }
 
     async fn pending(
@@ -159,8 +174,10 @@ impl MirrorStore for SqliteStore {
         names_max: usize,
     ) -> Result<Vec<Pending>, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking(move |inner| inner.read(|it| pending::page(it, &upstream, after, names_max)))
-            .await
+        self.blocking("pending", move |inner| {
+            inner.read(|it| pending::page(it, &upstream, after, names_max))
+        })
+        .await
     }
 
     async fn refuse(
@@ -169,15 +186,21 @@ impl MirrorStore for SqliteStore {
         names: Vec<(GemName, Refusal)>,
     ) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking(move |inner| inner.write(|it| pending::refuse(it, &upstream, &names))).await
+        self.blocking("refuse", move |inner| {
+            inner.write(|it| pending::refuse(it, &upstream, &names))
+        })
+        .await
     }
 
     async fn standing(&self, upstream: &str, name: &GemName) -> Result<Standing, StoreError> {
-        self.0.read(|connection| pending::standing(connection, upstream, name))
+        self.read("standing", |connection| pending::standing(connection, upstream, name))
     }
 
     async fn reconsider(&self) -> Result<(), StoreError> {
-        self.blocking(move |inner| inner.write(|it| pending::reconsider(it))).await
+        self.blocking("reconsider", move |inner| {
+            inner.write(|it| at_once(refusals::reconsider(&Sqlite(it))))
+        })
+        .await
     }
 
     async fn refused(
@@ -185,7 +208,7 @@ impl MirrorStore for SqliteStore {
         upstream: &str,
         names_max: usize,
     ) -> Result<Vec<(String, Refusal)>, StoreError> {
-        self.0.read_once(|connection| pending::refused(connection, upstream, names_max))
+        self.read_once("refused", |it| at_once(refusals::refused(&Sqlite(it), upstream, names_max)))
     }
 
     async fn replaced(
@@ -193,7 +216,9 @@ impl MirrorStore for SqliteStore {
         upstream: &str,
         releases_max: usize,
     ) -> Result<Vec<ReplacedRelease>, StoreError> {
-        self.0.read_once(|connection| replaced::of_upstream(connection, upstream, releases_max))
+        self.read_once("replaced", |it| {
+            at_once(statements::replaced::of_upstream(&Sqlite(it), upstream, releases_max))
+        })
     }
 
     async fn accept(
@@ -202,7 +227,10 @@ impl MirrorStore for SqliteStore {
         identity: &Identity,
     ) -> Result<Option<ReplacedRelease>, StoreError> {
         let (name, identity) = (name.clone(), identity.clone());
-        self.blocking(move |inner| inner.write(|it| replaced::accept(it, &name, &identity))).await
+        self.blocking("accept", move |inner| {
+            inner.write(|it| replaced::accept(it, &name, &identity))
+        })
+        .await
     }
 
     async fn apply(
@@ -212,60 +240,81 @@ impl MirrorStore for SqliteStore {
         now: Timestamp,
     ) -> Result<Applied, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking(move |inner| inner.write(|it| apply::apply(it, &upstream, gems, now))).await
+        self.blocking("apply", move |inner| {
+            inner.write(|it| apply::apply(it, &upstream, gems, now))
+        })
+        .await
     }
 
     async fn origins(&self, from: u64, names_max: usize) -> Result<Origins, StoreError> {
-        self.blocking(move |inner| inner.read(|it| upstreams::origins(it, from, names_max))).await
+        self.blocking("origins", move |inner| {
+            inner.read(|it| at_once(upstreams::origins(&Sqlite(it), from, names_max)))
+        })
+        .await
     }
 
     async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError> {
-        self.blocking(move |inner| inner.write(|it| apply::disown(it, &names))).await
+        self.blocking("disown", move |inner| inner.write(|it| apply::disown(it, &names))).await
     }
 
     async fn policy(&self) -> Result<Option<String>, StoreError> {
-        self.0.read_once(rules::policy)
+        self.read_once("policy", |it| at_once(rules::policy(&Sqlite(it))))
     }
 
     async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError> {
-        self.blocking(move |inner| inner.write(|it| rules::keep_policy(it, rules.as_deref()))).await
+        self.blocking("keep_policy", move |inner| {
+            inner.write(|it| at_once(rules::keep_policy(&Sqlite(it), rules)))
+        })
+        .await
     }
 
     async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError> {
-        self.blocking(move |inner| inner.read(|it| rules::local_names(it, names_max))).await
+        self.blocking("local_names", move |inner| {
+            inner.read(|it| at_once(rules::local_names(&Sqlite(it), names_max)))
+        })
+        .await
     }
 
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {
-        self.0.read_once(|connection| upstreams::last_looks(connection, upstream))
+        self.read_once("last_looks", |it| at_once(upstreams::last_looks(&Sqlite(it), upstream)))
     }
 
     async fn keep_looks(&self, upstream: &str, looks: LastLooks) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking(move |inner| inner.write(|it| upstreams::keep_looks(it, &upstream, looks)))
-            .await
+        self.blocking("keep_looks", move |inner| {
+            inner.write(|it| at_once(upstreams::keep_looks(&Sqlite(it), upstream, looks)))
+        })
+        .await
     }
 
     async fn gone(&self, upstream: &str) -> Result<Gone, StoreError> {
-        self.0.read_once(|connection| upstreams::gone(connection, upstream))
+        self.read_once("gone", |it| at_once(upstreams::gone(&Sqlite(it), upstream)))
     }
 
     async fn keep_gone(&self, upstream: &str, gone: Gone) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking(move |inner| inner.write(|it| upstreams::keep_gone(it, &upstream, gone)))
-            .await
+        self.blocking("keep_gone", move |inner| {
+            inner.write(|it| at_once(upstreams::keep_gone(&Sqlite(it), upstream, gone)))
+        })
+        .await
     }
 
     async fn counts(&self, upstream: &str) -> Result<MirrorCounts, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking(move |inner| inner.read(|it| upstreams::counts(it, &upstream))).await
+        self.blocking("counts", move |inner| {
+            inner.read(|it| at_once(upstreams::counts(&Sqlite(it), &upstream)))
+        })
+        .await
     }
 
     async fn mirrored(&self, full_name: &str) -> Result<Option<MirroredRelease>, StoreError> {
-        self.0.read(|connection| files::mirrored(connection, full_name))
+        self.read("mirrored", |connection| files::mirrored(connection, full_name))
     }
 
     async fn presence(&self, name: &GemName, identity: &Identity) -> Result<Presence, StoreError> {
-        self.0.read(|connection| files::presence(connection, name, identity))
+        self.read("presence", |it| {
+            at_once(statements::files::presence(&Sqlite(it), name, identity))
+        })
     }
 
     async fn keep_file(
@@ -274,12 +323,18 @@ impl MirrorStore for SqliteStore {
         file: MirroredFile,
     ) -> Result<(), StoreError> {
         let release = release.clone();
-        self.blocking(move |inner| inner.write(|it| files::keep(it, &release, &file))).await
+        self.blocking("keep_file", move |inner| {
+            inner.write(|it| at_once(statements::files::keep(&Sqlite(it), release, file)))
+        })
+        .await
     }
 
     async fn forget_file(&self, release: &MirroredRelease) -> Result<(), StoreError> {
         let release = release.clone();
-        self.blocking(move |inner| inner.write(|it| files::forget(it, &release))).await
+        self.blocking("forget_file", move |inner| {
+            inner.write(|it| at_once(statements::files::forget(&Sqlite(it), release)))
+        })
+        .await
     }
 
     async fn missing_files(
@@ -289,14 +344,19 @@ impl MirrorStore for SqliteStore {
         releases_max: usize,
     ) -> Result<MissingFiles, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking(move |inner| {
-            inner.read(|it| files::missing(it, &upstream, from, releases_max))
+        self.blocking("missing_files", move |inner| {
+            inner.read(|it| {
+                at_once(statements::files::missing(&Sqlite(it), &upstream, from, releases_max))
+            })
         })
         .await
     }
 
     async fn take_hooks(&self, hooks: Vec<NewHook>, waiting_max: u64) -> Result<Inbox, StoreError> {
-        self.blocking(move |inner| inner.write(|it| hooks::take(it, &hooks, waiting_max))).await
+        self.blocking("take_hooks", move |inner| {
+            inner.write(|it| hooks::take(it, &hooks, waiting_max))
+        })
+        .await
     }
 
     async fn due_hooks(
@@ -306,15 +366,21 @@ impl MirrorStore for SqliteStore {
         hooks_max: usize,
     ) -> Result<Vec<Hook>, StoreError> {
         let upstream = upstream.to_owned();
-        self.blocking(move |inner| inner.read(|it| hooks::due(it, &upstream, now, hooks_max))).await
+        self.blocking("due_hooks", move |inner| {
+            inner.read(|it| at_once(statements::hooks::due(&Sqlite(it), &upstream, now, hooks_max)))
+        })
+        .await
     }
 
     async fn next_hook(&self, upstream: &str) -> Result<Option<Timestamp>, StoreError> {
-        self.0.read_once(|connection| hooks::next(connection, upstream))
+        self.read_once("next_hook", |it| at_once(statements::hooks::next(&Sqlite(it), upstream)))
     }
 
     async fn drop_hooks_of_others(&self, upstreams: Vec<String>) -> Result<u64, StoreError> {
-        self.blocking(move |inner| inner.write(|it| hooks::drop_others(it, &upstreams))).await
+        self.blocking("drop_hooks_of_others", move |inner| {
+            inner.write(|it| at_once(statements::hooks::drop_others(&Sqlite(it), upstreams)))
+        })
+        .await
     }
 
     async fn settle_hooks(
@@ -322,10 +388,13 @@ impl MirrorStore for SqliteStore {
         done: Vec<u64>,
         later: Vec<(u64, Timestamp)>,
     ) -> Result<(), StoreError> {
-        self.blocking(move |inner| inner.write(|it| hooks::settle(it, &done, &later))).await
+        self.blocking("settle_hooks", move |inner| {
+            inner.write(|it| hooks::settle(it, &done, &later))
+        })
+        .await
     }
 
     async fn waiting_hooks(&self) -> Result<u64, StoreError> {
-        self.0.read_once(hooks::waiting)
+        self.read_once("waiting_hooks", |it| at_once(statements::hooks::waiting(&Sqlite(it))))
     }
 }

@@ -8,11 +8,8 @@ use crate::name::GemName;
 use crate::platform::Platform;
 use crate::release::{Checksum, Dependencies, Identity, Release, RequirementLine};
 use crate::store::column::signed;
+pub(super) use crate::store::statements::releases::RELEASE;
 use crate::version::Version;
-
-/// Columns of a release, in the order of [`release`].
-pub(super) const RELEASE: &str =
-    "number, platform, dependencies, sha256, ruby, rubygems, created_at";
 
 /// Microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

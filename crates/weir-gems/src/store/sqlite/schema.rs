@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{downloads, mirror, webhook_rows};
+use super::{downloads, mirror, webhook_tables};
 use crate::store::StoreError;
 
 /// "weir", so that the file is not taken for another program's.
@@ -19,7 +19,7 @@ const PAGE_BYTES: i64 = 16_384;
 const STEPS: [&str; 9] = [
     FIRST,
     mirror::TABLES,
-    webhook_rows::TABLES,
+    webhook_tables::TABLES,
     downloads::TABLES,
     mirror::LAST_LOOKS,
     mirror::HOOKS_BY_UPSTREAM,

@@ -5,7 +5,6 @@ use base64::prelude::BASE64_STANDARD;
 use md5::{Digest, Md5};
 use sha2::Sha256;
 use weir_gems::package::sample::Sample;
-use weir_gems::store::Store;
 
 use super::{Answer, Index};
 

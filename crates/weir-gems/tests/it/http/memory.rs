@@ -9,7 +9,7 @@ use hyper::{Request, Response, StatusCode};
 use tokio::task::yield_now;
 use weir_base::clock::Clock;
 use weir_gems::import_file::{ImportFile, ImportLimits};
-use weir_gems::store::{SqliteSettings, SqliteStore, Store};
+use weir_gems::store::{SqliteSettings, SqliteStore};
 use weir_net::client::ClientAddress;
 use weir_net::server::{AnswerWithin, ResponseBody};
 
@@ -36,7 +36,7 @@ async fn index_with_large_gem() -> (tempfile::TempDir, Index) {
     let line = format!("{{\"name\":\"large\",\"versions\":[{}]}}", releases.join(","));
     let file = ImportFile::new(line.as_bytes(), ImportLimits::default(), NOW);
     let gems: Vec<_> = file.collect::<Result<_, _>>().unwrap();
-    index.gems.store().import(gems.into_iter(), &Clock::manual(NOW)).await.unwrap();
+    index.gems.store().import(Box::new(gems.into_iter()), &Clock::manual(NOW)).await.unwrap();
     (folder, index)
 }
 

@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use hyper::Request;
 use hyper::body::{Body, Frame};
 use weir_gems::package::sample::Sample;
-use weir_gems::store::{Repair, Scope, Store};
+use weir_gems::store::{Repair, Scope};
 
 use super::Index;
 use crate::package_mutations::mutant;
@@ -317,5 +317,5 @@ async fn leaves_no_half_written_state(index: Index) {
     assert_eq!((files.len(), arriving), (taken, 0));
     let report = index.gems.store().verify(Repair::Leave, index.clock.now()).await.unwrap();
     assert_eq!((report.problems, report.releases), (Vec::new(), taken as u64));
-    crate::store::assert_consistent(index.gems.store()).await;
+    crate::store::assert_consistent(&**index.gems.store()).await;
 }

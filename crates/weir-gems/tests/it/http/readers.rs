@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use weir_gems::Endpoint;
 use weir_gems::package::sample::Sample;
 use weir_gems::settings::Readers;
-use weir_gems::store::{Scope, Store};
+use weir_gems::store::Scope;
 
 use super::{Answer, Index};
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_gems::mirror::Scope;
-use weir_gems::store::Store;
 use weir_gems::view::{MirrorView, ReadView};
 
 use super::origin::Origin;

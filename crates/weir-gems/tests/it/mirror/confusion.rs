@@ -5,7 +5,6 @@ use std::time::Duration;
 use weir_gems::mirror::FileError;
 use weir_gems::mirror::policy::Policy;
 use weir_gems::package::sample::Sample;
-use weir_gems::store::Store;
 use weir_gems::store::mirror::Refusal;
 
 use super::origin::Origin;
@@ -121,7 +120,7 @@ async fn a_name_that_becomes_private_is_taken_away_and_can_be_pushed() {
     replica.mirror.set_policy(Policy::default()).await.unwrap();
     replica.compare().await;
     assert_private(&replica, "acme_web", "1.0").await;
-    crate::store::assert_consistent(replica.store()).await;
+    crate::store::assert_consistent(&**replica.store()).await;
 }
 
 #[tokio::test]
@@ -163,7 +162,7 @@ async fn what_could_be_taken_for_a_pushed_name_is_not_let_in() {
     replica.compare().await;
     assert_eq!(replica.listed("shop_core").await, ["99.0"]);
     assert_private(&replica, "shop-core", "1.0").await;
-    crate::store::assert_consistent(replica.store()).await;
+    crate::store::assert_consistent(&**replica.store()).await;
 }
 
 #[tokio::test]

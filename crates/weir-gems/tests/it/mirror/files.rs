@@ -6,7 +6,6 @@ use hyper::StatusCode;
 use sha2::{Digest, Sha256};
 use weir_gems::mirror::settings::FilesWhen;
 use weir_gems::package::sample::Sample;
-use weir_gems::store::Store;
 
 use super::origin::Origin;
 use super::scripted::{Reply, Scripted};

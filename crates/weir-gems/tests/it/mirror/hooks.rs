@@ -8,7 +8,6 @@ use sha2::{Digest, Sha256};
 use weir_base::shutdown::ShutdownToken;
 use weir_gems::mirror::HooksDone;
 use weir_gems::package::sample::Sample;
-use weir_gems::store::Store;
 
 use super::origin::Origin;
 use super::scripted::{Reply, Scripted};

@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Notify;
 use weir_gems::mirror::progress::Progress;
 use weir_gems::mirror::{Mirror, Read, Scope};
-use weir_gems::store::Store;
-use weir_gems::store::mirror::MirrorStore;
 
 use super::origin::Origin;
 use super::scripted::Scripted;
@@ -59,7 +57,7 @@ async fn whatever_is_cut_off_is_done_by_the_next_looks() {
         let Replica { index, mirror, .. } = replica;
         drop(mirror);
         replica = setup().start_on(index.opened_again());
-        crate::store::assert_consistent(replica.store()).await;
+        crate::store::assert_consistent(&**replica.store()).await;
         let counts = replica.store().counts("one").await.unwrap();
         last = last.max(counts.names - counts.pending);
     }
@@ -167,7 +165,7 @@ async fn survives_kills((variable, store): (&'static str, &str), open: impl Asyn
         let killing =
             tokio::task::spawn_blocking(move || kill_after((variable, &store), &url, lines));
         killing.await.unwrap();
-        crate::store::assert_consistent(open().await.gems.store()).await;
+        crate::store::assert_consistent(&**open().await.gems.store()).await;
     }
     let replica = Setup::new(&[("one", &origin.url())]).start_on(open().await);
     replica.sync().await;

@@ -3,7 +3,7 @@
 use weir_gems::mirror::Scope;
 use weir_gems::mirror::progress::Progress;
 use weir_gems::mirror::read::{VersionsLine, VersionsReader, read_info};
-use weir_gems::store::{Store, TextKind};
+use weir_gems::store::TextKind;
 
 use super::scripted::{Reply, Scripted};
 use super::{Replica, Setup};
@@ -150,7 +150,7 @@ async fn leave_nothing_half_done(index: Index) {
         }
         if seed % 20 == 0 {
             assert_whole(&replica, seed).await;
-            crate::store::assert_consistent(replica.store()).await;
+            crate::store::assert_consistent(&**replica.store()).await;
         }
     }
     // All of it happens, or the damage is not of the kind that tests anything.
@@ -163,5 +163,5 @@ async fn leave_nothing_half_done(index: Index) {
     }
     let names = replica.store().text(TextKind::Names).await.unwrap().to_vec();
     assert_eq!(crate::client::read_names(&names).len(), good.infos.len());
-    crate::store::assert_consistent(replica.store()).await;
+    crate::store::assert_consistent(&**replica.store()).await;
 }

@@ -54,7 +54,7 @@ async fn a_name_comes_whole_from_the_first_that_has_it() {
     versions(&second, &[("both", "99.0"), ("two", "99.0")], TWO);
     replica.try_sync().await;
     assert_eq!(replica.listed("two").await, ["3.0"]);
-    crate::store::assert_consistent(replica.store()).await;
+    crate::store::assert_consistent(&**replica.store()).await;
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn assert_gone(replica: &Replica, name: &str, version: &str) {
     assert_eq!(replica.listed(name).await, Vec::<String>::new());
     assert!(!replica.index.get(&format!("/info/{name}")).await.text().contains(version));
     assert_eq!(replica.file(&format!("{name}-{version}")).await.status, 404);
-    crate::store::assert_consistent(replica.store()).await;
+    crate::store::assert_consistent(&**replica.store()).await;
 }
 
 #[tokio::test]
@@ -270,5 +270,5 @@ async fn a_change_of_the_policy_does_not_wait_for_an_upstream() {
     assert_eq!(replica.listed("team").await, ["2.0"]);
     assert_eq!(replica.listed("late").await, ["1.0"]);
     assert_eq!(replica.state().await.upstreams[0].counts.pending, 0);
-    crate::store::assert_consistent(replica.store()).await;
+    crate::store::assert_consistent(&**replica.store()).await;
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_gems::mirror::policy::Policy;
 use weir_gems::package::sample::Sample;
-use weir_gems::store::mirror::{MirrorStore, Refusal};
+use weir_gems::store::mirror::Refusal;
 
 use super::asked::until;
 use super::origin::Origin;
@@ -47,7 +47,7 @@ async fn a_line_that_was_a_mistake_takes_nothing_for_good() {
     replica.sync().await;
     assert_eq!(replica.listed("pub-1").await, ["1.0"]);
     assert_eq!(replica.listed("pub-2").await, ["7.0"]);
-    crate::store::assert_consistent(replica.store()).await;
+    crate::store::assert_consistent(&**replica.store()).await;
 }
 
 #[tokio::test]
@@ -131,5 +131,5 @@ async fn a_policy_that_changed_while_the_mirror_was_away_holds_before_anything_i
     replica.mirror.prepare().await.unwrap();
     assert_eq!(replica.listed("acme-web").await, Vec::<String>::new());
     assert!(replica.try_sync().await[0].is_err());
-    crate::store::assert_consistent(replica.store()).await;
+    crate::store::assert_consistent(&**replica.store()).await;
 }

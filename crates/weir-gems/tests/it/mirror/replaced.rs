@@ -4,7 +4,6 @@ use hyper::StatusCode;
 use sha2::{Digest, Sha256};
 use weir_gems::package::sample::Sample;
 use weir_gems::release::Checksum;
-use weir_gems::store::mirror::MirrorStore;
 
 use super::Setup;
 use super::scripted::Scripted;
@@ -63,7 +62,7 @@ async fn a_replaced_file_is_kept_out_until_an_operator_accepts_it() {
     replica.sync().await;
     assert_eq!(replica.file("shop-1.0").await.body, second.0);
     assert_eq!(replica.store().replaced("one", 9).await.unwrap().len(), 1);
-    assert_consistent(replica.store()).await;
+    assert_consistent(&**replica.store()).await;
     // Once more is once too often.
     publish(&upstream, &[("1.0", &first), ("2.0", &fetched), ("3.0", &unfetched), ("4.0", &new)]);
     replica.sync().await;

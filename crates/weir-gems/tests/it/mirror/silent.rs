@@ -10,8 +10,7 @@ use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_gems::mirror::Scope;
 use weir_gems::mirror::progress::Progress;
 use weir_gems::package::sample::Sample;
-use weir_gems::store::Store;
-use weir_gems::store::mirror::{MirrorStore, Refusal};
+use weir_gems::store::mirror::Refusal;
 
 use super::hooks::{ADD, spec, token, until};
 use super::order::{ONE, TWO, two, versions};
@@ -116,7 +115,7 @@ async fn the_first_that_has_a_name_gets_it_also_when_the_second_was_asked_before
     let state = replica.state().await;
     assert_eq!(state.upstreams[1].refused, [("late".to_owned(), Refusal::Shadowed)]);
     assert_eq!([0, 1].map(|place| state.upstreams[place].counts.pending), [0, 0]);
-    crate::store::assert_consistent(replica.store()).await;
+    crate::store::assert_consistent(&**replica.store()).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use hyper::StatusCode;
 use weir_gems::mirror::Read;
 use weir_gems::mirror::policy::Policy;
 use weir_gems::package::sample::Sample;
-use weir_gems::store::{GemStore, Store};
+use weir_gems::store::GemStore;
 
 use super::hooks::{ADD, spec, token};
 use super::origin::Origin;
@@ -15,7 +15,7 @@ use crate::store::{NOW, new, postgres_place};
 #[tokio::test]
 async fn sqlite_as_either() {
     let (_folder, store) = crate::store::sqlite();
-    is_a_mirror(GemStore::Sqlite(store.clone()), || GemStore::Sqlite(store.clone())).await;
+    is_a_mirror(GemStore::from(store.clone()), || GemStore::from(store.clone())).await;
 }
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn postgres() {
 #[tokio::test]
 async fn postgres_as_either() {
     let Some(place) = postgres_place() else { return };
-    let open = || GemStore::Postgres(place.store());
+    let open = || GemStore::from(place.store());
     is_a_mirror(open(), open).await;
 }
 

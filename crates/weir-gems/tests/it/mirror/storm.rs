@@ -5,8 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use hyper::StatusCode;
 use weir_base::clock::Clock;
-use weir_gems::store::mirror::MirrorStore;
-use weir_gems::store::{ImportedGem, Store, TextKind};
+use weir_gems::store::{ImportedGem, TextKind};
 
 use super::hooks::{ADD, RUBYGEMS, done, signed, spec, token};
 use super::origin::Origin;
@@ -25,7 +24,7 @@ async fn publish(origin: &Origin, part: usize) {
             ..release(&format!("{part}.0"), "")
         }],
     });
-    origin.store().import(gems, &Clock::manual(NOW)).await.unwrap();
+    origin.store().import(Box::new(gems), &Clock::manual(NOW)).await.unwrap();
 }
 
 async fn storm(replica: &Replica, part: usize) {

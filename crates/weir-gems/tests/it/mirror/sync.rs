@@ -2,8 +2,6 @@
 
 use weir_gems::index::digest::Digests;
 use weir_gems::mirror::Read;
-use weir_gems::store::Store;
-use weir_gems::store::mirror::MirrorStore;
 
 use super::origin::Origin;
 use super::scripted::{Reply, Scripted};
@@ -120,7 +118,7 @@ async fn what_a_release_says_may_change() {
     ] {
         upstream.versions(&[upstream.gem("a", releases)]);
         replica.sync().await;
-        crate::store::assert_consistent(replica.store()).await;
+        crate::store::assert_consistent(&**replica.store()).await;
         let info = replica.store().info("a").await.unwrap().unwrap();
         let rows = releases
             .iter()

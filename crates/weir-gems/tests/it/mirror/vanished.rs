@@ -66,7 +66,7 @@ async fn an_upstream_that_empties_its_gems_takes_away_no_more_than_one_that_list
     assert_eq!((looked.work.applied.yanked, looked.is_complete()), (3, true));
     assert_eq!(replica.listed("a").await, Vec::<String>::new());
     assert_eq!(replica.listed("d").await, ["1.0"]);
-    crate::store::assert_consistent(replica.store()).await;
+    crate::store::assert_consistent(&**replica.store()).await;
 }
 
 #[tokio::test]

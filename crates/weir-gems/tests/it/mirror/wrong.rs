@@ -6,7 +6,6 @@ use std::time::Duration;
 use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_gems::mirror::progress::Progress;
 use weir_gems::mirror::{Problem, Read, Scope};
-use weir_gems::store::mirror::MirrorStore;
 
 use super::asked::until;
 use super::scripted::{Reply, Scripted};
@@ -184,7 +183,7 @@ async fn an_info_that_is_not_what_versions_says_stays_to_be_done() {
     assert!(replica.sync().await.is_complete());
     assert_eq!(replica.state().await.upstreams[0].last_miss, None);
     assert_eq!(replica.listed("a").await, ["1.0", "2.0"]);
-    crate::store::assert_consistent(replica.store()).await;
+    crate::store::assert_consistent(&**replica.store()).await;
 }
 
 #[tokio::test]

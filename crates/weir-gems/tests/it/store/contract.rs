@@ -6,15 +6,18 @@ pub(crate) mod webhooks;
 
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_gems::index::digest::Digests;
-use weir_gems::store::{Conflict, ImportedGem, PushError, Repair, Store, TextKind, YankError};
+use weir_gems::store::{
+    Conflict, FullStore, ImportedGem, PushError, Repair, Store, TextKind, YankError,
+};
 
 use super::{NOW, identity, new, release};
 use crate::client::{read_names, read_versions, versions_of_info};
 
 /// Whether everything that follows from the releases is there, by the store and by a client.
-pub(crate) async fn assert_consistent(store: &impl Store) {
+pub(crate) async fn assert_consistent(store: &(impl Store + ?Sized)) {
     let report = store.verify(Repair::Leave, NOW).await.unwrap();
     assert_eq!(report.problems, Vec::<String>::new());
     let versions = store.text(TextKind::Versions).await.unwrap();
@@ -107,7 +110,7 @@ pub(super) async fn two_releases_never_share_a_file(store: impl Store) {
         releases: vec![release(version, "")],
     };
     let gems = || [gem("a-1.0", "1.0"), gem("b-1.0", "1.0"), gem("b", "1.0-1.0"), gem("b", "2.0")];
-    let done = store.import(gems().into_iter(), &Clock::manual(NOW)).await.unwrap();
+    let done = store.import(Box::new(gems().into_iter()), &Clock::manual(NOW)).await.unwrap();
     assert_eq!((done.releases, done.known, done.clashing), (2, 0, 2));
     let versions = async |name: &str| {
         let info = store.info(name).await.unwrap().unwrap();
@@ -115,7 +118,7 @@ pub(super) async fn two_releases_never_share_a_file(store: impl Store) {
     };
     assert_eq!(versions("b-1.0").await, ["1.0"]);
     assert_eq!(versions("b").await, ["2.0"]);
-    let done = store.import(gems().into_iter(), &Clock::manual(NOW)).await.unwrap();
+    let done = store.import(Box::new(gems().into_iter()), &Clock::manual(NOW)).await.unwrap();
     assert_eq!((done.releases, done.known, done.clashing), (0, 2, 2));
     assert_consistent(&store).await;
 }
@@ -185,7 +188,7 @@ pub(super) async fn an_import_adds_what_is_not_there(store: impl Store) {
     let gems =
         [gem("a", &["2", "1", "1-java"]), gem("b", &["1.0", "1.1", "2.0"]), gem("c", &["1"])];
     let again = gems.clone();
-    let done = store.import(gems.into_iter(), &Clock::manual(NOW)).await.unwrap();
+    let done = store.import(Box::new(gems.into_iter()), &Clock::manual(NOW)).await.unwrap();
     assert_eq!((done.gems, done.releases, done.known), (2, 5, 2));
     assert_consistent(&store).await;
     let versions = store.text(TextKind::Versions).await.unwrap();
@@ -193,7 +196,7 @@ pub(super) async fn an_import_adds_what_is_not_there(store: impl Store) {
     // What was pushed stays what it is, and what was yanked stays away.
     assert_eq!(b.versions, ["1.0", "2.0"].map(str::to_owned).into());
     assert_eq!(store.file("a-1").await.unwrap(), None);
-    let done = store.import(again.into_iter(), &Clock::manual(NOW)).await.unwrap();
+    let done = store.import(Box::new(again.into_iter()), &Clock::manual(NOW)).await.unwrap();
     assert_eq!((done.gems, done.releases, done.known), (0, 0, 7));
     let same = store.text(TextKind::Versions).await.unwrap();
     assert_eq!(same.digests, versions.digests);
@@ -205,7 +208,7 @@ pub(super) async fn an_import_takes_a_gem_that_comes_twice(store: impl Store) {
         releases: versions.iter().map(|version| release(version, "")).collect(),
     };
     let gems = [gem("a", &["1", "1"]), gem("a", &["1", "2"]), gem("b", &[]), gem("a", &["3"])];
-    let done = store.import(gems.into_iter(), &Clock::manual(NOW)).await.unwrap();
+    let done = store.import(Box::new(gems.into_iter()), &Clock::manual(NOW)).await.unwrap();
     assert_eq!((done.gems, done.releases, done.known), (2, 3, 2));
     let info = store.info("a").await.unwrap().unwrap();
     assert_eq!(versions_of_info(&info.content), ["1", "2", "3"]);
@@ -279,4 +282,21 @@ pub(super) async fn a_rebaseline_says_the_same_in_fewer_lines(store: impl Store)
     // And it grows again.
     store.push(new("shop", "5"), NOW).await.unwrap();
     assert_consistent(&store).await;
+}
+
+pub(super) async fn queries_are_measured_by_their_names(store: impl FullStore) {
+    let mut registry = Registry::default();
+    store.register_metrics(&mut registry);
+    store.push(new("shop", "1"), NOW).await.unwrap();
+    for _ in 0..2 {
+        store.info("shop").await.unwrap().unwrap();
+    }
+    assert!(store.push(new("shop", "1"), NOW).await.is_err());
+    assert!(!store.remove_key(1).await.unwrap());
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    for (query, count) in [("push", 2), ("info", 2), ("remove_key", 1)] {
+        let line = format!("weir_gems_query_seconds_count{{query=\"{query}\"}} {count}\n");
+        assert!(text.contains(&line), "{line}{text}");
+    }
 }

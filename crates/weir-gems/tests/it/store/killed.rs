@@ -50,7 +50,7 @@ async fn work(store: impl WebhookStore) {
             name: format!("gem{number}-{index}").parse().unwrap(),
             releases: vec![release("1", "rack:>= 0"), release("2", "")],
         });
-        store.import(gems, &Clock::manual(NOW)).await.unwrap();
+        store.import(Box::new(gems), &Clock::manual(NOW)).await.unwrap();
         println!("imported {number}");
         if number % 3 == 2 {
             let name = format!("gem{number}-0").parse().unwrap();
@@ -60,13 +60,13 @@ async fn work(store: impl WebhookStore) {
     }
 }
 
-async fn versions(store: &impl Store) -> Vec<String> {
+async fn versions(store: &(impl Store + ?Sized)) -> Vec<String> {
     let info = store.info("shop").await.unwrap();
     info.map(|info| versions_of_info(&info.content)).unwrap_or_default()
 }
 
 /// The pushes that webhooks tell of.
-async fn told(store: &impl WebhookStore) -> Vec<String> {
+async fn told(store: &(impl WebhookStore + ?Sized)) -> Vec<String> {
     let claim = Claim {
         endpoint: "a".to_owned(),
         holder: "test".to_owned(),

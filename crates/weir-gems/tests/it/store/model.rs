@@ -76,7 +76,7 @@ fn live(model: &Model) -> Vec<(String, String)> {
     all
 }
 
-async fn step(store: &impl Store, random: &mut fastrand::Rng, model: &mut Model) {
+async fn step(store: &(impl Store + ?Sized), random: &mut fastrand::Rng, model: &mut Model) {
     let name = *random.choice(&NAMES).unwrap();
     let version = *random.choice(&VERSIONS).unwrap();
     match random.u8(..10) {
@@ -100,7 +100,7 @@ async fn step(store: &impl Store, random: &mut fastrand::Rng, model: &mut Model)
         8 => {
             let releases = VERSIONS[..3].iter().map(|version| release(version, "")).collect();
             let gem = ImportedGem { name: name.parse().unwrap(), releases };
-            store.import([gem].into_iter(), &Clock::manual(NOW)).await.unwrap();
+            store.import(Box::new([gem].into_iter()), &Clock::manual(NOW)).await.unwrap();
             for version in &VERSIONS[..3] {
                 model.entry((name, version)).or_insert(true);
             }

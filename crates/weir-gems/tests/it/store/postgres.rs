@@ -243,7 +243,10 @@ async fn an_import_that_breaks_off_leaves_whole_batches() {
             releases: vec![release("1", "")],
         }
     });
-    assert!(matches!(store.import(gems, &Clock::manual(NOW)).await, Err(StoreError::Abandoned(_))));
+    assert!(matches!(
+        store.import(Box::new(gems), &Clock::manual(NOW)).await,
+        Err(StoreError::Abandoned(_))
+    ));
     let names = store.text(TextKind::Names).await.unwrap().to_vec();
     // Batches of two.
     assert_eq!(crate::client::read_names(&names).len(), 6);

@@ -95,7 +95,12 @@ async fn an_info_in_memory_is_what_the_file_has_whoever_writes() {
             2 => other.yank(&"shop".parse().unwrap(), &identity("1"), NOW).await.unwrap(),
             3 => other.rebaseline(NOW).await.unwrap(),
             4 => drop(store.push(new("shop", "3"), NOW).await.unwrap()),
-            5 => drop(other.import([gem.clone()].into_iter(), &Clock::manual(NOW)).await.unwrap()),
+            5 => drop(
+                other
+                    .import(Box::new([gem.clone()].into_iter()), &Clock::manual(NOW))
+                    .await
+                    .unwrap(),
+            ),
             _ => {
                 damage(folder.path(), "UPDATE releases SET ruby = '> 3' WHERE gem = 2");
                 assert!(other.verify(Repair::Fix, NOW).await.unwrap().is_fixed);
@@ -135,7 +140,7 @@ async fn infos_take_no_more_memory_than_they_may() {
     // One that would push out too many others.
     let releases = (0..20).map(|number| release(&number.to_string(), "")).collect();
     let gem = ImportedGem { name: "large".parse().unwrap(), releases };
-    store.import([gem].into_iter(), &Clock::manual(NOW)).await.unwrap();
+    store.import(Box::new([gem].into_iter()), &Clock::manual(NOW)).await.unwrap();
     let hits = figure(&registry, "hits_total");
     assert_eq!(store.info("large").await.unwrap(), store.info("large").await.unwrap());
     assert_eq!(figure(&registry, "hits_total"), hits);
@@ -234,7 +239,10 @@ async fn an_import_that_breaks_off_leaves_whole_batches() {
         let releases = vec![release("1", "")];
         ImportedGem { name: format!("gem{index}").parse().unwrap(), releases }
     });
-    assert!(matches!(store.import(gems, &Clock::manual(NOW)).await, Err(StoreError::Abandoned(_))));
+    assert!(matches!(
+        store.import(Box::new(gems), &Clock::manual(NOW)).await,
+        Err(StoreError::Abandoned(_))
+    ));
     let names = store.text(TextKind::Names).await.unwrap().to_vec();
     // Batches of two.
     assert_eq!(crate::client::read_names(&names).len(), 6);

@@ -6,7 +6,6 @@ use std::path::Path;
 use anyhow::{Context, anyhow, bail};
 use weir_gems::mirror::policy::Policy;
 use weir_gems::store::GemStore;
-use weir_gems::store::mirror::MirrorStore;
 
 use super::arguments::{Known, LookArguments};
 use super::store;

@@ -5,8 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use weir_gems::Files;
 use weir_gems::dependency_api::Fragment;
 use weir_gems::mirror::forget_file;
-use weir_gems::store::mirror::MirrorStore;
-use weir_gems::store::{GemStore, PROBLEMS_MAX, Repair, Store, StoreError};
+use weir_gems::store::{GemStore, PROBLEMS_MAX, Repair, StoreError};
 
 use weir_config::Settings;
 

@@ -5,8 +5,8 @@ use weir_base::clock::Timestamp;
 
 use super::earlier::listed_earlier;
 use super::lookalikes::Ours;
+use super::origins::unapply;
 use super::settled::Settled;
-use super::upstreams::{id_or_new, unapply};
 use super::{changed, clashes, replaced};
 use crate::name::GemName;
 use crate::release::Release;
@@ -17,6 +17,7 @@ use crate::store::postgres::analyze::has_doubled;
 use crate::store::postgres::columns::add_gems;
 use crate::store::postgres::indexing::Indexing;
 use crate::store::postgres::rows::{self, Gem, KnownGem};
+use crate::store::statements::upstreams::id_or_new;
 
 pub(super) struct Done {
     pub(super) applied: Applied,

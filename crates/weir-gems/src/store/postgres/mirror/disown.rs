@@ -3,7 +3,7 @@
 use deadpool_postgres::Transaction;
 
 use super::changed::of_gems;
-use super::upstreams::unapply;
+use super::origins::unapply;
 use crate::name::GemName;
 use crate::store::StoreError;
 use crate::store::mirror::NOBODY;

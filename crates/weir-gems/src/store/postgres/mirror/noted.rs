@@ -6,14 +6,14 @@ use std::time::Duration;
 use deadpool_postgres::Transaction;
 use tokio_stream::StreamExt;
 
-use super::upstreams::set_position;
 use crate::mirror::prefix::{Prefix, PrefixDigest};
 use crate::store::StoreError;
-use crate::store::column::{name, signed, unsigned};
+use crate::store::column::{signed, unsigned};
 use crate::store::mirror::{Noted, Position};
 use crate::store::postgres::analyze::has_doubled;
 use crate::store::postgres::pool::Lease;
 use crate::store::postgres::rows::digest;
+use crate::store::statements::upstreams::set_position;
 
 /// How many lines were noted of an upstream ever.
 const COUNTED: &str = "INSERT INTO upstreams (name, sequence) VALUES ($1, $2)
@@ -71,31 +71,4 @@ pub(super) async fn digests(
         digests.entry(Prefix::of(name)).or_default().add(name, digest(&row, 1)?);
     }
     Ok(digests.into_iter().collect())
-}
-
-pub(super) async fn of_prefix(
-    lease: &Lease,
-    upstream: &str,
-    prefix: Prefix,
-) -> Result<Vec<Noted>, StoreError> {
-    // Names are ASCII: all that begin with a text lie between it and itself with DEL behind it.
-    let bytes: Vec<u8> = prefix.0.into_iter().filter(|byte| *byte != 0).collect();
-    let first = String::from_utf8_lossy(&bytes).into_owned();
-    let statement = lease
-        .prepare_cached(
-            "SELECT name, md5 FROM upstream_gems
-             WHERE upstream = (SELECT id FROM upstreams WHERE name = $1)
-               AND name >= $2 AND name <= $3 AND md5 IS NOT NULL
-             ORDER BY name",
-        )
-        .await?;
-    let last = format!("{first}\u{7f}");
-    let mut all = Vec::new();
-    for row in lease.query(&statement, &[&upstream, &first, &last]).await? {
-        let name = name(row.try_get(0)?)?;
-        if Prefix::of(name.as_str()) == prefix {
-            all.push(Noted { name, md5: Some(digest(&row, 1)?) });
-        }
-    }
-    Ok(all)
 }

@@ -151,31 +151,3 @@ pub(super) async fn refuse(
     transaction.execute(&statement, &[&upstream, &names, &refusals]).await?;
     Ok(())
 }
-
-pub(super) async fn reconsider(transaction: &Transaction<'_>) -> Result<(), StoreError> {
-    let sql = "UPDATE upstream_gems SET refusal = NULL WHERE refusal IS NOT NULL";
-    transaction.execute(sql, &[]).await?;
-    Ok(())
-}
-
-pub(super) async fn refused(
-    lease: &Lease,
-    upstream: &str,
-    names_max: usize,
-) -> Result<Vec<(String, Refusal)>, StoreError> {
-    let statement = lease
-        .prepare_cached(
-            "SELECT name, refusal FROM upstream_gems
-             WHERE upstream = (SELECT id FROM upstreams WHERE name = $1) AND refusal IS NOT NULL
-             ORDER BY name LIMIT $2",
-        )
-        .await?;
-    let rows = lease.query(&statement, &[&upstream, &signed(names_max)]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, read_refusal(row, 1)?))).collect()
-}
-
-fn read_refusal(row: &Row, column: usize) -> Result<Refusal, StoreError> {
-    let number = row.try_get(column)?;
-    let unknown = || StoreError::Damaged(format!("there is no reason {number} to refuse a name"));
-    Refusal::of_number(number).ok_or_else(unknown)
-}

@@ -2,30 +2,16 @@
 
 use deadpool_postgres::Transaction;
 use hashbrown::HashMap;
-use tokio_postgres::Row;
 use weir_base::clock::Timestamp;
 
-use super::upstreams::unapply;
+use super::origins::unapply;
 use crate::name::GemName;
-use crate::platform::Platform;
 use crate::release::{Checksum, Identity};
 use crate::store::StoreError;
-use crate::store::column::{name, signed};
+use crate::store::database::{Row, micros};
 use crate::store::mirror::{Pins, Replaced, ReplacedRelease};
 use crate::store::postgres::columns::KeyColumns;
-use crate::store::postgres::pool::Lease;
-use crate::store::postgres::rows::{digest, micros, time};
-use crate::version::Version;
-
-/// Columns of a release that is kept out, in the order of [`read`].
-const COLUMNS: &str = "gems.name, number, platform, pinned, offered, since";
-
-fn identity(row: &Row, first: usize) -> Result<Identity, StoreError> {
-    Ok(Identity {
-        number: Version::from_checked(row.try_get(first)?),
-        platform: Platform::from_checked(row.try_get(first + 1)?),
-    })
-}
+use crate::store::statements::replaced::{COLUMNS, read};
 
 /// Of gems, by their numbers.
 pub(super) async fn pins(
@@ -37,7 +23,7 @@ pub(super) async fn pins(
     let mut pins: HashMap<i64, Pins> = HashMap::new();
     for row in transaction.query(&statement, &[&gems]).await? {
         let of_gem = pins.entry(row.try_get(0)?).or_default();
-        of_gem.insert(identity(&row, 1)?, Checksum(digest(&row, 3)?));
+        of_gem.insert(row.identity(1)?, Checksum(row.digest(3)?));
     }
     Ok(pins)
 }
@@ -75,7 +61,7 @@ pub(super) async fn keep_out(
         .await?;
     let mut before = HashMap::new();
     for row in transaction.query(&statement, &[&gems]).await? {
-        let release = (row.try_get::<_, i64>(0)?, identity(&row, 1)?, Checksum(digest(&row, 3)?));
+        let release = (row.try_get::<_, i64>(0)?, row.identity(1)?, Checksum(row.digest(3)?));
         before.insert(release, row.try_get::<_, i64>(4)?);
     }
     if kept_out.is_empty() {
@@ -99,32 +85,6 @@ pub(super) async fn keep_out(
     let [gems, numbers, platforms] = keys.parameters();
     transaction.execute(&statement, &[gems, numbers, platforms, &pinned, &offered, &since]).await?;
     Ok(())
-}
-
-fn read(row: &Row) -> Result<ReplacedRelease, StoreError> {
-    Ok(ReplacedRelease {
-        name: name(row.try_get(0)?)?,
-        identity: identity(row, 1)?,
-        pinned: Checksum(digest(row, 3)?),
-        offered: Checksum(digest(row, 4)?),
-        since: time(row.try_get(5)?),
-    })
-}
-
-pub(super) async fn of_upstream(
-    lease: &Lease,
-    upstream: &str,
-    releases_max: usize,
-) -> Result<Vec<ReplacedRelease>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM replaced_releases
-         JOIN gems ON gems.id = replaced_releases.gem
-         JOIN origins ON origins.gem = gems.id JOIN upstreams ON upstreams.id = origins.upstream
-         WHERE upstreams.name = $1 ORDER BY gems.name, number, platform LIMIT $2"
-    );
-    let statement = lease.prepare_cached(&sql).await?;
-    let rows = lease.query(&statement, &[&upstream, &signed(releases_max)]).await?;
-    rows.iter().map(read).collect()
 }
 
 pub(super) async fn accept(

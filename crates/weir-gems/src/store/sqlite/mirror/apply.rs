@@ -8,19 +8,22 @@ use weir_base::clock::Timestamp;
 
 use super::changed::{clashes, remove, replace, stored};
 use super::lookalikes::resembles_ours;
+use super::origins::{origin, unapply};
 use super::pending::is_listed_by;
 use super::replaced;
-use super::upstreams::{id_or_new, origin, unapply};
 use crate::index::{names, versions};
 use crate::name::GemName;
 use crate::release::Release;
+use crate::store::database::at_once;
 use crate::store::derived::Derived;
 use crate::store::mirror::{
     Applied, Changes, MirroredGem, NOBODY, Noted, Pins, Refusal, StoredRelease,
 };
+use crate::store::sqlite::database::Sqlite;
 use crate::store::sqlite::index::{self, go_on};
 use crate::store::sqlite::rows;
 use crate::store::sqlite::text_rows::Writing;
+use crate::store::statements::upstreams::id_or_new;
 use crate::store::{StoreError, TextKind};
 
 pub(super) fn apply(
@@ -29,7 +32,7 @@ pub(super) fn apply(
     gems: Vec<MirroredGem>,
     now: Timestamp,
 ) -> Result<Applied, StoreError> {
-    let upstream = id_or_new(connection, upstream)?;
+    let upstream = at_once(id_or_new(&Sqlite(connection), upstream))?;
     let mut work = Work::begin(connection)?;
     for gem in gems {
         work.gem(upstream, gem, now)?;
@@ -236,7 +239,12 @@ impl<'a> Work<'a> {
                 "UPDATE upstream_gems SET applied = ?3, refusal = ?4
                  WHERE upstream = ?1 AND name = ?2",
             )?
-            .execute(params![upstream, noted.name.as_str(), applied, refusal])?;
+            .execute(params![
+                upstream,
+                noted.name.as_str(),
+                applied,
+                refusal.map(Refusal::number)
+            ])?;
         Ok(())
     }
 }

@@ -9,10 +9,7 @@ use crate::store::cuts::cuts;
 use crate::store::mirror::StoredRelease;
 use crate::store::sqlite::locate::exists;
 use crate::store::sqlite::rows::{self, RELEASE, Time};
-
-pub(super) fn key(identity: &Identity) -> (&str, &str) {
-    (identity.number.as_str(), identity.platform.as_str())
-}
+pub(super) use crate::store::statements::releases::key;
 
 pub(super) fn stored(connection: &Connection, gem: i64) -> rusqlite::Result<Vec<StoredRelease>> {
     let sql = format!("SELECT {RELEASE}, yanked_at IS NOT NULL FROM releases WHERE gem = ?1");

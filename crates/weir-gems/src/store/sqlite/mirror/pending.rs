@@ -1,15 +1,16 @@
 //! Names that are to be applied, and names that are not taken.
 
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::lookalikes::resembles_ours;
-use super::upstreams::id;
 use crate::mirror::upstream_name::UpstreamName;
 use crate::name::GemName;
 use crate::store::StoreError;
 use crate::store::column::{name, signed, unsigned};
+use crate::store::database::at_once;
 use crate::store::mirror::{Noted, Owner, Pending, Refusal, Standing};
+use crate::store::sqlite::database::Sqlite;
+use crate::store::statements::upstreams::id;
 
 const PAGE: &str = "SELECT sequence, name, md5 FROM upstream_gems
      WHERE upstream = ?1 AND sequence > ?2 AND md5 IS NOT applied AND refusal IS NULL
@@ -29,26 +30,13 @@ const IS_LISTED: &str = "SELECT 1 FROM upstreams
      CROSS JOIN upstream_gems ON upstream_gems.upstream = upstreams.id AND upstream_gems.name = ?2
      WHERE upstreams.name = ?1 AND md5 IS NOT NULL";
 
-impl ToSql for Refusal {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(self.number().into())
-    }
-}
-
-impl FromSql for Refusal {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let number = value.as_i64()?;
-        Self::of_number(number).ok_or(FromSqlError::OutOfRange(number))
-    }
-}
-
 pub(super) fn page(
     connection: &Connection,
     upstream: &str,
     after: u64,
     names_max: usize,
 ) -> Result<Vec<Pending>, StoreError> {
-    let Some(id) = id(connection, upstream)? else { return Ok(Vec::new()) };
+    let Some(id) = at_once(id(&Sqlite(connection), upstream))? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare_cached(PAGE)?;
     let mut rows = statement.query(params![id, signed(after), signed(names_max)])?;
     let mut all = Vec::new();
@@ -104,34 +92,14 @@ pub(super) fn refuse(
     upstream: &str,
     names: &[(GemName, Refusal)],
 ) -> Result<(), StoreError> {
-    let Some(upstream) = id(connection, upstream)? else { return Ok(()) };
+    let Some(upstream) = at_once(id(&Sqlite(connection), upstream))? else { return Ok(()) };
     let mut statement = connection.prepare_cached(
         "UPDATE upstream_gems SET refusal = ?3, applied = NULL WHERE upstream = ?1 AND name = ?2",
     )?;
     for (name, refusal) in names {
-        statement.execute(params![upstream, name.as_str(), refusal])?;
+        statement.execute(params![upstream, name.as_str(), refusal.number()])?;
     }
     Ok(())
-}
-
-pub(super) fn reconsider(connection: &Connection) -> Result<(), StoreError> {
-    connection.execute("UPDATE upstream_gems SET refusal = NULL WHERE refusal IS NOT NULL", [])?;
-    Ok(())
-}
-
-pub(super) fn refused(
-    connection: &Connection,
-    upstream: &str,
-    names_max: usize,
-) -> Result<Vec<(String, Refusal)>, StoreError> {
-    let Some(upstream) = id(connection, upstream)? else { return Ok(Vec::new()) };
-    let mut statement = connection.prepare_cached(
-        "SELECT name, refusal FROM upstream_gems
-         WHERE upstream = ?1 AND refusal IS NOT NULL ORDER BY name LIMIT ?2",
-    )?;
-    let rows = statement
-        .query_map(params![upstream, signed(names_max)], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 #[cfg(test)]

@@ -1,22 +1,21 @@
 //! Which file each release was first seen with, and releases whose upstream has another one by now.
 
 use hashbrown::HashMap;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use weir_base::clock::Timestamp;
 
 use super::changed::key;
-use super::upstreams::unapply;
+use super::origins::unapply;
 use crate::name::GemName;
 use crate::platform::Platform;
 use crate::release::{Checksum, Identity};
 use crate::store::StoreError;
-use crate::store::column::{name, signed};
+use crate::store::database::{Row as _, Values, at_once, query_one};
 use crate::store::mirror::{Pins, Replaced, ReplacedRelease};
+use crate::store::sqlite::database::Sqlite;
 use crate::store::sqlite::rows::Time;
+use crate::store::statements::replaced::{COLUMNS, read};
 use crate::version::Version;
-
-/// Columns of a release that is kept out, in the order of [`read`].
-const COLUMNS: &str = "gems.name, number, platform, pinned, offered, since";
 
 fn identity(row: &Row<'_>, first: usize) -> rusqlite::Result<Identity> {
     Ok(Identity {
@@ -83,36 +82,6 @@ pub(super) fn keep_out(
     Ok(())
 }
 
-fn read(row: &Row<'_>) -> Result<ReplacedRelease, StoreError> {
-    Ok(ReplacedRelease {
-        name: name(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)?,
-        identity: identity(row, 1)?,
-        pinned: Checksum(row.get(3)?),
-        offered: Checksum(row.get(4)?),
-        since: row.get::<_, Time>(5)?.0,
-    })
-}
-
-pub(super) fn of_upstream(
-    connection: &Connection,
-    upstream: &str,
-    releases_max: usize,
-) -> Result<Vec<ReplacedRelease>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM replaced_releases
-         JOIN gems ON gems.id = replaced_releases.gem
-         JOIN origins ON origins.gem = gems.id JOIN upstreams ON upstreams.id = origins.upstream
-         WHERE upstreams.name = ?1 ORDER BY gems.name, number, platform LIMIT ?2"
-    );
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query(params![upstream, signed(releases_max)])?;
-    let mut all = Vec::new();
-    while let Some(row) = rows.next()? {
-        all.push(read(row)?);
-    }
-    Ok(all)
-}
-
 pub(super) fn accept(
     connection: &Connection,
     gem_name: &GemName,
@@ -122,16 +91,11 @@ pub(super) fn accept(
     let sql = format!(
         "SELECT {COLUMNS}, gems.id FROM replaced_releases
          JOIN gems ON gems.id = replaced_releases.gem JOIN origins ON origins.gem = gems.id
-         WHERE gems.name = ?1 AND number = ?2 AND platform = ?3"
+         WHERE gems.name = $1 AND number = $2 AND platform = $3"
     );
-    let found = connection
-        .prepare_cached(&sql)?
-        .query_row(params![gem_name.as_str(), number, platform], |row| {
-            Ok((read(row), row.get::<_, i64>(6)?))
-        })
-        .optional()?;
-    let Some((release, gem)) = found else { return Ok(None) };
-    let release = release?;
+    let values: Values<'_> = &[&gem_name.as_str(), &number, &platform];
+    let Some(row) = at_once(query_one(&Sqlite(connection), &sql, values))? else { return Ok(None) };
+    let (release, gem): (_, i64) = (read(&row)?, row.get(6)?);
     pin(connection, gem, identity, release.offered)?;
     connection
         .prepare_cached(

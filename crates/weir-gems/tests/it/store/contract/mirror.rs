@@ -58,17 +58,17 @@ fn gem(text: &str, md5: u8, versions: &[&str]) -> MirroredGem {
 }
 
 /// Notes a gem and applies it.
-async fn mirror(store: &impl MirrorStore, upstream: &str, gem: MirroredGem) -> Applied {
+async fn mirror(store: &(impl MirrorStore + ?Sized), upstream: &str, gem: MirroredGem) -> Applied {
     store.note(upstream, vec![gem.noted.clone()], None).await.unwrap();
     store.apply(upstream, vec![gem], NOW).await.unwrap()
 }
 
-async fn pending(store: &impl MirrorStore, upstream: &str) -> Vec<String> {
+async fn pending(store: &(impl MirrorStore + ?Sized), upstream: &str) -> Vec<String> {
     let all = store.pending(upstream, 0, 100).await.unwrap();
     all.into_iter().map(|it| it.noted.name.to_string()).collect()
 }
 
-async fn versions(store: &impl Store, name: &str) -> Vec<String> {
+async fn versions(store: &(impl Store + ?Sized), name: &str) -> Vec<String> {
     let info = store.info(name).await.unwrap();
     info.map(|info| versions_of_info(&info.content)).unwrap_or_default()
 }

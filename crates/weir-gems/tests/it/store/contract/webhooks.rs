@@ -11,13 +11,13 @@ use super::super::{NOW, identity, new, release};
 
 const HELD: Duration = Duration::from_secs(30);
 
-async fn listen(store: &impl WebhookStore, names: &[&str]) {
+async fn listen(store: &(impl WebhookStore + ?Sized), names: &[&str]) {
     let names = names.iter().map(|name| (*name).to_owned()).collect();
     store.set_webhook_endpoints(names, 100).await.unwrap();
 }
 
 async fn claim(
-    store: &impl WebhookStore,
+    store: &(impl WebhookStore + ?Sized),
     endpoint: &str,
     holder: &str,
     now: Timestamp,
@@ -46,7 +46,7 @@ pub(crate) async fn an_event_is_kept_with_its_change(store: impl WebhookStore) {
     store.yank(&"shop".parse().unwrap(), &identity("1.0-java"), later).await.unwrap();
     assert!(store.yank(&"shop".parse().unwrap(), &identity("9"), NOW).await.is_err());
     let gem = ImportedGem { name: "i".parse().unwrap(), releases: vec![release("1", "")] };
-    store.import([gem].into_iter(), &Clock::manual(NOW)).await.unwrap();
+    store.import(Box::new([gem].into_iter()), &Clock::manual(NOW)).await.unwrap();
     let state = &store.webhook_endpoints().await.unwrap()[0];
     assert_eq!((state.name.as_str(), state.waiting, state.oldest_at), ("a", 2, Some(NOW)));
     let claimed = claim(&store, "a", "me", NOW).await.unwrap();

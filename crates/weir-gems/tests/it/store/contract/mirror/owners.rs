@@ -12,7 +12,7 @@ use crate::store::{NOW, assert_consistent, identity, new};
 pub(crate) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
     store.push(new("pushed", "1.0"), NOW).await.unwrap();
     let imported = ImportedGem { name: name("imported"), releases: releases(&["1.0"]) };
-    store.import([imported].into_iter(), &Clock::manual(NOW)).await.unwrap();
+    store.import(Box::new([imported].into_iter()), &Clock::manual(NOW)).await.unwrap();
     store.note("one", vec![noted("pushed", 1), noted("imported", 1)], None).await.unwrap();
     let before = store.text(TextKind::Versions).await.unwrap();
     for pending in store.pending("one", 0, 9).await.unwrap() {
@@ -107,7 +107,7 @@ pub(crate) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
     };
     assert_eq!((gem_name.as_str(), upstream.as_str()), ("shop", "one"));
     let imported = ImportedGem { name: name("shop"), releases: releases(&["98.0"]) };
-    let done = store.import([imported].into_iter(), &Clock::manual(NOW)).await.unwrap();
+    let done = store.import(Box::new([imported].into_iter()), &Clock::manual(NOW)).await.unwrap();
     assert_eq!((done.releases, done.known), (0, 1));
     assert_eq!(versions(&store, "shop").await, ["1.0"]);
     // Once it is ours, it is.
@@ -141,7 +141,7 @@ pub(crate) async fn what_was_taken_away_is_nobodys_and_may_come_again(store: imp
     store.push(new("pushed", "1.0"), NOW).await.unwrap();
     // Even of an import without releases.
     let imported = ImportedGem { name: name("imported"), releases: Vec::new() };
-    store.import([imported].into_iter(), &Clock::manual(NOW)).await.unwrap();
+    store.import(Box::new([imported].into_iter()), &Clock::manual(NOW)).await.unwrap();
     let gems = ["pushed", "imported", "again"].map(|text| gem(text, 2, &["3.0"]));
     let applied = store.apply("two", gems.to_vec(), NOW).await.unwrap();
     assert_eq!((applied.refused, applied.gems, applied.added), (2, 1, 1));

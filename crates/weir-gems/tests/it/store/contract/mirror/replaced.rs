@@ -19,7 +19,7 @@ fn shop(md5: u8, files: &[(&str, u8)]) -> MirroredGem {
 }
 
 /// Which file is served of each version.
-async fn served(store: &impl MirrorStore) -> Vec<(String, u8)> {
+async fn served(store: &(impl MirrorStore + ?Sized)) -> Vec<(String, u8)> {
     let mut all = Vec::new();
     for version in versions(store, "shop").await {
         let file = store.mirrored(&format!("shop-{version}")).await.unwrap().unwrap();
@@ -114,7 +114,7 @@ pub(crate) async fn a_version_that_goes_and_comes_has_the_file_that_it_had(
 }
 
 /// A store that was mirrored into before it knew of this, opened by one that does.
-pub(crate) async fn what_is_here_is_what_was_first(store: &impl MirrorStore) {
+pub(crate) async fn what_is_here_is_what_was_first(store: &(impl MirrorStore + ?Sized)) {
     store.note("one", vec![noted("shop", 2)], None).await.unwrap();
     mirror(store, "one", shop(2, &[("1.0", 9), ("2.0", 1)])).await;
     assert_eq!(served(store).await, told(&[("1.0", 1), ("2.0", 1)]));
@@ -123,6 +123,6 @@ pub(crate) async fn what_is_here_is_what_was_first(store: &impl MirrorStore) {
 }
 
 /// What an earlier format had.
-pub(crate) async fn before(store: &impl MirrorStore) {
+pub(crate) async fn before(store: &(impl MirrorStore + ?Sized)) {
     mirror(store, "one", shop(1, &[("1.0", 1)])).await;
 }

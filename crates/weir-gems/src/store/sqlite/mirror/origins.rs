@@ -1,0 +1,31 @@
+//! Which gems came from upstreams.
+
+use rusqlite::{Connection, OptionalExtension};
+
+/// The upstream that a gem came from, or [`crate::store::mirror::NOBODY`]; None: it was pushed or imported here.
+pub(super) fn origin(connection: &Connection, gem: i64) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT upstream FROM origins WHERE gem = ?1")?
+        .query_row([gem], |row| row.get(0))
+        .optional()
+}
+
+/// From now on it comes from nowhere else.
+pub(in crate::store::sqlite) fn make_local(
+    connection: &Connection,
+    gem: i64,
+) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM origins WHERE gem = ?1")?.execute([gem])?;
+    Ok(())
+}
+
+/// What upstreams say of a name is work again, of all of them.
+pub(super) fn unapply(connection: &Connection, name: &str) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE upstream_gems SET applied = NULL
+             WHERE upstream IN (SELECT id FROM upstreams) AND name = ?1 AND applied IS NOT NULL",
+        )?
+        .execute([name])?;
+    Ok(())
+}
