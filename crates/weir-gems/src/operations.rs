@@ -122,7 +122,7 @@ impl Gems {
     ///
     /// # Errors
     /// The store's.
-    pub async fn keep_downloads(&self) -> Result<(), StoreError> {
+    pub async fn write_downloads(&self) -> Result<(), StoreError> {
         let counts = self.downloads().take();
         if counts.is_empty() {
             return Ok(());
