@@ -62,9 +62,10 @@ impl Known {
             for heading in heading.split(", ") {
                 let heading = heading.trim().trim_matches(['`', '[', ']']).to_owned();
                 paths.extend(keys.iter().map(|key| format!("{heading}.{key}")));
-                if heading.contains('.') {
-                    sections.insert(heading);
-                }
+                // All settings of a table may be in its table `advanced`.
+                let table = heading.strip_suffix(".advanced").unwrap_or(&heading);
+                let names = [table, &heading].into_iter().filter(|name| name.contains('.'));
+                sections.extend(names.map(str::to_owned));
             }
         }
         Self { sections, paths }
@@ -101,7 +102,7 @@ mod tests {
     #[test]
     fn only_names_of_a_known_section_are_compared() {
         let known = Known::read(
-            "# S\n\n## `[a.b]`, `[[a.g]]`\n| `c_max` | x |\n\n## `[d]`\n| `e` | x |\n\n## `[a.b.f]`\n",
+            "# S\n\n## `[a.b]`, `[[a.g]]`\n| `c_max` | x |\n\n## `[d]`\n| `e` | x |\n\n## `[a.b.f.advanced]`\n",
         );
         assert!(known.unknown("raise a.b.c_max, a.g.c_max. Or a.b.f, d.x, a.x").is_empty());
         assert_eq!(known.unknown("(a.b.d_max)"), ["a.b.d_max"]);

@@ -136,15 +136,15 @@ impl Front {
             }
             Order::Pause { app } => {
                 self.apps.pause(&app).map_err(no_such_app)?;
-                return self.keep_holds().await;
+                return self.save_holds().await;
             }
             Order::Resume { app } => {
                 self.apps.resume(&app).map_err(no_such_app)?;
-                return self.keep_holds().await;
+                return self.save_holds().await;
             }
             Order::Maintenance { app, is_on } => {
                 self.apps.set_maintenance(&app, is_on).map_err(no_such_app)?;
-                return self.keep_holds().await;
+                return self.save_holds().await;
             }
             Order::Restart { app: group, worker: None } => ParentCommand::RestartRolling { group },
             Order::Restart { app: group, worker: Some(slot) } => {
@@ -164,7 +164,7 @@ impl Front {
         self.ask(command).await
     }
 
-    async fn keep_holds(&self) -> Result<(), AdminError> {
+    async fn save_holds(&self) -> Result<(), AdminError> {
         let holds = self.holds.clone();
         let kept = tokio::task::spawn_blocking(move || holds.keep()).await;
         kept.map_err(std::io::Error::other).flatten().map_err(|error| {

@@ -6,8 +6,9 @@ use crate::flow::Flow;
 use crate::observation::{
     Capsule, ConnectionPools, DatabaseConnections, DatabaseHost, DatabaseObservation, Exceptions,
     Fact, Goodput, JobProcess, Keyspace, Machine, Observation, ObservedQueue, Ordering, OwnQueue,
-    Persistence, PostgresSettings, ProcessPresence, RedisServer, Replication, ReplicationSlot,
-    RequestPath, SessionState, Sessions, SidekiqObservation, SlotLimit, Throughput, WeightedQueue,
+    Persistence, PostgresSettings, ProcessPresence, RedisInfo, RedisServer, Replication,
+    ReplicationSlot, RequestPath, SessionState, Sessions, SidekiqObservation, SlotLimit,
+    Throughput, WeightedQueue,
 };
 
 const GIB: u64 = 1 << 30;
@@ -132,19 +133,22 @@ pub(crate) fn process(
 fn redis() -> RedisServer {
     RedisServer {
         name: "127.0.0.1:6379".to_owned(),
-        keyspaces: vec![Keyspace { database: 0, keys: 40 }],
-        used_memory_bytes: GIB / 8,
-        system_memory_bytes: 8 * GIB,
-        maxmemory_bytes: 0,
-        maxmemory_policy: "noeviction".to_owned(),
-        persistence: Persistence {
-            append_only: true,
-            snapshots: Some(true),
-            last_snapshot_ok: true,
-            last_append_ok: true,
-            changes_since_snapshot: 10,
+        info: RedisInfo {
+            keyspaces: vec![Keyspace { database: 0, keys: 40 }],
+            used_memory_bytes: GIB / 8,
+            system_memory_bytes: 8 * GIB,
+            maxmemory_bytes: 0,
+            maxmemory_policy: "noeviction".to_owned(),
+            persistence: Persistence {
+                append_only: true,
+                snapshots: Some(true),
+                last_snapshot_ok: true,
+                last_append_ok: true,
+                changes_since_snapshot: 10,
+            },
+            latest_fork: Duration::from_millis(3),
+            ..RedisInfo::default()
         },
-        latest_fork: Duration::from_millis(3),
         slow_commands: Fact::Known(Vec::new()),
         cache_like_share: Fact::Known(0.1),
         ..RedisServer::default()

@@ -11,6 +11,7 @@ mod postgres;
 mod postgres_access;
 mod process;
 mod redis;
+mod redis_info;
 mod replication;
 mod sidekiq;
 mod source;
@@ -34,9 +35,8 @@ pub use self::postgres::{
 };
 pub use self::postgres_access::PostgresAccess;
 pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, ProcessPresence, WeightedQueue};
-pub use self::redis::{
-    CommandRate, Keyspace, Master, Persistence, RedisOperations, RedisServer, SlowCommand,
-};
+pub use self::redis::{CommandRate, RedisOperations, RedisServer, SlowCommand};
+pub use self::redis_info::{Keyspace, Master, Persistence, RedisInfo, redis_field};
 pub use self::replication::{Replication, ReplicationSlot, SlotLimit, WalStatus};
 pub use self::sidekiq::ShardJobs;
 pub(crate) use self::sidekiq::Sidekiq;

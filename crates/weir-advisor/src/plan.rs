@@ -184,7 +184,7 @@ fn proofs(wanted: &PlanInput, layout: &ProcessLayout) -> Vec<Proof> {
     let queues: Vec<&str> = wanted.queues.iter().map(|queue| queue.name.as_str()).collect();
     let mut proofs = judge(layout, &queues);
     proofs.push(cores::enough(wanted, layout));
-    proofs.push(targets::keeps_up(wanted, layout));
+    proofs.push(targets::has_enough_threads(wanted, layout));
     proofs.extend(targets::proof(wanted, layout));
     proofs
 }

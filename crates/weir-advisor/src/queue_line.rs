@@ -53,7 +53,7 @@ impl<'a> Repaired<'a> {
         for name in names.filter(is_nobodys) {
             repaired.add(jobs, pushed, name);
         }
-        repaired.keep_one_scheduler();
+        repaired.assign_one_scheduler();
         for (process, capsule, names) in starving_queue::to_begin_with(jobs) {
             repaired.begin_with(process, capsule, &names);
         }
@@ -139,7 +139,7 @@ impl<'a> Repaired<'a> {
 
     /// Of processes that were seen to run the one with the fewest queues beside it; without such a one
     /// nobody leaves it.
-    fn keep_one_scheduler(&mut self) {
+    fn assign_one_scheduler(&mut self) {
         let is_it = |queue: &WeightedQueue| queue.name == SCHEDULER;
         let serving = self.capsules.iter_mut().filter(|(_, _, queues)| queues.iter().any(is_it));
         let mut serving: Vec<_> = serving.collect();

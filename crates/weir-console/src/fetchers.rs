@@ -26,7 +26,7 @@ impl<'w> Fetchers<'w> {
         let mut fetchers = Self::default();
         for worker in workers {
             let runs = is_running(worker);
-            if runs && asks_for_more_than_is_known(worker) {
+            if runs && has_unlisted_queues(worker) {
                 fetchers.unknown += 1;
             }
             for queue in &worker.queues {
@@ -57,7 +57,7 @@ pub(crate) fn is_running(worker: &view::JobWorkerView) -> bool {
     !matches!(worker.state.as_str(), "quiet" | "terminate")
 }
 
-pub(crate) const fn asks_for_more_than_is_known(worker: &view::JobWorkerView) -> bool {
+pub(crate) const fn has_unlisted_queues(worker: &view::JobWorkerView) -> bool {
     worker.queues_total > worker.queues.len() as u64
 }
 

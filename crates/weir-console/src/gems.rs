@@ -76,7 +76,7 @@ impl GemIndex for Gems {
     }
 
     fn poll_upstreams(&self) -> bool {
-        self.look_at_upstreams(Scope::Changes).is_some()
+        self.request_synchronization(Scope::Changes).is_some()
     }
 
     fn keys(&self) -> IndexFuture<'_, Vec<KeyView>> {

@@ -87,13 +87,13 @@ impl Printer {
                 self.break_line();
             }
             ":" => self.text.push_str(": "),
-            " " | "\t" | "\r" | "\n" => self.keep_apart(rest),
+            " " | "\t" | "\r" | "\n" => self.separate(rest),
             other => self.text.push_str(other),
         }
     }
 
     /// White space goes, except between two words: `1 2` (no JSON) must not become `12`.
-    fn keep_apart(&mut self, rest: &str) {
+    fn separate(&mut self, rest: &str) {
         let is_word = |character: char| !"{}[],: \t\r\n\"".contains(character);
         let before = self.text.chars().next_back().is_some_and(is_word);
         if before && rest.chars().next().is_some_and(is_word) {

@@ -209,9 +209,9 @@ fn set_postgres(set: &mut impl FnMut(&str, f64), postgres: &DatabaseObservation)
 /// All shards together; of times the longest.
 fn set_redis(set: &mut impl FnMut(&str, f64), servers: &[&RedisServer]) {
     let sum = |of: fn(&RedisServer) -> u64| as_float(servers.iter().map(|it| of(it)).sum());
-    set("redis_memory_bytes", sum(|server| server.used_memory_bytes));
-    set("redis_clients", sum(|server| server.clients));
-    let fork = servers.iter().map(|server| server.latest_fork).max().unwrap_or_default();
+    set("redis_memory_bytes", sum(|server| server.info.used_memory_bytes));
+    set("redis_clients", sum(|server| server.info.clients));
+    let fork = servers.iter().map(|server| server.info.latest_fork).max().unwrap_or_default();
     set("redis_fork_seconds", fork.as_secs_f64());
     let recent: Option<Vec<_>> = servers.iter().map(|server| server.lately.known()).collect();
     let Some(recent) = recent else { return };
@@ -223,7 +223,7 @@ fn set_redis(set: &mut impl FnMut(&str, f64), servers: &[&RedisServer]) {
 
 #[cfg(test)]
 mod tests {
-    use weir_advisor::observation::{Fact, ObservedQueue};
+    use weir_advisor::observation::{Fact, ObservedQueue, RedisInfo};
     use weir_advisor::{Observation, advise};
     use weir_base::clock::Timestamp;
 
@@ -250,7 +250,8 @@ mod tests {
             ..ObservedQueue::default()
         };
         let jobs = SidekiqObservation { queues: vec![queue], ..SidekiqObservation::default() };
-        let server = RedisServer { used_memory_bytes: 5, ..RedisServer::default() };
+        let info = RedisInfo { used_memory_bytes: 5, ..RedisInfo::default() };
+        let server = RedisServer { info, ..RedisServer::default() };
         let observation = Observation {
             jobs: Fact::Known(jobs),
             redis: vec![Fact::Known(server.clone()), Fact::Known(server)],

@@ -155,7 +155,7 @@ impl ProxiedApp {
         wish: RequestClass,
         since: Timestamp,
     ) -> Result<UpstreamSlot, QueueError> {
-        let handed = match self.ask(wish, since) {
+        let handed = match self.request_slot(wish, since) {
             SlotRequest::Handed(handed) => handed,
             // Nobody lets go of a sender without a response, but for the end of all.
             SlotRequest::Waits(_place, receiver) => {
@@ -173,7 +173,7 @@ impl ProxiedApp {
         handed
     }
 
-    fn ask(self: &Arc<Self>, wish: RequestClass, now: Timestamp) -> SlotRequest<'_> {
+    fn request_slot(self: &Arc<Self>, wish: RequestClass, now: Timestamp) -> SlotRequest<'_> {
         let mut state = self.state();
         // One may have come free since `free_slot` was asked.
         if let Some(permit) = state.dispatcher.take(now) {

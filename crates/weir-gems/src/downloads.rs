@@ -1,5 +1,5 @@
 //! How often each `.gem` file was asked for: counted in memory, and kept by the store every few seconds
-//! ([`crate::Gems::keep_downloads`]). A crash loses what was counted since; nothing waits for a count.
+//! ([`crate::Gems::write_downloads`]). A crash loses what was counted since; nothing waits for a count.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

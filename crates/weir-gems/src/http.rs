@@ -42,7 +42,7 @@ use weir_net::server::{BoxError, ResponseBody};
 use self::failure::Failure;
 use self::known_keys::KnownKeys;
 use self::patient::RequestBody;
-use self::representation::keep_private;
+use self::representation::set_private;
 pub use self::route::Endpoint;
 use self::route::{Route, not_served};
 use self::specs::SpecLists;
@@ -225,7 +225,7 @@ impl Gems {
             };
             let mut response = answer.unwrap_or_else(Failure::into_response);
             if is_private {
-                keep_private(response.headers_mut());
+                set_private(response.headers_mut());
             }
             // Of an answer to HEAD the body is not sent.
             let is_sent = request.method != Method::HEAD;

@@ -210,8 +210,8 @@ impl Mirror {
 
     /// Has all upstreams looked at as soon as possible, by [`Mirror::run`]. The answer has come when
     /// [`MirrorState::rounds_done`] is this number.
-    pub fn ask(&self, scope: Scope) -> u64 {
-        self.asked.ask(scope)
+    pub fn request_synchronization(&self, scope: Scope) -> u64 {
+        self.asked.request_synchronization(scope)
     }
 
     /// Takes the file that an upstream has now of a release, which was kept out since it is another one
@@ -233,7 +233,7 @@ impl Mirror {
                 for upstream in &self.upstreams {
                     self.count(upstream).await?;
                 }
-                self.ask(Scope::Changes);
+                self.request_synchronization(Scope::Changes);
             }
             Ok(accepted)
         })

@@ -135,7 +135,7 @@ impl Gems {
     ///
     /// # Errors
     /// The store's.
-    pub fn keep_downloads(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    pub fn write_downloads(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             let counts = self.downloads().take();
             if counts.is_empty() {

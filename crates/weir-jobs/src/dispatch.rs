@@ -84,7 +84,7 @@ impl Dispatcher {
     }
 
     /// A new allocation: queues that are not in it are dropped.
-    pub fn keep_only(&mut self, allocation: &Allocation) {
+    pub fn retain(&mut self, allocation: &Allocation) {
         self.turns.retain(|name, _| allocation.queues.contains_key(name));
     }
 

@@ -134,7 +134,7 @@ impl WorkerRegistry {
     }
 
     /// A connection fetches from other queues than before; the first `kept_max` are remembered.
-    pub(crate) fn asks(
+    pub(crate) fn record_queues(
         &mut self,
         wid: &Wid,
         signal: &Rc<Signal>,
@@ -175,7 +175,7 @@ impl WorkerRegistry {
     }
 
     /// Sends a directive to one worker, or to all. Returns the number of workers.
-    pub(crate) fn tell(&mut self, wid: Option<&str>, state: WorkerDirective) -> u64 {
+    pub(crate) fn send_directive(&mut self, wid: Option<&str>, state: WorkerDirective) -> u64 {
         let mut told = 0;
         for (known, worker) in &mut self.by_wid {
             if wid.is_none_or(|wid| wid == known.as_str()) {
@@ -282,7 +282,7 @@ mod tests {
     fn a_process_that_begins_anew_under_its_wid_is_not_told_to_end() {
         let mut workers = WorkerRegistry::default();
         let signal = connect(&mut workers, "w", at(0));
-        workers.tell(Some("w"), WorkerDirective::Terminate);
+        workers.send_directive(Some("w"), WorkerDirective::Terminate);
         workers.disconnect(&Wid::new("w"), &signal);
         assert_eq!(connect(&mut workers, "w", at(2)).order(), SignalLevel::Serve);
         assert_eq!(workers.beat("w", None, None, at(3)), Some(WorkerDirective::Running));
@@ -329,10 +329,10 @@ mod tests {
             (view.queues.join(" "), view.queues_total)
         };
         assert_eq!(shown(&workers), (String::new(), 0), "it has not asked yet");
-        workers.asks(&wid, &one, &names("push default"), 3);
-        workers.asks(&wid, &other, &names("default mail"), 3);
+        workers.record_queues(&wid, &one, &names("push default"), 3);
+        workers.record_queues(&wid, &other, &names("default mail"), 3);
         assert_eq!(shown(&workers), ("default mail push".to_owned(), 3));
-        workers.asks(&wid, &one, &names("a b c d"), 3);
+        workers.record_queues(&wid, &one, &names("a b c d"), 3);
         assert_eq!(shown(&workers), ("a b c".to_owned(), 5));
         workers.disconnect(&wid, &one);
         assert_eq!(shown(&workers), ("default mail".to_owned(), 2));
@@ -343,9 +343,9 @@ mod tests {
         let mut workers = WorkerRegistry::default();
         connect(&mut workers, "a", at(0));
         connect(&mut workers, "b", at(0));
-        assert_eq!(workers.tell(Some("a"), WorkerDirective::Quiet), 1);
-        assert_eq!(workers.tell(Some("nobody"), WorkerDirective::Quiet), 0);
-        assert_eq!(workers.tell(None, WorkerDirective::Terminate), 2);
+        assert_eq!(workers.send_directive(Some("a"), WorkerDirective::Quiet), 1);
+        assert_eq!(workers.send_directive(Some("nobody"), WorkerDirective::Quiet), 0);
+        assert_eq!(workers.send_directive(None, WorkerDirective::Terminate), 2);
         assert!(workers.view(|_| 0).iter().all(|worker| worker.state == "terminate"));
     }
 

@@ -58,7 +58,7 @@ impl Successor {
     ///
     /// # Errors
     /// Why there is no response. The other process may have got the request all the same.
-    pub async fn ask<B>(
+    pub async fn forward<B>(
         &self,
         request: Request<B>,
         is_tls: bool,
@@ -67,11 +67,11 @@ impl Successor {
         B: HttpBody<Data = Bytes> + 'static,
         B::Error: Into<BoxError>,
     {
-        let asked = timeout(RESPONSE_TIMEOUT, self.ask_without_limit(request, is_tls)).await;
+        let asked = timeout(RESPONSE_TIMEOUT, self.forward_without_limit(request, is_tls)).await;
         asked.unwrap_or(Err(SuccessorError::Late))
     }
 
-    async fn ask_without_limit<B>(
+    async fn forward_without_limit<B>(
         &self,
         request: Request<B>,
         is_tls: bool,

@@ -55,11 +55,11 @@ pub async fn observe(sources: &Sources) -> Observation {
     let mut shards: Vec<ObservedShard> = Vec::new();
     let names = shards::names(sources);
     for (endpoint, name) in sources.redis.iter().zip(&names) {
-        shards.push(ObservedShard::look(endpoint, name, &sources.limits).await);
+        shards.push(ObservedShard::sample(endpoint, name, &sources.limits).await);
     }
     let proc = sources.proc.as_deref();
     let database = match &sources.postgres {
-        Some(source) => Some(Database::look(source, proc).await),
+        Some(source) => Some(Database::sample(source, proc).await),
         None => None,
     };
     let snapshots = || shards.iter().filter_map(|shard| Some(&shard.seen.as_ref().ok()?.1));
@@ -69,7 +69,7 @@ pub async fn observe(sources: &Sources) -> Observation {
     count_meanwhile(&mut shards, sources).await;
     let mut looks = Vec::new();
     for shard in &mut shards {
-        looks.push(shard.look_again(&sources.limits).await);
+        looks.push(shard.sample_again(&sources.limits).await);
     }
     let later = proc.and_then(counters);
     let variances = shards.iter().zip(&looks).map(|(shard, look)| shard.variances(look));
@@ -83,11 +83,11 @@ pub async fn observe(sources: &Sources) -> Observation {
     shards::name_masters(&mut observation, shards.iter().map(|shard| shard.master.as_deref()));
     if let Some(mut database) = database {
         let names = services::names(shards::processes(&observation).as_ref(), &local);
-        let postgres = database.look_again(proc, &names).await;
+        let postgres = database.sample_again(proc, &names).await;
         database.close().await;
         observation.postgres = postgres;
     }
-    observation.pgbouncer = ask_pooler(sources).await;
+    observation.pgbouncer = sample_pooler(sources).await;
     add_database(&mut observation, sources);
     if let Some(proc) = proc {
         observation.machine = machine::machine(proc, earlier.as_ref(), later.as_ref());
@@ -130,9 +130,9 @@ fn deviate(jobs: &mut Fact<SidekiqObservation>, variances: &Variances) {
     }
 }
 
-async fn ask_pooler(sources: &Sources) -> Fact<PgBouncer> {
+async fn sample_pooler(sources: &Sources) -> Fact<PgBouncer> {
     let Some(source) = &sources.pgbouncer else { return Fact::NotAsked };
-    let (connection, seen) = pgbouncer::look(source, None).await;
+    let (connection, seen) = pgbouncer::sample(source, None).await;
     if let Some(connection) = connection {
         connection.close().await;
     }
@@ -161,7 +161,7 @@ struct ObservedShard {
 }
 
 impl ObservedShard {
-    async fn look(endpoint: &RedisEndpoint, name: &str, limits: &SampleLimits) -> Self {
+    async fn sample(endpoint: &RedisEndpoint, name: &str, limits: &SampleLimits) -> Self {
         let (name, database) = (name.to_owned(), endpoint.database);
         let mut master = None;
         let seen = Self::first(endpoint, limits, &mut master).await;
@@ -197,12 +197,12 @@ impl ObservedShard {
         let mut connection = RedisConnection::open(endpoint, limits).await?;
         // It is known also of one that then answers nothing.
         *master = connection.master().map(str::to_owned);
-        let snapshot = connection.look(SampleScope::Everything, limits).await?;
+        let snapshot = connection.sample(SampleScope::Everything, limits).await?;
         Ok((connection, snapshot))
     }
 
     /// Both looks.
-    async fn look_again(&mut self, limits: &SampleLimits) -> ShardSamples {
+    async fn sample_again(&mut self, limits: &SampleLimits) -> ShardSamples {
         let (connection, first) = self.seen.as_mut().map_err(|missing| missing.clone())?;
         match second(connection, first, limits).await {
             Ok(second) => Ok((first.clone(), second)),
@@ -232,7 +232,7 @@ async fn second(
     first: &RedisSnapshot,
     limits: &SampleLimits,
 ) -> Result<RedisSnapshot, SidekiqError> {
-    let mut second = connection.look_since(SampleScope::Changes, Some(first.at), limits).await?;
+    let mut second = connection.sample_since(SampleScope::Changes, Some(first.at), limits).await?;
     let mut processes = first.processes.clone().unwrap_or_default();
     let identities: Vec<_> = processes.iter().map(|process| process.identity.clone()).collect();
     // Who may not be asked again is taken to be as it was.

@@ -33,7 +33,7 @@ pub struct PgBouncerSource {
 pub(crate) const QUESTIONS: u64 = 3;
 
 /// By the connection of the look before, if there is one: one that has failed is not given back.
-pub(crate) async fn look(
+pub(crate) async fn sample(
     source: &PgBouncerSource,
     held: Option<PostgresConnection>,
 ) -> (Option<PostgresConnection>, Fact<PgBouncer>) {
@@ -57,9 +57,9 @@ async fn try_look(
         Some(connection) => connection,
         None => PostgresConnection::open(&source.endpoint, connect_timeout).await?,
     };
-    let databases = connection.ask("SHOW DATABASES", statement_timeout).await?;
-    let settings = connection.ask("SHOW CONFIG", statement_timeout).await?;
-    let pools = connection.ask("SHOW POOLS", statement_timeout).await?;
+    let databases = connection.query("SHOW DATABASES", statement_timeout).await?;
+    let settings = connection.query("SHOW CONFIG", statement_timeout).await?;
+    let pools = connection.query("SHOW POOLS", statement_timeout).await?;
     let mut pools: Vec<_> = pools.iter().map(pool).filter(|it| it.database != OWN).collect();
     pools.sort_by_key(|it| std::cmp::Reverse((it.longest_wait, it.clients_waiting)));
     let has_more_pools = pools.len() > POOLS_MAX;

@@ -94,7 +94,7 @@ pub(crate) struct Database {
 
 impl Database {
     /// The first look: counters only.
-    pub(crate) async fn look(source: &PostgresSource, proc: Option<&Path>) -> Self {
+    pub(crate) async fn sample(source: &PostgresSource, proc: Option<&Path>) -> Self {
         let seen = match PostgresSession::open(&source.endpoint, &source.limits).await {
             Ok(mut session) => {
                 let blocks = cache::blocks(&mut session).await;
@@ -112,7 +112,7 @@ impl Database {
     }
 
     /// The second: all there is. `names` are services by the number of a process on this machine.
-    pub(crate) async fn look_again(
+    pub(crate) async fn sample_again(
         &mut self,
         proc: Option<&Path>,
         names: &BTreeMap<u32, String>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_advisor::observation::{
-    CommandRate, Fact, Keyspace, Master, Missing, MissingReason, Persistence, RedisOperations,
+    CommandRate, Fact, Missing, MissingReason, Persistence, RedisInfo, RedisOperations,
     RedisServer, SlowCommand,
 };
 use weir_base::clock::Timestamp;
@@ -24,25 +24,18 @@ pub(crate) fn server(name: &str, database: i64, snapshot: &RedisSnapshot) -> Fac
     known(read, "the status of Redis", |look| RedisServer {
         name: name.to_owned(),
         database,
-        keyspaces: keyspaces(look),
+        info: RedisInfo {
+            persistence: Persistence {
+                // Without it, what matters is whether the append-only file is on, which INFO reports.
+                snapshots: look.snapshots.as_ref().ok().copied(),
+                ..look.info.persistence
+            },
+            ..look.info.clone()
+        },
         namespaces: match &snapshot.foreign_keys {
             Some(Ok(keys)) => keys.namespaces.iter().cloned().collect(),
             Some(Err(_)) | None => Vec::new(),
         },
-        replica_of: look
-            .replica_of
-            .as_ref()
-            .map(|it| Master { address: it.address.clone(), is_linked: it.is_linked }),
-        lacks_replicas: look.lacks_replicas,
-        used_memory_bytes: look.used_memory_bytes,
-        system_memory_bytes: look.system_memory_bytes,
-        maxmemory_bytes: look.maxmemory_bytes,
-        maxmemory_policy: look.maxmemory_policy.clone(),
-        evicted_keys: look.evicted_keys,
-        persistence: persistence(look),
-        latest_fork: look.latest_fork,
-        clients: look.clients,
-        operations: look.operations,
         lately: Fact::NotAsked,
         slow_commands: known(&look.slow_commands, "Redis' slow log", |slow| {
             slow.iter().map(|it| slow_command(it, snapshot.at)).collect()
@@ -55,17 +48,21 @@ pub(crate) fn server(name: &str, database: i64, snapshot: &RedisSnapshot) -> Fac
 }
 
 /// What it did between two looks at everything; not known after a restart, which begins its counts anew.
-pub(crate) fn lately(earlier: &RedisSnapshot, later: &RedisSnapshot) -> Fact<RedisOperations> {
+pub(crate) fn recent_operations(
+    earlier: &RedisSnapshot,
+    later: &RedisSnapshot,
+) -> Fact<RedisOperations> {
     let look = |snapshot: &RedisSnapshot| snapshot.server.clone()?.ok();
     let (Some(before), Some(now)) = (look(earlier), look(later)) else { return Fact::NotAsked };
     let window = later.at.since(earlier.at);
-    if window.is_zero() || now.operations < before.operations {
+    if window.is_zero() || now.info.operations < before.info.operations {
         return Fact::NotAsked;
     }
     let seconds = window.as_secs_f64();
     Fact::Known(RedisOperations {
-        per_second: (now.operations - before.operations) as f64 / seconds,
-        evicted_per_second: now.evicted_keys.saturating_sub(before.evicted_keys) as f64 / seconds,
+        per_second: (now.info.operations - before.info.operations) as f64 / seconds,
+        evicted_per_second: now.info.evicted_keys.saturating_sub(before.info.evicted_keys) as f64
+            / seconds,
         commands: commands(&before, &now, window),
     })
 }
@@ -88,22 +85,6 @@ fn commands(before: &ServerSample, now: &ServerSample, window: Duration) -> Vec<
     let mut rates: Vec<_> = now.iter().filter_map(rate).collect();
     rates.sort_by(|one, other| other.share.total_cmp(&one.share));
     rates
-}
-
-fn keyspaces(look: &ServerSample) -> Vec<Keyspace> {
-    let keyspace = |it: &weir_sidekiq::Keyspace| Keyspace { database: it.database, keys: it.keys };
-    look.keyspaces.iter().map(keyspace).collect()
-}
-
-fn persistence(look: &ServerSample) -> Persistence {
-    Persistence {
-        append_only: look.append_only,
-        // Without it, what matters is whether the append-only file is on, which INFO tells.
-        snapshots: look.snapshots.as_ref().ok().copied(),
-        last_snapshot_ok: look.last_snapshot_ok,
-        last_append_ok: look.last_append_ok,
-        changes_since_snapshot: look.changes_since_snapshot,
-    }
 }
 
 fn slow_command(slow: &weir_sidekiq::SlowCommand, now: Timestamp) -> SlowCommand {

@@ -93,7 +93,7 @@ impl Watcher {
     /// Looks once at everything. One that is dropped on the way closes its connections, and is the last.
     pub async fn round(&mut self) -> Round {
         let began = self.clock.now();
-        let looks = self.look_at_shards().await;
+        let looks = self.sample_shards().await;
         let proc = self.sources.proc.clone();
         let proc = proc.as_deref();
         let redis = self.shards.iter().zip(&looks).map(|(shard, look)| server(shard, look));
@@ -107,13 +107,13 @@ impl Watcher {
         shards::name_masters(&mut observation, self.shards.iter().map(WatchedShard::master));
         if let Some(database) = &mut self.database {
             let names = services::names(shards::processes(&observation).as_ref(), &local);
-            observation.postgres = database.look(proc, &names, self.pace, &self.clock).await;
+            observation.postgres = database.sample(proc, &names, self.pace, &self.clock).await;
         }
         if let Some(pooler) = &mut self.pooler {
-            observation.pgbouncer = pooler.look(self.pace, &self.clock).await;
+            observation.pgbouncer = pooler.sample(self.pace, &self.clock).await;
         }
         observe::add_database(&mut observation, &self.sources);
-        self.look_at_machine(proc, &local, &mut observation);
+        self.sample_machine(proc, &local, &mut observation);
         if let Some(proc) = proc {
             presence::see(&mut observation, &local, proc);
         }
@@ -141,12 +141,12 @@ impl Watcher {
     }
 
     /// All at the same time: one that is slow holds up no other.
-    async fn look_at_shards(&mut self) -> Vec<ShardSamples> {
+    async fn sample_shards(&mut self) -> Vec<ShardSamples> {
         let mut looking = JoinSet::new();
         for (place, mut shard) in std::mem::take(&mut self.shards).into_iter().enumerate() {
             let (limits, pace, clock) = (self.sources.limits, self.pace, self.clock.clone());
             looking.spawn(async move {
-                let looked = shard.look(&limits, pace, &clock).await;
+                let looked = shard.sample(&limits, pace, &clock).await;
                 (place, shard, looked)
             });
         }
@@ -171,7 +171,7 @@ impl Watcher {
         }
     }
 
-    fn look_at_machine(
+    fn sample_machine(
         &mut self,
         proc: Option<&Path>,
         local: &std::collections::BTreeMap<String, u32>,
@@ -192,7 +192,7 @@ fn server(
 ) -> Fact<weir_advisor::observation::RedisServer> {
     match look {
         Ok((earlier, later)) => shard.server(later).map(|mut server| {
-            server.lately = redis::lately(earlier, later);
+            server.lately = redis::recent_operations(earlier, later);
             server
         }),
         Err(missing) => Fact::Unknown(missing.clone()),

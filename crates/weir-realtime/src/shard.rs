@@ -66,7 +66,7 @@ impl Shard {
         tokio::join!(
             Rc::clone(&self).pump(),
             Rc::clone(&self).pace(),
-            Rc::clone(&self).keep_up(),
+            Rc::clone(&self).run_maintenance(),
             Rc::clone(&self).end_apps(),
             Rc::clone(&self).drain(),
         );

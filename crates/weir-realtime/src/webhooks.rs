@@ -75,7 +75,7 @@ impl Webhooks {
 
     /// Tells the endpoints of `app` that want it. Never waits: what the queue can't take is dropped
     /// and counted.
-    pub fn tell(&self, app: &Arc<AppHooks>, event: &WebhookEvent<'_>) {
+    pub fn enqueue(&self, app: &Arc<AppHooks>, event: &WebhookEvent<'_>) {
         if app.concern_channel(WebhookKind::of(event), event_message::channel(event)) {
             self.intake.offer(EventMessage::new(app, event));
         }

@@ -226,7 +226,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-    fn who(processes: &[ProcessSample]) -> Result<&str, NotReady<'_>> {
+    fn queue_owner(processes: &[ProcessSample]) -> Result<&str, NotReady<'_>> {
         served_last(processes, "pull", NOW).map(|process| process.identity.as_str())
     }
 
@@ -235,18 +235,18 @@ mod tests {
         let strict = |queues| process("strict", CapsuleMode::Strict, queues);
         let pull = strict(&[("pull", 0)]);
         let ready = strict(&[("push", 0), ("pull", 0), ("pull_backlog", 0)]);
-        assert_eq!(who(std::slice::from_ref(&ready)), Ok("strict"));
+        assert_eq!(queue_owner(std::slice::from_ref(&ready)), Ok("strict"));
         let first = strict(&[("pull_backlog", 0), ("pull", 0)]);
-        assert_eq!(who(std::slice::from_ref(&first)), Err(NotReady::Before(&first)));
-        assert_eq!(who(std::slice::from_ref(&pull)), Err(NotReady::OnlyQueue(&pull)));
-        assert_eq!(who(&[]), Err(NotReady::Nobody));
+        assert_eq!(queue_owner(std::slice::from_ref(&first)), Err(NotReady::Before(&first)));
+        assert_eq!(queue_owner(std::slice::from_ref(&pull)), Err(NotReady::OnlyQueue(&pull)));
+        assert_eq!(queue_owner(&[]), Err(NotReady::Nobody));
         let own = strict(&[("pull_backlog", 0)]);
-        assert_eq!(who(&[own.clone(), pull.clone()]), Ok("strict"));
+        assert_eq!(queue_owner(&[own.clone(), pull.clone()]), Ok("strict"));
         let before = process("before", CapsuleMode::Strict, &[("pull_backlog", 0), ("push", 0)]);
         let all = [own.clone(), pull.clone(), before];
-        assert_eq!(who(&all), Err(NotReady::Before(&all[2])), "all of them");
-        assert_eq!(who(&[ProcessSample { quiet: true, ..ready }]), Err(NotReady::Nobody));
-        assert_eq!(who(&[own]), Err(NotReady::Nobody), "new jobs would not run either");
+        assert_eq!(queue_owner(&all), Err(NotReady::Before(&all[2])), "all of them");
+        assert_eq!(queue_owner(&[ProcessSample { quiet: true, ..ready }]), Err(NotReady::Nobody));
+        assert_eq!(queue_owner(&[own]), Err(NotReady::Nobody), "new jobs would not run either");
     }
 
     #[test]
@@ -255,19 +255,19 @@ mod tests {
             beat: Some(Timestamp::from_millis(millis)),
             ..process("p", CapsuleMode::Strict, &[("pull", 0), ("pull_backlog", 0)])
         };
-        assert_eq!(who(&[beaten(975_000)]), Ok("p"));
-        assert_eq!(who(&[beaten(1_004_000)]), Ok("p"), "its clock is ahead");
-        assert_eq!(who(&[beaten(945_000)]), Err(NotReady::Nobody));
+        assert_eq!(queue_owner(&[beaten(975_000)]), Ok("p"));
+        assert_eq!(queue_owner(&[beaten(1_004_000)]), Ok("p"), "its clock is ahead");
+        assert_eq!(queue_owner(&[beaten(945_000)]), Err(NotReady::Nobody));
     }
 
     #[test]
     fn by_chance_it_must_have_the_least_of_it() {
         let weighted =
             |own| process("w", CapsuleMode::Weighted, &[("pull", 4), ("pull_backlog", own)]);
-        assert_eq!(who(&[weighted(1)]), Ok("w"));
-        assert!(matches!(who(&[weighted(4)]), Err(NotReady::Before(_))));
+        assert_eq!(queue_owner(&[weighted(1)]), Ok("w"));
+        assert!(matches!(queue_owner(&[weighted(4)]), Err(NotReady::Before(_))));
         let random = process("r", CapsuleMode::Random, &[("pull", 1), ("pull_backlog", 1)]);
-        assert!(matches!(who(&[random]), Err(NotReady::Before(_))));
+        assert!(matches!(queue_owner(&[random]), Err(NotReady::Before(_))));
     }
 
     #[test]

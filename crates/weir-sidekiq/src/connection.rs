@@ -87,7 +87,7 @@ impl RedisConnection {
     }
 
     /// One round trip; each question is answered or refused by itself.
-    pub(crate) async fn ask(
+    pub(crate) async fn query(
         &mut self,
         questions: &[Question],
     ) -> Result<Vec<ReplyResult>, SidekiqError> {
@@ -95,14 +95,14 @@ impl RedisConnection {
         let is_not_allowed =
             |it: &ReplyResult| it.as_ref().is_err_and(|refusal| refusal.grant.is_some());
         if self.lacking.is_none() && answers.iter().any(is_not_allowed) {
-            self.lacking = Some(self.ask_for_everything().await?);
+            self.lacking = Some(self.missing_grants().await?);
         }
         Ok(answers.into_iter().map(|it| it.map_err(|refusal| self.with_line(refusal))).collect())
     }
 
     /// The rules that this user lacks of all that a look needs: whoever gives them one after the other would
     /// need a look for each.
-    async fn ask_for_everything(&mut self) -> Result<String, SidekiqError> {
+    async fn missing_grants(&mut self) -> Result<String, SidekiqError> {
         let questions = ReadCommand::ALL.map(ReadCommand::least);
         let answers = self.answers(&questions).await?;
         let mut rules: Vec<String> = Vec::new();

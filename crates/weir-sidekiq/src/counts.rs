@@ -28,7 +28,7 @@ impl RedisConnection {
             |queue: &String| Question::new(ReadCommand::ListLength, &[&keys::queue(queue)]);
         let time = std::iter::once(Question::new(ReadCommand::Time, &[]));
         let questions: Vec<_> = time.chain(queues.iter().map(length)).collect();
-        let mut answers = self.ask(&questions).await?.into_iter();
+        let mut answers = self.query(&questions).await?.into_iter();
         let time = answers.next().expect("a connection answers each question or fails");
         let lengths: Read<Vec<u64>> =
             answers.map(|answer| answer.and_then(|told| told.read())).collect();

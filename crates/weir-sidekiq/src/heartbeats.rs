@@ -37,7 +37,7 @@ impl RedisConnection {
             let question = |identity: &String| {
                 Question::new(ReadCommand::HashFields, &[identity, "beat", "quiet", "info"])
             };
-            let answers = self.ask(&round.iter().map(question).collect::<Vec<_>>()).await?;
+            let answers = self.query(&round.iter().map(question).collect::<Vec<_>>()).await?;
             for (identity, answer) in round.iter().zip(answers) {
                 match answer.and_then(RedisReply::read::<Vec<Option<String>>>) {
                     Ok(fields) => {

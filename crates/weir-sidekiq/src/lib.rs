@@ -4,7 +4,7 @@
 //! The only crate that knows Sidekiq's layout: its keys, its jobs, its heartbeats.
 //!
 //! - [`RedisEndpoint`]: where a Redis is and how to get in; [`RedisConnection`]: one way to it;
-//! - [`RedisConnection::look`]: a [`RedisSnapshot`], of which each part may be refused;
+//! - [`RedisConnection::sample`]: a [`RedisSnapshot`], of which each part may be refused;
 //! - [`RedisConnection::lengths`]: how many jobs wait in some queues, as often as somebody likes;
 //! - [`SampleLimits`]: what a look may cost Redis and the caller.
 //!
@@ -48,7 +48,7 @@ pub use self::job::JobSummary;
 pub use self::limits::SampleLimits;
 pub use self::look::SampleScope;
 pub use self::questions::READ_ONLY_ACL;
-pub use self::server::{CommandSample, Keyspace, Master, ServerSample, SlowCommand};
+pub use self::server::{CommandSample, ServerSample, SlowCommand};
 pub use self::shards::join;
 pub use self::snapshot::{
     ForeignKeys, OddKey, ProcessSample, QueueSample, Read, RedisSnapshot, RejectedCommand,

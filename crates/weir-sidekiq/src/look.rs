@@ -35,33 +35,33 @@ impl RedisConnection {
     /// # Errors
     /// When the connection fails, or the look takes longer or more commands than `limits` allow.
     /// What Redis refuses is no error: that part of the snapshot says so.
-    pub async fn look(
+    pub async fn sample(
         &mut self,
         scope: SampleScope,
         limits: &SampleLimits,
     ) -> Result<RedisSnapshot, SidekiqError> {
-        self.look_since(scope, None, limits).await
+        self.sample_since(scope, None, limits).await
     }
 
     /// The same, and counts the jobs of each queue that have come since another look.
     ///
     /// # Errors
-    /// As [`RedisConnection::look`].
-    pub async fn look_since(
+    /// As [`RedisConnection::sample`].
+    pub async fn sample_since(
         &mut self,
         scope: SampleScope,
         since: Option<Timestamp>,
         limits: &SampleLimits,
     ) -> Result<RedisSnapshot, SidekiqError> {
         let name = self.name().to_owned();
-        let looking = SnapshotReader::new(self, limits).look(scope, since);
+        let looking = SnapshotReader::new(self, limits).sample(scope, since);
         within(limits.deadline, name, looking).await
     }
 
     /// Looks at nothing but the processes, with what they have in hand.
     ///
     /// # Errors
-    /// As [`RedisConnection::look`].
+    /// As [`RedisConnection::sample`].
     pub async fn processes(
         &mut self,
         limits: &SampleLimits,
@@ -101,7 +101,7 @@ impl<'a> SnapshotReader<'a> {
         Self { connection, limits, cut, odd, commands: 0, job_bytes: 0 }
     }
 
-    async fn look(
+    async fn sample(
         mut self,
         scope: SampleScope,
         since: Option<Timestamp>,
@@ -149,14 +149,14 @@ impl<'a> SnapshotReader<'a> {
 
     /// The clock of Redis: without it nothing is known to be late or due.
     async fn time(&mut self) -> Result<Timestamp, SidekiqError> {
-        let answer = self.ask_one(Question::new(ReadCommand::Time, &[])).await?;
+        let answer = self.query_one(Question::new(ReadCommand::Time, &[])).await?;
         answer.and_then(time_of).map_err(|refusal| self.connection.refused(refusal))
     }
 
     async fn counters(&mut self) -> Result<[Read<u64>; 2], SidekiqError> {
         let questions =
             [keys::PROCESSED, keys::FAILED].map(|key| Question::new(ReadCommand::Get, &[key]));
-        let mut answers = self.ask(&questions).await?.into_iter();
+        let mut answers = self.query(&questions).await?.into_iter();
         let mut next = || -> Read<u64> {
             let told = answers.next().transpose()?;
             Ok(told.map(|told| told.read::<Option<u64>>()).transpose()?.flatten().unwrap_or(0))
@@ -165,7 +165,7 @@ impl<'a> SnapshotReader<'a> {
     }
 
     /// All answers, in as many round trips as `commands_per_round` makes of them.
-    async fn ask(&mut self, questions: &[Question]) -> Result<Vec<ReplyResult>, SidekiqError> {
+    async fn query(&mut self, questions: &[Question]) -> Result<Vec<ReplyResult>, SidekiqError> {
         self.commands = self.commands.saturating_add(questions.len());
         if self.commands > self.limits.commands_max {
             let (name, commands_max) =
@@ -174,13 +174,13 @@ impl<'a> SnapshotReader<'a> {
         }
         let mut answers = Vec::with_capacity(questions.len());
         for round in questions.chunks(self.limits.commands_per_round.max(1)) {
-            answers.extend(self.connection.ask(round).await?);
+            answers.extend(self.connection.query(round).await?);
         }
         Ok(answers)
     }
 
-    async fn ask_one(&mut self, question: Question) -> Result<ReplyResult, SidekiqError> {
-        let mut answers = self.ask(&[question]).await?;
+    async fn query_one(&mut self, question: Question) -> Result<ReplyResult, SidekiqError> {
+        let mut answers = self.query(&[question]).await?;
         Ok(answers.pop().expect("a connection answers each question or fails"))
     }
 
@@ -210,7 +210,7 @@ impl<'a> SnapshotReader<'a> {
         let mut cursor = "0".to_owned();
         loop {
             let question = Question::new(ReadCommand::SetScan, &[key, &cursor, "COUNT", WINDOW]);
-            let answer = self.ask_one(question).await?;
+            let answer = self.query_one(question).await?;
             let (next, window): (String, Vec<Vec<u8>>) = match answer.and_then(|told| told.read()) {
                 Ok(window) => window,
                 Err(refusal) => return Ok(Err(refusal)),

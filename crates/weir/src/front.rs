@@ -187,7 +187,7 @@ async fn pass_on(
     request: Request<Incoming>,
     peer: Peer,
 ) -> Response<ResponseBody> {
-    match successor.ask(request, peer.is_tls).await {
+    match successor.forward(request, peer.is_tls).await {
         Ok(response) => response.map(ResponseBody::new),
         Err(error) => {
             tracing::warn!(%error, "a request to realtime could not be passed on");

@@ -49,7 +49,7 @@ pub(super) async fn sync(
     JsonInput(look): JsonInput<Look>,
 ) -> AdminResult<Asked> {
     let scope = if look.everything { Scope::Everything } else { Scope::Changes };
-    let round = index.look_at_upstreams(scope).ok_or_else(problem::no_mirror)?;
+    let round = index.request_synchronization(scope).ok_or_else(problem::no_mirror)?;
     Ok(Json(Asked { round }))
 }
 

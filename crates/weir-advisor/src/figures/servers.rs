@@ -87,18 +87,18 @@ fn add_connections(
 
 fn add_redis(figures: &mut CollectedFigures, server: &RedisServer) {
     let label = &[server.name.as_str()];
-    figures.add("redis_memory_bytes", label, server.used_memory_bytes as f64);
-    if server.maxmemory_bytes > 0 {
-        figures.add("redis_memory_max_bytes", label, server.maxmemory_bytes as f64);
+    figures.add("redis_memory_bytes", label, server.info.used_memory_bytes as f64);
+    if server.info.maxmemory_bytes > 0 {
+        figures.add("redis_memory_max_bytes", label, server.info.maxmemory_bytes as f64);
     }
-    figures.add("redis_clients", label, server.clients as f64);
-    figures.add("redis_operations", label, server.operations as f64);
+    figures.add("redis_clients", label, server.info.clients as f64);
+    figures.add("redis_operations", label, server.info.operations as f64);
     if let Some(mean) = server.lately.known().and_then(|lately| lately.mean()) {
         figures.add("redis_operation_seconds", label, mean.as_secs_f64());
     }
-    figures.add("redis_evicted_keys", label, server.evicted_keys as f64);
-    figures.add("redis_fork_seconds", label, server.latest_fork.as_secs_f64());
-    let persistence = &server.persistence;
+    figures.add("redis_evicted_keys", label, server.info.evicted_keys as f64);
+    figures.add("redis_fork_seconds", label, server.info.latest_fork.as_secs_f64());
+    let persistence = &server.info.persistence;
     let is_fine = persistence.last_snapshot_ok && persistence.last_append_ok;
     figures.add("redis_persisting", label, f64::from(u8::from(is_fine)));
 }

@@ -76,7 +76,7 @@ fn every_metric_has_a_name_of_its_own_and_says_what_it_is() {
 #[test]
 fn a_system_that_is_known_has_a_value_of_every_metric() {
     let mut observation = healthy::observation();
-    observation.redis[0].known_mut().maxmemory_bytes = 1 << 30;
+    observation.redis[0].known_mut().info.maxmemory_bytes = 1 << 30;
     let lately = crate::observation::RedisOperations {
         per_second: 100.0,
         evicted_per_second: 0.0,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::redis_info::{Persistence, RedisInfo};
 use super::{Fact, Missing};
 
 /// One server (or shard).
@@ -13,56 +14,17 @@ pub struct RedisServer {
     pub name: String,
     /// The number of the database that was looked at.
     pub database: i64,
-    /// Its databases that have keys.
-    pub keyspaces: Vec<Keyspace>,
+    /// What `INFO` reports.
+    #[serde(flatten)]
+    pub info: RedisInfo,
     /// Prefixes under which there are keys of a Sidekiq (`redis-namespace`), as far as they were seen.
     pub namespaces: Vec<String>,
-    /// Whose copy it is; none: it is a master.
-    pub replica_of: Option<Master>,
-    /// `min-replicas-to-write` is set and no replica is connected: every write is refused.
-    pub lacks_replicas: bool,
-    /// `used_memory`.
-    pub used_memory_bytes: u64,
-    /// `total_system_memory`.
-    pub system_memory_bytes: u64,
-    /// `maxmemory`; 0 is none.
-    pub maxmemory_bytes: u64,
-    /// `maxmemory_policy`.
-    pub maxmemory_policy: String,
-    /// Keys that were thrown away for want of memory since its start.
-    pub evicted_keys: u64,
-    /// How it keeps data over a restart.
-    pub persistence: Persistence,
-    /// The last fork.
-    pub latest_fork: Duration,
     /// The newest entries of its slow log.
     pub slow_commands: Fact<Vec<SlowCommand>>,
-    /// `connected_clients`.
-    pub clients: u64,
-    /// Commands since its start (`total_commands_processed`).
-    pub operations: u64,
     /// What it did between two looks.
     pub lately: Fact<RedisOperations>,
     /// Of a bounded sample of keys, those that are not Sidekiq's and expire. From 0 to 1.
     pub cache_like_share: Fact<f64>,
-}
-
-/// One of the numbered databases of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Keyspace {
-    /// Its number.
-    pub database: i64,
-    /// Keys in it.
-    pub keys: u64,
-}
-
-/// The server that a replica copies.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Master {
-    /// `HOST:PORT`.
-    pub address: String,
-    /// Whether what is written there comes.
-    pub is_linked: bool,
 }
 
 /// What a server did between two looks.
@@ -99,21 +61,6 @@ pub struct CommandRate {
     pub share: f64,
 }
 
-/// What Redis says under "Persistence".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Persistence {
-    /// Each write goes to a file.
-    pub append_only: bool,
-    /// Snapshots are configured; unknown without `CONFIG GET`.
-    pub snapshots: Option<bool>,
-    /// The last snapshot was written.
-    pub last_snapshot_ok: bool,
-    /// The last write to the file was.
-    pub last_append_ok: bool,
-    /// Writes since the last snapshot.
-    pub changes_since_snapshot: u64,
-}
-
 /// An entry of the slow log: the command's name only, for arguments hold jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlowCommand {
@@ -129,17 +76,18 @@ impl RedisServer {
     /// Why it takes no writes, a heartbeat neither; none: it does, as far as it says.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<&'static str> {
-        let Persistence { last_append_ok, last_snapshot_ok, snapshots, .. } = self.persistence;
-        let is_full = self.maxmemory_bytes > 0 && self.used_memory_bytes >= self.maxmemory_bytes;
+        let Persistence { last_append_ok, last_snapshot_ok, snapshots, .. } = self.info.persistence;
+        let is_full = self.info.maxmemory_bytes > 0
+            && self.info.used_memory_bytes >= self.info.maxmemory_bytes;
         if !last_append_ok {
             Some("the last write to its append-only file failed (MISCONF)")
         } else if !last_snapshot_ok && snapshots != Some(false) {
             Some("its last snapshot failed (MISCONF)")
-        } else if is_full && self.maxmemory_policy == "noeviction" {
+        } else if is_full && self.info.maxmemory_policy == "noeviction" {
             Some("its memory is full (OOM)")
-        } else if self.replica_of.is_some() {
+        } else if self.info.replica_of.is_some() {
             Some("it is a replica (READONLY)")
-        } else if self.lacks_replicas {
+        } else if self.info.lacks_replicas {
             Some("min-replicas-to-write is set and no replica is connected (NOREPLICAS)")
         } else {
             None
@@ -149,14 +97,14 @@ impl RedisServer {
     /// Whether it evicts keys to make room; a heartbeat expires, and is among the first to go.
     #[must_use]
     pub fn evicts(&self) -> bool {
-        let has_evicted = self.evicted_keys > 0 && self.maxmemory_policy != "noeviction";
+        let has_evicted = self.info.evicted_keys > 0 && self.info.maxmemory_policy != "noeviction";
         has_evicted && self.is_nearly_full()
     }
 
     /// Most of `maxmemory` is in use: a backlog that grows fills the last tenth in minutes.
     #[must_use]
     pub fn is_nearly_full(&self) -> bool {
-        let (used, ceiling) = (self.used_memory_bytes, self.maxmemory_bytes);
+        let (used, ceiling) = (self.info.used_memory_bytes, self.info.maxmemory_bytes);
         ceiling > 0 && used.saturating_mul(10) >= ceiling.saturating_mul(9)
     }
 
@@ -166,7 +114,7 @@ impl RedisServer {
         if let Some(why) = self.refuses_writes() {
             return Some(format!("Redis rejects writes: {why}"));
         }
-        let policy = &self.maxmemory_policy;
+        let policy = &self.info.maxmemory_policy;
         self.evicts()
             .then(|| format!("Redis evicts keys, including heartbeats (maxmemory-policy {policy})"))
     }

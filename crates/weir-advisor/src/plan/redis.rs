@@ -61,7 +61,7 @@ pub fn redis_script(settings: &[PlannedSetting]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::{Fact, Observation, Persistence, RedisServer};
+    use crate::observation::{Fact, Observation, Persistence, RedisInfo, RedisServer};
     use crate::rules::RULES;
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
             let setting = settings.iter().find(|setting| setting.name == name).unwrap();
             setting.value.clone()
         };
-        let redis = RedisServer {
+        let info = RedisInfo {
             maxmemory_policy: value("maxmemory-policy"),
             system_memory_bytes: 8 << 30,
             persistence: Persistence {
@@ -81,8 +81,9 @@ mod tests {
                 last_append_ok: true,
                 changes_since_snapshot: 0,
             },
-            ..RedisServer::default()
+            ..RedisInfo::default()
         };
+        let redis = RedisServer { info, ..RedisServer::default() };
         let observation = Observation { redis: vec![Fact::Known(redis)], ..Observation::default() };
         for rule in RULES {
             assert_eq!((rule.check)(&observation), [], "{}", rule.name);

@@ -109,7 +109,7 @@ pub(super) fn loads<'a>(
 }
 
 /// Whether the threads of each process are more than its queues, or requests, keep busy on average.
-pub(super) fn keeps_up(wanted: &PlanInput, layout: &ProcessLayout) -> Proof {
+pub(super) fn has_enough_threads(wanted: &PlanInput, layout: &ProcessLayout) -> Proof {
     let loads: Vec<_> = loads(wanted, layout).collect();
     let behind: Vec<_> = loads
         .iter()

@@ -146,7 +146,7 @@ mod tests {
     fn where_redis_takes_no_writes_nobody_is_said_to_have_been_killed() {
         let mut observation = healthy::observation();
         observation.jobs.known_mut().ghosts = vec!["a:1:x".to_owned()];
-        observation.redis[0].known_mut().persistence.last_append_ok = false;
+        observation.redis[0].known_mut().info.persistence.last_append_ok = false;
         let finding = check(&observation).remove(0);
         assert_eq!((finding.severity, finding.next), (Severity::Notice, None));
         assert!(finding.consequence.starts_with("Redis rejects writes: the last write"));
@@ -170,8 +170,8 @@ mod tests {
         let mut observation = healthy::observation();
         observation.jobs.known_mut().ghosts = vec!["a:1:x".to_owned()];
         let redis = observation.redis[0].known_mut();
-        "allkeys-lru".clone_into(&mut redis.maxmemory_policy);
-        (redis.maxmemory_bytes, redis.evicted_keys) = (redis.used_memory_bytes, 7);
+        "allkeys-lru".clone_into(&mut redis.info.maxmemory_policy);
+        (redis.info.maxmemory_bytes, redis.info.evicted_keys) = (redis.info.used_memory_bytes, 7);
         let finding = check(&observation).remove(0);
         assert!(finding.consequence.starts_with("Redis evicts keys, including heartbeats"));
         assert_eq!(finding.severity, Severity::Notice);

@@ -29,7 +29,8 @@ fn or_elsewhere(
 ) -> Finding {
     let is_nobody = jobs.is_some_and(|it| it.processes.is_empty() && it.ghosts.is_empty());
     let Some(redis) = redis.filter(|_| is_nobody) else { return finding };
-    let others = redis.keyspaces.iter().filter(|it| it.database != redis.database && it.keys > 0);
+    let others =
+        redis.info.keyspaces.iter().filter(|it| it.database != redis.database && it.keys > 0);
     let others: Vec<String> = others.map(|it| it.database.to_string()).collect();
     if others.is_empty() {
         return finding;
@@ -136,14 +137,14 @@ mod tests {
     fn where_redis_takes_no_writes_nobody_is_told_to_start_what_may_run() {
         let mut observation = healthy::observation();
         observation.jobs.known_mut().processes.clear();
-        observation.redis[0].known_mut().persistence.last_snapshot_ok = false;
+        observation.redis[0].known_mut().info.persistence.last_snapshot_ok = false;
         let finding = check(&observation).remove(0);
         assert_eq!((finding.severity, finding.next.as_deref()), (Severity::Warning, None));
         assert!(finding.evidence.ends_with("rejects writes: its last snapshot failed (MISCONF)"));
         assert_eq!(crate::advise(&observation).findings[0].rule, "redis-persistence");
         // Processes that beat were not refused.
         let mut quiet = healthy::observation();
-        quiet.redis[0].known_mut().persistence.last_snapshot_ok = false;
+        quiet.redis[0].known_mut().info.persistence.last_snapshot_ok = false;
         quiet.jobs.known_mut().processes.iter_mut().for_each(|it| it.quiet = true);
         assert_eq!(check(&quiet)[0].severity, Severity::Critical);
     }
@@ -195,8 +196,8 @@ mod tests {
         let mut observation = healthy::observation();
         observation.jobs.known_mut().processes.clear();
         let redis = observation.redis[0].known_mut();
-        "allkeys-lru".clone_into(&mut redis.maxmemory_policy);
-        (redis.maxmemory_bytes, redis.evicted_keys) = (redis.used_memory_bytes, 7);
+        "allkeys-lru".clone_into(&mut redis.info.maxmemory_policy);
+        (redis.info.maxmemory_bytes, redis.info.evicted_keys) = (redis.info.used_memory_bytes, 7);
         assert_eq!(check(&observation)[0].severity, Severity::Warning);
         assert_eq!(crate::advise(&observation).findings[0].rule, "redis-eviction");
     }

@@ -86,13 +86,14 @@ fn elsewhere(finding: Finding, redis: &RedisServer, likely: Keyspace) -> Finding
 }
 
 fn keys_here(redis: &RedisServer) -> Keyspace {
-    let own = redis.keyspaces.iter().find(|it| it.database == redis.database);
+    let own = redis.info.keyspaces.iter().find(|it| it.database == redis.database);
     own.copied().unwrap_or(Keyspace { database: redis.database, keys: 0 })
 }
 
 /// 0, where Sidekiq is unless somebody says otherwise, before the largest.
 fn others(redis: &RedisServer) -> Vec<Keyspace> {
-    let others = redis.keyspaces.iter().filter(|it| it.database != redis.database && it.keys > 0);
+    let others =
+        redis.info.keyspaces.iter().filter(|it| it.database != redis.database && it.keys > 0);
     let mut others: Vec<Keyspace> = others.copied().collect();
     others.sort_by_key(|it| (it.database != 0, std::cmp::Reverse(it.keys)));
     others
@@ -129,7 +130,7 @@ mod tests {
         redis.database = database;
         let keyspace =
             |(database, keys): &(i64, u64)| Keyspace { database: *database, keys: *keys };
-        redis.keyspaces = keyspaces.iter().map(keyspace).collect();
+        redis.info.keyspaces = keyspaces.iter().map(keyspace).collect();
         observation
     }
 
@@ -188,8 +189,8 @@ mod tests {
         let mut observation = healthy::observation();
         *observation.jobs.known_mut() = SidekiqObservation::default();
         let redis = observation.redis[0].known_mut();
-        "allkeys-lru".clone_into(&mut redis.maxmemory_policy);
-        (redis.maxmemory_bytes, redis.evicted_keys) = (redis.used_memory_bytes, 7);
+        "allkeys-lru".clone_into(&mut redis.info.maxmemory_policy);
+        (redis.info.maxmemory_bytes, redis.info.evicted_keys) = (redis.info.used_memory_bytes, 7);
         let finding = check(&observation).remove(0);
         assert!(finding.consequence.contains("has evicted all"), "{finding:?}");
         assert_eq!(finding.next, None);

@@ -16,8 +16,9 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
-    let policy = &redis.maxmemory_policy;
-    let severity = match (redis.evicted_keys, policy == KEEPS_ALL, redis.maxmemory_bytes) {
+    let policy = &redis.info.maxmemory_policy;
+    let severity = match (redis.info.evicted_keys, policy == KEEPS_ALL, redis.info.maxmemory_bytes)
+    {
         (0, true, _) => return None,
         // Without a ceiling nothing is evicted, until somebody sets one.
         (0, false, 0) => Severity::Notice,
@@ -25,7 +26,7 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
         (_, true, _) => Severity::Notice,
         (_, false, _) => Severity::Critical,
     };
-    let evicted = wording::number(redis.evicted_keys, "key was", "keys were");
+    let evicted = wording::number(redis.info.evicted_keys, "key was", "keys were");
     let evidence = format!("maxmemory-policy is {policy}, {evicted} evicted since its start");
     let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence)
         .leads_to("When memory is short, Redis deletes whole queues without an error.");
@@ -63,8 +64,8 @@ mod tests {
         ] {
             let mut observation = healthy::observation();
             let redis = observation.redis[0].known_mut();
-            policy.clone_into(&mut redis.maxmemory_policy);
-            (redis.maxmemory_bytes, redis.evicted_keys) = (maxmemory_bytes, evicted_keys);
+            policy.clone_into(&mut redis.info.maxmemory_policy);
+            (redis.info.maxmemory_bytes, redis.info.evicted_keys) = (maxmemory_bytes, evicted_keys);
             let finding = check(&observation).into_iter().next();
             let severity = finding.as_ref().map(|finding| finding.severity);
             assert_eq!(severity, expected, "{policy} {maxmemory_bytes} {evicted_keys}");
@@ -81,9 +82,9 @@ mod tests {
     fn one_that_is_full_gets_room_before_it_evicts_no_more() {
         let mut observation = healthy::observation();
         let redis = observation.redis[0].known_mut();
-        "allkeys-lru".clone_into(&mut redis.maxmemory_policy);
-        (redis.maxmemory_bytes, redis.used_memory_bytes) = (100 << 20, 98 << 20);
-        redis.evicted_keys = 7;
+        "allkeys-lru".clone_into(&mut redis.info.maxmemory_policy);
+        (redis.info.maxmemory_bytes, redis.info.used_memory_bytes) = (100 << 20, 98 << 20);
+        redis.info.evicted_keys = 7;
         let next = check(&observation).remove(0).next.unwrap();
         let room = next.find("CONFIG SET maxmemory 150mb && ").unwrap();
         assert!(room < next.find("maxmemory-policy noeviction").unwrap(), "{next}");

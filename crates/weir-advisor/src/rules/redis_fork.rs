@@ -12,13 +12,13 @@ pub(crate) const NAME: &str = "redis-fork";
 const FORK_MIN: Duration = Duration::from_millis(500);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    let slow = |redis: &&RedisServer| redis.latest_fork >= FORK_MIN;
+    let slow = |redis: &&RedisServer| redis.info.latest_fork >= FORK_MIN;
     observation.redis.iter().filter_map(Fact::known).filter(slow).map(found).collect()
 }
 
 fn found(redis: &RedisServer) -> Finding {
-    let took = wording::duration(redis.latest_fork);
-    let used = wording::bytes(redis.used_memory_bytes);
+    let took = wording::duration(redis.info.latest_fork);
+    let used = wording::bytes(redis.info.used_memory_bytes);
     let evidence = format!("its last fork took {took}, with {used} in use");
     Finding::new(NAME, Severity::Warning, format!("Redis {}", redis.name), evidence)
         .leads_to("All clients wait that long at each snapshot or rewrite of the append-only file.")
@@ -38,7 +38,7 @@ mod tests {
     fn half_a_second_is_slow() {
         for (millis, findings) in [(499, 0), (500, 1)] {
             let mut observation = healthy::observation();
-            observation.redis[0].known_mut().latest_fork = Duration::from_millis(millis);
+            observation.redis[0].known_mut().info.latest_fork = Duration::from_millis(millis);
             assert_eq!(check(&observation).len(), findings, "{millis}");
         }
     }

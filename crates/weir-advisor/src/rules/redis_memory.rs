@@ -17,9 +17,9 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
-    let used = redis.used_memory_bytes as f64;
-    let machine = redis.system_memory_bytes;
-    let (limit, is_much, severity, what) = match redis.maxmemory_bytes {
+    let used = redis.info.used_memory_bytes as f64;
+    let machine = redis.info.system_memory_bytes;
+    let (limit, is_much, severity, what) = match redis.info.maxmemory_bytes {
         0 => (
             machine,
             used >= MACHINE_SHARE * machine as f64,
@@ -33,12 +33,12 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     }
     let evidence = format!(
         "{} in use, {} of {what} ({})",
-        bytes(redis.used_memory_bytes),
+        bytes(redis.info.used_memory_bytes),
         percent(used / limit as f64),
         bytes(limit)
     );
     let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence);
-    Some(match redis.maxmemory_bytes {
+    Some(match redis.info.maxmemory_bytes {
         0 => finding
             .leads_to(
                 "A snapshot forks and may need the same amount again; the kernel would then \
@@ -56,7 +56,7 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
 
 /// A ceiling with room above what is in use: somebody may have set it below that.
 pub(super) fn raised(redis: &RedisServer) -> String {
-    let least = redis.maxmemory_bytes.max(redis.used_memory_bytes);
+    let least = redis.info.maxmemory_bytes.max(redis.info.used_memory_bytes);
     format!("{}mb", (least / 2 * 3).div_ceil(1 << 20))
 }
 
@@ -75,8 +75,8 @@ mod tests {
         ] {
             let mut observation = healthy::observation();
             let redis = observation.redis[0].known_mut();
-            redis.maxmemory_bytes = maxmemory_gib << 30;
-            redis.used_memory_bytes = used_mib << 20;
+            redis.info.maxmemory_bytes = maxmemory_gib << 30;
+            redis.info.used_memory_bytes = used_mib << 20;
             let severity = check(&observation).first().map(|finding| finding.severity);
             assert_eq!(severity, expected, "{maxmemory_gib} {used_mib}");
         }
@@ -87,8 +87,8 @@ mod tests {
         let next = |ceiling_mib: u64, used_mib: u64| {
             let mut observation = healthy::observation();
             let redis = observation.redis[0].known_mut();
-            redis.maxmemory_bytes = ceiling_mib << 20;
-            redis.used_memory_bytes = used_mib << 20;
+            redis.info.maxmemory_bytes = ceiling_mib << 20;
+            redis.info.used_memory_bytes = used_mib << 20;
             check(&observation).remove(0).next.unwrap()
         };
         assert!(next(100, 98).contains("maxmemory 150mb"), "{}", next(100, 98));

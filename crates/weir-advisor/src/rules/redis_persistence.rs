@@ -17,7 +17,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
-    let kept = redis.persistence;
+    let kept = redis.info.persistence;
     let changes = wording::number(kept.changes_since_snapshot, "change is", "changes are");
     if !kept.last_append_ok {
         let evidence = "the last write to the append-only file failed";
@@ -61,7 +61,7 @@ mod tests {
 
     fn severity(change: impl FnOnce(&mut Persistence)) -> Option<Severity> {
         let mut observation = healthy::observation();
-        change(&mut observation.redis[0].known_mut().persistence);
+        change(&mut observation.redis[0].known_mut().info.persistence);
         check(&observation).first().map(|finding| finding.severity)
     }
 
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(severity(|kept| kept.append_only = false), None);
         assert_eq!(severity(|kept| (kept.append_only, kept.snapshots) = (false, None)), None);
         let mut observation = healthy::observation();
-        let kept = &mut observation.redis[0].known_mut().persistence;
+        let kept = &mut observation.redis[0].known_mut().info.persistence;
         (kept.append_only, kept.snapshots) = (false, Some(false));
         let finding = check(&observation).remove(0);
         assert_eq!(finding.change, None, "in redis.conf alone it would delete every job");

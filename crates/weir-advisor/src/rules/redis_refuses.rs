@@ -12,7 +12,8 @@ const MORE_CLIENTS: &str = "20000";
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let missing = observation.redis.iter().filter_map(Fact::missing);
     let refusing = missing.filter_map(|missing| found(observation, missing));
-    let servers = observation.redis.iter().filter_map(Fact::known).filter(|it| it.lacks_replicas);
+    let servers =
+        observation.redis.iter().filter_map(Fact::known).filter(|it| it.info.lacks_replicas);
     refusing.chain(servers.map(|redis| lacks_replicas(observation, redis))).collect()
 }
 
@@ -99,7 +100,7 @@ mod tests {
     #[test]
     fn a_master_without_the_replicas_that_it_wants_is_found_and_its_limit_stays() {
         let mut observation = crate::healthy::observation();
-        observation.redis[0].known_mut().lacks_replicas = true;
+        observation.redis[0].known_mut().info.lacks_replicas = true;
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
         let expected = "redis-cli -h 127.0.0.1 -p 6379 INFO replication";

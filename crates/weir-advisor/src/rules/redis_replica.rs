@@ -18,7 +18,7 @@ fn found(
     redis: &RedisServer,
     jobs: Option<&SidekiqObservation>,
 ) -> Option<Finding> {
-    let Master { address, is_linked } = redis.replica_of.as_ref()?;
+    let Master { address, is_linked } = redis.info.replica_of.as_ref()?;
     // A copy has its master's heartbeats. Whoever is pointed at it can't beat.
     let is_alive = jobs.is_some_and(|jobs| !jobs.processes.is_empty());
     let (severity, link) = match (is_alive, is_linked) {
@@ -57,7 +57,7 @@ mod tests {
             let mut observation = healthy::observation();
             let address = "10.0.0.5:6380".to_owned();
             let redis = observation.redis[0].known_mut();
-            (redis.replica_of, redis.database) = (Some(Master { address, is_linked }), 2);
+            (redis.info.replica_of, redis.database) = (Some(Master { address, is_linked }), 2);
             if !is_alive {
                 observation.jobs.known_mut().processes.clear();
             }
@@ -73,7 +73,7 @@ mod tests {
         let mut observation = healthy::observation();
         let redis = observation.redis[0].known_mut();
         let address = "10.0.0.5:6380".to_owned();
-        redis.replica_of = Some(Master { address, is_linked: true });
+        redis.info.replica_of = Some(Master { address, is_linked: true });
         let (name, user) = (redis.name.clone(), Some("weir".to_owned()));
         observation.redis_access =
             vec![RedisAccess { name, tls: true, user, ..RedisAccess::default() }];

@@ -9,9 +9,9 @@ use axum::http::StatusCode;
 use weir_advisor::flow::Flow;
 use weir_advisor::observation::{
     Capsule, CommandRate, DatabaseConnections, DatabaseObservation, Fact, JobProcess, LockWait,
-    Missing, MissingReason, ObservedQueue, PostgresSettings, RedisOperations, RedisServer,
-    SessionState, SessionWait, Sessions, ShardJobs, SidekiqObservation, SlowCommand, SourceKind,
-    SourceState, StatementTimes, WeightedQueue,
+    Missing, MissingReason, ObservedQueue, PostgresSettings, RedisInfo, RedisOperations,
+    RedisServer, SessionState, SessionWait, Sessions, ShardJobs, SidekiqObservation, SlowCommand,
+    SourceKind, SourceState, StatementTimes, WeightedQueue,
 };
 use weir_advisor::{Observation, advise};
 use weir_base::clock::Timestamp;
@@ -167,8 +167,11 @@ fn redis() -> RedisServer {
     };
     RedisServer {
         name: HOSTILE.to_owned(),
-        used_memory_bytes: 512 << 20,
-        maxmemory_policy: "noeviction".to_owned(),
+        info: RedisInfo {
+            used_memory_bytes: 512 << 20,
+            maxmemory_policy: "noeviction".to_owned(),
+            ..RedisInfo::default()
+        },
         lately: Fact::Known(lately),
         slow_commands: Fact::Known(vec![slow]),
         ..RedisServer::default()

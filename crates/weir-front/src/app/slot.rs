@@ -38,21 +38,21 @@ impl UpstreamSlot {
     /// It is the worker's turn, from now on: its age counts.
     pub(crate) fn owes(&self) {
         let now = self.app.now();
-        self.tell(|dispatcher, permit| dispatcher.owes(permit, now));
+        self.update(|dispatcher, permit| dispatcher.owes(permit, now));
     }
 
     /// No client waits any more, but the worker keeps its slot until it is done.
     pub(crate) fn owes_still(&self) {
         let now = self.app.now();
-        self.tell(|dispatcher, permit| dispatcher.owes_still(permit, now));
+        self.update(|dispatcher, permit| dispatcher.owes_still(permit, now));
     }
 
     /// The worker can do nothing before the client does.
     pub(crate) fn waits_for_client(&self) {
-        self.tell(Dispatcher::owes_nothing);
+        self.update(Dispatcher::owes_nothing);
     }
 
-    fn tell(&self, what: impl FnOnce(&mut Dispatcher<Sender<Handed>>, &Permit)) {
+    fn update(&self, what: impl FnOnce(&mut Dispatcher<Sender<Handed>>, &Permit)) {
         if let Some(permit) = &self.permit {
             what(&mut self.app.state().dispatcher, permit);
         }

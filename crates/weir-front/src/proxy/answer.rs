@@ -45,12 +45,12 @@ pub(super) fn no_request(status: StatusCode, line: &'static str) -> Response<Res
 pub(super) fn failed(failed: ExchangeError) -> Response<ResponseBody> {
     let (status, line) = wording(failed);
     let mut response = text(status, line);
-    ask_to_retry(status, response.headers_mut());
+    set_retry_after(status, response.headers_mut());
     response
 }
 
 /// Adds Retry-After to the rejections after which a retry may succeed: a full queue, a slow worker.
-pub(super) fn ask_to_retry(status: StatusCode, headers: &mut HeaderMap) {
+pub(super) fn set_retry_after(status: StatusCode, headers: &mut HeaderMap) {
     if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::GATEWAY_TIMEOUT {
         headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
     }

@@ -117,7 +117,7 @@ impl Proxy {
                     None => continue,
                 },
             };
-            if let Some(answered) = self.ask(app, &mut prepared, slot, connection).await? {
+            if let Some(answered) = self.send(app, &mut prepared, slot, connection).await? {
                 return Ok(self.respond(app, &prepared, arrived, answered));
             }
             // The others may have ended with that one.
@@ -163,7 +163,7 @@ impl Proxy {
     }
 
     /// Sends the request to one worker. None: it reached no worker, or may be repeated.
-    async fn ask(
+    async fn send(
         &self,
         app: &ProxiedApp,
         prepared: &mut AcceptedRequest,

@@ -122,7 +122,7 @@ impl Described {
 }
 
 /// From now on caches that many share keep nothing of an answer.
-pub(super) fn keep_private(headers: &mut HeaderMap) {
+pub(super) fn set_private(headers: &mut HeaderMap) {
     let told = match headers.get(header::CACHE_CONTROL) {
         Some(told) if *told == NOT_AT_ALL => return,
         Some(told) if *told == FOR_A_YEAR => PRIVATE_FOR_A_YEAR,

@@ -50,7 +50,7 @@ impl Asked {
 
     /// Answers the number of the round that will have looked. Looks that have begun already may have
     /// read what has changed since.
-    pub(super) fn ask(&self, scope: Scope) -> u64 {
+    pub(super) fn request_synchronization(&self, scope: Scope) -> u64 {
         let newest = self.change(|rounds| {
             for looks in &mut rounds.looks {
                 looks.wanted = match looks.wanted {
@@ -114,9 +114,9 @@ mod tests {
     fn who_asks_in_the_middle_of_a_look_is_answered_by_the_next_one() {
         let asked = Asked::new(1);
         let lane = asked.lanes().next().unwrap();
-        assert_eq!(asked.ask(Scope::Changes), 1);
+        assert_eq!(asked.request_synchronization(Scope::Changes), 1);
         assert_eq!(lane.begin(), Some(Scope::Changes));
-        assert_eq!(asked.ask(Scope::Changes), 2);
+        assert_eq!(asked.request_synchronization(Scope::Changes), 2);
         lane.end();
         assert_eq!((asked.rounds_done(), lane.begin()), (1, Some(Scope::Changes)));
         lane.end();
@@ -133,21 +133,21 @@ mod tests {
         };
         other.begin();
         look(one);
-        assert_eq!((asked.rounds_done(), asked.ask(Scope::Changes)), (0, 2));
+        assert_eq!((asked.rounds_done(), asked.request_synchronization(Scope::Changes)), (0, 2));
         // It does not wait for the slow one, which has begun before.
         look(one);
         other.end();
         assert_eq!(asked.rounds_done(), 1);
         look(one);
         look(other);
-        assert_eq!((asked.rounds_done(), asked.ask(Scope::Changes)), (2, 3));
+        assert_eq!((asked.rounds_done(), asked.request_synchronization(Scope::Changes)), (2, 3));
     }
 
     #[test]
     fn who_asks_for_everything_gets_everything_of_each_upstream_whatever_others_ask_for() {
         let asked = Asked::new(2);
         for scope in [Scope::Changes, Scope::Everything, Scope::Changes] {
-            asked.ask(scope);
+            asked.request_synchronization(scope);
         }
         assert!(asked.lanes().all(|lane| lane.begin() == Some(Scope::Everything)));
     }

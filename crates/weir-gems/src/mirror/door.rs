@@ -65,8 +65,8 @@ pub trait MirrorDoor: Send + Sync {
     /// Takes the file that an upstream has now of a release ([`Mirror::accept`]).
     fn accept<'a>(&'a self, name: &'a GemName, identity: &'a Identity) -> Accepted<'a>;
 
-    /// Has all upstreams looked at ([`Mirror::ask`]).
-    fn ask(&self, scope: Scope) -> u64;
+    /// Has all upstreams looked at ([`Mirror::request_synchronization`]).
+    fn request_synchronization(&self, scope: Scope) -> u64;
 }
 
 impl MirrorDoor for Mirror {
@@ -97,7 +97,7 @@ impl MirrorDoor for Mirror {
         self.accept(name, identity)
     }
 
-    fn ask(&self, scope: Scope) -> u64 {
-        self.ask(scope)
+    fn request_synchronization(&self, scope: Scope) -> u64 {
+        self.request_synchronization(scope)
     }
 }

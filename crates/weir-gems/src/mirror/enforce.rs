@@ -87,7 +87,7 @@ impl Mirror {
 
     /// For commands that write into the same index and have no settings: before anything is decided
     /// by it.
-    async fn keep_policy(&self, policy: &Policy) -> Result<(), StoreError> {
+    async fn store_policy(&self, policy: &Policy) -> Result<(), StoreError> {
         let rules = (!policy.has_no_rules()).then(|| policy.to_string());
         match self.store.policy().await? == rules {
             true => Ok(()),
@@ -102,7 +102,7 @@ impl Mirror {
             return Ok(());
         }
         let policy = self.policy.load_full();
-        self.keep_policy(&policy).await?;
+        self.store_policy(&policy).await?;
         let mut next = Some(0);
         while let Some(from) = next {
             let Origins { names, next: further } = self.store.origins(from, ORIGINS_PAGE).await?;

@@ -57,11 +57,11 @@ impl Mirror {
         look: Look,
         progress: Progress<'_>,
     ) -> Result<Looked, MirrorError> {
-        self.look_gated(upstream, look, progress, None).await
+        self.synchronize_gated(upstream, look, progress, None).await
     }
 
     /// `gate`: names are decided when it lets them pass.
-    pub(super) async fn look_gated(
+    pub(super) async fn synchronize_gated(
         &self,
         upstream: &Upstream,
         look: Look,
@@ -87,7 +87,7 @@ impl Mirror {
         };
         let took = self.clock.now().since(start);
         let looked = looked.map(|looked| Looked { took, ..looked });
-        self.tell(upstream, look, start, &looked).await;
+        self.report(upstream, look, start, &looked).await;
         looked.map_err(|problem| problem.of(&upstream.name))
     }
 
@@ -162,7 +162,7 @@ impl Mirror {
         read
     }
 
-    async fn tell(
+    async fn report(
         &self,
         upstream: &Upstream,
         look: Look,

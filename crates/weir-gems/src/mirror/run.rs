@@ -102,7 +102,7 @@ impl Mirror {
             // Before the look: what is listed in the middle of it may come too late for it.
             let earlier = self.those(&upstream.earlier).map(Upstream::listings).collect();
             let scope = lane.begin();
-            let found = self.look_once(upstream, first_comparison, scope).await;
+            let found = self.synchronize_once(upstream, first_comparison, scope).await;
             lane.end();
             let wait = match found {
                 Found::Everything => {
@@ -121,7 +121,7 @@ impl Mirror {
     }
 
     /// `scope`: what somebody asked for.
-    async fn look_once(
+    async fn synchronize_once(
         &self,
         upstream: &Upstream,
         first_comparison: Timestamp,

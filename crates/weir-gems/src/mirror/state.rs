@@ -14,7 +14,7 @@ pub struct MirrorState {
     /// In their order.
     pub upstreams: Vec<UpstreamState>,
     pub hooks_waiting: u64,
-    /// The newest round of looks that all upstreams have had ([`super::Mirror::ask`]).
+    /// The newest round of looks that all upstreams have had ([`super::Mirror::request_synchronization`]).
     pub rounds_done: u64,
     /// When this mirror was put together: another one counts anew.
     pub started: Timestamp,

@@ -60,7 +60,7 @@ impl Mirror {
             let gated = self.upstreams.iter().zip(Gate::each(self.upstreams.len()));
             let looks = gated.map(async |(upstream, gate)| {
                 upstream.denied.forget();
-                let looked = self.look_gated(upstream, look, progress, Some(gate)).await?;
+                let looked = self.synchronize_gated(upstream, look, progress, Some(gate)).await?;
                 match self.settings.files {
                     FilesWhen::Eagerly => self.with_files(upstream, looked, progress).await,
                     FilesWhen::OnDemand => Ok(looked),

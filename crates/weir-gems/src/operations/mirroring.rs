@@ -53,8 +53,8 @@ impl Gems {
 
     /// Has all upstreams looked at as soon as possible: that is done when
     /// [`MirrorView::rounds_done`] is this number. None: there is no mirror.
-    pub fn look_at_upstreams(&self, scope: Scope) -> Option<u64> {
-        let round = self.mirror().map(|mirror| mirror.ask(scope));
+    pub fn request_synchronization(&self, scope: Scope) -> Option<u64> {
+        let round = self.mirror().map(|mirror| mirror.request_synchronization(scope));
         if round.is_some() {
             tracing::info!(?scope, "an operator requested a synchronization");
         }

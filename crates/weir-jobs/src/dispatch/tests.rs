@@ -129,6 +129,6 @@ fn turns_are_kept_for_the_allocations_queues_only() {
         assert!(dispatcher.choose(&rules, &queues, found.iter().copied()).is_some());
     }
     assert_eq!(dispatcher.turns.len(), 2);
-    dispatcher.keep_only(&allocation(&[("a", shared(2))]));
+    dispatcher.retain(&allocation(&[("a", shared(2))]));
     assert!(dispatcher.turns.keys().map(QueueName::as_str).eq(["a"]));
 }

@@ -265,7 +265,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         let names: Vec<QueueName> = allocation.queues.keys().cloned().collect();
         {
             let mut engine = self.inner.engine.borrow_mut();
-            engine.dispatcher.keep_only(&allocation);
+            engine.dispatcher.retain(&allocation);
             engine.allocation = allocation;
         }
         // A raised cap lets waiting jobs go.

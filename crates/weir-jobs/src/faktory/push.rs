@@ -20,7 +20,7 @@ pub(super) async fn push<S: Store>(
         Ok(job) => service.store.push(&[job]).await.map_err(FaktoryError::from),
         Err(error) => Err(error.into()),
     };
-    service.keep_batch(batch);
+    service.recycle_batch(batch);
     stored.map(|()| FaktoryReply::Ok)
 }
 
@@ -34,7 +34,7 @@ pub(super) async fn push_run<'a, S: Store>(
     let now = service.clock.now();
     let parsed: Vec<_> = texts.map(|json| batch.add(json, now, &settings.limits)).collect();
     let mut stored = push_all(&*service.store, &batch.jobs()).await.into_iter();
-    service.keep_batch(batch);
+    service.recycle_batch(batch);
     let answer = |result: Result<(), _>| {
         result.map_err(FaktoryError::from)?;
         stored.next().unwrap_or(Ok(())).map(|()| FaktoryReply::Ok).map_err(FaktoryError::from)
@@ -67,7 +67,7 @@ pub(super) async fn pushb<S: Store>(
         }
         Err(error) => Err(error.into()),
     };
-    service.keep_batch(batch);
+    service.recycle_batch(batch);
     result
 }
 

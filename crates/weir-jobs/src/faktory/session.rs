@@ -95,7 +95,7 @@ impl<'c, S: Store> FaktorySession<'c, S> {
                     let queues = self.named_queues.queues();
                     let kept_max = settings.limits.worker_queues_max;
                     let mut workers = self.service.workers.borrow_mut();
-                    workers.asks(wid, &self.client.signal, queues, kept_max);
+                    workers.record_queues(wid, &self.client.signal, queues, kept_max);
                 }
                 fetch::fetch(self, wire, settings).await?
             }

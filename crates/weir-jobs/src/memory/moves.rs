@@ -142,7 +142,7 @@ impl MemoryState {
 
     /// Puts `allocation` in force. Returns the queues, whose work may go to others now.
     pub(super) fn allocate(&mut self, allocation: Allocation) -> Vec<QueueName> {
-        self.dispatcher.keep_only(&allocation);
+        self.dispatcher.retain(&allocation);
         self.allocation = allocation;
         self.queues.keys().cloned().collect()
     }

@@ -72,7 +72,7 @@ async fn answer<S: Store>(service: &JobService<S>, request: HandleRequest) {
                 WorkerSignal::Quiet => WorkerDirective::Quiet,
                 WorkerSignal::Terminate => WorkerDirective::Terminate,
             };
-            done(reply, Ok(service.workers.borrow_mut().tell(wid.as_deref(), state)));
+            done(reply, Ok(service.workers.borrow_mut().send_directive(wid.as_deref(), state)));
         }
         HandleRequest::Damages(reply) => {
             let damages = service.store.damages();
@@ -176,7 +176,7 @@ async fn push<S: Store>(
             }),
         }
     }
-    service.keep_batch(batch);
+    service.recycle_batch(batch);
     pushed.rejected.sort_by_key(|rejected| rejected.line);
     pushed.rejected_total = pushed.rejected.len() as u64;
     Ok(pushed)

@@ -98,7 +98,7 @@ pub(super) async fn import<S: Store>(
     let lines = restores.iter().map(|((line, _), job)| (*line, job.jid));
     note(&mut pushed, lines.zip(stored));
 
-    service.keep_batch(batch);
+    service.recycle_batch(batch);
     pushed.rejected.sort_by_key(|rejected| rejected.line);
     pushed.rejected_total = pushed.rejected.len() as u64;
     Ok(pushed)

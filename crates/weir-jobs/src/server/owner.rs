@@ -142,7 +142,7 @@ async fn serve_until_told<S: Store>(
     // 1. Nobody new: the listeners close here; whoever handed them to us keeps theirs.
     shutdown.request();
     // 2. Waiting FETCHes answer null, what has arrived is answered, connections close.
-    service.connections.tell_all(SignalLevel::Close);
+    service.connections.signal_all(SignalLevel::Close);
     // 3. Commands that run finish and their replies go out, until the deadline.
     let drained = tokio::select! {
         drained = shutdown.drain(stop.deadline) => drained,

@@ -8,7 +8,7 @@ use crate::store::Store;
 /// Puts `new` in force and answers which changes need a restart; those keep their old value.
 pub(super) fn reload<S: Store>(service: &JobService<S>, mut new: JobServerSettings) -> Vec<String> {
     let old = service.settings();
-    let kept = keep_fixed(&old, &mut new);
+    let kept = restore_fixed(&old, &mut new);
     super::descriptors::fit(&mut new.limits);
     service.store.allocate(Allocation::of_settings(&new));
     service.set_settings(new);
@@ -16,7 +16,7 @@ pub(super) fn reload<S: Store>(service: &JobService<S>, mut new: JobServerSettin
 }
 
 /// Takes the old value of everything that the store, the log or the metrics were built with.
-fn keep_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<String> {
+fn restore_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<String> {
     let mut kept = Vec::new();
     macro_rules! keep {
         ($($path:ident).+, $name:expr) => {
@@ -60,7 +60,10 @@ mod tests {
         };
         new.limits.queues_max = 7;
         new.limits.fetch_wait = Duration::from_secs(9);
-        assert_eq!(keep_fixed(&old, &mut new), ["jobs.fsync", "jobs.limits.advanced.queues_max"]);
+        assert_eq!(
+            restore_fixed(&old, &mut new),
+            ["jobs.fsync", "jobs.limits.advanced.queues_max"]
+        );
         assert_eq!((new.fsync, new.limits.queues_max), (old.fsync, old.limits.queues_max));
         assert!(new.allow_flush, "what can be reloaded is");
         assert_eq!(new.limits.fetch_wait, Duration::from_secs(9));

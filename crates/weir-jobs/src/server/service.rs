@@ -77,13 +77,13 @@ impl<S> JobService<S> {
         self.reloaded.notify_waiters();
     }
 
-    /// An empty batch; give it back with [`JobService::keep_batch`].
+    /// An empty batch; give it back with [`JobService::recycle_batch`].
     pub(crate) fn take_batch(&self) -> JobBatch {
         self.free_batches.borrow_mut().pop().unwrap_or_default()
     }
 
     /// Keeps a batch's memory for the next.
-    pub(crate) fn keep_batch(&self, mut batch: JobBatch) {
+    pub(crate) fn recycle_batch(&self, mut batch: JobBatch) {
         self.note_ignored(batch.take_ignored());
         let mut free = self.free_batches.borrow_mut();
         if free.len() < FREE_BATCHES_MAX {
@@ -161,7 +161,7 @@ impl OpenConnections {
     }
 
     /// Sends an order to all connections.
-    pub(crate) fn tell_all(&self, order: SignalLevel) {
+    pub(crate) fn signal_all(&self, order: SignalLevel) {
         self.open.borrow().values().for_each(|signal| signal.give(order));
     }
 

@@ -297,7 +297,7 @@ impl<S: ConnectionService> hyper::service::Service<Request<Incoming>> for Routin
             request.extensions_mut().insert(raw);
         }
         if self.is_upgrade(&request) {
-            self.progress.ask_for_upgrade(Box::new(request.map(drop)));
+            self.progress.request_upgrade(Box::new(request.map(drop)));
             return self.answering(Box::pin(pending()), None);
         }
         self.core.metrics().request();

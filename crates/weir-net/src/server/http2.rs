@@ -133,7 +133,7 @@ impl<S: ConnectionService> Driven<S> {
                 return Poll::Ready(Http2Event::TooLate(deadline.limit));
             }
             core.metrics().limit_hit(HttpServerLimit::IdleTimeout);
-            self.tell();
+            self.announce_end();
         }
     }
 
@@ -148,7 +148,7 @@ impl<S: ConnectionService> Driven<S> {
                 self.shutdown = Http2Shutdown::Draining(Box::pin(stopping));
                 self.progress.drain();
                 if !self.progress.is_told() {
-                    self.tell();
+                    self.announce_end();
                 }
             }
             Http2Shutdown::Draining(stopping) => {
@@ -164,8 +164,8 @@ impl<S: ConnectionService> Driven<S> {
     }
 
     /// Nothing new: the client learns by a GOAWAY which of its requests are still served.
-    fn tell(&mut self) {
-        self.progress.tell();
+    fn announce_end(&mut self) {
+        self.progress.announce_end();
         Pin::new(&mut self.connection).graceful_shutdown();
     }
 }

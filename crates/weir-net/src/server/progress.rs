@@ -106,7 +106,7 @@ impl Http1Progress {
         self.idle_since.get()
     }
 
-    pub(super) fn ask_for_upgrade(&self, request: Box<Request<()>>) {
+    pub(super) fn request_upgrade(&self, request: Box<Request<()>>) {
         self.messages.borrow_mut().upgrade();
         self.upgrade.replace(Some(request));
     }
@@ -293,7 +293,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let _context = runtime.enter();
         let progress = Http1Progress::new();
-        progress.ask_for_upgrade(Box::default());
+        progress.request_upgrade(Box::default());
         progress.begin_write();
         assert!(progress.take_upgrade().is_none());
         progress.flushed();

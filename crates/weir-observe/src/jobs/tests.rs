@@ -7,7 +7,7 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(seconds * 1_000)
 }
 
-fn look(
+fn sample(
     seconds: u64,
     queues: Vec<QueueSample>,
     retries: SetSample,
@@ -53,9 +53,9 @@ fn two_looks_give_flows_of_queues_and_sets() {
     // Four jobs a second come, and 100 a second go.
     let newest: Vec<u64> = (191..=210).rev().flat_map(|second| [second; 4]).collect();
     let first =
-        look(200, vec![queue("pull", 10_960, &[]), queue("gone", 5, &[])], set(1_000), set(7));
+        sample(200, vec![queue("pull", 10_960, &[]), queue("gone", 5, &[])], set(1_000), set(7));
     let second =
-        look(210, vec![queue("pull", 10_000, &newest), queue("new", 3, &[])], set(1_050), set(7));
+        sample(210, vec![queue("pull", 10_000, &newest), queue("new", 3, &[])], set(1_050), set(7));
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
     let pull = jobs.queue("pull").unwrap();
     assert_eq!((pull.length, pull.latency), (10_000, Duration::from_secs(110)));
@@ -80,8 +80,8 @@ fn a_burst_comes_at_the_pace_of_the_whole_window_and_not_at_its_own() {
     let newest: Vec<_> = (0..100).map(|job| millis(209_999 - job * 3 / 10)).collect();
     let after =
         QueueSample { newest, came: Some(340), oldest: Some(at(100)), ..queue("push", 5_340, &[]) };
-    let first = look(200, vec![queue("push", 5_000, &[])], set(0), set(0));
-    let second = look(210, vec![after], set(0), set(0));
+    let first = sample(200, vec![queue("push", 5_000, &[])], set(0), set(0));
+    let second = sample(210, vec![after], set(0), set(0));
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
     let push = jobs.queue("push").unwrap();
     assert_eq!(push.flow.known().unwrap().arrivals_per_second, 34.0);
@@ -92,8 +92,8 @@ fn a_burst_comes_at_the_pace_of_the_whole_window_and_not_at_its_own() {
 fn a_list_in_which_all_is_new_may_have_had_more() {
     let after =
         QueueSample { came: Some(300), oldest: Some(at(205)), ..queue("push", 300, &[209]) };
-    let first = look(200, vec![queue("push", 7, &[])], set(0), set(0));
-    let second = look(210, vec![after], set(0), set(0));
+    let first = sample(200, vec![queue("push", 7, &[])], set(0), set(0));
+    let second = sample(210, vec![after], set(0), set(0));
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
     let push = jobs.queue("push").unwrap();
     assert_eq!(push.flow.known().unwrap().arrivals_per_second, 30.0);
@@ -107,8 +107,8 @@ fn beating(beat: u64, age_seconds: u64) -> ProcessSample {
 }
 
 fn seen(before: ProcessSample, now: ProcessSample) -> JobProcess {
-    let mut first = look(1_000, Vec::new(), set(0), set(0));
-    let mut second = look(1_010, Vec::new(), set(0), set(0));
+    let mut first = sample(1_000, Vec::new(), set(0), set(0));
+    let mut second = sample(1_010, Vec::new(), set(0), set(0));
     (first.processes, second.processes) = (Ok(vec![before]), Ok(vec![now]));
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
     jobs.processes[0].clone()
@@ -132,8 +132,8 @@ fn a_clock_that_differs_makes_no_job_old() {
     let run_at = Some(Timestamp::from_millis(20_000_000 - 7_200_000 - 60_000));
     let work = vec![RunningJobSample { queue: "push".to_owned(), run_at, job: None }];
     let clock = |beat: u64| ProcessSample { work: work.clone(), ..beating(beat, 5) };
-    let mut first = look(20_000, Vec::new(), set(0), set(0));
-    let mut second = look(20_010, Vec::new(), set(0), set(0));
+    let mut first = sample(20_000, Vec::new(), set(0), set(0));
+    let mut second = sample(20_010, Vec::new(), set(0), set(0));
     first.processes = Ok(vec![clock(20_000 - 7_200 - 5)]);
     second.processes = Ok(vec![clock(20_010 - 7_200 - 5)]);
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
@@ -150,7 +150,7 @@ fn what_can_not_be_read_takes_nothing_else_with_it() {
         reason: "wrong kind".to_owned(),
         grant: None,
     };
-    let mut first = look(200, vec![queue("pull", 7, &[])], set(1), set(2));
+    let mut first = sample(200, vec![queue("pull", 7, &[])], set(1), set(2));
     first.retries = Err(odd());
     first.processed = Err(odd());
     first.odd = vec![OddKey { what: "queue odd".to_owned(), refusal: odd() }];
@@ -198,7 +198,7 @@ fn process(identity: &str, quiet: bool) -> ProcessSample {
 
 #[test]
 fn who_is_quiet_at_both_looks_was_so_between_them_and_who_has_ended_is_gone() {
-    let mut first = look(200, Vec::new(), set(0), set(0));
+    let mut first = sample(200, Vec::new(), set(0), set(0));
     first.processes =
         Ok(vec![process("busy", false), process("ends", true), process("stays", true)]);
     let still = vec![process("busy", false), process("stays", true)];
@@ -214,8 +214,8 @@ fn who_is_quiet_at_both_looks_was_so_between_them_and_who_has_ended_is_gone() {
 
 #[test]
 fn one_more_failed_job_is_chance() {
-    let first = look(200, Vec::new(), set(1_000), set(7));
-    let second = look(210, Vec::new(), set(1_001), set(8));
+    let first = sample(200, Vec::new(), set(1_000), set(7));
+    let second = sample(210, Vec::new(), set(1_001), set(8));
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
     assert_eq!(jobs.dead.flow.known().unwrap().drain(), Drain::Stands);
 }

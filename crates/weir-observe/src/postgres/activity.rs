@@ -45,7 +45,7 @@ pub(super) async fn backends(
     session: &mut PostgresSession,
 ) -> (Fact<Vec<Backend>>, Fact<Vec<SessionWait>>) {
     let question = format!("{QUESTION}{}", session.limits().sessions_max);
-    match session.ask(&question).await {
+    match session.query(&question).await {
         Ok(rows) => {
             let busy = rows.iter().filter(|row| row.get("state") == Some("active"));
             let waits = busy.filter_map(|row| {

@@ -77,10 +77,10 @@ pub(super) fn of(error: &PostgresError, tls: bool) -> Option<(MissingReason, &'s
         PostgresError::Certificate { .. } => return Some((MissingReason::Login, FILES)),
         PostgresError::Refused(_) | PostgresError::Deadline(_) => error.to_string(),
     };
-    Some(told(&said, tls))
+    Some(classify(&said, tls))
 }
 
-fn told(said: &str, tls: bool) -> (MissingReason, &'static str) {
+fn classify(said: &str, tls: bool) -> (MissingReason, &'static str) {
     let known = WAYS.iter().find(|(sign, ..)| said.contains(sign));
     let broken = if tls { BROKEN_TLS } else { BROKEN };
     known.map_or((MissingReason::Unreachable, broken), |(_, obstacle, remedy)| (*obstacle, remedy))
@@ -115,7 +115,7 @@ mod tests {
                 "remove sslmode from the address",
             ),
         ] {
-            let told = told(said, false);
+            let told = classify(said, false);
             assert_eq!(told.0, obstacle, "{said}");
             assert!(told.1.contains(remedy), "{said}: {}", told.1);
         }

@@ -18,7 +18,7 @@ pub(super) struct Blocks {
 }
 
 pub(super) async fn blocks(session: &mut PostgresSession) -> Fact<Blocks> {
-    match session.ask(QUESTION).await {
+    match session.query(QUESTION).await {
         Ok(rows) => {
             let number = |at| rows.first()?.get(at)?.parse().ok();
             let blocks = || Some(Blocks { hit: number(0)?, read: number(1)? });

@@ -49,7 +49,7 @@ impl PostgresConnection {
     }
 
     /// The rows of all that is asked.
-    pub(crate) async fn ask(
+    pub(crate) async fn query(
         &self,
         text: &str,
         deadline: Duration,

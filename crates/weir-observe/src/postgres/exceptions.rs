@@ -22,7 +22,7 @@ const QUESTION: &str = "SELECT 'limit' AS kind, rolname::text AS role, NULL::tex
     WHERE setdatabase = 0 OR pg_database.datname = current_database() LIMIT 1000";
 
 pub(super) async fn exceptions(session: &mut PostgresSession) -> Fact<Exceptions> {
-    match session.ask(QUESTION).await {
+    match session.query(QUESTION).await {
         Ok(rows) => Fact::Known(Exceptions {
             limits: rows.iter().filter_map(limit).collect(),
             settings: rows.iter().filter_map(setting).collect(),

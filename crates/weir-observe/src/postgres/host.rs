@@ -42,7 +42,7 @@ pub(super) struct Whereabouts {
 
 /// Its own process answers: if there is one of that number and name here, this is where it runs.
 pub(super) async fn whereabouts(session: &mut PostgresSession, proc: Option<&Path>) -> Whereabouts {
-    let Ok(rows) = session.ask(QUESTION).await else { return Whereabouts::default() };
+    let Ok(rows) = session.query(QUESTION).await else { return Whereabouts::default() };
     let number = |column| rows.first()?.get(column)?.parse::<u32>().ok();
     let own_port = number(1).and_then(|port| u16::try_from(port).ok());
     let other_port = own_port.filter(|port| *port != session.port());

@@ -28,7 +28,7 @@ pub(super) async fn waits(
     backends: Option<&[Backend]>,
 ) -> Fact<Vec<LockWait>> {
     let question = QUESTION.replace("$MAX", &session.limits().lock_waits_max.to_string());
-    match session.ask(&question).await {
+    match session.query(&question).await {
         Ok(rows) => Fact::Known(rows.iter().filter_map(|row| wait(row, backends)).collect()),
         Err(error) => Fact::Unknown(session.missing(WHAT, &error)),
     }

@@ -58,7 +58,7 @@ impl PostgresSession {
 
     /// An address without a user takes this system's, as the library does.
     async fn current_user(&mut self) -> Option<String> {
-        let rows = self.ask("SELECT current_user AS name").await.ok()?;
+        let rows = self.query("SELECT current_user AS name").await.ok()?;
         rows.first()?.get("name").map(str::to_owned)
     }
 
@@ -83,7 +83,7 @@ impl PostgresSession {
 
     /// One question, in a read-only transaction that ends whatever it answers. Rows are as many as
     /// the question itself allows.
-    pub(super) async fn ask(
+    pub(super) async fn query(
         &mut self,
         question: &str,
     ) -> Result<Vec<SimpleQueryRow>, PostgresError> {
@@ -100,13 +100,13 @@ impl PostgresSession {
             lock_timeout.as_millis()
         );
         let deadline = statement_timeout.saturating_add(GRACE);
-        let answer = self.connection.ask(&text, deadline).await;
+        let answer = self.connection.query(&text, deadline).await;
         match &answer {
             Ok(_) => {}
             Err(PostgresError::Deadline(deadline)) => self.silent_for = Some(*deadline),
             // The transaction is over for all but this.
             Err(_) => {
-                let _ = self.connection.ask("ROLLBACK", GRACE).await;
+                let _ = self.connection.query("ROLLBACK", GRACE).await;
             }
         }
         answer

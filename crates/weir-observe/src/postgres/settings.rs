@@ -27,7 +27,7 @@ pub(super) struct ReportedSettings {
 }
 
 pub(super) async fn settings(session: &mut PostgresSession) -> ReportedSettings {
-    match session.ask(QUESTION).await {
+    match session.query(QUESTION).await {
         Ok(rows) => {
             let pending = rows.iter().filter(|row| row.get("pending_restart") == Some("t"));
             ReportedSettings {

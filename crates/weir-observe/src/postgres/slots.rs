@@ -28,7 +28,7 @@ const QUESTION: &str = "SELECT slot_name, active, to_jsonb(s) ->> 'wal_status' A
     ORDER BY held DESC NULLS LAST LIMIT ";
 
 pub(super) async fn replication(session: &mut PostgresSession) -> Fact<Replication> {
-    match session.ask(&format!("{QUESTION}{SLOTS_MAX}")).await {
+    match session.query(&format!("{QUESTION}{SLOTS_MAX}")).await {
         Ok(rows) => Fact::Known(read(&rows)),
         Err(error) => Fact::Unknown(missing(session, session.missing(WHAT, &error))),
     }

@@ -31,7 +31,7 @@ pub(super) async fn statements(session: &mut PostgresSession) -> Fact<Vec<Statem
         return Fact::NotAsked;
     }
     let question = QUESTION.replace("$READ", &READ_MAX.to_string());
-    match session.ask(&question.replace("$MAX", &max.to_string())).await {
+    match session.query(&question.replace("$MAX", &max.to_string())).await {
         Ok(rows) => Fact::Known(rows.iter().filter_map(statement).collect()),
         Err(error) => Fact::Unknown(explained(session.missing(WHAT, &error))),
     }

@@ -27,7 +27,7 @@ impl WatchedDatabase {
     }
 
     /// `names` are services by the number of a process on this machine.
-    pub(super) async fn look(
+    pub(super) async fn sample(
         &mut self,
         proc: Option<&Path>,
         names: &BTreeMap<u32, String>,
@@ -61,9 +61,9 @@ impl WatchedDatabase {
     ) -> (Database, Fact<DatabaseObservation>) {
         let mut database = match held {
             Some(database) => database,
-            None => Database::look(source, proc).await,
+            None => Database::sample(source, proc).await,
         };
-        let seen = database.look_again(proc, names).await;
+        let seen = database.sample_again(proc, names).await;
         (database, seen)
     }
 

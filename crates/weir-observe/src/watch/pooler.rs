@@ -22,12 +22,12 @@ impl WatchedPooler {
         Self { source: source.clone(), patience, held: None }
     }
 
-    pub(super) async fn look(&mut self, pace: PollSchedule, clock: &Clock) -> Fact<PgBouncer> {
+    pub(super) async fn sample(&mut self, pace: PollSchedule, clock: &Clock) -> Fact<PgBouncer> {
         let began = clock.now();
         if let Some(missing) = self.patience.spared(began) {
             return Fact::Unknown(missing);
         }
-        let looking = pgbouncer::look(&self.source, self.held.take());
+        let looking = pgbouncer::sample(&self.source, self.held.take());
         let (held, seen) =
             tokio::time::timeout(pace.look_timeout, looking).await.unwrap_or_else(|_| {
                 (None, Fact::Unknown(pgbouncer::late(&self.source, pace.look_timeout)))

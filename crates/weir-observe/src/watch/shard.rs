@@ -40,7 +40,7 @@ impl WatchedShard {
         Self { endpoint: endpoint.clone(), patience, connection, master, earlier }
     }
 
-    pub(super) async fn look(
+    pub(super) async fn sample(
         &mut self,
         limits: &SampleLimits,
         pace: PollSchedule,
@@ -94,7 +94,7 @@ impl WatchedShard {
         since: Option<Timestamp>,
         limits: &SampleLimits,
     ) -> Result<RedisSnapshot, SidekiqError> {
-        let snapshot = connection.look_since(SampleScope::Everything, since, limits).await?;
+        let snapshot = connection.sample_since(SampleScope::Everything, since, limits).await?;
         self.patience.count(snapshot.commands as u64);
         Ok(snapshot)
     }

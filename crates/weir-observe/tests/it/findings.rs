@@ -19,7 +19,7 @@ pub(crate) fn sources(redis: Vec<RedisEndpoint>) -> Sources {
     Sources { redis, limits, postgres, services, pooler, pgbouncer, pushed_queues, window, proc }
 }
 
-pub(crate) async fn look(redis: &RedisServer) -> (Observation, Advice) {
+pub(crate) async fn sample(redis: &RedisServer) -> (Observation, Advice) {
     let observation = observe(&sources(vec![redis.endpoint()])).await;
     let advice = advise(&observation);
     (observation, advice)
@@ -31,7 +31,7 @@ pub(crate) fn rules(advice: &Advice) -> Vec<&'static str> {
 
 /// Seconds by Redis' clock.
 pub(crate) async fn now(redis: &RedisServer) -> f64 {
-    redis.look(SampleScope::Changes, &SampleLimits::default()).await.at.as_secs_f64()
+    redis.sample(SampleScope::Changes, &SampleLimits::default()).await.at.as_secs_f64()
 }
 
 pub(crate) async fn push(redis: &RedisServer, queue: &str, jobs: usize, age_seconds: f64) {
@@ -66,7 +66,7 @@ async fn a_healthy_system_gives_none() {
     serve(&redis, r#"{"default":8,"mailers":2}"#).await;
     push(&redis, "default", 3, 0.5).await;
     redis.run(&[&["SADD", "queues", "mailers"]]);
-    let (observation, advice) = look(&redis).await;
+    let (observation, advice) = sample(&redis).await;
     assert_eq!(advice.findings, []);
     let jobs = observation.jobs.known().unwrap();
     assert_eq!((jobs.backlog(), jobs.processes.len()), (3, 1));
@@ -78,7 +78,7 @@ async fn a_misspelt_queue_is_the_verdict() {
     let Some(redis) = RedisServer::start() else { return };
     serve(&redis, r#"{"default":8,"mailer":2}"#).await;
     push(&redis, "mailers", 40, 3_700.0).await;
-    let (_, advice) = look(&redis).await;
+    let (_, advice) = sample(&redis).await;
     assert_eq!(rules(&advice), ["unserved-queue"]);
     let line = advice.verdict.to_string();
     assert!(line.contains("40 jobs wait, the oldest for 1 h 1 min"), "{line}");
@@ -92,7 +92,7 @@ async fn mail_behind_pushes_starves_and_the_backlog_is_counted() {
     serve(&redis, r#"{"push":0,"mailers":0}"#).await;
     push(&redis, "push", 1_500, 900.0).await;
     push(&redis, "mailers", 10, 900.0).await;
-    let (_, advice) = look(&redis).await;
+    let (_, advice) = sample(&redis).await;
     assert_eq!(rules(&advice), ["starving-queue", "backlog", "backlog-made-of"]);
     assert_eq!(advice.findings[1].next.as_deref(), Some("weir sidekiq set-aside push"));
     assert!(advice.findings[2].evidence.contains("100 % are for far.example"));
@@ -109,7 +109,7 @@ async fn ghosts_quiet_processes_and_overdue_jobs_are_found() {
         &["ZADD", "retry", &due, r#"{"class":"A","args":[]}"#],
         &["ZADD", "dead", &due, r#"{"class":"A","args":[]}"#],
     ]);
-    let (_, advice) = look(&redis).await;
+    let (_, advice) = sample(&redis).await;
     assert_eq!(rules(&advice), ["overdue-jobs", "ghost-process", "quiet-process"]);
     assert_eq!(advice.findings[2].severity, Severity::Notice, "since when is not known");
 }
@@ -121,7 +121,7 @@ async fn a_redis_that_evicts_and_keeps_nothing_is_found() {
         &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"],
         &["CONFIG", "SET", "maxmemory", "100mb"],
     ]);
-    let (_, advice) = look(&redis).await;
+    let (_, advice) = sample(&redis).await;
     assert_eq!(rules(&advice), ["no-sidekiq", "redis-eviction", "redis-persistence"]);
 }
 
@@ -179,7 +179,7 @@ async fn processes_of_this_machine_tell_their_cores_and_others_do_not() {
         &["HSET", local, "info", &info(&here)],
         &["HSET", remote, "info", &info("elsewhere.example")],
     ]);
-    let (observation, _) = look(&redis).await;
+    let (observation, _) = sample(&redis).await;
     let processes = &observation.jobs.known().unwrap().processes;
     let known: Vec<_> = processes.iter().map(|it| it.cores_used.known().is_some()).collect();
     assert_eq!(known, [true, false]);
@@ -194,8 +194,8 @@ async fn keys_that_were_evicted_are_counted() {
         &["EVAL", "for i = 1, 6000 do redis.call('SET', 'k' .. i, string.rep('x', 1000)) end", "0"],
         &["SET", "one-more", "x"],
     ]);
-    let (observation, advice) = look(&redis).await;
-    assert!(observation.redis[0].known().unwrap().evicted_keys > 0);
+    let (observation, advice) = sample(&redis).await;
+    assert!(observation.redis[0].known().unwrap().info.evicted_keys > 0);
     let evicting = advice.findings.iter().find(|finding| finding.rule == "redis-eviction").unwrap();
     assert_eq!(evicting.severity, Severity::Critical);
 }

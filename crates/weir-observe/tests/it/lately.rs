@@ -22,7 +22,7 @@ fn in_hand(redis: &RedisServer, is_one: bool) {
     };
 }
 
-fn lately(observation: &Observation) -> Option<RecentActivity> {
+fn recent_operations(observation: &Observation) -> Option<RecentActivity> {
     observation.jobs.known()?.queue("push")?.lately
 }
 
@@ -49,7 +49,7 @@ async fn looks_a_heartbeat_apart_tell_what_is_in_hand_on_average() {
         clock.advance(interval);
     }
     let seen = seen.unwrap();
-    let RecentActivity { looks, in_hand, .. } = lately(&seen).unwrap();
+    let RecentActivity { looks, in_hand, .. } = recent_operations(&seen).unwrap();
     assert_eq!((looks, in_hand), (LOOKS, 1.0 / f64::from(LOOKS)));
     let jobs = seen.jobs.known().unwrap();
     assert_eq!(jobs.queue("push").unwrap().in_hand, 0);
@@ -67,6 +67,6 @@ async fn a_long_window_is_looked_at_more_than_once() {
     let sources = Sources { window, proc: None, ..sources(vec![redis.endpoint()]) };
     let observation = observe(&sources).await;
     assert!(now(&redis).await - from > 10.0);
-    let RecentActivity { looks, in_hand, .. } = lately(&observation).unwrap();
+    let RecentActivity { looks, in_hand, .. } = recent_operations(&observation).unwrap();
     assert_eq!((looks, in_hand), (2, 1.0));
 }

@@ -155,7 +155,7 @@ impl Filled {
         self.redis.run(&[&["EVAL", add, "0", set, &count.to_string(), &from, &job]]);
     }
 
-    async fn look(&self) -> (Observation, Advice) {
+    async fn sample(&self) -> (Observation, Advice) {
         let pushed_queues = ["default", "fasp"].map(str::to_owned).into();
         let sources = Sources { pushed_queues, ..sources(vec![self.redis.endpoint()]) };
         let mut observation = observe(&sources).await;
@@ -186,7 +186,7 @@ async fn broken(layout: Layout) -> Option<Advice> {
     filled.failed("schedule", 1, -330.0);
     filled.failed("retry", 10_500, 3_600.0);
     filled.failed("dead", 9_500, -9_600.0);
-    Some(filled.look().await.1)
+    Some(filled.sample().await.1)
 }
 
 /// Figures aside, and what depends on whether the order is known; a line is that of a capsule.
@@ -259,7 +259,7 @@ async fn jobs_without_a_process_are_as_old_in_each_layout() {
     for layout in ALL {
         let Some(filled) = Filled::start(layout).await else { return };
         filled.jobs("default", 40, 3_900.0);
-        let (observation, advice) = filled.look().await;
+        let (observation, advice) = filled.sample().await;
         let finding = advice.findings.iter().find(|it| it.rule == "no-process").unwrap();
         let expected = "40 jobs wait and no Sidekiq process has a heartbeat";
         assert_eq!(finding.evidence, expected, "{layout:?}");

@@ -73,18 +73,18 @@ impl PgBouncer {
     pub(crate) fn reload(&self, settings: &str) {
         let ini = self.folder.path().join("pgbouncer.ini");
         std::fs::write(ini, format!("{}{settings}\n", self.settings)).unwrap();
-        self.ask("RELOAD");
+        self.query("RELOAD");
     }
 
     /// Clients that wait for a connection.
     pub(crate) fn waiting(&self) -> u64 {
-        let pools = self.ask("SHOW POOLS");
+        let pools = self.query("SHOW POOLS");
         let mut lines = pools.lines().map(|line| line.split('|').collect::<Vec<_>>());
         let place = lines.next().unwrap().iter().position(|name| *name == "cl_waiting").unwrap();
         lines.filter(|row| row.len() > place).map(|row| row[place].parse::<u64>().unwrap()).sum()
     }
 
-    fn ask(&self, command: &str) -> String {
+    fn query(&self, command: &str) -> String {
         let port = self.port.to_string();
         let mut psql = Command::new("psql");
         psql.args([

@@ -4,7 +4,7 @@ use weir_advisor::{Severity, advise};
 use weir_observe::observe;
 use weir_sidekiq::RedisEndpoint;
 
-use crate::findings::{look, push, rules, serve, sources};
+use crate::findings::{push, rules, sample, serve, sources};
 use crate::redis_server::RedisServer;
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn another_database_names_the_one_with_the_keys() {
 async fn keys_of_others_and_none_of_sidekiqs_are_said_to_be_that() {
     let Some(redis) = RedisServer::start() else { return };
     redis.run(&[&["CONFIG", "SET", "appendonly", "yes"], &["MSET", "a", "1", "b", "2"]]);
-    let (_, advice) = look(&redis).await;
+    let (_, advice) = sample(&redis).await;
     assert_eq!(rules(&advice), ["no-sidekiq"]);
     let expected = "none of the 2 keys of database 0 is Sidekiq's; no other database has any key";
     assert_eq!(advice.findings[0].evidence, expected);
@@ -44,7 +44,7 @@ async fn a_namespace_is_found_among_many_other_keys() {
         &["LPUSH", "shop:queue:default", "{}"],
         &["SADD", "resque:queues", "default"],
     ]);
-    let (_, advice) = look(&redis).await;
+    let (_, advice) = sample(&redis).await;
     assert_eq!(rules(&advice), ["no-sidekiq"]);
     let finding = &advice.findings[0];
     assert!(finding.evidence.ends_with("there are keys of one under \"shop:\""), "{finding:?}");
@@ -59,7 +59,7 @@ async fn queues_without_any_process_are_not_well() {
         &["SADD", "queues", "default"],
         &["SET", "stat:processed", "1000"],
     ]);
-    let (_, advice) = look(&redis).await;
+    let (_, advice) = sample(&redis).await;
     assert_eq!(rules(&advice), ["no-process"]);
     assert_eq!(advice.findings[0].severity, Severity::Warning);
     let expected = "no Sidekiq process has a heartbeat; no job is waiting yet";

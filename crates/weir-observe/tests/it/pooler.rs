@@ -26,7 +26,7 @@ fn server() -> Option<PostgresServer> {
     Some(server)
 }
 
-async fn look(url: &str, opens: Option<u32>) -> (Observation, Advice) {
+async fn sample(url: &str, opens: Option<u32>) -> (Observation, Advice) {
     look_and_ask(url, opens, None).await
 }
 
@@ -70,7 +70,7 @@ fn asked(console: &str, limits: PostgresLimits) -> PgBouncerSource {
 
 async fn look_until(url: &str, opens: u32, is_there: impl Fn(&Advice) -> bool) -> Advice {
     for _ in 0..LOOKS_MAX {
-        let (_, advice) = look(url, Some(opens)).await;
+        let (_, advice) = sample(url, Some(opens)).await;
         if is_there(&advice) {
             return advice;
         }
@@ -112,12 +112,12 @@ async fn what_it_may_open_is_brought_below_what_the_database_has() {
     let Some(pooler) = PgBouncer::start(&server, "default_pool_size = 18") else { return };
     let _busy = busy(&pooler, 2);
     // Whichever way doctor comes, it sees one.
-    let (observation, advice) = look(&pooler.url("postgres"), None).await;
+    let (observation, advice) = sample(&pooler.url("postgres"), None).await;
     let seen = observation.pooler.clone().unwrap();
     assert_eq!(seen.name, "pgbouncer");
     let evidence = &of(&advice, "over-commit").unwrap().evidence;
     assert!(evidence.contains("and pgbouncer is in between"), "{evidence}");
-    let (observation, _) = look(&server.url("postgres"), None).await;
+    let (observation, _) = sample(&server.url("postgres"), None).await;
     let held = |observation: &Observation| {
         let connections = observation.postgres.known().unwrap().connections.known().unwrap();
         connections.of("pgbouncer", SessionState::IdleInTransaction)
@@ -125,17 +125,17 @@ async fn what_it_may_open_is_brought_below_what_the_database_has() {
     assert_eq!(held(&observation), 2, "{observation:?}");
     assert!(observation.pooler.unwrap().shown_by.starts_with("it holds "));
 
-    let (_, advice) = look(&server.url("postgres"), Some(18)).await;
+    let (_, advice) = sample(&server.url("postgres"), Some(18)).await;
     let line = line(&advice, "over-commit");
     assert_eq!(line, "max_db_connections = 17");
     pooler.reload(&format!("default_pool_size = 18\n{line}"));
-    let (_, advice) = look(&server.url("postgres"), Some(17)).await;
+    let (_, advice) = sample(&server.url("postgres"), Some(17)).await;
     assert_eq!(of(&advice, "over-commit"), None);
     // As it says: the eighteenth waits at the pooler, and the database refuses nobody.
     let _more = busy(&pooler, 15);
     let mut last = PostgresClient::at_begun(&pooler.url("shop"), "puma", STATEMENT);
     wait_for(&pooler, 1);
-    let (observation, _) = look(&server.url("postgres"), Some(17)).await;
+    let (observation, _) = sample(&server.url("postgres"), Some(17)).await;
     assert_eq!(held(&observation), 17);
     drop(_busy);
     last.say("COMMIT");
@@ -146,7 +146,7 @@ async fn one_that_takes_no_more_clients_is_told_with_what_to_raise() {
     let Some(server) = server() else { return };
     let Some(pooler) = PgBouncer::start(&server, "max_client_conn = 1") else { return };
     let client = PostgresClient::at(&pooler.url("shop"), "puma").unwrap();
-    let (_, advice) = look(&pooler.url("shop"), Some(20)).await;
+    let (_, advice) = sample(&pooler.url("shop"), Some(20)).await;
     let finding = of(&advice, "unreachable").unwrap();
     assert!(finding.evidence.contains("no more connections allowed"), "{finding:?}");
     let next = finding.next.as_ref().unwrap();
@@ -169,7 +169,7 @@ async fn one_whose_connections_are_all_busy_is_told_and_a_larger_pool_ends_it() 
     wait_for(&pooler, 1);
 
     // Who comes the same way waits as well: that is said once, and at once.
-    let (observation, advice) = look(&pooler.url("shop"), Some(2)).await;
+    let (observation, advice) = sample(&pooler.url("shop"), Some(2)).await;
     let rules: Vec<_> = advice.findings.iter().map(|finding| finding.rule).collect();
     assert_eq!(rules, ["unreachable"], "{:?}", advice.findings);
     let missing = observation.postgres.missing().unwrap();
@@ -181,9 +181,9 @@ async fn one_whose_connections_are_all_busy_is_told_and_a_larger_pool_ends_it() 
     pooler.reload(&line);
     waiting.say("COMMIT");
     assert_eq!(pooler.waiting(), 0);
-    let (_, advice) = look(&server.url("postgres"), Some(4)).await;
+    let (_, advice) = sample(&server.url("postgres"), Some(4)).await;
     assert_eq!(of(&advice, "busy-pooler"), None);
-    assert!(look(&pooler.url("shop"), Some(4)).await.0.postgres.known().is_some());
+    assert!(sample(&pooler.url("shop"), Some(4)).await.0.postgres.known().is_some());
 }
 
 /// For what a pool may have, and who may ask.

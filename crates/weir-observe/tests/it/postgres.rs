@@ -37,7 +37,7 @@ async fn look_at(postgres: PostgresSource) -> (Observation, Advice) {
     (observation, advice)
 }
 
-pub(crate) async fn look(server: &PostgresServer, user: &str) -> (DatabaseObservation, Advice) {
+pub(crate) async fn sample(server: &PostgresServer, user: &str) -> (DatabaseObservation, Advice) {
     let (observation, advice) = look_at(source(&server.url(user))).await;
     (observation.postgres.known().unwrap().clone(), advice)
 }
@@ -53,7 +53,7 @@ pub(crate) const TUNED: [&str; 3] =
 #[tokio::test]
 async fn a_tuned_one_gives_none_and_a_stock_one_is_said_to_be_so() {
     let Some(server) = PostgresServer::start(&TUNED) else { return };
-    let (postgres, advice) = look(&server, "postgres").await;
+    let (postgres, advice) = sample(&server, "postgres").await;
     assert_eq!(advice.findings, []);
     let settings = postgres.settings.known().unwrap();
     assert_eq!((settings.max_connections, settings.superuser_reserved_connections), (100, 3));
@@ -79,7 +79,7 @@ async fn sessions_are_those_of_the_processes_that_hold_them() {
     let _web = server.client("shop", "puma: cluster worker 0: 7 [shop]");
     let mut jobs = server.client("shop", "sidekiq 7.3.9 shop [1 of 5 busy]");
     jobs.say("BEGIN; SELECT 1");
-    let (postgres, _) = look(&server, "postgres").await;
+    let (postgres, _) = sample(&server, "postgres").await;
     let connections = postgres.connections.known().unwrap();
     assert_eq!(connections.open(), 2, "{connections:?}");
     assert_eq!(connections.of("web", SessionState::Idle), 1, "{connections:?}");
@@ -149,7 +149,7 @@ async fn the_line_to_change_is_the_one_that_takes_effect() {
     // The reload takes its time.
     let mut seen = None;
     for _ in 0..LOOKS_MAX {
-        let (postgres, advice) = look(&server, "postgres").await;
+        let (postgres, advice) = sample(&server, "postgres").await;
         let altered = origin(&postgres, "work_mem");
         if altered.is_some_and(|(_, file)| file.ends_with("/postgresql.auto.conf"))
             && postgres.pending_restart == ["shared_buffers"]
@@ -174,7 +174,7 @@ async fn the_line_to_change_is_the_one_that_takes_effect() {
     let mended = |advice: &Advice| advice.findings.iter().all(|it| it.subject != "work_mem");
     let mut is_mended = false;
     for _ in 0..LOOKS_MAX {
-        is_mended = mended(&look(&server, "postgres").await.1);
+        is_mended = mended(&sample(&server, "postgres").await.1);
         if is_mended {
             break;
         }
@@ -202,7 +202,7 @@ async fn what_a_role_or_a_database_has_instead_is_changed_there() {
     // It is defeated by what the database has.
     server.run("ALTER SYSTEM SET work_mem = '4MB'");
     server.run("SELECT pg_reload_conf()");
-    let (_, advice) = look(&server, "postgres").await;
+    let (_, advice) = sample(&server, "postgres").await;
     assert_eq!(rules(&advice), ["work-memory", "work-memory", "untuned-database"]);
     let line = obey(&server, &advice, "work_mem");
     assert!(line.starts_with(r#"ALTER DATABASE "postgres" SET work_mem = '"#), "{line}");
@@ -212,7 +212,7 @@ async fn what_a_role_or_a_database_has_instead_is_changed_there() {
     let expected =
         r#"ALTER ROLE "shop" IN DATABASE "postgres" SET effective_cache_size = '384MB';"#;
     assert_eq!(line, expected);
-    assert_eq!(look(&server, "postgres").await.1.findings, []);
+    assert_eq!(sample(&server, "postgres").await.1.findings, []);
 }
 
 #[tokio::test]
@@ -221,13 +221,13 @@ async fn a_role_or_a_database_at_its_own_limit_is_told_with_the_line_that_ends_i
     server.run("CREATE ROLE shop LOGIN; CREATE ROLE weir LOGIN; GRANT pg_monitor TO weir");
     server.run("ALTER ROLE shop CONNECTION LIMIT 2");
     let _web = [server.client("shop", "puma"), server.client("shop", "puma")];
-    let (_, advice) = look(&server, "weir").await;
+    let (_, advice) = sample(&server, "weir").await;
     assert_eq!(rules(&advice), ["connection-limit"]);
     assert_eq!(obey(&server, &advice, "role shop"), r#"ALTER ROLE "shop" CONNECTION LIMIT 97;"#);
-    assert_eq!(look(&server, "weir").await.1.findings, []);
+    assert_eq!(sample(&server, "weir").await.1.findings, []);
 
     server.run("ALTER DATABASE postgres CONNECTION LIMIT 2");
-    let (_, advice) = look(&server, "postgres").await;
+    let (_, advice) = sample(&server, "postgres").await;
     assert_eq!(rules(&advice), ["connection-limit"], "a superuser is let in");
     // Who is none is refused, as the application is.
     let (observation, advice) = look_at(source(&server.url("weir"))).await;
@@ -237,13 +237,13 @@ async fn a_role_or_a_database_at_its_own_limit_is_told_with_the_line_that_ends_i
     assert_eq!(rules(&advice), ["connection-limit"]);
     let line = obey(&server, &advice, &missing.what);
     assert_eq!(line, r#"ALTER DATABASE "postgres" CONNECTION LIMIT -1;"#);
-    assert_eq!(look(&server, "weir").await.1.findings, []);
+    assert_eq!(sample(&server, "weir").await.1.findings, []);
 
     server.run("ALTER ROLE weir CONNECTION LIMIT 0");
     let (observation, advice) = look_at(source(&server.url("weir"))).await;
     let what = &observation.postgres.missing().unwrap().what;
     assert_eq!(obey(&server, &advice, what), r#"ALTER ROLE "weir" CONNECTION LIMIT -1;"#);
-    assert_eq!(look(&server, "weir").await.1.findings, []);
+    assert_eq!(sample(&server, "weir").await.1.findings, []);
 }
 
 #[tokio::test]
@@ -251,7 +251,7 @@ async fn a_role_without_rights_gives_unknown_until_it_has_them() {
     let Some(server) = PostgresServer::start(&TUNED) else { return };
     server.run("CREATE ROLE shop LOGIN; CREATE ROLE weir LOGIN");
     let _idle = server.client("shop", "puma");
-    let (postgres, advice) = look(&server, "weir").await;
+    let (postgres, advice) = sample(&server, "weir").await;
     assert_eq!(postgres.connections.known().unwrap().in_state(SessionState::Hidden), 1);
     assert_eq!(rules(&advice), ["unseen"]);
     assert_eq!(advice.findings[0].severity, Severity::Unknown);
@@ -259,7 +259,7 @@ async fn a_role_without_rights_gives_unknown_until_it_has_them() {
     assert_eq!(line, r#"GRANT pg_monitor TO "weir";"#);
 
     server.run("GRANT pg_monitor TO weir");
-    let (postgres, advice) = look(&server, "weir").await;
+    let (postgres, advice) = sample(&server, "weir").await;
     assert_eq!(postgres.connections.known().unwrap().in_state(SessionState::Idle), 1);
     assert_eq!(advice.findings, []);
 }
@@ -271,11 +271,11 @@ async fn the_last_slot_is_told_and_so_is_that_there_is_none() {
     let Some(server) = PostgresServer::start(&settings) else { return };
     server.run("CREATE ROLE shop LOGIN; CREATE ROLE weir LOGIN; GRANT pg_monitor TO weir");
     let web: Vec<_> = (0..4).map(|_| server.client("shop", "puma")).collect();
-    let (_, advice) = look(&server, "postgres").await;
+    let (_, advice) = sample(&server, "postgres").await;
     assert_eq!(rules(&advice), ["idle-connections"], "one is left");
 
     let _jobs = server.client("shop", "sidekiq");
-    let (_, advice) = look(&server, "postgres").await;
+    let (_, advice) = sample(&server, "postgres").await;
     assert_eq!(rules(&advice), ["connection-slots", "idle-connections"]);
     let evidence = &advice.findings[0].evidence;
     assert_eq!(evidence, "5 of 5 usable slots are taken: web 4 (4 idle), sidekiq 1 (1 idle)");
@@ -303,7 +303,7 @@ async fn who_waits_for_whom_and_what_waits_for_a_restart() {
     // The reload and the lock take their time.
     let mut seen = None;
     for _ in 0..LOOKS_MAX {
-        let (postgres, advice) = look(&server, "postgres").await;
+        let (postgres, advice) = sample(&server, "postgres").await;
         let pending = postgres.pending_restart == ["max_connections"];
         if let ([wait], true) = (postgres.lock_waits.known().unwrap().as_slice(), pending) {
             assert_eq!(rules(&advice), ["pending-restart"], "the wait is short");
@@ -350,7 +350,7 @@ async fn of_a_chain_of_waits_the_one_at_its_end_is_told_with_what_it_does() {
 #[tokio::test]
 async fn every_statement_is_read_only_and_limited() {
     let Some(server) = PostgresServer::start(&["log_statement=all"]) else { return };
-    look(&server, "postgres").await;
+    sample(&server, "postgres").await;
     let log = server.end();
     let statements: Vec<_> =
         log.iter().filter_map(|line| Some(line.split_once("statement: ")?.1)).collect();
@@ -367,7 +367,7 @@ async fn a_view_that_is_refused_is_unknown_and_no_other() {
     let Some(server) = PostgresServer::start(&TUNED) else { return };
     server.run("REVOKE SELECT ON pg_stat_database FROM public");
     server.run("CREATE ROLE weir LOGIN; GRANT pg_monitor TO weir");
-    let (postgres, advice) = look(&server, "weir").await;
+    let (postgres, advice) = sample(&server, "weir").await;
     let missing = postgres.cache_hit_ratio.missing().unwrap();
     assert_eq!(missing.obstacle, MissingReason::NotAllowed, "{missing:?}");
     assert!(postgres.connections.known().is_some() && postgres.settings.known().is_some());

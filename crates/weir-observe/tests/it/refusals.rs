@@ -14,7 +14,7 @@ use crate::redis_server::RedisServer;
 /// Looks before a test gives up: half a minute.
 const LOOKS_MAX: usize = 300;
 
-async fn look(redis: &RedisServer) -> Advice {
+async fn sample(redis: &RedisServer) -> Advice {
     look_at(&redis.endpoint()).await
 }
 
@@ -26,7 +26,7 @@ async fn look_at(endpoint: &RedisEndpoint) -> Advice {
 
 async fn look_until(redis: &RedisServer, rule: &str) -> Advice {
     for _ in 0..LOOKS_MAX {
-        let advice = look(redis).await;
+        let advice = sample(redis).await;
         if rules(&advice).contains(&rule) {
             return advice;
         }
@@ -69,7 +69,7 @@ async fn a_script_that_does_not_end_is_told_with_what_ends_it() {
     // What it says ends it.
     redis.run(&[&["SCRIPT", "KILL"]]);
     endless.join().unwrap();
-    assert!(!rules(&look(&redis).await).contains(&"redis-refuses"));
+    assert!(!rules(&sample(&redis).await).contains(&"redis-refuses"));
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn a_replica_names_its_master_and_one_without_heartbeats_is_critical() {
     let line = format!("redis://127.0.0.1:{port}");
     let mut seen = None;
     for _ in 0..LOOKS_MAX {
-        seen = severity(&look(&replica).await);
+        seen = severity(&sample(&replica).await);
         if seen == Some((Severity::Notice, line.clone())) {
             break;
         }
@@ -175,7 +175,7 @@ async fn a_replica_names_its_master_and_one_without_heartbeats_is_critical() {
     assert_eq!(seen, Some((Severity::Notice, line.clone())), "it has its master's heartbeats");
     master.run(&[&["DEL", "processes"]]);
     for _ in 0..LOOKS_MAX {
-        seen = severity(&look(&replica).await);
+        seen = severity(&sample(&replica).await);
         if seen == Some((Severity::Critical, line.clone())) {
             break;
         }

@@ -3,7 +3,7 @@
 use weir_advisor::Severity;
 use weir_advisor::observation::SlotLimit;
 
-use crate::postgres::{LOOKS_MAX, TUNED, look, obey, rules};
+use crate::postgres::{LOOKS_MAX, TUNED, obey, rules, sample};
 use crate::postgres_server::PostgresServer;
 
 #[tokio::test]
@@ -13,12 +13,12 @@ async fn a_slot_that_nobody_uses_is_told_until_it_is_dropped() {
     server.run("CREATE ROLE weir LOGIN; GRANT pg_monitor TO weir");
     server.run("SELECT pg_create_physical_replication_slot('standby', true)");
     server.run("SELECT pg_create_physical_replication_slot('new')");
-    let (_, advice) = look(&server, "weir").await;
+    let (_, advice) = sample(&server, "weir").await;
     assert_eq!(advice.findings, [], "it holds little");
 
     let write = "SELECT repeat('x', 1000) FROM generate_series(1, 40000)";
     server.run(&format!("CREATE TABLE one AS {write}"));
-    let (postgres, advice) = look(&server, "weir").await;
+    let (postgres, advice) = sample(&server, "weir").await;
     let replication = postgres.replication.known().unwrap();
     let names: Vec<_> = replication.slots.iter().map(|slot| slot.name.as_str()).collect();
     assert_eq!(names, ["standby", "new"], "those that hold back most first");
@@ -37,7 +37,7 @@ async fn a_slot_that_nobody_uses_is_told_until_it_is_dropped() {
     let mut lost = None;
     for _ in 0..LOOKS_MAX {
         server.run("CHECKPOINT");
-        let (_, advice) = look(&server, "weir").await;
+        let (_, advice) = sample(&server, "weir").await;
         if advice.findings[0].evidence.ends_with("(wal_status is lost)") {
             lost = Some(advice);
             break;
@@ -50,7 +50,7 @@ async fn a_slot_that_nobody_uses_is_told_until_it_is_dropped() {
     let statement = next.split('"').nth(1).unwrap();
     assert_eq!(statement, "SELECT pg_drop_replication_slot('standby')", "{next}");
     server.run(statement);
-    assert_eq!(look(&server, "weir").await.1.findings, []);
+    assert_eq!(sample(&server, "weir").await.1.findings, []);
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_replica_goes_by_what_it_has_received() {
     server.run("CREATE TABLE one AS SELECT repeat('x', 1000) FROM generate_series(1, 9000)");
     std::fs::write(server.folder().join("data/standby.signal"), "").unwrap();
     server.restart_including(&settings);
-    let (postgres, advice) = look(&server, "postgres").await;
+    let (postgres, advice) = sample(&server, "postgres").await;
     let slot = &postgres.replication.known().unwrap().slots[0];
     assert!(slot.name == "cascaded" && slot.held_bytes > 8 << 20, "{slot:?}");
     let found: Vec<_> = advice.findings.iter().map(|it| (it.rule, it.severity)).collect();
@@ -73,11 +73,11 @@ async fn slots_that_may_not_be_seen_are_unknown_with_the_grant_that_shows_them()
     let Some(server) = PostgresServer::start(&TUNED) else { return };
     server.run("CREATE ROLE weir LOGIN; GRANT pg_monitor TO weir");
     server.run("REVOKE SELECT ON pg_replication_slots FROM PUBLIC");
-    let (_, advice) = look(&server, "weir").await;
+    let (_, advice) = sample(&server, "weir").await;
     assert_eq!(rules(&advice), ["unseen"]);
     assert_eq!(
         obey(&server, &advice, "replication slots"),
         "GRANT SELECT ON pg_replication_slots TO \"weir\";"
     );
-    assert_eq!(look(&server, "weir").await.1.findings, []);
+    assert_eq!(sample(&server, "weir").await.1.findings, []);
 }

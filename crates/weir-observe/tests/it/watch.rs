@@ -79,7 +79,7 @@ async fn each_look_is_the_second_of_the_one_before() {
     let redis = second.observation.redis[0].known().unwrap();
     let lately = redis.lately.known().unwrap();
     assert!(lately.commands.iter().any(|it| it.command == "LPUSH"), "{lately:?}");
-    assert!(redis.operations > 0 && lately.per_second > 0.0);
+    assert!(redis.info.operations > 0 && lately.per_second > 0.0);
     let source = &second.sources[0];
     assert_eq!((source.kind, source.looks, source.failures), (SourceKind::Redis, 2, 0));
     assert!((30..500).contains(&source.questions), "{source:?}");

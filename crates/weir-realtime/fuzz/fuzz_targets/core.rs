@@ -370,7 +370,7 @@ impl Client {
 
     fn arrive(&mut self, core: &ManualCore, most: usize) {
         let count = self.arrived.len().min(most);
-        if core.hear(self.connection, &self.arrived[..count]) {
+        if core.receive(self.connection, &self.arrived[..count]) {
             self.arrived.drain(..count);
         }
     }

@@ -110,11 +110,11 @@ impl Broker for LocalBroker {
     fn announce_changes(&self, app: &App, channel: &Channel, subscribers: usize) -> Announcement {
         let (settings, kind, now) = (app.settings(), channel.kind, self.clock.now());
         let is_due = if kind.has_presence() {
-            channel.tell_members(&settings, &self.cores, now)
+            channel.send_members(&settings, &self.cores, now)
         } else if settings.has_subscription_counts && kind.sends_subscription_count() {
             let is_small = subscribers <= COUNTED_AT_ONCE_MAX;
             let interval = if is_small { Duration::ZERO } else { COUNT_INTERVAL };
-            channel.tell_count(interval, &self.cores, now)
+            channel.send_count_if_due(interval, &self.cores, now)
         } else {
             false
         };

@@ -92,7 +92,7 @@ impl Channel {
         }
         home.members.add(member.clone());
         if is_small {
-            self.tell_followers(home, cores, now);
+            self.send_changes(home, cores, now);
         }
         Ok(true)
     }
@@ -114,8 +114,8 @@ impl Channel {
         home.is_count_due |= member_went || !self.kind.has_presence();
         let is_small = !home.members.is_large();
         if let Some(user_id) = user_id.filter(|_| member_went && is_small) {
-            self.tell_removed(&mut home, user_id, cores, now);
-            self.tell_followers(&mut home, cores, now);
+            self.send_removed(&mut home, user_id, cores, now);
+            self.send_changes(&mut home, cores, now);
         }
         if home.total() == 0 {
             // There is nobody to be told; whoever comes next gets the list by itself.
@@ -133,7 +133,7 @@ impl Channel {
     fn list_members(&self, home: &mut Home, app: &AppSettings, cores: &Cores, now: Timestamp) {
         home.listed_at = Some(now);
         for user_id in home.members.become_small() {
-            self.tell_removed(home, &user_id, cores, now);
+            self.send_removed(home, &user_id, cores, now);
         }
         let position = (app.history.events_max > 0).then(|| home.position());
         home.has_told_position |= position.is_some();
@@ -155,10 +155,10 @@ impl Channel {
             SubscriberMessage { audience: Audience::MemberEvents, ..message },
         );
         self.send_count(home, cores, now);
-        self.tell_followers(home, cores, now);
+        self.send_changes(home, cores, now);
     }
 
-    fn tell_removed(&self, home: &mut Home, user_id: &str, cores: &Cores, now: Timestamp) {
+    fn send_removed(&self, home: &mut Home, user_id: &str, cores: &Cores, now: Timestamp) {
         let frame = Frame::text(|out| {
             server_message::member_removed(out, self.name.as_str(), user_id);
         });
@@ -172,7 +172,12 @@ impl Channel {
 
     /// Tells all subscribers how many they are, if that changed and was not told less than `interval`
     /// ago. Answers whether it is still to be told.
-    pub(crate) fn tell_count(&self, interval: Duration, cores: &Cores, now: Timestamp) -> bool {
+    pub(crate) fn send_count_if_due(
+        &self,
+        interval: Duration,
+        cores: &Cores,
+        now: Timestamp,
+    ) -> bool {
         let mut home = self.home();
         if !home.is_count_due || home.total() == 0 {
             return false;
@@ -187,7 +192,7 @@ impl Channel {
     /// The same for a presence channel, whose number is that of its users. Below `list_max` each of
     /// them is told; above it the number is, and to those who follow the members what changed. One that
     /// is small again shows everybody the list first.
-    pub(crate) fn tell_members(&self, app: &AppSettings, cores: &Cores, now: Timestamp) -> bool {
+    pub(crate) fn send_members(&self, app: &AppSettings, cores: &Cores, now: Timestamp) -> bool {
         let mut home = self.home();
         if !home.members.is_large() || home.total() == 0 {
             return false;
@@ -200,7 +205,7 @@ impl Channel {
         }
         if home.is_count_due && now.since(home.count_told_at) >= app.presence.gather {
             self.send_count(&mut home, cores, now);
-            self.tell_followers(&mut home, cores, now);
+            self.send_changes(&mut home, cores, now);
         }
         home.is_count_due || is_small_again
     }
@@ -216,7 +221,7 @@ impl Channel {
     }
 
     /// What changed of the members since they were told last.
-    fn tell_followers(&self, home: &mut Home, cores: &Cores, now: Timestamp) {
+    fn send_changes(&self, home: &mut Home, cores: &Cores, now: Timestamp) {
         let difference = home.members.take_difference();
         if difference.is_empty() || home.member_followers == 0 {
             return;

@@ -64,13 +64,13 @@ fn a_swap_of_users_is_told_to_who_follows_a_large_channel() {
     let scene = scene();
     scene.join("ada", NOW);
     scene.join("grace", NOW);
-    assert!(!scene.channel.tell_members(&scene.app, &scene.cores, NOW), "told");
+    assert!(!scene.channel.send_members(&scene.app, &scene.cores, NOW), "told");
     scene.sent();
     scene.leave("grace", NOW);
     scene.join("alan", NOW);
-    assert!(scene.channel.tell_members(&scene.app, &scene.cores, NOW), "gathered");
+    assert!(scene.channel.send_members(&scene.app, &scene.cores, NOW), "gathered");
     assert_eq!(scene.sent(), Vec::<String>::new());
-    assert!(!scene.channel.tell_members(&scene.app, &scene.cores, NOW + SECOND));
+    assert!(!scene.channel.send_members(&scene.app, &scene.cores, NOW + SECOND));
     let sent = scene.sent();
     // The number, which somebody who came in between may not know, and the difference.
     assert_eq!(sent.len(), 2, "{sent:?}");
@@ -129,14 +129,14 @@ fn a_presence_channel_is_large_above_list_max() {
     };
     assert_eq!(leave("c"), [], "nobody was told of it");
     assert_eq!(leave("b"), [], "nor of this, before all are shown the list again");
-    assert!(!channel.tell_members(&app, &cores, NOW), "nothing is left to be told");
+    assert!(!channel.send_members(&app, &cores, NOW), "nothing is left to be told");
     let removed = ("member_removed".to_owned(), None);
     let listed = ("subscription_succeeded".to_owned(), None);
     let count = ("subscription_count".to_owned(), Some(1));
     assert_eq!(sent(&cores), [removed.clone(), listed, count]);
     join("d");
     assert_eq!(leave("d"), [removed], "small again");
-    assert!(!channel.tell_members(&app, &cores, NOW));
+    assert!(!channel.send_members(&app, &cores, NOW));
     assert_eq!(sent(&cores), []);
 }
 
@@ -184,7 +184,7 @@ impl Room {
 
     /// What its cores do from time to time.
     fn tell(&self, now: Timestamp) -> Vec<String> {
-        self.channel.tell_members(&self.app, &self.cores, now);
+        self.channel.send_members(&self.app, &self.cores, now);
         self.told()
     }
 

@@ -71,7 +71,7 @@ mod tests {
                 format!(r#"{{"event":"pusher:subscribe","data":{{"channel":"{channel}"}}}}"#);
             let mut frame = Vec::new();
             Message::Text(&text).encode(&mut frame, Some(MaskKey::new([1, 2, 3, 4])));
-            assert!(core.hear(connection, &frame));
+            assert!(core.receive(connection, &frame));
         }
         assert_eq!(core.take(connection).len(), 2);
         (core, connection)

@@ -104,7 +104,7 @@ impl ManualCore {
     /// them: not before the answers are taken that earlier ones have, nor before it may subscribe
     /// again.
     #[must_use]
-    pub fn hear(&self, connection: ManualConnection, bytes: &[u8]) -> bool {
+    pub fn receive(&self, connection: ManualConnection, bytes: &[u8]) -> bool {
         let state = &mut *self.0.state.borrow_mut();
         // Whoever is gone says nothing more.
         while let Some(key) = state.session_of(connection.socket_id) {
@@ -117,13 +117,13 @@ impl ManualCore {
             } else if session.unheard.is_empty() {
                 if !bytes.is_empty() {
                     state.input[..bytes.len()].copy_from_slice(bytes);
-                    self.0.hear(state, key, bytes.len());
+                    self.0.on_input(state, key, bytes.len());
                 }
                 break;
             } else if session.has_unwritten() {
                 return false;
             } else {
-                self.0.hear_unheard(state, key);
+                self.0.resume_input(state, key);
             }
         }
         true
@@ -277,10 +277,10 @@ impl ManualCore {
     pub fn pass(&self, time: Duration) {
         self.hub().clock.advance(time);
         for round in 0..ROUNDS {
-            self.0.look_at_sessions(round);
+            self.0.check_sessions(round);
         }
         self.0.announce_due_changes();
-        self.0.ask_again();
+        self.0.requeue();
         self.0.let_through();
         let state = &mut *self.0.state.borrow_mut();
         let due = self.0.due_of_apps(state);

@@ -55,7 +55,7 @@ impl Shard {
         let sender = Sender { socket_id: session.socket_id, user_id: subscription.user_id.clone() };
         match self.publish_client_event(&channel, event, &sender) {
             Ok(ClientEventOutcome::Published) => {
-                self.tell_of_client_event(&app, &channel, event, &sender)
+                self.send_client_event(&app, &channel, event, &sender)
             }
             Ok(ClientEventOutcome::SwitchedOff) => {}
             Err(error) => complain(output, &error.to_string()),
@@ -83,7 +83,7 @@ impl Shard {
         Ok(ClientEventOutcome::Published)
     }
 
-    fn tell_of_client_event(
+    fn send_client_event(
         &self,
         app: &App,
         channel: &Channel,
@@ -97,7 +97,7 @@ impl Shard {
             socket_id: sender.socket_id,
             user_id: sender.user_id.as_deref(),
         };
-        self.hub.webhooks.tell(&app.settings().hooks, &told);
+        self.hub.webhooks.enqueue(&app.settings().hooks, &told);
     }
 }
 

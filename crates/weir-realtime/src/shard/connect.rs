@@ -153,7 +153,7 @@ impl Shard {
         });
         self.spawn(socket_id);
         self.send(state, key, &output);
-        self.hear_rest(state, key, rest);
+        self.read_rest(state, key, rest);
     }
 
     /// A new connection, with an id.
@@ -175,7 +175,7 @@ impl Shard {
     }
 
     /// What the client has sent behind its request, before it was answered; or what had to wait.
-    pub(super) fn hear_rest(&self, state: &mut ShardState, key: SessionKey, mut rest: &[u8]) {
+    pub(super) fn read_rest(&self, state: &mut ShardState, key: SessionKey, mut rest: &[u8]) {
         while !rest.is_empty() && state.sessions.contains(key as usize) {
             let session = state.session(key);
             if session.postponed.is_some() || !session.unheard.is_empty() {
@@ -184,7 +184,7 @@ impl Shard {
             let bytes = rest.len().min(state.input.len());
             state.input[..bytes].copy_from_slice(&rest[..bytes]);
             rest = &rest[bytes..];
-            self.hear(state, key, bytes);
+            self.on_input(state, key, bytes);
         }
     }
 

@@ -25,7 +25,7 @@ const ANSWER_BYTES: usize = 64 << 10;
 impl Shard {
     /// The first `bytes` of the core's input are what a connection sent next. All answers go in one
     /// write; questions whose answers would be too much for one wait until that is written.
-    pub(super) fn hear(&self, state: &mut ShardState, key: SessionKey, bytes: usize) {
+    pub(super) fn on_input(&self, state: &mut ShardState, key: SessionKey, bytes: usize) {
         let mut input = std::mem::take(&mut state.input);
         let mut output = std::mem::take(&mut state.output);
         let session = state.session(key);
@@ -97,9 +97,9 @@ impl Shard {
     }
 
     /// What was said before and had to wait.
-    pub(super) fn hear_unheard(&self, state: &mut ShardState, key: SessionKey) {
+    pub(super) fn resume_input(&self, state: &mut ShardState, key: SessionKey) {
         let unheard = std::mem::take(&mut state.session(key).unheard);
-        self.hear_rest(state, key, &unheard);
+        self.read_rest(state, key, &unheard);
     }
 
     fn take(

@@ -60,13 +60,13 @@ impl Shard {
             self.paced.notified().await;
             while !self.let_through() {
                 tokio::time::sleep(PACE).await;
-                self.ask_again();
+                self.requeue();
             }
         }
     }
 
     /// Those who were postponed wait with the others from now on.
-    pub(super) fn ask_again(&self) {
+    pub(super) fn requeue(&self) {
         let ShardState { waiting, postponed, .. } = &mut *self.state.borrow_mut();
         waiting.append(postponed);
     }

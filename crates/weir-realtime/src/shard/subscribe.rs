@@ -199,7 +199,7 @@ impl Shard {
             now: self.hub.clock.now(),
         };
         let on_join = |channel: &Channel, join: &Join| {
-            self.tell_of_join(app, channel, join, joining.member.as_ref());
+            self.send_join(app, channel, join, joining.member.as_ref());
         };
         let subscribed = self.hub.broker.subscribe(app, &wish.channel, &joining, on_join);
         subscribed.map_err(|error| match error {
@@ -220,34 +220,28 @@ impl Shard {
         }
     }
 
-    fn tell_of_join(
-        &self,
-        app: &App,
-        channel: &Channel,
-        join: &Join,
-        member: Option<&ListedMember>,
-    ) {
+    fn send_join(&self, app: &App, channel: &Channel, join: &Join, member: Option<&ListedMember>) {
         let hooks = &app.settings().hooks;
         let name = channel.name.as_str();
         if join.occupied {
-            self.hub.webhooks.tell(hooks, &WebhookEvent::ChannelOccupied { channel: name });
+            self.hub.webhooks.enqueue(hooks, &WebhookEvent::ChannelOccupied { channel: name });
         }
         if let Some(member) = member.filter(|_| join.member_came) {
             let user_id = &*member.user_id;
-            self.hub.webhooks.tell(hooks, &WebhookEvent::MemberAdded { channel: name, user_id });
+            self.hub.webhooks.enqueue(hooks, &WebhookEvent::MemberAdded { channel: name, user_id });
         }
         if matches!(join.cache, CacheState::Miss) {
-            self.hub.webhooks.tell(hooks, &WebhookEvent::CacheMiss { channel: name });
+            self.hub.webhooks.enqueue(hooks, &WebhookEvent::CacheMiss { channel: name });
         }
-        self.tell_of_count(app, channel, join.subscribers);
+        self.send_count_event(app, channel, join.subscribers);
     }
 
-    fn tell_of_count(&self, app: &App, channel: &Channel, subscription_count: usize) {
+    fn send_count_event(&self, app: &App, channel: &Channel, subscription_count: usize) {
         let settings = app.settings();
         if settings.has_subscription_counts && channel.kind.sends_subscription_count() {
             let channel = channel.name.as_str();
             let event = WebhookEvent::SubscriptionCount { channel, subscription_count };
-            self.hub.webhooks.tell(&settings.hooks, &event);
+            self.hub.webhooks.enqueue(&settings.hooks, &event);
         }
     }
 
@@ -287,23 +281,23 @@ impl Shard {
             now: self.hub.clock.now(),
         };
         let left = self.hub.broker.unsubscribe(&app, &channel, leaving, |left| {
-            self.tell_of_leave(&app, &channel, left, user_id);
+            self.send_leave(&app, &channel, left, user_id);
         });
         if left.subscribers > 0 {
             self.announce_changes(state, &channel, &app, left.subscribers);
         }
     }
 
-    fn tell_of_leave(&self, app: &App, channel: &Channel, left: Left, user_id: Option<&str>) {
+    fn send_leave(&self, app: &App, channel: &Channel, left: Left, user_id: Option<&str>) {
         let hooks = &app.settings().hooks;
         let name = channel.name.as_str();
         if let Some(user_id) = user_id.filter(|_| left.member_went) {
             let event = WebhookEvent::MemberRemoved { channel: name, user_id };
-            self.hub.webhooks.tell(hooks, &event);
+            self.hub.webhooks.enqueue(hooks, &event);
         }
-        self.tell_of_count(app, channel, left.subscribers);
+        self.send_count_event(app, channel, left.subscribers);
         if left.subscribers == 0 {
-            self.hub.webhooks.tell(hooks, &WebhookEvent::ChannelVacated { channel: name });
+            self.hub.webhooks.enqueue(hooks, &WebhookEvent::ChannelVacated { channel: name });
         }
     }
 }

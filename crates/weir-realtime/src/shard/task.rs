@@ -83,14 +83,14 @@ impl Shard {
             if session.has_unwritten() {
                 return Poll::Pending;
             }
-            self.hear_unheard(state, key);
+            self.resume_input(state, key);
             return Poll::Ready(Ok(()));
         }
         let bytes = ready!(session.stream.poll_read(context, input))?;
         if bytes == 0 {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
-        self.hear(state, key, bytes);
+        self.on_input(state, key, bytes);
         Poll::Ready(Ok(()))
     }
 

@@ -61,7 +61,7 @@ impl ManualCore {
         message.encode(&mut frame, mask);
         let state = &mut *self.0.state.borrow_mut();
         state.input[..frame.len()].copy_from_slice(&frame);
-        self.0.hear(state, key, frame.len());
+        self.0.on_input(state, key, frame.len());
     }
 
     fn subscribe(&self, key: SessionKey, channel: &str) {
@@ -95,7 +95,7 @@ impl ManualCore {
         let said = Self::joining(who, channel, user);
         let state = &mut *self.0.state.borrow_mut();
         state.input[..said.len()].copy_from_slice(&said);
-        self.0.hear(state, who.0, said.len());
+        self.0.on_input(state, who.0, said.len());
     }
 
     /// With a signature.
@@ -110,10 +110,10 @@ impl ManualCore {
     }
 
     /// What was postponed is asked again, as its task does it.
-    fn ask_again(&self, (key, socket_id): (SessionKey, SocketId)) {
-        self.0.ask_again();
+    fn requeue(&self, (key, socket_id): (SessionKey, SocketId)) {
+        self.0.requeue();
         self.0.let_through();
-        let _ = self.hear(ManualConnection { key, socket_id }, b"");
+        let _ = self.receive(ManualConnection { key, socket_id }, b"");
     }
 
     fn is_postponed(&self, key: SessionKey) -> bool {

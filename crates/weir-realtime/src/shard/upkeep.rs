@@ -34,13 +34,13 @@ const EVENTS_PING: Duration = Duration::from_secs(25);
 
 impl Shard {
     /// Goes round until the core ends.
-    pub(super) async fn keep_up(self: Rc<Self>) {
+    pub(super) async fn run_maintenance(self: Rc<Self>) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut part = self.index;
         for round in (0..ROUNDS).cycle() {
             ticks.tick().await;
-            self.look_at_sessions(round);
+            self.check_sessions(round);
             self.announce_due_changes();
             self.hub.tidy(part);
             part = (part + self.hub.cores.len()) % Hub::tidy_parts();
@@ -48,7 +48,7 @@ impl Shard {
     }
 
     /// Every tenth connection.
-    pub(super) fn look_at_sessions(&self, round: usize) {
+    pub(super) fn check_sessions(&self, round: usize) {
         let state = &mut *self.state.borrow_mut();
         let now = self.hub.clock.now();
         let keys: Vec<SessionKey> = (round..state.sessions.capacity())
@@ -57,11 +57,11 @@ impl Shard {
             .filter_map(|key| SessionKey::try_from(key).ok())
             .collect();
         for key in keys {
-            self.look_at(state, key, now);
+            self.check_session(state, key, now);
         }
     }
 
-    fn look_at(&self, state: &mut ShardState, key: SessionKey, now: Timestamp) {
+    fn check_session(&self, state: &mut ShardState, key: SessionKey, now: Timestamp) {
         let settings = self.hub.settings();
         let session = state.session(key);
         match session.state {

@@ -78,7 +78,7 @@ impl HeldEvents {
             | WebhookKind::MemberRemoved
             | WebhookKind::SubscriptionCount => {
                 self.hold(subject, told, now);
-                self.keep_bounds(send);
+                self.enforce_limits(send);
             }
             _ if self.take_back(&subject) => {}
             _ => send(told),
@@ -128,7 +128,7 @@ impl HeldEvents {
         true
     }
 
-    fn keep_bounds(&mut self, send: &mut impl FnMut(EventMessage)) {
+    fn enforce_limits(&mut self, send: &mut impl FnMut(EventMessage)) {
         while self.in_order.len() > self.events_max || self.bytes > self.bytes_max {
             self.pop().map(&mut *send);
             self.metrics.released_early.inc();

@@ -93,7 +93,7 @@ impl SnapshotReader<'_> {
                 )
             };
             let questions: Vec<_> = steps.into_iter().flatten().map(question).collect();
-            let answers = self.ask(&questions).await?;
+            let answers = self.query(&questions).await?;
             let mut known = Vec::with_capacity(searches.len());
             for ((at, mut search), answer) in searches.into_iter().zip(answers) {
                 let read = answer.and_then(RedisReply::read::<Vec<Vec<u8>>>).unwrap_or_default();

@@ -32,7 +32,7 @@ impl SnapshotReader<'_> {
             Err(refusal) => return Ok(Err(refusal)),
         };
         let questions: Vec<_> = identities.iter().map(|identity| heartbeat(identity)).collect();
-        let answers = self.ask(&questions).await?;
+        let answers = self.query(&questions).await?;
         let (mut processes, mut ghosts) = (Vec::new(), Vec::new());
         for (identity, answer) in identities.into_iter().zip(answers) {
             let read = answer.and_then(RedisReply::read::<Vec<Option<Vec<u8>>>>);
@@ -65,7 +65,7 @@ impl SnapshotReader<'_> {
     ) -> Result<Read<()>, SidekiqError> {
         let question = |it: &ProcessSample| Question::new(ReadCommand::TimeToLive, &[&it.identity]);
         let questions: Vec<_> = processes.iter().map(question).collect();
-        let answers = self.ask(&questions).await?;
+        let answers = self.query(&questions).await?;
         for (process, answer) in processes.iter_mut().zip(answers) {
             match answer.and_then(RedisReply::read::<i64>) {
                 Ok(millis) => process.beat_age = beat_age(millis),
@@ -124,7 +124,7 @@ impl SnapshotReader<'_> {
         question: impl Fn(&str) -> Question,
     ) -> Result<Read<Vec<(WorkKey, T)>>, SidekiqError> {
         let questions: Vec<_> = keys.iter().map(|key| question(&key.key)).collect();
-        let answers = self.ask(&questions).await?;
+        let answers = self.query(&questions).await?;
         let mut told = Vec::with_capacity(keys.len());
         for (key, answer) in keys.into_iter().zip(answers) {
             match self

@@ -48,7 +48,7 @@ impl SnapshotReader<'_> {
             Question::new(ReadCommand::ListLength, &[&keys::queue(&queue.name)])
         };
         let questions: Vec<_> = queues.iter().map(length).collect();
-        let answers = self.ask(&questions).await?;
+        let answers = self.query(&questions).await?;
         let mut read = Vec::with_capacity(queues.len());
         for (mut queue, answer) in queues.drain(..).zip(answers) {
             let what = || format!("queue {}", queue.name);

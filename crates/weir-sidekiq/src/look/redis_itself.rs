@@ -31,7 +31,7 @@ impl SnapshotReader<'_> {
             Question::new(ReadCommand::SlowlogGet, &[&entries]),
             Question::new(ReadCommand::Info, &["commandstats"]),
         ];
-        let mut answers = self.ask(&questions).await?.into_iter();
+        let mut answers = self.query(&questions).await?.into_iter();
         let mut next = || answers.next().expect("a connection answers each question or fails");
         let (info, save, slow, commands) = (next(), next(), next(), next());
         let operations_max = self.limits.operations_max;
@@ -59,7 +59,7 @@ impl SnapshotReader<'_> {
         let mut cursor = "0".to_owned();
         for _ in 0..SCANS_MAX {
             let question = Question::new(ReadCommand::Scan, &[&cursor, "COUNT", SCAN_WINDOW]);
-            let answer = self.ask_one(question).await?;
+            let answer = self.query_one(question).await?;
             let (next, window): (String, Vec<Vec<u8>>) = match answer.and_then(RedisReply::read) {
                 Ok(window) => window,
                 Err(refusal) => return Ok(Err(refusal)),
@@ -75,7 +75,7 @@ impl SnapshotReader<'_> {
         let foreign: Vec<_> = sampled.iter().filter(|key| !keys::is_own(key)).collect();
         let time_to_live = |key: &&String| Question::new(ReadCommand::TimeToLive, &[key]);
         let questions: Vec<_> = foreign.iter().map(time_to_live).collect();
-        let answers = self.ask(&questions).await?;
+        let answers = self.query(&questions).await?;
         let lives: Read<Vec<i64>> =
             answers.into_iter().map(|answer| answer.and_then(RedisReply::read)).collect();
         let lives = match lives {
@@ -101,7 +101,7 @@ impl SnapshotReader<'_> {
         let mut cursor = "0".to_owned();
         for _ in 0..SEARCHES_MAX {
             let words = [&cursor, "MATCH", &pattern, "COUNT", SEARCH_WINDOW];
-            let answer = self.ask_one(Question::new(ReadCommand::Scan, &words)).await?;
+            let answer = self.query_one(Question::new(ReadCommand::Scan, &words)).await?;
             // A hint only: who may not search goes without.
             let read = answer.and_then(RedisReply::read::<(String, Vec<Vec<u8>>)>);
             let Ok((next, window)) = read else { break };

@@ -41,7 +41,7 @@ impl SnapshotReader<'_> {
             Question::new(ReadCommand::SortedCount, &[key, "-inf", &due]),
             Question::new(ReadCommand::SortedRange, &[key, "0", "0", "WITHSCORES"]),
         ];
-        let answers = self.ask(&questions).await?;
+        let answers = self.query(&questions).await?;
         Ok(answers.into_iter().collect::<Read<Vec<RedisReply>>>().and_then(set))
     }
 
@@ -51,7 +51,7 @@ impl SnapshotReader<'_> {
         let from = format!("{from:.6}");
         let set = self.set(keys::DEAD, now).await?;
         let lately = Question::new(ReadCommand::SortedCount, &[keys::DEAD, &from, "+inf"]);
-        let lately = self.ask_one(lately).await?.and_then(RedisReply::read);
+        let lately = self.query_one(lately).await?.and_then(RedisReply::read);
         Ok(set.and_then(|set| Ok(SetSample { lately: lately?, ..set })))
     }
 

@@ -147,7 +147,7 @@ impl SnapshotReader<'_> {
                     return Ok(());
                 }
                 let question = |(at, entries): &(usize, usize)| windows[*at].question(*entries);
-                let answers = self.ask(&round.iter().map(question).collect::<Vec<_>>()).await?;
+                let answers = self.query(&round.iter().map(question).collect::<Vec<_>>()).await?;
                 for ((at, entries), answer) in round.iter().zip(answers) {
                     self.job_bytes =
                         self.job_bytes.saturating_add(windows[*at].take(answer, *entries));

@@ -15,7 +15,7 @@ async fn look_with(redis: &RedisServer, keys: &str, rules: &str) -> RedisSnapsho
     redis.run(&[&user]);
     let limits = SampleLimits::default();
     let mut connection = RedisConnection::open(&endpoint(redis, PASSWORD), &limits).await.unwrap();
-    connection.look(SampleScope::Everything, &limits).await.unwrap()
+    connection.sample(SampleScope::Everything, &limits).await.unwrap()
 }
 
 fn endpoint(redis: &RedisServer, password: &str) -> RedisEndpoint {
@@ -84,14 +84,14 @@ async fn without_the_clock_there_is_no_look() {
     redis.run(&[&["ACL", "SETUSER", "weir", "reset", "on", ">hunter2", "~*", "+ping"]]);
     let limits = SampleLimits::default();
     let mut connection = RedisConnection::open(&endpoint(&redis, PASSWORD), &limits).await.unwrap();
-    let error = connection.look(SampleScope::Everything, &limits).await.unwrap_err().to_string();
+    let error = connection.sample(SampleScope::Everything, &limits).await.unwrap_err().to_string();
     assert!(error.contains("TIME is rejected"), "{error}");
     let (_, line) = error.split_once("ACL SETUSER weir ").unwrap();
     redis.run(&[&[&["ACL", "SETUSER", "weir"], &line.split(' ').collect::<Vec<_>>()[..]].concat()]);
     let limits = SampleLimits::default();
     let mut connection = RedisConnection::open(&endpoint(&redis, PASSWORD), &limits).await.unwrap();
     fill(&redis);
-    let snapshot = connection.look(SampleScope::Everything, &limits).await.unwrap();
+    let snapshot = connection.sample(SampleScope::Everything, &limits).await.unwrap();
     assert!(snapshot.server.unwrap().unwrap().slow_commands.is_ok(), "one line was enough");
     assert!(snapshot.queues.is_ok() && snapshot.processes.is_ok() && snapshot.dead.is_ok());
 }

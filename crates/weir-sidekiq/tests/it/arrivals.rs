@@ -20,7 +20,7 @@ async fn a_burst_is_counted_to_the_last_job() {
     let Some(redis) = RedisServer::start() else { return };
     let limits = SampleLimits::default();
     let mut connection = RedisConnection::open(&redis.endpoint(), &limits).await.unwrap();
-    let first = connection.look(SampleScope::Everything, &limits).await.unwrap();
+    let first = connection.sample(SampleScope::Everything, &limits).await.unwrap();
     let at = first.at.as_secs_f64();
     push(&redis, "long", 5_000, at - 60.0);
     push(&redis, "long", 1_234, at + 0.001);
@@ -29,7 +29,7 @@ async fn a_burst_is_counted_to_the_last_job() {
     push(&redis, "odd", 300, at + 0.001);
     redis.run(&[&["LPUSH", "queue:odd", "no job"], &["RPUSH", "queue:odd", "no job"]]);
     let second =
-        connection.look_since(SampleScope::Changes, Some(first.at), &limits).await.unwrap();
+        connection.sample_since(SampleScope::Changes, Some(first.at), &limits).await.unwrap();
     let queues = second.queues.unwrap();
     let came = |name: &str| queues.iter().find(|it| it.name == name).unwrap().came;
     assert_eq!(came("long"), Some(1_234));

@@ -21,7 +21,7 @@ fn fill(redis: &RedisServer) {
 async fn length_at(endpoint: &RedisEndpoint) -> Result<u64, SidekiqError> {
     let limits = SampleLimits::default();
     let mut connection = RedisConnection::open(endpoint, &limits).await?;
-    let queues = connection.look(SampleScope::Changes, &limits).await?.queues.unwrap();
+    let queues = connection.sample(SampleScope::Changes, &limits).await?.queues.unwrap();
     Ok(queues[0].length)
 }
 
@@ -58,8 +58,8 @@ async fn two_shards_are_one() {
     fill(&other);
     let limits = SampleLimits::default();
     let shards = [
-        one.look(SampleScope::Everything, &limits).await,
-        other.look(SampleScope::Everything, &limits).await,
+        one.sample(SampleScope::Everything, &limits).await,
+        other.sample(SampleScope::Everything, &limits).await,
     ];
     let joined = join(shards).unwrap();
     assert_eq!(joined.queues.unwrap()[0].length, 3);

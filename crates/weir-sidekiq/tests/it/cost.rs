@@ -51,12 +51,12 @@ async fn two_looks_at_a_long_queue_read_three_windows_of_it() {
     let jobs = std::env::var("WEIR_SIDEKIQ_JOBS").map_or(10_000, |jobs| jobs.parse().unwrap());
     let limits = SampleLimits::default();
     push(&redis, 0, 2_000);
-    let short = redis.look(SampleScope::Everything, &limits).await;
+    let short = redis.sample(SampleScope::Everything, &limits).await;
     push(&redis, 2_000, jobs);
 
     let (before, bytes_before) = (statistics(&redis), output_bytes(&redis));
-    let first = redis.look(SampleScope::Everything, &limits).await;
-    let second = redis.look(SampleScope::Changes, &limits).await;
+    let first = redis.sample(SampleScope::Everything, &limits).await;
+    let second = redis.sample(SampleScope::Changes, &limits).await;
     let (after, bytes) = (statistics(&redis), output_bytes(&redis) - bytes_before);
 
     assert_eq!(first.commands, short.commands, "the same for 2,000 jobs as for {jobs}");

@@ -18,7 +18,7 @@ async fn more_queues_than_the_limit_are_cut_and_named() {
     let Some(redis) = RedisServer::start() else { return };
     fill(&redis, 2_000);
     let limits = SampleLimits { queues_max: 700, ..SampleLimits::default() };
-    let snapshot = redis.look(SampleScope::Everything, &limits).await;
+    let snapshot = redis.sample(SampleScope::Everything, &limits).await;
     assert_eq!(snapshot.queues.unwrap().len(), 700);
     assert_eq!(snapshot.cut, ["queues_max (700)"]);
 }
@@ -36,10 +36,10 @@ async fn processes_and_threads_are_cut_and_named() {
         &["HSET", identity, "info", r#"{"concurrency":9,"queues":["a"]}"#, "busy", "9"],
         &hash,
     ]);
-    let full = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
+    let full = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
     assert_eq!(full.processes.unwrap()[0].work.len(), 9);
     let limits = SampleLimits { threads_max: 8, ..SampleLimits::default() };
-    let cut = redis.look(SampleScope::Everything, &limits).await;
+    let cut = redis.sample(SampleScope::Everything, &limits).await;
     assert_eq!(cut.cut, ["threads_max (8)"]);
     let process = &cut.processes.unwrap()[0];
     assert_eq!((process.work.len(), process.busy), (0, 9));
@@ -56,11 +56,11 @@ async fn processes_that_were_killed_take_no_room_from_those_that_live() {
         &["HSET", lives, "info", r#"{"concurrency":9,"queues":["a"]}"#],
     ]);
     let limits = SampleLimits { processes_max: 10, identities_max: 100, ..SampleLimits::default() };
-    let seen = redis.look(SampleScope::Everything, &limits).await;
+    let seen = redis.sample(SampleScope::Everything, &limits).await;
     assert_eq!((seen.ghosts.len(), seen.has_more_processes()), (90, false));
     assert_eq!(seen.processes.unwrap()[0].identity, lives);
     let limits = SampleLimits { identities_max: 80, ..limits };
-    let cut = redis.look(SampleScope::Everything, &limits).await;
+    let cut = redis.sample(SampleScope::Everything, &limits).await;
     assert!(cut.has_more_processes());
     assert_eq!(cut.cut, ["identities in the list of processes (80)"]);
 }
@@ -80,7 +80,7 @@ async fn a_name_that_is_not_utf_8_is_left_out_and_said() {
         let mut add = redis::cmd("SADD");
         let _: u64 = add.arg(set).arg(member).query(&mut redis.client()).unwrap();
     }
-    let seen = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
+    let seen = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
     assert_eq!(seen.processes.unwrap()[0].identity, lives);
     assert_eq!(seen.queues.unwrap().iter().map(|it| &*it.name).collect::<Vec<_>>(), ["a"]);
     let odd: Vec<_> = seen.odd.iter().map(|odd| odd.what.as_str()).collect();
@@ -94,7 +94,7 @@ async fn too_many_commands_end_the_look() {
     fill(&redis, 50);
     let limits = SampleLimits { commands_max: 40, ..SampleLimits::default() };
     let mut connection = RedisConnection::open(&redis.endpoint(), &limits).await.unwrap();
-    let error = connection.look(SampleScope::Everything, &limits).await.unwrap_err();
+    let error = connection.sample(SampleScope::Everything, &limits).await.unwrap_err();
     assert!(matches!(error, SidekiqError::TooManyCommands { commands_max: 40, .. }), "{error}");
     assert!(error.to_string().contains("commands_max"), "{error}");
 }
@@ -109,7 +109,7 @@ async fn a_redis_that_does_not_answer_ends_the_look() {
     };
     let mut connection = RedisConnection::open(&redis.endpoint(), &limits).await.unwrap();
     redis.run(&[&["CLIENT", "PAUSE", "60000", "ALL"]]);
-    let error = connection.look(SampleScope::Everything, &limits).await.unwrap_err();
+    let error = connection.sample(SampleScope::Everything, &limits).await.unwrap_err();
     assert!(matches!(error, SidekiqError::Deadline { .. }), "{error}");
 }
 
@@ -137,7 +137,7 @@ async fn windows_of_large_jobs_hold_fewer() {
     let Some(redis) = RedisServer::start() else { return };
     push(&redis, "big", &(0..50).map(|number| job(number, 20_000)).collect::<Vec<_>>());
     let limits = SampleLimits { window_bytes: 100_000, ..SampleLimits::default() };
-    let queues = redis.look(SampleScope::Everything, &limits).await.queues.unwrap();
+    let queues = redis.sample(SampleScope::Everything, &limits).await.queues.unwrap();
     assert_eq!((queues[0].length, queues[0].newest.len()), (50, 4));
 }
 
@@ -151,7 +151,7 @@ async fn large_jobs_behind_small_ones_are_not_read_by_the_hundred() {
         redis.run(&[&["ZADD", "dead", &number.to_string(), &job(number, 200_000)]]);
     }
     let before = output_bytes(&redis);
-    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
+    let snapshot = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
     let bytes = output_bytes(&redis) - before;
     // Two of each window that begins with large ones, and the first of each set.
     assert!(bytes < 10 * 200_000, "{bytes} bytes");
@@ -171,7 +171,7 @@ async fn jobs_of_all_queues_together_have_a_limit_that_is_named() {
     let limits =
         SampleLimits { jobs_bytes_max: 50_000, jobs_per_round: 20, ..SampleLimits::default() };
     let before = output_bytes(&redis);
-    let snapshot = redis.look(SampleScope::Everything, &limits).await;
+    let snapshot = redis.sample(SampleScope::Everything, &limits).await;
     let bytes = output_bytes(&redis) - before;
     assert_eq!(snapshot.cut, ["jobs_bytes_max (50000)"]);
     assert!(bytes < 50_000 + 20 * 1_100 + 30_000, "{bytes} bytes");
@@ -190,9 +190,9 @@ async fn large_jobs_in_hand_are_left_where_they_are() {
         &["HSET", &format!("{identity}:work"), "t1", &work],
     ]);
     let limits = SampleLimits { jobs_bytes_max: 50_000, ..SampleLimits::default() };
-    let snapshot = redis.look(SampleScope::Everything, &limits).await;
+    let snapshot = redis.sample(SampleScope::Everything, &limits).await;
     assert_eq!(snapshot.cut, ["jobs_bytes_max (50000)"]);
     assert_eq!(snapshot.processes.unwrap()[0].work.len(), 0);
-    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
+    let snapshot = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
     assert_eq!(snapshot.processes.unwrap()[0].work.len(), 1);
 }

@@ -38,7 +38,7 @@ async fn until(
     seen: impl Fn(&RedisSnapshot) -> bool,
 ) -> RedisSnapshot {
     for _ in 0..LOOKS_MAX {
-        let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
+        let snapshot = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
         if seen(&snapshot) {
             return snapshot;
         }
@@ -62,7 +62,7 @@ async fn a_real_process_is_seen_busy_quiet_and_as_a_ghost() {
     let mut push = Command::new("ruby");
     push.args(["-e", PUSH]).env("REDIS_URL", &url).current_dir(&folder);
     assert!(push.status().unwrap().success());
-    let before = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
+    let before = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
     assert_eq!(before.queues.unwrap()[0].length, 5);
     assert_eq!(before.scheduled.unwrap().size, 1);
 

@@ -124,9 +124,9 @@ impl RedisServer {
         }
     }
 
-    pub(crate) async fn look(&self, scope: SampleScope, limits: &SampleLimits) -> RedisSnapshot {
+    pub(crate) async fn sample(&self, scope: SampleScope, limits: &SampleLimits) -> RedisSnapshot {
         let mut connection = RedisConnection::open(&self.endpoint(), limits).await.unwrap();
-        connection.look(scope, limits).await.unwrap()
+        connection.sample(scope, limits).await.unwrap()
     }
 }
 

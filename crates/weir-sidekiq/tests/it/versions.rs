@@ -66,7 +66,7 @@ fn queue<'a>(snapshot: &'a RedisSnapshot, name: &str) -> &'a QueueSample {
 async fn processes_of_three_versions_are_read() {
     let Some(redis) = RedisServer::start() else { return };
     fill(&redis);
-    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
+    let snapshot = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
     assert_eq!(snapshot.ghosts, [GHOST]);
 
     let six = process(&snapshot, SIX);
@@ -95,7 +95,7 @@ async fn processes_of_three_versions_are_read() {
 async fn queues_say_who_named_them_and_how_old_they_are() {
     let Some(redis) = RedisServer::start() else { return };
     fill(&redis);
-    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
+    let snapshot = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
     let names: Vec<_> =
         snapshot.queues.as_ref().unwrap().iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["a", "empty", "mailer", "mailers", "one", "pull", "push"]);
@@ -117,7 +117,7 @@ async fn sets_counters_and_redis_itself_are_read() {
     fill(&redis);
     let slower_than = |micros| ["CONFIG", "SET", "slowlog-log-slower-than", micros];
     redis.run(&[&slower_than("0"), &["PING"], &slower_than("-1")]);
-    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
+    let snapshot = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
     let scheduled = snapshot.scheduled.unwrap();
     assert_eq!((scheduled.size, scheduled.due), (2, 1));
     assert_eq!(scheduled.first, Some(Timestamp::from_millis(1_763_790_000_500)));
@@ -129,9 +129,12 @@ async fn sets_counters_and_redis_itself_are_read() {
     assert_eq!((snapshot.processed, snapshot.failed), (Ok(1_234), Ok(56)));
 
     let server = snapshot.server.unwrap().unwrap();
-    assert_eq!(server.maxmemory_policy, "noeviction");
+    assert_eq!(server.info.maxmemory_policy, "noeviction");
     assert_eq!(server.snapshots, Ok(false));
-    assert!(server.used_memory_bytes > 0 && server.system_memory_bytes > server.used_memory_bytes);
+    assert!(
+        server.info.used_memory_bytes > 0
+            && server.info.system_memory_bytes > server.info.used_memory_bytes
+    );
     assert!(server.slow_commands.unwrap().iter().any(|slow| slow.command == "PING"));
     let keys = snapshot.foreign_keys.unwrap().unwrap();
     assert_eq!((keys.foreign, keys.expiring), (2, 1));
@@ -143,9 +146,9 @@ async fn the_second_look_tells_changes_only() {
     let Some(redis) = RedisServer::start() else { return };
     fill(&redis);
     let limits = SampleLimits::default();
-    let first = redis.look(SampleScope::Everything, &limits).await;
+    let first = redis.sample(SampleScope::Everything, &limits).await;
     redis.run(&[&["RPOP", "queue:pull"]]);
-    let second = redis.look(SampleScope::Changes, &limits).await;
+    let second = redis.sample(SampleScope::Changes, &limits).await;
     assert_eq!(queue(&second, "pull").length, 1);
     assert!(second.at.since(first.at) > Duration::ZERO);
     assert_eq!(second.processes, Ok(Vec::new()));
@@ -157,7 +160,7 @@ async fn the_second_look_tells_changes_only() {
 async fn a_heartbeat_that_is_not_understood_is_no_ghost() {
     let Some(redis) = RedisServer::start() else { return };
     redis.run(&[&["SADD", "processes", SIX], &["HSET", SIX, "info", "[]", "busy", "2"]]);
-    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
+    let snapshot = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
     assert_eq!(snapshot.ghosts, [""; 0]);
     assert_eq!(process(&snapshot, SIX).busy, 2);
 }
@@ -165,7 +168,7 @@ async fn a_heartbeat_that_is_not_understood_is_no_ghost() {
 #[tokio::test]
 async fn an_empty_redis_is_an_empty_snapshot() {
     let Some(redis) = RedisServer::start() else { return };
-    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
+    let snapshot = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
     assert_eq!((snapshot.queues, snapshot.processes), (Ok(Vec::new()), Ok(Vec::new())));
     assert_eq!(snapshot.processed, Ok(0));
 }
@@ -184,7 +187,7 @@ async fn a_key_of_another_kind_is_named_and_takes_nothing_else_with_it() {
         &["SET", "web:8:0123456789ad:work", "x"],
         &["SET", "stat:processed", "many"],
     ]);
-    let snapshot = redis.look(SampleScope::Everything, &SampleLimits::default()).await;
+    let snapshot = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
     let odd: Vec<_> = snapshot.odd.iter().map(|odd| odd.what.as_str()).collect();
     assert_eq!(odd, ["process bogus", "jobs in web:8:0123456789ad:work", "queue odd"]);
     assert!(snapshot.odd.iter().all(|odd| odd.refusal.reason.contains("wrong kind of value")));
@@ -204,7 +207,7 @@ async fn a_job_that_can_not_be_read_hides_no_age() {
     redis.run(&[&["SADD", "queues", "pull"], &["LPUSH", "queue:pull", job, "later"]]);
     for odd in ["{broken", r#"{"class":"A"}"#, "[[[["] {
         redis.run(&[&["RPUSH", "queue:pull", odd]]);
-        let snapshot = redis.look(SampleScope::Changes, &SampleLimits::default()).await;
+        let snapshot = redis.sample(SampleScope::Changes, &SampleLimits::default()).await;
         let oldest = queue(&snapshot, "pull").oldest;
         assert_eq!(oldest, Some(Timestamp::from_millis(1_763_790_000_500)), "{odd}");
     }

@@ -46,7 +46,7 @@ impl Supervisor {
             Err(reason) => {
                 tracing::error!("the service is not replaced: {reason}");
                 self.notify.ready("serving; the service was not replaced");
-                self.tell(asker, Err(reason));
+                self.report_outcome(asker, Err(reason));
             }
         }
     }
@@ -111,7 +111,11 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn tell(&mut self, asker: Option<CommandSender>, outcome: Result<(), String>) {
+    pub(super) fn report_outcome(
+        &mut self,
+        asker: Option<CommandSender>,
+        outcome: Result<(), String>,
+    ) {
         if let (Some(asker), Some(workers)) = (asker, &mut self.workers) {
             workers.grant(asker, outcome);
         }
@@ -159,7 +163,7 @@ impl Supervisor {
         let Some(mut new) = self.successor.take() else { return };
         // Before the old one is told: it passes the answer on.
         let asker = self.asker.take();
-        self.tell(asker, Ok(()));
+        self.report_outcome(asker, Ok(()));
         self.is_unproven = true;
         if new.ready_at.is_some() {
             self.notify.ready("serving");
@@ -188,7 +192,7 @@ impl Supervisor {
             self.notify.ready("serving; the service was not replaced");
             events.replaced(false);
             let asker = self.asker.take();
-            self.tell(asker, Err(format!("the new service process {reason}")));
+            self.report_outcome(asker, Err(format!("the new service process {reason}")));
         }
         self.successor = None;
     }

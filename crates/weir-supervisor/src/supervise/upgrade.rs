@@ -33,7 +33,7 @@ impl Supervisor {
             Err(reason) => reason,
         };
         tracing::error!("not upgraded, nothing has changed: {reason}");
-        self.tell(asker, Err(reason));
+        self.report_outcome(asker, Err(reason));
         // Whoever was waited for meanwhile has not been silent.
         self.run_workers(now);
     }

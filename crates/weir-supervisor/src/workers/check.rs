@@ -280,8 +280,8 @@ mod tests {
         let expected = if rustix::process::geteuid().is_root() {
             "workers shop: user: there is no user nobody-of-this-name"
         } else {
-            "workers shop: user: only root can start workers as somebody else; leave it out, or \
-             start as root"
+            "workers shop: user: only root can start workers as another user; remove user, or \
+             start Weir as root"
         };
         assert_eq!(texts, [expected]);
     }

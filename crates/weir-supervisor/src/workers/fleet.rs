@@ -212,7 +212,7 @@ impl Fleet {
             self.report_removed(index, removed);
             self.report_rolling(index, rolled);
         }
-        self.tell(now);
+        self.send_reports(now);
     }
 
     /// Processes messages of workers and services, and ends of processes.
@@ -221,7 +221,7 @@ impl Fleet {
         self.on_services_readable(now);
         self.reap(now);
         self.printer.flush(output);
-        self.tell(now);
+        self.send_reports(now);
     }
 
     /// Asks those to end that are to do so before the service.

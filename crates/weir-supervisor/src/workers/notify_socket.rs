@@ -59,14 +59,14 @@ impl NotifySocket {
         let mut message = [0; MESSAGE_BYTES_MAX];
         for _ in 0..MESSAGES_PER_TURN_MAX {
             let Ok(bytes) = self.socket.recv(&mut message) else { break };
-            said.hear(&message[..bytes]);
+            said.on_message(&message[..bytes]);
         }
         said
     }
 }
 
 impl Said {
-    fn hear(&mut self, message: &[u8]) {
+    fn on_message(&mut self, message: &[u8]) {
         for line in message.split(|&byte| byte == b'\n') {
             match line {
                 b"READY=1" => self.is_ready = true,
@@ -91,12 +91,12 @@ mod tests {
     #[test]
     fn states_are_heard_and_the_rest_is_passed_over() {
         let mut said = Said::default();
-        said.hear(b"STATUS=READY=1\nMAINPID=3\n");
+        said.on_message(b"STATUS=READY=1\nMAINPID=3\n");
         assert_eq!(said, Said::default());
-        said.hear(b"READY=1\nSTATUS=fine");
+        said.on_message(b"READY=1\nSTATUS=fine");
         assert_eq!(said, Said { is_ready: true, ..Said::default() });
-        said.hear(b"WATCHDOG=1");
-        said.hear(b"\xff\nSTOPPING=1\n");
+        said.on_message(b"WATCHDOG=1");
+        said.on_message(b"\xff\nSTOPPING=1\n");
         assert_eq!(said, Said { is_ready: true, is_stopping: true, is_alive: true });
     }
 }

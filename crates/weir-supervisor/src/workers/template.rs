@@ -64,7 +64,7 @@ impl Template {
         self.0.iter().try_fold(String::new(), |mut text, part| {
             match part {
                 TemplatePart::Text(literal) => text.push_str(literal),
-                TemplatePart::Placeholder(name) => text.push_str(&look_up(values, name)?.join(",")),
+                TemplatePart::Placeholder(name) => text.push_str(&lookup(values, name)?.join(",")),
             }
             Ok(text)
         })
@@ -73,7 +73,7 @@ impl Template {
     /// As arguments of a command: a placeholder that stands alone becomes as many as it has values.
     pub(crate) fn expand_arguments(&self, values: &Values) -> Result<Vec<String>, Unknown> {
         match self.0.as_slice() {
-            [TemplatePart::Placeholder(name)] => look_up(values, name).cloned(),
+            [TemplatePart::Placeholder(name)] => lookup(values, name).cloned(),
             _ => Ok(vec![self.expand(values)?]),
         }
     }
@@ -89,7 +89,7 @@ fn text_part(literal: &mut String) -> Option<TemplatePart> {
     (!literal.is_empty()).then(|| TemplatePart::Text(std::mem::take(literal)))
 }
 
-fn look_up<'a>(values: &'a Values, name: &str) -> Result<&'a Vec<String>, Unknown> {
+fn lookup<'a>(values: &'a Values, name: &str) -> Result<&'a Vec<String>, Unknown> {
     values.get(name).ok_or_else(|| Unknown(name.to_owned()))
 }
 

@@ -406,9 +406,9 @@ impl Workers {
             self.ask(ParentCommand::LetGo { generation }).await?;
         }
         if self.draining.is_cancelled() {
-            self.tell_used().await?;
+            self.report_used().await?;
         }
-        let aged = self.look_at_words();
+        let aged = self.check_words();
         for (generation, reason) in self.find_stuck().into_iter().chain(aged) {
             tracing::warn!(generation, reason, "evicted");
             self.evicted.insert(generation);

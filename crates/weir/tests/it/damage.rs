@@ -102,7 +102,7 @@ fn a_damaged_store_starts_and_reports_it_until_it_is_acknowledged() {
     let site = stopped();
     flip(&site, JIDS[1]);
     let mut weir = site.start();
-    weir.wait_for_log("the job store is damaged");
+    weir.wait_for_log("the job store has damage");
     let jobs = weir.site.ok(&["jobs", "list", "default"]);
     assert!(jobs.contains(JIDS[0]) && jobs.contains(JIDS[2]), "{jobs}");
     assert!(!jobs.contains(JIDS[1]), "{jobs}");

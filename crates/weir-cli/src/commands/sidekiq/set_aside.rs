@@ -156,7 +156,7 @@ impl Shard {
     async fn look(endpoint: &RedisEndpoint, queue: &str) -> anyhow::Result<Self> {
         let limits = SampleLimits::default();
         let mut connection = RedisConnection::open(endpoint, &limits).await?;
-        let snapshot = connection.look(SampleScope::Everything, &limits).await?;
+        let snapshot = connection.sample(SampleScope::Everything, &limits).await?;
         let name = endpoint.to_string();
         if let Err(refusal) = &snapshot.queues {
             bail!("Redis {name}: cannot read the queue {queue}: {}", refusal.reason);

@@ -112,22 +112,22 @@ impl ServerPart {
 
 fn tiles(server: &RedisServer, recent: Option<&RedisOperations>) -> Vec<Tile> {
     let unknown = || "–".to_owned();
-    let limit = server.maxmemory_bytes;
-    let is_full = limit > 0 && server.used_memory_bytes / 9 > limit / 10;
+    let limit = server.info.maxmemory_bytes;
+    let is_full = limit > 0 && server.info.used_memory_bytes / 9 > limit / 10;
     let mean = recent.and_then(RedisOperations::mean).map(length);
     let tile = |name, value, is_bad| Tile { name, value, is_bad };
     vec![
-        tile("Memory", figures::bytes(server.used_memory_bytes), is_full),
+        tile("Memory", figures::bytes(server.info.used_memory_bytes), is_full),
         tile("Commands", recent.map_or_else(unknown, |it| figures::rate(it.per_second)), false),
         tile("Mean duration", mean.unwrap_or_else(unknown), false),
-        tile("Clients", figures::count(server.clients), false),
-        tile("Evicted", figures::count(server.evicted_keys), server.evicted_keys > 0),
+        tile("Clients", figures::count(server.info.clients), false),
+        tile("Evicted", figures::count(server.info.evicted_keys), server.info.evicted_keys > 0),
     ]
 }
 
 fn facts(server: &RedisServer) -> Vec<(&'static str, String)> {
-    let persistence = &server.persistence;
-    let limit = match server.maxmemory_bytes {
+    let persistence = &server.info.persistence;
+    let limit = match server.info.maxmemory_bytes {
         0 => "none".to_owned(),
         limit => figures::bytes(limit),
     };
@@ -135,12 +135,12 @@ fn facts(server: &RedisServer) -> Vec<(&'static str, String)> {
     let fine = |fine: bool| if fine { "ok" } else { "failed" }.to_owned();
     vec![
         ("maxmemory", limit),
-        ("maxmemory-policy", shown(&server.maxmemory_policy)),
+        ("maxmemory-policy", shown(&server.info.maxmemory_policy)),
         ("Append-only file", yes(persistence.append_only)),
         ("Last AOF write", fine(persistence.last_append_ok)),
         ("Last snapshot", fine(persistence.last_snapshot_ok)),
         ("Changes since snapshot", figures::count(persistence.changes_since_snapshot)),
-        ("Last fork", length(server.latest_fork)),
+        ("Last fork", length(server.info.latest_fork)),
     ]
 }
 

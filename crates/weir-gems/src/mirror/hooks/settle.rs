@@ -101,7 +101,7 @@ impl Mirror {
             return Ok(());
         }
         // Their /versions may be behind: some are put together seldom, and kept by caches.
-        if let Err(error) = self.look_directly(upstream, &left).await {
+        if let Err(error) = self.fetch_infos_of_hooks(upstream, &left).await {
             return self.put_off(left, &error.to_string(), done).await;
         }
         let left = self.unsettled(upstream, left, done).await?;
@@ -151,7 +151,11 @@ impl Mirror {
 
     /// Asks for the `/info` of each name; what says what its hooks say is noted as if `/versions` had
     /// it, and goes the way of all.
-    async fn look_directly(&self, upstream: &Upstream, hooks: &[Hook]) -> Result<(), MirrorError> {
+    async fn fetch_infos_of_hooks(
+        &self,
+        upstream: &Upstream,
+        hooks: &[Hook],
+    ) -> Result<(), MirrorError> {
         let turn = upstream.turn.lock().await;
         let looked = self.note_infos(upstream, hooks).await;
         drop(turn);

@@ -86,7 +86,7 @@ impl<'a> Reading<'a> {
             return Err(Problem::TooLong(self.limits.versions_bytes_max));
         }
         self.digest.update(piece);
-        self.keep_end(piece);
+        self.record_end(piece);
         let (listed, lines, malformed) = (&mut self.listed, &mut self.lines, &mut self.malformed);
         let (names_max, has_too_many) = (self.limits.names_max, &mut self.has_too_many);
         self.reader.feed(piece, |line| match line {
@@ -108,7 +108,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn keep_end(&mut self, piece: &[u8]) {
+    fn record_end(&mut self, piece: &[u8]) {
         let piece = &piece[piece.len().saturating_sub(OVERLAP_BYTES)..];
         let kept = (OVERLAP_BYTES - piece.len()).min(self.overlap.len());
         self.overlap.drain(..self.overlap.len() - kept);

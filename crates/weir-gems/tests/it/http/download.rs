@@ -140,17 +140,17 @@ async fn whole_files_that_are_asked_for_are_counted() {
         (gem.downloads, of)
     };
     assert_eq!(counts().await, (0, vec![0, 0]), "they are not kept yet");
-    index.gems.keep_downloads().await.unwrap();
-    index.gems.keep_downloads().await.unwrap();
+    index.gems.write_downloads().await.unwrap();
+    index.gems.write_downloads().await.unwrap();
     assert_eq!(counts().await, (3, vec![1, 2]));
     // One whose client goes before the end.
     drop(index.begin("GET", "/gems/shop-1.0.gem", &[], "").await);
-    index.gems.keep_downloads().await.unwrap();
+    index.gems.write_downloads().await.unwrap();
     assert_eq!(counts().await, (3, vec![1, 2]), "it was not fetched whole");
     index.change(|settings| settings.limits.downloads_waiting_max = 1);
     for version in ["1.0", "2.0", "1.0"] {
         index.get(&format!("/gems/shop-{version}.gem")).await;
     }
-    index.gems.keep_downloads().await.unwrap();
+    index.gems.write_downloads().await.unwrap();
     assert_eq!(counts().await, (5, vec![1, 4]), "one of them had no room");
 }

@@ -39,7 +39,7 @@ async fn who_asks_is_answered_by_a_look_that_began_later() {
 
     // The clock stands still: nobody else looks.
     origin.store().push(new("a", "2.0"), NOW).await.unwrap();
-    let round = replica.index.gems.look_at_upstreams(Scope::Changes).unwrap();
+    let round = replica.index.gems.request_synchronization(Scope::Changes).unwrap();
     until(|| async { view(&replica).await.rounds_done == round }).await;
     assert_eq!(replica.listed("a").await, ["1.0", "2.0"]);
     let upstream = view(&replica).await.upstreams.remove(0);
@@ -48,7 +48,7 @@ async fn who_asks_is_answered_by_a_look_that_began_later() {
     assert_eq!((looked.requests, upstream.names, upstream.pending), (2, 1, 0));
     assert_eq!((upstream.progress, upstream.last_error), (None, None));
 
-    let round = replica.index.gems.look_at_upstreams(Scope::Everything).unwrap();
+    let round = replica.index.gems.request_synchronization(Scope::Everything).unwrap();
     until(|| async { view(&replica).await.rounds_done == round }).await;
     let looked = view(&replica).await.upstreams.remove(0).last_result.unwrap();
     assert_eq!((looked.read, looked.names), (ReadView::Whole, 0));

@@ -87,7 +87,7 @@ async fn what_was_denied_is_not_asked_for_with_each_look_but_with_one_that_is_as
         upstream.gem(name, &[("1.0", ONE)]);
     }
     upstream.gem("g004", &[("1.0", ONE), ("2.0", ONE)]);
-    replica.mirror.ask(Scope::Changes);
+    replica.mirror.request_synchronization(Scope::Changes);
     until(|| async { replica.state().await.upstreams[0].last_success.is_some() }).await;
     for name in names.iter().filter(|name| *name != "g004") {
         assert!(is_here(&replica, name).await, "{name}");

@@ -44,7 +44,7 @@ async fn looks_at_one_upstream_do_not_wait_for_one_at_another() {
     until(|| async { !silent.asked().is_empty() && replica.listed("a").await == ["1.0"] }).await;
     replica.index.clock.advance(Duration::from_secs(7));
     origin.store().push(new("a", "2.0"), NOW).await.unwrap();
-    replica.mirror.ask(Scope::Changes);
+    replica.mirror.request_synchronization(Scope::Changes);
     until(|| async { replica.listed("a").await == ["1.0", "2.0"] }).await;
     // Each has a time of its own since when it is known.
     let now = replica.index.clock.now();

@@ -202,7 +202,7 @@ async fn an_upstream_that_asks_to_be_left_alone_is_not_looked_at_meanwhile() {
     let told = error().await.unwrap_or_default();
     assert!(told.ends_with("it is too busy, and asks to come again in 3600 s"), "{told}");
     // But when an operator says so.
-    replica.mirror.ask(Scope::Changes);
+    replica.mirror.request_synchronization(Scope::Changes);
     until(|| async { busy.asked().len() == 2 }).await;
     assert_eq!(shutdown.drain(Duration::from_secs(60)).await, Drained::Clean);
 }

@@ -86,7 +86,7 @@ impl Http2Progress {
     }
 
     /// The client is being notified that no new request is served.
-    pub(super) fn tell(&self) {
+    pub(super) fn announce_end(&self) {
         self.told_since.set(Some(Instant::now()));
     }
 
@@ -102,7 +102,7 @@ impl Http2Progress {
     /// The core stops: the client has had the time of a drain, if there was one.
     pub(super) fn stop(&self) {
         self.is_draining.set(false);
-        self.tell();
+        self.announce_end();
     }
 
     /// The client was notified so long ago that a request that begins now was not on its way then.
@@ -239,7 +239,7 @@ mod tests {
         progress.wrote(false);
         assert_eq!(waits(&progress), Some((HttpServerLimit::WriteTimeout, 30 * STEP)));
         progress.wrote(true);
-        progress.tell();
+        progress.announce_end();
         advance(STEP).await;
         progress.end_request();
         assert_eq!(waits(&progress), Some((HttpServerLimit::LingerTimeout, 2 * STEP)));

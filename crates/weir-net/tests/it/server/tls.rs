@@ -153,7 +153,7 @@ fn a_request_is_passed_on_to_the_process_that_serves_the_same_address() {
             // As HTTP/2 has it.
             let request = Request::post("https://shop.example/length?a=b");
             let request = request.body(Full::new(Bytes::from_static(b"hello"))).expect("sound");
-            let response = to_both.ask(request, is_tls).await.expect("a response");
+            let response = to_both.forward(request, is_tls).await.expect("a response");
             response.into_body().collect().await.expect("a body").to_bytes()
         };
         let body = local.block_on(runtime.as_ref().expect("a runtime"), asked);

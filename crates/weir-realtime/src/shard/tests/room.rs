@@ -13,16 +13,16 @@ fn who_joins_while_a_core_is_full_joins_when_there_is_room() {
         let connection = ManualConnection { key: grace.0, socket_id: grace.1 };
         let mut said = ManualCore::joining(grace, "presence-x", "grace");
         said.extend(frame("pusher:ping", &json!({})));
-        assert!(core.hear(connection, &said));
-        assert!(!core.hear(connection, &frame("pusher:ping", &json!({}))));
-        core.ask_again(grace);
+        assert!(core.receive(connection, &said));
+        assert!(!core.receive(connection, &frame("pusher:ping", &json!({}))));
+        core.requeue(grace);
         assert!(core.heard(grace.0).is_empty(), "neither refused nor listened to");
         assert!(core.is_postponed(grace.0));
         assert_eq!(core.leftovers().paced, 1, "it waits again");
         drop(full);
-        core.ask_again(grace);
+        core.requeue(grace);
         assert_eq!(core.heard(grace.0), ["pusher_internal:subscription_succeeded"]);
-        assert!(core.hear(connection, b""), "now it is listened to again");
+        assert!(core.receive(connection, b""), "now it is listened to again");
         assert_eq!(core.heard(grace.0), ["pusher:pong"]);
         core.deliver();
         assert_eq!(core.heard(ada.0), ["pusher_internal:member_added"]);
@@ -40,7 +40,7 @@ fn who_leaves_while_it_waits_for_room_has_joined_nothing() {
         core.0.close(&mut core.0.state.borrow_mut(), grace.0, CloseReason::Code(CloseCode::NoPong));
         assert!(!core.is_postponed(grace.0));
         drop(full);
-        core.ask_again(grace);
+        core.requeue(grace);
         assert!(
             core.subscriptions(ManualConnection { key: grace.0, socket_id: grace.1 }).is_empty()
         );
@@ -57,7 +57,7 @@ fn who_signs_in_while_a_core_is_full_is_signed_in_when_there_is_room() {
         core.sign_in(ada, "ada", &[]);
         assert!(core.heard(ada.0).is_empty() && core.is_postponed(ada.0));
         drop(full);
-        core.ask_again(ada);
+        core.requeue(ada);
         assert_eq!(core.heard(ada.0), ["pusher:signin_success"]);
         assert_eq!(core.room().0, 1, "the letter to who watches has room of its own");
         core.deliver();

@@ -52,7 +52,7 @@ impl Bench {
     }
 
     pub(super) fn tell(&self, event: &WebhookEvent<'_>) {
-        self.webhooks.tell(&self.app, event);
+        self.webhooks.enqueue(&self.app, event);
     }
 
     /// Drops the handle and waits until everything is sent.

@@ -38,7 +38,7 @@ impl Fleet {
     }
 
     /// Continues snapshots, and writes what services read.
-    pub(super) fn tell(&mut self, now: Duration) {
+    pub(super) fn send_reports(&mut self, now: Duration) {
         for line in &mut self.lines {
             if line.link.takes_fresh_start() {
                 self.totals.snapshots_repeated += 1;

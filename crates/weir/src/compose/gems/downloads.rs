@@ -52,7 +52,7 @@ impl Downloads {
 }
 
 async fn keep(index: &Gems) {
-    if let Err(error) = index.keep_downloads().await {
+    if let Err(error) = index.write_downloads().await {
         tracing::warn!(%error, "downloads were not kept; they are the next time");
     }
 }

@@ -32,7 +32,7 @@ impl Workers {
     }
 
     /// Tells what this process still uses, as far as it has changed.
-    pub(super) async fn tell_used(&mut self) -> io::Result<()> {
+    pub(super) async fn report_used(&mut self) -> io::Result<()> {
         for (generation, used) in self.used() {
             let told = self.told_used.insert(generation, used).unwrap_or_default();
             if told != used {

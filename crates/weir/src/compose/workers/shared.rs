@@ -25,7 +25,7 @@ impl Workers {
     }
 
     /// Repairs words, and answers who is to be evicted: whose word says that a request is too old.
-    pub(super) fn look_at_words(&self) -> Vec<(u64, String)> {
+    pub(super) fn check_words(&self) -> Vec<(u64, String)> {
         let mut found = Vec::new();
         for (name, app) in self.sockets.iter() {
             let ready = self.seats(name, &WorkerPhase::Ready);

@@ -122,7 +122,7 @@ fn a_file_that_is_no_program_changes_nothing() {
         replace_program(&weir.site, |new| fs::write(new, file).expect("written"));
         let shown = weir.site.shown(&["upgrade", "--data-dir", "data"]);
         assert!(shown.starts_with("exit: 2\n") && shown.contains(why), "{shown}");
-        weir.wait_for_log("not upgraded, everything goes on as before");
+        weir.wait_for_log("not upgraded, nothing has changed");
         assert_eq!((weir.service(), image(parent(&weir))), (service, old));
     }
     assert_eq!(workers(&weir), before);
@@ -142,7 +142,7 @@ fn a_program_that_does_not_understand_the_state_is_not_executed() {
     replace_program(&weir.site, |new| fs::write(new, script).expect("written"));
     let shown = weir.site.shown(&["upgrade", "--data-dir", "data"]);
     assert!(shown.contains("hands over in version 4000, but this program supports"), "{shown}");
-    weir.wait_for_log("not upgraded, everything goes on as before");
+    weir.wait_for_log("not upgraded, nothing has changed");
     assert_eq!((weir.service(), image(parent(&weir))), (service, old));
     assert!(weir.stop().success());
 }

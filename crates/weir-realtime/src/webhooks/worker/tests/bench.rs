@@ -124,7 +124,7 @@ fn endpoint(host: &str) -> WebhookEndpoint {
 
 impl Bench {
     pub(super) fn tell(&self, event: &WebhookEvent<'_>) {
-        self.webhooks.tell(&self.app, event);
+        self.webhooks.enqueue(&self.app, event);
     }
 
     /// The settings after a reload.

@@ -1,0 +1,163 @@
+//! Values of Redis' `INFO`. weir-sidekiq reads its text and fills them in.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// One Redis server, by its `INFO`. Values that a version does not report are zero or empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RedisInfo {
+    /// Its databases that have keys.
+    pub keyspaces: Vec<Keyspace>,
+    /// The server whose replica it is; none: it is a master.
+    pub replica_of: Option<Master>,
+    /// `min-replicas-to-write` is set (only then INFO counts good replicas) and no replica is connected: every
+    /// write is rejected.
+    pub lacks_replicas: bool,
+    /// `used_memory`.
+    pub used_memory_bytes: u64,
+    /// `total_system_memory`.
+    pub system_memory_bytes: u64,
+    /// `maxmemory`; 0 is none.
+    pub maxmemory_bytes: u64,
+    /// `maxmemory_policy`.
+    pub maxmemory_policy: String,
+    /// Keys that were evicted for lack of memory since its start.
+    pub evicted_keys: u64,
+    /// How it keeps data over a restart.
+    pub persistence: Persistence,
+    /// `latest_fork_usec`.
+    pub latest_fork: Duration,
+    /// `connected_clients`.
+    pub clients: u64,
+    /// Commands since its start (`total_commands_processed`).
+    pub operations: u64,
+}
+
+/// What Redis says under "Persistence".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Persistence {
+    /// Each write goes to a file.
+    pub append_only: bool,
+    /// Snapshots are configured; unknown without `CONFIG GET`.
+    pub snapshots: Option<bool>,
+    /// The last snapshot was written.
+    pub last_snapshot_ok: bool,
+    /// The last write to the file was.
+    pub last_append_ok: bool,
+    /// Writes since the last snapshot.
+    pub changes_since_snapshot: u64,
+}
+
+/// One of the numbered databases of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Keyspace {
+    /// Its number.
+    pub database: i64,
+    /// Keys in it.
+    pub keys: u64,
+}
+
+impl Keyspace {
+    /// Of a line of `INFO keyspace`: `db0:keys=14,expires=0,..`.
+    fn parse(line: &str) -> Option<Self> {
+        let (database, fields) = line.trim().strip_prefix("db")?.split_once(':')?;
+        let keys = fields.split(',').find_map(|field| field.strip_prefix("keys="))?;
+        Some(Self { database: database.parse().ok()?, keys: keys.parse().ok()? })
+    }
+}
+
+/// The server that a replica copies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Master {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// Whether it receives what is written there.
+    pub is_linked: bool,
+}
+
+impl RedisInfo {
+    /// Of the text of `INFO`.
+    #[must_use]
+    pub fn parse(info: &str) -> Self {
+        let field = |name: &str| redis_field(info, name);
+        let number = |name: &str| field(name).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let ok = |name: &str| field(name).is_none_or(|status| status == "ok");
+        let text = |name: &str| field(name).unwrap_or_default().to_owned();
+        Self {
+            keyspaces: info.lines().filter_map(Keyspace::parse).collect(),
+            lacks_replicas: field("role") == Some("master")
+                && field("min_slaves_good_slaves") == Some("0"),
+            replica_of: (field("role") == Some("slave")).then(|| Master {
+                address: format!("{}:{}", text("master_host"), text("master_port")),
+                is_linked: field("master_link_status") == Some("up"),
+            }),
+            used_memory_bytes: number("used_memory"),
+            system_memory_bytes: number("total_system_memory"),
+            maxmemory_bytes: number("maxmemory"),
+            maxmemory_policy: text("maxmemory_policy"),
+            evicted_keys: number("evicted_keys"),
+            persistence: Persistence {
+                append_only: field("aof_enabled") == Some("1"),
+                snapshots: None,
+                last_snapshot_ok: ok("rdb_last_bgsave_status"),
+                last_append_ok: ok("aof_last_write_status"),
+                changes_since_snapshot: number("rdb_changes_since_last_save"),
+            },
+            latest_fork: Duration::from_micros(number("latest_fork_usec")),
+            clients: number("connected_clients"),
+            operations: number("total_commands_processed"),
+        }
+    }
+}
+
+/// The value of one field of `INFO`, by its whole name.
+#[must_use]
+pub fn redis_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let is_named = |line: &&str| line.strip_prefix(name).is_some_and(|it| it.starts_with(':'));
+    Some(info.lines().find(is_named)?[name.len() + 1..].trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let info = "# Memory\r\nused_memory_peak:9\r\nused_memory:7\r\nmaxmemory_policy:noeviction\r\n\
+                    maxmemory:0\r\n# Persistence\r\naof_enabled:1\r\naof_last_write_status:err\r\n\
+                    rdb_last_bgsave_status:ok\r\nlatest_fork_usec:250\r\n";
+        let server = RedisInfo::parse(info);
+        assert_eq!(server.used_memory_bytes, 7);
+        assert_eq!(server.maxmemory_policy, "noeviction");
+        let kept = server.persistence;
+        assert!(kept.append_only && kept.last_snapshot_ok && !kept.last_append_ok);
+        assert_eq!(server.latest_fork, Duration::from_micros(250));
+    }
+
+    #[test]
+    fn databases_with_keys_and_the_master_of_a_replica_are_told() {
+        let info = "# Replication\r\nrole:slave\r\nmaster_host:10.0.0.5\r\nmaster_port:6380\r\n\
+                    master_link_status:down\r\n# Keyspace\r\ndb0:keys=14,expires=3,avg_ttl=0\r\n\
+                    db11:keys=2,expires=0,avg_ttl=0,subexpiry=0\r\n";
+        let server = RedisInfo::parse(info);
+        let master = Master { address: "10.0.0.5:6380".to_owned(), is_linked: false };
+        assert_eq!(server.replica_of, Some(master));
+        let keyspaces: Vec<_> = server.keyspaces.iter().map(|it| (it.database, it.keys)).collect();
+        assert_eq!(keyspaces, [(0, 14), (11, 2)]);
+        assert_eq!(RedisInfo::parse("role:master\r\n").replica_of, None);
+        for (good, expected) in
+            [("", false), ("min_slaves_good_slaves:1", false), ("min_slaves_good_slaves:0", true)]
+        {
+            let info = format!("role:master\r\n{good}\r\n");
+            assert_eq!(RedisInfo::parse(&info).lacks_replicas, expected, "{good}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in "\\PC{0,80}") {
+            let _ = RedisInfo::parse(&text);
+        }
+    }
+}
