@@ -34,12 +34,13 @@ use std::sync::Arc;
 use weir_base::clock::Clock;
 use weir_base::semaphore::Semaphore;
 use weir_base::shutdown::ShutdownToken;
-pub use weir_net::post::{CaError, EndpointUrl, EndpointUrlError, Trust};
+pub use weir_net::http_client::{HttpUrl, Trust};
+pub use weir_net::webhook::FailureReason;
 
 pub use app_hooks::{AppHooks, WebhookEndpoint};
 pub use extra_headers::{EXTRA_HEADERS_MAX, ExtraHeaderError, ExtraHeaders};
 pub use kind::{Kinds, UnknownKind, WebhookKind};
-pub use metrics::{DropReason, FailureReason, WebhookMetrics, WebhookTotals};
+pub use metrics::{DropReason, WebhookMetrics, WebhookTotals};
 pub use settings::{WebhookLimits, WebhookSettings};
 pub use worker::WebhookWorker;
 

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use weir_base::backoff::Backoff;
 use weir_base::clock::Timestamp;
 use weir_base::seldom::Seldom;
-use weir_net::post::{PostError, Poster};
+use weir_net::webhook::{DeliveryError, Receiver, Transport};
 
 use super::metrics::DropReason;
 use super::request::signed;
@@ -21,7 +21,7 @@ use crate::store::webhooks::{Claim, Claimed, Settled, WebhookEvent, WebhookStore
 pub(super) struct Lane {
     parts: Arc<Parts>,
     endpoint: WebhookEndpoint,
-    poster: Poster,
+    receiver: Receiver,
     backoff: Backoff,
     /// Something was pushed here.
     changes: watch::Receiver<()>,
@@ -40,11 +40,11 @@ enum Next {
 impl Lane {
     pub(super) fn new(parts: Arc<Parts>, endpoint: WebhookEndpoint) -> Self {
         let settings = &parts.settings;
-        let poster = Poster::new(endpoint.url.clone(), Arc::new(settings.post_settings()));
+        let receiver = Receiver::new(endpoint.url.clone(), Arc::new(settings.client_settings()));
         let (min, max) = (settings.retry_delay_min, settings.retry_delay_max);
         let backoff = Backoff::new(min, max, fastrand::Rng::new());
         let changes = parts.store.changes();
-        Self { parts, endpoint, poster, backoff, changes, log: Seldom::default() }
+        Self { parts, endpoint, receiver, backoff, changes, log: Seldom::default() }
     }
 
     pub(super) async fn run(mut self) {
@@ -130,10 +130,10 @@ impl Lane {
         Ok(Next::GoOn)
     }
 
-    async fn attempt(&mut self, event: &WebhookEvent) -> Result<(), PostError> {
+    async fn attempt(&mut self, event: &WebhookEvent) -> Result<(), DeliveryError> {
         self.parts.metrics.attempts.inc();
         let public_url = self.parts.settings.public_url.as_deref();
-        self.poster.post(signed(event, &self.endpoint, public_url)).await
+        self.receiver.post(signed(event, &self.endpoint, public_url)).await
     }
 
     /// The event is tried again, unless it is too old.
@@ -142,7 +142,7 @@ impl Lane {
         event: &WebhookEvent,
         done: Option<u64>,
         failures: u32,
-        error: &PostError,
+        error: &DeliveryError,
     ) -> Result<Next, StoreError> {
         self.parts.metrics.failed(error);
         let now = self.parts.clock.now();

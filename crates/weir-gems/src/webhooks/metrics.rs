@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use weir_base::clock::Timestamp;
-use weir_net::post::PostError;
+use weir_net::webhook::{DeliveryError, FailureReason};
 
 use crate::store::webhooks::EndpointState;
 
@@ -72,8 +72,8 @@ impl WebhookMetrics {
         for reason in [DropReason::RetryFor, DropReason::EventsMax] {
             drop(metrics.dropped.get_or_create(&ReasonLabel { reason: reason.name() }));
         }
-        for reason in ["connect", "tls", "timeout", "http", "status"] {
-            drop(metrics.failed.get_or_create(&ReasonLabel { reason }));
+        for reason in FailureReason::ALL {
+            drop(metrics.failed.get_or_create(&ReasonLabel { reason: reason.name() }));
         }
         metrics.register_in(registry.sub_registry_with_prefix("weir_gems_webhook"));
         metrics
@@ -107,8 +107,8 @@ impl WebhookMetrics {
         self.dropped.get_or_create(&ReasonLabel { reason: reason.name() }).inc_by(events);
     }
 
-    pub(super) fn failed(&self, error: &PostError) {
-        self.failed.get_or_create(&ReasonLabel { reason: error.reason() }).inc();
+    pub(super) fn failed(&self, error: &DeliveryError) {
+        self.failed.get_or_create(&ReasonLabel { reason: error.reason().name() }).inc();
     }
 
     pub(super) fn shows(&self, state: &EndpointState, now: Timestamp) {

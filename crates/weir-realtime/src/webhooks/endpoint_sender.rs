@@ -7,29 +7,28 @@ use tokio::time::{Instant, sleep};
 use weir_base::backoff::Backoff;
 use weir_base::seldom::Seldom;
 use weir_base::semaphore::OwnedPermit;
+use weir_net::webhook::{DeliveryError, Transport};
 
 use super::batch::EventBatch;
 use super::queue::EndpointQueue;
 use super::request::signed_request;
 use super::shared::WebhookContext;
-use super::transport::{AttemptError, Transport};
 
 /// One endpoint's sender.
-#[derive(Debug)]
-pub(super) struct EndpointSender<T> {
+pub(super) struct EndpointSender {
     queue: Arc<EndpointQueue>,
     shared: Arc<WebhookContext>,
-    transport: T,
+    transport: Box<dyn Transport>,
     backoff: Backoff,
     failing_since: Option<Instant>,
     log: Seldom,
 }
 
-impl<T: Transport> EndpointSender<T> {
+impl EndpointSender {
     pub(super) fn new(
         queue: Arc<EndpointQueue>,
         shared: Arc<WebhookContext>,
-        transport: T,
+        transport: Box<dyn Transport>,
     ) -> Self {
         let settings = &shared.settings;
         let random = fastrand::Rng::new();
@@ -68,7 +67,7 @@ impl<T: Transport> EndpointSender<T> {
         }
     }
 
-    async fn attempt(&mut self, batch: &EventBatch) -> Result<(), AttemptError> {
+    async fn attempt(&mut self, batch: &EventBatch) -> Result<(), DeliveryError> {
         self.shared.metrics.attempts.inc();
         let request = signed_request(batch, self.shared.clock.now())?;
         self.transport.post(request).await
@@ -88,7 +87,7 @@ impl<T: Transport> EndpointSender<T> {
         }
     }
 
-    async fn failed(&mut self, batch: EventBatch, error: &AttemptError, is_last_attempt: bool) {
+    async fn failed(&mut self, batch: EventBatch, error: &DeliveryError, is_last_attempt: bool) {
         self.shared.metrics.failed(error.reason()).inc();
         self.failing_since.get_or_insert_with(Instant::now);
         let destination = batch.destination.clone();

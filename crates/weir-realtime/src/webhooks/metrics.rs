@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
+use weir_net::webhook::FailureReason;
 
 /// From a receiver next door to the last retry.
 const DELIVERY_BUCKETS: [f64; 13] =
@@ -33,23 +34,6 @@ pub enum DropReason {
     Shutdown,
     /// Told after the end.
     Ended,
-}
-
-/// What an attempt failed by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureReason {
-    /// Not looked up, refused, reset.
-    Connect,
-    /// No common version, or a certificate that isn't trusted.
-    Tls,
-    /// Connecting or answering took too long.
-    Timeout,
-    /// Not HTTP/1.1, cut off, or a head that is too large.
-    Http,
-    /// Anything but 2xx.
-    Status,
-    /// Could not even be asked.
-    Request,
 }
 
 /// What was counted of webhooks since the start.
@@ -120,22 +104,6 @@ impl DropReason {
             Self::RetryFor => "retry_for",
             Self::Shutdown => "shutdown",
             Self::Ended => "ended",
-        }
-    }
-}
-
-impl FailureReason {
-    const ALL: [Self; 6] =
-        [Self::Connect, Self::Tls, Self::Timeout, Self::Http, Self::Status, Self::Request];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Tls => "tls",
-            Self::Timeout => "timeout",
-            Self::Http => "http",
-            Self::Status => "status",
-            Self::Request => "request",
         }
     }
 }

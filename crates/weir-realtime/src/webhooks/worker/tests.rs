@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bench::{Answer, Bench, bench};
 
+use super::super::FailureReason;
 use super::super::kind::WebhookKind;
-use super::super::metrics::{DropReason, FailureReason};
+use super::super::metrics::DropReason;
 use crate::pusher::webhook::WebhookEvent;
 
 const SECOND: Duration = Duration::from_secs(1);
