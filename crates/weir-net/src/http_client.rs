@@ -11,17 +11,19 @@ mod kept;
 mod reach;
 mod request;
 mod response;
+mod settings;
 mod time_limit;
 mod trust;
 mod url;
 
 use std::pin::Pin;
 
-pub use client::{ClientSettings, HttpClient, Server};
+pub use client::HttpClient;
 pub use error::HttpError;
 pub use reach::Reach;
 pub use request::HttpRequest;
 pub use response::HttpResponse;
+pub use settings::{ClientSettings, Server};
 pub use time_limit::{Deadline, TimeLimit};
 pub use trust::{CaError, ReadTrust, Trust};
 pub use url::{HttpUrl, HttpUrlError};

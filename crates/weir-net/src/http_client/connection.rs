@@ -17,8 +17,8 @@ use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::client::{ClientSettings, Server};
 use super::reach::Reach;
+use super::settings::{ClientSettings, Server};
 use super::{HttpError, HttpRequest, HttpUrl};
 use crate::unix_path::ShortPath;
 
