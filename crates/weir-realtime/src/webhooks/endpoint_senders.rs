@@ -9,13 +9,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use weir_base::seldom::Seldom;
 use weir_net::http_client::HttpUrl;
-use weir_net::webhook::Transport;
+use weir_net::webhook::{Transport, WebhookDelivery};
 
 use super::app_hooks::{AppHooks, WebhookEndpoint};
 use super::batch::Destination;
-use super::endpoint_sender::EndpointSender;
 use super::event_message::EventMessage;
 use super::metrics::DropReason;
+use super::outbox::EndpointOutbox;
 use super::queue::EndpointQueue;
 use super::shared::WebhookContext;
 use super::transport::OpenTransport;
@@ -108,9 +108,17 @@ impl OpenSender {
         transport: Box<dyn Transport>,
         shared: &Arc<WebhookContext>,
     ) -> Self {
+        let route = format!("app {} to {}", destination.app.app_id, destination.endpoint.url);
         let queue = Arc::new(EndpointQueue::new(destination, Arc::clone(shared)));
-        let lane = EndpointSender::new(Arc::clone(&queue), Arc::clone(shared), transport);
-        let task = shared.ending.spawn(lane.run());
+        let settings = &shared.settings;
+        let delivery = WebhookDelivery::new(
+            EndpointOutbox::new(Arc::clone(&queue), Arc::clone(shared)),
+            transport,
+            shared.metrics.delivery.clone(),
+            (settings.retry_delay_min, settings.retry_delay_max),
+            route,
+        );
+        let task = shared.ending.spawn(delivery.run());
         Self { queue, task, log: Seldom::default() }
     }
 }
