@@ -3,21 +3,20 @@
 
 use std::future::Future;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::{Method, Request, Response, StatusCode, Uri, header};
-use hyper_util::rt::TokioIo;
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::{TcpStream, UnixStream};
 use weir_base::secret::Secret;
-use weir_net::unix_path::ShortPath;
+use weir_net::http_client::{
+    ClientSettings, HttpClient, HttpError, HttpRequest, HttpResponse, Server,
+};
 
 use crate::data_dir;
-use crate::target::{self, Target, UNIX};
+use crate::target::{self, Target};
 use weir_config::{Settings, environment};
 
 /// Bytes of one whole answer; streams are not held.
@@ -34,8 +33,7 @@ pub(crate) struct Refused {
 /// A connection to a running Weir.
 #[derive(Debug)]
 pub(crate) struct AdminClient {
-    connection: SendRequest<Full<Bytes>>,
-    host: String,
+    client: HttpClient,
     token: Option<Secret>,
 }
 
@@ -56,23 +54,11 @@ impl AdminClient {
 
     async fn connect_to_socket(target: &Target) -> anyhow::Result<Self> {
         let path = Settings::in_data_dir(&data_dir::find(&target.settings)?).admin_socket();
-        Self::at_socket(&path).await
-    }
-
-    async fn at_socket(path: &Path) -> anyhow::Result<Self> {
-        let short = ShortPath::to(path)
-            .and_then(|short| std::os::unix::net::UnixStream::connect(short.as_path()));
-        let stream = short.map_err(|error| not_running(path, &error))?;
-        stream.set_nonblocking(true)?;
-        let stream = TokioIo::new(UnixStream::from_std(stream)?);
-        let (connection, driver) = http1::handshake(stream).await?;
-        drive(driver);
-        Ok(Self { connection, host: "weir".to_owned(), token: None })
+        Self::open(Server::Unix(path), None).await
     }
 
     async fn connect_to_url(url: &str, token_env: Option<&str>) -> anyhow::Result<Self> {
-        let context = || format!("--url {url}");
-        target::address(url).with_context(context)?;
+        target::address(url).with_context(|| format!("--url {url}"))?;
         let variable = token_env.unwrap_or_default();
         let token = environment::variable(variable).with_context(|| {
             format!("--token-env: the environment variable {variable} is not set")
@@ -82,18 +68,13 @@ impl AdminClient {
 
     /// At an address that was checked.
     pub(crate) async fn at(url: &str, token: Option<Secret>) -> anyhow::Result<Self> {
-        if let Some(path) = url.strip_prefix(UNIX) {
-            return Self::at_socket(Path::new(path)).await;
-        }
-        let uri: Uri = url.parse()?;
-        let authority = uri.authority().ok_or_else(|| anyhow!("{url} names no host"))?;
-        let address = (authority.host(), authority.port_u16().unwrap_or(7420));
-        let stream = TcpStream::connect(address).await.with_context(|| {
-            format!("cannot connect to Weir at {url}; check that it is running there")
-        })?;
-        let (connection, driver) = http1::handshake(TokioIo::new(stream)).await?;
-        drive(driver);
-        Ok(Self { connection, host: authority.to_string(), token })
+        Self::open(target::server(url)?, token).await
+    }
+
+    async fn open(server: Server, token: Option<Secret>) -> anyhow::Result<Self> {
+        let client = HttpClient::new(server.clone(), Arc::new(ClientSettings::default()));
+        client.connect().await.map_err(|error| unreachable(server, error))?;
+        Ok(Self { client, token })
     }
 
     /// Reads an answer.
@@ -137,13 +118,13 @@ impl AdminClient {
         path: &str,
         mut each: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let mut body = self.send(Method::GET, path, None).await?.into_body();
-        while let Some(frame) = body.frame().await {
-            let frame =
-                frame.context("the response ended early; the output above is incomplete")?;
-            if let Some(data) = frame.data_ref() {
-                each(data)?;
-            }
+        let mut response = self.send(Method::GET, path, None).await?;
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .context("the response ended early; the output above is incomplete")?
+        {
+            each(&chunk)?;
         }
         Ok(())
     }
@@ -153,36 +134,40 @@ impl AdminClient {
         method: Method,
         path: &str,
         body: Option<(&'static str, Vec<u8>)>,
-    ) -> anyhow::Result<Response<Incoming>> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, &self.host)
-            .header(header::USER_AGENT, concat!("weir/", env!("CARGO_PKG_VERSION")));
+    ) -> anyhow::Result<HttpResponse> {
+        let (kind, body) = body.unzip();
+        let is_repeatable = method == Method::GET;
+        let body = body.unwrap_or_default().into();
+        let mut request =
+            HttpRequest { is_repeatable, ..HttpRequest::new(method, path.parse()?, body) };
+        let headers = &mut request.headers;
+        let agent = concat!("weir/", env!("CARGO_PKG_VERSION"));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
         if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.expose()));
+            let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.expose()))?;
+            bearer.set_sensitive(true);
+            headers.insert(header::AUTHORIZATION, bearer);
         }
-        let body = match body {
-            Some((kind, body)) => {
-                request = request.header(header::CONTENT_TYPE, kind);
-                Full::from(body)
-            }
-            None => Full::default(),
-        };
-        self.connection.ready().await.context("Weir closed the connection")?;
-        let response = self.connection.send_request(request.body(body)?).await;
-        let response = response.context("Weir sent no response")?;
+        if let Some(kind) = kind {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        }
+        let response = self.client.send(request).await.context("Weir sent no response")?;
         if response.status().is_success() { Ok(response) } else { Err(refused(response).await) }
     }
 }
 
-/// The connection ends with the runtime, which lives as long as the command.
-#[expect(clippy::disallowed_methods, reason = "a command has no service and no tracker")]
-fn drive<F>(driver: F)
-where
-    F: Future<Output = hyper::Result<()>> + Send + 'static,
-{
-    drop(tokio::spawn(driver));
+fn unreachable(server: Server, error: HttpError) -> anyhow::Error {
+    let (url, cause) = match (server, error) {
+        (Server::Unix(path), HttpError::Connect(error)) => return not_running(&path, &error),
+        (Server::Unix(path), error) => {
+            return anyhow!("cannot connect to {}: {error}", path.display());
+        }
+        (Server::Web { url, .. }, HttpError::Dns(error) | HttpError::Connect(error)) => {
+            (url, anyhow::Error::new(error))
+        }
+        (Server::Web { url, .. }, error) => (url, error.into()),
+    };
+    cause.context(format!("cannot connect to Weir at {url}; check that it is running there"))
 }
 
 fn not_running(path: &Path, error: &std::io::Error) -> anyhow::Error {
@@ -200,20 +185,18 @@ fn not_running(path: &Path, error: &std::io::Error) -> anyhow::Error {
     }
 }
 
-async fn read_json<T: DeserializeOwned>(response: Response<Incoming>) -> anyhow::Result<T> {
+async fn read_json<T: DeserializeOwned>(response: HttpResponse) -> anyhow::Result<T> {
     let body = read(response).await?;
     serde_json::from_slice(&body).context("Weir's response has an unexpected format; use the `weir` program of the same version as the running Weir")
 }
 
-async fn read(response: Response<Incoming>) -> anyhow::Result<Bytes> {
-    let limited = http_body_util::Limited::new(response.into_body(), ANSWER_BYTES_MAX);
-    let body =
-        limited.collect().await.map_err(|error| anyhow!("the response ended early: {error}"))?;
-    Ok(body.to_bytes())
+async fn read(mut response: HttpResponse) -> anyhow::Result<Vec<u8>> {
+    let body = response.read_to_end(ANSWER_BYTES_MAX).await;
+    body.map_err(|error| anyhow!("the response ended early: {error}"))
 }
 
 /// `{"error":"..","hint":".."}`, or whatever text came.
-async fn refused(response: Response<Incoming>) -> anyhow::Error {
+async fn refused(response: HttpResponse) -> anyhow::Error {
     let status = response.status();
     let body = read(response).await.unwrap_or_default();
     let text = match serde_json::from_slice::<serde_json::Value>(&body) {

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
-use hyper::Uri;
+use weir_net::http_client::{HttpUrl, HttpUrlError, Reach, Server};
 
 /// What the address of a socket begins with.
-pub(crate) const UNIX: &str = "unix:";
+const UNIX: &str = "unix:";
+/// Where a console listens by default.
+const CONSOLE_PORT: u16 = 7420;
 
 /// Where the settings are.
 #[derive(Clone, Debug, Default, Args)]
@@ -33,26 +35,34 @@ pub(crate) struct Target {
     pub(crate) token_env: Option<String>,
 }
 
-/// The address of a running Weir: `http://HOST:PORT`, or `unix:PATH`.
+/// The address of a running Weir: `http://HOST:PORT`, `https://HOST` or `unix:PATH`.
 ///
 /// # Errors
 /// It is none, or it holds a secret.
 pub(crate) fn address(url: &str) -> anyhow::Result<String> {
-    if url.strip_prefix(UNIX).is_some_and(|path| !path.is_empty()) {
-        return Ok(url.to_owned());
+    server(url).map(|_| url.to_owned())
+}
+
+/// The server at such an address.
+///
+/// # Errors
+/// The same.
+pub(crate) fn server(url: &str) -> anyhow::Result<Server> {
+    if let Some(path) = url.strip_prefix(UNIX).filter(|path| !path.is_empty()) {
+        return Ok(Server::Unix(path.into()));
     }
-    let uri: Uri = url.parse()?;
-    let Some(authority) = uri.authority() else { bail!("it has no host") };
-    // Lists of processes show it, and so would whatever names the address.
-    if authority.as_str().contains('@') || uri.query().is_some() {
-        bail!(
+    match url.parse::<HttpUrl>() {
+        Ok(url) if url.target().query().is_none() => {
+            let url = if url.is_encrypted() { url } else { url.or_port(CONSOLE_PORT) };
+            Ok(Server::Web { url, nearest: Reach::Special })
+        }
+        // Lists of processes show it, and so would whatever names the address.
+        Ok(_) | Err(HttpUrlError::UserInfo) => bail!(
             "it must not contain a user or a query; give the token in an environment variable or a file"
-        );
+        ),
+        Err(HttpUrlError::Scheme(_)) => {
+            bail!("only http://HOST:PORT, https://HOST and unix:PATH are supported")
+        }
+        Err(error) => Err(error.into()),
     }
-    if uri.scheme_str() != Some("http") {
-        bail!(
-            "only http://HOST:PORT is supported; for https use a tunnel, or the address behind the proxy"
-        );
-    }
-    Ok(url.to_owned())
 }

@@ -8,8 +8,8 @@
 //! process ends, in whatever way, the next one sends; an endpoint that is slow or dead costs its own
 //! place in the order, never another's.
 
-mod lane;
 mod metrics;
+mod outbox;
 pub(crate) mod release_json;
 mod request;
 mod sender;

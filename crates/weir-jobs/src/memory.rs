@@ -18,7 +18,7 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_log::Damage;
 
 use crate::allocation::Allocation;
-use crate::metrics::{JobServerLimit, JobsMetrics};
+use crate::metrics::JobsMetrics;
 use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid};
 use crate::settings::JobServerSettings;
 use crate::store::{
@@ -175,19 +175,11 @@ impl MemoryStoreInner {
     }
 
     async fn wait(&self, request: FetchRequest<'_>) -> Result<Vec<MemoryFetch>, StoreError> {
-        {
-            let state = self.state.borrow();
-            let max = state.limits.waiting_fetches_max;
-            if self.waiters.len() >= max {
-                state.metrics.limit_hit(JobServerLimit::WaitingFetchesMax);
-                let text = format!(
-                    "too many FETCHes wait: at most {max} (jobs.limits.waiting_fetches_max)"
-                );
-                return Err(StoreError::Limit(text));
-            }
-        }
         let fetcher = Fetcher { wid: request.wid.cloned(), max: request.max };
-        let waiting = self.waiters.register(request.queues, fetcher);
+        let waiting = {
+            let state = self.state.borrow();
+            self.waiters.register_within(&state.limits, &state.metrics, request.queues, fetcher)?
+        };
         let taken = tokio::time::timeout(request.wait, waiting).await;
         Ok(taken.ok().flatten().unwrap_or_default())
     }

@@ -4,7 +4,7 @@
 //! Work is handed over, not announced: between the offer and the moment when the waiting task runs,
 //! nobody can take it away. What was handed over but not taken, because the waiting future was
 //! dropped, is given back through the function that [`Waiters::new`] got. Nothing here blocks or
-//! polls; one thread owns it. How many may wait is the caller's limit (`waiting_fetches_max`).
+//! polls; one thread owns it. How many may wait is decided here, for every store.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +13,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+
+use crate::metrics::{JobServerLimit, JobsMetrics};
+use crate::settings::JobServerLimits;
+use crate::store::StoreError;
 
 /// The line. `Q` names a queue, `C` is what the store must know of who waits (the worker, how many
 /// jobs it takes), `T` is what is handed over. Clones share the line.
@@ -55,6 +59,23 @@ impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
         let line =
             WaiterList { next_ticket: 0, waiting: BTreeMap::new(), by_queue: BTreeSet::new() };
         Self { line: Rc::new(RefCell::new(line)), give_back: Rc::new(give_back) }
+    }
+
+    /// Joins the end of the line, if it has room by `limits`.
+    pub(crate) fn register_within(
+        &self,
+        limits: &JobServerLimits,
+        metrics: &JobsMetrics,
+        queues: &[Q],
+        context: C,
+    ) -> Result<WaitingFetch<Q, C, T>, StoreError> {
+        let max = limits.waiting_fetches_max;
+        if self.len() < max {
+            return Ok(self.register(queues, context));
+        }
+        metrics.limit_hit(JobServerLimit::WaitingFetchesMax);
+        let setting = JobServerLimits::WAITING_FETCHES_MAX;
+        Err(StoreError::Limit(format!("too many FETCHes wait: at most {max} ({setting})")))
     }
 
     /// Joins the end of the line. Dropping the future leaves it.

@@ -5,8 +5,8 @@
 //!   bounded queue (`intake.rs`). It never waits.
 //! - [`WebhookWorker`], one task: holds what may be taken back (`held.rs`), hands the rest to the queues
 //!   of the endpoints that want it (`endpoint_senders.rs`, `queue.rs`).
-//! - One task per endpoint (`endpoint_sender.rs`): gathers a batch, signs it (`request.rs`), sends it
-//!   (`transport.rs`), again if it must.
+//! - One task per endpoint (weir-net's `WebhookDelivery`): takes a batch from its queue (`outbox.rs`), signed
+//!   (`request.rs`), and sends it (`transport.rs`), again if it must.
 //!
 //! Promises: the order of each endpoint is kept, with one batch on its way at a time; an event
 //! arrives at least once, or is dropped and counted by reason; an endpoint that is slow or dead
@@ -14,7 +14,6 @@
 
 mod app_hooks;
 mod batch;
-mod endpoint_sender;
 mod endpoint_senders;
 mod event_message;
 mod extra_headers;
@@ -22,6 +21,7 @@ mod held;
 mod intake;
 mod kind;
 mod metrics;
+mod outbox;
 mod queue;
 mod request;
 mod settings;
@@ -34,12 +34,13 @@ use std::sync::Arc;
 use weir_base::clock::Clock;
 use weir_base::semaphore::Semaphore;
 use weir_base::shutdown::ShutdownToken;
-pub use weir_net::post::{CaError, EndpointUrl, EndpointUrlError, Trust};
+pub use weir_net::http_client::{HttpUrl, Trust};
+pub use weir_net::webhook::FailureReason;
 
 pub use app_hooks::{AppHooks, WebhookEndpoint};
 pub use extra_headers::{EXTRA_HEADERS_MAX, ExtraHeaderError, ExtraHeaders};
 pub use kind::{Kinds, UnknownKind, WebhookKind};
-pub use metrics::{DropReason, FailureReason, WebhookMetrics, WebhookTotals};
+pub use metrics::{DropReason, WebhookMetrics, WebhookTotals};
 pub use settings::{WebhookLimits, WebhookSettings};
 pub use worker::WebhookWorker;
 

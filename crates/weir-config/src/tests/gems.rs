@@ -78,10 +78,10 @@ fn mistakes_about_a_mirror_say_what_to_write() {
     ]), @r#"
     weir.toml:1:1: gems.mirror.upstreams has 0 upstreams; there may be 1 to 8
     weir.toml:1:1: gems.mirror.upstreams[0].name is missing
-    weir.toml:2:7: gems.mirror.upstreams[0].url: "rubygems.org" does not begin with http:// or https://; write for example "https://rubygems.org"
+    weir.toml:2:7: gems.mirror.upstreams[0].url: "rubygems.org" does not begin with http:// or https://; write for example "https://example.org"
     weir.toml:3:15: gems.mirror.upstreams[0].credentials: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:2:8: gems.mirror.upstreams[0].name: "a b" is no name of an upstream: 1 to 40 letters, digits, '-', '_' and '.', for example "rubygems"
-    weir.toml:3:7: gems.mirror.upstreams[0].url: the address holds a user name or a password; leave them out and set gems.mirror.upstreams.credentials
+    weir.toml:3:7: gems.mirror.upstreams[0].url: the URL contains a user name or a password; remove them, and use the setting for credentials (mirrors) or headers (webhooks) instead
     weir.toml:1:1: gems.mirror.upstreams has one twice; what comes from an upstream belongs to its name
     weir.toml:2:10: gems.mirror.policy: FOLDER/none: cannot be read: No such file or directory (os error 2)
     weir.toml:2:10: gems.mirror.policy: FOLDER/damaged: line 2 of the policy: "privat" is neither `private PATTERN` nor `from UPSTREAM PATTERN`
@@ -160,7 +160,7 @@ secret = { env = "PASSWORD" }
     weir.toml:10:1: "a b" can't be an endpoint's name; write 1 to 64 letters, digits, - and _
     weir.toml:10:1: gems.webhooks.retry_delay_max: must not be below retry_delay_min
     weir.toml:11:14: gems.webhooks.public_url: "gems.example" is no URL to which paths can be appended; write it like "https://gems.example"
-    weir.toml:15:7: gems.webhooks.endpoints[0].url: "ftp://ci.example" does not begin with http:// or https://; write for example "https://example.org/hooks"
+    weir.toml:15:7: gems.webhooks.endpoints[0].url: "ftp://ci.example" does not begin with http:// or https://; write for example "https://example.org"
     weir.toml:16:10: gems.webhooks.endpoints[0].secret: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:17:10: gems.webhooks.endpoints[0].events: there is no event "pull"; there are push and yank
     "#);

@@ -114,7 +114,7 @@ cores = 0
     weir.toml:17:11: realtime.apps[1].origins: "https://" is not an origin; write for example "https://example.org", "example.org", "*.example.org" or "*"
     weir.toml:18:16: realtime.apps[1].slow_clients: "wait" is none of "disconnect", "drop_oldest", "conflate"
     weir.toml:19:16: realtime.apps[1].histories is not a setting; did you mean "history"?
-    weir.toml:21:7: realtime.apps[1].webhooks[0].url: "ftp://example.org" does not begin with http:// or https://; write for example "https://example.org/hooks"
+    weir.toml:21:7: realtime.apps[1].webhooks[0].url: "ftp://example.org" does not begin with http:// or https://; write for example "https://example.org"
     weir.toml:22:10: realtime.apps[1].webhooks[0].events: "channel_ocupied" is no webhook event; write channel_occupied, channel_vacated, member_added, member_removed, client_event, cache_miss or subscription_count
     weir.toml:23:11: realtime.apps[1].webhooks[0].headers: the header Host is set by Weir; leave it out
     weir.toml:24:1: realtime.apps[2].key is missing

@@ -17,10 +17,10 @@ pub(super) struct Claims {
 
 impl Claims {
     pub(super) fn of(answer: &Answer) -> Self {
-        let header = |name| answer.header(HeaderName::from_static(name));
+        let header = |name| answer.header(&HeaderName::from_static(name));
         let new = header("repr-digest").and_then(|text| of_list(text, "sha-256=:", ":"));
         let old = || header("digest").and_then(|text| of_list(text, "sha-256=", ""));
-        Self { sha256: new.or_else(old), etag: answer.header(header::ETAG).map(str::to_owned) }
+        Self { sha256: new.or_else(old), etag: answer.header(&header::ETAG).map(str::to_owned) }
     }
 
     /// Whether a text is what was claimed. Whether the tags of this upstream are MD5s is known from

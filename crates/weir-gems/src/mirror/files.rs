@@ -130,7 +130,7 @@ impl Mirror {
     ) -> Result<StoredFile, FileError> {
         let full_name = full_name(release);
         let path = format!("/gems/{}.gem", utf8_percent_encode(&full_name, PATH));
-        let ask = Ask::all(&path, self.limits.download_timeout);
+        let ask = Ask::all(&path, self.limits.download_limit());
         let answer = upstream.client.get(&ask).await.map_err(|error| away(release, &error))?;
         if answer.status().as_u16() != 200 {
             return Err(FileError::Absent { file: full_name, upstream: release.upstream.clone() });

@@ -144,7 +144,7 @@ impl Mirror {
                     None => self.gather(index, wanted, Vec::new(), 0, &mut gathered, worked),
                     Some(md5) => {
                         let client = Arc::clone(&upstream.client);
-                        let limits = (self.limits.info_bytes_max, self.limits.info_timeout);
+                        let limits = (self.limits.info_bytes_max, self.limits.info_limit());
                         fetching.spawn(async move {
                             (index, fetch(&client, wanted, md5, is_fresh, limits).await)
                         });

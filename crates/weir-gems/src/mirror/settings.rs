@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_base::backoff::Backoff;
 use weir_base::secret::Secret;
-use weir_net::post::{ReadTrust, Trust};
+use weir_net::http_client::{ClientSettings, ReadTrust, TimeLimit, Trust};
 use weir_settings::{COUNT, Choice, DAY, HOUR, SECOND, Section, TableReader, WAIT};
 
 use super::MirrorSetupError;
@@ -225,6 +225,28 @@ impl MirrorSettings {
 }
 
 impl MirrorLimits {
+    /// For an `/info`.
+    pub(super) const fn info_limit(&self) -> TimeLimit {
+        TimeLimit::new(self.info_timeout, &Self::INFO_TIMEOUT)
+    }
+
+    /// For `/versions` or a `.gem` file.
+    pub(super) const fn download_limit(&self) -> TimeLimit {
+        TimeLimit::new(self.download_timeout, &Self::DOWNLOAD_TIMEOUT)
+    }
+
+    pub(super) fn client_settings(&self, trust: &Trust) -> ClientSettings {
+        let limit = |time, setting| Some(TimeLimit::new(time, setting));
+        ClientSettings {
+            trust: trust.clone(),
+            ca: Some(&MirrorSettings::CA),
+            connect_timeout: limit(self.connect_timeout, &Self::CONNECT_TIMEOUT),
+            silence_timeout: limit(self.silence_timeout, &Self::SILENCE_TIMEOUT),
+            connections_kept_max: self.requests_max,
+            ..ClientSettings::default()
+        }
+    }
+
     /// From `backoff_min` to `backoff_max`.
     pub(super) fn backoff(&self) -> Backoff {
         Backoff::new(self.backoff_min, self.backoff_max, fastrand::Rng::new())

@@ -91,7 +91,7 @@ impl Mirror {
                 }
             }
         }
-        let ask = Ask { is_fresh: true, ..Ask::all(PATH, self.limits.download_timeout) };
+        let ask = Ask { is_fresh: true, ..Ask::all(PATH, self.limits.download_limit()) };
         let answer = upstream.client.get(&ask).await.map_err(unread)?;
         self.read_whole(upstream, answer, progress).await
     }
@@ -108,13 +108,13 @@ impl Mirror {
             from: Some(from),
             known: position.etag.as_deref(),
             is_fresh,
-            timeout: self.limits.download_timeout,
+            timeout: self.limits.download_limit(),
         };
         let mut answer = upstream.client.get(&ask).await.map_err(unread)?;
         match answer.status().as_u16() {
             304 => return Ok(Tail::Unchanged),
             200 => return Ok(Tail::Whole(Box::new(answer))),
-            206 if is_range_from(answer.header(header::CONTENT_RANGE), from) => {}
+            206 if is_range_from(answer.header(&header::CONTENT_RANGE), from) => {}
             206 => return Ok(Tail::Other("the upstream sends another range")),
             416 => return Ok(Tail::Other("it is shorter than it was")),
             status => return Err(Problem::NoVersions(status)),
@@ -151,7 +151,7 @@ impl Mirror {
             return Err(Problem::NoVersions(answer.status().as_u16()));
         }
         let claims = Claims::of(&answer);
-        let total = answer.header(header::CONTENT_LENGTH).and_then(|text| text.parse().ok());
+        let total = answer.header(&header::CONTENT_LENGTH).and_then(|text| text.parse().ok());
         let mut reading = Reading::new(&self.limits);
         while let Some(chunk) = answer.chunk().await.map_err(unread)? {
             reading.feed(&chunk)?;

@@ -6,10 +6,9 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use weir_base::clock::Timestamp;
-use weir_net::post::PostError;
+use weir_net::webhook::DeliveryMetrics;
 
 use crate::store::webhooks::EndpointState;
 
@@ -22,11 +21,6 @@ struct EndpointLabel {
     endpoint: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabel {
-    reason: &'static str,
-}
-
 /// Why an event was not delivered, by the setting that says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DropReason {
@@ -35,6 +29,8 @@ pub(super) enum DropReason {
 }
 
 impl DropReason {
+    const ALL: [Self; 2] = [Self::RetryFor, Self::EventsMax];
+
     const fn name(self) -> &'static str {
         match self {
             Self::RetryFor => "retry_for",
@@ -46,12 +42,8 @@ impl DropReason {
 /// The metrics. Clones count together.
 #[derive(Clone, Debug)]
 pub struct WebhookMetrics {
-    sent: Counter,
+    pub(super) delivery: DeliveryMetrics,
     pub(super) unwanted: Counter,
-    dropped: Family<ReasonLabel, Counter>,
-    pub(super) attempts: Counter,
-    failed: Family<ReasonLabel, Counter>,
-    delivery: Histogram,
     waiting: Family<EndpointLabel, Gauge>,
     oldest: Family<EndpointLabel, Gauge>,
 }
@@ -60,38 +52,19 @@ impl WebhookMetrics {
     /// Registers them.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
-            sent: Counter::default(),
+            delivery: DeliveryMetrics::new(&DropReason::ALL.map(DropReason::name), &SECONDS),
             unwanted: Counter::default(),
-            dropped: Family::default(),
-            attempts: Counter::default(),
-            failed: Family::default(),
-            delivery: Histogram::new(SECONDS),
             waiting: Family::default(),
             oldest: Family::default(),
         };
-        for reason in [DropReason::RetryFor, DropReason::EventsMax] {
-            drop(metrics.dropped.get_or_create(&ReasonLabel { reason: reason.name() }));
-        }
-        for reason in ["connect", "tls", "timeout", "http", "status"] {
-            drop(metrics.failed.get_or_create(&ReasonLabel { reason }));
-        }
         metrics.register_in(registry.sub_registry_with_prefix("weir_gems_webhook"));
         metrics
     }
 
     fn register_in(&self, registry: &mut Registry) {
-        for (name, help, counter) in [
-            ("events_sent", "Events that an endpoint took", &self.sent),
-            ("events_unwanted", "Events that were not delivered to an endpoint", &self.unwanted),
-            ("attempts", "Requests begun", &self.attempts),
-        ] {
-            registry.register(name, help, counter.clone());
-        }
-        registry.register("attempts_failed", "Requests that failed", self.failed.clone());
-        let help = "Events not delivered, by the setting that was reached";
-        registry.register("events_dropped", help, self.dropped.clone());
-        let help = "Time from a change to its delivery";
-        registry.register("delivery_seconds", help, self.delivery.clone());
+        self.delivery.register(registry);
+        let help = "Events that were not delivered to an endpoint";
+        registry.register("events_unwanted", help, self.unwanted.clone());
         let help = "Events that an endpoint has not got";
         registry.register("events_waiting", help, self.waiting.clone());
         let help = "Age of the oldest event that an endpoint has not got";
@@ -99,16 +72,12 @@ impl WebhookMetrics {
     }
 
     pub(super) fn sent(&self, took: Duration) {
-        self.sent.inc();
-        self.delivery.observe(took.as_secs_f64());
+        self.delivery.sent.inc();
+        self.delivery.delivery.observe(took.as_secs_f64());
     }
 
     pub(super) fn dropped(&self, reason: DropReason, events: u64) {
-        self.dropped.get_or_create(&ReasonLabel { reason: reason.name() }).inc_by(events);
-    }
-
-    pub(super) fn failed(&self, error: &PostError) {
-        self.failed.get_or_create(&ReasonLabel { reason: error.reason() }).inc();
+        self.delivery.dropped(reason.name()).inc_by(events);
     }
 
     pub(super) fn shows(&self, state: &EndpointState, now: Timestamp) {

@@ -1,13 +1,11 @@
 //! An event as a signed request.
 
-use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
-use http_body_util::Full;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
-use hyper::{Method, Request};
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
 use weir_base::secret::Secret;
-use weir_net::post::Post;
+use weir_net::http_client::HttpRequest;
+use weir_net::webhook::json_post;
 
 use super::release_json::with_addresses;
 use super::settings::WebhookEndpoint;
@@ -24,16 +22,11 @@ pub(super) fn signed(
     event: &WebhookEvent,
     endpoint: &WebhookEndpoint,
     public_url: Option<&str>,
-) -> Post {
+) -> HttpRequest {
     let body = with_addresses(&event.release, &event.name, &full_name(event), public_url);
     let signature = signature(&endpoint.secret, body.as_bytes());
-    let mut request = Request::new(Full::new(Bytes::from(body)));
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = endpoint.url.target().clone();
-    let headers = request.headers_mut();
-    headers.insert(HOST, endpoint.url.authority().clone());
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(USER_AGENT, HeaderValue::from_static("weir"));
+    let mut request = json_post(&endpoint.url, body);
+    let headers = &mut request.headers;
     headers.insert(EVENT, HeaderValue::from_static(event.change.name()));
     headers.insert(DELIVERY, HeaderValue::from(event.id));
     // Hexadecimal digits are always a header's value.
@@ -94,9 +87,9 @@ mod tests {
         let mut endpoint = WebhookEndpoint::new("ci", url, Secret::new("secret"));
         endpoint.api_key = Some(Secret::new("key"));
         let request = signed(&event, &endpoint, Some("http://gems"));
-        let header = |name: &str| request.headers()[name].to_str().unwrap();
-        assert_eq!(request.uri().to_string(), "/hooks?a=b");
-        assert_eq!((header("host"), header("x-weir-event")), ("ci.example:8000", "yank"));
+        let header = |name: &str| request.headers[name].to_str().unwrap();
+        assert_eq!(request.target.to_string(), "/hooks?a=b");
+        assert_eq!(header("x-weir-event"), "yank");
         assert_eq!(header("x-weir-delivery"), "7");
         // printf '%s' BODY | openssl dgst -sha256 -hmac secret; printf shop1.0key | sha256sum
         assert_eq!(

@@ -7,10 +7,11 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use weir_base::clock::Clock;
 use weir_base::shutdown::ShutdownToken;
+use weir_net::webhook::{Receiver, WebhookDelivery};
 
-use super::lane::Lane;
 use super::metrics::WebhookMetrics;
-use super::settings::{WebhookSettings, WebhookSettingsError};
+use super::outbox::EndpointOutbox;
+use super::settings::{WebhookEndpoint, WebhookSettings, WebhookSettingsError};
 use crate::store::GemStore;
 
 /// What a sender is made of.
@@ -65,21 +66,33 @@ impl WebhookSender {
                 // The store is not asked again and again about nobody.
                 return self.parts.shutdown.requested().await;
             }
-            let mut lanes = JoinSet::new();
+            let mut senders = JoinSet::new();
             for endpoint in &self.parts.settings.endpoints {
-                let lane = Lane::new(Arc::clone(&self.parts), endpoint.clone());
-                lanes.spawn(lane.run());
+                senders.spawn(self.delivery(endpoint).run());
             }
             while !self.parts.shutdown.is_requested() {
                 self.show().await;
                 self.pause().await;
             }
-            while let Some(ended) = lanes.join_next().await {
+            while let Some(ended) = senders.join_next().await {
                 if let Err(error) = ended {
                     tracing::error!(%error, "the sender of a gems webhook has panicked");
                 }
             }
         })
+    }
+
+    fn delivery(&self, endpoint: &WebhookEndpoint) -> WebhookDelivery<EndpointOutbox> {
+        let WebhookEndpoint { name, url, .. } = endpoint;
+        let settings = &self.parts.settings;
+        let receiver = Receiver::new(url.clone(), Arc::new(settings.client_settings()));
+        WebhookDelivery::new(
+            EndpointOutbox::new(Arc::clone(&self.parts), endpoint.clone()),
+            Box::new(receiver),
+            self.parts.metrics.delivery.clone(),
+            (settings.retry_delay_min, settings.retry_delay_max),
+            format!("gems to {name} ({url})"),
+        )
     }
 
     /// Tells the store whom events are kept for, when it answers; false: it is time to end.
@@ -106,7 +119,7 @@ impl WebhookSender {
         let now = self.parts.clock.now();
         match self.parts.store.webhook_endpoints().await {
             Ok(states) => states.iter().for_each(|state| self.parts.metrics.shows(state, now)),
-            // The lanes say so.
+            // The senders say so.
             Err(error) => tracing::debug!(%error, "the state of gems webhooks is not known"),
         }
     }

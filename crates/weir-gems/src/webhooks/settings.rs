@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_base::secret::Secret;
 use weir_base::switch::Pattern;
-use weir_net::post::{EndpointUrl, PostSettings, ReadTrust, Trust};
+use weir_net::http_client::{ClientSettings, HttpUrl, ReadTrust, TimeLimit, Trust};
 use weir_settings::{COUNT, DAY, Section, TableReader, WAIT};
 
 use crate::index::versions::Change;
@@ -74,7 +74,7 @@ pub struct WebhookLimits {
 pub struct WebhookEndpoint {
     /// What its place in the order of events is kept under: a new URL goes on there.
     pub name: String,
-    pub url: EndpointUrl,
+    pub url: HttpUrl,
     /// Signs each request.
     pub secret: Secret,
     /// For receivers of rubygems.org's webhooks: the key in their `Authorization`.
@@ -114,7 +114,7 @@ struct EndpointTable {
     name: String,
     /// Required. Where events are posted: http:// or https://.
     #[setting(required_parsed)]
-    url: Option<EndpointUrl>,
+    url: Option<HttpUrl>,
     /// Required. Signs each request: X-Weir-Signature.
     #[setting(required_secret)]
     secret: Secret,
@@ -190,14 +190,16 @@ impl WebhookSettings {
         self.connect_timeout + 2 * self.response_timeout + CLAIM_MARGIN
     }
 
-    pub(super) fn post_settings(&self) -> PostSettings {
-        PostSettings {
-            section: "gems.webhooks",
-            connect_timeout: self.connect_timeout,
-            response_timeout: self.response_timeout,
-            keep_alive: self.keep_alive,
-            response_bytes_max: self.limits.response_bytes_max,
+    pub(super) fn client_settings(&self) -> ClientSettings {
+        let limit = |time, setting| Some(TimeLimit::new(time, setting));
+        ClientSettings {
             trust: self.trust.clone(),
+            ca: Some(&Self::CA),
+            connect_timeout: limit(self.connect_timeout, &Self::CONNECT_TIMEOUT),
+            response_timeout: limit(self.response_timeout, &Self::RESPONSE_TIMEOUT),
+            keep_alive: self.keep_alive,
+            head_bytes_max: self.limits.response_bytes_max,
+            ..ClientSettings::for_webhooks()
         }
     }
 }
@@ -205,7 +207,7 @@ impl WebhookSettings {
 impl WebhookEndpoint {
     /// One that is told everything.
     #[must_use]
-    pub fn new(name: impl Into<String>, url: EndpointUrl, secret: Secret) -> Self {
+    pub fn new(name: impl Into<String>, url: HttpUrl, secret: Secret) -> Self {
         let name = name.into();
         Self { name, url, secret, api_key: None, events: Vec::new(), gems: Vec::new() }
     }

@@ -14,7 +14,7 @@ use super::push::Arrival;
 use super::scan::{ScanOutcome, ScanWalk};
 use super::work::EngineFetch;
 use crate::allocation::Allocation;
-use crate::metrics::{JobServerLimit, JobsMetrics};
+use crate::metrics::JobsMetrics;
 use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid};
 use crate::settings::JobServerSettings;
 use crate::store::{
@@ -115,16 +115,13 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         if !taken.is_empty() || request.wait.is_zero() {
             return Ok(deliveries(taken));
         }
-        let limit = inner.engine.borrow().settings.limits.waiting_fetches_max;
-        if inner.waiters.len() >= limit {
-            inner.metrics.limit_hit(JobServerLimit::WaitingFetchesMax);
-            let text = format!(
-                "too many waiting fetches: at most {limit} (jobs.limits.waiting_fetches_max)"
-            );
-            return Err(StoreError::Limit(text));
-        }
         let fetcher = Fetcher { wid: request.wid.cloned(), max: request.max };
-        let waiting = inner.waiters.register(request.queues, fetcher);
+        let waiting = inner.waiters.register_within(
+            &inner.engine.borrow().settings.limits,
+            &inner.metrics,
+            request.queues,
+            fetcher,
+        )?;
         match tokio::time::timeout(request.wait, waiting).await {
             Ok(Some(taken)) => Ok(deliveries(taken)),
             Ok(None) | Err(_) => Ok(Vec::new()),

@@ -91,10 +91,7 @@ pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     let fetched = match poll_once(work.as_mut()).await {
         Poll::Ready(fetched) => fetched,
         Poll::Pending => {
-            let max = limits.waiting_fetches_max;
-            let Some(_slot) = service.waiting_fetches.enter(max) else {
-                return Ok(Err(FaktoryError::WaitingFetches { max }));
-            };
+            let _slot = service.waiting_fetches.count();
             wire.send(limits.write_timeout).await?;
             let until = if serving { SignalLevel::Quiet } else { SignalLevel::Close };
             match wire.watch(work, until).await {

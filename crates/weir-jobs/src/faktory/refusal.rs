@@ -33,8 +33,6 @@ pub(crate) enum FaktoryError {
     NoQueue,
     #[error("FETCH names more than {max} queues (jobs.limits.advanced.fetch_queues_max)")]
     FetchQueues { max: usize },
-    #[error("too many FETCHes wait: at most {max} (jobs.limits.waiting_fetches_max)")]
-    WaitingFetches { max: usize },
     #[error("FLUSH is not allowed: it forgets all jobs; set jobs.allow_flush = true to allow it")]
     FlushNotAllowed,
     #[error("Invalid password")]
@@ -81,7 +79,6 @@ impl FaktoryError {
             Self::Job(error) => error.limit().and_then(JobServerLimit::named),
             Self::Name(NameError::TooLong { .. }) => Some(JobServerLimit::QueueNameBytesMax),
             Self::FetchQueues { .. } => Some(JobServerLimit::FetchQueuesMax),
-            Self::WaitingFetches { .. } => Some(JobServerLimit::WaitingFetchesMax),
             Self::PasswordChecks(_) => Some(JobServerLimit::PasswordChecksMax),
             Self::TooManyConnections => Some(JobServerLimit::ConnectionsMax),
             Self::TooManyWorkers { .. } => Some(JobServerLimit::WorkersMax),

@@ -119,11 +119,13 @@ pub(crate) struct GaugeSlot<'g>(&'g Gauge);
 impl Gauge {
     /// One more, if there are fewer than `max`.
     pub(crate) fn enter(&self, max: usize) -> Option<GaugeSlot<'_>> {
-        if self.0.get() >= max {
-            return None;
-        }
+        (self.0.get() < max).then(|| self.count())
+    }
+
+    /// One more.
+    pub(crate) fn count(&self) -> GaugeSlot<'_> {
         self.0.set(self.0.get() + 1);
-        Some(GaugeSlot(self))
+        GaugeSlot(self)
     }
 
     /// How many there are.

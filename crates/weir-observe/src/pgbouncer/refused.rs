@@ -12,7 +12,7 @@ const RUNS: &str =
 const REACHED: &str = "check the host and port in the address, and firewalls";
 const BROKEN: &str = "check the host and port in the address, and its log";
 
-const WAYS: [(&str, MissingReason, &str); 12] = [
+const WAYS: [(&str, MissingReason, &str); 11] = [
     ("password missing", MissingReason::Login, PASSWORD),
     ("(max_client_conn)", MissingReason::Unreachable, MAX_CLIENT_CONN),
     (
@@ -36,7 +36,6 @@ const WAYS: [(&str, MissingReason, &str); 12] = [
     ("No such file", MissingReason::Unreachable, RUNS),
     ("lookup", MissingReason::Unreachable, "check the host name in the address"),
     ("timed out", MissingReason::Unreachable, REACHED),
-    ("no response within", MissingReason::Unreachable, REACHED),
     // It is no PgBouncer that has no such database.
     (
         "database \"pgbouncer\" does not exist",
@@ -56,7 +55,10 @@ pub(super) fn missing(endpoint: &PostgresEndpoint, error: &PostgresError) -> Mis
             Some("check the path of --pgbouncer-ca (pgbouncer_ca in [observe])".to_owned());
         return Missing { obstacle: MissingReason::Login, remedy, ..missing };
     }
-    let (obstacle, remedy) = way(&missing.reason, user);
+    let (obstacle, remedy) = match error {
+        PostgresError::Deadline(_) => (MissingReason::Unreachable, REACHED.to_owned()),
+        _ => way(&missing.reason, user),
+    };
     Missing { obstacle, remedy: Some(remedy), ..missing }
 }
 

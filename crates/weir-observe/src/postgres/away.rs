@@ -4,7 +4,7 @@ use weir_advisor::observation::MissingReason;
 
 use super::error::PostgresError;
 
-const WAYS: [(&str, MissingReason, &str); 11] = [
+const WAYS: [(&str, MissingReason, &str); 10] = [
     (
         "password missing",
         MissingReason::Login,
@@ -56,12 +56,9 @@ const WAYS: [(&str, MissingReason, &str); 11] = [
         MissingReason::Unreachable,
         "check the host and port in the address, and firewalls",
     ),
-    (
-        "no response within",
-        MissingReason::Unreachable,
-        "check the host and port in the address, firewalls, and whether it is overloaded",
-    ),
 ];
+const LATE: &str =
+    "check the host and port in the address, firewalls, and whether it is overloaded";
 const FILES: &str = "check the paths of --postgres-ca, --postgres-cert and --postgres-key (ca, \
                      cert and key in \
                      [observe.postgres])";
@@ -75,7 +72,8 @@ pub(super) fn of(error: &PostgresError, tls: bool) -> Option<(MissingReason, &'s
         PostgresError::Address { .. } => return None,
         // It was not even asked: what is wrong is doctor's own.
         PostgresError::Certificate { .. } => return Some((MissingReason::Login, FILES)),
-        PostgresError::Refused(_) | PostgresError::Deadline(_) => error.to_string(),
+        PostgresError::Deadline(_) => return Some((MissingReason::Unreachable, LATE)),
+        PostgresError::Refused(_) => error.to_string(),
     };
     Some(classify(&said, tls))
 }

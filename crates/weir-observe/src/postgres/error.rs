@@ -117,7 +117,7 @@ fn limit_of(error: &PostgresError) -> Option<String> {
     Some(holder.alter())
 }
 
-fn code(error: &PostgresError) -> Option<&SqlState> {
+pub(super) fn code(error: &PostgresError) -> Option<&SqlState> {
     match error {
         PostgresError::Refused(error) => error.code(),
         _ => None,

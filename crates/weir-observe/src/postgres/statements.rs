@@ -7,8 +7,10 @@
 use std::time::Duration;
 
 use tokio_postgres::SimpleQueryRow;
+use tokio_postgres::error::SqlState;
 use weir_advisor::observation::{Fact, Missing, MissingReason, StatementTimes};
 
+use super::error::code;
 use super::session::PostgresSession;
 
 const WHAT: &str = "Postgres' slow statements";
@@ -33,15 +35,15 @@ pub(super) async fn statements(session: &mut PostgresSession) -> Fact<Vec<Statem
     let question = QUESTION.replace("$READ", &READ_MAX.to_string());
     match session.query(&question.replace("$MAX", &max.to_string())).await {
         Ok(rows) => Fact::Known(rows.iter().filter_map(statement).collect()),
-        Err(error) => Fact::Unknown(explained(session.missing(WHAT, &error))),
+        Err(error) => Fact::Unknown(explained(session.missing(WHAT, &error), code(&error))),
     }
 }
 
 /// That it is not there is no defect, but there is a way to have it.
-fn explained(missing: Missing) -> Missing {
-    let is_absent =
-        missing.obstacle == MissingReason::NotSupported || missing.reason.contains("55000");
-    if !is_absent {
+fn explained(missing: Missing, code: Option<&SqlState>) -> Missing {
+    // The extension is there, and not in shared_preload_libraries.
+    let is_off = code == Some(&SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+    if missing.obstacle != MissingReason::NotSupported && !is_off {
         return missing;
     }
     let remedy = "shared_preload_libraries = 'pg_stat_statements' in postgresql.conf, a restart, and \
@@ -152,15 +154,16 @@ mod tests {
 
     #[test]
     fn a_missing_extension_is_told_how_to_be_had() {
-        let missing = |obstacle, reason: &str| {
-            let (what, reason) = (WHAT.to_owned(), reason.to_owned());
-            explained(Missing { what, obstacle, reason, remedy: None })
+        let missing = |obstacle, code: &str| {
+            let (what, reason) = (WHAT.to_owned(), String::new());
+            let missing = Missing { what, obstacle, reason, remedy: None };
+            explained(missing, Some(&SqlState::from_code(code)))
         };
-        let absent = missing(MissingReason::NotSupported, "no such relation (SQLSTATE 42P01)");
+        let absent = missing(MissingReason::NotSupported, "42P01");
         assert!(absent.remedy.unwrap().contains("CREATE EXTENSION"));
-        let not_loaded = missing(MissingReason::Unreachable, "must be loaded (SQLSTATE 55000)");
+        let not_loaded = missing(MissingReason::Unreachable, "55000");
         assert_eq!(not_loaded.obstacle, MissingReason::NotSupported);
-        assert_eq!(missing(MissingReason::Unreachable, "timeout (SQLSTATE 57014)").remedy, None);
+        assert_eq!(missing(MissingReason::Unreachable, "57014").remedy, None);
     }
 
     proptest! {

@@ -11,8 +11,6 @@ use super::socket_id::SocketId;
 pub const KEY_HEADER: &str = "X-Pusher-Key";
 /// The header with the body's signature.
 pub const SIGNATURE_HEADER: &str = "X-Pusher-Signature";
-/// The one content type that Node's library takes; a charset would spoil it.
-pub const CONTENT_TYPE: &str = "application/json";
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

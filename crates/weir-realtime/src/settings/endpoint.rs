@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_base::secret::Secret;
 use weir_settings::{Section, TableReader};
 
-use crate::webhooks::{EndpointUrl, ExtraHeaders, Kinds, WebhookEndpoint, WebhookKind};
+use crate::webhooks::{ExtraHeaders, HttpUrl, Kinds, WebhookEndpoint, WebhookKind};
 
 /// An endpoint as the file has it.
 #[derive(Debug, Section)]
@@ -13,7 +13,7 @@ use crate::webhooks::{EndpointUrl, ExtraHeaders, Kinds, WebhookEndpoint, Webhook
 pub(super) struct EndpointSettings {
     /// Required. Where events are posted: http:// or https://.
     #[setting(required_parsed)]
-    url: Option<EndpointUrl>,
+    url: Option<HttpUrl>,
     /// Which events: channel_occupied, channel_vacated, member_added, member_removed, client_event,
     /// cache_miss, subscription_count. Empty: all.
     #[setting(parsed_texts)]

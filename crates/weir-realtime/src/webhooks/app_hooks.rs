@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_base::secret::Secret;
-use weir_net::post::EndpointUrl;
+use weir_net::http_client::HttpUrl;
 
 use super::extra_headers::ExtraHeaders;
 use super::kind::{Kinds, WebhookKind};
@@ -25,7 +25,7 @@ pub struct AppHooks {
 /// stay the same.
 #[derive(Clone, Debug)]
 pub struct WebhookEndpoint {
-    pub url: EndpointUrl,
+    pub url: HttpUrl,
     /// Which events it gets.
     pub kinds: Kinds,
     /// Only of channels whose names begin with this. Empty: of all.

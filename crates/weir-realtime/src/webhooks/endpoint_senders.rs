@@ -8,22 +8,22 @@ use serde_json::value::RawValue;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use weir_base::seldom::Seldom;
-use weir_net::post::EndpointUrl;
+use weir_net::http_client::HttpUrl;
+use weir_net::webhook::{Transport, WebhookDelivery};
 
 use super::app_hooks::{AppHooks, WebhookEndpoint};
 use super::batch::Destination;
-use super::endpoint_sender::EndpointSender;
 use super::event_message::EventMessage;
 use super::metrics::DropReason;
+use super::outbox::EndpointOutbox;
 use super::queue::EndpointQueue;
 use super::shared::WebhookContext;
-use super::transport::EndpointOpener;
+use super::transport::OpenTransport;
 
 /// Opened by the first event, closed after `keep_alive` without one.
-#[derive(Debug)]
-pub(super) struct EndpointSenders<O> {
+pub(super) struct EndpointSenders {
     by_endpoint: HashMap<EndpointKey, OpenSender>,
-    opener: O,
+    open: OpenTransport,
     shared: Arc<WebhookContext>,
 }
 
@@ -41,9 +41,9 @@ struct OpenSender {
     log: Seldom,
 }
 
-impl<O: EndpointOpener> EndpointSenders<O> {
-    pub(super) fn new(opener: O, shared: Arc<WebhookContext>) -> Self {
-        Self { by_endpoint: HashMap::new(), opener, shared }
+impl EndpointSenders {
+    pub(super) fn new(open: OpenTransport, shared: Arc<WebhookContext>) -> Self {
+        Self { by_endpoint: HashMap::new(), open, shared }
     }
 
     /// Queues an event for every endpoint that wants it.
@@ -66,7 +66,8 @@ impl<O: EndpointOpener> EndpointSenders<O> {
         let key = EndpointKey { app_id: Arc::clone(&app.app_id), endpoint: Arc::clone(endpoint) };
         let lane = self.by_endpoint.entry(key).or_insert_with(|| {
             let destination = Destination { app: Arc::clone(app), endpoint: Arc::clone(endpoint) };
-            OpenSender::new(destination, &self.opener, &self.shared)
+            let transport = (self.open)(&endpoint.url);
+            OpenSender::new(destination, transport, &self.shared)
         });
         let Some(limit) = lane.queue.push(app, endpoint, json) else { return };
         if lane.log.is_due(self.shared.clock.now()) {
@@ -102,15 +103,22 @@ impl<O: EndpointOpener> EndpointSenders<O> {
 }
 
 impl OpenSender {
-    fn new<O: EndpointOpener>(
+    fn new(
         destination: Destination,
-        opener: &O,
+        transport: Box<dyn Transport>,
         shared: &Arc<WebhookContext>,
     ) -> Self {
-        let transport = opener.open(&destination.endpoint.url);
+        let route = format!("app {} to {}", destination.app.app_id, destination.endpoint.url);
         let queue = Arc::new(EndpointQueue::new(destination, Arc::clone(shared)));
-        let lane = EndpointSender::new(Arc::clone(&queue), Arc::clone(shared), transport);
-        let task = shared.ending.spawn(lane.run());
+        let settings = &shared.settings;
+        let delivery = WebhookDelivery::new(
+            EndpointOutbox::new(Arc::clone(&queue), Arc::clone(shared)),
+            transport,
+            shared.metrics.delivery.clone(),
+            (settings.retry_delay_min, settings.retry_delay_max),
+            route,
+        );
+        let task = shared.ending.spawn(delivery.run());
         Self { queue, task, log: Seldom::default() }
     }
 }
@@ -133,7 +141,7 @@ fn warn_of_dropped(app: &AppHooks, endpoint: &WebhookEndpoint, limit: DropReason
 }
 
 impl EndpointKey {
-    fn parts(&self) -> (&str, &EndpointUrl, &str) {
+    fn parts(&self) -> (&str, &HttpUrl, &str) {
         (&self.app_id, &self.endpoint.url, &self.endpoint.channel_prefix)
     }
 }

@@ -4,13 +4,11 @@
 //! each counted once per endpoint. What is dropped on the way into the queues has the reasons
 //! `queue_events_max`, `queue_bytes_max` and `ended`.
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
+use weir_net::webhook::{DeliveryMetrics, FailureReason};
 
 /// From a receiver next door to the last retry.
 const DELIVERY_BUCKETS: [f64; 13] =
@@ -35,23 +33,6 @@ pub enum DropReason {
     Ended,
 }
 
-/// What an attempt failed by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureReason {
-    /// Not looked up, refused, reset.
-    Connect,
-    /// No common version, or a certificate that isn't trusted.
-    Tls,
-    /// Connecting or answering took too long.
-    Timeout,
-    /// Not HTTP/1.1, cut off, or a head that is too large.
-    Http,
-    /// Anything but 2xx.
-    Status,
-    /// Could not even be asked.
-    Request,
-}
-
 /// What was counted of webhooks since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookTotals {
@@ -68,34 +49,33 @@ pub struct WebhookTotals {
 }
 
 /// The metrics. Cheap to clone; clones count together.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct WebhookMetrics {
+    pub(super) delivery: DeliveryMetrics,
     pub(super) queued: Counter,
-    pub(super) sent: Counter,
-    dropped: Family<WebhookReasonLabel, Counter>,
     pub(super) cancelled: Counter,
     pub(super) coalesced: Counter,
     pub(super) released_early: Counter,
     pub(super) waiting: Gauge,
     pub(super) held: Gauge,
-    pub(super) attempts: Counter,
-    failed: Family<WebhookReasonLabel, Counter>,
     pub(super) without_permit: Counter,
-    pub(super) delivery: DeliveryHistogram,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WebhookReasonLabel {
-    reason: &'static str,
-}
-
-/// A histogram with buckets of its own, so that the rest can be made by `Default`.
-#[derive(Clone, Debug)]
-pub(super) struct DeliveryHistogram(pub(super) Histogram);
-
-impl Default for DeliveryHistogram {
+impl Default for WebhookMetrics {
     fn default() -> Self {
-        Self(Histogram::new(DELIVERY_BUCKETS))
+        Self {
+            delivery: DeliveryMetrics::new(
+                &DropReason::ALL.map(DropReason::name),
+                &DELIVERY_BUCKETS,
+            ),
+            queued: Counter::default(),
+            cancelled: Counter::default(),
+            coalesced: Counter::default(),
+            released_early: Counter::default(),
+            waiting: Gauge::default(),
+            held: Gauge::default(),
+            without_permit: Counter::default(),
+        }
     }
 }
 
@@ -124,36 +104,18 @@ impl DropReason {
     }
 }
 
-impl FailureReason {
-    const ALL: [Self; 6] =
-        [Self::Connect, Self::Tls, Self::Timeout, Self::Http, Self::Status, Self::Request];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Tls => "tls",
-            Self::Timeout => "timeout",
-            Self::Http => "http",
-            Self::Status => "status",
-            Self::Request => "request",
-        }
-    }
-}
-
 impl WebhookMetrics {
     /// Makes the metrics and registers them under `weir_realtime_webhook_`.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let registry = registry.sub_registry_with_prefix("weir_realtime_webhook");
-        metrics.register_events(registry);
-        metrics.register_attempts(registry);
+        metrics.register_in(registry.sub_registry_with_prefix("weir_realtime_webhook"));
         metrics
     }
 
-    fn register_events(&self, registry: &mut Registry) {
+    fn register_in(&self, registry: &mut Registry) {
+        self.delivery.register(registry);
         for (name, help, counter) in [
             ("events_queued", "Events queued, once per endpoint", &self.queued),
-            ("events_sent", "Events that an endpoint took", &self.sent),
             (
                 "events_cancelled",
                 "Events taken back by their opposite, both counted",
@@ -165,45 +127,28 @@ impl WebhookMetrics {
                 "Events sent before vacated_delay, because held_events_max or held_bytes_max were reached",
                 &self.released_early,
             ),
+            (
+                "attempts_without_permit",
+                "Requests put off because realtime.limits.webhooks_in_flight_max was reached",
+                &self.without_permit,
+            ),
         ] {
             registry.register(name, help, counter.clone());
         }
-        for reason in DropReason::ALL {
-            drop(self.dropped(reason));
-        }
-        registry.register("events_dropped", "Events not delivered", self.dropped.clone());
         registry.register(
             "events_waiting",
             "Events queued and neither sent nor dropped, once per endpoint",
             self.waiting.clone(),
         );
         registry.register("events_held", "Events that wait for vacated_delay", self.held.clone());
-        registry.register(
-            "delivery_seconds",
-            "Time from an event's queueing to its delivery",
-            self.delivery.0.clone(),
-        );
-    }
-
-    fn register_attempts(&self, registry: &mut Registry) {
-        registry.register("attempts", "Requests begun", self.attempts.clone());
-        for reason in FailureReason::ALL {
-            drop(self.failed(reason));
-        }
-        registry.register("attempts_failed", "Requests that failed", self.failed.clone());
-        registry.register(
-            "attempts_without_permit",
-            "Requests put off because realtime.limits.webhooks_in_flight_max was reached",
-            self.without_permit.clone(),
-        );
     }
 
     /// What was counted so far.
     pub(crate) fn totals(&self) -> WebhookTotals {
         WebhookTotals {
-            attempts: self.attempts.get(),
+            attempts: self.delivery.attempts.get(),
             failed: FailureReason::ALL.into_iter().map(|reason| self.failed(reason).get()).sum(),
-            sent: self.sent.get(),
+            sent: self.delivery.sent.get(),
             dropped: DropReason::ALL.into_iter().map(|reason| self.dropped(reason).get()).sum(),
             waiting: self.waiting.get().try_into().unwrap_or_default(),
         }
@@ -212,12 +157,12 @@ impl WebhookMetrics {
     /// Events not delivered.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> Counter {
-        self.dropped.get_or_create_owned(&WebhookReasonLabel { reason: reason.name() })
+        self.delivery.dropped(reason.name())
     }
 
     /// Attempts that failed.
     #[must_use]
     pub fn failed(&self, reason: FailureReason) -> Counter {
-        self.failed.get_or_create_owned(&WebhookReasonLabel { reason: reason.name() })
+        self.delivery.failed(reason)
     }
 }

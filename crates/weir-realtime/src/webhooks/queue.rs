@@ -145,10 +145,10 @@ impl EndpointQueue {
         state.last_used = now;
         if state.bring_home() {
             let metrics = &self.shared.metrics;
-            metrics.sent.inc_by(batch.events.len() as u64);
+            metrics.delivery.sent.inc_by(batch.events.len() as u64);
             self.gone(batch.events.len());
             for event in &batch.events {
-                metrics.delivery.0.observe((now - event.since).as_secs_f64());
+                metrics.delivery.delivery.observe((now - event.since).as_secs_f64());
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use weir_net::post::{ReadTrust, Trust};
+use weir_net::http_client::{ReadTrust, Trust};
 use weir_settings::{COUNT, DAY, Section, WAIT};
 
 /// Times, trust and limits, shared by all apps and endpoints.

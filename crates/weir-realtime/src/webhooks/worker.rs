@@ -11,8 +11,7 @@ use super::event_message::EventMessage;
 use super::held::HeldEvents;
 use super::intake::IntakeEnd;
 use super::shared::WebhookContext;
-use super::transport::EndpointConnections;
-use super::transport::EndpointOpener;
+use super::transport::{OpenTransport, receivers};
 
 /// Does the work: [`WebhookWorker::run`] it on any tokio runtime with time and IO.
 #[derive(Debug)]
@@ -27,14 +26,14 @@ impl WebhookWorker {
     /// is held any more, what is queued gets one more attempt, and after `drain_timeout` it is
     /// over, also for handles that are still there: what is left is dropped, counted and logged.
     pub async fn run(self) {
-        let connections = EndpointConnections::new(&self.shared.settings);
-        self.run_with(connections).await;
+        let open = receivers(&self.shared.settings);
+        self.run_with(open).await;
     }
 
-    pub(super) async fn run_with(self, opener: impl EndpointOpener) {
+    pub(super) async fn run_with(self, open: OpenTransport) {
         let Self { intake, shared, shutdown } = self;
         let held = HeldEvents::new(&shared.settings, shared.metrics.clone());
-        let lanes = EndpointSenders::new(opener, Arc::clone(&shared));
+        let lanes = EndpointSenders::new(open, Arc::clone(&shared));
         let next_sweep = Instant::now() + shared.settings.keep_alive;
         let mut sorter =
             Sorter { intake, held, lanes, shared, shutdown, deadline: None, next_sweep };
@@ -44,10 +43,10 @@ impl WebhookWorker {
     }
 }
 
-struct Sorter<O> {
+struct Sorter {
     intake: IntakeEnd,
     held: HeldEvents,
-    lanes: EndpointSenders<O>,
+    lanes: EndpointSenders,
     shared: Arc<WebhookContext>,
     shutdown: ShutdownToken,
     /// Once the end has begun.
@@ -61,7 +60,7 @@ enum SorterStep {
     End,
 }
 
-impl<O: EndpointOpener> Sorter<O> {
+impl Sorter {
     async fn step(&mut self, told: &mut Vec<EventMessage>) -> SorterStep {
         let due = self.held.next_due();
         tokio::select! {

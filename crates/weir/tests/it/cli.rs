@@ -51,7 +51,7 @@ fn a_command_that_is_hidden_is_not_suggested() {
 fn an_address_that_is_none_is_wrong_usage() {
     let site = Site::new("");
     for (url, why) in [
-        ("ftp://weir.example", "only http://HOST:PORT is supported"),
+        ("ftp://weir.example", "only http://HOST:PORT, https://HOST and unix:PATH are supported"),
         ("http://user:secret@weir.example", "it must not contain a user or a query"),
     ] {
         for command in [&["status"][..], &["gems", "mirror", "status"], &["gems", "mirror"]] {

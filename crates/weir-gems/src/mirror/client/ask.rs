@@ -1,16 +1,14 @@
 //! A request.
 
-use std::time::Duration;
-
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use http_body_util::Empty;
+use hyper::Method;
 use hyper::header::{self, HeaderValue};
-use hyper::{Method, Request};
 use weir_base::secret::Secret;
+use weir_net::http_client::{Deadline, HttpRequest, HttpUrl, TimeLimit};
 
-use super::{FetchError, UpstreamUrl, standard_headers};
+use super::{FetchError, standard_headers};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -24,24 +22,23 @@ pub(in crate::mirror) struct Ask<'a> {
     /// Caches on the way are to ask anew.
     pub(in crate::mirror) is_fresh: bool,
     /// For the whole of it.
-    pub(in crate::mirror) timeout: Duration,
+    pub(in crate::mirror) timeout: TimeLimit,
 }
 
 impl<'a> Ask<'a> {
-    pub(in crate::mirror) const fn all(path: &'a str, timeout: Duration) -> Self {
+    pub(in crate::mirror) const fn all(path: &'a str, timeout: TimeLimit) -> Self {
         Self { path, from: None, known: None, is_fresh: false, timeout }
     }
 
     pub(super) fn request(
         &self,
-        url: &UpstreamUrl,
+        url: &HttpUrl,
         credentials: Option<&HeaderValue>,
-    ) -> Result<Request<Empty<Bytes>>, FetchError> {
-        let mut request = Request::new(Empty::new());
-        *request.method_mut() = Method::GET;
-        *request.uri_mut() = url.target.clone();
-        let headers = request.headers_mut();
-        headers.insert(header::HOST, url.authority.clone());
+        deadline: Deadline,
+    ) -> Result<HttpRequest, FetchError> {
+        let mut request = HttpRequest::new(Method::GET, url.target().clone(), Bytes::new());
+        request.deadline = Some(deadline);
+        let headers = &mut request.headers;
         standard_headers(headers);
         let text = |text: &str| HeaderValue::from_str(text).map_err(|_| FetchError::Request);
         if let Some(from) = self.from {

@@ -1,32 +1,18 @@
 //! Why something could not be fetched.
 
-use std::io;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use weir_net::http_client::{HttpError, HttpUrlError, Reach};
 
-use super::reach::Reach;
-use super::{REDIRECTS_MAX, UpstreamUrlError};
+use super::REDIRECTS_MAX;
 use crate::metrics::FetchFailure;
 
 /// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::mirror) enum FetchError {
-    #[error("cannot connect: {0}")]
-    Connect(io::Error),
-    #[error(
-        "no TLS: {0}; if its certificate is from an authority of your own, name that one's file in \
-         gems.mirror.ca"
-    )]
-    Tls(io::Error),
-    #[error("no connection within gems.mirror.limits.connect_timeout")]
-    ConnectTimeout,
-    #[error("it was silent for longer than gems.mirror.limits.silence_timeout")]
-    Silence,
-    #[error("it took longer than it may (gems.mirror.limits.info_timeout, download_timeout)")]
-    Late,
-    #[error("no HTTP/1.1 answer: {0}")]
-    Http(hyper::Error),
+    #[error(transparent)]
+    Http(HttpError),
     #[error("the answer was {0}; are gems.mirror.upstreams.credentials right?")]
     Denied(StatusCode),
     #[error("the answer was {0}")]
@@ -36,18 +22,26 @@ pub(in crate::mirror) enum FetchError {
     #[error("it sends us on again and again, at last to {0:?}; we go on {REDIRECTS_MAX} times")]
     Redirect(String),
     #[error(
-        "it sends us on to {to} ({reach}), which is nearer than the upstream itself, and where we \
+        "it sends us on to {host} ({reach}), which is nearer than the upstream itself, and where we \
          don't go; if that is meant, name {host} in gems.mirror.upstreams.redirect_hosts"
     )]
-    Nearer { to: String, host: String, reach: Reach },
+    Nearer { host: String, reach: Reach },
     #[error("a redirect: {0}")]
-    RedirectUrl(#[from] UpstreamUrlError),
-    #[error("the answer has more than {0} bytes (gems.mirror.limits)")]
-    TooLong(u64),
+    RedirectUrl(#[from] HttpUrlError),
     #[error("what it has told can't be sent back in a header")]
     Request,
     #[error("it has just failed, and is not asked again for a moment")]
     Down,
+}
+
+impl From<HttpError> for FetchError {
+    fn from(error: HttpError) -> Self {
+        match error {
+            // Only a redirect is bound to a distance.
+            HttpError::TooNear { host, reach } => Self::Nearer { host, reach },
+            error => Self::Http(error),
+        }
+    }
 }
 
 /// When to come again, if it has said so.
@@ -60,7 +54,13 @@ impl FetchError {
     /// With what was asked for, unless the upstream was not reached at all.
     pub(in crate::mirror) fn told(&self, path: &str) -> String {
         match self {
-            Self::Connect(_) | Self::Tls(_) | Self::ConnectTimeout | Self::Down => self.to_string(),
+            Self::Http(
+                HttpError::Dns(_)
+                | HttpError::Connect(_)
+                | HttpError::Tls { .. }
+                | HttpError::ConnectTimedOut(_),
+            )
+            | Self::Down => self.to_string(),
             _ => format!("{path}: {self}"),
         }
     }
@@ -68,20 +68,13 @@ impl FetchError {
     /// Whether the upstream itself is away, which may pass.
     pub(in crate::mirror) const fn is_outage(&self) -> bool {
         match self {
-            Self::Connect(_)
-            | Self::Tls(_)
-            | Self::ConnectTimeout
-            | Self::Silence
-            | Self::Late
-            | Self::Http(_)
-            | Self::Busy { .. }
-            | Self::Down => true,
+            Self::Busy { .. } | Self::Down => true,
+            Self::Http(error) => is_outage(error),
             Self::Status(status) => status.as_u16() >= 500,
             Self::Denied(_)
             | Self::Redirect(_)
             | Self::Nearer { .. }
             | Self::RedirectUrl(_)
-            | Self::TooLong(_)
             | Self::Request => false,
         }
     }
@@ -95,15 +88,31 @@ impl FetchError {
 
     pub(in crate::mirror) const fn reason(&self) -> FetchFailure {
         match self {
-            Self::Connect(_) | Self::Down => FetchFailure::Connect,
-            Self::Tls(_) => FetchFailure::Tls,
-            Self::ConnectTimeout | Self::Silence | Self::Late => FetchFailure::Timeout,
-            Self::Http(_) => FetchFailure::Http,
+            Self::Down => FetchFailure::Connect,
+            Self::Http(error) => reason(error),
             Self::Denied(_) | Self::Status(_) | Self::Busy { .. } => FetchFailure::Status,
             Self::Redirect(_) | Self::Nearer { .. } | Self::RedirectUrl(_) => {
                 FetchFailure::Redirect
             }
-            Self::TooLong(_) | Self::Request => FetchFailure::Content,
+            Self::Request => FetchFailure::Content,
         }
+    }
+}
+
+/// Whether the server itself is away.
+pub(super) const fn is_outage(error: &HttpError) -> bool {
+    !matches!(error, HttpError::TooNear { .. } | HttpError::TooLarge(_))
+}
+
+pub(super) const fn reason(error: &HttpError) -> FetchFailure {
+    match error {
+        HttpError::Dns(_) | HttpError::Connect(_) => FetchFailure::Connect,
+        HttpError::TooNear { .. } => FetchFailure::Redirect,
+        HttpError::Tls { .. } => FetchFailure::Tls,
+        HttpError::ConnectTimedOut(_) | HttpError::Silent(_) | HttpError::TimedOut(_) => {
+            FetchFailure::Timeout
+        }
+        HttpError::Closed { .. } | HttpError::InvalidResponse(_) => FetchFailure::Http,
+        HttpError::TooLarge(_) => FetchFailure::Content,
     }
 }

@@ -169,7 +169,7 @@ impl Mirror {
         names.dedup();
         for name in names {
             let path = info_path(name.as_str());
-            let ask = Ask { is_fresh: true, ..Ask::all(&path, self.limits.info_timeout) };
+            let ask = Ask { is_fresh: true, ..Ask::all(&path, self.limits.info_limit()) };
             let text = upstream.client.text(&ask, self.limits.info_bytes_max).await;
             let (status, text) = text.map_err(|error| Problem::of_request(&path, &error))?;
             let Ok(info) = read_info(&text) else { continue };

@@ -1,8 +1,7 @@
 //! An `/info` of an upstream, asked for and compared with what `/versions` says of it.
 
-use std::time::Duration;
-
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use weir_net::http_client::TimeLimit;
 
 use crate::index::digest::Digests;
 use crate::index::info::HEADER;
@@ -46,7 +45,7 @@ pub(super) async fn fetch(
     wanted: Wanted,
     md5: [u8; 16],
     is_fresh: bool,
-    (bytes_max, timeout): (usize, Duration),
+    (bytes_max, timeout): (usize, TimeLimit),
 ) -> Fetched {
     let path = info_path(wanted.noted.name.as_str());
     let ask = Ask { is_fresh, ..Ask::all(&path, timeout) };

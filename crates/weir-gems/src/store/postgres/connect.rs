@@ -19,7 +19,7 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{Client, Config, Error, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
-use weir_net::post::Trust;
+use weir_net::http_client::Trust;
 
 use super::failure::sentence;
 use super::metrics::{Counted, PostgresMetrics};

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use weir_base::secret::Secret;
-use weir_net::post::Trust;
+use weir_net::http_client::Trust;
 use weir_settings::{HOUR, Section, TableReader, WAIT};
 
 use super::url::PostgresUrl;

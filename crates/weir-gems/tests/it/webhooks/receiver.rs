@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use weir_net::post::EndpointUrl;
+use weir_net::http_client::HttpUrl;
 
 /// What does not come by then never does.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
@@ -80,7 +80,7 @@ impl Receiver {
         Self { port, shared, _tasks: tasks }
     }
 
-    pub(super) fn url(&self) -> EndpointUrl {
+    pub(super) fn url(&self) -> HttpUrl {
         format!("http://127.0.0.1:{}/hooks", self.port).parse().unwrap()
     }
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bench::{Answer, Bench, bench};
 
+use super::super::FailureReason;
 use super::super::kind::WebhookKind;
-use super::super::metrics::{DropReason, FailureReason};
+use super::super::metrics::DropReason;
 use crate::pusher::webhook::WebhookEvent;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -111,7 +112,7 @@ async fn a_failed_batch_is_tried_again_before_what_came_later() {
     bench.pass(2 * SECOND + 50 * MS).await;
     assert_eq!(bench.channels("a")[2..], [vec!["1", "2"], vec!["3"]]);
     assert_eq!(bench.metrics.failed(FailureReason::Status).get(), 2);
-    assert_eq!((bench.metrics.sent.get(), bench.metrics.waiting.get()), (3, 0));
+    assert_eq!((bench.metrics.delivery.sent.get(), bench.metrics.waiting.get()), (3, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,7 +179,7 @@ async fn of_what_waits_for_a_dead_endpoint_the_newest_is_kept() {
         bench.pass(2 * SECOND).await;
         assert_eq!(bench.channels("a")[1..], [["3", "4", "5"]]);
         assert_eq!(bench.metrics.dropped(reason).get(), 3);
-        let gone = bench.metrics.sent.get() + bench.metrics.dropped(reason).get();
+        let gone = bench.metrics.delivery.sent.get() + bench.metrics.dropped(reason).get();
         assert_eq!((gone, bench.metrics.waiting.get()), (bench.metrics.queued.get(), 0));
     }
 }

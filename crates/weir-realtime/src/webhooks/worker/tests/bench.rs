@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http_body_util::BodyExt;
 use hyper::StatusCode;
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -20,8 +19,8 @@ use super::super::super::kind::Kinds;
 use super::super::super::metrics::WebhookMetrics;
 use super::super::super::settings::WebhookSettings;
 use super::super::super::shared::WebhookContext;
-use super::super::super::transport::{AttemptError, EndpointOpener, Transport};
-use weir_net::post::{EndpointUrl, Post, PostError};
+use weir_net::http_client::{BoxFuture, HttpRequest, HttpUrl};
+use weir_net::webhook::{DeliveryError, Transport};
 
 use crate::pusher::signature::Token;
 use crate::pusher::webhook::{SIGNATURE_HEADER, WebhookEvent};
@@ -65,30 +64,30 @@ struct Scripted {
     script: Script,
 }
 
-impl EndpointOpener for Script {
-    type Transport = Scripted;
-
-    fn open(&self, url: &EndpointUrl) -> Scripted {
-        Scripted { host: url.host().to_owned(), script: self.clone() }
+impl Script {
+    fn open(&self, url: &HttpUrl) -> Box<dyn Transport> {
+        Box::new(Scripted { host: url.host().to_owned(), script: self.clone() })
     }
 }
 
 impl Transport for Scripted {
-    async fn post(&mut self, post: Post) -> Result<(), AttemptError> {
-        let signature = post.headers()[SIGNATURE_HEADER].to_str().unwrap().to_owned();
-        let body = post.into_body().collect().await.unwrap().to_bytes().to_vec();
+    fn post(&self, post: HttpRequest) -> BoxFuture<'_, Result<(), DeliveryError>> {
+        let signature = post.headers[SIGNATURE_HEADER].to_str().unwrap().to_owned();
+        let body = post.body.to_vec();
         let answer = {
             let mut script = self.script.0.lock().unwrap();
             script.seen.entry(self.host.clone()).or_default().push(Seen { body, signature });
             script.answers.get(&self.host).copied().unwrap_or(Answer::Status(200))
         };
-        match answer {
-            Answer::Status(200..=299) => Ok(()),
-            Answer::Status(code) => {
-                Err(PostError::Status(StatusCode::from_u16(code).unwrap()).into())
+        Box::pin(async move {
+            match answer {
+                Answer::Status(200..=299) => Ok(()),
+                Answer::Status(code) => {
+                    Err(DeliveryError::Status(StatusCode::from_u16(code).unwrap()))
+                }
+                Answer::Hang => std::future::pending().await,
             }
-            Answer::Hang => std::future::pending().await,
-        }
+        })
     }
 }
 
@@ -106,7 +105,10 @@ pub(super) fn bench(hosts: &[&str], change: impl FnOnce(&mut WebhookSettings)) -
     let (webhooks, worker) =
         Webhooks::start(settings, clock.clone(), metrics.clone(), semaphore, shutdown.clone());
     let (shared, script) = (Arc::clone(&worker.shared), Script::default());
-    let worker = shutdown.spawn(worker.run_with(script.clone()));
+    let worker = shutdown.spawn(worker.run_with({
+        let script = script.clone();
+        Box::new(move |url| script.open(url))
+    }));
     let endpoints = hosts.iter().map(|host| Arc::new(endpoint(host))).collect();
     let secret = Secret::new("secret");
     let app = AppHooks { app_id: "1".into(), key: "key".into(), secret, endpoints };

@@ -7,7 +7,7 @@ async fn without_handles_everything_is_sent_and_the_worker_ends() {
     bench.tell(&WebhookEvent::ChannelVacated { channel: "2" });
     let (metrics, worker) = (bench.metrics.clone(), bench.end_handles());
     worker.await.unwrap();
-    assert_eq!((metrics.sent.get(), metrics.held.get()), (2, 0));
+    assert_eq!((metrics.delivery.sent.get(), metrics.held.get()), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -24,7 +24,7 @@ async fn at_the_end_what_waits_for_a_retry_is_tried_once_more() {
         bench.shutdown.request();
         bench.settle().await;
         assert_eq!(bench.channels("a")[before..], [["1", "2"]]);
-        assert_eq!(bench.metrics.sent.get(), sent);
+        assert_eq!(bench.metrics.delivery.sent.get(), sent);
         assert_eq!(bench.metrics.dropped(DropReason::Shutdown).get(), dropped);
     }
 }

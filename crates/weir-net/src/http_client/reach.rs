@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Where an address lies, from far to near.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::mirror) enum Reach {
+pub enum Reach {
     /// Anywhere in the internet.
     Public,
     /// A network of somebody's own.
@@ -21,7 +21,9 @@ pub(in crate::mirror) enum Reach {
 }
 
 impl Reach {
-    pub(super) fn of(address: IpAddr) -> Self {
+    /// Where `address` is.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => of_v4(address),
             IpAddr::V6(address) => match carried(address) {

@@ -1,33 +1,36 @@
 //! Connections that are kept for the next request.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use super::connection::Connection;
 
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct KeptConnections {
     max: usize,
+    keep_alive: Duration,
     /// std: held to take or to give back. The newest is used first: it is the least likely to have
     /// been closed.
     idle: Mutex<Vec<Connection>>,
 }
 
-impl Pool {
-    pub(super) const fn new(max: usize) -> Self {
-        Self { max, idle: Mutex::new(Vec::new()) }
+impl KeptConnections {
+    pub(super) const fn new(max: usize, keep_alive: Duration) -> Self {
+        Self { max, keep_alive, idle: Mutex::new(Vec::new()) }
     }
 
     pub(super) fn take(&self) -> Option<Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(connection) = idle.pop() {
-            if !connection.is_closed() {
+            if !connection.is_closed() && connection.idle_for() < self.keep_alive {
                 return Some(connection);
             }
         }
         None
     }
 
-    pub(super) fn give_back(&self, connection: Connection) {
+    pub(super) fn give_back(&self, mut connection: Connection) {
+        connection.was_used();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < self.max && !connection.is_closed() {
             idle.push(connection);

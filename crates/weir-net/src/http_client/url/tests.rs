@@ -2,12 +2,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn parsed(text: &str) -> EndpointUrl {
+fn parsed(text: &str) -> HttpUrl {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-fn refused(text: &str) -> EndpointUrlError {
-    text.parse::<EndpointUrl>().expect_err(text)
+fn refused(text: &str) -> HttpUrlError {
+    text.parse::<HttpUrl>().expect_err(text)
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_mistake_says_what_to_write() {
     for text in
         ["example.org/a", "/a", "", "ftp://example.org", "unix:/run/a.sock", "http:example.org"]
     {
-        assert_eq!(refused(text), EndpointUrlError::Scheme(owned(text)));
+        assert_eq!(refused(text), HttpUrlError::Scheme(owned(text)));
     }
     for text in [
         "http://",
@@ -48,7 +48,7 @@ fn a_mistake_says_what_to_write() {
         "https://exämple.org/",
         "http://exa mple.org/",
     ] {
-        assert_eq!(refused(text), EndpointUrlError::Host(owned(text)));
+        assert_eq!(refused(text), HttpUrlError::Host(owned(text)));
     }
     for text in [
         "http://a:0/",
@@ -59,12 +59,12 @@ fn a_mistake_says_what_to_write() {
         "http://[::1]x/",
         "https://::1/",
     ] {
-        assert_eq!(refused(text), EndpointUrlError::Port(owned(text)));
+        assert_eq!(refused(text), HttpUrlError::Port(owned(text)));
     }
     for text in ["http://a/b c", "http://a/ä", "http://a/\r\nX: y"] {
-        assert_eq!(refused(text), EndpointUrlError::Malformed(owned(text)));
+        assert_eq!(refused(text), HttpUrlError::Malformed(owned(text)));
     }
-    assert_eq!(refused("http://a/#b"), EndpointUrlError::Fragment(owned("http://a/#b")));
+    assert_eq!(refused("http://a/#b"), HttpUrlError::Fragment(owned("http://a/#b")));
 }
 
 #[test]
@@ -77,11 +77,32 @@ fn passwords_and_queries_are_not_shown() {
     assert_eq!(format!("{url} {url:?}"), "https://a/b?.. https://a/b?..");
 }
 
+#[test]
+fn a_port_that_is_missing_can_be_chosen() {
+    for (text, port) in
+        [("http://a", 7420), ("http://[::1]/x", 7420), ("http://a:80", 80), ("http://[::1]:1", 1)]
+    {
+        assert_eq!(parsed(text).or_port(7420).port, port, "{text}");
+    }
+}
+
+#[test]
+fn a_redirect_stays_encrypted() {
+    let from = parsed("https://rubygems.org/x");
+    let to = |location: &str| from.redirected(location);
+    assert_eq!(to("/gems/a.gem?b").unwrap().target.to_string(), "/gems/a.gem?b");
+    let other = to("https://cdn.example/a.gem#b").unwrap();
+    assert_eq!((&*other.host, other.target.path()), ("cdn.example", "/a.gem"));
+    assert!(!other.is_same_server(&from) && to("/y").unwrap().is_same_server(&from));
+    assert!(matches!(to("http://rubygems.org/"), Err(HttpUrlError::Downgrade(_))));
+    assert!(to("//cdn.example/a").is_err() && to("ftp://a").is_err() && to("").is_err());
+}
+
 proptest! {
     /// Whatever is taken can be connected to and asked for.
     #[test]
     fn what_is_taken_can_be_sent(text in "(https?://)?[a-z0-9.:\\[\\]@é_-]{0,12}[/?#]?\\PC{0,12}") {
-        if let Ok(url) = text.parse::<EndpointUrl>() {
+        if let Ok(url) = text.parse::<HttpUrl>() {
             prop_assert!(!url.host.is_empty() && url.port > 0, "{text}");
             let target = url.target.to_string();
             prop_assert!(target.starts_with('/') && target.bytes().all(|byte| byte.is_ascii_graphic()));

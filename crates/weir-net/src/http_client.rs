@@ -1,0 +1,32 @@
+//! HTTP/1.1 to other servers: receivers of webhooks, upstreams of a mirror, a running Weir.
+//!
+//! One [`HttpClient`] sends requests to one server, over connections that it keeps, and gives up when
+//! the time limits of its [`ClientSettings`] or of the request say so. No function is generic and
+//! futures are boxed, so that hyper's client is compiled in this crate and in no other.
+
+mod client;
+mod connection;
+mod error;
+mod kept;
+mod reach;
+mod request;
+mod response;
+mod settings;
+mod time_limit;
+mod trust;
+mod url;
+
+use std::pin::Pin;
+
+pub use client::HttpClient;
+pub use error::HttpError;
+pub use reach::Reach;
+pub use request::HttpRequest;
+pub use response::HttpResponse;
+pub use settings::{ClientSettings, Server};
+pub use time_limit::{Deadline, TimeLimit};
+pub use trust::{CaError, ReadTrust, Trust};
+pub use url::{HttpUrl, HttpUrlError};
+
+/// What the client's functions return: a future that is compiled here.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

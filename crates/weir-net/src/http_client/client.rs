@@ -1,0 +1,78 @@
+//! Requests to one server.
+
+use std::sync::Arc;
+
+use super::connection::Connection;
+use super::kept::KeptConnections;
+use super::response::HttpResponse;
+use super::settings::{ClientSettings, Server};
+use super::time_limit::{Deadline, ResponseLimits, TimeLimit, until};
+use super::{BoxFuture, HttpError, HttpRequest};
+
+/// Sends requests to one server. All tasks can share it.
+#[derive(Debug)]
+pub struct HttpClient {
+    server: Server,
+    settings: Arc<ClientSettings>,
+    kept: Arc<KeptConnections>,
+}
+
+impl HttpClient {
+    /// Not connected yet.
+    #[must_use]
+    pub fn new(server: Server, settings: Arc<ClientSettings>) -> Self {
+        let kept = KeptConnections::new(settings.connections_kept_max, settings.keep_alive);
+        Self { server, settings, kept: Arc::new(kept) }
+    }
+
+    /// Opens a connection, which the next request uses.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn connect(&self) -> BoxFuture<'_, Result<(), HttpError>> {
+        Box::pin(async {
+            self.kept.give_back(self.open(None).await?);
+            Ok(())
+        })
+    }
+
+    /// Sends a request over a kept connection or a new one, and waits for the response's head.
+    ///
+    /// # Errors
+    /// Why there is no response. The server may have got the request all the same.
+    pub fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpError>> {
+        Box::pin(async {
+            if let Some(kept) = self.kept.take() {
+                let is_repeatable = request.is_repeatable;
+                match self.exchange(kept, request.clone()).await {
+                    // Servers close idle connections, also in the moment in which one is used.
+                    Err(HttpError::Closed { was_sent, .. }) if is_repeatable || !was_sent => {}
+                    result => return result,
+                }
+            }
+            let fresh = self.open(request.deadline).await?;
+            self.exchange(fresh, request).await
+        })
+    }
+
+    async fn open(&self, deadline: Option<Deadline>) -> Result<Connection, HttpError> {
+        let limit = self.settings.connect_timeout.map(TimeLimit::from_now);
+        let opened = Connection::open(&self.server, &self.settings);
+        let opened = until(Deadline::first(limit, deadline), opened).await;
+        opened.map_err(HttpError::ConnectTimedOut)?
+    }
+
+    async fn exchange(
+        &self,
+        mut connection: Connection,
+        request: HttpRequest,
+    ) -> Result<HttpResponse, HttpError> {
+        let own = self.settings.response_timeout.map(TimeLimit::from_now);
+        let limits = ResponseLimits {
+            deadline: Deadline::first(own, request.deadline),
+            silence: self.settings.silence_timeout,
+        };
+        let response = limits.wait(connection.send(request)).await??;
+        Ok(HttpResponse::new(response, connection, Arc::clone(&self.kept), limits))
+    }
+}

@@ -1,0 +1,112 @@
+//! A response whose head was received, and its body as it arrives.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::header::{HeaderMap, HeaderName};
+use hyper::{Response, StatusCode};
+
+use super::connection::Connection;
+use super::kept::KeptConnections;
+use super::reach::Reach;
+use super::time_limit::ResponseLimits;
+use super::{BoxFuture, HttpError};
+
+/// A response. Its connection serves the next request once the body was read to its end.
+#[derive(Debug)]
+pub struct HttpResponse {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Incoming,
+    reach: Reach,
+    connection: Option<Connection>,
+    kept: Arc<KeptConnections>,
+    limits: ResponseLimits,
+}
+
+impl HttpResponse {
+    pub(super) fn new(
+        response: Response<Incoming>,
+        connection: Connection,
+        kept: Arc<KeptConnections>,
+        limits: ResponseLimits,
+    ) -> Self {
+        let (head, body) = response.into_parts();
+        let reach = connection.reach;
+        let connection = Some(connection);
+        Self { status: head.status, headers: head.headers, body, reach, connection, kept, limits }
+    }
+
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// A header whose value is text.
+    #[must_use]
+    pub fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Where the server is that has sent it.
+    #[must_use]
+    pub const fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// The next piece of the body; None: it is complete.
+    ///
+    /// # Errors
+    /// It did not arrive in time, or to its end.
+    pub fn chunk(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, HttpError>> {
+        Box::pin(self.next_chunk())
+    }
+
+    /// All of the body.
+    ///
+    /// # Errors
+    /// It did not arrive in time, or to its end, or has more than `bytes_max`.
+    pub fn read_to_end(&mut self, bytes_max: usize) -> BoxFuture<'_, Result<Vec<u8>, HttpError>> {
+        Box::pin(async move {
+            let mut body = Vec::new();
+            while let Some(chunk) = self.next_chunk().await? {
+                if body.len() + chunk.len() > bytes_max {
+                    return Err(HttpError::TooLarge(bytes_max));
+                }
+                body.extend_from_slice(&chunk);
+            }
+            Ok(body)
+        })
+    }
+
+    /// Reads a body that is not needed, so that its connection can be used again. A longer one costs
+    /// the connection.
+    pub fn discard(mut self, bytes_max: usize) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut left = bytes_max;
+            while let Ok(Some(chunk)) = self.next_chunk().await {
+                let Some(rest) = left.checked_sub(chunk.len()) else { return };
+                left = rest;
+            }
+        })
+    }
+
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
+        loop {
+            let frame = self.limits.wait(self.body.frame()).await?;
+            let frame = frame.transpose().map_err(|error| HttpError::of_exchange(error, true))?;
+            let Some(frame) = frame else {
+                if let Some(connection) = self.connection.take() {
+                    self.kept.give_back(connection);
+                }
+                return Ok(None);
+            };
+            // Trailers are not used.
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
+            }
+        }
+    }
+}
