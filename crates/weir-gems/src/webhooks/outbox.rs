@@ -17,7 +17,7 @@ use super::request::signed;
 use super::sender::Parts;
 use super::settings::WebhookEndpoint;
 use crate::store::StoreError;
-use crate::store::webhooks::{Claim, Claimed, Settled, WebhookEvent, WebhookStore};
+use crate::store::webhooks::{Claim, Claimed, Settled, WebhookEvent};
 
 /// The events of one endpoint.
 pub(super) struct EndpointOutbox {
@@ -108,7 +108,9 @@ impl EndpointOutbox {
         let Some(Claimed { events, failures, dropped }) = claimed else { return Ok(idle) };
         if dropped > 0 {
             self.parts.metrics.dropped(DropReason::EventsMax, dropped);
-            self.warn(format_args!("dropped {dropped} events (gems.webhooks.limits.advanced.events_max)"));
+            self.warn(format_args!(
+                "dropped {dropped} events (gems.webhooks.limits.advanced.events_max)"
+            ));
         }
         self.claimed = Some(ClaimedEvents { waiting: events.into(), done: None, failures });
         Ok(Step::GoOn)

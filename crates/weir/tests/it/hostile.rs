@@ -10,8 +10,7 @@ use crate::weir::Site;
 
 #[test]
 fn a_client_that_never_ends_its_request_is_cut_off() {
-    let weir = Site::new("[admin]\nhead_timeout = \"50ms\"\nadvanced.connections_max = 4")
-        .start();
+    let weir = Site::new("[admin]\nhead_timeout = \"50ms\"\nadvanced.connections_max = 4").start();
     let mut slow: Vec<TcpStream> = (0..4)
         .map(|_| {
             let mut stream = TcpStream::connect(weir.console()).expect("connects");

@@ -127,8 +127,7 @@ fn a_killed_service_is_replaced_and_no_connection_is_refused() {
 
 #[test]
 fn a_service_that_hangs_is_replaced() {
-    let settings =
-        "[supervisor]\nadvanced.alive_interval = \"20ms\"\nunresponsive_after = \"2s\"";
+    let settings = "[supervisor]\nadvanced.alive_interval = \"20ms\"\nunresponsive_after = \"2s\"";
     let mut weir = Site::new(settings).start();
     let hanging = weir.service();
     rustix::process::kill_process(hanging, Signal::STOP).expect("stopped");
