@@ -1,7 +1,8 @@
 //! The metrics that there are.
 //!
 //! What is observed has a table. All others are named where they are registered, whole or as the
-//! registry's prefix and the rest: both must stand as words of their own in the source of one crate.
+//! registry's prefix and the rest: both must be string literals of their own in the source of one crate,
+//! or the rest in that of [`SHARED`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,6 +10,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use weir_advisor::figures::metric::{METRICS, PREFIX};
+
+/// Registers its metrics with the prefixes of the crates that use it.
+const SHARED: &str = "weir-net";
 
 /// What Prometheus appends.
 const SUFFIXES: [&str; 4] = ["_total", "_bucket", "_sum", "_count"];
@@ -26,6 +30,8 @@ impl Known {
             collect(&entry.path().join("src"), &mut words)?;
             crates.insert(entry.file_name().to_string_lossy().into_owned(), words);
         }
+        let shared = crates.get(SHARED).cloned().unwrap_or_default();
+        crates.values_mut().for_each(|words| words.extend(shared.iter().cloned()));
         Ok(Self(crates))
     }
 

@@ -105,7 +105,7 @@ cores = 0
     weir.toml:3:20: realtime.activity_timeout: must be from 5s to 1h
     weir.toml:4:28: realtime.advanced.activity_jitter: expected a percentage like "10%", not an integer
     weir.toml:6:1: realtime.limits.subscribes_per_secnd is not a setting; did you mean "subscribes_per_second"?
-    weir.toml:8:28: realtime.webhooks.retry_delay_max: must not be below retry_delay_min
+    weir.toml:8:19: realtime.webhooks.retry_delay_max: must not be below retry_delay_min
     weir.toml:9:6: cannot read realtime.webhooks.ca /nonexistent/ca.pem: No such file or directory (os error 2)
     weir.toml:10:1: realtime.apps[0].key is missing
     weir.toml:12:10: realtime.apps[0].secret: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
