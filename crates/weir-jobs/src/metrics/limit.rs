@@ -17,6 +17,8 @@ pub enum JobServerLimit {
     PasswordChecksMax,
     WorkersMax,
     PushbJobsMax,
+    BatchJobsMax,
+    BatchBytesMax,
     WaitingFetchesMax,
     FetchQueuesMax,
     QueuesMax,
@@ -37,7 +39,7 @@ pub enum JobServerLimit {
 
 impl JobServerLimit {
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::ConnectionsMax,
         Self::OpenFiles,
         Self::LineBytesMax,
@@ -48,6 +50,8 @@ impl JobServerLimit {
         Self::PasswordChecksMax,
         Self::WorkersMax,
         Self::PushbJobsMax,
+        Self::BatchJobsMax,
+        Self::BatchBytesMax,
         Self::WaitingFetchesMax,
         Self::FetchQueuesMax,
         Self::QueuesMax,
@@ -86,6 +90,8 @@ impl JobServerLimit {
             Self::PasswordChecksMax => JobServerLimits::PASSWORD_CHECKS_MAX.name,
             Self::WorkersMax => JobServerLimits::WORKERS_MAX.name,
             Self::PushbJobsMax => JobServerLimits::PUSHB_JOBS_MAX.name,
+            Self::BatchJobsMax => JobServerLimits::BATCH_JOBS_MAX.name,
+            Self::BatchBytesMax => JobServerLimits::BATCH_BYTES_MAX.name,
             Self::WaitingFetchesMax => JobServerLimits::WAITING_FETCHES_MAX.name,
             Self::FetchQueuesMax => JobServerLimits::FETCH_QUEUES_MAX.name,
             Self::QueuesMax => JobServerLimits::QUEUES_MAX.name,

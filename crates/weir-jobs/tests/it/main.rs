@@ -5,6 +5,7 @@
 mod admin;
 mod contract;
 mod damage;
+mod faktory_batches;
 mod faktory_cases;
 mod faktory_life;
 mod faktory_limits;
