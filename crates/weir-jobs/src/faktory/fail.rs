@@ -47,7 +47,7 @@ pub(super) fn jid_of(json: &str) -> String {
     struct JidOnly {
         jid: String,
     }
-    serde_json::from_str(json).map_or_else(|_| String::new(), |only: JidOnly| only.jid)
+    payload::parse("FAIL", json.as_bytes()).map_or_else(|_| String::new(), |only: JidOnly| only.jid)
 }
 
 fn said(text: Option<String>) -> String {

@@ -205,7 +205,10 @@ mod tests {
                     let digits = text.split(' ').next().unwrap_or_default();
                     prop_assert!(digits.parse::<u128>().is_ok_and(|jobs| jobs > max as u128));
                 }
-                Err(error) => prop_assert!(matches!(error, FaktoryError::Malformed { .. })),
+                Err(error) => {
+                    let is_malformed = matches!(error, FaktoryError::Malformed { .. });
+                    prop_assert!(is_malformed);
+                }
             }
         }
     }

@@ -101,7 +101,7 @@ const CASES: &[Case] = &[
         > MUTATE {"cmd":"requeue","target":"retries"}
         < +OK
         > FETCHB 3 default
-        < [$*job-0004* $*"failure":{*"message":"m","errtype":"E","backtrace":["a"]}}]
+        < [$*job-0004* $*"message":"m","errtype":"E","backtrace":["a"]}*]
     "#,
     ),
     (
