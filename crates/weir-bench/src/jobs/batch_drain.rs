@@ -258,7 +258,7 @@ mod tests {
     fn each_array_is_acknowledged_at_once_and_the_rest_asked_for() {
         let ok = b"$2\r\n{}\r\n".as_slice();
         let mut first = array(&[0, 1]);
-        let rest = first.split_off(100);
+        let rest = first.split_off(b"*2\r\n".len() + job(0).len());
         let (sent, tallies, delivered) = talk(&[&first, &rest, ok, b"*0\r\n", &array(&[2]), ok]);
         let acks = [
             "[\"00000001-000000000000\",\"00000001-000000000001\"]",
