@@ -47,7 +47,7 @@ fn line(label: &str, peer: &str, runs: &[Envelope], baseline: &[Envelope]) -> St
     let p50 = median(runs.iter().map(|run| run.p50_us).collect());
     let p99 = median(runs.iter().map(|run| run.p99_us).collect());
     let server_cpu = runs.iter().filter_map(|run| run.server_cpu_us_per_operation).collect();
-    let client_cpu = runs.iter().map(client_cpu_us_per_operation).collect();
+    let client_cpu = runs.iter().map(Envelope::client_cpu_us_per_operation).collect();
     let rss = runs.iter().filter_map(|run| run.server_rss_bytes).map(megabytes).collect();
     let errors: u64 = runs.iter().map(|run| run.errors).sum();
     let mut text =
@@ -56,10 +56,6 @@ fn line(label: &str, peer: &str, runs: &[Envelope], baseline: &[Envelope]) -> St
     let _ = write!(text, "| {p50:.0} | {p99:.0} | {} ", known(median(server_cpu)));
     let _ = writeln!(text, "| {} | {} | {errors} |", known(median(client_cpu)), known(median(rss)));
     text
-}
-
-fn client_cpu_us_per_operation(run: &Envelope) -> f64 {
-    run.client_cpu_seconds * 1e6 / (run.operations_per_second * run.seconds)
 }
 
 fn known(value: f64) -> String {

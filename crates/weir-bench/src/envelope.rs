@@ -32,6 +32,10 @@ impl Envelope {
         json.expect("an envelope has only string keys and finite numbers")
     }
 
+    pub(crate) fn client_cpu_us_per_operation(&self) -> f64 {
+        self.client_cpu_seconds * 1e6 / (self.operations_per_second * self.seconds)
+    }
+
     /// Lines for a person.
     pub(crate) fn to_text(&self) -> String {
         let mut text = format!("{} {}: ", self.bench, self.scenario);
@@ -43,7 +47,8 @@ impl Envelope {
         );
         let (p50, p95, p99) = (self.p50_us, self.p95_us, self.p99_us);
         let _ = writeln!(text, "  latency      p50 {p50:.0} us, p95 {p95:.0} us, p99 {p99:.0} us");
-        let _ = writeln!(text, "  client CPU   {:.2} s", self.client_cpu_seconds);
+        let (seconds, each) = (self.client_cpu_seconds, self.client_cpu_us_per_operation());
+        let _ = writeln!(text, "  client CPU   {seconds:.2} s, {each:.2} us per operation");
         if let (Some(seconds), Some(each)) =
             (self.server_cpu_seconds, self.server_cpu_us_per_operation)
         {

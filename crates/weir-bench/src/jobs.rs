@@ -3,6 +3,7 @@
 //! It checks what it gets: every push accepted, every job back exactly once, the server's own count of the
 //! queue in agreement. Whatever does not hold counts in `errors`, and the command exits with 1.
 
+mod batch_drain;
 mod compare;
 mod connect;
 mod drain;

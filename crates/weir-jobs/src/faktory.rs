@@ -10,6 +10,7 @@
 //! answered, whether it reads or not.
 
 mod ack;
+mod batch;
 mod beat;
 mod buffers;
 mod connection;

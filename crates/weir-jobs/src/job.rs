@@ -17,7 +17,7 @@ mod tests;
 use std::fmt;
 use std::ops::Range;
 
-use serde::de::{Deserializer as _, SeqAccess, Visitor};
+use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
 
@@ -253,6 +253,7 @@ impl<'de> Visitor<'de> for Elements<'_> {
         let mut index = 0;
         while let Some(element) = elements.next_element::<&'de RawValue>()? {
             if index == self.limits.pushb_jobs_max {
+                while elements.next_element::<IgnoredAny>()?.is_some() {}
                 return Ok(index + 1);
             }
             match self.batch.place(element.get(), self.now, self.limits) {

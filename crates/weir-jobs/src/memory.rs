@@ -22,8 +22,9 @@ use crate::metrics::JobsMetrics;
 use crate::model::{Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid};
 use crate::settings::JobServerSettings;
 use crate::store::{
-    Action, Capabilities, Counts, FailOutcome, FetchRequest, QueueAction, Reserved, Restored,
-    ScanPage, ScanRequest, Selection, Storage, Store, StoreCondition, StoreError, StoredJob,
+    Action, BatchSize, Capabilities, Counts, FailOutcome, FetchRequest, QueueAction, Reserved,
+    Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreCondition, StoreError,
+    StoredJob,
 };
 use crate::waiters::Waiters;
 use state::MemoryState;
@@ -55,7 +56,7 @@ struct MemoryStoreInner {
 #[derive(Debug)]
 struct Fetcher {
     wid: Option<Wid>,
-    max: usize,
+    max: BatchSize,
 }
 
 impl MemoryStore {
@@ -159,9 +160,17 @@ impl MemoryStoreInner {
         }
     }
 
-    fn take(&self, wid: Option<&Wid>, queues: &[QueueName], max: usize) -> Vec<MemoryFetch> {
+    fn take(&self, wid: Option<&Wid>, queues: &[QueueName], max: BatchSize) -> Vec<MemoryFetch> {
         let (mut state, now) = (self.state.borrow_mut(), self.clock.now());
-        std::iter::from_fn(|| state.take(wid, queues, now)).take(max).collect()
+        let (mut taken, mut size) = (Vec::new(), BatchSize { jobs: 0, bytes: 0 });
+        while !max.is_reached(size)
+            && let Some(next) = state.take(wid, queues, now)
+        {
+            size.jobs += 1;
+            size.bytes += next.delivery.json.len();
+            taken.push(next);
+        }
+        taken
     }
 
     fn give_back(&self, taken: &[MemoryFetch]) {
@@ -220,25 +229,31 @@ impl Store for MemoryStore {
         Ok(deliveries(taken))
     }
 
-    async fn ack(&self, jids: &[&str]) -> Result<usize, StoreError> {
+    async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
         self.inner.check_open()?;
         let now = self.inner.clock.now();
-        let mut known = 0;
-        for jid in jids {
+        let mut unknown = Vec::new();
+        for (place, jid) in jids.iter().enumerate() {
             let freed = self.inner.state.borrow_mut().ack(jid, now);
-            known += usize::from(freed.is_some());
+            if freed.is_none() {
+                unknown.push(place);
+            }
             self.inner.offer(&freed);
         }
-        Ok(known)
+        Ok(unknown)
     }
 
-    async fn fail(&self, report: FailureReport) -> Result<FailOutcome, StoreError> {
-        self.inner.check_open()?;
-        let failed = self.inner.state.borrow_mut().fail(report, self.inner.clock.now());
-        let (outcome, queue) = failed?;
-        self.inner.offer([&queue]);
+    async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
+        let fail = |report| {
+            self.inner.check_open()?;
+            let failed = self.inner.state.borrow_mut().fail(report, self.inner.clock.now());
+            let (outcome, queue) = failed?;
+            self.inner.offer([&queue]);
+            Ok(outcome)
+        };
+        let outcomes = reports.into_iter().map(fail).collect();
         self.inner.note_due();
-        Ok(outcome)
+        outcomes
     }
 
     async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {

@@ -56,6 +56,10 @@ pub struct JobServerSettings {
     /// How long a sync waits for more records to join it.
     #[setting(advanced, range = Duration::ZERO..=SECOND)]
     pub gather_wait: Duration,
+    /// Announce FETCHB, ACKB and FAILB in the greeting (HI), with batch_jobs_max. They work without
+    /// it, too; some clients reject a greeting with more than the version.
+    #[setting(reload)]
+    pub announce_batch: bool,
     /// Allow clients to delete all jobs (FLUSH): only for development.
     #[setting(reload)]
     pub allow_flush: bool,
@@ -144,6 +148,12 @@ pub struct JobServerLimits {
     /// Jobs in one PUSHB.
     #[setting(range = COUNT, default = 10_000)]
     pub pushb_jobs_max: usize,
+    /// Jobs in one FETCHB, ACKB or FAILB.
+    #[setting(range = COUNT, default = 1_000)]
+    pub batch_jobs_max: usize,
+    /// A FETCHB takes no further job once its jobs have so many bytes.
+    #[setting(size, range = 1 << 10..=1 << 30, default = 4 << 20)]
+    pub batch_bytes_max: usize,
     /// FETCHes that wait at once.
     #[setting(range = COUNT, default = 10_000)]
     pub waiting_fetches_max: usize,

@@ -55,10 +55,35 @@ pub struct FetchRequest<'a> {
     pub wid: Option<&'a Wid>,
     /// In order of preference.
     pub queues: &'a [QueueName],
-    /// At most this many jobs (>= 1).
-    pub max: usize,
+    pub max: BatchSize,
     /// How long to wait when there is nothing.
     pub wait: Duration,
+}
+
+/// How much one fetch takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchSize {
+    /// At most this many jobs (>= 1).
+    pub jobs: usize,
+    /// No further job once those taken have this many bytes of JSON.
+    pub bytes: usize,
+}
+
+impl BatchSize {
+    /// One job, whatever its size.
+    pub const ONE: Self = Self::of(1);
+
+    /// Up to `jobs` jobs, whatever their size.
+    #[must_use]
+    pub const fn of(jobs: usize) -> Self {
+        Self { jobs, bytes: usize::MAX }
+    }
+
+    /// Whether `taken` are as many as it allows.
+    #[must_use]
+    pub const fn is_reached(self, taken: Self) -> bool {
+        taken.jobs >= self.jobs || taken.bytes >= self.bytes
+    }
 }
 
 /// An exported job on its way back.
@@ -250,15 +275,24 @@ pub trait Store: 'static {
     /// each was, with its time and the failures so far (its next failure counts on from there).
     async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError>;
 
-    /// Reserves up to `max` jobs, waiting when there are none. Empty: the wait was over.
+    /// Reserves up to `max` jobs, each by the rules of a fetch of its own, waiting when there are
+    /// none. Empty: the wait was over.
     async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError>;
 
     /// Ends reservations. After a crash a job may be waiting again: then it is removed there.
-    /// Unknown jids are ignored. Returns how many were known.
-    async fn ack(&self, jids: &[&str]) -> Result<usize, StoreError>;
+    /// Unknown jids are ignored; a jid that is there twice ends two jobs. Returns the places in
+    /// `jids` of those that were unknown.
+    async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError>;
 
-    /// Ends a reservation with a failure: retry, dead or gone by the rules.
-    async fn fail(&self, report: FailureReport) -> Result<FailOutcome, StoreError>;
+    /// Ends reservations with a failure: retry, dead or gone by the rules. Returns what became of
+    /// each, in the order of `reports`.
+    async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>>;
+
+    /// [`Store::fail_all`] of one.
+    async fn fail(&self, report: FailureReport) -> Result<FailOutcome, StoreError> {
+        let outcome = self.fail_all(vec![report]).await.pop();
+        outcome.expect("each report has an outcome")
+    }
 
     /// The worker is gone: its reservations return to their places (or fail, past `returns_max`).
     async fn release(&self, wid: &Wid) -> Result<usize, StoreError>;

@@ -92,6 +92,9 @@ fn compare(flags: &CompareFlags, settings: &LoadSettings, output: &mut Output) -
         }
     }
     let connections = settings.connections;
-    let label = format!("{}, {connections} connections", settings.scenario.name());
+    let mut label = format!("{}, {connections} connections", settings.scenario.name());
+    if let Some(batch) = settings.drain_batch {
+        label += &format!(", batches of {batch}");
+    }
     Ok(Row { label, runs })
 }

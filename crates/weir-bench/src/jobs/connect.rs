@@ -83,7 +83,9 @@ impl Control {
                 let text = match reply {
                     Reply::Status(text) | Reply::Bulk(text) => text.to_vec(),
                     Reply::Null => Vec::new(),
-                    Reply::Error(_) => bail!("the server answered {}", readable(&reply)),
+                    Reply::Error(_) | Reply::Array(_) => {
+                        bail!("the server answered {}", readable(&reply))
+                    }
                 };
                 self.input.drain(..length);
                 return Ok(text);

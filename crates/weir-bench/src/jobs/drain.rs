@@ -9,6 +9,7 @@ use super::push::readable;
 use super::reply::{self, Reply};
 use super::tallies::JobTallies;
 use crate::event_loop::{Exchange, LoadError, Progress};
+use crate::tally::Faults;
 
 /// What all draining connections of a phase share.
 #[derive(Debug)]
@@ -20,6 +21,28 @@ pub(crate) struct DrainPlan<'run> {
     pub(crate) ledger: &'run Ledger,
     pub(crate) progress: &'run Progress,
     pub(crate) in_flight: usize,
+    /// Jobs per FETCHB; none: one by one.
+    pub(crate) batch: Option<u64>,
+}
+
+impl DrainPlan<'_> {
+    /// Checks a job that came, and ticks it off. Returns its jid.
+    pub(super) fn receive<'j>(
+        &self,
+        reply: &Reply<'_>,
+        job: &'j [u8],
+        faults: &mut Faults,
+    ) -> Option<&'j [u8]> {
+        let number = self.template.number_of(job);
+        let delivery = number.map_or(Delivery::Unknown, |n| self.ledger.tick_off(n));
+        if delivery != Delivery::First {
+            faults.add(1, || format!("{delivery:?} delivery: {}", readable(reply)));
+        }
+        if job.len() < self.template.bytes() {
+            faults.add(1, || format!("shorter than it was pushed: {}", readable(reply)));
+        }
+        jid_of(job)
+    }
 }
 
 /// Keeps a worker known to the server (it forgets a worker after 60 s without a BEAT).
@@ -28,6 +51,18 @@ pub(crate) struct Heartbeat {
     pub(crate) wid: String,
     pub(crate) every: Duration,
     pub(crate) next: Instant,
+}
+
+impl Heartbeat {
+    /// Sends a BEAT if it is time for one. Whether it was.
+    pub(super) fn beat(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        let is_due = self.next <= now;
+        if is_due {
+            self.next = now + self.every;
+            out.extend_from_slice(format!("BEAT {{\"wid\":\"{}\"}}\r\n", self.wid).as_bytes());
+        }
+        is_due
+    }
 }
 
 #[derive(Debug)]
@@ -86,23 +121,13 @@ impl<'run> Drainer<'run> {
     ) {
         let faults = &mut tallies.drained.faults;
         match reply {
-            Reply::Bulk(job) => {
-                let number = self.plan.template.number_of(job);
-                let delivery = number.map_or(Delivery::Unknown, |n| self.plan.ledger.tick_off(n));
-                if delivery != Delivery::First {
-                    faults.add(1, || format!("{delivery:?} delivery: {}", readable(reply)));
-                }
-                if job.len() < self.plan.template.bytes() {
-                    faults.add(1, || format!("shorter than it was pushed: {}", readable(reply)));
-                }
-                match jid_of(job) {
-                    Some(jid) => self.send_ack(now, jid, sent_at, out),
-                    None => self.jobs_in_flight -= 1,
-                }
-            }
+            Reply::Bulk(job) => match self.plan.receive(reply, job, faults) {
+                Some(jid) => self.send_ack(now, jid, sent_at, out),
+                None => self.jobs_in_flight -= 1,
+            },
             // Empty for now: the same job is still to come.
             Reply::Null => self.send_fetch(now, out),
-            Reply::Error(_) | Reply::Status(_) => {
+            Reply::Error(_) | Reply::Status(_) | Reply::Array(_) => {
                 faults.add(1, || format!("FETCH: {}", readable(reply)));
                 self.jobs_in_flight -= 1;
             }
@@ -162,13 +187,10 @@ impl Exchange for Drainer<'_> {
     }
 
     fn tick(&mut self, now: Instant, out: &mut Vec<u8>) {
-        let Some(heartbeat) = self.heartbeat.as_mut().filter(|heartbeat| heartbeat.next <= now)
-        else {
-            return;
-        };
-        heartbeat.next = now + heartbeat.every;
-        out.extend_from_slice(format!("BEAT {{\"wid\":\"{}\"}}\r\n", heartbeat.wid).as_bytes());
-        self.send(now, Kind::Beat);
+        let due = self.heartbeat.as_mut().is_some_and(|heartbeat| heartbeat.beat(now, out));
+        if due {
+            self.send(now, Kind::Beat);
+        }
     }
 
     fn oldest_unanswered(&self) -> Option<Instant> {
@@ -198,6 +220,7 @@ mod tests {
             ledger: &ledger,
             progress,
             in_flight,
+            batch: None,
         };
         let mut drainer = Drainer::new(&plan, None);
         let (mut out, mut tallies) = (Vec::new(), JobTallies::new());

@@ -55,7 +55,7 @@ pub(crate) fn run(
     let threads = settings.threads.min(roles.len()).max(1);
     let mut groups: Vec<Vec<(TcpStream, Role<'_>)>> = (0..threads).map(|_| Vec::new()).collect();
     for (index, role) in roles.into_iter().enumerate() {
-        let wid = matches!(role, Role::Drainer(_)).then_some(wid);
+        let wid = (!matches!(role, Role::Pusher(_))).then_some(wid);
         let stream = connect::open(&target.url, wid, settings.operation_timeout)
             .with_context(|| format!("opening connection {}", index + 1))?;
         groups[index % threads].push((stream, role));

@@ -133,8 +133,17 @@ impl Exchange for Pusher<'_> {
 /// How many of a command's `jobs` were not accepted.
 fn refused_jobs(reply: &Reply<'_>, by: PushBy, jobs: u64) -> u64 {
     match (reply, by) {
-        (Reply::Status(b"OK"), PushBy::One) | (Reply::Bulk(b"{}"), PushBy::Batch(_)) => 0,
-        (Reply::Bulk(errors), PushBy::Batch(_)) => {
+        (Reply::Status(b"OK"), PushBy::One) => 0,
+        (reply, PushBy::Batch(_)) => refused_in_batch(reply, jobs),
+        _ => jobs,
+    }
+}
+
+/// How many of a batch's `jobs` its reply, `{jid: error}`, names.
+pub(super) fn refused_in_batch(reply: &Reply<'_>, jobs: u64) -> u64 {
+    match reply {
+        Reply::Bulk(b"{}") => 0,
+        Reply::Bulk(errors) => {
             let errors = serde_json::from_slice::<Map<String, Value>>(errors);
             errors.map_or(jobs, |errors| (errors.len() as u64).min(jobs))
         }
@@ -149,6 +158,7 @@ pub(crate) fn readable(reply: &Reply<'_>) -> String {
         Reply::Error(text) => ("-", *text),
         Reply::Bulk(text) => ("$", *text),
         Reply::Null => return "$-1".to_owned(),
+        Reply::Array(count) => return format!("*{count}"),
     };
     format!("{kind}{}", String::from_utf8_lossy(&text[..text.len().min(200)]))
 }

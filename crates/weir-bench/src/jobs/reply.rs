@@ -17,6 +17,8 @@ pub(crate) enum Reply<'a> {
     Bulk(&'a [u8]),
     /// `$-1`
     Null,
+    /// `*n`: so many replies follow that belong together.
+    Array(usize),
 }
 
 /// The first reply in `input` and how many bytes it takes; `None` while it is incomplete.
@@ -29,6 +31,10 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<(Reply<'_>, usize)>, LoadErro
     match line.split_first() {
         Some((b'+', text)) => Ok(Some((Reply::Status(text), after_line))),
         Some((b'-', text)) => Ok(Some((Reply::Error(text), after_line))),
+        Some((b'*', digits)) => {
+            let count = decimal(digits).ok_or_else(|| not_a_reply(line))?;
+            Ok(Some((Reply::Array(count), after_line)))
+        }
         Some((b'$', b"-1")) => Ok(Some((Reply::Null, after_line))),
         Some((b'$', digits)) => {
             let length = decimal(digits).filter(|length| *length <= BULK_BYTES_MAX);
@@ -73,6 +79,7 @@ mod tests {
         check(b"$-1\r\n$", &Reply::Null, 5);
         check(b"$4\r\na\r\nb\r\n+OK\r\n", &Reply::Bulk(b"a\r\nb"), 10);
         check(b"$0\r\n\r\n", &Reply::Bulk(b""), 6);
+        check(b"*12\r\n$", &Reply::Array(12), 5);
     }
 
     #[test]
@@ -90,7 +97,9 @@ mod tests {
 
     #[test]
     fn what_is_not_the_protocol_is_an_error() {
-        for wrong in [b"HTTP/1.1 400\r\n".as_slice(), b"$x\r\n", b"$99999999999\r\n", b"\r\n"] {
+        for wrong in
+            [b"HTTP/1.1 400\r\n".as_slice(), b"$x\r\n", b"*-1\r\n", b"$99999999999\r\n", b"\r\n"]
+        {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }

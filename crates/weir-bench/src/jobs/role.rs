@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use super::drain::Drainer;
+use super::batch_drain::BatchDrainer;
+use super::drain::{DrainPlan, Drainer, Heartbeat};
 use super::push::Pusher;
 use super::tallies::JobTallies;
 use crate::event_loop::{Exchange, LoadError};
@@ -11,6 +12,17 @@ use crate::event_loop::{Exchange, LoadError};
 pub(crate) enum Role<'run> {
     Pusher(Pusher<'run>),
     Drainer(Drainer<'run>),
+    BatchDrainer(BatchDrainer<'run>),
+}
+
+impl<'run> Role<'run> {
+    /// Drains as `plan` says: one by one, or in batches.
+    pub(crate) fn drainer(plan: &'run DrainPlan<'run>, heartbeat: Option<Heartbeat>) -> Self {
+        match plan.batch {
+            None => Self::Drainer(Drainer::new(plan, heartbeat)),
+            Some(batch) => Self::BatchDrainer(BatchDrainer::new(plan, batch, heartbeat)),
+        }
+    }
 }
 
 impl Exchange for Role<'_> {
@@ -20,6 +32,7 @@ impl Exchange for Role<'_> {
         match self {
             Self::Pusher(pusher) => pusher.fill(now, out),
             Self::Drainer(drainer) => drainer.fill(now, out),
+            Self::BatchDrainer(drainer) => drainer.fill(now, out),
         }
     }
 
@@ -33,6 +46,7 @@ impl Exchange for Role<'_> {
         match self {
             Self::Pusher(pusher) => pusher.receive(now, input, out, tally),
             Self::Drainer(drainer) => drainer.receive(now, input, out, tally),
+            Self::BatchDrainer(drainer) => drainer.receive(now, input, out, tally),
         }
     }
 
@@ -40,6 +54,7 @@ impl Exchange for Role<'_> {
         match self {
             Self::Pusher(pusher) => pusher.tick(now, out),
             Self::Drainer(drainer) => drainer.tick(now, out),
+            Self::BatchDrainer(drainer) => drainer.tick(now, out),
         }
     }
 
@@ -47,6 +62,7 @@ impl Exchange for Role<'_> {
         match self {
             Self::Pusher(pusher) => pusher.oldest_unanswered(),
             Self::Drainer(drainer) => drainer.oldest_unanswered(),
+            Self::BatchDrainer(drainer) => drainer.oldest_unanswered(),
         }
     }
 
@@ -54,6 +70,7 @@ impl Exchange for Role<'_> {
         match self {
             Self::Pusher(pusher) => pusher.is_done(),
             Self::Drainer(drainer) => drainer.is_done(),
+            Self::BatchDrainer(drainer) => drainer.is_done(),
         }
     }
 }

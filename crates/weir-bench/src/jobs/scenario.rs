@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::connect::Control;
-use super::drain::{DrainPlan, Drainer, Heartbeat};
+use super::drain::{DrainPlan, Heartbeat};
 use super::ledger::{Ledger, Numbers};
 use super::payload::{JobTemplate, random_tag};
 use super::phase::{self, Phase, Target};
@@ -111,7 +111,7 @@ impl<'run> Bench<'run> {
                 let in_flight = settings.in_flight;
                 Role::Pusher(Pusher::new(template, &numbers, &progress, PushBy::One, in_flight))
             } else {
-                Role::Drainer(Drainer::new(&plan, self.heartbeat(index == pushers)))
+                Role::drainer(&plan, self.heartbeat(index == pushers))
             });
         }
         let phase = phase::run("mixed", self.target, settings, &progress, &self.wid, roles)?;
@@ -162,7 +162,7 @@ impl<'run> Bench<'run> {
         let fetches = Numbers::new(jobs);
         let progress = Progress::default();
         let plan = self.drain_plan(&fetches, &progress);
-        let drainer = |index| Role::Drainer(Drainer::new(&plan, self.heartbeat(index == 0)));
+        let drainer = |index| Role::drainer(&plan, self.heartbeat(index == 0));
         let roles = (0..self.settings.connections).map(drainer).collect();
         let phase = phase::run("drain", self.target, self.settings, &progress, &self.wid, roles)?;
         self.finish_drain(phase, jobs, &progress)
@@ -189,6 +189,7 @@ impl<'run> Bench<'run> {
             ledger: &self.ledger,
             progress,
             in_flight: self.settings.in_flight,
+            batch: self.settings.drain_batch,
         }
     }
 

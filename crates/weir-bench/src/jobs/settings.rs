@@ -16,6 +16,7 @@ const OPERATION_TIMEOUT_SECONDS_MIN: u64 = 3;
 const BEAT_SECONDS_MAX: u64 = 60;
 const CONNECTIONS_MAX: usize = 20_000;
 const IN_FLIGHT_MAX: usize = 10_000;
+const PUSHB_JOBS: u64 = 1_000;
 const BATCH_MAX: u64 = 100_000;
 const THREADS_MAX: usize = 64;
 
@@ -55,12 +56,13 @@ pub(crate) struct LoadFlags {
     /// Jobs per run.
     #[arg(long, default_value_t = 100_000)]
     pub(crate) jobs: u64,
-    /// Commands (or jobs, when draining) under way at once on each connection.
+    /// Commands (or jobs or batches of them, when draining) under way at once on each connection.
     #[arg(long, default_value_t = 1)]
     pub(crate) in_flight: usize,
-    /// Jobs per PUSHB.
-    #[arg(long, default_value_t = 1000)]
-    pub(crate) batch: u64,
+    /// Jobs per PUSHB (1000 by default). When draining (fetch-ack, backlog): also per FETCHB and ACKB, which
+    /// are then used instead of FETCH and ACK.
+    #[arg(long)]
+    pub(crate) batch: Option<u64>,
     /// Exact size of a job's JSON on the wire.
     #[arg(long, default_value_t = 250)]
     pub(crate) payload_bytes: usize,
@@ -96,6 +98,8 @@ pub(crate) struct LoadSettings {
     pub(crate) connections: usize,
     pub(crate) in_flight: usize,
     pub(crate) batch: u64,
+    /// Jobs per FETCHB; none: one by one.
+    pub(crate) drain_batch: Option<u64>,
     pub(crate) payload_bytes: usize,
     /// Jobs that the drain takes.
     pub(crate) drain: u64,
@@ -120,7 +124,8 @@ impl LoadFlags {
             jobs: self.jobs,
             connections,
             in_flight: self.in_flight,
-            batch: self.batch,
+            batch: self.batch.unwrap_or(PUSHB_JOBS),
+            drain_batch: self.batch.filter(|_| drains_in_batches(scenario)),
             payload_bytes: self.payload_bytes,
             drain: self.drain.unwrap_or(self.jobs),
             queue: self.queue.clone(),
@@ -136,7 +141,7 @@ impl LoadFlags {
         within("--jobs", self.jobs, 1, JOBS_MAX)?;
         within("--connections", connections as u64, 1, CONNECTIONS_MAX as u64)?;
         within("--in-flight", self.in_flight as u64, 1, IN_FLIGHT_MAX as u64)?;
-        within("--batch", self.batch, 1, BATCH_MAX)?;
+        within("--batch", self.batch.unwrap_or(PUSHB_JOBS), 1, BATCH_MAX)?;
         within("--threads", self.threads as u64, 1, THREADS_MAX as u64)?;
         let operation_timeout = self.operation_timeout_seconds;
         within(
@@ -162,6 +167,10 @@ impl LoadFlags {
         );
         Ok(())
     }
+}
+
+fn drains_in_batches(scenario: Scenario) -> bool {
+    matches!(scenario, Scenario::FetchAck | Scenario::Backlog)
 }
 
 impl LoadSettings {

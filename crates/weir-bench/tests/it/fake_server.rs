@@ -106,6 +106,13 @@ impl State {
                 Some(self.push(job).map_or_else(|_| error("no"), |()| ok()))
             }
             "FETCH" => self.fetch(),
+            "FETCHB" => {
+                let most = rest.split(' ').next().and_then(|jobs| jobs.parse().ok());
+                let most = self.jobs.len().min(most.expect("a number of jobs"));
+                let jobs = self.jobs.drain(..most).map(|job| bulk(&job.to_string()));
+                Some(jobs.fold(format!("*{most}\r\n"), |reply, job| reply + &job))
+            }
+            "ACKB" => Some(bulk("{}")),
             "INFO" => {
                 let waiting = self.jobs.len();
                 let server = r#"{"description":"Fake","faktory_version":"0"}"#;

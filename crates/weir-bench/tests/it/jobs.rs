@@ -20,7 +20,7 @@ fn bench(arguments: &[&str]) -> Output {
 fn run(server: &FakeServer, scenario: &str, more: &[&str]) -> (Option<i32>, Value, String) {
     let url = format!("tcp://{}", server.address);
     let mut arguments = vec!["--json", "--url", &url, "--scenario", scenario, "--jobs", "200"];
-    arguments.extend(["--connections", "4", "--batch", "30", "--operation-timeout-seconds", "3"]);
+    arguments.extend(["--connections", "4", "--operation-timeout-seconds", "3"]);
     if !more.contains(&"--stall-timeout-seconds") {
         arguments.extend(["--stall-timeout-seconds", "1"]);
     }
@@ -62,6 +62,19 @@ fn each_job_is_fetched_and_acknowledged_once() {
     let (code, ..) = run(&server, "fetch-ack", &["--in-flight", "3"]);
     assert_eq!(code, CLEAN);
     assert_eq!((server.count("FETCH"), server.count("ACK")), (200, 200));
+}
+
+#[test]
+fn with_a_batch_size_jobs_are_fetched_and_acknowledged_in_batches() {
+    for scenario in ["fetch-ack", "backlog"] {
+        let server = FakeServer::start(Fault::None);
+        let (code, envelope, stderr) = run(&server, scenario, &["--batch", "30"]);
+        assert_eq!(code, CLEAN, "{envelope} {stderr}");
+        assert_eq!((server.count("PUSHB"), server.count("FETCH"), server.count("ACK")), (8, 0, 0));
+        assert!(server.count("FETCHB") >= 7 && server.count("ACKB") >= 7);
+        assert_eq!(envelope["settings"]["drain_batch"], 30);
+        assert_eq!(envelope["phases"][1]["operations"], 200);
+    }
 }
 
 #[test]

@@ -136,20 +136,28 @@ fn reply_bytes(bytes: &[u8]) -> Option<usize> {
     let line = &bytes[..end];
     match line {
         [b'+', ..] | b"$-1" => Some(end + 2),
+        [b'*', count @ ..] => {
+            let count: usize = std::str::from_utf8(count).ok()?.parse().ok()?;
+            (0..count).try_fold(end + 2, |at, _| Some(at + bulk_bytes(bytes.get(at..)?)?))
+        }
         [b'-', ..] => {
             let plain = end <= ERROR_BYTES_MAX && !line.iter().any(u8::is_ascii_control);
             (plain && line.starts_with(b"-ERR ") && std::str::from_utf8(line).is_ok())
                 .then_some(end + 2)
         }
-        [b'$', length @ ..] => {
-            let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
-            let bulk = bytes.get(end + 2..)?.get(..length)?;
-            serde_json::from_slice::<IgnoredAny>(bulk).ok()?;
-            let end = end + 2 + length;
-            bytes[end..].starts_with(b"\r\n").then_some(end + 2)
-        }
+        [b'$', ..] => bulk_bytes(bytes),
         _ => None,
     }
+}
+
+/// Bytes of the first reply, if it is a bulk that holds JSON.
+fn bulk_bytes(bytes: &[u8]) -> Option<usize> {
+    let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+    let length: usize = std::str::from_utf8(bytes[..end].strip_prefix(b"$")?).ok()?.parse().ok()?;
+    let bulk = bytes.get(end + 2..)?.get(..length)?;
+    serde_json::from_slice::<IgnoredAny>(bulk).ok()?;
+    let end = end + 2 + length;
+    bytes[end..].starts_with(b"\r\n").then_some(end + 2)
 }
 
 /// Reply by reply; `all`: and none is missing.
@@ -181,6 +189,8 @@ fn check(sent: &[u8], replies: &[&[u8]], all: bool) {
 fn kinds(verb: &[u8]) -> &'static [u8] {
     match verb {
         b"HELLO" => b"+-",
+        b"ACKB" | b"FAILB" => b"$-",
+        b"FETCHB" => b"*-",
         b"PUSH" | b"ACK" | b"FAIL" | b"MUTATE" => b"+-",
         b"PUSHB" | b"FETCH" => b"$-",
         b"BEAT" | b"QUEUE" => b"+$-",

@@ -128,25 +128,37 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         }
     }
 
-    async fn ack(&self, jids: &[&str]) -> Result<usize, StoreError> {
+    async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError> {
         let inner = &*self.inner;
-        let mut known = 0;
-        for jid in jids {
+        let mut unknown = Vec::new();
+        for (place, jid) in jids.iter().enumerate() {
             let found = inner.retrying(|engine, now| engine.ack(jid, now)).await?;
-            known += usize::from(found.is_some());
+            if found.is_none() {
+                unknown.push(place);
+            }
             inner.offer_numbered(found);
         }
         inner.promise_of_ack().await?;
-        Ok(known)
+        Ok(unknown)
     }
 
-    async fn fail(&self, report: FailureReport) -> Result<FailOutcome, StoreError> {
+    async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>> {
         let inner = &*self.inner;
-        let (outcome, queue) =
-            inner.retrying(|engine, now| engine.fail(report.clone(), now)).await?;
-        inner.offer_numbered([queue]);
-        inner.promise().await?;
-        Ok(outcome)
+        let mut outcomes = Vec::with_capacity(reports.len());
+        for report in reports {
+            let failed = inner.retrying(|engine, now| engine.fail(report.clone(), now)).await;
+            outcomes.push(failed.map(|(outcome, queue)| {
+                inner.offer_numbered([queue]);
+                outcome
+            }));
+        }
+        if outcomes.iter().any(Result::is_ok)
+            && let Err(error) = inner.promise().await
+        {
+            let ended = outcomes.iter_mut().filter(|outcome| outcome.is_ok());
+            ended.for_each(|outcome| *outcome = Err(error.clone()));
+        }
+        outcomes
     }
 
     async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {

@@ -21,7 +21,7 @@ use crate::allocation::Allocation;
 use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::model::{QueueName, Wid};
 use crate::settings::{Fsync, JobServerSettings};
-use crate::store::{Storage, StoreCondition, StoreError};
+use crate::store::{BatchSize, Storage, StoreCondition, StoreError};
 use crate::waiters::Waiters;
 
 /// With less room than this on a full disk, pushes count as refused: the next larger one is.
@@ -31,7 +31,7 @@ const JOB_BYTES_LOW: u64 = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Fetcher {
     pub(super) wid: Option<Wid>,
-    pub(super) max: usize,
+    pub(super) max: BatchSize,
 }
 
 /// A job of a batch that is stored, should it have to be taken back.
@@ -100,14 +100,16 @@ impl<D: Disk> EngineShared<D> {
         &self,
         wid: Option<&Wid>,
         queues: &[QueueName],
-        max: usize,
+        max: BatchSize,
         now: Timestamp,
     ) -> Vec<EngineFetch> {
-        let mut taken = Vec::new();
+        let (mut taken, mut size) = (Vec::new(), BatchSize { jobs: 0, bytes: 0 });
         let mut engine = self.engine.borrow_mut();
-        while taken.len() < max
+        while !max.is_reached(size)
             && let Some(next) = engine.take(wid, queues, now)
         {
+            size.jobs += 1;
+            size.bytes += next.delivery.json.len();
             taken.push(next);
         }
         drop(engine);

@@ -33,12 +33,12 @@ pub(super) async fn ack_run<'a, S: Store>(
 ) -> Vec<Result<FaktoryReply, FaktoryError>> {
     let parsed: Vec<_> = texts.map(parse).collect();
     let jids: Vec<&str> = parsed.iter().filter_map(|jid| jid.as_deref().ok()).collect();
-    let done = if jids.is_empty() { Ok(0) } else { service.store.ack(&jids).await };
+    let done = if jids.is_empty() { Ok(()) } else { service.store.ack(&jids).await.map(drop) };
     parsed
         .into_iter()
         .map(|jid| {
             jid?;
-            done.clone().map(|_| FaktoryReply::Ok).map_err(FaktoryError::from)
+            done.clone().map(|()| FaktoryReply::Ok).map_err(FaktoryError::from)
         })
         .collect()
 }

@@ -88,7 +88,7 @@ async fn converse<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     let settings = service.settings();
     let challenge = settings.password.as_ref().map(|_| Challenge::draw());
     let hello_timeout = settings.limits.hello_timeout;
-    let greeted = timeout(hello_timeout, greet(wire, challenge.as_ref(), &settings.limits)).await;
+    let greeted = timeout(hello_timeout, greet(wire, challenge.as_ref(), &settings)).await;
     let hello = greeted.map_err(|_| CloseReason::Limit(JobServerLimit::HelloTimeout))??;
     if admission == Admission::Refuse {
         wire.replies.simple("OK");
@@ -114,9 +114,11 @@ async fn converse<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
 async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<IO>,
     challenge: Option<&Challenge>,
-    limits: &JobServerLimits,
+    settings: &JobServerSettings,
 ) -> Result<Hello, CloseReason> {
-    wire.replies.simple(&greeting(challenge));
+    let limits = &settings.limits;
+    let announced = settings.announce_batch.then_some(limits.batch_jobs_max);
+    wire.replies.simple(&greeting(challenge, announced));
     wire.send(limits.hello_timeout).await?;
     let line_limits = LineLimits {
         bytes_max: limits.hello_bytes_max,

@@ -30,7 +30,7 @@ pub(super) async fn fail<S: Store>(
     Ok(FaktoryReply::Ok)
 }
 
-fn parse(json: &[u8]) -> Result<FailureReport, FaktoryError> {
+pub(super) fn parse(json: &[u8]) -> Result<FailureReport, FaktoryError> {
     let text: FailText = payload::parse("FAIL", json)?;
     let report = FailureReport {
         jid: text.jid.into_boxed_str(),
@@ -39,6 +39,15 @@ fn parse(json: &[u8]) -> Result<FailureReport, FaktoryError> {
         backtrace: text.backtrace.unwrap_or_default(),
     };
     Ok(rules::cut(report, rules::BACKTRACE_LINES_MAX))
+}
+
+/// The jid of a report that may be malformed otherwise; empty when there is none.
+pub(super) fn jid_of(json: &str) -> String {
+    #[derive(Deserialize)]
+    struct JidOnly {
+        jid: String,
+    }
+    payload::parse("FAIL", json.as_bytes()).map_or_else(|_| String::new(), |only: JidOnly| only.jid)
 }
 
 fn said(text: Option<String>) -> String {

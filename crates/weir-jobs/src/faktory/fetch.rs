@@ -1,9 +1,10 @@
-//! FETCH: ask for a job, waiting a while when there is none.
+//! FETCH and FETCHB: ask for a job, or for many, waiting a while when there is none.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
+use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
@@ -12,9 +13,10 @@ use super::replies::FaktoryReply;
 use super::session::FaktorySession;
 use super::signal::SignalLevel;
 use super::wire::{CloseReason, Watched, Wire};
+use crate::metrics::JobServerLimit;
 use crate::model::{Delivery, QueueName};
 use crate::settings::{JobServerLimits, JobServerSettings};
-use crate::store::{FetchRequest, Store};
+use crate::store::{BatchSize, FetchRequest, Store};
 
 /// The queues of a connection's last FETCH: a worker names the same ones every time.
 #[derive(Debug, Default)]
@@ -60,16 +62,73 @@ fn parse(text: &[u8], limits: &JobServerLimits) -> Result<Vec<QueueName>, Faktor
     if queues.is_empty() { Err(FaktoryError::NoQueue) } else { Ok(queues) }
 }
 
+/// `N q1 q2 ..`: the number of jobs that a FETCHB asks for, and its queues.
+pub(super) fn split_count<'t>(
+    text: &'t [u8],
+    limits: &JobServerLimits,
+) -> Result<(usize, &'t [u8]), FaktoryError> {
+    let end = memchr(b' ', text).unwrap_or(text.len());
+    let (number, queues) = text.split_at(end);
+    let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
+    if !is_number || number.iter().all(|digit| *digit == b'0') {
+        return Err(malformed("it must begin with how many jobs, from 1"));
+    }
+    if queues.trim_ascii().is_empty() {
+        return Err(malformed("a queue must follow the number of jobs"));
+    }
+    let max = limits.batch_jobs_max;
+    // A number that does not fit is too large in any case.
+    let jobs = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
+    match jobs.filter(|jobs| *jobs <= max) {
+        Some(jobs) => Ok((jobs, queues)),
+        None => Err(FaktoryError::BatchJobs { command: "FETCHB", max }),
+    }
+}
+
+fn malformed(complaint: &str) -> FaktoryError {
+    FaktoryError::malformed("FETCHB", format_args!("{complaint}: FETCHB N QUEUE [QUEUE ..]"))
+}
+
 /// `FETCH q1 q2 ..`: bulk job, or null after `limits.fetch_wait`.
-///
-/// The session's named queues are what it asks for. While it waits, earlier replies have been sent,
-/// and a client that hangs up ends it: the job that was on its way stays where it was. Being told to
-/// be quiet, or the server's end, answers null.
 pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     session: &FaktorySession<'_, S>,
     wire: &mut Wire<IO>,
     settings: &JobServerSettings,
 ) -> Result<Result<FaktoryReply, FaktoryError>, CloseReason> {
+    let fetched = take(session, wire, settings, BatchSize::ONE).await?;
+    let answer = |job: Delivery| FaktoryReply::Bulk(job.json);
+    Ok(fetched.map(|jobs| jobs.into_iter().next().map_or(FaktoryReply::Null, answer)))
+}
+
+/// `FETCHB N q1 q2 ..`: as soon as there is one, an array of up to N jobs; an empty one after
+/// `limits.fetch_wait`.
+pub(super) async fn fetchb<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
+    session: &FaktorySession<'_, S>,
+    wire: &mut Wire<IO>,
+    settings: &JobServerSettings,
+    jobs: usize,
+) -> Result<Result<FaktoryReply, FaktoryError>, CloseReason> {
+    let max = BatchSize { jobs, bytes: settings.limits.batch_bytes_max };
+    let fetched = take(session, wire, settings, max).await?;
+    Ok(fetched.map(|fetched| {
+        let bulks: Vec<_> = fetched.into_iter().map(|job| job.json).collect();
+        let bytes = bulks.iter().map(Vec::len).sum();
+        if bulks.len() < jobs && max.is_reached(BatchSize { jobs: bulks.len(), bytes }) {
+            session.service.metrics.limit_hit(JobServerLimit::BatchBytesMax);
+        }
+        FaktoryReply::Array(bulks)
+    }))
+}
+
+/// The session's named queues are what it asks for. While it waits, earlier replies have been sent,
+/// and a client that hangs up ends it: the job that was on its way stays where it was. Being told to
+/// be quiet, or the server's end, ends it with nothing.
+async fn take<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
+    session: &FaktorySession<'_, S>,
+    wire: &mut Wire<IO>,
+    settings: &JobServerSettings,
+    max: BatchSize,
+) -> Result<Result<Vec<Delivery>, FaktoryError>, CloseReason> {
     let FaktorySession { service, client, named_queues } = session;
     let limits = &settings.limits;
     let queues = named_queues.queues.as_slice();
@@ -77,7 +136,7 @@ pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
         return Ok(Err(FaktoryError::Buffered));
     }
     let wid = client.wid.as_ref();
-    let request = FetchRequest { wid, queues, max: 1, wait: limits.fetch_wait };
+    let request = FetchRequest { wid, queues, max, wait: limits.fetch_wait };
     let serving = client.signal.order() == SignalLevel::Serve;
     let work = async {
         if serving {
@@ -101,9 +160,7 @@ pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
             }
         }
     };
-    let answer = |job: Delivery| FaktoryReply::Bulk(job.json);
-    let first = fetched.map(|jobs| jobs.into_iter().next().map_or(FaktoryReply::Null, answer));
-    Ok(first.map_err(FaktoryError::from))
+    Ok(fetched.map_err(FaktoryError::from))
 }
 
 async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
@@ -113,6 +170,7 @@ async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_same_text_is_not_parsed_again() {
@@ -128,6 +186,44 @@ mod tests {
         assert_eq!(read(b""), Err(FaktoryError::NoQueue));
         assert_eq!(read(b" "), Err(FaktoryError::NoQueue));
         assert_eq!(read(b"a b").map(|(anew, count, _)| (anew, count)), Ok((true, 2)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_count_is_split_off_whatever_follows(text in "[0-9]{0,15}[ \\PC]{0,20}", max in 1..2_000_usize) {
+            let limits = JobServerLimits { batch_jobs_max: max, ..JobServerLimits::default() };
+            match split_count(text.as_bytes(), &limits) {
+                Ok((jobs, queues)) => {
+                    prop_assert!((1..=max).contains(&jobs));
+                    let rebuilt = [jobs.to_string().as_bytes(), queues].concat();
+                    prop_assert_eq!(&rebuilt[..], text.trim_start_matches('0').as_bytes());
+                }
+                Err(FaktoryError::BatchJobs { .. }) => {
+                    let digits = text.split(' ').next().unwrap_or_default();
+                    prop_assert!(digits.parse::<u128>().is_ok_and(|jobs| jobs > max as u128));
+                }
+                Err(error) => {
+                    let is_malformed = matches!(error, FaktoryError::Malformed { .. });
+                    prop_assert!(is_malformed);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_count_without_a_sign_from_1_to_the_limit_comes_first() {
+        let limits = JobServerLimits { batch_jobs_max: 10, ..JobServerLimits::default() };
+        let split = |text: &'static str| split_count(text.as_bytes(), &limits);
+        assert_eq!(split("10 a b"), Ok((10, b" a b" as &[u8])));
+        assert_eq!(split("007 a"), Ok((7, b" a" as &[u8])));
+        for text in ["", " ", "0 a", "-1 a", "+1 a", "1.0 a", "a", "a 1", "1", "1  ", "1\ta"] {
+            assert!(matches!(split(text), Err(FaktoryError::Malformed { .. })), "{text}");
+        }
+        let too_many = Err(FaktoryError::BatchJobs { command: "FETCHB", max: 10 });
+        assert_eq!(
+            (split("11 a"), split("99999999999999999999999 a")),
+            (too_many.clone(), too_many)
+        );
     }
 
     #[test]

@@ -28,12 +28,16 @@ pub(crate) struct Hello {
     pub(crate) password_hash: String,
 }
 
-/// `HI {..}`, without spaces inside the JSON: the Node client splits the line at them.
-pub(crate) fn greeting(challenge: Option<&Challenge>) -> String {
+/// `HI {..}`, without spaces inside the JSON: the Node client splits the line at them. Clients for
+/// PHP and Java compare the whole line, so it announces a batch's limit only where that is asked for.
+pub(crate) fn greeting(challenge: Option<&Challenge>, batch_jobs_max: Option<usize>) -> String {
     let mut text = String::from("HI {\"v\":2");
     if let Some(Challenge { iterations, salt }) = challenge {
         // Writing to a String can't fail.
         let _ = write!(text, ",\"i\":{iterations},\"s\":\"{salt}\"");
+    }
+    if let Some(max) = batch_jobs_max {
+        let _ = write!(text, ",\"weir\":{{\"batch\":{max}}}");
     }
     text.push('}');
     text
@@ -104,9 +108,10 @@ mod tests {
 
     #[test]
     fn the_greeting_has_no_spaces_in_its_json() {
-        assert_eq!(greeting(None), "HI {\"v\":2}");
+        assert_eq!(greeting(None, None), "HI {\"v\":2}");
+        assert_eq!(greeting(None, Some(9)), "HI {\"v\":2,\"weir\":{\"batch\":9}}");
         let challenge = Challenge { iterations: 4000, salt: "ab".into() };
-        assert_eq!(greeting(Some(&challenge)), "HI {\"v\":2,\"i\":4000,\"s\":\"ab\"}");
+        assert_eq!(greeting(Some(&challenge), None), "HI {\"v\":2,\"i\":4000,\"s\":\"ab\"}");
     }
 
     #[test]

@@ -1,6 +1,10 @@
-//! The JSON object that follows most verbs.
+//! The JSON that follows most verbs: an object, or an array of what a batch is about.
+
+use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
+use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 
 use super::refusal::FaktoryError;
 
@@ -14,4 +18,72 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(
         return Err(FaktoryError::malformed(command, "a JSON object must follow"));
     }
     serde_json::from_slice(json).map_err(|error| FaktoryError::malformed(command, error))
+}
+
+/// Reads the array behind `command`, which may have `max` elements. Those of a longer one are not
+/// kept.
+pub(super) fn parse_array<'a, T: Deserialize<'a>>(
+    command: &'static str,
+    json: &'a [u8],
+    max: usize,
+) -> Result<Vec<T>, FaktoryError> {
+    let malformed = |error| FaktoryError::malformed(command, error);
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let elements = deserializer.deserialize_seq(UpTo { max, element: PhantomData });
+    let elements = elements.map_err(malformed)?;
+    deserializer.end().map_err(malformed)?;
+    elements.ok_or(FaktoryError::BatchJobs { command, max })
+}
+
+/// The elements of an array; None: there are more than `max`.
+struct UpTo<T> {
+    max: usize,
+    element: PhantomData<T>,
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for UpTo<T> {
+    type Value = Option<Vec<T>>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let mut elements = Vec::new();
+        while elements.len() < self.max {
+            match array.next_element()? {
+                Some(element) => elements.push(element),
+                None => return Ok(Some(elements)),
+            }
+        }
+        let mut is_longer = false;
+        while array.next_element::<IgnoredAny>()?.is_some() {
+            is_longer = true;
+        }
+        Ok((!is_longer).then_some(elements))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_array_comes_back_up_to_its_limit(elements: Vec<String>, max in 0..5_usize) {
+            let json = serde_json::to_vec(&elements).unwrap();
+            let parsed = parse_array::<String>("ACKB", &json, max);
+            if elements.len() <= max {
+                prop_assert_eq!(parsed, Ok(elements));
+            } else {
+                prop_assert_eq!(parsed, Err(FaktoryError::BatchJobs { command: "ACKB", max }));
+            }
+            for cut in 0..json.len() {
+                let is_malformed =
+                    matches!(parse_array::<String>("ACKB", &json[..cut], max), Err(FaktoryError::Malformed { .. }));
+                prop_assert!(is_malformed, "cut at {}", cut);
+            }
+        }
+    }
 }

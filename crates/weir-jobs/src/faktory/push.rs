@@ -1,7 +1,5 @@
 //! PUSH and PUSHB.
 
-use serde_json::{Map, Value};
-
 use super::refusal::FaktoryError;
 use super::replies::FaktoryReply;
 use crate::model::NewJob;
@@ -54,16 +52,15 @@ pub(super) async fn pushb<S: Store>(
             let jobs = batch.jobs();
             let stored = push_all(&*service.store, &jobs).await;
             let unstored = jobs.iter().zip(stored).filter_map(|(job, stored)| {
-                stored.err().map(|error| (job.jid.to_owned(), Value::String(error.to_string())))
+                stored.err().map(|error| (job.jid.to_owned(), error.to_string()))
             });
             let rejected = rejections.into_iter().map(|rejection| {
                 if let Some(limit) = FaktoryError::from(rejection.error.clone()).limit() {
                     service.metrics.limit_hit(limit);
                 }
-                (rejection.jid, Value::String(rejection.error.to_string()))
+                (rejection.jid, rejection.error.to_string())
             });
-            let errors: Map<String, Value> = rejected.chain(unstored).collect();
-            Ok(FaktoryReply::Bulk(Value::Object(errors).to_string().into_bytes()))
+            Ok(FaktoryReply::errors(rejected.chain(unstored)))
         }
         Err(error) => Err(error.into()),
     };

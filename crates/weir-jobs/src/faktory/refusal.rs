@@ -33,6 +33,8 @@ pub(crate) enum FaktoryError {
     NoQueue,
     #[error("FETCH names more than {max} queues (jobs.limits.advanced.fetch_queues_max)")]
     FetchQueues { max: usize },
+    #[error("{command} of more than {max} jobs (jobs.limits.batch_jobs_max)")]
+    BatchJobs { command: &'static str, max: usize },
     #[error("FLUSH is not allowed: it forgets all jobs; set jobs.allow_flush = true to allow it")]
     FlushNotAllowed,
     #[error("Invalid password")]
@@ -79,6 +81,7 @@ impl FaktoryError {
             Self::Job(error) => error.limit().and_then(JobServerLimit::named),
             Self::Name(NameError::TooLong { .. }) => Some(JobServerLimit::QueueNameBytesMax),
             Self::FetchQueues { .. } => Some(JobServerLimit::FetchQueuesMax),
+            Self::BatchJobs { .. } => Some(JobServerLimit::BatchJobsMax),
             Self::PasswordChecks(_) => Some(JobServerLimit::PasswordChecksMax),
             Self::TooManyConnections => Some(JobServerLimit::ConnectionsMax),
             Self::TooManyWorkers { .. } => Some(JobServerLimit::WorkersMax),

@@ -3,11 +3,16 @@
 use std::io::Write as _;
 use std::rc::Rc;
 
+use serde_json::Value;
+
 use super::buffers::{Buffer, Buffers};
 use super::refusal::FaktoryError;
 
 /// Replies that wait for more than this are sent before the next command runs.
 pub(crate) const SEND_BYTES: usize = 64 << 10;
+
+/// `$`, the digits of a length and two line ends.
+const BULK_FRAME_BYTES_MAX: usize = 25;
 
 /// What a command is answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +23,25 @@ pub(crate) enum FaktoryReply {
     Null,
     /// `$length` and the bytes.
     Bulk(Vec<u8>),
+    /// `*count` and a bulk for each of them.
+    Array(Vec<Vec<u8>>),
+}
+
+impl FaktoryReply {
+    /// It says that there was no job.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Array(bulks) => bulks.is_empty(),
+            Self::Ok | Self::Bulk(_) => false,
+        }
+    }
+
+    /// `{jid: error}` of the jobs of a batch for which a command was not done.
+    pub(crate) fn errors(errors: impl Iterator<Item = (String, String)>) -> Self {
+        let errors = errors.map(|(jid, error)| (jid, Value::String(error))).collect();
+        Self::Bulk(Value::Object(errors).to_string().into_bytes())
+    }
 }
 
 /// The replies of one connection that are not sent yet.
@@ -47,6 +71,7 @@ impl Replies {
             FaktoryReply::Ok => self.simple("OK"),
             FaktoryReply::Null => self.write(b"$-1\r\n"),
             FaktoryReply::Bulk(bytes) => self.bulk(bytes),
+            FaktoryReply::Array(bulks) => self.array(bulks),
         }
     }
 
@@ -88,6 +113,15 @@ impl Replies {
         buffer.count();
     }
 
+    fn array(&mut self, bulks: &[Vec<u8>]) {
+        let buffer = self.open();
+        // Writing to a Vec can't fail.
+        let _ = write!(**buffer, "*{}\r\n", bulks.len());
+        let bytes: usize = bulks.iter().map(|bulk| bulk.len() + BULK_FRAME_BYTES_MAX).sum();
+        buffer.reserve(bytes);
+        bulks.iter().for_each(|bulk| self.bulk(bulk));
+    }
+
     fn write(&mut self, bytes: &[u8]) {
         let buffer = self.open();
         buffer.extend_from_slice(bytes);
@@ -109,9 +143,12 @@ mod tests {
         replies.answer(&FaktoryReply::Ok);
         replies.answer(&FaktoryReply::Null);
         replies.answer(&FaktoryReply::Bulk("ä".into()));
+        replies.answer(&FaktoryReply::Array(vec![b"a".to_vec(), b"bc".to_vec()]));
+        replies.answer(&FaktoryReply::Array(Vec::new()));
         replies.error(&FaktoryError::InvalidPassword);
         let text = String::from_utf8_lossy(replies.bytes());
-        assert_eq!(text, "+OK\r\n$-1\r\n$2\r\nä\r\n-ERR Invalid password\r\n");
+        let array = "*2\r\n$1\r\na\r\n$2\r\nbc\r\n*0\r\n";
+        assert_eq!(text, format!("+OK\r\n$-1\r\n$2\r\nä\r\n{array}-ERR Invalid password\r\n"));
         replies.sent();
         assert_eq!(replies.bytes(), b"");
     }

@@ -12,7 +12,7 @@ use super::refusal::FaktoryError;
 use super::replies::{FaktoryReply, SEND_BYTES};
 use super::signal::SignalLevel;
 use super::wire::{CloseReason, LineLimits, Wire};
-use super::{ack, beat, fail, fetch, flush, info, mutate, push, queue};
+use super::{ack, batch, beat, fail, fetch, flush, info, mutate, push, queue};
 use crate::metrics::{CommandResult, FaktoryVerb, JobServerLimit};
 use crate::server::JobService;
 use crate::settings::{JobServerLimits, JobServerSettings};
@@ -62,14 +62,15 @@ impl<'c, S: Store> FaktorySession<'c, S> {
             let Some(line) = lines.next() else { break };
             check_length(line, &settings.limits)?;
             let command = FaktoryCommand::parse(line);
-            if command.verb == FaktoryVerb::Fetch {
-                let named = self.named_queues.read(command.rest, &settings.limits);
+            if matches!(command.verb, FaktoryVerb::Fetch | FaktoryVerb::Fetchb) {
+                let verb = command.verb;
+                let asked = self.read_fetch(command, &settings.limits);
                 answered = bytes.len() - lines.bytes_left();
                 if answered == bytes.len() {
                     // A FETCH may wait long: it holds no buffer meanwhile.
                     arrived = None;
                 }
-                self.fetch(wire, &settings, named).await?;
+                self.fetch(wire, &settings, verb, asked).await?;
             } else {
                 self.answer(wire, &settings, command, &mut lines).await?;
                 answered = bytes.len() - lines.bytes_left();
@@ -83,25 +84,40 @@ impl<'c, S: Store> FaktorySession<'c, S> {
         Ok(())
     }
 
+    /// Keeps the queues of a FETCH or a FETCHB. Answers how many jobs it is for.
+    fn read_fetch(
+        &mut self,
+        command: FaktoryCommand<'_>,
+        limits: &JobServerLimits,
+    ) -> Result<usize, FaktoryError> {
+        let (jobs, queues) = match command.verb {
+            FaktoryVerb::Fetchb => fetch::split_count(command.rest, limits)?,
+            _ => (1, command.rest),
+        };
+        let anew = self.named_queues.read(queues, limits)?;
+        if anew && let Some(wid) = &self.client.wid {
+            let queues = self.named_queues.queues();
+            let mut workers = self.service.workers.borrow_mut();
+            workers.record_queues(wid, &self.client.signal, queues, limits.worker_queues_max);
+        }
+        Ok(jobs)
+    }
+
     async fn fetch<IO: AsyncRead + AsyncWrite + Unpin>(
         &self,
         wire: &mut Wire<IO>,
         settings: &JobServerSettings,
-        named: Result<bool, FaktoryError>,
+        verb: FaktoryVerb,
+        asked: Result<usize, FaktoryError>,
     ) -> Result<(), CloseReason> {
-        let answer = match named {
-            Ok(anew) => {
-                if anew && let Some(wid) = &self.client.wid {
-                    let queues = self.named_queues.queues();
-                    let kept_max = settings.limits.worker_queues_max;
-                    let mut workers = self.service.workers.borrow_mut();
-                    workers.record_queues(wid, &self.client.signal, queues, kept_max);
-                }
-                fetch::fetch(self, wire, settings).await?
+        let answer = match asked {
+            Ok(jobs) if verb == FaktoryVerb::Fetchb => {
+                fetch::fetchb(self, wire, settings, jobs).await?
             }
+            Ok(_) => fetch::fetch(self, wire, settings).await?,
             Err(refusal) => Err(refusal),
         };
-        self.reply(wire, FaktoryVerb::Fetch, answer);
+        self.reply(wire, verb, answer);
         Ok(())
     }
 
@@ -122,15 +138,17 @@ impl<'c, S: Store> FaktorySession<'c, S> {
                 return Err(CloseReason::Silent);
             }
             FaktoryVerb::Pushb => push::pushb(&self.service, settings, command.rest).await,
+            FaktoryVerb::Ackb => batch::ackb(&self.service, settings, command.rest).await,
             FaktoryVerb::Fail => fail::fail(&self.service, command.rest).await,
+            FaktoryVerb::Failb => batch::failb(&self.service, settings, command.rest).await,
             FaktoryVerb::Beat => beat::beat(&self.service, command.rest),
             FaktoryVerb::Info => info::info(&self.service),
             FaktoryVerb::Flush => flush::flush(&self.service, settings).await,
             FaktoryVerb::Queue => queue::queue(&self.service, settings, command.rest).await,
             FaktoryVerb::Mutate => mutate::mutate(&self.service, settings, command.rest).await,
             FaktoryVerb::Track | FaktoryVerb::Batch => Err(FaktoryError::Enterprise(verb.label())),
-            // FETCH is not answered here: what it names is read before its line is let go.
-            FaktoryVerb::Unknown | FaktoryVerb::Fetch => {
+            // These two are not answered here: what they name is read before their line is let go.
+            FaktoryVerb::Unknown | FaktoryVerb::Fetch | FaktoryVerb::Fetchb => {
                 Err(FaktoryError::unknown_command(command.word))
             }
         };
@@ -186,8 +204,10 @@ impl<'c, S: Store> FaktorySession<'c, S> {
     ) {
         match answer {
             Ok(answer) => {
-                let empty = answer == FaktoryReply::Null;
-                self.count(verb, if empty { CommandResult::Empty } else { CommandResult::Ok });
+                self.count(
+                    verb,
+                    if answer.is_empty() { CommandResult::Empty } else { CommandResult::Ok },
+                );
                 wire.replies.answer(&answer);
             }
             Err(refusal) => {

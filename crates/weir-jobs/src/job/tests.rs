@@ -230,11 +230,12 @@ fn an_array_that_breaks_off_leaves_nothing() {
 }
 
 #[test]
-fn one_job_more_than_the_limit_refuses_the_batch() {
+fn more_jobs_than_the_limit_refuse_the_batch() {
     let limits = JobServerLimits { pushb_jobs_max: 2, ..JobServerLimits::default() };
     let job = r#"{"jid":"job-0001","jobtype":"A","args":[]}"#;
     let mut batch = JobBatch::new();
     let mut count = |json: String| batch.parse_array(json.as_bytes(), NOW, &limits);
     assert_eq!(count(format!("[{job},{job}]")), Ok(vec![]));
     assert_eq!(count(format!("[{job},{job},{job}]")), Err(JobError::TooMany { max: 2 }));
+    assert_eq!(count(format!("[{job},{job},{job},{job}]")), Err(JobError::TooMany { max: 2 }));
 }

@@ -9,10 +9,16 @@ pub enum FaktoryVerb {
     Pushb,
     /// Ask for a job.
     Fetch,
+    /// Ask for many jobs.
+    Fetchb,
     /// A job is done.
     Ack,
+    /// Many jobs are done.
+    Ackb,
     /// A job failed.
     Fail,
+    /// Many jobs failed.
+    Failb,
     /// A worker is alive.
     Beat,
     /// What is where.
@@ -35,12 +41,15 @@ pub enum FaktoryVerb {
 
 impl FaktoryVerb {
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Push,
         Self::Pushb,
         Self::Fetch,
+        Self::Fetchb,
         Self::Ack,
+        Self::Ackb,
         Self::Fail,
+        Self::Failb,
         Self::Beat,
         Self::Info,
         Self::Flush,
@@ -59,8 +68,11 @@ impl FaktoryVerb {
             b"PUSH" => Self::Push,
             b"PUSHB" => Self::Pushb,
             b"FETCH" => Self::Fetch,
+            b"FETCHB" => Self::Fetchb,
             b"ACK" => Self::Ack,
+            b"ACKB" => Self::Ackb,
             b"FAIL" => Self::Fail,
+            b"FAILB" => Self::Failb,
             b"BEAT" => Self::Beat,
             b"INFO" => Self::Info,
             b"FLUSH" => Self::Flush,
@@ -80,8 +92,11 @@ impl FaktoryVerb {
             Self::Push => "PUSH",
             Self::Pushb => "PUSHB",
             Self::Fetch => "FETCH",
+            Self::Fetchb => "FETCHB",
             Self::Ack => "ACK",
+            Self::Ackb => "ACKB",
             Self::Fail => "FAIL",
+            Self::Failb => "FAILB",
             Self::Beat => "BEAT",
             Self::Info => "INFO",
             Self::Flush => "FLUSH",
@@ -100,7 +115,7 @@ impl FaktoryVerb {
 pub enum CommandResult {
     /// Done.
     Ok,
-    /// A FETCH that found nothing.
+    /// A FETCH or a FETCHB that found nothing.
     Empty,
     /// Answered with an error.
     Error,

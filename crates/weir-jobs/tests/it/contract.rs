@@ -3,6 +3,7 @@
 //! A test is an `async fn name<H: Harness>(world: World<H>)`. [`contract!`] runs all of them for one
 //! harness: a new store needs a harness and one more line here.
 
+mod batches;
 mod counts;
 mod dead;
 mod dispatch;
@@ -48,9 +49,16 @@ contract_of_all_stores!({
         a_queue_is_served_in_the_order_of_its_pushes,
         queues_are_served_in_the_order_of_the_request,
         a_payload_arrives_as_it_was_pushed,
-        one_fetch_takes_up_to_its_maximum,
         two_jobs_may_have_one_jid,
         a_batch_is_stored_whole_or_not_at_all;
+    batches:
+        one_fetch_takes_up_to_its_maximum,
+        a_fetch_takes_no_job_after_so_many_bytes,
+        each_job_of_a_batch_keeps_to_the_rules,
+        a_waiting_batch_takes_what_comes_together,
+        a_batch_that_was_not_taken_goes_back_in_order,
+        an_ack_says_which_jids_it_did_not_know,
+        each_job_of_a_batch_fails_by_its_own_rules;
     retries:
         a_failed_job_is_tried_again_when_its_time_comes,
         every_retry_waits_by_the_formula,
@@ -152,6 +160,8 @@ mod survives {
             order_goes_on_after_a_restart,
             what_was_emptied_stays_empty,
             a_removed_queue_stays_away_while_its_jobs_are_in_sets;
+        batches:
+            after_a_crash_what_a_batch_did_not_acknowledge_is_back;
     });
-    use super::durable;
+    use super::{batches, durable};
 }

@@ -14,7 +14,7 @@ use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::model::{Delivery, FailureReport, JobLocation, QueueName, SetName};
 use weir_jobs::salvage::jobs_in;
 use weir_jobs::settings::{JobServerLimits, JobServerSettings};
-use weir_jobs::store::{FetchRequest, Filter, QueueAction, ScanRequest, Store};
+use weir_jobs::store::{BatchSize, FetchRequest, Filter, QueueAction, ScanRequest, Store};
 use weir_log::{Acknowledged, Disk, SimulatedDisk};
 
 const QUEUES: [&str; 3] = ["default", "mailers", "reports"];
@@ -93,7 +93,8 @@ async fn push(store: &EmbeddedStore<SimulatedDisk>, number: u32) {
 
 async fn fetch(store: &EmbeddedStore<SimulatedDisk>) -> Option<Delivery> {
     let queues = QUEUES.map(queue);
-    let request = FetchRequest { wid: None, queues: &queues, max: 1, wait: Duration::ZERO };
+    let request =
+        FetchRequest { wid: None, queues: &queues, max: BatchSize::ONE, wait: Duration::ZERO };
     store.fetch(request).await.expect("fetch works").pop()
 }
 
@@ -324,7 +325,7 @@ fn without_any_snapshot_jobs_are_in_their_queues_and_can_be_acknowledged() {
         let mut left: BTreeSet<String> = expected.jobs.into_keys().collect();
         while let Some(delivery) = fetch(&store).await {
             assert!(left.remove(&*delivery.jid));
-            assert_eq!(store.ack(&[&delivery.jid]).await.expect("room"), 1);
+            assert!(store.ack(&[&delivery.jid]).await.expect("room").is_empty());
         }
         assert!(left.is_empty(), "{left:?}");
     });

@@ -6,9 +6,9 @@ use crate::faktory_server::{STORES, Server};
 use weir_jobs::settings::JobServerSettings;
 
 /// A name, settings, and a conversation after HELLO as a worker `w1`.
-type Case = (&'static str, fn(&mut JobServerSettings), &'static str);
+pub(crate) type Case = (&'static str, fn(&mut JobServerSettings), &'static str);
 
-fn plain(_: &mut JobServerSettings) {}
+pub(crate) fn plain(_: &mut JobServerSettings) {}
 
 fn flush_allowed(settings: &mut JobServerSettings) {
     settings.allow_flush = true;
@@ -531,7 +531,7 @@ const MUTATE: &[Case] = &[
     ),
 ];
 
-fn run(cases: &[Case]) {
+pub(crate) fn run(cases: &[Case]) {
     for store in STORES {
         for (name, settings, script) in cases {
             let server = Server::start(store, |all| {

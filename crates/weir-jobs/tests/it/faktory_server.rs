@@ -201,7 +201,8 @@ impl<IO: Read + Write> Client<IO> {
         }
     }
 
-    /// The next reply: `+..`, `-..`, `$-1`, `$` and the bulk's text, or `closed`.
+    /// The next reply: `+..`, `-..`, `$-1`, `$` and the bulk's text, an array as `[` its replies `]`,
+    /// or `closed`.
     pub(crate) fn reply(&mut self) -> String {
         let mut line = Vec::new();
         match self.stream.read_until(b'\n', &mut line) {
@@ -212,6 +213,11 @@ impl<IO: Read + Write> Client<IO> {
         }
         let line = String::from_utf8(line).expect("a reply is text");
         let line = line.strip_suffix("\r\n").expect("a reply ends in CR LF").to_owned();
+        if let Some(count) = line.strip_prefix('*') {
+            let count: usize = count.parse().expect("a count");
+            let replies: Vec<String> = (0..count).map(|_| self.reply()).collect();
+            return format!("[{}]", replies.join(" "));
+        }
         let Some(length) = line.strip_prefix('$').filter(|length| *length != "-1") else {
             return line;
         };

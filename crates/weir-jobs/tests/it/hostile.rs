@@ -207,6 +207,32 @@ fn duplicate_keys() {
 }
 
 #[test]
+fn batches_of_any_size_and_of_nobodys_jobs() {
+    for store in STORES {
+        let server = Server::start(store, |_| {});
+        let mut client = server.worker("w1");
+        client.talk(&format!("> PUSH {JOB}\n< +OK"));
+        for number in ["0", "-1", "+1", "1e3", "0x10", "none", "\u{fffd}"] {
+            client.talk(&format!("> FETCHB {number} default\n< -ERR malformed FETCHB: *"));
+        }
+        let many = "9".repeat(1_000_000);
+        let refused = "of more than 1000 jobs (jobs.limits.batch_jobs_max)";
+        client.talk(&format!("> FETCHB {many} default\n< -ERR FETCHB {refused}"));
+        let jids = vec!["\"\""; 4_000_000].join(",");
+        client.talk(&format!("> ACKB [{jids}]\n< -ERR ACKB {refused}"));
+        let failures = vec!["{}"; 4_000_000].join(",");
+        client.talk(&format!("> FAILB [{failures}]\n< -ERR FAILB {refused}"));
+        let deep = "[".repeat(1_000_000);
+        client.talk(&format!("> ACKB {deep}\n< -ERR malformed ACKB: *"));
+        client.talk(&format!("> FAILB {deep}\n< -ERR malformed FAILB: *"));
+        client.talk("> ACKB [\"unknown-1\",\"unknown-1\",\"\",\"\\u0000\"]");
+        client.talk("< ${\"\":\"Job not found \",\"\\u0000\":*,\"unknown-1\":*}");
+        client.talk("> FETCHB 1 default\n< [$*12345678*]\n> ACKB [\"12345678\"]\n< ${}");
+        others_are_served(&server);
+    }
+}
+
+#[test]
 fn negative_times() {
     for store in STORES {
         let server = Server::start(store, |_| {});

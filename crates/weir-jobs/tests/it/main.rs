@@ -4,6 +4,7 @@
 
 mod contract;
 mod damage;
+mod faktory_batches;
 mod faktory_cases;
 mod faktory_life;
 mod faktory_limits;

@@ -9,7 +9,9 @@ use weir_jobs::job::JobBatch;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::model::{Delivery, FailureReport, JobLocation, QueueName, SetName};
 use weir_jobs::settings::{Fsync, JobServerLimits, JobServerSettings};
-use weir_jobs::store::{FetchRequest, Filter, ScanRequest, Store, StoreCondition, StoreError};
+use weir_jobs::store::{
+    BatchSize, FetchRequest, Filter, ScanRequest, Store, StoreCondition, StoreError,
+};
 use weir_log::SimulatedDisk;
 
 /// Far more than any wait here takes; it only bounds a failure.
@@ -47,7 +49,8 @@ async fn push(store: &EmbeddedStore<SimulatedDisk>, nth: u32) -> Result<(), Stor
 
 async fn fetch(store: &EmbeddedStore<SimulatedDisk>) -> Option<Delivery> {
     let queues = [QueueName::parse("default", &JobServerLimits::default()).expect("a name")];
-    let request = FetchRequest { wid: None, queues: &queues, max: 1, wait: Duration::ZERO };
+    let request =
+        FetchRequest { wid: None, queues: &queues, max: BatchSize::ONE, wait: Duration::ZERO };
     store.fetch(request).await.expect("fetch works").pop()
 }
 

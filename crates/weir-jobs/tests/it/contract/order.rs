@@ -1,15 +1,12 @@
 //! Who comes first, and what arrives.
 
-use std::time::Duration;
-
 use serde_json::Value;
 use weir_jobs::job::JobBatch;
-use weir_jobs::model::Wid;
 use weir_jobs::settings::JobServerLimits;
-use weir_jobs::store::{FetchRequest, Store, StoreError};
+use weir_jobs::store::{Store, StoreError};
 
 use super::harness::Harness;
-use super::world::{World, job_with, queue_names};
+use super::world::{World, job_with};
 
 pub(crate) async fn a_queue_is_served_in_the_order_of_its_pushes<H: Harness>(world: World<H>) {
     let jids: Vec<String> = (0..1_100).map(|n| format!("job-{n:05}")).collect();
@@ -41,20 +38,6 @@ pub(crate) async fn a_payload_arrives_as_it_was_pushed<H: Harness>(world: World<
         "created_at": now, "queue": "default", "retry": 25, "enqueued_at": now,
     });
     assert_eq!(added, expected);
-}
-
-pub(crate) async fn one_fetch_takes_up_to_its_maximum<H: Harness>(world: World<H>) {
-    world.push_to("a", "job-a-01 job-a-02 job-a-03").await;
-    world.push_to("b", "job-b-01").await;
-    let (wid, queues) = (Wid::new("w1"), queue_names("b a"));
-    let mut found = Vec::new();
-    for max in [3, 3, 3] {
-        let request = FetchRequest { wid: Some(&wid), queues: &queues, max, wait: Duration::ZERO };
-        let jobs = world.store().fetch(request).await.unwrap();
-        found.push(jobs.iter().map(|job| &*job.jid).collect::<Vec<_>>().join(" "));
-    }
-    assert_eq!(found, ["job-b-01 job-a-01 job-a-02", "job-a-03", ""]);
-    assert_eq!(world.store().busy(&wid), 4);
 }
 
 pub(crate) async fn two_jobs_may_have_one_jid<H: Harness>(world: World<H>) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_jobs::allocation::{Allocation, QueueAllocation};
 use weir_jobs::model::Wid;
-use weir_jobs::store::{Action, FetchRequest, QueueAction, Store, StoreError};
+use weir_jobs::store::{Action, BatchSize, FetchRequest, QueueAction, Store, StoreError};
 
 use super::harness::Harness;
 use super::world::{World, queue_name, queue_names, seconds};
@@ -119,7 +119,7 @@ pub(crate) async fn what_another_worker_holds_by_now_is_not_given_back<H: Harnes
 pub(crate) async fn a_fetch_that_waits_in_vain_comes_back_empty<H: Harness>(world: World<H>) {
     let (wid, queues) = (Wid::new("w1"), queue_names("a b"));
     let wait = Duration::from_millis(5);
-    let request = FetchRequest { wid: Some(&wid), queues: &queues, max: 1, wait };
+    let request = FetchRequest { wid: Some(&wid), queues: &queues, max: BatchSize::ONE, wait };
     assert_eq!(world.store().fetch(request).await, Ok(vec![]));
     assert_eq!(world.counts().fetches_waiting, 0);
 }
@@ -191,7 +191,7 @@ pub(crate) async fn only_so_many_fetches_wait<H: Harness>(_: World<H>) {
     let fetching = world.wait_as("w1", "a").await;
     let (wid, queues) = (Wid::new("w2"), queue_names("a"));
     let wait = seconds(600);
-    let request = FetchRequest { wid: Some(&wid), queues: &queues, max: 1, wait };
+    let request = FetchRequest { wid: Some(&wid), queues: &queues, max: BatchSize::ONE, wait };
     let refused = world.store().fetch(request).await;
     let is_named = |text: &str| text.contains("jobs.limits.waiting_fetches_max");
     assert!(matches!(&refused, Err(StoreError::Limit(text)) if is_named(text)), "{refused:?}");

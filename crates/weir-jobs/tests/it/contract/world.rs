@@ -12,8 +12,8 @@ use weir_jobs::job::JobBatch;
 use weir_jobs::model::{Delivery, EntryKey, FailureReport, JobLocation, QueueName, SetName, Wid};
 use weir_jobs::settings::{JobServerLimits, JobServerSettings};
 use weir_jobs::store::{
-    Action, Counts, FailOutcome, FetchRequest, Filter, QueueAction, QueueCounts, ScanPage,
-    ScanRequest, Selection, Store, StoreError, StoredJob,
+    Action, BatchSize, Counts, FailOutcome, FetchRequest, Filter, QueueAction, QueueCounts,
+    ScanPage, ScanRequest, Selection, Store, StoreError, StoredJob,
 };
 
 use super::harness::{Durable, Harness};
@@ -172,7 +172,7 @@ impl<H: Harness> World<H> {
     }
 
     pub(crate) async fn ack(&self, jid: &str) -> usize {
-        self.store().ack(&[jid]).await.unwrap()
+        1 - self.store().ack(&[jid]).await.unwrap().len()
     }
 
     pub(crate) async fn fail(&self, jid: &str) -> FailOutcome {
@@ -330,7 +330,7 @@ async fn fetch_one<S: Store>(
     wait: Duration,
 ) -> Result<Option<Delivery>, StoreError> {
     let (wid, queues) = (Wid::new(worker), queue_names(queues));
-    let request = FetchRequest { wid: Some(&wid), queues: &queues, max: 1, wait };
+    let request = FetchRequest { wid: Some(&wid), queues: &queues, max: BatchSize::ONE, wait };
     let mut deliveries = store.fetch(request).await?;
     assert!(deliveries.len() <= 1);
     Ok(deliveries.pop())

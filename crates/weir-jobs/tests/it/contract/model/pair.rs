@@ -11,7 +11,7 @@ use weir_jobs::allocation::{Allocation, QueueAllocation};
 use weir_jobs::job::JobBatch;
 use weir_jobs::model::{Delivery, EntryKey, SetName, Wid};
 use weir_jobs::settings::{JobServerLimits, JobServerSettings};
-use weir_jobs::store::{Action, FailOutcome, FetchRequest, Selection, Store};
+use weir_jobs::store::{Action, BatchSize, FailOutcome, FetchRequest, Selection, Store};
 
 use super::operation::{Operation, PLACES, Pushed, QUEUES, WORKERS};
 use super::seen::{seen, seen_job, without_next_at};
@@ -161,7 +161,8 @@ impl Pair {
         let wid = Wid::new(WORKERS[worker]);
         let queues: Vec<_> = queues.iter().map(|nth| queue_name(QUEUES[*nth])).collect();
         let wait = Duration::ZERO;
-        let request = FetchRequest { wid: Some(&wid), queues: &queues, max, wait };
+        let request =
+            FetchRequest { wid: Some(&wid), queues: &queues, max: BatchSize::of(max), wait };
         both!(self, |world| {
             world
                 .store()
