@@ -301,7 +301,7 @@ async fn apps_are_shown_with_their_settings_and_without_secrets() {
     let page = browser.get("/apps").await;
     page.assert_shows("<dt>history.events_<wbr>max<wbr></dt><dd class=\"breakable\">77,000</dd>");
     page.assert_shows(
-        "<dt>realtime.limits.advanced.channels_<wbr>max<wbr></dt><dd class=\"breakable\">1</dd>",
+        "<dt>realtime.limits.channels_<wbr>max<wbr></dt><dd class=\"breakable\">1</dd>",
     );
     page.assert_shows("No limit has been reached since start.");
     assert!(!page.text.contains(SECRET));

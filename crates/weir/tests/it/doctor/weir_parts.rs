@@ -115,7 +115,7 @@ fn a_weir_that_is_away_or_refuses_is_told_with_what_is_missing() {
     let away = missing(&run(&["--weir", "http://127.0.0.1:1", "--window", "1ms"]));
     assert!(away.contains("CRITICAL  Weir http://127.0.0.1:1  [unreachable]"), "{away}");
     assert_eq!(away.matches("  [").count(), 1, "said once: {away}");
-    for url in ["127.0.0.1:7420", "https://127.0.0.1:7420", "unix:"] {
+    for url in ["127.0.0.1:7420", "ftp://127.0.0.1:7420", "unix:"] {
         let output = run(&["--weir", url]);
         assert_eq!(code(&output), 64);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
