@@ -146,7 +146,7 @@ async fn an_answer_that_breaks_off_is_no_whole_answer_to_the_client() {
     connection.head().await;
     connection.write("HTTP/1.1 200 OK\r\nContent-Le").await;
     drop(connection);
-    assert_eq!(client.status_and("before its answer was complete\n").await, 502);
+    assert_eq!(client.status_and("before its response was complete\n").await, 502);
 }
 
 #[tokio::test]

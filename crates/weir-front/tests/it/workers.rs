@@ -68,7 +68,7 @@ async fn a_kept_connection_is_used_again_and_its_end_harms_no_get() {
     client.write("POST /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
     assert!(connection.head().await.starts_with("POST /3 "));
     drop(connection);
-    assert_eq!(client.status_and("before its answer was complete\n").await, 502);
+    assert_eq!(client.status_and("before its response was complete\n").await, 502);
     assert!(worker.is_left_alone().await);
 }
 
@@ -175,7 +175,7 @@ async fn what_a_worker_had_for_longer_is_not_given_to_the_next() {
     client.write(&get("/2")).await;
     connection.head().await;
     drop(connection);
-    assert_eq!(client.status_and("before its answer was complete\n").await, 502);
+    assert_eq!(client.status_and("before its response was complete\n").await, 502);
     assert!(worker.is_left_alone().await);
 }
 
