@@ -1,5 +1,7 @@
 //! Clients that do not read.
 
+use std::sync::mpsc;
+
 use serde_json::json;
 use weir_realtime::settings::SlowClients;
 
@@ -33,10 +35,16 @@ fn numbers(client: &mut Client, last: usize) -> (Vec<usize>, Option<u16>) {
     }
 }
 
-/// Publishes until the server has dropped something or closed somebody.
+/// Publishes until the server has dropped an event or closed a connection.
 fn publish_until(server: &Server, metric: &str) -> usize {
+    publish_in_step_until(server, metric, || {})
+}
+
+/// Calls `after_each` after each event, before it reads the metric.
+fn publish_in_step_until(server: &Server, metric: &str, after_each: impl Fn()) -> usize {
     for number in 0..20_000 {
         publish_large(server, number);
+        after_each();
         if server.metric(metric) > 0.0 {
             return number;
         }
@@ -57,8 +65,10 @@ fn who_is_too_slow_is_told_to_come_back_and_others_miss_nothing() {
     let mut slow = server.subscriber("news");
     let mut quick = server.subscriber("news");
     let closed = "weir_realtime_connections_closed_total{reason=\"slow\"}";
+    let (read, was_read) = mpsc::channel();
     let last = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| {
+        let quick = &mut quick;
+        let reader = scope.spawn(move || {
             let mut expected = 0;
             loop {
                 let event = quick.event();
@@ -68,9 +78,12 @@ fn who_is_too_slow_is_told_to_come_back_and_others_miss_nothing() {
                 let text = event.data.as_str().unwrap();
                 assert!(text.starts_with(&format!("{expected} ")));
                 expected += 1;
+                read.send(()).unwrap();
             }
         });
-        let last = publish_until(&server, closed);
+        // On a busy machine the quick client would be slow, too, if the publisher did not wait for it.
+        let in_step = || was_read.recv().unwrap();
+        let last = publish_in_step_until(&server, closed, in_step);
         let end = json!({ "name": "end", "channel": "news", "data": "0" });
         server.post("/apps/1/events", &end);
         assert_eq!(reader.join().unwrap(), last + 1, "the quick one has all");
