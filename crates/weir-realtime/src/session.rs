@@ -51,8 +51,7 @@ pub(crate) struct ClientSession {
     pub(crate) state: ConnectionState,
     /// Number of subscriptions that the core's token bucket must grant before more is read.
     pub(crate) owes: u16,
-    /// Whether `owes` still includes the first subscription, which is charged before anything is
-    /// read.
+    /// Whether the first subscription is still to come. It is charged before anything is read.
     pub(crate) has_prepaid: bool,
     /// Whether the connection waits in the queue for the token bucket.
     pub(crate) is_waiting: bool,

@@ -31,9 +31,9 @@ pub(crate) struct MemberSet {
     lists: VecDeque<VersionedList>,
     /// The changes since the last reported difference.
     difference: Difference,
-    /// Set while the channel is too large to report single users: the last version reported to all.
-    /// Clients that don't follow changes know the users up to it. It remains set until all clients
-    /// receive the list again, even if the channel is small by then.
+    /// Set while the channel is too large to report single users. Clients that don't follow changes
+    /// may know the users up to this version. It remains set until all clients receive the list
+    /// again, even if the channel is small by then.
     told_up_to: Option<u64>,
     /// Users that such clients know and that have left since.
     untold_leavers: HashSet<Arc<str>, foldhash::fast::RandomState>,
