@@ -139,7 +139,7 @@ pub enum Access {
 /// The kind of a channel, from its name's prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChannelKind {
-    /// Who may subscribe.
+    /// The access that the prefix requires.
     pub access: Access,
     /// Whether the last event is stored for later subscribers.
     pub caches: bool,

@@ -7,9 +7,9 @@ use super::json::{List, write};
 use super::signature::Token;
 use super::socket_id::SocketId;
 
-/// The header with the app's key.
+/// The name of the header with the app's key.
 pub const KEY_HEADER: &str = "X-Pusher-Key";
-/// The header with the body's signature.
+/// The name of the header with the body's signature.
 pub const SIGNATURE_HEADER: &str = "X-Pusher-Signature";
 
 /// An event that webhooks report.

@@ -76,7 +76,7 @@ pub struct Leftovers {
 }
 
 impl ManualCore {
-    /// Returns a core with a clock that only [`ManualCore::pass`] advances.
+    /// Returns a core with a manual clock, which [`ManualCore::pass`] advances.
     #[must_use]
     pub fn new(settings: Settings, apps: Vec<AppSettings>) -> Self {
         let clock = Clock::manual(Timestamp::from_millis(1_000_000));

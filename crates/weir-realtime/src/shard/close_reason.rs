@@ -6,7 +6,7 @@ use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message;
 use crate::websocket::{self, CloseFrame, Message, ProtocolError};
 
-/// Why a connection ends.
+/// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
     /// The client or the network is gone, so nothing can be sent.
