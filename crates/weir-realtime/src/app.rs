@@ -1,4 +1,5 @@
-//! A living app: its settings, which a reload replaces, and its channels and users, which stay.
+//! An app at run time: its settings, which a reload replaces, and its channels and users, which
+//! stay.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,21 +23,20 @@ pub(crate) struct App {
     pub(crate) cache: Arc<Cache>,
     pub(crate) users: Users,
     connections: AtomicUsize,
-    /// Of all apps of the hub.
+    /// Number of connections of all apps of the hub.
     total: Arc<AtomicUsize>,
 }
 
-/// A connection's place among those that the app, and all apps together, may have. Given back when it
-/// is dropped.
+/// Counts one connection towards the limits of its app and of all apps, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPlace(Arc<App>);
 
-/// Why there is no place.
+/// The limit that a new connection would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoPlace {
-    /// The app has as many as it may.
+    /// The limit of the app.
     App,
-    /// All apps together have.
+    /// The limit of all apps together.
     Total,
 }
 
@@ -53,19 +53,20 @@ impl App {
         }
     }
 
-    /// The settings in force.
+    /// Returns the present settings.
     pub(crate) fn settings(&self) -> Guard<Arc<AppSettings>> {
         self.settings.load()
     }
 
-    /// How many connections it has.
+    /// Returns the number of open connections.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// A place for one connection more, where all apps may have `total_max`.
+    /// Counts one more connection, or returns the limit that it would exceed. `total_max` is the
+    /// limit of all apps together.
     pub(crate) fn connect(self: &Arc<Self>, total_max: usize) -> Result<ConnectionPlace, NoPlace> {
-        // Dropping the place takes it back.
+        // On an error, dropping `place` restores the counts.
         let place = ConnectionPlace(Arc::clone(self));
         let in_total = self.total.fetch_add(1, Ordering::Relaxed);
         let in_app = self.connections.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +88,7 @@ impl Drop for ConnectionPlace {
 }
 
 impl AppSettings {
-    /// Key and secret.
+    /// Returns the app's key and secret.
     pub(crate) fn token(&self) -> Token<'_> {
         Token { key: &self.key, secret: &self.secret }
     }
@@ -98,14 +99,15 @@ impl AppSettings {
 pub(crate) struct Apps {
     by_key: HashMap<Arc<str>, Arc<App>>,
     by_id: HashMap<Arc<str>, Arc<App>>,
-    /// Connections of all of them, those included that are there no more.
+    /// Number of connections of all apps, including removed ones.
     connections: Arc<AtomicUsize>,
     /// The number of the app that is added next.
     next_number: u64,
 }
 
 impl Apps {
-    /// Apps with these settings. An app that was there before, by its id, keeps all but them.
+    /// Returns apps with these settings. An app whose id is in `before` keeps its state and gets
+    /// the new settings.
     pub(crate) fn new(settings: Vec<AppSettings>, before: &Self) -> Self {
         let connections = Arc::clone(&before.connections);
         let mut apps = Self { connections, next_number: before.next_number, ..Self::default() };

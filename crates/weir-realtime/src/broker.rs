@@ -1,26 +1,29 @@
-//! The broker: what gives events their order, keeps their history and knows who is subscribed.
+//! The broker orders events, stores their history and tracks subscribers.
 //!
-//! Everything that happens on channels passes through [`Broker`]. [`LocalBroker`] keeps all of it in
-//! the memory of this process.
+//! Everything that happens on channels passes through [`Broker`]. [`LocalBroker`] keeps all of its
+//! state in the memory of this process.
 //!
 //! # What a broker over several nodes needs
-//! - **Publishing** is a future up to the HTTP API and the admin API, so it may wait for a reply. It
-//!   keeps the order of reservation and position (invariant 12): events from other nodes arrive on each
-//!   node in the broker's order and are distributed by the channel's local home, which then uses the
+//! - **Publishing** is a future up to the HTTP API and the admin API, so it may wait for a reply.
+//!   It keeps the order of reservation and position (invariant 12): each node receives events from
+//!   other nodes in the broker's order. The channel's local home distributes them, with the
 //!   broker's position instead of its own.
-//! - **Client events and subscriptions** are synchronous: they are called while the shard's state is
-//!   borrowed, which must not happen across an await. A client event can be queued, in a bounded queue
-//!   that reports [`CoreBusy`] when it is full.
-//! - **Subscribing** must be able to finish later, which the shard can't do yet. Its postponed
-//!   subscriptions (`Postponed::Subscribe`) come close: the connection is not read from meanwhile, so
-//!   its messages keep their order, and the subscription is tried again. But they are tried again by
-//!   time, and each attempt starts anew. A pending subscription needs a state of its own in the session
-//!   that holds the request, the broker wakes the connection's task when the reply is there, and
-//!   `leave_all` cancels it. Broadcasts that arrive in between must wait for its sequence.
-//! - **Members and history** are read synchronously from this process. A remote broker either keeps a
-//!   copy of each channel that has local subscribers, or these methods become futures too: their
-//!   callers are the HTTP API, except for pages of members, which need the pending state above.
-//! - Numbers for operators and for `GET /channels` come from the apps' registries of local channels.
+//! - **Client events and subscriptions** are synchronous: they are called while the shard's state
+//!   is borrowed, and a borrow must not be held across an await. A client event can be queued, in a
+//!   bounded queue that reports [`CoreBusy`] when it is full.
+//! - **Subscribing** must be able to finish later, which the shard does not support yet. Its
+//!   postponed subscriptions (`Postponed::Subscribe`) come close: reading from the connection
+//!   pauses, so its messages keep their order, and the subscription is retried. But retries run on
+//!   a timer, and each attempt starts over. A pending subscription needs its own state in the
+//!   session, which holds the request. The broker wakes the connection's task when the reply
+//!   arrives, and `leave_all` cancels the subscription. Broadcasts that arrive before the reply
+//!   must wait until the subscription's sequence is known.
+//! - **Members and history** are read synchronously from this process. A remote broker either keeps
+//!   a copy of each channel that has local subscribers, or these methods become futures too: they
+//!   are called by the HTTP API, except for pages of members, which need the pending state
+//!   described above.
+//! - Figures for operators and for `GET /channels` come from the apps' registries of local
+//!   channels.
 
 mod local;
 
@@ -37,13 +40,13 @@ use crate::pusher::channel::ChannelName;
 use crate::pusher::position::ChannelPosition;
 use crate::pusher::socket_id::SocketId;
 
-/// Orders events, keeps history and knows subscribers and members.
+/// Orders events, stores history, and tracks subscribers and members.
 ///
-/// All subscribers of a channel see its events in one order. Whoever subscribes gets the position of
-/// the last event before its first one, so history and live events join without a gap.
+/// All subscribers of a channel see its events in one order. A new subscriber gets the position of
+/// the last event before its first one, so that history and live events join without a gap.
 pub(crate) trait Broker {
-    /// Publishes an event of the application's server. Resolves when the event has its position;
-    /// it never waits for a client's socket.
+    /// Publishes an event of the application's server. Resolves when the event has its position,
+    /// without waiting for any client's socket.
     fn publish(
         &self,
         app: &App,
@@ -51,24 +54,26 @@ pub(crate) trait Broker {
         event: ServerEvent<'_>,
     ) -> impl Future<Output = Result<Published, PublishError>> + Send;
 
-    /// Publishes all of these events, or none: if one of their channels can't be created, or a core
-    /// has no room for all that it would get. More than a core's whole room passes if nothing else
-    /// waits.
+    /// Publishes all of these events, or none of them: if a channel can't be created, or a core
+    /// lacks room for its share, nothing is published. A batch that exceeds a core's limits is
+    /// accepted if nothing else waits there.
     fn publish_all<'a>(
         &self,
         app: &App,
         events: impl Iterator<Item = (&'a ChannelName, ServerEvent<'a>)>,
     ) -> impl Future<Output = Result<(), PublishError>> + Send;
 
-    /// Sends an event of a client to the other subscribers of a channel that it is subscribed to.
+    /// Sends a client's event to the other subscribers of a channel that the client is subscribed
+    /// to.
     fn publish_client_event(
         &self,
         channel: &Channel,
         event: ClientPublication<'_>,
     ) -> Result<(), CoreBusy>;
 
-    /// Adds a subscriber, and creates the channel if it does not exist. `on_join` is called in the
-    /// order in which subscribers come and go on all cores, before any other can.
+    /// Adds a subscriber, and creates the channel if it does not exist. Calls `on_join` before any
+    /// other join or leave on the channel, so calls keep the order of joins and leaves across all
+    /// cores.
     fn subscribe(
         &self,
         app: &App,
@@ -77,7 +82,8 @@ pub(crate) trait Broker {
         on_join: impl Fn(&Channel, &Join),
     ) -> Result<(Arc<Channel>, Join), SubscribeError>;
 
-    /// Removes a subscriber. `on_leave` is called as on [`Broker::subscribe`].
+    /// Removes a subscriber. Calls `on_leave` in the same order as [`Broker::subscribe`] calls
+    /// `on_join`.
     fn unsubscribe(
         &self,
         app: &App,
@@ -86,15 +92,16 @@ pub(crate) trait Broker {
         on_leave: impl FnOnce(Left),
     ) -> Left;
 
-    /// Sends subscribers the number of subscriptions, or the changes of a large presence channel's
-    /// members, if they changed. `subscribers` is the present number of subscriptions.
+    /// Sends subscribers the subscription count, or the member changes of a large presence channel,
+    /// if they changed. `subscribers` is the present number of subscriptions.
     fn announce_changes(&self, app: &App, channel: &Channel, subscribers: usize) -> Announcement;
 
-    /// The users of a presence channel: those of `version` if that list is still kept, otherwise the
-    /// present ones. The list of a large channel may be as old as changes are gathered.
+    /// Returns the users of a presence channel: the list of `version` if it is still stored,
+    /// otherwise the present one. The list of a large channel may be as old as the interval at
+    /// which changes are gathered.
     fn members(&self, app: &App, channel: &str, version: Option<u64>) -> Option<VersionedList>;
 
-    /// The channel's position, and its newest events above `after`, oldest first.
+    /// Returns the channel's position and its newest events after offset `after`, oldest first.
     fn history(
         &self,
         app: &App,
@@ -109,7 +116,7 @@ pub(crate) trait Broker {
 pub(crate) struct ServerEvent<'a> {
     pub(crate) name: &'a str,
     pub(crate) data: &'a str,
-    /// The connection that doesn't receive it.
+    /// The connection that does not receive the event.
     pub(crate) except: Option<SocketId>,
 }
 
@@ -123,25 +130,25 @@ pub(crate) struct ClientPublication<'a> {
     pub(crate) user_id: Option<&'a str>,
 }
 
-/// Whether subscribers know all changes.
+/// Whether all changes have been announced to subscribers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Announcement {
-    /// Nothing is left to announce.
+    /// All changes are announced.
     Done,
-    /// It is too early; to be called again.
+    /// It is too early to announce; call again later.
     Due,
 }
 
 /// Why an event was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
-    /// A core has too much to deliver.
+    /// A core has too much waiting to be delivered.
     #[error("{0}")]
     Busy(#[from] CoreBusy),
-    /// The channel does not exist, and no more may be created.
+    /// The channel does not exist, and the limit of channels is reached.
     #[error("{0}")]
     TooManyChannels(#[from] TooManyChannels),
-    /// The next process continues the histories.
+    /// This process has handed over, and the next one continues the histories.
     #[error("this process has handed over to the next one; try again")]
     HandedOver,
 }
@@ -149,13 +156,13 @@ pub enum PublishError {
 /// Why a subscription was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SubscribeError {
-    /// Others must be told, on a core that has no room.
+    /// A core that must notify other subscribers has no room.
     #[error("{0}")]
     Busy(#[from] CoreBusy),
-    /// The channel does not exist, and no more may be created.
+    /// The channel does not exist, and the limit of channels is reached.
     #[error("{0}")]
     TooManyChannels(#[from] TooManyChannels),
-    /// The presence channel is full.
+    /// The presence channel has reached its limit of members.
     #[error("{0}")]
     TooManyMembers(#[from] TooManyMembers),
 }

@@ -1,9 +1,9 @@
-//! A channel's home: the one place that orders what happens on it.
+//! A channel's home orders everything that happens on the channel.
 //!
-//! Everything that subscribers see gets its place under the home's lock, and goes into the mailboxes
-//! of the cores under the same lock. Mailboxes keep their order, so every subscriber sees the same
-//! order, whoever publishes and wherever. Who joins learns the place under the lock too: what has a
-//! later place comes through the mailbox, what has an earlier one is in the history.
+//! Each message gets its sequence number, and enters the mailboxes of the cores, under the home's
+//! lock. Mailboxes keep their order, so all subscribers see one order, whichever core publishes. A
+//! new subscriber gets the present sequence under the same lock: later messages arrive through the
+//! mailbox, earlier ones are in the history.
 
 mod cache;
 mod cached;
@@ -48,11 +48,11 @@ pub(crate) struct Channel {
     pub(crate) id: ChannelId,
     pub(crate) name: ChannelName,
     pub(crate) kind: ChannelKind,
-    /// Times that a client was too slow for one of its events.
+    /// Number of times that a client was too slow for an event of this channel.
     slowed: AtomicU64,
-    /// Of the app.
+    /// Cached events of the whole app.
     cache: Arc<Cache>,
-    /// std's lock: held for some hundred nanoseconds, never across an await.
+    /// A lock of std: held for some hundred nanoseconds, never across an await.
     home: Mutex<Home>,
 }
 
@@ -69,11 +69,12 @@ impl Channel {
     }
 
     fn home(&self) -> MutexGuard<'_, Home> {
-        // A panic under the lock is a fault of the program; the state is whole between statements.
+        // A panic under the lock is a bug; the state is consistent between statements.
         self.home.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives an event its place and hands it to every core with subscribers, or to none.
+    /// Gives an event its position and queues it for every core with subscribers. Queues nothing if
+    /// a core has no room.
     pub(crate) fn publish(
         &self,
         publication: Publication<'_>,
@@ -109,7 +110,8 @@ impl Channel {
         Published { position, subscribers: home.total(), history_change }
     }
 
-    /// One of the protocol's messages, unless its kind is switched off. It can't be refused.
+    /// Sends a message of the protocol, unless its name is switched off. Ignores the limits of the
+    /// cores.
     fn send_always(&self, home: &mut Home, cores: &Cores, message: SubscriberMessage<'_>) {
         if !cores.switches.is_off(message.name, message.now) {
             let reserved = home.reserve_always(cores, message.frame.wire().len());
@@ -117,7 +119,7 @@ impl Channel {
         }
     }
 
-    /// One message into the mailboxes, at the next place.
+    /// Puts a message into the cores' mailboxes, with the next sequence number.
     fn send(
         &self,
         home: &mut Home,
@@ -143,8 +145,9 @@ impl Channel {
         }
     }
 
-    /// All users of a presence channel: of the version that is asked for, if it is still there. Of a
-    /// large channel the list may be as old as changes are gathered.
+    /// Returns all users of a presence channel: the list of `version` if it is still stored,
+    /// otherwise the present one. The list of a large channel may be as old as the interval at
+    /// which changes are gathered.
     pub(crate) fn members(
         &self,
         version: Option<u64>,
@@ -168,27 +171,27 @@ impl Channel {
         }
     }
 
-    /// Connections that are subscribed.
+    /// Returns the number of subscribed connections.
     pub(crate) fn subscribers(&self) -> usize {
         self.home().total()
     }
 
-    /// How much was published lately, per second.
+    /// Returns the recent rates of events and bytes per second.
     pub(crate) fn rates(&self, now: Timestamp) -> ChannelRates {
         self.home().meter.rates(now)
     }
 
-    /// Clients were too slow for its events, so many times.
+    /// Adds to the number of times that a client was too slow.
     pub(crate) fn slowed(&self, times: u64) {
         self.slowed.fetch_add(times, Ordering::Relaxed);
     }
 
-    /// Times that a client was too slow for one of its events.
+    /// Returns how often a client was too slow for an event of this channel.
     pub(crate) fn times_slowed(&self) -> u64 {
         self.slowed.load(Ordering::Relaxed)
     }
 
-    /// `watcher` gets everything that is sent from now on.
+    /// Adds a watcher, which receives all messages sent from now on.
     pub(crate) fn add_watcher(&self, watcher: &Arc<WatchQueue>) -> Result<(), ChannelGone> {
         let mut home = self.home();
         home.check_there()?;
@@ -200,7 +203,7 @@ impl Channel {
         self.home().watchers.retain(|other| !Arc::ptr_eq(other, watcher));
     }
 
-    /// The channel's newest events above `offset`, and its position.
+    /// Returns the channel's position and its newest events after `offset`.
     pub(crate) fn history(
         &self,
         offset: u64,
@@ -210,7 +213,8 @@ impl Channel {
         (home.position(), home.history.newest(offset, events_max).cloned().collect())
     }
 
-    /// What is to be kept over a restart; None: no client knows a position of it.
+    /// Returns the history to save over a restart, or None if no client has a position of this
+    /// channel and no event is cached.
     pub(crate) fn saved_history(&self) -> Option<SavedHistory> {
         let home = self.home();
         if !home.has_told_position && home.cached.is_none() {
@@ -227,8 +231,8 @@ impl Channel {
         })
     }
 
-    /// Continues a history that was saved, on a channel that has no events yet. Returns the bytes of
-    /// the history.
+    /// Continues a saved history, on a channel that has no events yet. Returns the bytes of the
+    /// history.
     pub(crate) fn restore(&self, saved: SavedHistory) -> isize {
         let mut home = self.home();
         let SavedHistory { position, entries, cached, touched } = saved;
@@ -242,8 +246,8 @@ impl Channel {
         difference(home.history.bytes(), 0)
     }
 
-    /// Forgets what is too old. Answers how the bytes of history changed, and whether the channel
-    /// is of no more use to anybody; then it is gone.
+    /// Removes expired data. Returns the change of the history's bytes, and whether the channel is
+    /// unused: it is then marked as gone.
     pub(crate) fn tidy(&self, app: &AppSettings, now: Timestamp) -> (isize, bool) {
         let mut home = self.home();
         let before = home.history.bytes();
@@ -255,12 +259,14 @@ impl Channel {
             && home.watchers.is_empty()
             && home.history.is_empty()
             && home.cached.is_none()
-            // Whoever left with a position may come back: "nothing was missed" is an answer too.
+            // A client that left with a position may return, and must still be able to learn that
+            // it missed nothing.
             && (!home.has_told_position || now.since(home.touched) > app.history.age_max);
         (difference(home.history.bytes(), before), home.is_gone)
     }
 
-    /// Forgets its history: there is no memory for it. Who wants to recover is told of a gap.
+    /// Clears the history to free memory, and returns the change of its bytes. Clients that recover
+    /// are then notified of a gap.
     pub(crate) fn forget_history(&self) -> isize {
         let mut home = self.home();
         let before = home.history.bytes();
@@ -269,7 +275,7 @@ impl Channel {
     }
 }
 
-/// What goes to subscribers.
+/// A message to subscribers.
 struct SubscriberMessage<'a> {
     name: &'a str,
     frame: Frame,
@@ -279,13 +285,13 @@ struct SubscriberMessage<'a> {
 }
 
 impl<'a> SubscriberMessage<'a> {
-    /// One of the protocol's own, for everyone.
+    /// Returns a message of the protocol, for all subscribers.
     fn new(name: &'a str, frame: Frame, now: Timestamp) -> Self {
         Self { name, frame, audience: Audience::Everyone, event: None, now }
     }
 }
 
-/// `after - before`: of figures that fit into memory.
+/// Returns `after - before`. Both must fit into `isize`, as sizes in memory do.
 fn difference(after: usize, before: usize) -> isize {
     after.cast_signed() - before.cast_signed()
 }

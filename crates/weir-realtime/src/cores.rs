@@ -1,4 +1,4 @@
-//! The cores that serve connections: the mailbox of each, and how much may wait in it.
+//! The cores that serve connections: each core's mailbox, and the limits of what waits in it.
 
 mod address;
 mod direct;
@@ -21,20 +21,20 @@ pub use self::room::CoreBusy;
 use self::room::CoreRoom;
 pub(crate) use self::room::RoomReservation;
 
-/// Every core, by its number, and the events that are switched off on all of them.
+/// All cores, by number, and the names of events that are switched off on all of them.
 #[derive(Debug)]
 pub(crate) struct Cores {
     cores: Box<[CoreHandle]>,
-    /// By names of events.
+    /// Switches by event name.
     pub(crate) switches: Arc<Switches>,
 }
 
-/// One core, as others see it.
+/// The part of a core that other cores use.
 #[derive(Debug)]
 pub(crate) struct CoreHandle {
     pub(crate) mailbox: Mailbox<CoreMessage>,
     pub(crate) room: CoreRoom,
-    /// Its open connections.
+    /// Number of open connections.
     pub(crate) connections: AtomicUsize,
 }
 

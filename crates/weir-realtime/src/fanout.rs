@@ -1,8 +1,8 @@
-//! One channel's subscribers on one core, and the messages on their way to them.
+//! One channel's subscribers on one core, and the messages queued for them.
 //!
-//! Messages that wait for the same subscribers go together: one write carries them all, without
-//! anybody having waited for that. A run over thousands of subscribers is cut into turns; who
-//! subscribes or leaves in between neither misses a message nor gets one twice.
+//! Queued messages for the same subscribers are written together, without delaying any of them. A
+//! run over thousands of subscribers is split into turns. A connection that subscribes or leaves
+//! between turns neither misses a message nor receives one twice.
 
 use std::collections::VecDeque;
 
@@ -20,11 +20,12 @@ pub(crate) struct Fanout {
     finished: Option<Timestamp>,
 }
 
-/// A subscriber, and the place after which messages are for it.
+/// A subscriber, and the sequence number after which it receives messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subscriber {
     pub(crate) session: SessionKey,
-    /// How it learns of the members of a presence channel.
+    /// Whether it receives batched changes of a presence channel's members instead of single
+    /// events.
     pub(crate) wants_member_changes: bool,
     pub(crate) from: u64,
 }
@@ -35,17 +36,17 @@ struct Run {
     broadcasts: Vec<Broadcast>,
     joined: Bytes,
     for_whom: ForWhom,
-    /// Subscribers before this one have it.
+    /// Index of the next subscriber to serve.
     next: usize,
 }
 
-/// For whom the messages of a run are: the same for all of them.
+/// The common audience of a run's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ForWhom {
     Everyone,
-    /// The session knows.
+    /// The session filters the messages.
     NotEveryone,
-    /// Subscribers with this answer to `wants_member_changes`.
+    /// Subscribers whose `wants_member_changes` equals `wants_changes`.
     MembersOf {
         wants_changes: bool,
     },
@@ -62,45 +63,45 @@ impl ForWhom {
     }
 }
 
-/// What one subscriber is to get.
+/// The messages for one subscriber.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Delivery<'a> {
-    /// All of these, whose frames are in `joined`, one behind the other.
+    /// All of these. `joined` holds their frames in sequence.
     Joined { broadcasts: &'a [Broadcast], joined: &'a Bytes },
-    /// Those of these that are for it.
+    /// These, filtered by the session.
     Each(&'a [Broadcast]),
 }
 
-/// Somebody's place among the subscribers is another one now.
+/// A subscriber whose index changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moved {
     pub(crate) session: SessionKey,
     pub(crate) index: u32,
 }
 
-/// What a turn came to.
+/// The result of one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TurnProgress {
-    /// Subscribers that were looked at.
+    /// Number of subscribers processed.
     pub(crate) subscribers: usize,
-    /// Another turn is needed.
+    /// Whether another turn is needed.
     pub(crate) has_more: bool,
 }
 
 impl Fanout {
-    /// How many there are.
+    /// Returns the number of subscribers.
     pub(crate) fn len(&self) -> usize {
         self.subscribers.len()
     }
 
-    /// Adds a subscriber; answers where it is.
+    /// Adds a subscriber. Returns its index.
     pub(crate) fn add(&mut self, subscriber: Subscriber) -> u32 {
         self.subscribers.push(subscriber);
         u32::try_from(self.subscribers.len() - 1).expect("fewer subscribers than file descriptors")
     }
 
-    /// Takes away the subscriber at `index`; answers who moved. Those who have the current run stay
-    /// in front of those who don't.
+    /// Removes the subscriber at `index`. Returns the subscribers whose index changed. Subscribers
+    /// that have the current run stay in front of those that don't.
     pub(crate) fn remove(&mut self, index: u32) -> [Option<Moved>; 2] {
         let mut hole = index as usize;
         let mut moved = [None; 2];
@@ -124,12 +125,13 @@ impl Fanout {
         Some(Moved { session: self.subscribers[to].session, index })
     }
 
-    /// Adds a message.
+    /// Queues a message.
     pub(crate) fn push(&mut self, broadcast: Broadcast) {
         self.waiting.push_back(broadcast);
     }
 
-    /// Delivers to at most `writes_max` subscribers; `deliver` gets each with what it is to get.
+    /// Delivers to at most `writes_max` subscribers, in writes of at most `write_bytes_max` unless
+    /// a single message is larger. Calls `deliver` with the messages for each subscriber.
     pub(crate) fn turn(
         &mut self,
         writes_max: usize,
@@ -159,19 +161,21 @@ impl Fanout {
         TurnProgress { subscribers: writes_max - left, has_more: !self.is_idle() }
     }
 
-    /// Whether nothing is left to deliver.
+    /// Returns whether all messages are delivered.
     pub(crate) fn is_idle(&self) -> bool {
         self.run.is_none() && self.waiting.is_empty()
     }
 
-    /// When the oldest message of the last run was published, if one ended since the last call.
+    /// Returns when the oldest message of the last run was published, if a run ended since the last
+    /// call.
     pub(crate) fn take_finished(&mut self) -> Option<Timestamp> {
         self.finished.take()
     }
 }
 
 impl Run {
-    /// As many waiting messages as go into one write; always at least one.
+    /// Takes as many queued messages as fit into one write, but at least one. Returns None if the
+    /// queue is empty.
     fn begin(waiting: &mut VecDeque<Broadcast>, write_bytes_max: usize) -> Option<Self> {
         let for_whom = ForWhom::of(waiting.front()?);
         let mut bytes = 0;
@@ -203,7 +207,7 @@ impl Run {
     }
 }
 
-/// All frames, one behind the other; none of nothing.
+/// Returns all frames in sequence, or None if there are none.
 fn join(broadcasts: &[Broadcast]) -> Option<Bytes> {
     match broadcasts {
         [] => None,

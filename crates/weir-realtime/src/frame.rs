@@ -1,4 +1,4 @@
-//! A message as it goes to many sockets: encoded once, shared.
+//! A message to many sockets, encoded once and shared.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use crate::pusher::position::ChannelPosition;
 use crate::pusher::server_message::{self, ChannelEvent};
 use crate::websocket::{FrameHeader, HEADER_BYTES_MAX, Opcode};
 
-/// One WebSocket text frame of the server, whole: header and JSON. Cloning shares the bytes.
+/// One complete WebSocket text frame of the server: header and JSON. Clones share the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     bytes: Bytes,
@@ -14,14 +14,14 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// The frame around what `write` appends.
+    /// Builds a frame around the payload that `write` appends.
     pub(crate) fn text(write: impl FnOnce(&mut Vec<u8>)) -> Self {
         let mut buffer = vec![0; HEADER_BYTES_MAX];
         write(&mut buffer);
         Self::around(buffer)
     }
 
-    /// `buffer` holds the payload behind room for the longest header.
+    /// Builds a frame from `buffer`, which has room for the longest header, then the payload.
     fn around(mut buffer: Vec<u8>) -> Self {
         let payload_bytes = (buffer.len() - HEADER_BYTES_MAX) as u64;
         let header =
@@ -30,27 +30,27 @@ impl Frame {
         let start = HEADER_BYTES_MAX - header.len();
         buffer[start..HEADER_BYTES_MAX].copy_from_slice(&header);
         let header_bytes = u8::try_from(header.len()).expect("a header has at most 14 bytes");
-        // Frames wait in histories and queues: room to grow would be wasted there.
+        // Frames are stored in histories and queues, where spare capacity would waste memory.
         buffer.shrink_to_fit();
         Self { bytes: Bytes::from(buffer).slice(start..), header_bytes }
     }
 
-    /// What is written to a WebSocket.
+    /// Returns the bytes to write to a WebSocket.
     #[must_use]
     pub(crate) const fn wire(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The JSON alone.
+    /// Returns the JSON alone.
     #[must_use]
     pub(crate) fn json(&self) -> &[u8] {
         &self.bytes[usize::from(self.header_bytes)..]
     }
 }
 
-/// Appends one text frame around what `write` appends: for messages to one client.
+/// Appends a text frame around the payload that `write` appends, for messages to one client.
 pub(crate) fn append_text(output: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    /// What most messages need: 126 - 65,535 bytes.
+    /// Bytes of the header that most messages need: those of 126 - 65,535 bytes.
     const USUAL_HEADER_BYTES: usize = 4;
     let start = output.len();
     output.extend_from_slice(&[0; USUAL_HEADER_BYTES]);
@@ -61,7 +61,8 @@ pub(crate) fn append_text(output: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)
     output.splice(start..start + USUAL_HEADER_BYTES, header.iter().copied());
 }
 
-/// An event's frame without its position: all that can be done before the channel's lock is held.
+/// An event's frame without its position: the part that can be encoded before the channel is
+/// locked.
 #[derive(Debug)]
 pub(crate) struct Draft(Vec<u8>);
 
@@ -73,7 +74,7 @@ impl Draft {
     pub(crate) fn new(event: &ChannelEvent<'_>) -> Self {
         debug_assert!(event.position.is_none(), "the channel gives the position");
         let data_bytes = event.data.map_or(0, str::len);
-        // The usual data is JSON, whose quotes are escaped.
+        // Data is usually JSON, whose quotes must be escaped.
         let guess = HEADER_BYTES_MAX + POSITION_BYTES_MAX + 64 + data_bytes + data_bytes / 4;
         let mut buffer = Vec::with_capacity(guess);
         buffer.resize(HEADER_BYTES_MAX, 0);
@@ -81,12 +82,12 @@ impl Draft {
         Self(buffer)
     }
 
-    /// Bytes of the frame with a position, at most.
+    /// Returns the most bytes that the frame can have with a position.
     pub(crate) fn bytes_max(&self) -> usize {
         self.0.len() + POSITION_BYTES_MAX
     }
 
-    /// The frame, with the event's place in the channel's history if it has one.
+    /// Returns the frame, with the event's position in the channel's history if it has one.
     pub(crate) fn finish(mut self, position: Option<ChannelPosition>) -> Frame {
         if let Some(position) = position {
             let closing = self.0.pop();

@@ -1,4 +1,4 @@
-//! The HTTP API: a request in, an answer out. It runs on the core that accepted the request.
+//! The HTTP API. Each request is handled on the core that accepted it.
 
 mod answer;
 mod events;
@@ -24,10 +24,10 @@ use crate::pusher::api::ApiError;
 use crate::pusher::signature::{SignedQuery, SignedRequest, check_body};
 use crate::shard::{Shard, connect};
 
-/// What all paths of the API begin with.
+/// Prefixes of the paths of the API.
 const PATHS: [&str; 3] = ["/apps/", "/users/", connect::PATH];
 
-/// A request whose signature holds.
+/// A request with a valid signature.
 struct SignedCall<'a> {
     app: &'a Arc<App>,
     query: &'a SignedQuery<'a>,
@@ -35,13 +35,13 @@ struct SignedCall<'a> {
 }
 
 impl Shard {
-    /// Whether the path is the API's, or a stream of events.
+    /// Returns whether the path belongs to the API or to an event stream.
     #[must_use]
     pub fn serves(path: &str) -> bool {
         PATHS.iter().any(|prefix| path.starts_with(prefix))
     }
 
-    /// Answers a request.
+    /// Handles a request and returns the response.
     pub async fn answer(
         self: Rc<Self>,
         request: Request<Incoming>,
@@ -56,7 +56,8 @@ impl Shard {
         }
     }
 
-    /// Who asks is known before the body is read: the signature covers its digest.
+    /// Handles a request of the API. The signature covers the body's digest, so the sender is
+    /// verified before the body is read.
     async fn try_answer(&self, request: Request<Incoming>) -> Result<Vec<u8>, ApiFailure> {
         let (head, body) = request.into_parts();
         let path = head.uri.path();
@@ -79,7 +80,7 @@ impl Shard {
         let body = self.body_of(body, settings.api_body_bytes_max).await?;
         check_body(&query, &body)
             .map_err(|error| ApiFailure::new(StatusCode::UNAUTHORIZED, error))?;
-        // A reload may have come with the body.
+        // A reload may have changed the app while the body arrived.
         self.check_in_service(&app)?;
         let call = SignedCall { app: &app, query: &query, body: &body };
         self.carry_out(&route, &call, &settings).await
@@ -97,7 +98,7 @@ impl Shard {
         }
     }
 
-    /// All of a body that is neither too long nor too late.
+    /// Reads the whole body. Returns an error if it is too large or does not arrive in time.
     async fn body_of(&self, body: Incoming, max: usize) -> Result<Bytes, ApiFailure> {
         let timeout = self.hub.settings().limits.api_body_timeout;
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
@@ -109,7 +110,7 @@ impl Shard {
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
                 Err(ApiError::BodyTooLarge { bytes: max + 1, max }.into())
             }
-            // The client is gone; nobody reads the answer.
+            // The client is gone, so nothing reads the response.
             Ok(Err(error)) => Err(ApiFailure::new(StatusCode::BAD_REQUEST, error)),
             Err(_) => {
                 self.hub.metrics.limit_hit(LimitKind::ApiBodyTimeout);
@@ -120,7 +121,8 @@ impl Shard {
         }
     }
 
-    /// The app of the path; in paths without one, the app whose key has signed.
+    /// Returns the app of the path. For paths without one, returns the app of the query's
+    /// `auth_key`.
     fn app_of(&self, route: &ApiRoute<'_>, query: &str) -> Result<Arc<App>, ApiFailure> {
         let unknown = |what: String| ApiFailure::new(StatusCode::NOT_FOUND, what);
         match route.app_id {

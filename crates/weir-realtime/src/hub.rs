@@ -1,4 +1,4 @@
-//! What all cores share: the apps, the cores' mailboxes, the broker, the settings.
+//! State that all cores share: the apps, the cores' mailboxes, the broker and the settings.
 
 pub(crate) mod alone;
 mod publish;
@@ -21,7 +21,7 @@ use crate::metrics::RealtimeMetrics;
 use crate::settings::{AppSettings, Settings};
 use crate::webhooks::Webhooks;
 
-/// Realtime, without its sockets.
+/// The realtime server without its sockets.
 #[derive(Debug)]
 pub struct Hub {
     pub(crate) cores: Arc<Cores>,
@@ -31,31 +31,31 @@ pub struct Hub {
     pub(crate) webhooks: Webhooks,
     settings: ArcSwap<Settings>,
     apps: ArcSwap<Apps>,
-    /// Live views of all channels.
+    /// Number of live views, over all channels.
     pub(crate) watchers: AtomicUsize,
-    /// Another process continues the histories.
+    /// Set once another process continues the histories.
     is_handed_over: AtomicBool,
 }
 
-/// What a hub is made of.
+/// The parts from which [`Hub::new`] builds a hub.
 #[derive(Debug)]
 pub struct HubParts {
-    /// How many cores there are.
+    /// Number of cores.
     pub cores: usize,
-    /// Realtime's settings.
+    /// The settings of the realtime server.
     pub settings: Settings,
     /// The apps.
     pub apps: Vec<AppSettings>,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// What is counted.
+    /// The metrics.
     pub metrics: RealtimeMetrics,
-    /// Who is told.
+    /// Sends webhooks to the applications' servers.
     pub webhooks: Webhooks,
 }
 
 impl Hub {
-    /// A hub with nothing on it.
+    /// Returns a hub without channels or connections.
     #[must_use]
     pub fn new(parts: HubParts) -> Arc<Self> {
         let HubParts { cores, settings, apps, clock, metrics, webhooks } = parts;
@@ -76,12 +76,12 @@ impl Hub {
         })
     }
 
-    /// The settings in force.
+    /// Returns the present settings.
     pub(crate) fn settings(&self) -> Guard<Arc<Settings>> {
         self.settings.load()
     }
 
-    /// Puts other settings and apps in force. Connections of apps that are gone or off are closed.
+    /// Replaces settings and apps. Closes the connections of apps that were removed or disabled.
     pub fn reload(&self, settings: Settings, apps: Vec<AppSettings>) {
         let limits = &settings.limits;
         for core in self.cores.iter() {
@@ -103,24 +103,23 @@ impl Hub {
         }
     }
 
-    /// The app whose clients have this key.
+    /// Returns the app with this key, which its clients send.
     pub(crate) fn app_by_key(&self, key: &str) -> Option<Arc<App>> {
         self.apps.load().by_key(key).cloned()
     }
 
-    /// The app with this id.
+    /// Returns the app with this id.
     pub(crate) fn app_by_id(&self, id: &str) -> Option<Arc<App>> {
         self.apps.load().by_id(id).cloned()
     }
 
-    /// All apps.
+    /// Returns all apps.
     pub(crate) fn apps(&self) -> Vec<Arc<App>> {
         self.apps.load().iter().cloned().collect()
     }
 
-    /// From now on nothing is published here any more: the histories are to be saved for the process
-    /// that goes on with them. Who is publishing at this moment may still finish: that takes no
-    /// longer than a turn of their core.
+    /// Rejects events of servers from now on, so that the histories can be saved for the next
+    /// process. A publication in progress may still finish, before its core's task yields.
     pub fn hand_over(&self) {
         self.is_handed_over.store(true, Ordering::SeqCst);
     }
@@ -129,27 +128,27 @@ impl Hub {
         self.is_handed_over.load(Ordering::SeqCst)
     }
 
-    /// Whether there is any app.
+    /// Returns whether any app is configured.
     pub fn has_apps(&self) -> bool {
         self.apps.load().iter().next().is_some()
     }
 
-    /// Removes what is too old from one part of every app's channels. To be called with the numbers
-    /// below [`Hub::tidy_parts`], in turn.
+    /// Removes expired data from one part of every app's channels. Callers pass each number below
+    /// [`Hub::tidy_parts`] in turn.
     pub(crate) fn tidy(&self, part: usize) {
         for app in self.apps() {
             self.broker.tidy(&app, part);
         }
     }
 
-    /// What is not sent at the moment, by names of events: of servers, of clients, and of the
+    /// Returns the switches that suppress events by name: events of servers, of clients, and of the
     /// protocol (`pusher_internal:member_*`).
     #[must_use]
     pub fn switches(&self) -> &Arc<Switches> {
         &self.cores.switches
     }
 
-    /// How many parts there are to tidy.
+    /// Returns the number of parts to pass to [`Hub::tidy`].
     pub(crate) const fn tidy_parts() -> usize {
         Registry::parts()
     }

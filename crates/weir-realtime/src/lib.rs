@@ -1,19 +1,19 @@
-//! Realtime channels for web applications, spoken as Pusher's protocol.
+//! Realtime channels for web applications, over the Pusher Channels protocol.
 //!
-//! Layers, lowest first; a file uses only files of its own layer and of those below:
-//! - [`websocket`], [`pusher`]: frames of RFC 6455, and the messages, names and signatures of Pusher
-//!   Channels protocol 7. `frame` is a message of the one in a frame of the other.
-//! - [`settings`], [`metrics`], [`origin`], [`webhooks`]: requests to the application's server.
-//! - `cores`: the mailbox of each core, and how much may wait in it.
-//! - `channel`: a channel's home, which orders what happens on it. `app`: the channels and users of one
-//!   app.
-//! - `broker`: publishing, subscribing, members and history, behind one trait.
-//! - [`hub`]: what the cores share: apps, settings, the broker.
-//! - [`shard`]: what one core does: its connections, and writing to them. `session` is one of them,
-//!   `fanout` one channel's subscribers there.
-//! - `http`: the HTTP API; `sse`: a channel for clients without WebSockets; `saved`: histories over a
-//!   graceful restart. For operators: [`view`], what they may see; [`watch`], one channel live;
-//!   [`operations`], what they can do.
+//! Layers, lowest first. A file uses only files of its own layer and of the layers below it:
+//! - [`websocket`], [`pusher`]: the frames of RFC 6455; the messages, names and signatures of
+//!   Pusher Channels protocol 7. `frame` encodes a Pusher message as a WebSocket frame.
+//! - [`settings`], [`metrics`], [`origin`], [`webhooks`] (requests to the application's server).
+//! - `cores`: each core's mailbox, and the limits of what may wait for delivery by that core.
+//! - `channel`: a channel's home, which orders the channel's messages. `app`: the channels and
+//!   users of one app.
+//! - `broker`: publishing, subscribing, members and history behind one trait.
+//! - [`hub`]: state that all cores share: apps, settings and the broker.
+//! - [`shard`]: the connections of one core, and writing to them. `session` is one connection,
+//!   `fanout` the subscribers of one channel on that core.
+//! - `http`: the HTTP API. `sse`: event streams for clients without WebSockets. `saved`: histories
+//!   that outlive a graceful restart. For operators: [`view`] (state), [`watch`] (live messages of
+//!   a channel) and [`operations`] (actions).
 
 mod app;
 mod broker;

@@ -1,5 +1,5 @@
-//! What benchmarks and fuzzers need of the inside, without sockets: the hand-over of an event to the
-//! subscribers of one core, and a whole core that is turned by hand. Not for anybody else.
+//! Internals for benchmarks and fuzzers only, without sockets: delivering an event to the
+//! subscribers of one core, and a whole core that the caller drives.
 
 use std::hint::black_box;
 
@@ -17,13 +17,13 @@ pub use crate::shard::by_hand::{Leftovers, ManualConnection, ManualCore, UnreadM
 pub struct HandOver {
     fanout: Fanout,
     cores: Cores,
-    /// Bytes that each subscriber was handed.
+    /// Bytes delivered to each subscriber.
     received: Vec<usize>,
     sequence: u64,
 }
 
 impl HandOver {
-    /// With so many subscribers.
+    /// Returns a channel with this number of subscribers.
     #[must_use]
     pub fn new(subscribers: u32) -> Self {
         let mut fanout = Fanout::default();
@@ -34,8 +34,8 @@ impl HandOver {
         Self { fanout, cores: Cores::new(1, 1_000, 1 << 20), received, sequence: 0 }
     }
 
-    /// Encodes an event with this data, hands it over in turns of `writes_max`; answers the number
-    /// of turns.
+    /// Encodes an event with this data, and delivers it in turns of `writes_max`. Returns the
+    /// number of turns.
     pub fn event(&mut self, data: &str, writes_max: usize) -> usize {
         self.sequence += 1;
         let broadcast = self.broadcast(data);
@@ -79,7 +79,7 @@ impl HandOver {
         Draft::new(&event).finish(Some(ChannelPosition { epoch: Epoch(1), offset: self.sequence }))
     }
 
-    /// Bytes that all subscribers were handed.
+    /// Returns the bytes delivered to all subscribers.
     #[must_use]
     pub fn received(&self) -> usize {
         self.received.iter().sum()

@@ -1,4 +1,5 @@
-//! All metrics of realtime, named `weir_realtime_*`. Cores count in batches: a delivery costs none.
+//! The metrics of the realtime server, named `weir_realtime_*`. Cores count in batches, so that a
+//! single delivery costs nothing.
 
 mod totals;
 
@@ -14,11 +15,11 @@ use prometheus_client::registry::Registry;
 
 pub use self::totals::{ClosedView, HubTotals, LimitHit};
 
-/// From "at once" to "long after".
+/// Buckets in seconds, from an immediate delivery to a very late one.
 const DELIVERY_BUCKETS: [f64; 13] =
     [0.000_1, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
-/// Realtime's metrics. Cheap to clone.
+/// The metrics of the realtime server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RealtimeMetrics(Arc<MetricFamilies>);
 
@@ -41,41 +42,41 @@ struct MetricFamilies {
     publish_to_socket: Option<Histogram>,
 }
 
-/// What a core did in one turn.
+/// The counts of one turn of a core.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TurnCounts {
     pub(crate) deliveries: u64,
     pub(crate) bytes: u64,
     pub(crate) dropped: u64,
     pub(crate) queued_bytes: i64,
-    /// Clients for which something waits.
+    /// The change of the number of clients with queued bytes.
     pub(crate) slow_clients: i64,
 }
 
-/// Why a connection ended.
+/// Why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
-    /// By the client, or the network.
+    /// The client or the network closed it.
     Client,
-    /// It read too slowly.
+    /// The client read too slowly.
     Slow,
-    /// It did not answer a ping.
+    /// The client did not respond to a ping.
     NoPong,
-    /// It neither subscribed nor signed in in time.
+    /// The client neither subscribed nor signed in in time.
     Unused,
-    /// The application's server did not authorise it in time.
+    /// The application's server did not authorize the connection in time.
     Unauthorized,
-    /// It broke the WebSocket protocol.
+    /// The client violated the WebSocket protocol.
     Protocol,
-    /// Weir ends.
+    /// Weir shut down.
     Drain,
-    /// Its user's connections were ended over the HTTP API.
+    /// The HTTP API or an operator closed the user's connections.
     Terminated,
-    /// Its app is gone or off.
+    /// The app was removed or disabled.
     App,
 }
 
-/// Which limit was met.
+/// A limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitKind {
     CoreQueue,
@@ -116,7 +117,7 @@ pub(crate) enum RecoveryOutcome {
 }
 
 impl RealtimeMetrics {
-    /// Registers all of them.
+    /// Creates the metrics and registers them.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let histogram = Histogram::new(DELIVERY_BUCKETS);
@@ -204,7 +205,7 @@ impl RealtimeMetrics {
         }
     }
 
-    /// The bytes that wait for one client are `after` now, and were `before`.
+    /// Updates the gauges when the bytes queued for a client change from `before` to `after`.
     pub(crate) fn queue_changed(&self, before: usize, after: usize) {
         if before != after {
             let change = after.cast_signed() - before.cast_signed();

@@ -1,4 +1,4 @@
-//! What an operator does: publish an event, end connections.
+//! Actions of operators: publishing an event, closing connections.
 
 use std::sync::Arc;
 
@@ -22,58 +22,58 @@ use crate::pusher::socket_id::{SocketId, SocketIdError};
 pub struct PublishEvent {
     /// The app's id.
     pub app: String,
-    /// Where to.
+    /// The channel to publish to.
     pub channel: String,
-    /// Its name.
+    /// The event's name.
     pub event: String,
-    /// Its data: a string's content, or other JSON as it stands.
+    /// The event's data: the content of a JSON string, or other JSON unchanged.
     pub data: Box<RawValue>,
 }
 
-/// What became of it.
+/// The result of publishing an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventPublished {
-    /// Connections that it is on its way to.
+    /// Number of connections that will receive the event.
     pub subscribers: usize,
-    /// Which history it is in; None: none.
+    /// The epoch of the history that stores it, or None if it is not stored.
     pub epoch: Option<String>,
-    /// Its place there.
+    /// The event's offset in that history.
     pub offset: Option<u64>,
-    /// Events of that name are switched off: it went nowhere.
+    /// Whether the event was not published because its name is switched off.
     pub is_switched_off: bool,
 }
 
-/// Why something was not done.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
-    /// No app has that id.
+    /// No app has this id.
     #[error("there is no app {0:?}")]
     NoSuchApp(String),
-    /// The app is off.
+    /// The app is disabled.
     #[error("app {0:?} is disabled")]
     AppDisabled(String),
-    /// Nobody of that name is signed in.
+    /// No connection is signed in as this user.
     #[error("no connection is signed in as user {0:?}")]
     NoSuchUser(String),
-    /// No connection of the app has that id.
+    /// No connection of the app has this id.
     #[error("app {app:?} has no connection {socket_id}")]
     NoSuchConnection { app: String, socket_id: SocketId },
-    /// A name that no channel can have.
+    /// The channel's name is invalid.
     #[error("{0}")]
     Channel(#[from] ChannelNameError),
-    /// A name that no event can have.
+    /// The event's name is invalid.
     #[error("{0}")]
     Event(#[from] EventNameError),
-    /// Data that no event can have.
+    /// The event's data is invalid.
     #[error("{0}")]
     Data(#[from] PayloadError),
-    /// Not a connection's id.
+    /// The connection's id is invalid.
     #[error("{0}")]
     SocketId(#[from] SocketIdError),
-    /// Not at the moment.
+    /// The event can't be published, or the connection closed, at the moment.
     #[error("{0}")]
     Refused(#[from] PublishError),
-    /// Too many live views are open.
+    /// The limit of live views is reached.
     #[error("{max} live views are open; more are not allowed (realtime.limits.watchers_max)")]
     TooManyWatchers { max: usize },
 }
@@ -82,7 +82,7 @@ impl Hub {
     /// Publishes one event, as the HTTP API does.
     ///
     /// # Errors
-    /// What is wrong with it, or why it can't be done now.
+    /// Returns an error if the event is invalid, or can't be published now.
     pub async fn publish_event(
         &self,
         request: &PublishEvent,
@@ -106,10 +106,10 @@ impl Hub {
         })
     }
 
-    /// Ends all connections that are signed in as a user: how many.
+    /// Closes all connections that are signed in as a user. Returns how many.
     ///
     /// # Errors
-    /// There is no such app, or no such user.
+    /// Returns an error if there is no such app or user, or a core has no room.
     pub fn disconnect_user(&self, app: &str, user: &str) -> Result<usize, OperationError> {
         match self.end_connections(&*self.app_named(app)?, user)? {
             0 => Err(OperationError::NoSuchUser(user.to_owned())),
@@ -117,7 +117,7 @@ impl Hub {
         }
     }
 
-    /// Ends all connections that are signed in as a user of an app: how many.
+    /// Closes all connections that are signed in as a user of an app. Returns how many.
     pub(crate) fn end_connections(&self, app: &App, user: &str) -> Result<usize, PublishError> {
         let connections = app.users.connections(user);
         let messages = self.busy_counted(self.cores.address(&connections, 0))?;
@@ -129,10 +129,10 @@ impl Hub {
         reserved.inspect_err(|_| self.metrics.limit_hit(LimitKind::CoreQueue))
     }
 
-    /// Ends one connection.
+    /// Closes one connection.
     ///
     /// # Errors
-    /// There is no such app, or it has no such connection.
+    /// Returns an error if the app or the connection does not exist, or a core has no room.
     pub async fn disconnect_socket(&self, app: &str, socket: &str) -> Result<(), OperationError> {
         let app_entry = self.app_named(app)?;
         let socket_id: SocketId = socket.parse()?;
@@ -151,17 +151,17 @@ impl Hub {
         }
         match replied.await {
             Ok(true) => Ok(()),
-            // No reply: no core has assigned such an id, or all end.
+            // Without a reply, no core has assigned this id, or the core has ended.
             Ok(false) | Err(_) => {
                 Err(OperationError::NoSuchConnection { app: app.to_owned(), socket_id })
             }
         }
     }
 
-    /// Whether there could be such a channel.
+    /// Checks that the app exists and the channel's name is valid.
     ///
     /// # Errors
-    /// There is no such app, or no channel can have that name.
+    /// Returns an error if there is no such app, or the name is invalid.
     pub fn check_channel(&self, app: &str, channel: &str) -> Result<(), OperationError> {
         self.app_named(app)?;
         self.channel_name(channel).map(|_| ())
@@ -183,7 +183,8 @@ mod tests {
     use super::*;
     use crate::hub::alone::hub;
 
-    /// A result that is ready at once would hide that a future can't move to another thread.
+    /// Checks that the future can move to another thread, which a local result alone would not
+    /// show.
     #[test]
     fn publishing_can_be_awaited_on_any_thread() {
         const fn check_send<T: Send>(_: &T) {}

@@ -1,10 +1,10 @@
-//! From which pages browsers may connect.
+//! Origins of the pages from which browsers may connect.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// `https://example.org`, `example.org` (any scheme), `*.example.org` (any host below it), or `*`.
-/// A port counts if it is written.
+/// The port must match only if the pattern has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginPattern {
     scheme: Option<Box<str>>,
@@ -19,7 +19,7 @@ enum Host {
     Below(Box<str>),
 }
 
-/// The text is no pattern.
+/// The text is not a valid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not an origin; write for example \"https://example.org\", \"example.org\", \"*.example.org\" or \"*\""
@@ -27,7 +27,7 @@ enum Host {
 pub struct OriginError(String);
 
 impl OriginPattern {
-    /// Whether a browser's `Origin` is meant.
+    /// Returns whether a browser's `Origin` matches the pattern.
     #[must_use]
     pub fn matches(&self, origin: &str) -> bool {
         let Some((scheme, host, port)) = split(origin) else { return false };
@@ -45,13 +45,13 @@ impl OriginPattern {
     }
 }
 
-/// `suffix` begins with a dot.
+/// Returns whether `host` ends with `suffix`, which begins with a dot.
 fn is_below(host: &str, suffix: &str) -> bool {
     let start = host.len().checked_sub(suffix.len()).filter(|start| *start > 0);
     start.and_then(|start| host.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(suffix))
 }
 
-/// Scheme, host and port.
+/// Splits an origin into scheme, host and port.
 fn split(text: &str) -> Option<(Option<&str>, &str, Option<u16>)> {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (Some(scheme), rest),

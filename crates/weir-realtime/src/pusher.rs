@@ -1,16 +1,18 @@
-//! Pusher Channels protocol 7, as text: no sockets, no state, no clock of its own.
+//! Pusher Channels protocol 7, as text. Has no sockets, state or clock of its own.
 //!
-//! - [`channel`], [`event`], [`socket_id`], [`position`]: the names, each checked once.
-//! - [`client_message`]: what a client says; [`server_message`]: what the server says.
-//! - [`signature`]: who may subscribe, sign in, call the HTTP API; how webhooks are signed.
-//! - [`presence_data`], [`user_data`]: what the application's server vouches for in them.
-//! - [`api`]: bodies and answers of the HTTP API; [`webhook`]: what is sent the other way.
-//! - [`close_code`]: why a connection ends, and what clients do then.
-//! - [`limits`]: every bound of the above.
+//! - [`channel`], [`event`], [`socket_id`], [`position`]: validated names and ids.
+//! - [`client_message`]: messages of clients. [`server_message`]: messages of the server.
+//! - [`signature`]: verifying subscriptions, sign-ins and requests to the HTTP API, and signing
+//!   webhooks.
+//! - [`presence_data`], [`user_data`]: the signed data of presence subscriptions and sign-ins.
+//! - [`api`]: request and response bodies of the HTTP API. [`webhook`]: requests to the
+//!   application's server.
+//! - [`close_code`]: close codes, and what clients do on each.
+//! - [`limits`]: the limits of all of these.
 //!
 //! The reference is Pusher's public documentation ("Pusher Channels Protocol", "HTTP API
-//! Reference", "Generating authentication and authorization strings", "Webhooks"); where it is
-//! silent, what pusher-js and the server libraries send and expect.
+//! Reference", "Generating authentication and authorization strings", "Webhooks"). Where it says
+//! nothing, the reference is what pusher-js and the server libraries send and expect.
 
 pub mod api;
 pub mod channel;

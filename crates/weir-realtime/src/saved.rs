@@ -1,12 +1,14 @@
-//! Histories over a graceful restart: written when everything has ended, read when it begins.
+//! Histories that outlive a graceful restart: saved after the last event, and restored at the
+//! start.
 //!
-//! The file is taken away as soon as it is read. So after a crash there is none, or none that ends
-//! with its checksum, and the histories begin anew: who wants to recover is told of a gap, which is
-//! the truth, since nobody knows what was published last.
+//! The file is removed as soon as it is read. After a crash, there is either no file or one without
+//! a valid checksum, so the histories start empty. Clients that recover are then notified of a gap,
+//! which is correct, as the last published event is unknown.
 //!
-//! Format: [`MAGIC`]; records, each with its length (4 bytes, little-endian) before it: per channel
-//! a [`SavedChannel`] in JSON, and as many events as it says, each its time in microseconds (8
-//! bytes) and its JSON; a record without bytes; CRC-32C of all of that (4 bytes).
+//! Format: [`MAGIC`]; records, each after its length (4 bytes, little-endian); CRC-32C of all of
+//! that (4 bytes). For each channel, the records are a [`SavedChannel`] in JSON, and its events,
+//! each with its time in microseconds (8 bytes) and its JSON. An empty record follows the last
+//! channel.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -21,40 +23,40 @@ use crate::hub::Hub;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::position::ChannelPosition;
 
-/// What the file begins with: name and version of the format.
+/// The first bytes of the file: name and version of the format.
 const MAGIC: &[u8; 8] = b"WEIRRT01";
-/// A record holds an event, which limits bound, or a channel's names.
+/// The limit of a record, which holds an event or a [`SavedChannel`].
 const RECORD_BYTES_MAX: usize = 64 << 20;
 
-/// A channel, as the file has it.
+/// A channel in the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedChannel {
     app: String,
     name: String,
     position: ChannelPosition,
-    /// Events of its history that follow.
+    /// Number of events of its history, which follow.
     events: usize,
     touched_us: u64,
-    /// Of a cache channel: the last event's data; its event follows those of the history.
+    /// Data of a cache channel's last event, which follows those of the history.
     cached: Option<String>,
 }
 
-/// What was saved or restored.
+/// The number of channels and events that were saved or restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
-    /// Channels with something to keep.
+    /// Number of channels.
     pub channels: usize,
-    /// Events of their histories.
+    /// Number of events in their histories.
     pub events: usize,
 }
 
-/// Why histories could not be kept over a restart.
+/// Why histories could not be saved or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
     /// The file can't be written or read.
     #[error("{what} {path}: {source}")]
     Io { what: &'static str, path: PathBuf, source: io::Error },
-    /// Another format, or cut off.
+    /// The file has another format, or is incomplete.
     #[error(
         "{path} is incomplete ({why}): histories start empty, and clients that recover must reload"
     )]
@@ -62,11 +64,11 @@ pub enum SavedError {
 }
 
 impl Hub {
-    /// Writes all histories into `path`, for [`Hub::restore`]. To be called when nothing is
-    /// published any more.
+    /// Writes all histories to `path`, for [`Hub::restore`]. Must be called after the last event is
+    /// published.
     ///
     /// # Errors
-    /// The file can't be written; then there is none.
+    /// Returns an error if the file can't be written. No file exists then.
     pub fn save(&self, path: &Path) -> Result<Saved, SavedError> {
         let unfinished = path.with_extension("new");
         let written = self.write(&unfinished).and_then(|saved| {
@@ -99,11 +101,12 @@ impl Hub {
         Ok(saved)
     }
 
-    /// Reads what [`Hub::save`] wrote, and removes the file. To be called before anything is
-    /// published. Without a file nothing is restored.
+    /// Reads the file that [`Hub::save`] wrote, and removes it. Must be called before anything is
+    /// published. Restores nothing if there is no file.
     ///
     /// # Errors
-    /// The file is not whole, or can't be read; it is removed all the same.
+    /// Returns an error if the file is incomplete or can't be read. Unless it can't be opened, it
+    /// is removed.
     pub fn restore(&self, path: &Path) -> Result<Saved, SavedError> {
         let io = |source| SavedError::Io { what: "cannot read", path: path.to_owned(), source };
         let file = match File::open(path) {
@@ -111,7 +114,7 @@ impl Hub {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Saved::default()),
             Err(error) => return Err(io(error)),
         };
-        // Whatever happens from here on, nobody reads it again.
+        // The file must never be read twice, even if an error follows.
         fs::remove_file(path).map_err(io)?;
         let damaged = |why| SavedError::Damaged { path: path.to_owned(), why };
         let channels = read(file).map_err(damaged)?;
@@ -126,7 +129,8 @@ impl Hub {
         Ok(saved)
     }
 
-    /// Whether there is still an app that wants it.
+    /// Restores a channel. Returns false if its app no longer exists, or the channel is no longer
+    /// valid or exceeds a limit.
     fn restore_channel(&self, saved: &SavedChannel, kept: SavedHistory) -> bool {
         let Some(app) = self.app_by_id(&saved.app) else { return false };
         let Ok(name) = ChannelName::parse(&saved.name, &self.settings().limits.pusher) else {
@@ -136,7 +140,7 @@ impl Hub {
     }
 }
 
-/// Sums up what it passes on.
+/// Computes the checksum of the bytes that pass through.
 struct Sums<T> {
     inner: T,
     crc: u32,

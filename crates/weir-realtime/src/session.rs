@@ -1,4 +1,4 @@
-//! One client's connection, as its core keeps it: some 300 bytes, and no buffer while it is idle.
+//! One client's connection. An idle one takes some 300 bytes and has no buffer.
 
 mod outbox;
 mod transport;
@@ -22,7 +22,7 @@ use crate::settings::SlowClients;
 use crate::users::SignedIn;
 use crate::websocket::Decoder;
 
-/// A connection.
+/// A connection, owned by one core.
 #[derive(Debug)]
 pub(crate) struct ClientSession {
     pub(crate) socket_id: SocketId,
@@ -32,26 +32,28 @@ pub(crate) struct ClientSession {
     pub(crate) outbox: Option<Box<Outbox>>,
     pub(crate) subscriptions: Vec<Subscription>,
     pub(crate) user: Option<Box<SignedIn>>,
-    /// What it said, to be heard when the answers before it are written. Less than one read.
+    /// Bytes received but not processed yet, until the responses to earlier messages are written.
+    /// Less than one read.
     pub(crate) unheard: Vec<u8>,
-    /// What it asked for and there was no room for; it is asked again before more is heard.
+    /// A request that found no room. It is retried before more messages are processed.
     pub(crate) postponed: Option<Box<Postponed>>,
     /// Wakes the connection's task.
     pub(crate) waker: Option<Waker>,
     pub(crate) opened_at: Timestamp,
-    /// When something was heard last.
+    /// When data was last received.
     pub(crate) heard_at: Timestamp,
-    /// It has subscribed to something, or signed in; perhaps no more.
+    /// Set when the connection subscribes or signs in for the first time, and not reset after.
     pub(crate) has_been_used: bool,
-    /// The same, with a signature of the application's server.
+    /// Set when the connection first subscribes or signs in with a signature of the application's
+    /// server.
     pub(crate) is_authorized: bool,
     pub(crate) client_events: TokenBucket,
     pub(crate) state: ConnectionState,
-    /// Subscriptions that the core's bucket has still to let through before more is read.
+    /// Number of subscriptions that the core's token bucket must grant before more is read.
     pub(crate) owes: u16,
-    /// Its first subscription, which it pays for before anything is read.
+    /// Whether the first subscription is still to come. It is charged before anything is read.
     pub(crate) has_prepaid: bool,
-    /// It stands in a queue for that.
+    /// Whether the connection waits in the queue for the token bucket.
     pub(crate) is_waiting: bool,
     _place: ConnectionPlace,
 }
@@ -61,52 +63,53 @@ pub(crate) struct ClientSession {
 pub(crate) struct Subscription {
     /// The channel's number on this core.
     pub(crate) channel: u32,
-    /// Where the connection is among the channel's subscribers.
+    /// The connection's index among the channel's subscribers.
     pub(crate) index: u32,
-    /// As whom, on a presence channel.
+    /// The member's user id, on a presence channel.
     pub(crate) user_id: Option<Arc<str>>,
-    /// It is told of differences of the channel's members.
+    /// Whether the connection receives batched changes of the members instead of single events.
     pub(crate) wants_member_changes: bool,
 }
 
-/// Where a connection is in its life.
+/// A connection's stage between opening and closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionState {
-    /// Everything is fine.
+    /// The connection is in normal use.
     Open,
-    /// A ping was sent; a sign of life is due by then.
+    /// A ping was sent; the client must send something by `until`.
     Pinged { until: Timestamp },
-    /// The close frame is written or waits to be; the client is to close too, by then.
+    /// The close frame is written or queued; the client must close too by `until`.
     Closing { until: Timestamp },
-    /// Both sides have said that they close: over when nothing waits to be written, or by then.
+    /// Both sides have sent a close frame. The connection ends when everything is written, or at
+    /// `until`.
     Leaving { until: Timestamp },
 }
 
-/// What is done later.
+/// A request to be carried out later.
 #[derive(Debug)]
 pub(crate) enum Postponed {
-    /// Others are to be told of it, on cores that had no room for that.
+    /// A subscription. Cores that must notify other subscribers had no room.
     Subscribe(Subscribe),
-    /// The same.
+    /// A sign-in. Cores that must notify the user's watchers had no room.
     SignIn(SignIn),
-    /// What a stream of events is for, when it may subscribe.
+    /// The subscription of an event stream, to be made once the token bucket allows it.
     Stream(Subscribe),
 }
 
-/// What became of something that was to be written.
+/// The outcome of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendOutcome {
-    /// The socket has it.
+    /// The socket accepted all of it.
     Written,
-    /// It waits, or a part of it; so many older events were dropped for it.
+    /// At least a part is queued, and `dropped` older events were removed to make room.
     Waits { dropped: usize },
-    /// The client is too slow: to be disconnected.
+    /// The client is too slow and must be disconnected.
     TooSlow,
     /// The connection is broken.
     Broken,
 }
 
-/// How much may wait.
+/// The limit of queued bytes, and what to do beyond it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OutboxBudget {
     pub(crate) bytes_max: usize,
@@ -138,7 +141,7 @@ impl ClientSession {
             is_authorized: false,
             client_events: TokenBucket::default(),
             state: ConnectionState::Open,
-            // The first subscription is paid for before it is read.
+            // The first subscription is charged before it is read.
             owes: 1,
             has_prepaid: true,
             is_waiting: false,
@@ -146,28 +149,28 @@ impl ClientSession {
         }
     }
 
-    /// What waits may be this much.
+    /// Returns the limit of this connection's outbox.
     pub(crate) fn budget(&self) -> OutboxBudget {
         let settings = self.app.settings();
         OutboxBudget { bytes_max: settings.client_queue_bytes_max, policy: settings.slow_clients }
     }
 
-    /// Whether nothing more is to be sent or heard but the end.
+    /// Returns whether the connection is closing. It then sends and receives only close frames.
     pub(crate) const fn is_closing(&self) -> bool {
         matches!(self.state, ConnectionState::Closing { .. } | ConnectionState::Leaving { .. })
     }
 
-    /// Bytes that wait.
+    /// Returns the number of queued bytes.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.outbox.as_ref().map_or(0, |outbox| outbox.bytes())
     }
 
-    /// Whether something is still on its way into the socket.
+    /// Returns whether data still has to be written to the socket.
     pub(crate) fn has_unwritten(&self) -> bool {
         self.outbox.is_some() || self.stream.needs_flush()
     }
 
-    /// Events of a channel.
+    /// Sends events of a channel, or queues them.
     #[inline]
     pub(crate) fn deliver(&mut self, delivery: Delivery<'_>) -> SendOutcome {
         match delivery {
@@ -199,7 +202,7 @@ impl ClientSession {
         }
     }
 
-    /// Messages for this client alone. `bytes` are whole frames.
+    /// Sends messages for this client alone, or queues them. `bytes` are whole frames.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> SendOutcome {
         let was_empty = self.outbox.is_none();
         let written = if was_empty { self.stream.try_write(bytes) } else { Ok(0) };
@@ -213,13 +216,13 @@ impl ClientSession {
         };
         let outbox = self.outbox.get_or_insert_default();
         if written < bytes.len() {
-            // All of them: what is begun must be known as such.
+            // Queue all of the bytes: the outbox must know that a frame is partly written.
             outbox.push(Bytes::copy_from_slice(bytes), None, written);
         }
         self.fit(was_empty)
     }
 
-    /// The frames of `broadcasts` without the first `written` bytes.
+    /// Queues the frames of `broadcasts`, without the first `written` bytes.
     #[cold]
     fn queue_rest(&mut self, broadcasts: &[Broadcast], mut written: usize) -> SendOutcome {
         let was_empty = self.outbox.is_none();
@@ -234,7 +237,7 @@ impl ClientSession {
         self.fit(was_empty)
     }
 
-    /// What waits is written at once if nothing waited before.
+    /// Writes the outbox at once if it was empty before, then applies its limit.
     fn settle(&mut self, was_empty: bool) -> SendOutcome {
         if was_empty {
             let mut buffer = [0; WRITE_BYTES];
@@ -250,7 +253,7 @@ impl ClientSession {
     fn fit(&mut self, was_empty: bool) -> SendOutcome {
         let OutboxBudget { bytes_max, policy } = self.budget();
         let outbox = self.outbox.get_or_insert_default();
-        // Its task has to wait for the socket from now on.
+        // The connection's task must wait for the socket from now on.
         if let Some(waker) = self.waker.as_ref().filter(|_| was_empty) {
             waker.wake_by_ref();
         }
@@ -260,7 +263,7 @@ impl ClientSession {
         }
     }
 
-    /// Writes what waits until the socket takes no more. Resolves when nothing waits.
+    /// Writes the outbox while the socket accepts data. Resolves when nothing is left to write.
     pub(crate) fn poll_write_waiting(
         &mut self,
         context: &mut Context<'_>,
@@ -275,7 +278,8 @@ impl ClientSession {
         self.stream.poll_flush(context)
     }
 
-    /// Whether nothing waits any more.
+    /// Writes the outbox until it is empty or the socket is full. Returns whether everything is
+    /// written.
     fn write_waiting(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         while let Some(outbox) = &mut self.outbox {
             if outbox.is_empty() {
@@ -294,7 +298,7 @@ impl ClientSession {
     }
 }
 
-/// Bytes that one write carries of what waits for a client.
+/// The most bytes of an outbox that one write carries.
 const WRITE_BYTES: usize = 4 << 10;
 
 fn queued(broadcast: &Broadcast) -> (Bytes, Option<EventKey>) {

@@ -1,4 +1,4 @@
-//! What can be set: for the whole of realtime, and for each app. Plain data.
+//! Settings of the realtime server and of each app, as plain data.
 
 mod endpoint;
 
@@ -45,9 +45,9 @@ pub struct HubLimits {
     pub connections_total_max: usize,
     /// A connection that has neither subscribed nor signed in within this time is closed with
     /// 4100, and pusher-js reconnects after a second.
-    // A page may connect at its start and subscribe when its user does something. One that is
-    // open for longer comes back a second later; whoever holds connections only to hold them
-    // has to make each anew.
+    // A page may connect when it loads and subscribe on a user's action. A connection that is idle
+    // for longer reconnects a second later, and clients that only hold connections open must open
+    // each of them again.
     #[setting(range = WAIT, default = Duration::from_secs(10 * 60))]
     pub subscribe_timeout: Duration,
     /// Channels of one connection.
@@ -86,15 +86,15 @@ pub struct HubLimits {
     #[setting(size, range = 0..=1 << 40, default = 256 << 20)]
     pub history_bytes_max: usize,
     /// Subscriptions that each core accepts per second; further ones wait.
-    // A subscription costs some 20 us: half a core for those who come back, half for those
-    // who are there.
+    // A subscription takes some 20 µs. At this rate, reconnecting clients use half of the core, and
+    // the other half is left for connected ones.
     #[setting(key = "subscribes", burst = "Subscriptions that each core takes at once after a quiet time.", default = Rate::new(2_000, Duration::from_micros(40)))]
     pub subscribe_rate: Rate,
     /// Live views of channels that operators may have open.
     #[setting(range = COUNT, default = 64)]
     pub watchers_max: usize,
     /// Events that wait for one live view; the view shows how many more it missed.
-    // A hundred events of 10 KiB are a megabyte; nobody reads more at once.
+    // A hundred events of 10 KiB are a megabyte, more than people can read at once.
     #[setting(advanced, range = COUNT, default = 100)]
     pub watch_events_max: usize,
     /// Requests of webhooks in progress at once, over all endpoints; others wait
@@ -179,9 +179,9 @@ pub struct AppSettings {
     pub hooks: Arc<AppHooks>,
 }
 
-/// A channel with more subscribers tells their number at intervals.
+/// A channel with more subscribers announces the count at intervals.
 pub const COUNTED_AT_ONCE_MAX: usize = 100;
-/// Between two tellings of a large channel's number.
+/// The interval at which a large channel announces its count.
 pub const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// For whom the queue is full.
@@ -232,14 +232,14 @@ pub struct PresenceLimits {
 }
 
 impl Settings {
-    /// The longest silence that a client is told to allow itself.
+    /// Returns the longest activity timeout that clients receive, jitter included.
     pub(crate) fn activity_timeout_max(&self) -> Duration {
         self.activity_timeout.saturating_mul(1_000 + self.activity_jitter_thousandths) / 1_000
     }
 }
 
 impl AppSettings {
-    /// Checks the names, and reads the endpoints of webhooks.
+    /// Checks the names, and reads the webhook endpoints.
     fn finish(&mut self, table: &mut TableReader<'_>) {
         for (name, value) in [("id", &self.id), ("key", &self.key)] {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -253,7 +253,7 @@ impl AppSettings {
         self.hooks = Arc::new(hooks);
     }
 
-    /// An app with Pusher's limits and Weir's defaults.
+    /// Returns an app with Pusher's limits and Weir's defaults.
     #[must_use]
     pub fn new(id: &str, key: &str, secret: Secret) -> Self {
         let (id, key) = (Arc::from(id), Arc::from(key));
@@ -283,7 +283,8 @@ impl AppSettings {
 }
 
 impl PresenceLimits {
-    /// How old a list of so many members may be: a large one is not made anew for each change.
+    /// Returns the maximum age of a list of this many members: a large list is not created again
+    /// for each change.
     pub(crate) fn list_age_max(&self, members: usize) -> Duration {
         if members > self.list_max { self.gather } else { Duration::ZERO }
     }

@@ -1,8 +1,9 @@
-//! What one core does: its connections, and the channels that they are subscribed to.
+//! The part of the realtime server that runs on one core: its connections, and the channels that
+//! they are subscribed to.
 //!
-//! One thread owns all of it; nothing is locked. A connection's task reads; the pump writes what
-//! others publish, in turns, so that a burst to thousands of sockets never holds up who reads,
-//! pings or connects for longer than a turn.
+//! One thread owns all of it, without locks. Each connection's task reads. The pump writes
+//! published messages, in turns, so that a burst to thousands of sockets delays other connections
+//! by one turn at most.
 
 pub(crate) mod by_hand;
 mod client_event;
@@ -31,23 +32,23 @@ use tokio_util::sync::CancellationToken;
 use self::state::ShardState;
 use crate::hub::Hub;
 
-/// One core's part of realtime.
+/// The part of the realtime server that runs on one core.
 #[derive(Debug)]
 pub struct Shard {
     pub(crate) index: usize,
     pub(crate) hub: Arc<Hub>,
     pub(crate) state: RefCell<ShardState>,
-    /// Somebody waits for the bucket of subscriptions.
+    /// Notified when a connection waits for the token bucket of subscriptions.
     paced: Notify,
-    /// An app's connections are to end.
+    /// Notified when an app's connections must be closed.
     apps_ending: Notify,
-    /// Weir ends: connections are closed.
+    /// Cancelled on shutdown: connections are then closed.
     draining: CancellationToken,
 }
 
 impl Shard {
-    /// The core's part; it delivers only while [`Shard::run`] is polled. `draining` says when
-    /// connections are to be closed.
+    /// Returns the shard of core `index`. It delivers only while [`Shard::run`] is polled. It
+    /// closes all connections when `draining` is cancelled.
     #[must_use]
     pub fn new(hub: Arc<Hub>, index: usize, draining: CancellationToken) -> Rc<Self> {
         Rc::new(Self {
@@ -60,8 +61,9 @@ impl Shard {
         })
     }
 
-    /// The core's own work, until its end: delivering, pacing, upkeep, draining. Not tasks of their
-    /// own: a core that lost one of them by a panic would go on without delivering anything.
+    /// Delivers, paces subscriptions, maintains and drains until the core ends. These are not
+    /// separate tasks, because a core that lost one of them to a panic would continue without
+    /// delivering anything.
     pub async fn run(self: Rc<Self>) {
         tokio::join!(
             Rc::clone(&self).pump(),
@@ -72,13 +74,13 @@ impl Shard {
         );
     }
 
-    /// Whether there is any app to serve.
+    /// Returns whether any app is configured.
     #[must_use]
     pub fn has_apps(&self) -> bool {
         self.hub.has_apps()
     }
 
-    /// How many connections the core has.
+    /// Returns the number of connections of this core.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.state.borrow().sessions.len()

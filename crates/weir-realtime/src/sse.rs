@@ -1,8 +1,8 @@
 //! Server-sent events (the HTML standard, "Server-sent events"): a channel for clients without
 //! WebSockets.
 //!
-//! Each event's data is the message as a WebSocket would carry it, on one line; its id is the
-//! channel's position, which a browser sends back as `Last-Event-ID` when it reconnects.
+//! The data of each event is the message as a WebSocket would carry it, on one line. Its id is the
+//! channel's position, which browsers send as `Last-Event-ID` when they reconnect.
 
 use std::fmt::Write as _;
 
@@ -11,19 +11,19 @@ use serde::Deserialize;
 use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::websocket::{FrameHeader, Opcode, Role};
 
-/// A comment, which clients skip.
+/// A comment, which clients ignore.
 const KEEP_ALIVE: &str = ": keep-alive\n\n";
 
-/// Appends an event for each of the frames of `wire`, which a server made.
+/// Appends an event for each of the server's frames in `wire`.
 pub(crate) fn write_events(out: &mut String, mut wire: &[u8]) {
     while let Ok(Some((header, start))) = FrameHeader::parse(wire, Role::Client) {
         let Ok(bytes) = usize::try_from(header.payload_bytes) else { return };
         let (frame, rest) = wire.split_at(wire.len().min(start + bytes));
         wire = rest;
         match header.opcode {
-            // No event: it is for the proxies between, and no page is to see it.
+            // A ping only keeps proxies from closing the stream, so pages must not see it.
             Opcode::Ping => out.push_str(KEEP_ALIVE),
-            // A close frame has no place here: the stream just ends.
+            // Event streams have no close frames; the response just ends.
             opcode if opcode.is_control() => {}
             _ => {
                 if let Ok(json) = std::str::from_utf8(&frame[start..]) {
@@ -42,7 +42,7 @@ fn write_event(out: &mut String, json: &str) {
     let _ = write!(out, "data: {json}\n\n");
 }
 
-/// How long a browser waits before it reconnects.
+/// Appends the time that a browser waits before it reconnects.
 pub(crate) fn write_retry(out: &mut String, retry_ms: u64) {
     let _ = write!(out, "retry: {retry_ms}\n\n");
 }
@@ -61,7 +61,7 @@ fn position(json: &str) -> Option<ChannelPosition> {
         events: u64,
     }
     let Fields { epoch, offset, recovery } = serde_json::from_str(json).ok()?;
-    // The answer's position is behind the events that follow it: they may never arrive.
+    // If missed events follow, they may never arrive, so their position must not be the id yet.
     let follows = recovery.is_some_and(|recovery| recovery.events > 0);
     (!follows).then_some(ChannelPosition { epoch, offset })
 }

@@ -1,4 +1,4 @@
-//! The signed-in users of one app, and who watches whom.
+//! The signed-in users of one app, and their watchers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,9 +13,9 @@ pub(crate) struct Users(Mutex<HashMap<Arc<str>, User>>);
 
 #[derive(Debug, Default)]
 struct User {
-    /// Signed in as that user.
+    /// Connections that are signed in as the user.
     connections: Vec<SocketId>,
-    /// To be told when the user comes or goes.
+    /// Connections to notify when the user goes online or offline.
     watchers: Vec<SocketId>,
 }
 
@@ -23,7 +23,7 @@ struct User {
 #[derive(Clone, Debug)]
 pub(crate) struct SignedIn {
     pub(crate) user_id: Arc<str>,
-    /// What members of presence channels are shown.
+    /// Information that members of presence channels receive.
     pub(crate) user_info: Option<Arc<RawValue>>,
     pub(crate) watchlist: Box<[Arc<str>]>,
 }
@@ -33,9 +33,10 @@ impl Users {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection is this user's from now on, unless `admit`, which gets those who watch it come,
-    /// says no. `tell` is called under the lock, as coming and going of one user have to be told in
-    /// their order, from whatever core.
+    /// Signs a connection in as this user, unless `admit` returns an error. `admit` gets the
+    /// watchers to notify, if the user was offline. `tell` gets the users of the watchlist that are
+    /// online. Both are called under the lock, so that all cores send one user's online and offline
+    /// events in order.
     pub(crate) fn sign_in<A, E>(
         &self,
         socket_id: SocketId,
@@ -59,8 +60,8 @@ impl Users {
         Ok(())
     }
 
-    /// A connection is gone. `tell` gets those who watched the user and see it go; it is called as on
-    /// [`Users::sign_in`].
+    /// Signs a connection out. `tell` gets the watchers to notify if the user went offline. It is
+    /// called under the lock, as in [`Users::sign_in`].
     pub(crate) fn sign_out(
         &self,
         socket_id: SocketId,
@@ -81,23 +82,23 @@ impl Users {
         tell(&watchers);
     }
 
-    /// The user's connections.
+    /// Returns the user's connections.
     pub(crate) fn connections(&self, user_id: &str) -> Vec<SocketId> {
         self.users().get(user_id).map(|user| user.connections.clone()).unwrap_or_default()
     }
 
-    /// How many users are signed in or watched.
+    /// Returns the number of users that are signed in or watched.
     pub(crate) fn known(&self) -> usize {
         self.users().len()
     }
 
-    /// How many users are signed in.
+    /// Returns the number of users that are signed in.
     pub(crate) fn signed_in(&self) -> usize {
         self.users().values().filter(|user| !user.connections.is_empty()).count()
     }
 }
 
-/// Changes a user, and forgets it if nothing is left to know.
+/// Changes a user, and removes it if it has neither connections nor watchers.
 fn forget(users: &mut HashMap<Arc<str>, User>, id: &str, change: impl FnOnce(&mut User)) {
     let Some(user) = users.get_mut(id) else { return };
     change(user);
@@ -125,12 +126,12 @@ mod tests {
         SignedIn { user_id: Arc::from(id), user_info: None, watchlist }
     }
 
-    /// Nobody can change the users meanwhile.
+    /// Asserts that the users are locked.
     fn check_locked(users: &Users) {
         assert!(users.0.try_lock().is_err(), "another core could tell in between");
     }
 
-    /// Who is told of it, and whom it is told of.
+    /// Signs in and returns the notified watchers and the users reported as online.
     fn sign_in(
         users: &Users,
         socket_id: SocketId,

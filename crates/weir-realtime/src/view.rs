@@ -1,4 +1,4 @@
-//! What others may see of realtime: plain data.
+//! The state of the realtime server as plain data, for the console and the admin API.
 
 mod event;
 mod members;
@@ -19,100 +19,100 @@ use crate::hub::Hub;
 pub use crate::metrics::{ClosedView, HubTotals, LimitHit};
 pub use crate::webhooks::WebhookTotals;
 
-/// Everything at a glance.
+/// A snapshot of the whole realtime server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HubOverview {
     /// The apps, by id.
     pub apps: Vec<AppView>,
-    /// What waits, by core.
+    /// The cores and what waits for them, by number.
     pub cores: Vec<CoreView>,
     /// Bytes of all histories.
     pub history_bytes: usize,
-    /// Bytes that they may have.
+    /// Limit of the bytes of all histories.
     pub history_bytes_max: usize,
-    /// What was counted.
+    /// Totals of the realtime server.
     pub totals: HubTotals,
-    /// What was counted of webhooks.
+    /// Totals of webhooks.
     pub webhooks: WebhookTotals,
-    /// Every limit, and how often it was met.
+    /// Every limit, and how often it was reached.
     pub limits_hit: Vec<LimitHit>,
 }
 
-/// One app.
+/// An app and its figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppView {
-    /// In the paths of the HTTP API.
+    /// The id in the paths of the HTTP API.
     pub id: String,
-    /// In every client's settings.
+    /// The key that clients connect with.
     pub key: String,
-    /// Whether it may be used.
+    /// Whether the app is enabled.
     pub is_enabled: bool,
-    /// Connections that are open.
+    /// Number of open connections.
     pub connections: usize,
-    /// Connections that may be open.
+    /// Limit of open connections.
     pub connections_max: usize,
-    /// Channels, those without subscribers included.
+    /// Number of channels, including those without subscribers.
     pub channels: usize,
-    /// Users who have signed in.
+    /// Number of signed-in users.
     pub users: usize,
 }
 
-/// One core: its connections, and what waits for it to deliver.
+/// A core: its connections, and the events that wait to be delivered by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreView {
-    /// Connections that it has.
+    /// Number of open connections.
     pub connections: usize,
-    /// Events that wait.
+    /// Number of waiting events.
     pub events: usize,
-    /// Their bytes.
+    /// Bytes of the waiting events.
     pub bytes: usize,
-    /// Events that may wait.
+    /// Limit of waiting events.
     pub events_max: usize,
-    /// Bytes that may wait.
+    /// Limit of the waiting events' bytes.
     pub bytes_max: usize,
 }
 
-/// One channel.
+/// A channel and its figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChannelView {
-    /// Its name.
+    /// The channel's name.
     pub name: String,
-    /// Connections that are subscribed.
+    /// Number of subscribed connections.
     pub subscribers: usize,
-    /// Distinct users; of presence channels.
+    /// Number of distinct users, for presence channels only.
     pub users: Option<usize>,
-    /// Which history its offsets belong to: 16 hexadecimal digits.
+    /// The epoch of the history that its offsets belong to: 16 hexadecimal digits.
     pub epoch: String,
-    /// Of its last event.
+    /// Offset of the last event.
     pub offset: u64,
-    /// Events that are kept.
+    /// Number of events in the history.
     pub history_events: usize,
-    /// Their bytes.
+    /// Bytes of the events in the history.
     pub history_bytes: usize,
-    /// Events of servers and clients since the channel is there.
+    /// Number of events of servers and clients since the channel was created.
     pub published: u64,
-    /// Bytes that they were for all subscribers together.
+    /// Bytes of these events, for all subscribers together.
     pub published_bytes: u64,
     /// Events per second over the last ten seconds.
     pub events_per_second: f64,
     /// Bytes per second, for all subscribers together.
     pub bytes_per_second: f64,
-    /// Times that a client was too slow for one of its events: something was dropped, or the client
-    /// was closed.
+    /// Number of times that a client was too slow for an event: events were dropped, or the client
+    /// was disconnected.
     pub slowed: u64,
 }
 
-/// Some of an app's channels.
+/// A part of an app's channels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChannelPage {
-    /// Those with the most subscribers first, then by name.
+    /// The channels, by number of subscribers in descending order, then by name.
     pub channels: Vec<ChannelView>,
-    /// How many there are in all.
+    /// Number of all channels that match.
     pub total: usize,
 }
 
 impl Hub {
-    /// Everything at a glance.
+    /// Returns a snapshot of the whole realtime server.
     #[must_use]
     pub fn overview(&self) -> HubOverview {
         let mut apps: Vec<AppView> = self.apps().iter().map(app_view).collect();
@@ -134,7 +134,8 @@ impl Hub {
         }
     }
 
-    /// The channels of an app whose names begin with `prefix`, at most `limit`; None: no such app.
+    /// Returns the channels of an app whose names begin with `prefix`, at most `limit`. None if the
+    /// app does not exist.
     #[must_use]
     pub fn channels(&self, app_id: &str, prefix: &str, limit: usize) -> Option<ChannelPage> {
         let app = self.app_by_id(app_id)?;
@@ -151,7 +152,7 @@ impl Hub {
         Some(ChannelPage { channels, total })
     }
 
-    /// One channel; None: nobody knows it.
+    /// Returns a channel, or None if it does not exist.
     #[must_use]
     pub fn channel_view(&self, app_id: &str, name: &str) -> Option<ChannelView> {
         let channel = self.app_by_id(app_id)?.channels.get(name)?;

@@ -1,7 +1,7 @@
-//! Looking at one channel as it goes on: for people, who must never slow down who publishes.
+//! Live views of a channel for operators, which must never slow down publishers.
 //!
-//! Each watcher has a queue of its own, bounded; when it is full the oldest event goes, and is
-//! counted. A channel that nobody watches pays for looking at an empty list.
+//! Each view has its own bounded queue. When it is full, the oldest event is dropped and counted.
+//! On a channel without views, publishing only checks an empty list.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::metrics::LimitKind;
 use crate::operations::OperationError;
 use crate::view::EventView;
 
-/// Somebody who looks at a channel. Dropping it ends that.
+/// A live view of a channel. Dropping it ends the view.
 #[derive(Debug)]
 pub struct Watch {
     hub: Arc<Hub>,
@@ -27,21 +27,22 @@ pub struct Watch {
     queue: Arc<WatchQueue>,
 }
 
-/// What came since the last look.
+/// Events since the previous call.
 #[derive(Clone, Debug, Default)]
 pub struct WatchedEvents {
-    /// Events that came before these and were left out, because they came too fast.
+    /// Number of earlier events that were dropped because they arrived too fast.
     pub left_out: u64,
-    /// The newest, oldest first.
+    /// The events, oldest first.
     pub events: Vec<EventView>,
 }
 
 impl Hub {
-    /// Looks at everything that subscribers of a channel are sent from now on. The channel is made
-    /// if it is not there: somebody may wait for its first event.
+    /// Opens a live view of everything that a channel's subscribers receive from now on. Creates
+    /// the channel if it does not exist, so that a view can wait for its first event.
     ///
     /// # Errors
-    /// There is no such app, no channel can have that name, or too many look already.
+    /// Returns an error if the app does not exist, the channel's name is invalid, or the limit of
+    /// live views is reached.
     pub fn watch(self: &Arc<Self>, app: &str, channel: &str) -> Result<Watch, OperationError> {
         let app = self.app_named(app)?;
         let name = self.channel_name(channel)?;
@@ -64,12 +65,12 @@ impl Hub {
 }
 
 impl Watch {
-    /// Waits for what comes.
+    /// Waits for the next events.
     pub async fn next(&mut self) -> WatchedEvents {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// The same. Pending while there is nothing.
+    /// Polls for the next events. Pending while there are none.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<WatchedEvents> {
         self.queue.poll_take(context).map(|(left_out, frames)| {
             let view = |(at, frame): &(Timestamp, Frame)| EventView::of(*at, frame);

@@ -1,16 +1,16 @@
-//! Webhooks: the application's server is told what happens on its channels, without asking.
+//! Webhooks notify the application's server of what happens on its channels.
 //!
-//! From whoever knows of an event to the endpoint:
-//! - [`Webhooks`], the handle of shards: [`Webhooks::tell`] writes the event and puts it into a
-//!   bounded queue (`intake.rs`). It never waits.
-//! - [`WebhookWorker`], one task: holds what may be taken back (`held.rs`), hands the rest to the queues
-//!   of the endpoints that want it (`endpoint_senders.rs`, `queue.rs`).
-//! - One task per endpoint (weir-net's `WebhookDelivery`): takes a batch from its queue (`outbox.rs`), signed
-//!   (`request.rs`), and sends it (`transport.rs`), again if it must.
+//! An event takes this path to an endpoint:
+//! - [`Webhooks`], the handle that shards have: [`Webhooks::enqueue`] serializes the event and puts
+//!   it into a bounded queue (`intake.rs`), without ever waiting.
+//! - [`WebhookWorker`], one task: holds events that may be cancelled (`held.rs`), and puts the
+//!   others into the queues of their endpoints (`endpoint_senders.rs`, `queue.rs`).
+//! - One task per endpoint (weir-net's `WebhookDelivery`): takes a batch from the queue
+//!   (`outbox.rs`), signs it (`request.rs`), and sends it (`transport.rs`), with retries.
 //!
-//! Promises: the order of each endpoint is kept, with one batch on its way at a time; an event
-//! arrives at least once, or is dropped and counted by reason; an endpoint that is slow or dead
-//! costs its own queue and at most one permit of the semaphore, never another endpoint's time.
+//! Guarantees: each endpoint receives its events in order, with one batch in progress at a time. An
+//! event is delivered at least once, or dropped and counted by reason. A slow or dead endpoint uses
+//! its own queue and at most one permit of the semaphore, and does not delay other endpoints.
 
 mod app_hooks;
 mod batch;
@@ -49,16 +49,16 @@ use event_message::EventMessage;
 use intake::{Intake, intake};
 use shared::WebhookContext;
 
-/// Where events are told. Cheap to clone; drop it when no more will come, for the [`WebhookWorker`] ends
-/// after the last.
+/// The handle for sending webhooks. Cheap to clone. The [`WebhookWorker`] ends once all handles are
+/// dropped.
 #[derive(Clone, Debug)]
 pub struct Webhooks {
     intake: Intake,
 }
 
 impl Webhooks {
-    /// A handle, and the worker that must [`run`](Worker::run) for anything to be sent. The
-    /// semaphore is that of `realtime.limits.webhooks_in_flight_max`.
+    /// Returns a handle, and the worker that must [`run`](WebhookWorker::run) for anything to be
+    /// sent. `semaphore` is that of `realtime.limits.webhooks_in_flight_max`.
     #[must_use]
     pub fn start(
         settings: WebhookSettings,
@@ -74,21 +74,22 @@ impl Webhooks {
         (Self { intake }, WebhookWorker { intake: end, shared: Arc::new(shared), shutdown })
     }
 
-    /// Tells the endpoints of `app` that want it. Never waits: what the queue can't take is dropped
-    /// and counted.
+    /// Queues an event for the endpoints of `app` that receive its kind. Never waits: if the queue
+    /// is full, the event is dropped and counted.
     pub fn enqueue(&self, app: &Arc<AppHooks>, event: &WebhookEvent<'_>) {
         if app.concern_channel(WebhookKind::of(event), event_message::channel(event)) {
             self.intake.offer(EventMessage::new(app, event));
         }
     }
 
-    /// What is counted.
+    /// Returns the metrics.
     pub(crate) fn metrics(&self) -> &WebhookMetrics {
         self.intake.metrics()
     }
 
-    /// Whether events of this kind are worth telling, before one is made. Also of what only takes
-    /// another back: somebody who occupies a channel, where only its vacation is wanted.
+    /// Returns whether events of this kind should be passed to [`Webhooks::enqueue`], so that
+    /// callers need not create others. That includes events that only cancel another one: for
+    /// example, `channel_occupied` when an endpoint receives only `channel_vacated`.
     #[must_use]
     pub fn wants(&self, app: &AppHooks, kind: WebhookKind) -> bool {
         app.concern(kind) && self.intake.is_open()

@@ -1,8 +1,8 @@
 //! The WebSocket protocol, RFC 6455: handshake, frames, messages. No sockets, no timers.
 //!
-//! Made for a thread that owns thousands of sessions and one read buffer for all of them. What one
-//! `read` brought goes through the session's [`Decoder`], which is [72 bytes](Decoder) and no heap
-//! as long as no message is half there:
+//! Designed for a thread that owns thousands of sessions and one read buffer for all of them. The
+//! bytes of each `read` pass through the session's [`Decoder`], which takes [72 bytes](Decoder),
+//! and uses no heap unless a message is incomplete:
 //!
 //! ```
 //! use weir_realtime::websocket::{Decoder, WebsocketLimits, Message, ProtocolError, Role};
@@ -32,13 +32,14 @@
 //! # assert_eq!(output, b"\x81\x05hello");
 //! ```
 //!
-//! - A message that came whole in one frame and one read is delivered from the read buffer itself.
-//! - What goes to many is encoded once: [`FrameHeader::encode`] and the payload, in shared bytes.
-//! - [`handshake`] judges a request that an HTTP parser has read, and writes the answer.
+//! - A message that arrives complete, in one frame and one read, is delivered from the read buffer.
+//! - A message to many sessions is encoded once: [`FrameHeader::encode`] and the payload, in shared
+//!   bytes.
+//! - [`handshake`] checks a request that an HTTP parser has read, and writes the response.
 //!
-//! No extension is negotiated. In particular `permessage-deflate` is declined, as RFC 6455 lets a
-//! server do, and a frame that claims to be compressed is refused: a deflate context costs up to
-//! hundreds of KiB per connection.
+//! No extension is negotiated. In particular, `permessage-deflate` is declined, as RFC 6455 allows,
+//! and frames marked as compressed are rejected: a deflate context takes up to hundreds of KiB per
+//! connection.
 
 mod close;
 mod decoder;

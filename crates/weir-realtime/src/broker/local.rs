@@ -1,5 +1,5 @@
 //! The broker of a single node: all channels are in the memory of this process, and each channel's
-//! home orders what happens on it. Every operation is done when its method returns.
+//! home orders its messages. Every operation is complete when its method returns.
 
 mod publish;
 
@@ -21,10 +21,10 @@ use crate::pusher::channel::ChannelName;
 use crate::pusher::position::ChannelPosition;
 use crate::settings::{COUNT_INTERVAL, COUNTED_AT_ONCE_MAX, HubLimits};
 
-/// Attempts to use a channel that is being removed, which takes microseconds.
+/// The most attempts to use a channel that is being removed, which takes microseconds.
 const ATTEMPTS_MAX: usize = 100;
 
-/// Orders events by the channels' homes.
+/// A broker that orders events by the channels' homes.
 #[derive(Debug)]
 pub(crate) struct LocalBroker {
     cores: Arc<Cores>,
@@ -138,7 +138,7 @@ impl Broker for LocalBroker {
 }
 
 impl LocalBroker {
-    /// A broker without channels.
+    /// Returns a broker without channels.
     pub(crate) fn new(
         cores: Arc<Cores>,
         clock: Clock,
@@ -156,13 +156,13 @@ impl LocalBroker {
         }
     }
 
-    /// Puts other limits in force.
+    /// Replaces the limits.
     pub(crate) fn set_limits(&self, limits: &HubLimits) {
         self.channels_max.store(limits.channels_max, Ordering::Relaxed);
         self.history_bytes_max.store(limits.history_bytes_max, Ordering::Relaxed);
     }
 
-    /// The channel, created if it does not exist.
+    /// Returns the channel, and creates it if it does not exist.
     pub(crate) fn channel(
         &self,
         app: &App,
@@ -177,7 +177,7 @@ impl LocalBroker {
         created.inspect_err(|_| self.metrics.limit_hit(LimitKind::Channels))
     }
 
-    /// Adds a live view to a channel, which is created if it does not exist.
+    /// Adds a live view to a channel, and creates the channel if it does not exist.
     pub(crate) fn add_watcher(
         &self,
         app: &App,
@@ -199,7 +199,8 @@ impl LocalBroker {
         self.tidy_channel(app, channel);
     }
 
-    /// Continues a channel of the process before; whether there was room for it.
+    /// Continues a channel of the previous process. Returns whether the limit of channels allows
+    /// it.
     pub(crate) fn restore(&self, app: &App, name: &ChannelName, saved: SavedHistory) -> bool {
         let Ok(channel) = self.channel(app, name) else { return false };
         self.add_history_bytes(channel.restore(saved));
@@ -207,28 +208,28 @@ impl LocalBroker {
         true
     }
 
-    /// Removes what is too old from one part of an app's channels, and channels that nobody needs.
+    /// Removes expired data from one part of an app's channels, and channels that are unused.
     pub(crate) fn tidy(&self, app: &App, part: usize) {
         let change = app.channels.tidy_part(part, &app.settings(), self.clock.now());
         self.add_history_bytes(change);
         self.bound_cache(app);
     }
 
-    /// The same for one channel.
+    /// Removes expired data from one channel, and the channel if it is unused.
     fn tidy_channel(&self, app: &App, channel: &Channel) {
         let name = channel.name.as_str();
         let change = app.channels.tidy(name, &app.settings(), self.clock.now());
         self.add_history_bytes(change);
     }
 
-    /// Removes the histories of an app that was removed: its channels are not tidied any more.
+    /// Clears the histories of an app that was removed, as its channels are no longer maintained.
     pub(crate) fn forget_histories(&self, app: &App) {
         for channel in app.channels.with_prefix("") {
             self.add_history_bytes(channel.forget_history());
         }
     }
 
-    /// Drops the oldest events of cache channels while there are more bytes of them than allowed.
+    /// Drops the oldest cached events while they exceed the limit of bytes.
     fn bound_cache(&self, app: &App) {
         let max = app.settings().cache_bytes_max;
         while let Some((channel, position)) = app.cache.take_beyond(max) {
@@ -239,14 +240,14 @@ impl LocalBroker {
         }
     }
 
-    /// Adds to the bytes of all histories; returns the sum.
+    /// Adds to the bytes of all histories. Returns the sum.
     fn add_history_bytes(&self, change: isize) -> usize {
-        // Two's complement: adding a negative figure subtracts.
+        // In two's complement, adding a negative number subtracts.
         let change = change.cast_unsigned();
         self.history_bytes.fetch_add(change, Ordering::Relaxed).wrapping_add(change)
     }
 
-    /// Bytes of all histories.
+    /// Returns the bytes of all histories.
     pub(crate) fn history_bytes(&self) -> usize {
         self.history_bytes.load(Ordering::Relaxed)
     }

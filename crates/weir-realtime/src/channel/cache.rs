@@ -1,5 +1,5 @@
-//! The last event of each cache channel. Those of one app are bounded in bytes together: the oldest
-//! goes first.
+//! The last event of each cache channel. The cached events of one app have a common limit in bytes;
+//! beyond it, the oldest is removed.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,22 +13,23 @@ use crate::pusher::channel::ChannelName;
 #[derive(Clone, Debug)]
 pub(super) struct Cached {
     pub(super) frame: Frame,
-    /// Its data again, for the HTTP API.
+    /// The event's data, for the HTTP API.
     pub(super) data: Box<str>,
     pub(super) at: Timestamp,
     pub(super) position: CachePosition,
 }
 
-/// What one event costs beside its frame and data: here, in its channel and in the headers of shared
-/// bytes.
+/// The memory of one event besides its frame and data: here, in its channel, and in the headers of
+/// shared bytes.
 pub(super) const EVENT_BYTES: usize =
     size_of::<Cached>() + size_of::<(CachePosition, (ChannelName, usize))>() + 64;
 
-/// Which events there are, by age.
+/// The cached events of one app, in order of age.
 #[derive(Debug, Default)]
 pub(crate) struct Cache(Mutex<Ages>);
 
-/// std's lock: taken under a home's, held for an insertion or a removal.
+/// A lock of std guards it. It may be taken while a home is locked, and is held for an insertion or
+/// a removal.
 #[derive(Debug, Default)]
 struct Ages {
     events: BTreeMap<CachePosition, (ChannelName, usize)>,
@@ -36,7 +37,7 @@ struct Ages {
     next: u64,
 }
 
-/// An event's position among all cached events: by its time, then by a number.
+/// An event's position among all cached events: its time, then a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CachePosition(Timestamp, u64);
 
@@ -45,7 +46,7 @@ impl Cache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Memory in use.
+    /// Returns the bytes in use.
     pub(crate) fn bytes(&self) -> usize {
         self.ages().bytes
     }
@@ -66,8 +67,8 @@ impl Cache {
         }
     }
 
-    /// Takes away the oldest event if all together have more bytes than they may. The caller makes
-    /// its channel forget it (`Channel::forget_cached`), without holding a lock.
+    /// Removes and returns the oldest event if all events together exceed `bytes_max`. The caller
+    /// must then remove it from its channel (`Channel::forget_cached`), without holding a lock.
     pub(crate) fn take_beyond(&self, bytes_max: usize) -> Option<(ChannelName, CachePosition)> {
         let ages = &mut *self.ages();
         if ages.bytes <= bytes_max {

@@ -30,7 +30,7 @@ impl Channel {
         }
     }
 
-    /// Forgets the last event if it is still this one.
+    /// Removes the cached event if it is still the one at `position`.
     pub(crate) fn forget_cached(&self, position: CachePosition) {
         self.home().cached.take_if(|cached| cached.position == position);
     }
@@ -43,7 +43,8 @@ impl Channel {
         fresh.map_or(CacheState::Miss, |cached| CacheState::Hit(cached.frame.clone()))
     }
 
-    /// The data of the last event of a cache channel, and how long it will still be kept.
+    /// Returns the data of the cached event, and how long it will stay cached. None if there is
+    /// none, or it has expired.
     pub(crate) fn cached(&self, age_max: Duration, now: Timestamp) -> Option<(Box<str>, Duration)> {
         let home = self.home();
         let cached = home.cached.as_ref()?;

@@ -1,4 +1,4 @@
-//! What is asked of a channel, and what it answers: plain data.
+//! Arguments and results of a channel's methods, as plain data.
 
 use weir_base::clock::Timestamp;
 
@@ -11,37 +11,37 @@ use crate::pusher::position::ChannelPosition;
 use crate::pusher::server_message::Joined;
 use crate::settings::HistoryLimits;
 
-/// The channel was removed meanwhile: ask the registry for a new one.
+/// The channel was removed. The caller must get a new one from the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChannelGone;
 
-/// What is published.
+/// An event to publish.
 #[derive(Debug)]
 pub(crate) struct Publication<'a> {
     pub(crate) draft: Draft,
     pub(crate) audience: Audience,
     pub(crate) event: &'a str,
-    /// The data again, for cache channels.
+    /// The event's data, for cache channels.
     pub(crate) data: &'a str,
     pub(crate) keeps: Keeps,
     pub(crate) now: Timestamp,
 }
 
-/// Where an event is kept after it was sent.
+/// Where an event is stored after it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keeps {
-    /// In history, and in the cache of a cache channel.
+    /// In the history, and in the cache of a cache channel.
     History(HistoryLimits),
-    /// Nowhere: an event of a client.
+    /// Nowhere, as for client events.
     Nothing,
 }
 
-/// A published event; the default is one that nobody gets.
+/// A published event. The default is an event without subscribers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Published {
     pub(crate) position: Option<ChannelPosition>,
     pub(crate) subscribers: usize,
-    /// Bytes of history more, or less, than before.
+    /// The change of the history's bytes.
     pub(crate) history_change: isize,
 }
 
@@ -55,42 +55,42 @@ pub(crate) struct Joining {
     pub(crate) now: Timestamp,
 }
 
-/// What who joined is to be told, and what it changed.
+/// The result of a subscription: what the new subscriber must receive, and what changed.
 #[derive(Debug)]
 pub(crate) struct Join {
-    /// Messages up to this place are not for it.
+    /// The new subscriber does not receive messages up to this sequence number.
     pub(crate) sequence: u64,
     pub(crate) joined: Joined,
     pub(crate) missed: Vec<Frame>,
     pub(crate) cache: CacheState,
     pub(crate) members: Option<Listing>,
-    /// The user's first connection, on a presence channel.
+    /// Whether this is the user's first connection, on a presence channel.
     pub(crate) member_came: bool,
-    /// The channel had no subscriber.
+    /// Whether the channel had no subscribers before.
     pub(crate) occupied: bool,
     pub(crate) subscribers: usize,
-    /// Bytes of history more, or less, than before.
+    /// The change of the history's bytes.
     pub(crate) history_change: isize,
 }
 
-/// Whom a new subscriber of a presence channel is shown.
+/// The members that a new subscriber of a presence channel receives.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    /// All users; only the new one itself where the channel is too large.
+    /// All users. On a channel above `list_max`, only the new one.
     pub(crate) members: MemberList,
     pub(crate) count: usize,
 }
 
-/// What a cache channel has for a new subscriber.
+/// The cached event for a new subscriber.
 #[derive(Debug)]
 pub(crate) enum CacheState {
-    /// It is none.
+    /// The channel is not a cache channel.
     None,
     Miss,
     Hit(Frame),
 }
 
-/// Why nobody joined.
+/// Why a subscriber could not join.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JoinError {
     #[error("the channel was removed at this moment")]
@@ -101,15 +101,15 @@ pub(crate) enum JoinError {
     TooManyMembers(#[from] TooManyMembers),
 }
 
-/// The presence channel has as many users as it may have.
+/// The presence channel has reached its limit of users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the channel has {max} users; more are not allowed (realtime.apps presence.members_max)")]
 pub(crate) struct TooManyMembers {
-    /// The limit.
+    /// The limit of users.
     pub(crate) max: usize,
 }
 
-/// Who left.
+/// A subscriber that leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving<'a> {
     pub(crate) core: usize,
@@ -118,25 +118,25 @@ pub(crate) struct Leaving<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// What it changed that somebody left.
+/// What changed when a subscriber left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
-    /// The user's last connection, on a presence channel.
+    /// Whether this was the user's last connection, on a presence channel.
     pub(crate) member_went: bool,
     pub(crate) subscribers: usize,
 }
 
-/// What is saved of a channel over a restart.
+/// The part of a channel that is saved over a restart.
 #[derive(Debug)]
 pub(crate) struct SavedHistory {
     pub(crate) position: ChannelPosition,
     pub(crate) entries: Vec<HistoryEntry>,
-    /// Of a cache channel: the last event and its data.
+    /// The last event of a cache channel and its data.
     pub(crate) cached: Option<(Box<str>, HistoryEntry)>,
     pub(crate) touched: Timestamp,
 }
 
-/// What is told about a channel.
+/// A channel's figures, for operators and the HTTP API.
 #[derive(Clone, Debug)]
 pub(crate) struct ChannelCounts {
     pub(crate) subscribers: usize,

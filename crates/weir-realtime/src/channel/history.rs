@@ -1,4 +1,4 @@
-//! The last events of one channel, for who was away for a moment.
+//! The last events of one channel, for clients that reconnect.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use weir_base::clock::Timestamp;
 use crate::frame::Frame;
 use crate::settings::HistoryLimits;
 
-/// Events with the offsets up to the channel's newest, without a gap. Bounded in number, bytes, age.
+/// Events with consecutive offsets, up to the channel's newest. Limited in number, bytes and age.
 #[derive(Debug, Default)]
 pub(crate) struct EventHistory {
     entries: VecDeque<HistoryEntry>,
@@ -21,7 +21,7 @@ pub(crate) struct HistoryEntry {
     pub(crate) frame: Frame,
 }
 
-/// What one entry costs beside its frame: the entry, and the header of the shared bytes.
+/// The memory of one entry besides its frame: the entry, and the header of the shared bytes.
 const ENTRY_BYTES: usize = size_of::<HistoryEntry>() + 32;
 
 impl HistoryEntry {
@@ -31,7 +31,7 @@ impl HistoryEntry {
 }
 
 impl EventHistory {
-    /// Adds the newest event and forgets what is over the limits.
+    /// Adds the newest event and removes events beyond the limits.
     pub(crate) fn push(&mut self, entry: HistoryEntry, limits: &HistoryLimits) {
         debug_assert!(self.entries.back().is_none_or(|last| last.offset + 1 == entry.offset));
         let now = entry.at;
@@ -40,7 +40,7 @@ impl EventHistory {
         self.trim(now, limits);
     }
 
-    /// Forgets what is over the limits.
+    /// Removes events beyond the limits.
     pub(crate) fn trim(&mut self, now: Timestamp, limits: &HistoryLimits) {
         while let Some(oldest) = self.entries.front() {
             let is_old = now.since(oldest.at) > limits.age_max;
@@ -53,16 +53,16 @@ impl EventHistory {
             self.bytes -= oldest.bytes();
             self.entries.pop_front();
         }
-        // Nothing is kept of a channel that became quiet.
+        // Free the memory once the channel has no events left.
         self.entries = VecDeque::new();
     }
 
-    /// Forgets everything.
+    /// Removes all events.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Memory in use.
+    /// Returns the bytes in use.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -75,7 +75,7 @@ impl EventHistory {
         self.entries.is_empty()
     }
 
-    /// The events with offsets above `offset`, if all of them up to `newest` are here.
+    /// Returns the events after `offset`, or None unless all of them up to `newest` are stored.
     pub(crate) fn after(
         &self,
         offset: u64,
@@ -86,7 +86,7 @@ impl EventHistory {
         Some(self.entries.range(start..))
     }
 
-    /// The newest events, oldest first, at most `events_max` of them, with offsets above `offset`.
+    /// Returns the newest events after `offset`, at most `events_max`, oldest first.
     pub(crate) fn newest(
         &self,
         offset: u64,
@@ -99,7 +99,8 @@ impl EventHistory {
 }
 
 impl FromIterator<HistoryEntry> for EventHistory {
-    /// Entries with consecutive offsets, whatever the limits: they trim when something happens.
+    /// Collects entries with consecutive offsets, regardless of the limits. The next push or trim
+    /// applies them.
     fn from_iter<I: IntoIterator<Item = HistoryEntry>>(entries: I) -> Self {
         let entries: VecDeque<HistoryEntry> = entries.into_iter().collect();
         let bytes = entries.iter().map(HistoryEntry::bytes).sum();

@@ -1,4 +1,4 @@
-//! What a channel's home knows: who is there, where events stand, what is kept of them.
+//! The state of a channel's home: its subscribers, its position, its history and its cached event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,34 +20,36 @@ use crate::settings::HistoryLimits;
 
 #[derive(Debug)]
 pub(super) struct Home {
-    /// Removed from the registry: whoever still has it asks the registry again.
+    /// Set once the channel is removed from the registry. Callers that still hold it must get a new
+    /// one there.
     pub(super) is_gone: bool,
-    /// Of the last message to subscribers.
+    /// Sequence number of the last message to subscribers.
     pub(super) sequence: u64,
     pub(super) epoch: Epoch,
-    /// Of the last event that history knows.
+    /// Offset of the last event in the history.
     pub(super) offset: u64,
     pub(super) history: EventHistory,
     pub(super) cached: Option<Cached>,
-    /// By core.
+    /// Number of subscribers by core.
     pub(super) subscribers: Box<[u32]>,
     pub(super) members: MemberSet,
-    /// Subscribers who are told of differences of the members.
+    /// Number of subscribers that receive batched changes of the members.
     pub(super) member_followers: u32,
-    /// When subscribers were told last how many they are.
+    /// When the last count was sent to subscribers.
     pub(super) count_told_at: Timestamp,
-    /// Somebody came or went since, so their number may be another, and who they are is.
+    /// Whether subscribers joined or left since then, so that the count or the members may have
+    /// changed.
     pub(super) is_count_due: bool,
-    /// When the members of a channel that was large were listed to everybody.
+    /// When the full list was last sent because a large channel had become small again.
     pub(super) listed_at: Option<Timestamp>,
     pub(super) touched: Timestamp,
-    /// Events that are prepared for it: it is not removed meanwhile.
+    /// Number of prepared events. The channel is not removed while there are any.
     pub(super) prepared: u32,
-    /// A subscriber or an event had a position of this epoch.
+    /// Whether a subscriber or an event was given a position of this epoch.
     pub(super) has_told_position: bool,
-    /// Of events of servers and clients.
+    /// Counts events of servers and clients.
     pub(super) meter: Meter,
-    /// Who looks on: nearly always nobody.
+    /// Live views of the channel, nearly always none.
     pub(super) watchers: Vec<Arc<WatchQueue>>,
 }
 
@@ -93,7 +95,7 @@ impl Home {
         self.subscribers.iter().enumerate().filter(|(_, count)| **count > 0).map(|(core, _)| core)
     }
 
-    /// Room on all cores that have subscribers, or on none.
+    /// Reserves room on all cores that have subscribers, or on none.
     pub(super) fn reserve(&self, cores: &Cores, bytes: usize) -> Result<Reserved, CoreBusy> {
         let room = |core: usize| Ok((core, cores.get(core).room.reserve(bytes)?));
         self.cores_with_subscribers().map(room).collect()
@@ -119,7 +121,8 @@ impl Home {
         }
     }
 
-    /// An event that has no place: whoever has one in the history until now is told of a gap.
+    /// Starts a new epoch for an event without a position. Clients with a position of the old epoch
+    /// are notified of a gap.
     fn begin_history(&mut self) {
         (self.epoch, self.offset) = (Epoch(fastrand::u64(..)), 0);
         self.history.clear();
@@ -138,7 +141,8 @@ impl Home {
         }
     }
 
-    /// Where a new subscriber stands, and what it missed.
+    /// Returns a new subscriber's position and recovery outcome, and the events that it missed
+    /// since `wish`.
     pub(super) fn recover(
         &self,
         wish: Option<ChannelPosition>,
@@ -178,7 +182,7 @@ impl Home {
         Listing { members, count }
     }
 
-    /// The number that subscribers are told.
+    /// Returns the count that subscribers receive: users of a presence channel, or subscriptions.
     pub(super) fn count(&self, kind: ChannelKind) -> usize {
         if kind.has_presence() { self.members.len() } else { self.total() }
     }

@@ -1,4 +1,4 @@
-//! Who comes to a channel and who goes, and how the others are told.
+//! Joining and leaving a channel, and notifying the other subscribers.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::frame::Frame;
 use crate::pusher::server_message::{self, Joined};
 use crate::settings::AppSettings;
 
-/// Between two lists of all members for everybody: a channel whose number goes up and down around
-/// `list_max` would send a long list to each of its subscribers each time.
+/// The shortest time between two full lists to all subscribers. Without it, a channel whose count
+/// moves around `list_max` would send a long list to each subscriber every time.
 const LIST_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Channel {
-    /// Adds a subscriber. `tell` is called under the lock, as what comes and goes has to be told in
-    /// its order, from whatever core.
+    /// Adds a subscriber. Calls `tell` under the lock, so that joins and leaves are reported in
+    /// order across all cores.
     pub(crate) fn join(
         &self,
         joining: Joining,
@@ -58,8 +58,8 @@ impl Channel {
         Ok(join)
     }
 
-    /// Lets a user in, and tells the others if it is new. Its own connection joins after that, so it
-    /// is not told.
+    /// Adds a user's connection, and notifies the other subscribers if the user is new. Returns
+    /// whether it is. The new connection itself joins afterwards, so it is not notified.
     fn admit(
         &self,
         home: &mut Home,
@@ -97,7 +97,7 @@ impl Channel {
         Ok(true)
     }
 
-    /// Takes a subscriber away. `tell` is called as on [`Channel::join`].
+    /// Removes a subscriber. Calls `tell` under the lock, as [`Channel::join`] does.
     pub(crate) fn leave(
         &self,
         leaving: Leaving<'_>,
@@ -118,7 +118,7 @@ impl Channel {
             self.send_changes(&mut home, cores, now);
         }
         if home.total() == 0 {
-            // There is nobody to be told; whoever comes next gets the list by itself.
+            // No subscriber has to be notified. The next one gets the list when it joins.
             drop(home.members.become_small());
         }
         let left = Left { member_went, subscribers: home.total() };
@@ -126,10 +126,10 @@ impl Channel {
         left
     }
 
-    /// A channel that was large is so no more. Clients that don't follow differences show who left
-    /// meanwhile, as far as they knew them, and not who came. They are told who left, which libraries
-    /// that only add to their list need, and then get the list as who subscribes now gets it: pusher-js
-    /// and others put it in the place of their own.
+    /// Makes a large channel small again. Clients that don't follow changes may still show users
+    /// that have left, and lack users that joined. They first receive an event for each user that
+    /// left, which libraries that only add to their list need. Then they receive the list that a
+    /// new subscriber gets: pusher-js and others replace their list with it.
     fn list_members(&self, home: &mut Home, app: &AppSettings, cores: &Cores, now: Timestamp) {
         home.listed_at = Some(now);
         for user_id in home.members.become_small() {
@@ -170,8 +170,8 @@ impl Channel {
         );
     }
 
-    /// Tells all subscribers how many they are, if that changed and was not told less than `interval`
-    /// ago. Answers whether it is still to be told.
+    /// Sends all subscribers the subscription count if it changed, at most once per `interval`.
+    /// Returns whether it still has to be sent.
     pub(crate) fn send_count_if_due(
         &self,
         interval: Duration,
@@ -189,9 +189,10 @@ impl Channel {
         false
     }
 
-    /// The same for a presence channel, whose number is that of its users. Below `list_max` each of
-    /// them is told; above it the number is, and to those who follow the members what changed. One that
-    /// is small again shows everybody the list first.
+    /// Sends the pending count and member changes of a presence channel whose number of users
+    /// exceeded `list_max`: the count to all subscribers, and the changes to those that follow
+    /// them. If the channel is small again, sends the full list instead. Returns whether something
+    /// still has to be sent.
     pub(crate) fn send_members(&self, app: &AppSettings, cores: &Cores, now: Timestamp) -> bool {
         let mut home = self.home();
         if !home.members.is_large() || home.total() == 0 {
@@ -220,7 +221,8 @@ impl Channel {
         self.send_always(home, cores, message);
     }
 
-    /// What changed of the members since they were told last.
+    /// Sends the member changes since the last message about them, to subscribers that follow
+    /// changes.
     fn send_changes(&self, home: &mut Home, cores: &Cores, now: Timestamp) {
         let difference = home.members.take_difference();
         if difference.is_empty() || home.member_followers == 0 {

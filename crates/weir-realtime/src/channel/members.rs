@@ -1,7 +1,7 @@
-//! Who is on a presence channel: users, each with as many connections as it has.
+//! The users of a presence channel, and the number of connections of each.
 //!
-//! Every change of who is there gives the channel's members a new version. Who follows a large
-//! channel fetches one version in pages and applies the differences after it.
+//! Each user that joins or leaves gives the members a new version. A client that follows a large
+//! channel fetches one version in pages and applies the changes after it.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -13,12 +13,13 @@ use weir_base::clock::Timestamp;
 
 use crate::pusher::server_message::MemberData;
 
-/// Lists that are kept for who reads them in pages: with one made each `gather`, a reader has four
-/// times that for all of its pages, or begins again.
+/// Number of lists stored for clients that read them in pages. With one new list per `gather`, a
+/// client has four times that interval to read all pages before it must start over.
 const LISTS_MAX: usize = 4;
 
-/// Users who left a large channel and are told later: as many as by default are ever listed, ten times
-/// over. Of more, clients that replace their list learn by that; others show them until they come back.
+/// The most users that left a large channel and are reported later: ten times the default of
+/// `list_max`. Users beyond it are not reported: clients that replace their list learn of them from
+/// the list, others show them until they return.
 const LEAVERS_MAX: usize = 10_000;
 
 /// The users of one channel.
@@ -26,15 +27,15 @@ const LEAVERS_MAX: usize = 10_000;
 pub(crate) struct MemberSet {
     users: HashMap<Arc<str>, PresentUser, foldhash::fast::RandomState>,
     version: u64,
-    /// The newest last.
+    /// Lists by age, the newest last.
     lists: VecDeque<VersionedList>,
-    /// Since the last difference that was told.
+    /// The changes since the last reported difference.
     difference: Difference,
-    /// The version that had been told to everybody when the channel grew too large for that: whoever
-    /// came up to it is known to clients that don't follow differences. It stays until all are shown
-    /// the list again, also while the channel is small enough already.
+    /// Set while the channel is too large to report single users. Clients that don't follow changes
+    /// may know the users up to this version. It remains set until all clients receive the list
+    /// again, even if the channel is small by then.
     told_up_to: Option<u64>,
-    /// Who is known to them and has left since.
+    /// Users that such clients know and that have left since.
     untold_leavers: HashSet<Arc<str>, foldhash::fast::RandomState>,
 }
 
@@ -42,11 +43,12 @@ pub(crate) struct MemberSet {
 struct PresentUser {
     user_info: Option<Arc<RawValue>>,
     connections: u32,
-    /// The version that its coming made; 0: clients have known it for longer than that.
+    /// The version that the user's arrival created. 0 if clients have known the user from an
+    /// earlier arrival.
     since: u64,
 }
 
-/// All users at one moment. Cheap to clone; a change of the channel doesn't change it.
+/// All users at one moment. Cheap to clone, and unaffected by later changes.
 pub(crate) type MemberList = Arc<[ListedMember]>;
 
 /// The users of one version.
@@ -57,15 +59,15 @@ pub(crate) struct VersionedList {
     made_at: Timestamp,
 }
 
-/// What changed from one version to a later one: users who are there at the end, or are not.
+/// The net changes between two versions: users that are present at the end, or absent.
 #[derive(Debug, Default)]
 pub(crate) struct Difference {
-    /// The version before it.
+    /// The version before the first change.
     pub(crate) from: u64,
     changes: HashMap<Arc<str>, Option<ListedMember>, foldhash::fast::RandomState>,
 }
 
-/// A user, owned.
+/// A user with owned data.
 #[derive(Clone, Debug)]
 pub(crate) struct ListedMember {
     pub(crate) user_id: Arc<str>,
@@ -73,28 +75,28 @@ pub(crate) struct ListedMember {
 }
 
 impl ListedMember {
-    /// As messages name it.
+    /// Returns the user as messages represent it.
     pub(crate) fn as_member(&self) -> MemberData<'_> {
         MemberData { user_id: &self.user_id, user_info: self.user_info.as_deref() }
     }
 }
 
-/// What a user's connection changed.
+/// The effect of adding or removing a user's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemberChange {
-    /// The user was not there before, or is not there any more.
+    /// The user joined or left.
     User,
-    /// It was there already, or is still there, with another connection.
+    /// The user was already present, or remains present, through another connection.
     Connection,
 }
 
 impl Difference {
-    /// Users who came.
+    /// Returns the users that joined.
     pub(crate) fn added(&self) -> impl Iterator<Item = MemberData<'_>> + Clone {
         self.changes.values().flatten().map(ListedMember::as_member)
     }
 
-    /// Users who went; perhaps one who was not there.
+    /// Returns the users that left. They may include users that joined and left in between.
     pub(crate) fn removed(&self) -> impl Iterator<Item = &str> + Clone {
         self.changes.iter().filter(|(_, member)| member.is_none()).map(|(user_id, _)| &**user_id)
     }
@@ -105,7 +107,7 @@ impl Difference {
 }
 
 impl MemberSet {
-    /// One connection more. What is shown of a user is what its first connection brought.
+    /// Adds a connection of a user. The user's info is that of the first connection.
     pub(crate) fn add(&mut self, member: ListedMember) -> MemberChange {
         match self.users.entry(Arc::clone(&member.user_id)) {
             Entry::Occupied(mut present) => {
@@ -127,7 +129,7 @@ impl MemberSet {
         }
     }
 
-    /// One connection less.
+    /// Removes a connection of a user.
     pub(crate) fn remove(&mut self, user_id: &str) -> MemberChange {
         let Some(presence) = self.users.get_mut(user_id) else {
             debug_assert!(false, "{user_id} leaves without having come");
@@ -148,51 +150,52 @@ impl MemberSet {
         MemberChange::User
     }
 
-    /// From now on nobody is told of single users.
+    /// Stops reporting single users.
     pub(crate) fn become_large(&mut self) {
         self.told_up_to.get_or_insert(self.version);
     }
 
-    /// Somebody is shown all of them: who goes from now on is known to somebody.
+    /// Notes that a client received the full list: clients may know all present users.
     pub(crate) fn note_list(&mut self) {
         if let Some(told) = &mut self.told_up_to {
             *told = self.version;
         }
     }
 
-    /// Whether nobody is told of single users.
+    /// Returns whether single users are not reported.
     pub(crate) const fn is_large(&self) -> bool {
         self.told_up_to.is_some()
     }
 
-    /// Everybody is told of each user again: first of these, who are gone.
+    /// Resumes reporting single users. Returns the users that left unreported.
     pub(crate) fn become_small(&mut self) -> impl Iterator<Item = Arc<str>> + use<> {
         self.told_up_to = None;
         std::mem::take(&mut self.untold_leavers).into_iter()
     }
 
-    /// Whether the user is there.
+    /// Returns whether the user is present.
     pub(crate) fn contains(&self, user_id: &str) -> bool {
         self.users.contains_key(user_id)
     }
 
-    /// How many users.
+    /// Returns the number of users.
     pub(crate) fn len(&self) -> usize {
         self.users.len()
     }
 
-    /// Changes of who is there, so far.
+    /// Returns the present version: the number of changes so far.
     pub(crate) const fn version(&self) -> u64 {
         self.version
     }
 
-    /// What changed since the last call.
+    /// Returns the changes since the last call.
     pub(crate) fn take_difference(&mut self) -> Difference {
         let next = Difference { from: self.version, changes: HashMap::default() };
         std::mem::replace(&mut self.difference, next)
     }
 
-    /// A list that was made at most `age_max` ago; of this version, if it is still kept.
+    /// Returns the list of `version` if it is still stored, otherwise one that was made at most
+    /// `age_max` ago.
     pub(crate) fn list(
         &mut self,
         version: Option<u64>,
@@ -202,7 +205,8 @@ impl MemberSet {
         if let Some(asked) = self.lists.iter().find(|list| Some(list.version) == version) {
             return asked.clone();
         }
-        // Not older than the next difference begins: who has just come knows none before.
+        // The list must include the last reported difference: a client that has just joined does
+        // not receive earlier ones.
         let is_fresh = |list: &&VersionedList| {
             let is_young = now.since(list.made_at) < age_max;
             list.version == self.version || (is_young && list.version >= self.difference.from)
@@ -226,7 +230,7 @@ impl MemberSet {
         VersionedList { version: self.version, members: listed.collect(), made_at }
     }
 
-    /// Forgets lists that nobody will ask for any more.
+    /// Removes lists that are too old to be read in pages.
     pub(crate) fn tidy(&mut self, age_max: Duration, now: Timestamp) {
         let keep = age_max.saturating_mul(u32::try_from(LISTS_MAX).unwrap_or(u32::MAX));
         self.lists.retain(|list| now.since(list.made_at) < keep);
@@ -292,7 +296,7 @@ mod tests {
     }
 
     proptest! {
-        /// A list and the differences after it are always who is there.
+        /// A list, with the differences after it applied, equals the present users.
         #[test]
         fn a_list_and_all_differences_after_it_are_the_members(
             steps in prop::collection::vec((0_u8..6, any::<bool>(), any::<bool>()), 1..80),

@@ -1,32 +1,32 @@
-//! How much is published on a channel lately: two counts that take turns, so that it costs a
-//! publisher two additions and a reader nothing is remembered for.
+//! The recent rate of events on a channel. Two counters that alternate make it cheap: publishing
+//! adds to them, and reading stores nothing.
 
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-/// The stretch that rates are about: long enough to read, short enough to be now.
+/// The time span of the rates.
 const STRETCH: Duration = Duration::from_secs(10);
 
-/// Events of one channel, and the bytes that they are for all its subscribers together.
+/// Counts a channel's events, and their bytes times the number of subscribers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
     total: Amount,
-    /// Since `began`.
+    /// Counted since `began`.
     now: Amount,
-    /// Of the stretch before that.
+    /// Counted in the time span before `began`.
     before: Amount,
     began: Timestamp,
 }
 
-/// Something counted.
+/// A number of events and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amount {
     pub(crate) events: u64,
     pub(crate) bytes: u64,
 }
 
-/// Per second.
+/// Events and bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ChannelRates {
     pub(crate) events: f64,
@@ -34,7 +34,7 @@ pub(crate) struct ChannelRates {
 }
 
 impl Meter {
-    /// One event more.
+    /// Counts one event.
     pub(crate) fn add(&mut self, bytes: u64, at: Timestamp) {
         self.move_to(at);
         for amount in [&mut self.total, &mut self.now] {
@@ -43,12 +43,13 @@ impl Meter {
         }
     }
 
-    /// All since the channel is there.
+    /// Returns the counts since the channel was created.
     pub(crate) const fn total(&self) -> Amount {
         self.total
     }
 
-    /// Over the last [`STRETCH`]: of the stretch before, the part that lies in it counts.
+    /// Returns the rates over the last [`STRETCH`]. Of the span before `began`, counts the part
+    /// that overlaps it, in proportion.
     pub(crate) fn rates(&self, at: Timestamp) -> ChannelRates {
         let mut meter = *self;
         meter.move_to(at);

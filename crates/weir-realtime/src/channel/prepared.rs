@@ -1,11 +1,11 @@
-//! An event that is published together with others: its channel stays, and its room is reserved.
+//! Events of a batch, prepared so that their channels stay and their room is reserved.
 
 use std::sync::Arc;
 
 use super::{Channel, ChannelGone, Publication, Published, Reserved};
 use crate::cores::Cores;
 
-/// One event, before it has its place. Dropping it publishes nothing.
+/// An event of a batch, before it has a position. Dropping it publishes nothing.
 #[derive(Debug)]
 pub(crate) struct PreparedEvent {
     channel: Arc<Channel>,
@@ -13,7 +13,8 @@ pub(crate) struct PreparedEvent {
 }
 
 impl Channel {
-    /// Prepares an event of `bytes`: with room on all cores with subscribers, be they full or not.
+    /// Prepares an event of `bytes`. Reserves room on all cores with subscribers, regardless of the
+    /// limits.
     pub(crate) fn prepare(
         self: &Arc<Self>,
         cores: &Cores,
@@ -32,13 +33,13 @@ impl PreparedEvent {
         &self.channel
     }
 
-    /// Whether it has room on this core.
+    /// Returns whether the event has room on this core.
     pub(crate) fn is_for_core(&self, index: usize) -> bool {
         self.reserved.iter().any(|(core, _)| *core == index)
     }
 
-    /// Gives the event its place. A core that has got its first subscriber meanwhile has it without
-    /// having been asked for room: one event for each that is prepared, at most.
+    /// Publishes the event. On a core that got its first subscriber since the preparation, room is
+    /// reserved regardless of the limits; at most one event for each prepared one.
     pub(crate) fn publish(mut self, publication: Publication<'_>, cores: &Cores) -> Published {
         let mut home = self.channel.home();
         let mut before = std::mem::take(&mut self.reserved);

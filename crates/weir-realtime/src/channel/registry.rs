@@ -1,5 +1,5 @@
-//! The channels of one app, by name. In parts with a lock each, so that who lists them never holds
-//! up who publishes for longer than one part takes.
+//! The channels of one app, by name. They are split into parts with a lock each, so that listing
+//! all channels delays publishers by the time for one part at most.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -13,12 +13,12 @@ use super::Channel;
 use crate::pusher::channel::ChannelName;
 use crate::settings::AppSettings;
 
-/// A part of 100,000 channels has 400: 20 us for who copies it.
+/// With 100,000 channels, a part has 400; copying it takes 20 µs.
 const PARTS: usize = 256;
 
 type RegistryPart = HashMap<ChannelName, Arc<Channel>, RandomState>;
 
-/// All channels.
+/// All channels of one app.
 #[derive(Debug)]
 pub(crate) struct Registry {
     parts: Box<[Mutex<RegistryPart>]>,
@@ -26,11 +26,11 @@ pub(crate) struct Registry {
     len: AtomicUsize,
 }
 
-/// The app has as many channels as it may have.
+/// The app has reached its limit of channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the app has {max} channels; more are not allowed (realtime.limits.channels_max)")]
 pub struct TooManyChannels {
-    /// The limit.
+    /// The limit of channels.
     pub max: usize,
 }
 
@@ -42,12 +42,13 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// The channel, if it is there.
+    /// Returns the channel with this name.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Channel>> {
         self.with(name, |part| part.get(name).cloned())
     }
 
-    /// The channel, made by `make` if it is not there.
+    /// Returns the channel with this name. Creates it with `make` if it does not exist, or returns
+    /// an error if there are `max` channels.
     pub(crate) fn get_or_make(
         &self,
         name: &ChannelName,
@@ -68,12 +69,13 @@ impl Registry {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of channels.
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Forgets the channel if it is of no more use. Answers how the bytes of histories changed.
+    /// Removes a channel's expired data, and the channel if it is unused. Returns the change of the
+    /// histories' bytes.
     pub(crate) fn tidy(&self, name: &str, app: &AppSettings, now: Timestamp) -> isize {
         self.with(name, |part| {
             let Some(channel) = part.get(name) else { return 0 };
@@ -86,7 +88,8 @@ impl Registry {
         })
     }
 
-    /// The same for all channels of one part; call it with every number below [`Registry::parts`].
+    /// Does the same for all channels of one part. Callers pass each number below
+    /// [`Registry::parts`] in turn.
     pub(crate) fn tidy_part(&self, part: usize, app: &AppSettings, now: Timestamp) -> isize {
         let mut part = self.parts[part].lock().unwrap_or_else(PoisonError::into_inner);
         let before = part.len();
@@ -100,12 +103,12 @@ impl Registry {
         total
     }
 
-    /// How many parts there are.
+    /// Returns the number of parts.
     pub(crate) const fn parts() -> usize {
         PARTS
     }
 
-    /// All channels whose names begin with `prefix`, a part at a time.
+    /// Returns all channels whose names begin with `prefix`. Locks one part at a time.
     pub(crate) fn with_prefix(&self, prefix: &str) -> Vec<Arc<Channel>> {
         let mut channels = Vec::new();
         for part in &self.parts {

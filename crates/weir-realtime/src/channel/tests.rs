@@ -20,7 +20,7 @@ struct Scene {
     cores: Cores,
 }
 
-/// A presence channel that is large with a second user.
+/// Returns a presence channel that becomes large with its second user.
 fn scene() -> Scene {
     let name = ChannelName::parse("presence-room", &Settings::default().limits.pusher).unwrap();
     let mut app = AppSettings::new("1", "key", Secret::new("secret"));
@@ -46,7 +46,7 @@ impl Scene {
         self.channel.leave(leaving, &self.cores, |_| {});
     }
 
-    /// What was sent since the last call, as text.
+    /// Takes the messages sent since the last call, as text.
     fn sent(&self) -> Vec<String> {
         let mut messages = VecDeque::new();
         let mut context = Context::from_waker(Waker::noop());
@@ -72,7 +72,7 @@ fn a_swap_of_users_is_told_to_who_follows_a_large_channel() {
     assert_eq!(scene.sent(), Vec::<String>::new());
     assert!(!scene.channel.send_members(&scene.app, &scene.cores, NOW + SECOND));
     let sent = scene.sent();
-    // The number, which somebody who came in between may not know, and the difference.
+    // The count, which a client that joined in between may not know, and the changes.
     assert_eq!(sent.len(), 2, "{sent:?}");
     assert!(sent[1].contains("alan") && sent[1].contains("grace"), "{sent:?}");
 }
@@ -91,7 +91,7 @@ const fn leaving(user: &str) -> Leaving<'_> {
     Leaving { core: 0, user_id: Some(user), wants_member_changes: false, now: NOW }
 }
 
-/// The names of the messages for one core, and the numbers in them.
+/// Takes the messages for one core. Returns their names and the counts in them.
 fn sent(cores: &Cores) -> Vec<(String, Option<u64>)> {
     let mut messages = std::collections::VecDeque::new();
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -108,7 +108,7 @@ fn sent(cores: &Cores) -> Vec<(String, Option<u64>)> {
     messages.into_iter().map(message).collect()
 }
 
-/// Up to `list_max` users everybody knows all; from one more on, only how many.
+/// Up to `list_max` users, subscribers receive the list; above it, only the count.
 #[test]
 fn a_presence_channel_is_large_above_list_max() {
     let (channel, cores) = (channel(), Cores::new(1, 100, 100_000));
@@ -140,7 +140,7 @@ fn a_presence_channel_is_large_above_list_max() {
     assert_eq!(sent(&cores), []);
 }
 
-/// A long list to everybody, each time that one goes and one comes.
+/// Without a limit, each leave and join would send a long list to all subscribers.
 #[test]
 fn a_number_that_goes_up_and_down_sends_a_list_once_in_a_while() {
     let room = Room::new();
@@ -158,7 +158,7 @@ fn a_number_that_goes_up_and_down_sends_a_list_once_in_a_while() {
     assert_eq!(room.tell(NOW + SECOND * 30), ["-a", "-b", "=cd"]);
 }
 
-/// A channel with `list_max` 2, and what its subscribers are told of users: `+a`, `-a`, `=ab`.
+/// A channel with `list_max` 2. Messages about users are shown as `+a`, `-a`, `=ab`.
 struct Room {
     channel: Channel,
     cores: Cores,
@@ -182,7 +182,7 @@ impl Room {
         self.told()
     }
 
-    /// What its cores do from time to time.
+    /// Does the periodic work of cores, and returns the messages about users.
     fn tell(&self, now: Timestamp) -> Vec<String> {
         self.channel.send_members(&self.app, &self.cores, now);
         self.told()
@@ -217,7 +217,7 @@ impl Room {
     }
 }
 
-/// Clients that knew them would show them for ever.
+/// Otherwise clients that knew these users would show them forever.
 #[test]
 fn who_left_a_large_channel_is_told_when_it_is_small_again() {
     let room = Room::new();
@@ -256,7 +256,7 @@ fn nobody_is_told_that_somebody_left_whom_nobody_knew_or_who_is_back() {
     );
 }
 
-/// A second connection of a user who is there gets the whole list, others too.
+/// The second connection of a present user receives the whole list, including other users.
 #[test]
 fn who_was_shown_on_a_list_is_known() {
     let room = Room::new();
@@ -287,7 +287,7 @@ fn whoever_is_told_of_coming_and_going_is_told_in_order() {
     assert_eq!(told, 2);
 }
 
-/// Between the registry's lock and the channel's own, somebody may have removed it.
+/// The channel may be removed after the registry returned it, and before it is locked.
 #[test]
 fn a_channel_that_was_removed_takes_nobody_and_nothing() {
     let (channel, cores) = (channel(), Cores::new(1, 100, 10_000));

@@ -1,5 +1,5 @@
-//! Messages that wait for one live view of a channel. Bounded: when the queue is full the oldest
-//! message is dropped and counted, so that a view never slows down publishers.
+//! Messages queued for one live view of a channel. When the queue is full, the oldest message is
+//! dropped and counted, so that a view never slows down publishers.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use weir_base::clock::Timestamp;
 
 use crate::frame::Frame;
 
-/// What waits for one live view.
+/// The queue of one live view.
 #[derive(Debug)]
 pub(crate) struct WatchQueue {
-    /// std's lock: held for a push or a swap, never across an await.
+    /// A lock of std: held for a push or a swap, never across an await.
     inner: Mutex<WaitingFrames>,
     events_max: usize,
 }

@@ -1,4 +1,4 @@
-//! Messages to single connections: one for each of their cores, which needs room for it.
+//! Messages to single connections. Each core involved gets one message, and must have room for it.
 
 use super::Cores;
 use super::address::core_of;
@@ -6,12 +6,12 @@ use super::message::{CoreMessage, DirectMessage, DirectPayload};
 use super::room::{CoreBusy, RoomReservation};
 use crate::pusher::socket_id::SocketId;
 
-/// Messages for which room is reserved.
+/// Recipients by core, with the room reserved for the message to them.
 #[derive(Debug)]
 pub(crate) struct AddressedMessages(Vec<(usize, Vec<SocketId>, RoomReservation)>);
 
 impl Cores {
-    /// Room on all cores of these connections for something of `bytes`, or on none.
+    /// Reserves room for `bytes` on all cores of these connections, or on none.
     pub(crate) fn address(
         &self,
         to: &[SocketId],
@@ -24,7 +24,7 @@ impl Cores {
         messages.collect::<Result<_, _>>().map(AddressedMessages)
     }
 
-    /// The same for what can't be rejected.
+    /// Reserves room as [`Cores::address`] does, but ignores the limits.
     pub(crate) fn address_always(&self, to: &[SocketId], bytes: usize) -> AddressedMessages {
         let messages = self.by_core(to).into_iter().map(|(core, to)| {
             let room = self.get(core).room.reserve_always(bytes + size_of_val(&to[..]));
@@ -33,7 +33,7 @@ impl Cores {
         AddressedMessages(messages.collect())
     }
 
-    /// Sends `payload` to all of them.
+    /// Sends `payload` to all recipients.
     pub(crate) fn send(&self, messages: AddressedMessages, payload: &DirectPayload) {
         for (core, to, room) in messages.0 {
             let direct = DirectMessage { to, payload: payload.clone(), room };
@@ -41,7 +41,7 @@ impl Cores {
         }
     }
 
-    /// Connections by their cores. Ids that no core has assigned are left out.
+    /// Groups connections by core. Omits ids with a core that does not exist.
     fn by_core(&self, to: &[SocketId]) -> Vec<(usize, Vec<SocketId>)> {
         let mut cores = vec![Vec::new(); self.len()];
         for socket_id in to {

@@ -1,5 +1,5 @@
-//! Messages to one core from all cores: in order, never lost. Bounded by [`CoreRoom`](super::room::CoreRoom),
-//! which senders reserve before.
+//! Messages to one core from all cores: in order and never lost. The queue itself is unlimited:
+//! senders first reserve room in [`CoreRoom`](super::room::CoreRoom).
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 #[derive(Debug)]
 pub(crate) struct Mailbox<T>(Mutex<MailboxQueue<T>>);
 
-/// std's lock: held for a push or a swap, never across an await.
+/// A lock of std guards it: held for a push or a swap, never across an await.
 #[derive(Debug)]
 struct MailboxQueue<T> {
     messages: VecDeque<T>,
@@ -30,13 +30,13 @@ impl<T> Mailbox<T> {
             inner.messages.push_back(message);
             inner.reader.take()
         };
-        // Outside the lock: the reader may be another thread, which would wait for it at once.
+        // Wake outside the lock: the reader may be another thread, which would wait for the lock.
         if let Some(reader) = reader {
             reader.wake();
         }
     }
 
-    /// Swaps everything that is there into `messages`, which is empty. Pending while nothing is.
+    /// Swaps all messages into `messages`, which must be empty. Pending while the mailbox is empty.
     pub(crate) fn poll_take(
         &self,
         context: &mut Context<'_>,

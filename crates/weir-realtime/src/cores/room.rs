@@ -1,9 +1,9 @@
-//! How much may wait for one core.
+//! Limits of what may wait for delivery by one core.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Room for events on their way to the sockets of one core.
+/// Counts events that wait to be written by one core, and applies its limits.
 #[derive(Clone, Debug)]
 pub(crate) struct CoreRoom(Arc<RoomCounters>);
 
@@ -15,14 +15,14 @@ struct RoomCounters {
     bytes_max: AtomicUsize,
 }
 
-/// Room for one event, given back when it is dropped.
+/// Room for one event, returned on drop.
 #[derive(Debug)]
 pub(crate) struct RoomReservation {
     room: CoreRoom,
     bytes: usize,
 }
 
-/// The core has as much to deliver as it may have.
+/// The core has as many events waiting as its limits allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "too many events wait to be delivered; try again later, or raise realtime.limits.core_queue_events_max or core_queue_bytes_max"
@@ -39,41 +39,42 @@ impl CoreRoom {
         }))
     }
 
-    /// Other limits from now on; what is reserved stays.
+    /// Replaces the limits. Existing reservations stay.
     pub(crate) fn set_limits(&self, events_max: usize, bytes_max: usize) {
         self.0.events_max.store(events_max, Ordering::Relaxed);
         self.0.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Room for one event of `bytes`, or not. An event larger than all the room has it alone.
+    /// Reserves room for one event of `bytes`. An event larger than the limit is accepted if
+    /// nothing else waits.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<RoomReservation, CoreBusy> {
         let reservation = self.reserve_always(bytes);
-        // Dropping the reservation takes it back.
+        // On an error, dropping the reservation returns its room.
         if self.is_full_with(1) { Err(CoreBusy) } else { Ok(reservation) }
     }
 
-    /// Whether more waits than may, and not only these `own` events of somebody who asks this after
-    /// having reserved them.
+    /// Returns whether the limits are exceeded and other events wait besides the `own` events that
+    /// the caller has just reserved.
     pub(crate) fn is_full_with(&self, own: usize) -> bool {
         let ((events, bytes), (events_max, bytes_max)) = (self.waiting(), self.limits());
         (events > events_max || bytes > bytes_max) && events > own
     }
 
-    /// Room for what can't be refused: somebody left, for instance. What is waiting of that kind is
-    /// bounded by the number of connections.
+    /// Reserves room regardless of the limits, for messages that can't be rejected, such as that a
+    /// member left. The number of connections limits how many of those wait.
     pub(crate) fn reserve_always(&self, bytes: usize) -> RoomReservation {
-        // Relaxed: the figures guard memory, they order nothing.
+        // Relaxed: the counters limit memory and order nothing.
         self.0.events.fetch_add(1, Ordering::Relaxed);
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
         RoomReservation { room: self.clone(), bytes }
     }
 
-    /// Events and bytes that may wait.
+    /// Returns the limits of events and bytes.
     pub(crate) fn limits(&self) -> (usize, usize) {
         (self.0.events_max.load(Ordering::Relaxed), self.0.bytes_max.load(Ordering::Relaxed))
     }
 
-    /// Events and bytes that are waiting.
+    /// Returns the events and bytes that wait.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         (self.0.events.load(Ordering::Relaxed), self.0.bytes.load(Ordering::Relaxed))
     }

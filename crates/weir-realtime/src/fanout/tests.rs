@@ -25,7 +25,7 @@ fn subscriber(session: SessionKey, from: u64) -> Subscriber {
     Subscriber { session, wants_member_changes: false, from }
 }
 
-/// What each session got, as the numbers of messages.
+/// The numbers of the messages that each session received.
 #[derive(Default)]
 struct Received(HashMap<SessionKey, Vec<u64>>);
 
@@ -129,8 +129,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whoever comes, goes and stays, and wherever runs are cut: each session gets exactly the
-    /// messages from its coming to its going, in order.
+    /// Whatever order sessions join and leave in, and wherever runs are split, each session
+    /// receives exactly the messages between its joining and its leaving, in order.
     #[test]
     fn nobody_misses_a_message_or_gets_one_twice(steps in prop::collection::vec(step(), 1..120)) {
         let (mut fanout, mut received) = (Fanout::default(), Received::default());

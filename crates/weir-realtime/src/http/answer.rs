@@ -1,4 +1,4 @@
-//! Answers: JSON, or a sentence that says what to do.
+//! Responses: JSON, or a text that says what to do.
 
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -7,14 +7,14 @@ use weir_net::server::ResponseBody;
 use crate::hub::PublishError;
 use crate::pusher::api::ApiError;
 
-/// Why a request was not carried out: an answer with a sentence.
+/// Why a request failed: a status and a text.
 #[derive(Debug)]
 pub(super) struct ApiFailure {
     status: StatusCode,
     text: String,
 }
 
-/// How long a caller should wait before it publishes again: a core's queue drains in less.
+/// How long a client should wait before it retries. A core's queue drains in less.
 const RETRY_AFTER_SECONDS: &str = "1";
 
 impl ApiFailure {
@@ -29,7 +29,7 @@ impl ApiFailure {
         let text = HeaderValue::from_static("text/plain; charset=utf-8");
         headers.insert(header::CONTENT_TYPE, text);
         if self.status == StatusCode::UPGRADE_REQUIRED {
-            // RFC 9110, 15.5.22: the answer names the protocol.
+            // RFC 9110, 15.5.22: the response names the protocol.
             headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
             headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         }
@@ -53,7 +53,7 @@ impl From<PublishError> for ApiFailure {
     }
 }
 
-/// An answer with the status 200.
+/// Returns a response with the status 200.
 pub(super) fn json(body: Vec<u8>) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::from(body));
     let json = HeaderValue::from_static("application/json");
@@ -61,7 +61,7 @@ pub(super) fn json(body: Vec<u8>) -> Response<ResponseBody> {
     response
 }
 
-/// Somebody else's text, short enough for a sentence.
+/// Cuts text from a client to a length that fits into an error.
 pub(super) fn excerpt(text: &str) -> &str {
     const BYTES_MAX: usize = 200;
     &text[..text.floor_char_boundary(BYTES_MAX)]

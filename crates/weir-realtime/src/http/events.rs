@@ -1,9 +1,9 @@
 //! `GET /app/KEY/channels/NAME/events`: a channel as server-sent events.
 //!
-//! Public channels are for everybody. Private ones need a URL that the application's server has
+//! Public channels need no permission. Private ones need a URL that the application's server has
 //! signed as it signs its own requests (`auth_key`, `auth_timestamp`, `auth_version`,
-//! `auth_signature`), which holds for `api_timestamp_tolerance`. Presence channels need a WebSocket:
-//! a stream can't say who it is.
+//! `auth_signature`). The URL is valid for `api_timestamp_tolerance`. Presence channels need a
+//! WebSocket, as a stream can't identify its user.
 
 use std::rc::Rc;
 
@@ -24,11 +24,11 @@ use crate::shard::Shard;
 use crate::shard::connect::{self, is_origin_allowed};
 use crate::shard::event_stream::EventStreamRequest;
 
-/// What a browser sends when it reconnects.
+/// The header that browsers send when they reconnect.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 impl Shard {
-    /// Answers a request for a stream.
+    /// Handles a request for an event stream.
     pub(super) fn stream(
         self: Rc<Self>,
         request: &Request<Incoming>,
@@ -40,7 +40,7 @@ impl Shard {
             Err(failure) => failure.into_response(),
         };
         if let Some(origin) = origin.filter(|_| response.status() != StatusCode::FORBIDDEN) {
-            // Which origins may was checked; a page of one of them may read what it gets.
+            // The origin was checked, so its pages may read the response.
             let headers = response.headers_mut();
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             headers.insert(header::VARY, HeaderValue::from_static("origin"));
@@ -101,7 +101,7 @@ impl Shard {
     }
 }
 
-/// The app's key and the channel's name.
+/// Returns the app's key and the channel's name.
 fn parse_path(path: &str) -> Result<(&str, std::borrow::Cow<'_, str>), ApiFailure> {
     let parts: Vec<&str> =
         path.strip_prefix(connect::PATH).unwrap_or_default().split('/').collect();
@@ -125,7 +125,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<ChannelPosition>, ApiFail
     position.map(Some).ok_or_else(wrong)
 }
 
-/// What a WebSocket's close code is in HTTP.
+/// Converts a WebSocket close code to an HTTP error.
 fn refused(code: CloseCode) -> ApiFailure {
     let status = match code {
         CloseCode::NoSuchApp | CloseCode::PathNotFound => StatusCode::NOT_FOUND,
@@ -141,7 +141,7 @@ fn started(body: ResponseBody) -> Response<ResponseBody> {
     let text = HeaderValue::from_static("text/event-stream");
     headers.insert(header::CONTENT_TYPE, text);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // nginx holds answers back otherwise.
+    // Keeps nginx from buffering the response.
     let buffering = HeaderName::from_static("x-accel-buffering");
     headers.insert(buffering, HeaderValue::from_static("no"));
     response

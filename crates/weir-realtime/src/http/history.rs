@@ -1,4 +1,4 @@
-//! A channel's history as plain JSON: Weir's extension, for who has no WebSocket.
+//! A channel's history as plain JSON, for clients without WebSockets. This is an extension of Weir.
 
 use hyper::StatusCode;
 use serde::Serialize;
@@ -11,21 +11,21 @@ use crate::pusher::channel::ChannelName;
 use crate::pusher::position::{ChannelPosition, Epoch};
 use crate::shard::Shard;
 
-/// Events of one answer, unless fewer are asked for with `limit`.
+/// The most events of one response. `limit` may lower it.
 const EVENTS_MAX: usize = 1_000;
 
 #[derive(Serialize)]
 struct HistoryResponse<'a> {
     epoch: Option<Epoch>,
     offset: u64,
-    /// Whether the events are all that came after `after`.
+    /// Whether the events are all of those after `after`.
     complete: bool,
     events: Vec<&'a RawValue>,
 }
 
 impl Shard {
-    /// `GET /apps/ID/channels/NAME/history?after=EPOCH:OFFSET&limit=N`: the newest events, oldest
-    /// first, each as subscribers got it.
+    /// Handles `GET /apps/ID/channels/NAME/history?after=EPOCH:OFFSET&limit=N`. Returns the newest
+    /// events, oldest first, each as subscribers received it.
     pub(super) fn history(
         &self,
         call: &SignedCall<'_>,

@@ -1,4 +1,4 @@
-//! Requests that publish, or end connections.
+//! Requests that publish events or close connections.
 
 use hyper::StatusCode;
 
@@ -12,7 +12,7 @@ use crate::pusher::limits::PusherLimits;
 use crate::shard::Shard;
 
 impl Shard {
-    /// Executes the operation; returns the response's body.
+    /// Executes the operation. Returns the response's body.
     pub(super) async fn carry_out(
         &self,
         route: &ApiRoute<'_>,
@@ -85,7 +85,8 @@ impl Shard {
         Ok(body)
     }
 
-    /// An event for all connections of a user: they are subscribed to the user's own channel.
+    /// Publishes an event to all connections of a user, which are subscribed to the user's own
+    /// channel.
     async fn publish_to_user(
         &self,
         call: &SignedCall<'_>,
@@ -105,8 +106,8 @@ impl Shard {
         Ok(nothing())
     }
 
-    /// What is told about a channel that was published to: what such a channel doesn't have is left
-    /// out.
+    /// Returns the requested attributes of a channel that was published to. Omits those that such a
+    /// channel does not have.
     fn published_info(
         &self,
         call: &SignedCall<'_>,

@@ -1,4 +1,4 @@
-//! Requests that ask about channels.
+//! Requests that query channels.
 
 use hyper::StatusCode;
 
@@ -10,7 +10,7 @@ use crate::pusher::api::{self, ApiError, CachedEvent, ChannelInfo, InfoRequest, 
 use crate::pusher::channel::{ChannelKind, ChannelName};
 use crate::shard::Shard;
 
-/// All channels with subscribers.
+/// Returns all channels with subscribers.
 pub(super) fn list_channels(_: &Shard, call: &SignedCall<'_>) -> Result<Vec<u8>, ApiFailure> {
     let wish = ListRequest::parse(call.query).map_err(ApiError::from)?;
     let channels = call.app.channels.with_prefix(wish.filter_by_prefix);
@@ -27,7 +27,7 @@ pub(super) fn list_channels(_: &Shard, call: &SignedCall<'_>) -> Result<Vec<u8>,
     Ok(body)
 }
 
-/// One channel; one that nobody knows is not occupied.
+/// Returns one channel. A channel that does not exist is reported as not occupied.
 pub(super) fn channel(
     shard: &Shard,
     call: &SignedCall<'_>,
@@ -52,7 +52,7 @@ pub(super) fn channel(
     Ok(body)
 }
 
-/// The users of a presence channel.
+/// Returns the users of a presence channel.
 pub(super) fn users(
     shard: &Shard,
     call: &SignedCall<'_>,
@@ -69,7 +69,7 @@ pub(super) fn users(
     Ok(body)
 }
 
-/// The attributes that were asked for and that such a channel has.
+/// Returns the requested attributes, as far as a channel of this kind has them.
 pub(super) fn counts(
     info: Option<&ChannelCounts>,
     kind: ChannelKind,

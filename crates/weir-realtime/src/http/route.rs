@@ -1,4 +1,4 @@
-//! Which request a path is.
+//! Routes of the HTTP API.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,16 @@ use percent_encoding::percent_decode_str;
 
 use super::answer::{ApiFailure, excerpt};
 
-/// A request of the API.
+/// The app and the operation of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ApiRoute<'a> {
-    /// None: the app whose key has signed (Python's library leaves it out of one path).
+    /// The app's id. None for the app whose key signed the request, as Python's library omits the
+    /// id in one path.
     pub(super) app_id: Option<&'a str>,
     pub(super) operation: Operation<'a>,
 }
 
-/// What is asked for.
+/// The operation that a request asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Operation<'a> {
     Publish,
@@ -29,7 +30,7 @@ pub(super) enum Operation<'a> {
 }
 
 impl<'a> ApiRoute<'a> {
-    /// Reads method and path.
+    /// Parses method and path.
     pub(super) fn parse(method: &Method, path: &'a str) -> Result<Self, ApiFailure> {
         let (app_id, rest) = match path.strip_prefix("/apps/") {
             Some(rest) => {

@@ -1,4 +1,4 @@
-//! A hub by itself, for tests and what is turned by hand: webhooks that nobody sends.
+//! A hub on its own, for tests and benchmarks. Its webhooks are never sent.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -13,7 +13,7 @@ use crate::metrics::RealtimeMetrics;
 use crate::settings::{AppSettings, Settings};
 use crate::webhooks::{self, WebhookMetrics, Webhooks};
 
-/// With these apps, and one core.
+/// Returns a hub with these apps and one core.
 pub(crate) fn alone(clock: &Clock, settings: Settings, apps: Vec<AppSettings>) -> Arc<Hub> {
     let mut registry = Registry::default();
     let semaphore = Arc::new(Semaphore::new("webhooks", "webhooks_in_flight_max", 1));
@@ -34,7 +34,7 @@ pub(crate) fn alone(clock: &Clock, settings: Settings, apps: Vec<AppSettings>) -
     })
 }
 
-/// The result of a future that is ready at once, as those of the local broker are.
+/// Returns the result of a future that is ready at once, as those of the local broker are.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -43,7 +43,7 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// With one app.
+/// Returns a hub with one app.
 #[cfg(test)]
 pub(crate) fn hub(clock: &Clock) -> Arc<Hub> {
     hub_with(clock, |_| {})

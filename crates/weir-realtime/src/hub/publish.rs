@@ -7,7 +7,7 @@ use crate::channel::Published;
 use crate::pusher::channel::ChannelName;
 
 impl Hub {
-    /// Publishes an event, unless its name is switched off.
+    /// Publishes an event. Does nothing if the event's name is switched off.
     pub(crate) async fn publish(
         &self,
         app: &App,
@@ -23,7 +23,7 @@ impl Hub {
         self.broker.publish(app, channel, event).await
     }
 
-    /// Publishes all of these events, or none, but those whose names are switched off.
+    /// Publishes all of these events, or none of them. Skips events whose names are switched off.
     pub(crate) async fn publish_all<'a>(
         &self,
         app: &App,

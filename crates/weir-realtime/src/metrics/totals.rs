@@ -1,4 +1,4 @@
-//! What was counted, read back: for who looks at it without a scraper.
+//! Totals read from the metrics, for operators without a scraper.
 
 use serde::{Deserialize, Serialize};
 use weir_settings::Setting;
@@ -8,55 +8,55 @@ use super::{
 };
 use crate::settings::{AppSettings, HubLimits, PresenceLimits};
 
-/// Figures of all apps since the start, and at the moment.
+/// Figures of all apps: totals since the start, and present values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HubTotals {
-    /// Open now, those included that are being closed.
+    /// Number of open connections, including those that are closing.
     pub connections: u64,
-    /// Subscriptions that hold now.
+    /// Number of present subscriptions.
     pub subscriptions: u64,
-    /// Clients for which something waits now.
+    /// Number of clients with queued bytes.
     pub slow_clients: u64,
-    /// Bytes that wait for them.
+    /// Bytes queued for clients.
     pub client_queue_bytes: u64,
-    /// Connections that were opened.
+    /// Number of connections opened.
     pub opened: u64,
-    /// Connections that ended, by reason.
+    /// Number of connections closed, by reason.
     pub closed: Vec<ClosedView>,
-    /// Events of servers.
+    /// Number of events from servers.
     pub published: u64,
-    /// Events of clients.
+    /// Number of events from clients.
     pub client_events: u64,
-    /// Events handed to sockets.
+    /// Number of events written to sockets or queued for them.
     pub deliveries: u64,
-    /// Their bytes.
+    /// Bytes of these events.
     pub delivered_bytes: u64,
-    /// Events dropped for slow clients.
+    /// Number of events dropped for slow clients.
     pub dropped: u64,
-    /// Events not sent because a switch is off.
+    /// Number of events not sent because their name is switched off.
     pub switched_off: u64,
-    /// Clients that came back and were told all that they missed.
+    /// Number of reconnected clients that received all events that they missed.
     pub recovered: u64,
-    /// Clients that came back too late for that.
+    /// Number of reconnected clients whose missed events were no longer stored.
     pub gaps: u64,
 }
 
-/// Connections that ended for one reason: `client`, `slow`, `no_pong`, `protocol`, `drain`,
-/// `terminated` or `app`.
+/// Number of connections closed for one reason: `client`, `slow`, `no_pong`, `unused`,
+/// `unauthorized`, `protocol`, `drain`, `terminated` or `app`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClosedView {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// How many.
+    /// Number of connections.
     pub count: u64,
 }
 
-/// How often a limit was met since the start.
+/// How often a limit was reached since the start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitHit {
-    /// The name of its setting.
+    /// The name of the limit's setting.
     pub limit: String,
-    /// How often.
+    /// How often it was reached.
     pub hits: u64,
 }
 
@@ -73,7 +73,7 @@ impl Closed {
         Self::App,
     ];
 
-    /// The label's value.
+    /// Returns the value of the label `reason`.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -126,14 +126,14 @@ impl LimitKind {
         }
     }
 
-    /// The label's value: the setting without its section.
+    /// Returns the value of the label `limit`: the setting without its section.
     pub(super) fn name(self) -> &'static str {
         self.setting().name
     }
 }
 
 impl RecoveryOutcome {
-    /// The label's value.
+    /// Returns the value of the label `outcome`.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Recovered => "recovered",
@@ -143,7 +143,7 @@ impl RecoveryOutcome {
 }
 
 impl RealtimeMetrics {
-    /// Everything counted so far.
+    /// Returns all totals so far.
     pub(crate) fn totals(&self) -> HubTotals {
         let counted = &self.0;
         let recoveries = |outcome: RecoveryOutcome| {
@@ -172,7 +172,7 @@ impl RealtimeMetrics {
         ClosedView { reason: reason.name().to_owned(), count }
     }
 
-    /// How often each limit was met.
+    /// Returns how often each limit was reached.
     pub(crate) fn limits_hit(&self) -> Vec<LimitHit> {
         let hits = |limit: LimitKind| LimitHit {
             limit: limit.setting().to_string(),
@@ -182,7 +182,7 @@ impl RealtimeMetrics {
     }
 }
 
-/// A gauge that several cores change may be below zero for a moment.
+/// Converts a gauge. As several cores change it, it may be below zero for a moment.
 fn unsigned(gauge: i64) -> u64 {
     gauge.try_into().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The HTTP API: what callers ask for in bodies and queries, and what they are answered.
+//! Bodies and queries of requests to the HTTP API, and bodies of its responses.
 
 mod answer;
 mod info;
@@ -17,55 +17,56 @@ use super::json::Plain;
 use super::payload::PayloadError;
 use super::socket_id::SocketIdError;
 
-/// Why a request was refused. Its text is the answer's body, [`ApiError::status`] its status.
+/// Why a request was rejected. Its text is the response's body, and [`ApiError::status`] the
+/// response's status.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// Larger than the limit.
+    /// The body is larger than the limit.
     #[error("the body has {bytes} bytes; at most {max} are allowed")]
     BodyTooLarge { bytes: usize, max: usize },
-    /// Nested deeper than the limit.
+    /// The body is nested deeper than the limit.
     #[error("the body is nested deeper than {max} levels")]
     TooDeep { max: usize },
-    /// Not JSON, or not what is needed.
+    /// The body is not JSON, or does not have the required form.
     #[error("the body is not the JSON that this needs: {}", Plain(.0))]
     Shape(serde_json::Error),
-    /// Not UTF-8.
+    /// The body is not UTF-8.
     #[error("the body is not UTF-8: {0}")]
     Encoding(std::str::Utf8Error),
-    /// Not a name that may be published.
+    /// The event's name is invalid.
     #[error("{0}")]
     EventName(#[from] EventNameError),
-    /// Not data that can be passed on.
+    /// The event's data is invalid.
     #[error("{0}")]
     Payload(#[from] PayloadError),
-    /// Nowhere to publish to.
+    /// The event has no channel.
     #[error("an event needs channels, an array of names, or channel, one name")]
     NoChannel,
-    /// Said twice, perhaps differently.
+    /// The event has both `channels` and `channel`.
     #[error("an event has either channels or channel, not both")]
     TwoKindsOfChannels,
-    /// More channels than the limit.
+    /// There are more channels than the limit.
     #[error("the event is for {channels} channels; at most {max} are allowed")]
     TooManyChannels { channels: usize, max: usize },
-    /// Not a channel's name.
+    /// A channel's name is invalid.
     #[error("{0}")]
     Channel(#[from] ChannelNameError),
-    /// Not a connection's id.
+    /// The connection's id is invalid.
     #[error("{0}")]
     SocketId(#[from] SocketIdError),
-    /// Not attributes of a channel.
+    /// The attributes in `info` are invalid.
     #[error("{0}")]
     Info(#[from] InfoError),
-    /// More events than the limit.
+    /// There are more events than the limit.
     #[error("the batch has {events} events; at most {max} are allowed")]
     BatchTooLarge { events: usize, max: usize },
-    /// One event of a batch; then none of them is published.
+    /// An event of a batch is invalid. None of the batch is published.
     #[error("event {index} of the batch: {source}")]
     InBatch { index: usize, source: Box<ApiError> },
 }
 
 impl ApiError {
-    /// The HTTP status: 413 for what is too large, 400 for the rest.
+    /// Returns the HTTP status: 413 for a body or data that is too large, otherwise 400.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {

@@ -1,4 +1,4 @@
-//! Channel names, and what a channel's name says about it.
+//! Channel names, and the kinds of channels that they denote.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,49 +7,50 @@ use std::sync::Arc;
 use super::excerpt::Excerpt;
 use super::limits::PusherLimits;
 
-/// The channel of one signed-in user has this prefix; the rest of its name is the user's id.
+/// The prefix of a signed-in user's own channel. The user's id follows it.
 pub const SERVER_TO_USER_PREFIX: &str = "#server-to-user-";
 
-/// A channel that keeps its last event has this behind the prefix that says who may subscribe.
+/// The prefix of a cache channel, after the one that determines the access.
 const CACHE_PREFIX: &str = "cache-";
 
-/// A channel's name: never empty, within the limit, of the protocol's characters. Cheap to clone.
+/// A valid channel name: not empty, within the limit, with the protocol's characters only. Cheap to
+/// clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelName(Arc<str>);
 
-/// Why a name was refused.
+/// Why a name was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelNameError {
-    /// Nothing there.
+    /// The name is empty.
     #[error("the channel name is empty")]
     Empty,
-    /// Longer than the limit.
+    /// The name is longer than the limit.
     #[error("the channel name has {bytes} bytes; at most {max} are allowed")]
     TooLong { bytes: usize, max: usize },
-    /// A character that the protocol has no place for.
+    /// The name has a character that the protocol does not allow.
     #[error(
         "channel '{}' has {character:?} at byte {position}; a name may have A-Z a-z 0-9 _ - = @ , . ;",
         Excerpt(.name)
     )]
     Character { name: String, character: char, position: usize },
-    /// The channel of a user, without the user.
+    /// The name is that of a user's channel, without the user.
     #[error("'{SERVER_TO_USER_PREFIX}' must be followed by a user's id")]
     NoUser,
-    /// Prefixes, and no name behind them.
+    /// The name has only prefixes.
     #[error("channel '{prefix}' has no name: something must follow the prefix")]
     OnlyPrefix { prefix: String },
 }
 
 impl ChannelName {
-    /// Checks `name` against the alphabet and the limit.
+    /// Validates `name`.
     ///
     /// # Errors
-    /// What is wrong with the name, and where.
+    /// Returns what is wrong with the name, and where.
     pub fn parse(name: &str, limits: &PusherLimits) -> Result<Self, ChannelNameError> {
         check_length(name, limits.channel_name_bytes_max)?;
         match name.strip_prefix(SERVER_TO_USER_PREFIX) {
             Some("") => return Err(ChannelNameError::NoUser),
-            // A user's id has more freedom than a channel's name: "auth0|5f7" is common.
+            // User ids may have other characters than channel names: "auth0|5f7" is common.
             Some(_) => check_characters(name, |character| !character.is_control())?,
             None => check_characters(name, is_allowed)?,
         }
@@ -59,19 +60,19 @@ impl ChannelName {
         Ok(Self(Arc::from(name)))
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What the name says about the channel.
+    /// Returns the kind of channel that the name denotes.
     #[must_use]
     pub fn kind(&self) -> ChannelKind {
         ChannelKind::of(&self.0)
     }
 
-    /// The user whose channel this is.
+    /// Returns the user's id if this is a user's own channel.
     #[must_use]
     pub fn server_to_user(&self) -> Option<&str> {
         self.0.strip_prefix(SERVER_TO_USER_PREFIX)
@@ -107,7 +108,7 @@ fn check_characters(name: &str, allowed: impl Fn(char) -> bool) -> Result<(), Ch
     }
 }
 
-/// What remains of a name behind the prefixes that say what the channel is.
+/// Returns the name without the prefixes that determine the kind.
 fn without_prefixes(name: &str) -> &str {
     match Access::of(name) {
         (Access::ServerToUser, user) => user,
@@ -120,58 +121,60 @@ const fn is_allowed(character: char) -> bool {
         || matches!(character, '_' | '-' | '=' | '@' | ',' | '.' | ';')
 }
 
-/// Who may subscribe, and what a subscription means.
+/// Who may subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Everybody.
+    /// All clients.
     Public,
-    /// Whom the application's server authorised.
+    /// Clients that the application's server authorizes.
     Private,
-    /// The same, and subscribers see who else is there.
+    /// As private. Subscribers also see the other members.
     Presence,
-    /// The same as private; the data is encrypted between the application's server and its clients.
+    /// As private. Data is encrypted between the application's server and its clients.
     Encrypted,
-    /// A connection signed in as that user, and no other.
+    /// Connections that are signed in as the channel's user.
     ServerToUser,
 }
 
-/// What a channel's prefixes say.
+/// The kind of a channel, from its name's prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChannelKind {
-    /// Who may subscribe.
+    /// The access that the prefix requires.
     pub access: Access,
-    /// Whether the last event is kept for who subscribes later.
+    /// Whether the last event is stored for later subscribers.
     pub caches: bool,
 }
 
 impl ChannelKind {
-    /// Reads the prefixes of `name`.
+    /// Parses the prefixes of `name`.
     #[must_use]
     pub fn of(name: &str) -> Self {
         let (access, rest) = Access::of(name);
         Self { access, caches: access != Access::ServerToUser && rest.starts_with(CACHE_PREFIX) }
     }
 
-    /// Whether a subscription carries a signature of the application's server.
+    /// Returns whether subscribing requires a signature of the application's server.
     #[must_use]
     pub const fn needs_auth(self) -> bool {
         matches!(self.access, Access::Private | Access::Presence | Access::Encrypted)
     }
 
-    /// Whether clients may send `client-` events. Not on encrypted channels: no library encrypts
-    /// them, so their data would travel in clear text where subscribers expect none.
+    /// Returns whether clients may send `client-` events. They may not on encrypted channels: no
+    /// library encrypts them, so their data would be sent unencrypted where subscribers don't
+    /// expect it.
     #[must_use]
     pub const fn allows_client_events(self) -> bool {
         matches!(self.access, Access::Private | Access::Presence)
     }
 
-    /// Whether it has members.
+    /// Returns whether the channel has members.
     #[must_use]
     pub const fn has_presence(self) -> bool {
         matches!(self.access, Access::Presence)
     }
 
-    /// Whether `subscription_count` is sent: a presence channel's members tell already.
+    /// Returns whether subscribers receive `subscription_count`. A presence channel's members
+    /// already show the count.
     #[must_use]
     pub const fn sends_subscription_count(self) -> bool {
         matches!(self.access, Access::Public | Access::Private | Access::Encrypted)

@@ -1,7 +1,7 @@
-//! What a client says.
+//! Messages of clients.
 //!
-//! Every refusal is answered with a `pusher:error` **without a code** and the connection goes on,
-//! as with the original: a code from 4000 to 4299 means "the connection ends", and some client
+//! As in Pusher, a rejected message is answered with a `pusher:error` **without a code**, and the
+//! connection stays open. A code from 4000 to 4299 means that the connection ends, and some client
 //! libraries (pysher) then stop for good or reconnect.
 
 use std::borrow::Cow;
@@ -18,109 +18,112 @@ use super::limits::PusherLimits;
 use super::payload::{self, Payload, PayloadError};
 use super::position::ChannelPosition;
 
-/// One message of a client.
+/// A message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMessage<'a> {
     /// `pusher:subscribe`.
     Subscribe(Subscribe),
-    /// `pusher:unsubscribe`. Any name: one that was never subscribed to is not there to leave.
+    /// `pusher:unsubscribe`. The channel's name is not validated: unsubscribing without a
+    /// subscription has no effect.
     Unsubscribe { channel: String },
-    /// `pusher:ping`: wants a `pusher:pong`.
+    /// `pusher:ping`, to be answered with a `pusher:pong`.
     Ping,
-    /// `pusher:pong`: somebody is there.
+    /// `pusher:pong`.
     Pong,
     /// `pusher:signin`.
     SignIn(SignIn),
-    /// `client-...`: for the channel's other subscribers.
+    /// `client-...`: an event for the channel's other subscribers.
     ClientEvent(ClientEvent<'a>),
-    /// `weir:members`: wants a page of a presence channel's members.
+    /// `weir:members`: a request for a page of a presence channel's members.
     Members(MembersWish),
 }
 
-/// A wish for a page of a presence channel's members: Weir's extension.
+/// A request for a page of a presence channel's members. This is an extension of Weir.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct MembersWish {
-    /// Not checked: if it is no name of a channel, the client has not subscribed to it either.
+    /// The channel's name. It is not validated: an invalid one has no subscription either.
     pub channel: String,
-    /// Of the list that the pages before were of.
+    /// The version of the list that the previous pages belong to.
     pub version: Option<u64>,
-    /// Where the page begins.
+    /// The index at which the page begins.
     #[serde(default)]
     pub start: usize,
-    /// How many members it may have.
+    /// The most members of the page.
     pub limit: Option<usize>,
 }
 
-/// A wish to subscribe.
+/// A request to subscribe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscribe {
-    /// Where to.
+    /// The channel to subscribe to.
     pub channel: ChannelName,
     /// `KEY:SIGNATURE` of the application's server. pusher-js sends an empty one for public
     /// channels.
     pub auth: Option<String>,
-    /// What was signed beside socket and channel, as it was signed.
+    /// The data that was signed with the socket and the channel, unchanged.
     pub channel_data: Option<String>,
-    /// The last event that the client has: Weir's extension.
+    /// The position of the last event that the client has. This is an extension of Weir.
     pub recover: Option<ChannelPosition>,
-    /// Differences of the members instead of an event for each: Weir's extension.
+    /// Whether to send batched changes of the members instead of an event for each. This is an
+    /// extension of Weir.
     pub member_changes: bool,
 }
 
-/// A wish to be known as a user.
+/// A request to sign in as a user.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SignIn {
     /// `KEY:SIGNATURE` of the application's server.
     pub auth: String,
-    /// Who the user is, as it was signed.
+    /// The user's data as it was signed.
     pub user_data: String,
 }
 
-/// An event of a client for the others. Borrowed: it is passed on or dropped at once.
+/// An event of a client for a channel's other subscribers. Borrowed, as it is published or dropped
+/// at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientEvent<'a> {
-    /// Begins with `client-`.
+    /// The event's name, which begins with `client-`.
     pub event: EventName<'a>,
-    /// Not checked: if it is no name of a channel, the client has not subscribed to it either.
+    /// The channel's name. It is not validated: an invalid one has no subscription either.
     pub channel: Cow<'a, str>,
-    /// Whatever was sent; nothing if nothing was.
+    /// The event's data, or None if the message has none.
     pub data: Option<Payload<'a>>,
 }
 
-/// Why a message was refused.
+/// Why a message was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientMessageError {
-    /// Larger than the limit.
+    /// The message is larger than the limit.
     #[error("the message has {bytes} bytes; at most {max} are allowed")]
     TooLarge { bytes: usize, max: usize },
-    /// Nested deeper than the limit.
+    /// The message is nested deeper than the limit.
     #[error("the message is nested deeper than {max} levels")]
     TooDeep { max: usize },
-    /// Not JSON, or not an object with an `event`.
+    /// The message is not JSON, or not an object with an `event`.
     #[error(
         "the message is not {{\"event\": \"..\", \"data\": ..}}: {}",
         Plain(.0)
     )]
     Shape(serde_json::Error),
-    /// The event has no data, and needs some.
+    /// The message lacks the data that its event requires.
     #[error("{event} needs data")]
     NoData { event: &'static str },
-    /// The data is not what the event needs.
+    /// The data does not have the form that the event requires.
     #[error("data of {event}: {}", Plain(.source))]
     Data { event: &'static str, source: serde_json::Error },
-    /// Not a channel's name.
+    /// The channel's name is invalid.
     #[error("{0}")]
     Channel(#[from] ChannelNameError),
-    /// A client event without a channel.
+    /// A client event has no channel.
     #[error("event '{}' needs a channel", Excerpt(.event))]
     NoChannel { event: String },
-    /// Not a name that a client may use.
+    /// The event's name is not one that clients may use.
     #[error("{0}")]
     EventName(#[from] EventNameError),
-    /// Not data that can be passed on.
+    /// The event's data is invalid.
     #[error("{0}")]
     Payload(#[from] PayloadError),
-    /// Nothing that the protocol knows.
+    /// The event is unknown.
     #[error(
         "unknown event '{}': a client sends pusher:subscribe, pusher:unsubscribe, pusher:signin, pusher:ping, pusher:pong, and events whose names begin with client-",
         Excerpt(.event)
@@ -139,17 +142,17 @@ struct Envelope<'a> {
 }
 
 impl<'a> ClientMessage<'a> {
-    /// Reads the text of one message.
+    /// Parses the text of one message.
     ///
     /// # Errors
-    /// What is wrong, for the client's developer.
+    /// Returns what is wrong, for the client's developer.
     pub fn parse(text: &'a str, limits: &PusherLimits) -> Result<Self, ClientMessageError> {
         check_bounds(text, limits)?;
         let envelope: Envelope<'a> = json::object(text).map_err(ClientMessageError::Shape)?;
         match &*envelope.event.0 {
             "pusher:subscribe" => subscribe(envelope.data, limits).map(Self::Subscribe),
             "pusher:unsubscribe" => unsubscribe(envelope.data),
-            // Whatever their data is: {} by pusher-js, "" by pysher, nothing by others.
+            // Their data is ignored: pusher-js sends {}, pysher sends "", others send none.
             "pusher:ping" => Ok(Self::Ping),
             "pusher:pong" => Ok(Self::Pong),
             "weir:members" => parse_data("weir:members", envelope.data).map(Self::Members),
@@ -205,7 +208,8 @@ fn unsubscribe(data: Option<&RawValue>) -> Result<ClientMessage<'static>, Client
     Ok(ClientMessage::Unsubscribe { channel })
 }
 
-/// `data` as an object, or as a string that holds one: clients may encode it twice, as servers do.
+/// Parses `data`, an object or a string that contains one: clients may encode it twice, as servers
+/// do.
 fn parse_data<T: DeserializeOwned>(
     event: &'static str,
     data: Option<&RawValue>,

@@ -1,55 +1,56 @@
-//! Why a connection ends, and what a client does then.
+//! Close codes, and how pusher-js reconnects after each.
 
-/// A code of the protocol: of a WebSocket close frame, or of a `pusher:error`.
+/// A code of the protocol, for a WebSocket close frame or a `pusher:error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseCode {
-    /// The app takes only TLS.
+    /// The app accepts only TLS.
     TlsOnly,
-    /// No app has that key.
+    /// No app has this key.
     NoSuchApp,
-    /// The app is switched off.
+    /// The app is disabled.
     AppDisabled,
-    /// The app has as many connections as it may.
+    /// The app has reached its limit of connections.
     OverConnectionQuota,
-    /// Nothing is at that path.
+    /// The path does not exist.
     PathNotFound,
-    /// The `version` in the URL can't be read.
+    /// The protocol version in the URL is not a number.
     InvalidVersion,
-    /// A protocol that is not spoken here.
+    /// The protocol version is not supported.
     UnsupportedProtocol,
-    /// No `protocol` in the URL.
+    /// The URL has no `protocol`.
     NoProtocol,
-    /// A signature was wrong, or came too late, where one is needed.
+    /// A required signature is wrong or late.
     Unauthorized,
-    /// No room, or about to end: come back, not at once.
+    /// A limit is reached, or the server shuts down. Clients should reconnect after a pause.
     OverCapacity,
-    /// Come back at once.
+    /// Clients should reconnect at once.
     Reconnect,
     /// A ping was not answered.
     NoPong,
-    /// Nothing was heard for too long.
+    /// Nothing was received for too long.
     Inactive,
-    /// Too many client events. Only in a `pusher:error`; the connection goes on.
+    /// Too many client events. Sent only in a `pusher:error`; the connection stays open.
     ClientEventRate,
-    /// A watchlist was longer than allowed. Only in a `pusher:error`; the connection goes on.
+    /// A watchlist exceeded the limit. Sent only in a `pusher:error`; the connection stays open.
     WatchlistTooLong,
 }
 
-/// What pusher-js does when a connection ends with a code.
+/// What pusher-js does after a close code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reconnection {
-    /// It never comes back with the same parameters.
+    /// It never reconnects with the same parameters.
     Never,
-    /// It comes back at once, over TLS.
+    /// It reconnects at once, over TLS.
     AtOnceWithTls,
-    /// It comes back after exactly 1,000 ms.
+    /// It reconnects after exactly 1,000 ms.
     AfterOneSecond,
-    /// It comes back after 0 ms. Never send it to many at once: nothing spreads them.
+    /// It reconnects after 0 ms. Must not be sent to many clients at once: nothing spreads their
+    /// reconnections.
     AtOnce,
 }
 
 impl CloseCode {
-    /// Every code.
+    /// All codes.
     pub const ALL: [Self; 15] = [
         Self::TlsOnly,
         Self::NoSuchApp,
@@ -68,7 +69,7 @@ impl CloseCode {
         Self::WatchlistTooLong,
     ];
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub const fn number(self) -> u16 {
         match self {
@@ -90,7 +91,7 @@ impl CloseCode {
         }
     }
 
-    /// What a developer reads. A close frame has room for 123 bytes of it.
+    /// Returns the text for developers. It must fit into the 123 bytes of a close frame.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -112,8 +113,8 @@ impl CloseCode {
         }
     }
 
-    /// What pusher-js does when a connection ends so. By range, not by code: 4000; to 4099; to
-    /// 4199; to 4299; beyond that it takes any code for a refusal.
+    /// Returns what pusher-js does after this code. It decides by range: 4000, up to 4099, up to
+    /// 4199, up to 4299. It treats all other codes as final.
     #[must_use]
     pub const fn pusher_js(self) -> Reconnection {
         match self.number() {

@@ -1,11 +1,11 @@
-//! Somebody else's text in an error: one line, of bounded length.
+//! Text from a client in an error: one line of limited length.
 
 use std::fmt::{self, Write};
 
-/// Characters shown of a text. A signed text (socket, channel, a user's data) fits mostly.
+/// The most characters shown. Most signed texts (socket, channel, user data) fit.
 const CHARACTERS_MAX: usize = 500;
 
-/// Shows the beginning of a text, control characters escaped.
+/// Displays the beginning of a text, with control characters escaped.
 #[derive(Debug)]
 pub(super) struct Excerpt<'a>(pub(super) &'a str);
 

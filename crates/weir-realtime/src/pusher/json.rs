@@ -1,4 +1,4 @@
-//! The few pieces of JSON that this protocol needs beside `serde_json`'s own.
+//! JSON helpers that `serde_json` lacks.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,12 +18,12 @@ pub(super) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
         .expect("a Vec takes everything, and no shape here has keys other than strings");
 }
 
-/// A string, borrowed from the input where it has no escapes. (serde borrows a `Cow` only as a
-/// field of its own, not inside an `Option` or a `Vec`: hence the newtype.)
+/// A string, borrowed from the input if it has no escapes. A newtype, because serde borrows a `Cow`
+/// only as a direct field, not inside an `Option` or a `Vec`.
 #[derive(Debug, Deserialize)]
 pub(super) struct JsonText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-/// A JSON object, and nothing else: serde takes an array, too, for the fields in their order.
+/// A JSON object. By itself, serde also accepts an array of the fields in their order.
 #[derive(Debug)]
 pub(super) struct Object<T>(pub(super) T);
 
@@ -47,18 +47,18 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads an object.
+/// Parses an object.
 pub(super) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> serde_json::Result<T> {
     serde_json::from_str(text).map(|Object(value)| value)
 }
 
-/// An error in the words of JSON: serde's own has those of Rust ("a sequence", "usize").
+/// Displays an error in terms of JSON instead of serde's terms of Rust ("a sequence", "usize").
 pub(super) struct Plain<'a>(pub(super) &'a serde_json::Error);
 
 impl fmt::Display for Plain<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.0.to_string();
-        // The last one is serde's, whatever the value before it says.
+        // Use the last occurrence: the value before it may contain the same words.
         let Some((found, expected)) = text.rsplit_once(", expected ") else {
             return write!(formatter, "{}", Excerpt(&text));
         };
@@ -95,7 +95,8 @@ fn plain_expected(expected: &str) -> &str {
     }
 }
 
-/// A field's JSON as it stands, where `null` is a value too: absent is `None`.
+/// Deserializes a field's JSON unchanged. `null` is a value too; with `default`, an absent field is
+/// `None`.
 pub(super) fn present<'de, D>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error>
 where
     D: Deserializer<'de>,
@@ -103,7 +104,7 @@ where
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// A value as JSON inside a JSON string, as the protocol wants `data`.
+/// Serializes a value as JSON inside a JSON string, as the protocol requires for `data`.
 pub(super) struct AsText<T>(pub(super) T);
 
 impl<T: Serialize> Serialize for AsText<T> {
@@ -120,7 +121,7 @@ impl<T: Serialize> fmt::Display for Displayed<'_, T> {
     }
 }
 
-/// Lets `serde_json` write where text goes; it writes whole characters only.
+/// Lets `serde_json` write to a formatter. It writes whole characters only.
 struct IntoFormatter<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl io::Write for IntoFormatter<'_, '_> {
@@ -135,7 +136,7 @@ impl io::Write for IntoFormatter<'_, '_> {
     }
 }
 
-/// An array of what an iterator yields.
+/// Serializes the items of an iterator as an array.
 #[derive(Debug)]
 pub(super) struct List<I>(pub(super) I);
 
@@ -145,7 +146,7 @@ impl<I: Iterator<Item: Serialize> + Clone> Serialize for List<I> {
     }
 }
 
-/// An object of the pairs that an iterator yields.
+/// Serializes the pairs of an iterator as an object.
 #[derive(Debug)]
 pub(super) struct Map<I>(pub(super) I);
 
@@ -155,9 +156,9 @@ impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)> + Clone> Serialize f
     }
 }
 
-/// Whether arrays and objects are nested deeper than `max` in `text`. (`serde_json` bounds the
-/// depth of what it parses, not of what it passes through as it stands.) Of text that is not JSON
-/// it says anything; parsing comes after it.
+/// Returns whether arrays and objects in `text` are nested deeper than `max`. (`serde_json` limits
+/// the depth of what it parses, but not of raw values.) The result is meaningless for text that is
+/// not JSON, which parsing rejects later.
 pub(super) fn is_deeper_than(text: &str, max: usize) -> bool {
     let mut depth = 0_usize;
     let mut bytes = text.bytes();

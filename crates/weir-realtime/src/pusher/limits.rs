@@ -1,4 +1,4 @@
-//! Every bound of the protocol, with Pusher's own figures as defaults where it names one.
+//! Limits of the protocol. The defaults are Pusher's, where it documents them.
 
 use std::time::Duration;
 

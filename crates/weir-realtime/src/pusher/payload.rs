@@ -6,24 +6,24 @@ use serde_json::value::RawValue;
 
 use super::json::Plain;
 
-/// An event's data as the text that subscribers get in the string `data`: the content of the
-/// string that was sent, or the bytes of whatever other JSON was sent, as they stood.
+/// An event's data as the text of the string `data` that subscribers receive: the content of the
+/// string that was sent, or other JSON unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload<'a>(Cow<'a, str>);
 
-/// Why the data was refused.
+/// Why the data was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum PayloadError {
-    /// Larger than the limit.
+    /// The data is larger than the limit.
     #[error("the event's data has {bytes} bytes; at most {max} are allowed")]
     TooLarge { bytes: usize, max: usize },
-    /// A string that is no text: half a surrogate pair.
+    /// The data is a string with half a surrogate pair.
     #[error("the event's data is not a valid string: {}", Plain(.0))]
     Invalid(serde_json::Error),
 }
 
 impl<'a> Payload<'a> {
-    /// Takes `data` as it was sent.
+    /// Converts `data` from a message or a request.
     pub(crate) fn from_json(data: &'a RawValue, bytes_max: usize) -> Result<Self, PayloadError> {
         let text = match string_content(data) {
             Some(content) => content.map_err(PayloadError::Invalid)?,
@@ -35,14 +35,14 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The text that subscribers get.
+    /// Returns the text that subscribers receive.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// What a JSON string says; nothing if it is other JSON.
+/// Returns the content of a JSON string, or None for other JSON.
 pub(super) fn string_content(json: &RawValue) -> Option<serde_json::Result<Cow<'_, str>>> {
     let text = json.get();
     text.starts_with('"')

@@ -1,35 +1,35 @@
-//! Where in a channel's history somebody is: Weir's extension for recovery.
+//! Positions in a channel's history, for recovery. This is an extension of Weir.
 //!
-//! On the WebSocket it is two fields, `epoch` and `offset`, beside those that every client knows;
-//! as `Last-Event-ID` it is one text, `epoch:offset`.
+//! On a WebSocket, a position is the two fields `epoch` and `offset`, next to those of the
+//! protocol. As `Last-Event-ID`, it is one text, `epoch:offset`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// One life of a channel's history. Offsets of different epochs can't be compared.
+/// Identifies one period of a channel's history. Offsets of different epochs can't be compared.
 ///
-/// Written as 16 hexadecimal digits in a string: a JavaScript number would lose digits.
+/// Written as a string of 16 hexadecimal digits, because a JavaScript number would lose digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch(pub u64);
 
-/// The place of one event in a channel's history.
+/// The position of one event in a channel's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelPosition {
-    /// Which history.
+    /// The epoch of the history.
     pub epoch: Epoch,
-    /// Which event of it. A plain JSON number: exact in JavaScript up to 2^53.
+    /// The offset of the event. A JSON number, exact in JavaScript up to 2^53.
     pub offset: u64,
 }
 
-/// The text is no position.
+/// The text is not a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a position is EPOCH:OFFSET, 16 hexadecimal digits and a number, as an event carried them")]
 pub struct PositionError;
 
-/// Digits of an epoch.
+/// Number of hexadecimal digits of an epoch.
 const EPOCH_DIGITS: usize = 16;
 
 impl FromStr for Epoch {

@@ -1,4 +1,5 @@
-//! `channel_data` of a presence channel: whom the application's server says the subscriber is.
+//! The `channel_data` of a presence subscription: the subscriber's user, signed by the
+//! application's server.
 
 use std::borrow::Cow;
 
@@ -12,33 +13,34 @@ use super::user_id::{self, UserIdError};
 /// A member of a presence channel.
 #[derive(Clone, Debug)]
 pub struct PresenceData<'a> {
-    /// Always text; numbers are taken as their digits, as members are keys of an object.
+    /// The user's id. A number is converted to its digits, because members are keys of a JSON
+    /// object.
     pub user_id: Cow<'a, str>,
-    /// What the others are shown, as it stood.
+    /// Information for other members, unchanged.
     pub user_info: Option<&'a RawValue>,
 }
 
-/// Why the data was refused.
+/// Why the data was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum PresenceDataError {
-    /// Not the object it must be.
+    /// The JSON does not have the required form.
     #[error("channel_data must be {{\"user_id\": .., \"user_info\": {{..}}}}: {}", Plain(.0))]
     Shape(serde_json::Error),
-    /// Not an id.
+    /// The user's id is invalid.
     #[error("channel_data: {0}")]
     UserId(#[from] UserIdError),
-    /// Too much to show to everybody.
+    /// The user's info exceeds a limit.
     #[error("channel_data: {0}")]
     UserInfo(#[from] UserInfoError),
 }
 
-/// Why `user_info` was refused.
+/// Why `user_info` was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserInfoError {
-    /// Larger than the limit.
+    /// It is larger than the limit.
     #[error("user_info has {bytes} bytes; at most {max} are allowed")]
     TooLarge { bytes: usize, max: usize },
-    /// Nested deeper than the limit.
+    /// It is nested deeper than the limit.
     #[error("user_info is nested deeper than {max} levels")]
     TooDeep { max: usize },
 }
@@ -52,10 +54,10 @@ struct PresenceDataFields<'a> {
 }
 
 impl<'a> PresenceData<'a> {
-    /// Reads the text that was signed.
+    /// Parses the signed text.
     ///
     /// # Errors
-    /// What is wrong, with the field's name.
+    /// Returns what is wrong, with the field's name.
     pub fn parse(channel_data: &'a str, limits: &PusherLimits) -> Result<Self, PresenceDataError> {
         let shape: PresenceDataFields<'_> =
             json::object(channel_data).map_err(PresenceDataError::Shape)?;

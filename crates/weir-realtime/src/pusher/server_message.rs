@@ -1,8 +1,8 @@
-//! What the server says: each function appends one message to a buffer.
+//! Messages of the server. Each function appends one to a buffer.
 //!
-//! `data` is a JSON **string**, whatever is in it; only in `pusher:error` it is an object, as with
-//! the original: pysher reads fields from it without parsing. Fields stand in the original's
-//! order: event, channel, data, then what is optional.
+//! `data` is always a JSON **string**, except in `pusher:error`, where it is an object, as in
+//! Pusher: pysher reads its fields without parsing it first. Fields are in Pusher's order: event,
+//! channel, data, then optional ones.
 
 use std::time::Duration;
 
@@ -22,22 +22,23 @@ struct MessageEnvelope<'a, T> {
     data: T,
 }
 
-/// The name of [`subscription_succeeded`]'s message.
+/// The name of the message of [`subscription_succeeded`].
 pub const SUBSCRIPTION_SUCCEEDED: &str = "pusher_internal:subscription_succeeded";
-/// The name of [`subscription_count`]'s message.
+/// The name of the message of [`subscription_count`].
 pub const SUBSCRIPTION_COUNT: &str = "pusher_internal:subscription_count";
-/// The name of [`member_added`]'s message.
+/// The name of the message of [`member_added`].
 pub const MEMBER_ADDED: &str = "pusher_internal:member_added";
-/// The name of [`member_removed`]'s message.
+/// The name of the message of [`member_removed`].
 pub const MEMBER_REMOVED: &str = "pusher_internal:member_removed";
-/// The name of [`members_changed`]'s message.
+/// The name of the message of [`members_changed`].
 pub const MEMBERS_CHANGED: &str = "weir:members_changed";
 
-/// `data` of messages that have nothing to say.
+/// `data` of messages without data.
 const NOTHING: &str = "{}";
 
-/// The first message of a connection. `activity_timeout`, in whole seconds and at least one: after
-/// that much silence the client should ping. (pusher-js takes 0 for "none given" and gives up.)
+/// Writes the first message of a connection. After `activity_timeout` without messages, the client
+/// should ping; it is written in whole seconds, and at least one, because pusher-js treats 0 as
+/// missing and fails.
 pub fn connection_established(out: &mut Vec<u8>, socket_id: SocketId, activity_timeout: Duration) {
     #[derive(Serialize)]
     struct Data {
@@ -49,17 +50,18 @@ pub fn connection_established(out: &mut Vec<u8>, socket_id: SocketId, activity_t
     write(out, &MessageEnvelope { event, channel: None, data: AsText(data) });
 }
 
-/// Asks whether the client is there.
+/// Writes a ping.
 pub fn ping(out: &mut Vec<u8>) {
     write(out, &MessageEnvelope { event: "pusher:ping", channel: None, data: NOTHING });
 }
 
-/// Answers a ping.
+/// Writes a pong.
 pub fn pong(out: &mut Vec<u8>) {
     write(out, &MessageEnvelope { event: "pusher:pong", channel: None, data: NOTHING });
 }
 
-/// Says what went wrong. A `code` only where the protocol has one; see [`super::client_message`].
+/// Writes an error. `code` is only for errors with a code of the protocol; see
+/// [`super::client_message`].
 pub fn error(out: &mut Vec<u8>, code: Option<CloseCode>, message: &str) {
     #[derive(Serialize)]
     struct Data<'a> {
@@ -70,24 +72,24 @@ pub fn error(out: &mut Vec<u8>, code: Option<CloseCode>, message: &str) {
     write(out, &MessageEnvelope { event: "pusher:error", channel: None, data });
 }
 
-/// What became of a wish to recover.
+/// The outcome of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Recovery {
     /// All `events` that were missed follow this message.
     Recovered { events: u64 },
-    /// Some events are not there any more: the client must load its state anew.
+    /// Some missed events are no longer stored: the client must reload its state.
     Gap,
 }
 
-/// Weir's additions to `subscription_succeeded`, where an old client doesn't look.
+/// Weir's extensions of `subscription_succeeded`, in fields that other clients ignore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
-    /// The channel's last event at the time of joining.
+    /// The channel's position at the time of the subscription.
     pub position: Option<ChannelPosition>,
-    /// The answer, if recovery was asked for.
+    /// The outcome, if recovery was requested.
     pub recovery: Option<Recovery>,
-    /// The version of a presence channel's members, if differences were asked for.
+    /// The version of a presence channel's members, if changes were requested.
     pub members_version: Option<u64>,
 }
 
@@ -106,7 +108,7 @@ struct Succeeded<'a, T> {
     members_version: Option<u64>,
 }
 
-/// The subscription to a channel without members holds.
+/// Writes the confirmation of a subscription to a channel without members.
 pub fn subscription_succeeded(out: &mut Vec<u8>, channel: &str, joined: &Joined) {
     write(out, &succeeded(channel, joined, NOTHING));
 }
@@ -114,14 +116,14 @@ pub fn subscription_succeeded(out: &mut Vec<u8>, channel: &str, joined: &Joined)
 /// A member of a presence channel.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberData<'a> {
-    /// Who.
+    /// The user's id.
     pub user_id: &'a str,
-    /// What the application says about them.
+    /// Information about the user from the application.
     pub user_info: Option<&'a RawValue>,
 }
 
-/// The subscription to a presence channel holds. `members` yields each user once; `count` is how
-/// many there are, also where fewer are listed.
+/// Writes the confirmation of a subscription to a presence channel. `members` must yield each user
+/// once. `count` is the number of all users, even if fewer are listed.
 pub fn presence_subscription_succeeded<'a>(
     out: &mut Vec<u8>,
     channel: &str,
@@ -159,8 +161,8 @@ fn succeeded<'a, T>(channel: &'a str, joined: &Joined, data: T) -> Succeeded<'a,
     }
 }
 
-/// A subscription was refused: `kind` is what pusher-js calls `type` ("AuthError" for a wrong
-/// signature), `status` the HTTP status that says the same.
+/// Writes the error of a rejected subscription. `kind` is the `type` of pusher-js, such as
+/// "AuthError" for a wrong signature. `status` is the corresponding HTTP status.
 pub fn subscription_error(
     out: &mut Vec<u8>,
     channel: &str,
@@ -181,7 +183,7 @@ pub fn subscription_error(
     );
 }
 
-/// How many connections are subscribed.
+/// Writes the number of subscribed connections.
 pub fn subscription_count(out: &mut Vec<u8>, channel: &str, subscription_count: usize) {
     #[derive(Serialize)]
     struct Data {
@@ -192,7 +194,7 @@ pub fn subscription_count(out: &mut Vec<u8>, channel: &str, subscription_count: 
     write(out, &MessageEnvelope { event, channel: Some(channel), data });
 }
 
-/// A user came.
+/// Writes that a user joined a presence channel.
 pub fn member_added(out: &mut Vec<u8>, channel: &str, member: MemberData<'_>) {
     #[derive(Serialize)]
     struct Data<'a> {
@@ -205,7 +207,7 @@ pub fn member_added(out: &mut Vec<u8>, channel: &str, member: MemberData<'_>) {
     write(out, &MessageEnvelope { event, channel: Some(channel), data });
 }
 
-/// A user went.
+/// Writes that a user left a presence channel.
 pub fn member_removed(out: &mut Vec<u8>, channel: &str, user_id: &str) {
     #[derive(Serialize)]
     struct Data<'a> {
@@ -216,7 +218,8 @@ pub fn member_removed(out: &mut Vec<u8>, channel: &str, user_id: &str) {
     write(out, &MessageEnvelope { event, channel: Some(channel), data });
 }
 
-/// The connection is signed in; `user_data` as the application's server signed it.
+/// Writes the confirmation of a sign-in. `user_data` is the text that the application's server
+/// signed.
 pub fn signin_success(out: &mut Vec<u8>, user_data: &str) {
     #[derive(Serialize)]
     struct Data<'a> {
@@ -226,7 +229,7 @@ pub fn signin_success(out: &mut Vec<u8>, user_data: &str) {
     write(out, &MessageEnvelope { event: "pusher:signin_success", channel: None, data });
 }
 
-/// The cache channel that was subscribed to has nothing cached.
+/// Writes that a cache channel has no cached event.
 pub fn cache_miss(out: &mut Vec<u8>, channel: &str) {
     write(
         out,
@@ -234,17 +237,17 @@ pub fn cache_miss(out: &mut Vec<u8>, channel: &str) {
     );
 }
 
-/// What users on a watchlist did.
+/// A change of users on a watchlist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WatchlistChange {
     /// Their first connection signed in.
     Online,
-    /// Their last one is gone.
+    /// Their last connection closed.
     Offline,
 }
 
-/// Users on the watchlist came or went.
+/// Writes that users on the watchlist went online or offline.
 pub fn watchlist_events<'a, U>(
     out: &mut Vec<u8>,
     changes: impl Iterator<Item = (WatchlistChange, U)> + Clone,
@@ -268,47 +271,49 @@ pub fn watchlist_events<'a, U>(
 /// An event on a channel.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ChannelEvent<'a> {
-    /// Its name.
+    /// The event's name.
     pub event: &'a str,
-    /// Where.
+    /// The channel's name.
     pub channel: &'a str,
-    /// Its data, as [`super::payload::Payload`] has it. None only in a client event without any.
+    /// The event's data, as in [`super::payload::Payload`]. None only in a client event without
+    /// data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<&'a str>,
-    /// Who sent it: on client events of presence channels.
+    /// The sender's user id, for client events on presence channels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_id: Option<&'a str>,
-    /// Its place in the channel's history: Weir's extension, in two fields of the message.
+    /// The position in the channel's history. This is an extension of Weir, written as two fields
+    /// of the message.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub position: Option<ChannelPosition>,
 }
 
-/// An event on a channel, for all of its subscribers: encoded once.
+/// Writes an event on a channel, encoded once for all subscribers.
 pub fn channel_event(out: &mut Vec<u8>, event: &ChannelEvent<'_>) {
     write(out, event);
 }
 
-/// Appends the two fields of a position, with a comma before each, to an object that is still open:
-/// what [`ChannelEvent::position`] becomes, for who learns the position last.
+/// Appends the two fields of a position, with a comma before each, to an object that is not closed
+/// yet. Equivalent to [`ChannelEvent::position`], for a position that is known last.
 pub(crate) fn write_position_fields(out: &mut Vec<u8>, position: ChannelPosition) {
     use std::io::Write as _;
     let ChannelPosition { epoch, offset } = position;
     write!(out, r#","epoch":"{epoch}","offset":{offset}"#).expect("a Vec takes everything");
 }
 
-/// Which part of which list of members is told.
+/// A page of a list of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MembersPage {
-    /// Of the list: differences with a later version are to be applied to it.
+    /// The list's version. Changes with a later version apply to it.
     pub version: u64,
-    /// Where in the list the page begins.
+    /// The index in the list at which the page begins.
     pub start: usize,
-    /// How many members the list has.
+    /// Number of members in the list.
     pub count: usize,
 }
 
-/// A page of the members of a presence channel: Weir's extension for large ones. It answers
-/// `weir:members`.
+/// Writes a page of a presence channel's members, in response to `weir:members`. This is an
+/// extension of Weir for large channels.
 pub fn members_page<'a>(
     out: &mut Vec<u8>,
     channel: &str,
@@ -328,8 +333,8 @@ pub fn members_page<'a>(
     write(out, &MessageEnvelope { event: "weir:members", channel: Some(channel), data });
 }
 
-/// How the members of a presence channel changed from one version to another: Weir's extension, for
-/// subscribers who asked for it instead of `member_added` and `member_removed`.
+/// Writes the changes of a presence channel's members between two versions, for subscribers that
+/// requested them instead of `member_added` and `member_removed`. This is an extension of Weir.
 pub fn members_changed<'a>(
     out: &mut Vec<u8>,
     channel: &str,

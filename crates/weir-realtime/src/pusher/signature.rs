@@ -1,7 +1,7 @@
 //! Signatures: HMAC-SHA256 with the app's secret, as hexadecimal digits.
 //!
-//! Comparison takes the same time wherever the difference is. Errors name what was signed, so that
-//! a developer can sign the same and compare; they never hold the secret or the right signature.
+//! Comparisons take constant time. Errors contain the signed text, so that developers can sign it
+//! and compare. They never contain the secret or the correct signature.
 
 mod query;
 mod request;
@@ -17,31 +17,31 @@ use super::socket_id::SocketId;
 pub use query::{QueryError, SignedQuery};
 pub use request::{RequestError, SignedRequest, check_body, request_text};
 
-/// An app's key, which everybody knows, and its secret, which its servers know.
+/// An app's key, which is public, and its secret, which only its servers know.
 #[derive(Clone, Copy, Debug)]
 pub struct Token<'a> {
-    /// In every client's settings.
+    /// The key, which is in every client's settings.
     pub key: &'a str,
-    /// Signs.
+    /// The secret, which signs.
     pub secret: &'a Secret,
 }
 
-/// Why a subscription or a sign-in was refused.
+/// Why a subscription or a sign-in was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
-    /// No signature where one is needed.
+    /// A required signature is missing.
     #[error("Auth info required to {purpose}")]
     Missing { purpose: String },
-    /// Not key and signature.
+    /// The text is not a key and a signature.
     #[error(
         "Invalid auth '{}': it must be KEY:SIGNATURE, as the server library returns it in auth",
         Excerpt(.given)
     )]
     Malformed { given: String },
-    /// Signed for another app.
+    /// The text was signed for another app.
     #[error("Invalid key in auth: '{}'; this connection's app has the key '{key}'", Excerpt(.given))]
     WrongKey { given: String, key: String },
-    /// Another secret, or another text.
+    /// Another secret was used, or another text was signed.
     #[error(
         "Invalid signature: expected the HMAC SHA256 hex digest, made with the secret of the app with the key '{key}', of '{}', but got '{}'",
         Excerpt(.signed),
@@ -51,13 +51,13 @@ pub enum AuthError {
 }
 
 impl Token<'_> {
-    /// Signs `text`: 64 hexadecimal digits.
+    /// Returns the signature of `text`: 64 hexadecimal digits.
     #[must_use]
     pub fn sign(&self, text: &[u8]) -> String {
         hex::encode(self.mac(text).finalize().into_bytes())
     }
 
-    /// Whether `signature` is that of `text`.
+    /// Returns whether `signature` is that of `text`.
     #[must_use]
     pub fn is_signature(&self, text: &[u8], signature: &str) -> bool {
         let mut given = [0_u8; 32];
@@ -70,10 +70,10 @@ impl Token<'_> {
         Hmac::new_from_slice(secret).expect("HMAC takes keys of any length").chain_update(text)
     }
 
-    /// Checks that the application's server lets `socket_id` subscribe to `channel`.
+    /// Verifies that the application's server allows `socket_id` to subscribe to `channel`.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns why the signature is rejected.
     pub fn verify_subscription(
         &self,
         auth: Option<&str>,
@@ -85,10 +85,10 @@ impl Token<'_> {
         self.verify_auth(auth, signed, || format!("subscribe to {channel}"))
     }
 
-    /// Checks that the application's server says that `socket_id` is the user in `user_data`.
+    /// Verifies that the application's server signed `user_data` for `socket_id`.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns why the signature is rejected.
     pub fn verify_sign_in(
         &self,
         auth: &str,
@@ -122,7 +122,7 @@ impl Token<'_> {
     }
 }
 
-/// What is signed for a subscription.
+/// Returns the text that is signed for a subscription.
 #[must_use]
 pub fn subscription_text(
     socket_id: SocketId,
@@ -135,7 +135,7 @@ pub fn subscription_text(
     }
 }
 
-/// What is signed for a sign-in.
+/// Returns the text that is signed for a sign-in.
 #[must_use]
 pub fn sign_in_text(socket_id: SocketId, user_data: &str) -> String {
     format!("{socket_id}::user::{user_data}")

@@ -1,4 +1,4 @@
-//! The id of a connection, which the server gives out and applications sign.
+//! Ids of connections, which the server assigns and applications sign.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +7,17 @@ use serde::{Serialize, Serializer};
 
 use super::excerpt::Excerpt;
 
-/// Two numbers with a dot between them: `123.456`. Server libraries insist on that form.
+/// A connection's id: two numbers with a dot in between, such as `123.456`. Server libraries
+/// require this form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SocketId {
-    /// Before the dot.
+    /// The number before the dot.
     pub first: u64,
-    /// After the dot.
+    /// The number after the dot.
     pub second: u64,
 }
 
-/// The text is no connection's id.
+/// The text is not a connection's id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "socket_id '{}' is not one: it is two numbers with a dot, as the client got it when it connected",
@@ -36,7 +37,7 @@ impl FromStr for SocketId {
     }
 }
 
-/// Only the one way of writing a number that [`SocketId`] is displayed in.
+/// Parses a number. Accepts only the form in which [`SocketId`] is displayed.
 fn parse_number(digits: &str) -> Option<u64> {
     let number: u64 = digits.parse().ok()?;
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! `user_data` of a sign-in: whom the application's server says the connection's user is.
+//! The `user_data` of a sign-in: the connection's user, signed by the application's server.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,33 +14,33 @@ use super::user_id::{self, UserIdError};
 /// A user who signs in.
 #[derive(Clone, Debug)]
 pub struct UserData<'a> {
-    /// Never empty.
+    /// The user's id, never empty.
     pub id: Cow<'a, str>,
-    /// What members of presence channels are shown, as it stood.
+    /// Information for members of presence channels, unchanged.
     pub user_info: Option<&'a RawValue>,
-    /// Whose coming and going the user wants to know.
+    /// The users whose online and offline events this user receives.
     pub watchlist: Watchlist<'a>,
 }
 
 /// The users that a user watches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watchlist<'a> {
-    /// The first ones, up to the limit. Nobody twice.
+    /// The first users, up to the limit, without duplicates.
     pub accepted: Vec<Cow<'a, str>>,
-    /// How many came after them. The sign-in succeeds, with an error 4302 beside it.
+    /// Number of users beyond the limit. The sign-in succeeds, with an additional error 4302.
     pub left_out: usize,
 }
 
-/// Why the data was refused.
+/// Why the data was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum UserDataError {
-    /// Not the object it must be.
+    /// The JSON does not have the required form.
     #[error("user_data must be {{\"id\": \"..\", \"user_info\": {{..}}, \"watchlist\": [..]}}: {}", Plain(.0))]
     Shape(serde_json::Error),
-    /// Not an id.
+    /// A user's id is invalid.
     #[error("user_data: {0}")]
     UserId(#[from] UserIdError),
-    /// Too much to show to everybody.
+    /// The user's info exceeds a limit.
     #[error("user_data: {0}")]
     UserInfo(#[from] UserInfoError),
 }
@@ -56,14 +56,14 @@ struct UserDataFields<'a> {
 }
 
 impl<'a> UserData<'a> {
-    /// Reads the text that was signed.
+    /// Parses the signed text.
     ///
     /// # Errors
-    /// What is wrong, with the field's name.
+    /// Returns what is wrong, with the field's name.
     pub fn parse(user_data: &'a str, limits: &PusherLimits) -> Result<Self, UserDataError> {
         let shape: UserDataFields<'_> = json::object(user_data).map_err(UserDataError::Shape)?;
         Ok(Self {
-            // A string only: pusher-js takes no number here.
+            // Only a string is allowed: pusher-js does not accept a number here.
             id: user_id::from_string(shape.id, "id", limits)?,
             user_info: check_user_info(shape.user_info, limits)?,
             watchlist: Watchlist::read(&shape.watchlist.unwrap_or_default(), limits)?,

@@ -1,4 +1,4 @@
-//! The id of a user, as the application knows it.
+//! Ids of the application's users.
 
 use std::borrow::Cow;
 
@@ -8,16 +8,16 @@ use serde_json::value::RawValue;
 use super::json::JsonText;
 use super::limits::PusherLimits;
 
-/// Why an id was refused. `field` is where it stood.
+/// Why an id was rejected. `field` is where it occurred.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserIdError {
-    /// Nothing there.
+    /// The id is empty.
     #[error("{field} is empty")]
     Empty { field: &'static str },
-    /// Longer than the limit.
+    /// The id is longer than the limit.
     #[error("{field} is longer than {max} characters")]
     TooLong { field: &'static str, max: usize },
-    /// Neither text nor a whole number.
+    /// The id is neither text nor a whole number.
     #[error("{field} must be {expected}")]
     Type { field: &'static str, expected: &'static str },
 }
@@ -38,7 +38,7 @@ pub(super) fn check<'a>(
     }
 }
 
-/// Reads an id that is a string.
+/// Parses an id that is a string.
 pub(super) fn from_string<'a>(
     json: &'a RawValue,
     field: &'static str,
@@ -49,7 +49,7 @@ pub(super) fn from_string<'a>(
     check(text.0, field, limits)
 }
 
-/// Reads an id that is a string or a whole number; a number becomes its digits.
+/// Parses an id that is a string or a whole number. A number is converted to its digits.
 pub(super) fn from_string_or_number<'a>(
     json: &'a RawValue,
     field: &'static str,

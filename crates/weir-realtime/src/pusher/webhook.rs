@@ -1,4 +1,4 @@
-//! What the application's server is told without asking.
+//! Bodies of webhooks, which notify the application's server.
 
 use serde::Serialize;
 use weir_base::clock::Timestamp;
@@ -7,12 +7,12 @@ use super::json::{List, write};
 use super::signature::Token;
 use super::socket_id::SocketId;
 
-/// The header with the app's key.
+/// The name of the header with the app's key.
 pub const KEY_HEADER: &str = "X-Pusher-Key";
-/// The header with the body's signature.
+/// The name of the header with the body's signature.
 pub const SIGNATURE_HEADER: &str = "X-Pusher-Signature";
 
-/// Something that happened.
+/// An event that webhooks report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "name", rename_all = "snake_case")]
 pub enum WebhookEvent<'a> {
@@ -20,46 +20,47 @@ pub enum WebhookEvent<'a> {
     ChannelOccupied { channel: &'a str },
     /// A channel lost its last subscriber.
     ChannelVacated { channel: &'a str },
-    /// A user's first connection came to a presence channel.
+    /// A user's first connection joined a presence channel.
     MemberAdded { channel: &'a str, user_id: &'a str },
     /// A user's last connection left a presence channel.
     MemberRemoved { channel: &'a str, user_id: &'a str },
-    /// A client sent an event to the others.
+    /// A client sent an event to other subscribers.
     ClientEvent {
         channel: &'a str,
         event: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         data: Option<&'a str>,
         socket_id: SocketId,
-        /// On presence channels.
+        /// The sender's user, on presence channels.
         #[serde(skip_serializing_if = "Option::is_none")]
         user_id: Option<&'a str>,
     },
-    /// Somebody subscribed to a cache channel with nothing cached.
+    /// A client subscribed to a cache channel without a cached event.
     CacheMiss { channel: &'a str },
-    /// How many connections are subscribed.
+    /// The number of subscribed connections changed.
     SubscriptionCount { channel: &'a str, subscription_count: usize },
 }
 
 impl WebhookEvent<'_> {
-    /// Appends the event alone, to be kept until a body is made of several.
+    /// Appends the event alone. It can be stored until a body is built from several.
     pub fn write(&self, out: &mut Vec<u8>) {
         write(out, self);
     }
 }
 
-/// A request's body and what proves whose it is.
+/// A request's body and its signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedBody {
-    /// JSON.
+    /// The body, as JSON.
     pub body: Vec<u8>,
     /// The value of [`SIGNATURE_HEADER`].
     pub signature: String,
 }
 
 impl SignedBody {
-    /// Makes a body of events: [`WebhookEvent`]s, or raw JSON that [`WebhookEvent::write`] made.
-    /// `now` is when it is made, also where the events are older; receivers refuse old bodies.
+    /// Builds a body from events: [`WebhookEvent`]s, or raw JSON that [`WebhookEvent::write`]
+    /// wrote. `now` must be the present time even if the events are older, because receivers reject
+    /// old bodies.
     pub fn new<E: Serialize>(
         token: &Token<'_>,
         now: Timestamp,

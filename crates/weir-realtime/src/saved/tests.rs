@@ -41,7 +41,7 @@ impl Folder {
         self.folder.path().join("histories")
     }
 
-    /// Three events on `news`, one on `cache-a`; saved.
+    /// Publishes three events on `news` and one on `cache-a`, then saves.
     fn saved(&self) -> ChannelPosition {
         let hub = hub(&self.clock);
         for data in ["1", "2", "3"] {
@@ -84,7 +84,7 @@ fn after_a_crash_there_is_a_gap() {
     let folder = Folder::new();
     let position = folder.saved();
     hub(&folder.clock).restore(&folder.path()).unwrap();
-    // This one ended without saving.
+    // The previous process ended without saving.
     let hub = hub(&folder.clock);
     assert_eq!(hub.restore(&folder.path()).unwrap(), Saved::default());
     assert_eq!(join(&hub, "news", Some(position)).joined.recovery, Some(Recovery::Gap));

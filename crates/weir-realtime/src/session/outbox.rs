@@ -1,4 +1,4 @@
-//! What waits for one client, whose socket takes no more at the moment. Bounded in bytes.
+//! Messages queued for one client while its socket is full. Limited in bytes.
 
 use std::collections::VecDeque;
 
@@ -7,37 +7,38 @@ use bytes::Bytes;
 use crate::cores::EventKey;
 use crate::settings::SlowClients;
 
-/// Frames in the order in which they are to be written. The first one may be written in part.
+/// Frames in the order in which they will be written. The first one may be partly written.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     frames: VecDeque<QueuedFrame>,
-    /// Of the first frame, this much is written.
+    /// Bytes of the first frame that are written.
     written: usize,
-    /// Of all frames together, without what is written.
+    /// Bytes of all frames, without those already written.
     bytes: usize,
-    /// The newest frames, which came since the last [`Outbox::fit`].
+    /// Number of frames pushed since the last [`Outbox::fit`].
     added: usize,
 }
 
 #[derive(Debug)]
 struct QueuedFrame {
     bytes: Bytes,
-    /// Whose place a newer event may take; none for the protocol's own messages, which all count.
+    /// The key by which a newer event replaces this one. None for the protocol's own messages,
+    /// which are never dropped.
     event: Option<EventKey>,
 }
 
-/// What became of the frames that were over the budget.
+/// The outcome of applying the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FitOutcome {
-    /// Everything fits, after so many waiting events were dropped.
+    /// The rest fits, after this many queued events were dropped.
     Dropped(usize),
-    /// It does not fit: the client is to be disconnected.
+    /// The frames do not fit: the client must be disconnected.
     TooSlow,
 }
 
 impl Outbox {
-    /// Adds a frame; the first `written` bytes of it are written already, which only the first frame
-    /// of all may have.
+    /// Adds a frame. The first `written` bytes of it are already written, which is possible only if
+    /// the outbox is empty.
     pub(crate) fn push(&mut self, bytes: Bytes, event: Option<EventKey>, written: usize) {
         debug_assert!(written == 0 || self.frames.is_empty(), "a frame is written to its end");
         if self.frames.is_empty() {
@@ -48,12 +49,12 @@ impl Outbox {
         self.frames.push_back(QueuedFrame { bytes, event });
     }
 
-    /// Makes what waits fit into `bytes_max`, as `policy` says.
+    /// Applies the limit `bytes_max` by `policy`.
     pub(crate) fn fit(&mut self, bytes_max: usize, policy: SlowClients) -> FitOutcome {
         let mut dropped = 0;
         let added = std::mem::take(&mut self.added).min(self.frames.len());
         if policy == SlowClients::Conflate {
-            // Several may have come together; each takes the place of those before it.
+            // Several events may have arrived together. Each replaces an earlier one with its key.
             dropped += (0..added).rev().filter(|newer| self.conflate(*newer)).count();
         }
         if policy != SlowClients::Disconnect {
@@ -61,23 +62,24 @@ impl Outbox {
                 dropped += 1;
             }
         }
-        // One message alone may be larger: a long list, or much that was missed.
+        // A single message may exceed the limit: a long list, or a large recovery.
         let is_full = self.bytes > bytes_max && self.frames.len() > 1;
         if is_full { FitOutcome::TooSlow } else { FitOutcome::Dropped(dropped) }
     }
 
-    /// Drops the waiting event whose place is taken by a newer one: the one with `newer` behind it.
-    /// Whether there was one.
+    /// Drops the queued event that is replaced by the event with `newer` frames behind it. Returns
+    /// whether there was one.
     fn conflate(&mut self, newer: usize) -> bool {
         let last = self.frames.len() - 1 - newer;
         let Some(newest) = self.frames[last].event else { return false };
         let start = usize::from(self.written > 0);
-        // Those before it were conflated when they came: at most one is left.
+        // Earlier events were conflated when they arrived, so at most one has this key.
         let outdated = (start..last).find(|index| self.frames[*index].event == Some(newest));
         outdated.inspect(|index| self.remove(*index)).is_some()
     }
 
-    /// Drops the oldest event that is not written in part, and not the newest.
+    /// Drops the oldest event that is neither partly written nor the newest frame. Returns whether
+    /// there was one.
     fn drop_oldest(&mut self) -> bool {
         let start = usize::from(self.written > 0);
         let end = self.frames.len().saturating_sub(1);
@@ -91,14 +93,14 @@ impl Outbox {
         }
     }
 
-    /// Takes everything, if nothing is written in part.
+    /// Removes and returns all frames. None of them may be partly written.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Bytes> {
         debug_assert_eq!(self.written, 0, "a frame is written to its end");
         self.bytes = 0;
         std::mem::take(&mut self.frames).into_iter().map(|frame| frame.bytes)
     }
 
-    /// Copies what is to be written next into `buffer`, as much as goes; answers how much.
+    /// Copies the next bytes to write into `buffer`. Returns how many.
     pub(crate) fn fill(&self, buffer: &mut [u8]) -> usize {
         let (mut filled, mut skip) = (0, self.written);
         for frame in &self.frames {
@@ -114,7 +116,7 @@ impl Outbox {
         filled
     }
 
-    /// `bytes` more are written.
+    /// Removes `bytes` that were written.
     pub(crate) fn advance(&mut self, mut bytes: usize) {
         self.bytes -= bytes;
         while let Some(first) = self.frames.front() {
@@ -130,18 +132,18 @@ impl Outbox {
         debug_assert_eq!(bytes, 0, "more was written than there was");
     }
 
-    /// Forgets all but a frame that is written in part.
+    /// Removes all frames except one that is partly written.
     pub(crate) fn clear(&mut self) {
         self.frames.truncate(usize::from(self.written > 0));
         self.bytes = self.frames.front().map_or(0, |frame| frame.bytes.len() - self.written);
     }
 
-    /// Bytes that wait.
+    /// Returns the number of queued bytes.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many pushes wait, whole or in part.
+    /// Returns the number of queued frames, including a partly written one.
     pub(crate) fn len(&self) -> usize {
         self.frames.len()
     }

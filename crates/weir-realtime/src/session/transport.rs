@@ -1,16 +1,16 @@
-//! What a connection's messages go into.
+//! The transport that carries a connection's messages.
 
 use std::io;
 use std::task::{Context, Poll};
 
 use weir_net::server::ConnectionStream;
 
-/// A socket that carries WebSocket frames, or an answer over HTTP that is a stream of events.
+/// A socket that carries WebSocket frames, or an HTTP response that is an event stream.
 #[derive(Debug)]
 pub(crate) enum Transport {
     Socket(ConnectionStream),
-    /// The answer's body takes what waits ([`crate::shard::event_stream`]); nothing is written
-    /// directly, and nothing is heard.
+    /// An event stream. The response body takes queued messages from the outbox
+    /// ([`crate::shard::event_stream`]): nothing is written directly, and nothing is received.
     Events,
 }
 
@@ -57,10 +57,10 @@ impl Transport {
         }
     }
 
-    /// What was not sent is thrown away when the socket is closed.
+    /// Makes closing the socket discard unsent data.
     pub(crate) fn forget_unsent(&self) {
         if let Self::Socket(stream) = self {
-            // Without it the kernel keeps trying for a while.
+            // If this fails, the kernel only keeps retransmitting for a while.
             let _ = stream.set_linger_zero();
         }
     }

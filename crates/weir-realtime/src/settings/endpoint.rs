@@ -1,4 +1,4 @@
-//! `[[realtime.apps.webhooks]]`.
+//! Settings of a webhook endpoint: `[[realtime.apps.webhooks]]`.
 
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ pub(super) struct EndpointSettings {
     headers: Vec<(String, Secret)>,
 }
 
-/// One endpoint; None: it has no usable address or headers, which is an error already.
+/// Reads one endpoint. Returns None if its URL or headers are invalid, which is already reported as
+/// an error.
 pub(super) fn read(table: &mut TableReader<'_>) -> Option<Arc<WebhookEndpoint>> {
     let mut settings = EndpointSettings::default();
     settings.read(table);

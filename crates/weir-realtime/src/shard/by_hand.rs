@@ -1,5 +1,5 @@
-//! A core without sockets, turned by hand: its connections are heard when somebody says so, and
-//! what waits for them is taken when somebody says so. For tests and fuzzers ([`crate::measure`]).
+//! A core without sockets, for tests and fuzzers ([`crate::measure`]). The caller decides when it
+//! processes input and when clients receive messages.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,74 +23,73 @@ use crate::pusher::socket_id::SocketId;
 use crate::session::{ConnectionState, Transport};
 use crate::settings::{AppSettings, Settings};
 
-/// One core of a hub. Its own work is never polled.
+/// One core of a hub. Its background work runs only when the caller asks for it.
 #[derive(Debug)]
 pub struct ManualCore(pub(super) Rc<Shard>);
 
-/// A connection, which may be gone.
+/// A connection, which may be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManualConnection {
     pub(super) key: SessionKey,
-    /// Its id.
+    /// The connection's id.
     pub socket_id: SocketId,
 }
 
-/// What a client has not taken yet.
+/// Messages that a client has not received yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnreadMessages {
-    /// How many writes it came in.
+    /// Number of writes that they came from.
     pub writes: usize,
-    /// How large it is.
+    /// Their size in bytes.
     pub bytes: usize,
 }
 
-/// What there is. Of a core that everybody has left, nothing: the default.
+/// What a core still holds. When all clients have left, it must equal the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Of the core.
+    /// Number of connections of the core.
     pub sessions: usize,
-    /// With subscribers here, by both ways to find them.
+    /// Number of channels with subscribers, in each of the two maps.
     pub channels: (usize, usize),
-    /// Channels that have a turn, and messages to single connections.
+    /// Number of channels ready for a turn, and of messages to single connections.
     pub ready: (usize, usize),
-    /// Apps whose connections end.
+    /// Number of apps whose connections are being closed.
     pub app_ends: usize,
-    /// Channels whose number is to be told.
+    /// Number of channels with changes to announce.
     pub uncounted: usize,
-    /// Connections that wait until they may subscribe.
+    /// Number of connections that wait until they may subscribe.
     pub paced: usize,
     /// Events and bytes that wait for the core.
     pub room: (usize, usize),
-    /// Channels of all apps.
+    /// Number of channels of all apps.
     pub registered: usize,
-    /// Connections of all apps.
+    /// Number of connections of all apps.
     pub places: usize,
-    /// Users who are signed in or watched.
+    /// Number of users that are signed in or watched.
     pub users: usize,
     /// Bytes of all histories.
     pub history_bytes: usize,
-    /// Bytes of all events of cache channels.
+    /// Bytes of all cached events.
     pub cache_bytes: usize,
-    /// What gauges say: connections, subscriptions, bytes that wait, clients for which something
-    /// waits.
+    /// Values of gauges: connections, subscriptions, queued bytes, and clients with queued bytes.
     pub gauges: [u64; 4],
 }
 
 impl ManualCore {
-    /// A core, and a clock that stands still.
+    /// Returns a core with a manual clock, which [`ManualCore::pass`] advances.
     #[must_use]
     pub fn new(settings: Settings, apps: Vec<AppSettings>) -> Self {
         let clock = Clock::manual(Timestamp::from_millis(1_000_000));
         Self(Shard::new(alone::alone(&clock, settings, apps), 0, CancellationToken::new()))
     }
 
-    /// The hub.
+    /// Returns the hub.
     #[must_use]
     pub fn hub(&self) -> &Arc<Hub> {
         &self.0.hub
     }
 
-    /// A connection to this app, if it takes one more.
+    /// Opens a connection to this app, or returns None if the app accepts none.
     #[must_use]
     pub fn connect(&self, app_key: &str) -> Option<ManualConnection> {
         let peer = Peer { address: None, is_tls: true, listener: 0 };
@@ -100,13 +99,13 @@ impl ManualCore {
         Some(ManualConnection { key, socket_id })
     }
 
-    /// What the connection's task does with bytes that have arrived, at most 16 KiB. Whether it took
-    /// them: not before the answers are taken that earlier ones have, nor before it may subscribe
-    /// again.
+    /// Processes bytes from a client, at most 16 KiB, as the connection's task does. Returns
+    /// whether they were accepted: not while responses to earlier bytes are queued, nor while the
+    /// connection waits to subscribe.
     #[must_use]
     pub fn receive(&self, connection: ManualConnection, bytes: &[u8]) -> bool {
         let state = &mut *self.0.state.borrow_mut();
-        // Whoever is gone says nothing more.
+        // A closed connection sends nothing more.
         while let Some(key) = state.session_of(connection.socket_id) {
             if state.session(key).owes > 0 && !self.0.may_subscribe(state, key) {
                 return false;
@@ -129,19 +128,19 @@ impl ManualCore {
         true
     }
 
-    /// The time.
+    /// Returns the time of the manual clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.hub().clock.now()
     }
 
-    /// Whether it is there, and be it to end.
+    /// Returns whether the connection exists, even if it is closing.
     #[must_use]
     pub fn is_there(&self, connection: ManualConnection) -> bool {
         self.0.state.borrow().session_of(connection.socket_id).is_some()
     }
 
-    /// Whether it is there and does not end.
+    /// Returns whether the connection exists and is not closing.
     #[must_use]
     pub fn is_open(&self, connection: ManualConnection) -> bool {
         let state = &mut *self.0.state.borrow_mut();
@@ -149,7 +148,7 @@ impl ManualCore {
         key.is_some_and(|key| !state.session(key).is_closing())
     }
 
-    /// The channels that it is subscribed to.
+    /// Returns the channels that the connection is subscribed to.
     #[must_use]
     pub fn subscriptions(&self, connection: ManualConnection) -> Vec<String> {
         let state = &mut *self.0.state.borrow_mut();
@@ -161,7 +160,7 @@ impl ManualCore {
         names.collect()
     }
 
-    /// What waits for it.
+    /// Returns the amount of data queued for the connection.
     #[must_use]
     pub fn waiting(&self, connection: ManualConnection) -> UnreadMessages {
         let state = &mut *self.0.state.borrow_mut();
@@ -173,7 +172,8 @@ impl ManualCore {
         })
     }
 
-    /// The client takes what waits for it: messages, as JSON. If it was to end after that, it does.
+    /// Removes and returns the messages queued for the client, as JSON. Removes the connection if
+    /// it was only waiting for them to be written.
     #[must_use]
     pub fn take(&self, connection: ManualConnection) -> Vec<String> {
         let state = &mut *self.0.state.borrow_mut();
@@ -187,7 +187,7 @@ impl ManualCore {
         messages.map(str::to_owned).collect()
     }
 
-    /// The client's socket breaks.
+    /// Breaks the client's socket.
     pub fn cut(&self, connection: ManualConnection) {
         let state = &mut *self.0.state.borrow_mut();
         if let Some(key) = state.session_of(connection.socket_id) {
@@ -195,13 +195,13 @@ impl ManualCore {
         }
     }
 
-    /// Publishes as an application's server does. Its place, if it has one.
+    /// Publishes an event as an application's server does. Returns its position, if it has one.
     ///
     /// # Errors
-    /// It was refused: this is why.
+    /// Returns the text of the error if the event was rejected.
     ///
     /// # Panics
-    /// There is no such app, or no channel can have that name.
+    /// Panics if the app does not exist, or `channel` is not a valid name.
     pub fn publish(
         &self,
         app_id: &str,
@@ -220,10 +220,10 @@ impl ManualCore {
     /// Publishes one event to several channels, as an application's server does.
     ///
     /// # Errors
-    /// It was refused: this is why.
+    /// Returns the text of the error if the event was rejected.
     ///
     /// # Panics
-    /// There is no such app, or no channel can have one of the names.
+    /// Panics if the app does not exist, or one of `channels` is not a valid name.
     pub fn publish_all(
         &self,
         app_id: &str,
@@ -241,14 +241,14 @@ impl ManualCore {
         published.map_err(|refused| refused.to_string())
     }
 
-    /// Where a channel is.
+    /// Returns the position of a channel.
     #[must_use]
     pub fn position(&self, app_id: &str, channel: &str) -> Option<ChannelPosition> {
         let app = self.hub().app_by_id(app_id)?;
         Some(app.channels.get(channel)?.info().position)
     }
 
-    /// Sorts in the messages that are there.
+    /// Takes the core's messages out of its mailbox.
     pub fn receive_messages(&self) {
         let mut messages = CoreMessages::new();
         let mut context = Context::from_waker(Waker::noop());
@@ -259,12 +259,12 @@ impl ManualCore {
         }
     }
 
-    /// One turn of delivering.
+    /// Runs one turn of deliveries.
     pub fn turn(&self) {
         self.0.turn(&mut self.0.state.borrow_mut());
     }
 
-    /// Opens all messages and delivers everything.
+    /// Takes all messages out of the mailbox and delivers them.
     pub fn deliver(&self) {
         self.receive_messages();
         while self.0.state.borrow().has_work() {
@@ -272,8 +272,7 @@ impl ManualCore {
         }
     }
 
-    /// Time passes; then everything is done once that is done from time to time, but
-    /// [`ManualCore::tidy`].
+    /// Advances the clock by `time`, then runs all periodic work once, except [`ManualCore::tidy`].
     pub fn pass(&self, time: Duration) {
         self.hub().clock.advance(time);
         for round in 0..ROUNDS {
@@ -287,14 +286,14 @@ impl ManualCore {
         self.0.close_all(state, &due);
     }
 
-    /// Everything is forgotten that is too old.
+    /// Removes expired data from all channels.
     pub fn tidy(&self) {
         for part in 0..Hub::tidy_parts() {
             self.hub().tidy(part);
         }
     }
 
-    /// What there is.
+    /// Returns what the core still holds.
     #[must_use]
     pub fn leftovers(&self) -> Leftovers {
         let state = self.0.state.borrow();

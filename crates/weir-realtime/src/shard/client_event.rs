@@ -1,4 +1,4 @@
-//! Events of clients for the other subscribers of a private channel.
+//! Events that clients publish to the other subscribers of a private or presence channel.
 
 use std::sync::Arc;
 
@@ -101,16 +101,16 @@ impl Shard {
     }
 }
 
-/// How publishing an event of a client can end.
+/// The outcome of publishing a client's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientEventOutcome {
-    /// The other subscribers receive it.
+    /// The event was published to the other subscribers.
     Published,
-    /// Events of this name are switched off: neither subscribers nor webhooks get it.
+    /// Events of this name are switched off: neither subscribers nor webhooks receive it.
     SwitchedOff,
 }
 
-/// Who sends.
+/// The connection that sends an event, and its user.
 struct Sender {
     socket_id: SocketId,
     user_id: Option<Arc<str>>,

@@ -1,4 +1,4 @@
-//! Why connections end, and how clients are told.
+//! Reasons for closing connections, and the messages about them to clients.
 
 use crate::frame::append_text;
 use crate::metrics::Closed;
@@ -6,20 +6,20 @@ use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message;
 use crate::websocket::{self, CloseFrame, Message, ProtocolError};
 
-/// Why a connection ends.
+/// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
-    /// The client or the network is gone: nothing can be said.
+    /// The client or the network is gone, so nothing can be sent.
     Gone,
-    /// It reads too slowly.
+    /// The client reads too slowly.
     Slow,
-    /// It neither subscribed nor signed in in time: it may come back when it wants to.
+    /// The client neither subscribed nor signed in in time. It may reconnect.
     Unused,
-    /// The application's server did not authorise it in time.
+    /// The application's server did not authorize the connection in time.
     Unauthorized,
-    /// It broke the WebSocket protocol.
+    /// The client violated the WebSocket protocol.
     Protocol(ProtocolError),
-    /// For a reason of Pusher's protocol.
+    /// A reason with a code of the Pusher protocol.
     Code(CloseCode),
 }
 
@@ -38,7 +38,7 @@ impl CloseReason {
         }
     }
 
-    /// Appends what the client is told: an error and a close frame.
+    /// Appends the messages for the client: an error and a close frame.
     pub(super) fn write(self, out: &mut Vec<u8>) {
         match self {
             Self::Gone => {}
@@ -52,7 +52,7 @@ impl CloseReason {
             Self::Unused => {
                 say_code(out, CloseCode::OverCapacity, "Neither subscribed nor signed in in time");
             }
-            // As the original says it.
+            // The text that Pusher sends.
             Self::Unauthorized => {
                 let reason = "Connection not authorized within timeout.";
                 say_code(out, CloseCode::Unauthorized, reason);
@@ -66,7 +66,7 @@ impl CloseReason {
     }
 }
 
-/// The error as a message, for who shows it, and the close frame.
+/// Appends an error message, which some clients show, and the close frame.
 pub(crate) fn say_code(out: &mut Vec<u8>, code: CloseCode, reason: &str) {
     append_text(out, |out| server_message::error(out, Some(code), reason));
     let number = websocket::CloseCode::new(code.number());

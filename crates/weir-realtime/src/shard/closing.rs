@@ -1,4 +1,4 @@
-//! How connections end. Whoever ends has left all channels first.
+//! Closing connections. A connection leaves all of its channels before it closes.
 
 use std::sync::atomic::Ordering;
 
@@ -11,8 +11,8 @@ use crate::session::{ConnectionState, SendOutcome};
 use crate::websocket::{CloseFrame, Message};
 
 impl Shard {
-    /// Ends a connection: it leaves its channels at once; the client is told why and has
-    /// `close_timeout` to take that.
+    /// Closes a connection. It leaves its channels at once. The client gets the reason, and must
+    /// close too within `close_timeout`.
     pub(super) fn close(&self, state: &mut ShardState, key: SessionKey, reason: CloseReason) {
         let session = state.session(key);
         if session.is_closing() {
@@ -41,7 +41,7 @@ impl Shard {
         self.send(state, key, &last_words);
     }
 
-    /// The client closes: it is answered, and that is the end.
+    /// Answers a client's close frame and closes the connection.
     pub(super) fn answer_close(
         &self,
         state: &mut ShardState,
@@ -61,7 +61,7 @@ impl Shard {
         self.send(state, key, &answer);
     }
 
-    /// Messages for one client. A client that can't be written to is removed.
+    /// Sends messages to one client. Closes the connection if they can't be written.
     pub(super) fn send(&self, state: &mut ShardState, key: SessionKey, bytes: &[u8]) {
         let session = state.session(key);
         let before = session.waiting_bytes();
@@ -69,14 +69,15 @@ impl Shard {
         self.hub.metrics.queue_changed(before, session.waiting_bytes());
         match sent {
             SendOutcome::Written | SendOutcome::Waits { .. } => {}
-            // Its last words, behind a long message that is begun: it has `close_timeout` for both.
+            // The close frame is queued behind a message that is partly written. `close_timeout`
+            // applies to both.
             SendOutcome::TooSlow if session.is_closing() => {}
             SendOutcome::TooSlow => self.close(state, key, CloseReason::Slow),
             SendOutcome::Broken => self.close(state, key, CloseReason::Gone),
         }
     }
 
-    /// Forgets a connection, which closes its socket. Its task ends.
+    /// Removes a connection, which closes its socket and ends its task.
     pub(super) fn remove(&self, state: &mut ShardState, key: SessionKey) {
         let session = state.sessions.remove(key as usize);
         self.hub.metrics.removed(session.waiting_bytes());
@@ -86,7 +87,7 @@ impl Shard {
         }
     }
 
-    /// Ends the connections that took too long to close.
+    /// Removes a connection that took too long to close, and discards its unsent data.
     pub(super) fn remove_overdue(&self, state: &mut ShardState, key: SessionKey) {
         state.session(key).stream.forget_unsent();
         self.remove(state, key);

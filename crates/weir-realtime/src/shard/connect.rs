@@ -1,4 +1,4 @@
-//! From an upgrade request to a connection.
+//! Turns an upgrade request into a connection.
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -24,10 +24,10 @@ use crate::pusher::socket_id::SocketId;
 use crate::session::{ClientSession, Transport};
 use crate::websocket::handshake::{self, HandshakeError, RequestHead};
 
-/// What all paths of connections begin with; the app's key follows.
+/// The prefix of the paths of connections. The app's key follows it.
 pub(crate) const PATH: &str = "/app/";
-/// The versions of Pusher's protocol that are spoken. To a client, 5 and 6 differ from 7 in that no
-/// `activity_timeout` was there to be read; Java's and .NET's libraries ask for 5, pysher for 6.
+/// The supported versions of the Pusher protocol. For clients, 5 and 6 differ from 7 only in
+/// lacking `activity_timeout`. The libraries for Java and .NET request 5, pysher requests 6.
 const PROTOCOLS: RangeInclusive<u32> = 5..=7;
 
 struct UpgradeHead<'a>(&'a HttpRequestHead<'a>);
@@ -47,11 +47,12 @@ impl RequestHead for UpgradeHead<'_> {
 }
 
 impl Shard {
-    /// Takes over a socket whose request asks for a WebSocket.
+    /// Takes over the socket of a request that asks for a WebSocket.
     ///
     /// # Errors
-    /// The request is not one that opens a WebSocket, or not from here: an HTTP answer says so.
-    /// What Pusher's protocol has a code for is said on the WebSocket, where clients read it.
+    /// Returns the HTTP response if the request does not open a WebSocket, or its origin is not
+    /// allowed. Errors with a code of the Pusher protocol are sent over the WebSocket instead,
+    /// where clients read them.
     pub fn connect(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         let head = UpgradeHead(upgrade.head);
         let mut output = Vec::new();
@@ -82,7 +83,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Says on the WebSocket why it becomes no connection. `output` holds the handshake's answer.
+    /// Completes the handshake and closes the WebSocket with `code`. `output` holds the handshake's
+    /// response.
     fn turn_away(
         &self,
         stream: ConnectionStream,
@@ -94,7 +96,7 @@ impl Shard {
         self.say_goodbye(stream, output);
     }
 
-    /// The app, and a place among its connections.
+    /// Returns the app of the request's path, and counts the new connection towards its limits.
     fn enter(
         &self,
         head: &HttpRequestHead<'_>,
@@ -106,7 +108,8 @@ impl Shard {
         self.enter_app(key, peer)
     }
 
-    /// The app with this key, and a place among its connections, if it takes any.
+    /// Returns the app with this key, and counts the new connection towards its limits. Returns the
+    /// close code if the app accepts no connection.
     pub(crate) fn enter_app(
         &self,
         key: &str,
@@ -135,7 +138,8 @@ impl Shard {
         Ok((Arc::clone(&app), place))
     }
 
-    /// Registers the connection and tells it its id. `output` holds the handshake's answer.
+    /// Registers the connection and sends its id to the client. `output` holds the handshake's
+    /// response.
     fn open_session(
         self: &Rc<Self>,
         app: Arc<App>,
@@ -156,7 +160,7 @@ impl Shard {
         self.read_rest(state, key, rest);
     }
 
-    /// A new connection, with an id.
+    /// Adds a connection and gives it an id.
     pub(super) fn register(
         &self,
         state: &mut ShardState,
@@ -174,7 +178,7 @@ impl Shard {
         (key, socket_id)
     }
 
-    /// What the client has sent behind its request, before it was answered; or what had to wait.
+    /// Processes bytes that arrived before the handshake's response was sent, or that had to wait.
     pub(super) fn read_rest(&self, state: &mut ShardState, key: SessionKey, mut rest: &[u8]) {
         while !rest.is_empty() && state.sessions.contains(key as usize) {
             let session = state.session(key);
@@ -188,7 +192,8 @@ impl Shard {
         }
     }
 
-    /// A little less or more than the setting: clients that came together don't ping together.
+    /// Returns the activity timeout with random jitter, so that clients that connected together
+    /// don't ping together.
     fn activity_timeout(&self) -> Duration {
         let settings = self.hub.settings();
         let jitter = settings.activity_jitter_thousandths.min(999);
@@ -196,8 +201,8 @@ impl Shard {
         settings.activity_timeout.saturating_mul(thousandths) / 1_000
     }
 
-    /// Writes the last words to a socket that never becomes a connection, and lets the client read
-    /// them: closing at once could take them back.
+    /// Writes the final messages to a socket that never becomes a connection, then waits until the
+    /// client closes: closing at once could discard them.
     fn say_goodbye(&self, stream: ConnectionStream, words: Vec<u8>) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let timeout = self.hub.settings().limits.close_timeout;
@@ -209,20 +214,21 @@ impl Shard {
             while stream.read(&mut rest).await? > 0 {}
             std::io::Result::Ok(())
         };
-        // Whether the client reads it is its own affair.
+        // It does not matter whether the client reads the messages.
         tokio::task::spawn_local(async move {
             let _ = tokio::time::timeout(timeout, goodbye).await;
         });
     }
 }
 
-/// The kernel would take megabytes for a client that does not read. A unix socket has a bound of its
-/// own; there the option is not known, and that is fine.
+/// Limits the unsent bytes in the kernel, which would otherwise buffer megabytes for a client that
+/// does not read. Unix sockets have their own limit and don't support the option, so its error is
+/// ignored.
 fn bound_unsent(stream: &ConnectionStream, bytes_max: u32) {
     let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(bytes_max);
 }
 
-/// `protocol=7&client=..&version=..`, of which only the first matters.
+/// Checks the query `protocol=7&client=..&version=..`, of which only `protocol` matters.
 fn check_protocol(query: &str) -> Result<(), CloseCode> {
     let protocol = parse(query.as_bytes()).find(|(name, _)| name == "protocol");
     let Some((_, version)) = protocol else { return Err(CloseCode::NoProtocol) };
@@ -233,7 +239,8 @@ fn check_protocol(query: &str) -> Result<(), CloseCode> {
     }
 }
 
-/// Only browsers send an origin; whoever else can send what they like.
+/// Returns whether the app allows this origin. Requests without one are allowed: only browsers send
+/// it, and other clients can send any value.
 pub(crate) fn is_origin_allowed(app: &App, origin: Option<&str>) -> bool {
     let settings = app.settings();
     match origin {

@@ -1,5 +1,6 @@
-//! How many connections end: spread over the drain window, as those who come back do so after a fixed
-//! time; and a turn at a time, so that others on the core are not held up.
+//! Closing many connections at once. They are spread over the drain window, because clients
+//! reconnect after a fixed time, and closed in turns, so that other connections on the core are not
+//! delayed.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,14 +15,14 @@ use crate::pusher::close_code::CloseCode;
 use crate::pusher::socket_id::SocketId;
 use crate::session::ClientSession;
 
-/// Between two steps.
+/// The time between two steps.
 const STEP: Duration = Duration::from_millis(20);
 
-/// Connections to end now, and why.
+/// Connections to close now, and the code for each.
 type Due = Vec<(SocketId, CloseCode)>;
 
 impl Shard {
-    /// Waits until Weir ends; then closes everybody.
+    /// Waits for the shutdown, then closes all connections.
     pub(super) async fn drain(self: Rc<Self>) {
         self.draining.cancelled().await;
         let steps = self.steps();
@@ -39,7 +40,7 @@ impl Shard {
         }
     }
 
-    /// An app is gone or off: its connections begin to end.
+    /// Begins to close the connections of an app that was removed or disabled.
     pub(super) fn begin_app_end(&self, state: &mut ShardState, number: AppNumber) {
         let mut sessions = state.sessions.iter().map(|(_, session)| session);
         let Some(session) = sessions.find(|session| session.app.number == number) else { return };
@@ -50,7 +51,7 @@ impl Shard {
         self.apps_ending.notify_one();
     }
 
-    /// Ends the connections of such apps, until the core ends.
+    /// Closes the connections of such apps, until the core ends.
     pub(super) async fn end_apps(self: Rc<Self>) {
         loop {
             self.apps_ending.notified().await;
@@ -65,7 +66,7 @@ impl Shard {
         }
     }
 
-    /// The next step's part of the connections of each app that ends.
+    /// Returns the connections to close in the next step, for each app that ends.
     pub(super) fn due_of_apps(&self, state: &mut ShardState) -> Due {
         let mut due = Due::new();
         for AppEnd { app, connections, steps_left } in &mut state.app_ends {
@@ -81,19 +82,20 @@ impl Shard {
         due
     }
 
-    /// What the connections of an app that was gone or off are told by now; None: they may stay.
+    /// Returns the close code for connections of an app that was removed or disabled, or None if it
+    /// is enabled again.
     fn code_of_end(&self, app: &Arc<App>) -> Option<CloseCode> {
         let settings = app.settings();
         match self.hub.app_by_id(&settings.id) {
             None => Some(CloseCode::NoSuchApp),
-            // There again, but another one: they may come back to that.
+            // An app with the same id was added again. Clients may reconnect to it.
             Some(other) if !Arc::ptr_eq(&other, app) => Some(CloseCode::OverCapacity),
             Some(_) if settings.is_enabled => None,
             Some(_) => Some(CloseCode::AppDisabled),
         }
     }
 
-    /// Closes them, with turns for others in between.
+    /// Closes the connections in turns, and yields in between.
     async fn close_in_turns(&self, due: Due) {
         let turn = self.hub.settings().limits.writes_per_turn_max.max(1);
         for (index, due) in due.chunks(turn).enumerate() {
@@ -119,7 +121,7 @@ impl Shard {
 }
 
 impl ShardState {
-    /// The connections that are open, if they are among those that `is_meant`.
+    /// Returns the open connections for which `is_meant` returns true.
     fn open_sessions(&self, is_meant: impl Fn(&ClientSession) -> bool) -> Vec<SocketId> {
         let open = self.sessions.iter().map(|(_, session)| session);
         let open = open.filter(|session| !session.is_closing() && is_meant(session));

@@ -1,5 +1,5 @@
-//! A channel as a stream of server-sent events: an answer over HTTP that goes on until the client
-//! leaves, the channel's app ends, or the client reads too slowly.
+//! A channel as a stream of server-sent events: an HTTP response that lasts until the client
+//! leaves, the app ends, or the client reads too slowly.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -22,30 +22,31 @@ use crate::pusher::socket_id::SocketId;
 use crate::session::{Postponed, Transport};
 use crate::sse;
 
-/// Browsers come back after one to three seconds: not all at once.
+/// The range of random reconnection delays, so that browsers don't reconnect all at once.
 const RETRY_MS: std::ops::Range<u64> = 1_000..3_000;
 
-/// Who wants which channel as a stream.
+/// A request for a channel as an event stream.
 pub(crate) struct EventStreamRequest {
     pub(crate) app: Arc<App>,
     pub(crate) place: ConnectionPlace,
     pub(crate) channel: ChannelName,
-    /// The last event that the client has.
+    /// The position of the last event that the client has.
     pub(crate) after: Option<ChannelPosition>,
 }
 
-/// The answer's body: it takes what waits for its connection.
+/// The response body. It takes messages from its connection's outbox.
 pub(crate) struct EventStream {
     shard: Rc<Shard>,
     socket_id: SocketId,
-    /// What is sent before anything else.
+    /// Text to send before anything else.
     greeting: Option<String>,
 }
 
 impl Shard {
-    /// Subscribes, as a connection that only listens. Whether it may was checked before. When it is
-    /// its turn: the answer begins at once and waits for that, as a browser takes no other status
-    /// than 200 for a reason to come back (HTML, "Server-sent events": fail the connection).
+    /// Opens an event stream, as a connection that only receives. The caller has checked the
+    /// permission. The response begins at once, even if the subscription must wait for the token
+    /// bucket: on any status but 200, browsers do not reconnect (HTML, "Server-sent events": fail
+    /// the connection).
     pub(crate) fn stream_events(self: &Rc<Self>, wish: EventStreamRequest) -> EventStream {
         let EventStreamRequest { app, place, channel, after } = wish;
         let state = &mut *self.state.borrow_mut();
@@ -64,7 +65,7 @@ impl Shard {
         EventStream { shard: Rc::clone(self), socket_id, greeting: Some(greeting) }
     }
 
-    /// Subscribes if it has not, and it is its turn.
+    /// Subscribes if that is still pending and the token bucket allows it.
     fn begin_stream(&self, state: &mut ShardState, key: SessionKey) {
         let session = state.session(key);
         if session.postponed.is_some() && (session.owes == 0 || self.may_subscribe(state, key)) {
@@ -82,12 +83,12 @@ impl Shard {
         self.subscribe_authorised(state, key, wish, &mut output);
         self.send(state, key, &output);
         if state.session(key).subscriptions.is_empty() {
-            // It was told why not. Its client comes back later.
+            // The error was sent. The client reconnects later.
             self.answer_close(state, key, None);
         }
     }
 
-    /// What waits for a stream; None: nothing.
+    /// Removes and returns the messages queued for a stream, or None if there are none.
     pub(super) fn take_waiting(
         &self,
         state: &mut ShardState,

@@ -1,4 +1,4 @@
-//! Pages of a presence channel's members, for who is on it.
+//! Pages of a presence channel's members, for its subscribers.
 
 use super::Shard;
 use super::messages::complain;
@@ -31,7 +31,7 @@ impl Shard {
         let Some(list) = list else {
             return complain(output, &format!("{name} has no members"));
         };
-        // Another version than the one that was asked for begins anew.
+        // If the requested version is no longer stored, start over with the present one.
         let is_same = wish.version.is_none_or(|version| version == list.version);
         let start = if is_same { wish.start.min(list.members.len()) } else { 0 };
         let limit = wish.limit.unwrap_or(limits.page_max).min(limits.page_max);

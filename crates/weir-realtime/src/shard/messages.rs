@@ -1,4 +1,4 @@
-//! What a client said.
+//! Processing what clients send.
 
 use super::Shard;
 use super::close_reason::CloseReason;
@@ -11,20 +11,21 @@ use crate::session::{ConnectionState, Postponed};
 use crate::settings::Settings;
 use crate::websocket::{Decoder, Message, ProtocolError, Role};
 
-/// Whether the rest of what a client said still counts.
+/// Whether to process the rest of a client's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
     Go,
     Stop,
 }
 
-/// Bytes of answers after which more questions of the same read wait: short ones may have answers
-/// of a whole history, or a page of members.
+/// Responses to one read are limited to these bytes, roughly: further requests wait until they are
+/// written. A short request may have a whole history or a page of members as its response.
 const ANSWER_BYTES: usize = 64 << 10;
 
 impl Shard {
-    /// The first `bytes` of the core's input are what a connection sent next. All answers go in one
-    /// write; questions whose answers would be too much for one wait until that is written.
+    /// Processes the first `bytes` of the core's input buffer, received from one connection. Sends
+    /// all responses in one write. Requests beyond [`ANSWER_BYTES`] of responses wait until that is
+    /// written.
     pub(super) fn on_input(&self, state: &mut ShardState, key: SessionKey, bytes: usize) {
         let mut input = std::mem::take(&mut state.input);
         let mut output = std::mem::take(&mut state.output);
@@ -49,12 +50,13 @@ impl Shard {
             self.close(state, key, CloseReason::Protocol(error));
         }
         output.clear();
-        // A large answer was an exception; its room is not kept.
+        // Large responses are rare, so release their memory.
         output.shrink_to(super::state::BUFFER_BYTES);
         (state.input, state.output) = (input, output);
     }
 
-    /// Answers what is there; returns what has to wait until the answers are written.
+    /// Processes messages of `input` and appends the responses to `output`. Returns the input that
+    /// must wait until they are written.
     fn take_all(
         &self,
         state: &mut ShardState,
@@ -78,7 +80,7 @@ impl Shard {
         Ok(Vec::new())
     }
 
-    /// What was asked before and had to wait for room.
+    /// Retries the connection's postponed request.
     pub(super) fn take_postponed(&self, state: &mut ShardState, key: SessionKey) {
         let mut output = std::mem::take(&mut state.output);
         match state.session(key).postponed.take().map(|postponed| *postponed) {
@@ -96,7 +98,7 @@ impl Shard {
         state.output = output;
     }
 
-    /// What was said before and had to wait.
+    /// Processes input that had to wait.
     pub(super) fn resume_input(&self, state: &mut ShardState, key: SessionKey) {
         let unheard = std::mem::take(&mut state.session(key).unheard);
         self.read_rest(state, key, &unheard);
@@ -114,7 +116,7 @@ impl Shard {
         match message {
             Message::Text(_) | Message::Binary(_) | Message::Ping(_) if is_closing => {}
             Message::Text(text) => self.take_text(state, key, text, settings, output),
-            // Pusher's messages are text; the original takes the bytes for it.
+            // Messages of the Pusher protocol are text; Pusher also accepts them as binary.
             Message::Binary(bytes) => match str::from_utf8(bytes) {
                 Ok(text) => self.take_text(state, key, text, settings, output),
                 Err(_) => complain(output, "a message must be text: JSON in UTF-8"),
@@ -122,7 +124,7 @@ impl Shard {
             Message::Ping(payload) => Message::Pong(payload).encode(output, None),
             Message::Pong(_) => {}
             Message::Close(frame) => {
-                // What was said before it is answered before it.
+                // Send the responses to earlier messages first.
                 self.send(state, key, output);
                 output.clear();
                 if state.sessions.contains(key as usize) {
@@ -131,7 +133,7 @@ impl Shard {
                 return Flow::Stop;
             }
         }
-        // A message may have ended its own connection.
+        // A message may have closed its own connection.
         if state.sessions.contains(key as usize) { Flow::Go } else { Flow::Stop }
     }
 
@@ -158,7 +160,7 @@ impl Shard {
     }
 }
 
-/// An error that ends nothing: without a code.
+/// Appends an error without a code, which leaves the connection open.
 pub(super) fn complain(output: &mut Vec<u8>, message: &str) {
     append_text(output, |out| server_message::error(out, None, message));
 }

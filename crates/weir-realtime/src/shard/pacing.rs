@@ -1,6 +1,6 @@
-//! After a restart everybody comes back in the same second. Subscriptions pass a bucket; who finds
-//! it empty is not read from until it is its turn, in the order in which they came: what it has
-//! said waits in the kernel, and costs no memory here.
+//! After a restart, all clients reconnect within a second. Subscriptions take tokens from a bucket.
+//! A connection that finds it empty is not read from until its turn, in order of arrival. Its
+//! messages wait in the kernel and take no memory here.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,13 +11,15 @@ use crate::cores::SessionKey;
 use crate::metrics::LimitKind;
 use crate::session::Postponed;
 
-/// How long the pacing sleeps at least: many are let through at once rather than each by a timer.
+/// The shortest sleep between attempts. Several connections proceed after each sleep, instead of
+/// one timer for each.
 const PACE: Duration = Duration::from_millis(2);
 
 impl Shard {
-    /// Whether the connection may be read from: pays what it owes.
+    /// Takes tokens for the connection's pending subscriptions. Returns whether it may be read
+    /// from; if not, queues it.
     pub(super) fn may_subscribe(&self, state: &mut ShardState, key: SessionKey) -> bool {
-        // Those who wait go first.
+        // Connections that are already waiting go first.
         let is_waiting = state.session(key).is_waiting;
         if !is_waiting && state.waiting.is_empty() && self.pay(state, key) {
             return true;
@@ -30,8 +32,8 @@ impl Shard {
         false
     }
 
-    /// What the connection asked for finds no room on a core at the moment. It is asked again after
-    /// [`PACE`] and after those who wait already; until then the connection is not read from.
+    /// Postpones a request because a core has no room. It is retried after [`PACE`], and after the
+    /// connections that already wait. The connection is not read from until then.
     pub(super) fn postpone(&self, state: &mut ShardState, key: SessionKey, what: Postponed) {
         let session = state.session(key);
         session.postponed = Some(Box::new(what));
@@ -54,7 +56,7 @@ impl Shard {
         true
     }
 
-    /// Lets those through who wait, as the bucket fills.
+    /// Lets waiting connections proceed as the bucket fills.
     pub(super) async fn pace(self: Rc<Self>) {
         loop {
             self.paced.notified().await;
@@ -65,17 +67,19 @@ impl Shard {
         }
     }
 
-    /// Those who were postponed wait with the others from now on.
+    /// Moves postponed connections to the end of the waiting ones.
     pub(super) fn requeue(&self) {
         let ShardState { waiting, postponed, .. } = &mut *self.state.borrow_mut();
         waiting.append(postponed);
     }
 
-    /// Whether nobody waits any more.
+    /// Lets waiting connections proceed while the bucket has tokens. Returns whether none waits any
+    /// more.
     pub(super) fn let_through(&self) -> bool {
         let state = &mut *self.state.borrow_mut();
         while let Some(key) = state.waiting.front().copied() {
-            // It may be gone, and its number somebody else's, who waits for nothing.
+            // The connection may be gone, and its number may belong to another one that does not
+            // wait.
             let waits = state.sessions.get(key as usize).is_some_and(|session| session.is_waiting);
             if waits {
                 if !self.pay(state, key) {

@@ -1,4 +1,4 @@
-//! Writing what others publish.
+//! Writing published messages to the core's connections.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::pusher::socket_id::SocketId;
 use crate::session::SendOutcome;
 
 impl Shard {
-    /// Receives messages and delivers, turn by turn, until the core ends.
+    /// Receives messages and delivers them in turns, until the core ends.
     pub(super) async fn pump(self: Rc<Self>) {
         let mut messages = CoreMessages::new();
         loop {
@@ -28,13 +28,13 @@ impl Shard {
                 state.has_work()
             };
             if has_more {
-                // Readers, new connections and requests have their turn now.
+                // Give readers, new connections and requests a turn.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Resolves with the messages that wait; without any if there is something to deliver.
+    /// Resolves with the waiting messages, or without any if deliveries are pending.
     async fn receive(&self, messages: &mut CoreMessages) {
         let mailbox = &self.hub.cores.get(self.index).mailbox;
         poll_fn(|context| match mailbox.poll_take(context, messages) {
@@ -62,8 +62,8 @@ impl Shard {
         }
     }
 
-    /// Writes to a bounded number of sockets, and to as many of those that get something by
-    /// themselves: neither holds up the other.
+    /// Delivers to at most `writes_per_turn_max` subscribers, and sends direct messages to as many
+    /// connections, so that neither kind delays the other.
     pub(super) fn turn(&self, state: &mut ShardState) {
         let settings = self.hub.settings();
         let limits = &settings.limits;
@@ -99,7 +99,7 @@ impl Shard {
             if slowed > 0 {
                 local.channel.slowed(slowed);
             }
-            // An empty channel costs a little of a turn, too.
+            // Visiting an empty channel also counts.
             left -= progress.subscribers.clamp(1, left);
             if let Some(published_at) = local.fanout.take_finished() {
                 let took = self.hub.clock.now().since(published_at);
@@ -132,7 +132,7 @@ impl Shard {
     fn send_direct(&self, state: &mut ShardState, to: SocketId, payload: &DirectPayload) {
         let Some(key) = state.session_of(to) else { return };
         match payload {
-            // Nothing may follow a close frame.
+            // No message may follow a close frame.
             DirectPayload::Frame(_) if state.session(key).is_closing() => {}
             DirectPayload::Frame(frame) => self.send(state, key, frame.wire()),
             DirectPayload::Close(code) => self.close(state, key, CloseReason::Code(*code)),
@@ -141,7 +141,7 @@ impl Shard {
 
     fn end_broken(&self, state: &mut ShardState) {
         for (key, why) in std::mem::take(&mut state.broken) {
-            // It may stand there twice, for two channels.
+            // A connection may be listed twice, for two channels.
             if state.sessions.contains(key as usize) {
                 self.close(state, key, why);
             }

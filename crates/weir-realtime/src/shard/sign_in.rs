@@ -1,4 +1,4 @@
-//! Users: signing in, and who watches whom.
+//! Signing users in and out, and notifying their watchers.
 
 use std::sync::Arc;
 
@@ -65,8 +65,9 @@ impl Shard {
         }
     }
 
-    /// That somebody left can't be refused. It is told once for each sign-in, and who is to sign in
-    /// again needs room: what waits of this is bounded by who is signed in, and by whom they watch
+    /// Signs the connection's user out. The watchers are notified regardless of the cores' limits,
+    /// as this can't be rejected. It happens once per sign-in, and a new sign-in needs room, so the
+    /// waiting messages are limited by the number of signed-in users and their watchlists
     /// (`watchlist_users_max`).
     pub(super) fn sign_out(&self, state: &mut ShardState, key: SessionKey) {
         let session = state.session(key);
@@ -79,7 +80,7 @@ impl Shard {
     }
 }
 
-/// The answer, and whom of the watchlist is there.
+/// Appends the response to a sign-in, and the users of the watchlist that are online.
 fn write_signed_in(output: &mut Vec<u8>, user_data: &str, is_cut: bool, online: &[Arc<str>]) {
     append_text(output, |out| server_message::signin_success(out, user_data));
     if is_cut {

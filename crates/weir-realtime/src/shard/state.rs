@@ -1,4 +1,5 @@
-//! What a core owns: its connections, the channels that they are subscribed to, its queues.
+//! The state of one core: its connections, the channels that they are subscribed to, and its
+//! queues.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,34 +16,34 @@ use crate::fanout::Fanout;
 use crate::pusher::socket_id::SocketId;
 use crate::session::ClientSession;
 
-/// Bytes that one read takes from a socket, and that one write carries of what waits for a client.
+/// The most bytes of one read from a socket, and of one write from an outbox.
 pub(super) const BUFFER_BYTES: usize = 16 << 10;
 
-/// All that the core owns. Borrowed for a turn at a time, never across an await.
+/// The state of one core. Borrowed for one turn at a time, never across an await.
 #[derive(Debug, Default)]
 pub(crate) struct ShardState {
     pub(crate) sessions: Slab<Box<ClientSession>>,
     pub(crate) channels: Slab<LocalChannel>,
-    /// Where in `channels` a channel is.
+    /// Indexes of channels in `channels`.
     pub(super) slots: HashMap<ChannelId, u32, RandomState>,
-    /// Channels with something to deliver, in the order of their turns.
+    /// Channels with messages to deliver, in the order of their turns.
     pub(super) ready: VecDeque<u32>,
-    /// What goes to single connections.
+    /// Messages to single connections.
     pub(super) direct: VecDeque<DirectMessage>,
-    /// Apps whose connections are closed; each once.
+    /// Apps whose connections are being closed, each at most once.
     pub(super) app_ends: Vec<AppEnd>,
-    /// Channels whose subscribers, here or on other cores, are to be told their number later.
+    /// Channels with changes to announce later, to subscribers here or on other cores.
     pub(super) uncounted: HashMap<ChannelId, (Arc<Channel>, Arc<App>), RandomState>,
-    /// Connections that wait until they may subscribe, in the order in which they came.
+    /// Connections that wait until they may subscribe, in order of arrival.
     pub(super) waiting: VecDeque<SessionKey>,
-    /// Connections that were postponed: they wait a moment before they wait again.
+    /// Connections with a postponed request. They join `waiting` after a pause.
     pub(super) postponed: VecDeque<SessionKey>,
     pub(super) subscribe_bucket: TokenBucket,
-    /// The core's own buffers: no connection has any.
+    /// Buffers of the core, shared by its connections.
     pub(super) input: Vec<u8>,
     pub(super) output: Vec<u8>,
     pub(super) write_buffer: Vec<u8>,
-    /// Connections that broke while something was delivered.
+    /// Connections to close after a turn, because they are broken or too slow.
     pub(super) broken: Vec<(SessionKey, CloseReason)>,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct LocalChannel {
     pub(super) is_ready: bool,
 }
 
-/// An app that was removed or disabled, and those of its connections that are still to be closed.
+/// An app that was removed or disabled, and its connections that are still to be closed.
 #[derive(Debug)]
 pub(super) struct AppEnd {
     pub(super) app: Arc<App>,
@@ -69,7 +70,7 @@ impl ShardState {
         Self { input: buffer(), write_buffer: buffer(), ..Self::default() }
     }
 
-    /// Where the channel is, with a place made for it if it has none.
+    /// Returns the index of the channel in `channels`. Adds it if necessary.
     pub(super) fn slot(&mut self, channel: &Arc<Channel>, app: &Arc<App>) -> u32 {
         if let Some(slot) = self.slots.get(&channel.id) {
             return *slot;
@@ -85,7 +86,7 @@ impl ShardState {
         slot
     }
 
-    /// Forgets a channel without subscribers.
+    /// Removes the channel if it has no subscribers.
     pub(super) fn forget_if_empty(&mut self, slot: u32) {
         let local = &self.channels[slot as usize];
         if local.fanout.len() > 0 {
@@ -99,7 +100,8 @@ impl ShardState {
         }
     }
 
-    /// Puts a broadcast where its channel's turn takes it; nobody is left who wants it otherwise.
+    /// Queues a broadcast for its channel's next turn. Drops it if the channel has no subscribers
+    /// on this core.
     pub(super) fn sort_in(&mut self, broadcast: Broadcast) {
         let Some(slot) = self.slots.get(&broadcast.channel).copied() else { return };
         let local = &mut self.channels[slot as usize];
@@ -109,12 +111,12 @@ impl ShardState {
         }
     }
 
-    /// Whether something is to be delivered.
+    /// Returns whether anything must be delivered.
     pub(super) fn has_work(&self) -> bool {
         !self.ready.is_empty() || !self.direct.is_empty()
     }
 
-    /// The connection with this id, if it is here.
+    /// Returns the connection with this id, if this core has it.
     pub(super) fn session_of(&self, socket_id: SocketId) -> Option<SessionKey> {
         let key = key_of(socket_id);
         let session = self.sessions.get(key as usize)?;

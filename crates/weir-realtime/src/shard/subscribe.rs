@@ -1,4 +1,4 @@
-//! Joining channels and leaving them.
+//! Subscribing to channels and unsubscribing.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::pusher::server_message::{self, Recovery};
 use crate::pusher::webhook::WebhookEvent;
 use crate::session::{Postponed, Subscription};
 
-/// Why a subscription was refused, in pusher-js' words.
+/// Why a subscription was rejected, in the form that pusher-js expects.
 struct SubscribeRefusal {
     kind: &'static str,
     status: u16,
@@ -70,7 +70,7 @@ impl Shard {
             .authorise(state, key, &wish)
             .and_then(|()| self.try_subscribe(state, key, &wish, output));
         match subscribed {
-            // To pusher-js an error would be final; there will be room in a moment.
+            // pusher-js treats an error as final, but room will be available soon.
             Err(refusal) if refusal.is_busy() => {
                 self.postpone(state, key, Postponed::Subscribe(wish));
             }
@@ -78,7 +78,7 @@ impl Shard {
         }
     }
 
-    /// Subscribes whoever has shown elsewhere that it may.
+    /// Subscribes a connection whose permission was already checked.
     pub(super) fn subscribe_authorised(
         &self,
         state: &mut ShardState,
@@ -126,7 +126,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Whether the application's server lets the connection in.
+    /// Checks that the connection may subscribe to the channel.
     fn authorise(
         &self,
         state: &mut ShardState,
@@ -156,8 +156,8 @@ impl Shard {
         }
     }
 
-    /// As whom the connection joins a presence channel: whom `channel_data` names, or the user that
-    /// has signed in.
+    /// Returns the member as which the connection joins a presence channel: the user of
+    /// `channel_data`, or the signed-in user. None for other channels.
     fn member(
         &self,
         state: &mut ShardState,
@@ -246,14 +246,14 @@ impl Shard {
     }
 
     pub(super) fn unsubscribe(&self, state: &mut ShardState, key: SessionKey, name: &str) {
-        // Leaving what one is not in changes nothing.
+        // Unsubscribing from a channel without a subscription has no effect.
         if let Some(index) = state.subscription_to(key, name) {
             let subscription = state.session(key).subscriptions.swap_remove(index);
             self.leave(state, &subscription);
         }
     }
 
-    /// Leaves all channels, and the user.
+    /// Unsubscribes from all channels and signs the user out.
     pub(super) fn leave_all(&self, state: &mut ShardState, key: SessionKey) {
         state.session(key).postponed = None;
         for subscription in std::mem::take(&mut state.session(key).subscriptions) {
@@ -303,7 +303,7 @@ impl Shard {
 }
 
 impl ShardState {
-    /// Which of the connection's subscriptions is the one to this channel.
+    /// Returns the index of the connection's subscription to this channel.
     pub(super) fn subscription_to(&self, key: SessionKey, name: &str) -> Option<usize> {
         let session = &self.sessions[key as usize];
         session.subscriptions.iter().position(|subscription| {
@@ -321,7 +321,8 @@ fn write_refusal(subscribed: Result<(), SubscribeRefusal>, name: &str, output: &
     }
 }
 
-/// The answer to who joined: that it holds, what was missed, what is cached.
+/// Appends the response to a subscription: its confirmation, the missed events and the cached
+/// event.
 fn write_joined(output: &mut Vec<u8>, channel: &Channel, join: &Join) {
     let name = channel.name.as_str();
     append_text(output, |out| match &join.members {
@@ -339,7 +340,7 @@ fn write_joined(output: &mut Vec<u8>, channel: &Channel, join: &Join) {
     }
     match &join.cache {
         CacheState::None => {}
-        // Who recovered has it among what was missed, or had it before.
+        // After a recovery, the client already has the event, or gets it with the missed ones.
         CacheState::Hit(_) if matches!(join.joined.recovery, Some(Recovery::Recovered { .. })) => {}
         CacheState::Hit(frame) => output.extend_from_slice(frame.wire()),
         CacheState::Miss => append_text(output, |out| server_message::cache_miss(out, name)),

@@ -1,4 +1,4 @@
-//! A connection's task: it reads, and writes what has to wait.
+//! A connection's task reads input and writes the outbox.
 
 use std::future::poll_fn;
 use std::io;
@@ -12,11 +12,11 @@ use crate::cores::{SessionKey, key_of};
 use crate::pusher::socket_id::SocketId;
 use crate::session::ConnectionState;
 
-/// Reads of one connection before the others have their turn.
+/// The most reads of one connection before its task yields.
 const READS_PER_TURN: usize = 4;
 
 impl Shard {
-    /// Serves the connection until it is gone.
+    /// Spawns the task that serves the connection until it is removed.
     pub(super) fn spawn(self: &Rc<Self>, socket_id: SocketId) {
         let shard = Rc::clone(self);
         tokio::task::spawn_local(poll_fn(move |context| shard.poll(socket_id, context)));
@@ -61,12 +61,13 @@ impl Shard {
             }
             self.poll_write(state, key, context)?;
         }
-        // There may be more to read, after the others.
+        // More input may be waiting; continue after other tasks.
         context.waker().wake_by_ref();
         Ok(())
     }
 
-    /// Hears what was said before and had to wait for its answers to be written; then more.
+    /// Retries a postponed request, or processes input that waited for responses to be written, or
+    /// reads more.
     fn poll_hear(
         &self,
         state: &mut ShardState,

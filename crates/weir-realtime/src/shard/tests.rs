@@ -1,4 +1,4 @@
-//! A core that is turned by hand.
+//! Tests of a shard, with a core that the test drives.
 
 mod any_order;
 mod endings;
@@ -33,7 +33,7 @@ fn app() -> AppSettings {
     AppSettings::new("1", "key", Secret::new("secret"))
 }
 
-/// One core of a hub with one app.
+/// Runs a test with one core of a hub with one app.
 fn with_core(test: impl FnOnce(&ManualCore)) {
     test(&ManualCore::new(Settings::default(), vec![app()]));
 }
@@ -98,7 +98,7 @@ impl ManualCore {
         self.0.on_input(state, who.0, said.len());
     }
 
-    /// With a signature.
+    /// Returns a signed subscription to a presence channel.
     fn joining((_, socket_id): (SessionKey, SocketId), channel: &str, user: &str) -> Vec<u8> {
         let channel_data = json!({ "user_id": user }).to_string();
         let secret = Secret::new("secret");
@@ -109,7 +109,7 @@ impl ManualCore {
         frame("pusher:subscribe", &data)
     }
 
-    /// What was postponed is asked again, as its task does it.
+    /// Retries a postponed request, as the connection's task does.
     fn requeue(&self, (key, socket_id): (SessionKey, SocketId)) {
         self.0.requeue();
         self.0.let_through();
@@ -120,20 +120,20 @@ impl ManualCore {
         self.0.state.borrow_mut().session(key).postponed.is_some()
     }
 
-    /// As much as the core may have waits for it.
+    /// Reserves all of the core's room.
     fn fill(&self) -> Vec<RoomReservation> {
         let room = &self.0.hub.cores.get(0).room;
         std::iter::from_fn(|| room.reserve(0).ok()).collect()
     }
 
-    /// What waits for a connection; that is taken.
+    /// Takes the messages queued for a connection.
     fn messages(&self, key: SessionKey) -> Vec<Value> {
         let socket_id = self.0.state.borrow_mut().session(key).socket_id;
         let messages = self.take(ManualConnection { key, socket_id }).into_iter();
         messages.map(|json| serde_json::from_str(&json).unwrap()).collect()
     }
 
-    /// The names of that.
+    /// Takes the messages queued for a connection, and returns their names.
     fn heard(&self, key: SessionKey) -> Vec<String> {
         let messages = self.messages(key).into_iter();
         messages.map(|message| message["event"].as_str().unwrap().to_owned()).collect()
@@ -209,7 +209,7 @@ fn a_channel_that_was_ready_and_emptied_has_no_turn() {
     });
 }
 
-/// It has the event among what it missed: the letter that is on its way is not for it.
+/// The recovery includes the event, so the queued message must not deliver it again.
 #[test]
 fn who_recovers_gets_what_is_on_its_way_once() {
     with_core(|core| {
@@ -271,7 +271,7 @@ fn a_connection_pays_once_for_each_subscription() {
     });
 }
 
-/// Nobody sends webhooks here: each is counted as dropped.
+/// Returns how many webhooks were enqueued. No worker runs, so each is counted as dropped.
 fn webhooks_told(core: &ManualCore) -> u64 {
     core.0.hub.webhooks.metrics().dropped(DropReason::Ended).get()
 }

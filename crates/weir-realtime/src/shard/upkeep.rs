@@ -1,4 +1,4 @@
-//! What is done from time to time: pings, deadlines, counts, old history.
+//! Periodic work: pings, deadlines, announcements, expired history.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,18 +22,19 @@ use crate::pusher::server_message;
 use crate::session::{ClientSession, ConnectionState};
 use crate::websocket::Message;
 
-/// Between two rounds.
+/// The time between two rounds.
 const TICK: Duration = Duration::from_millis(100);
-/// Rounds in which every connection is looked at once: a second.
+/// Number of rounds in which every connection is checked once: one second.
 pub(super) const ROUNDS: usize = 10;
-/// What the server waits beyond a client's own time to ping: the client's ping may be on its way.
+/// How much longer the server waits than the client's own ping interval, as the client's ping may
+/// be on its way.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Proxies give up on a stream that is silent for a minute.
+/// Proxies close streams that are silent for a minute.
 const EVENTS_PING: Duration = Duration::from_secs(25);
 
 impl Shard {
-    /// Goes round until the core ends.
+    /// Runs the periodic work until the core ends.
     pub(super) async fn run_maintenance(self: Rc<Self>) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -47,7 +48,7 @@ impl Shard {
         }
     }
 
-    /// Every tenth connection.
+    /// Checks every tenth connection, starting at `round`.
     pub(super) fn check_sessions(&self, round: usize) {
         let state = &mut *self.state.borrow_mut();
         let now = self.hub.clock.now();
@@ -79,7 +80,7 @@ impl Shard {
                 if let Some(why) = self.is_overdue(session, now) {
                     self.close(state, key, why);
                 } else if session.stream.is_events() {
-                    // Nothing is ever heard of it: a sign of life for what is between.
+                    // A stream never receives anything. The ping keeps proxies from closing it.
                     if now.since(session.heard_at) >= EVENTS_PING {
                         session.heard_at = now;
                         let mut ping = Vec::new();
@@ -96,9 +97,9 @@ impl Shard {
         }
     }
 
-    /// Whether a connection is there for nothing, or for nobody.
+    /// Returns why an unused or unauthorized connection must be closed, if it is overdue.
     fn is_overdue(&self, session: &ClientSession, now: Timestamp) -> Option<CloseReason> {
-        // A stream has its channel; what was asked for is still to be answered.
+        // A stream always has its channel, and a pending request must be answered first.
         if session.stream.is_events() || session.postponed.is_some() || session.is_waiting {
             return None;
         }
@@ -116,7 +117,7 @@ impl Shard {
         None
     }
 
-    /// A channel has other subscribers than before: the others are told now or later.
+    /// Announces that a channel's subscribers changed, now or, if it is too early, later.
     pub(super) fn announce_changes(
         &self,
         state: &mut ShardState,
@@ -131,7 +132,7 @@ impl Shard {
         }
     }
 
-    /// Announces what was too early before.
+    /// Retries the announcements that were too early.
     pub(super) fn announce_due_changes(&self) {
         let state = &mut *self.state.borrow_mut();
         state.uncounted.retain(|_, (channel, app)| {

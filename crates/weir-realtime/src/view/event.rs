@@ -1,4 +1,4 @@
-//! Messages as subscribers get them, for who looks on.
+//! Messages as subscribers receive them, for live views and the console.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -11,21 +11,21 @@ use crate::hub::Hub;
 /// One message of a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventView {
-    /// When it was published: seconds since the Unix epoch.
+    /// When it was published, in seconds since the Unix epoch.
     pub at: f64,
-    /// Its name.
+    /// The event's name.
     pub event: String,
-    /// Its data, as text; empty where it has none.
+    /// The event's data as text. Empty if it has none.
     pub data: String,
-    /// Who sent it, of clients' events on presence channels.
+    /// The sender's user id, for client events on presence channels.
     pub user_id: Option<String>,
-    /// Its place in the channel's history; None: history doesn't keep it.
+    /// Offset in the channel's history, or None if it is not stored there.
     pub offset: Option<u64>,
-    /// Bytes that each subscriber gets.
+    /// Bytes that each subscriber receives.
     pub bytes: usize,
 }
 
-/// What a message is read for.
+/// The fields that are read from a message.
 #[derive(Deserialize)]
 struct EventFields<'a> {
     event: String,
@@ -36,7 +36,7 @@ struct EventFields<'a> {
 }
 
 impl EventView {
-    /// Reads a message that this server wrote.
+    /// Parses a message that this server wrote.
     pub(crate) fn of(at: Timestamp, frame: &Frame) -> Option<Self> {
         let EventFields { event, data, user_id, offset } =
             serde_json::from_slice(frame.json()).ok()?;
@@ -46,14 +46,14 @@ impl EventView {
     }
 }
 
-/// What a JSON string says; other JSON as it stands.
+/// Returns the content of a JSON string, or other JSON unchanged.
 fn text(json: &RawValue) -> String {
     serde_json::from_str(json.get()).unwrap_or_else(|_| json.get().to_owned())
 }
 
 impl Hub {
-    /// The newest events that a channel's history keeps, at most `events_max`, the newest first.
-    /// None of a channel that nobody knows.
+    /// Returns at most `events_max` events of a channel's history, the newest first. Returns none
+    /// if the channel does not exist.
     #[must_use]
     pub fn history(&self, app_id: &str, channel: &str, events_max: usize) -> Vec<EventView> {
         let app = self.app_by_id(app_id);

@@ -9,27 +9,27 @@ use crate::hub::Hub;
 /// A user on a presence channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberView {
-    /// Who.
+    /// The user's id.
     pub user_id: String,
-    /// What the application says about them: JSON.
+    /// Information about the user from the application, as JSON.
     pub user_info: Option<String>,
 }
 
-/// Some of a channel's users, by id.
+/// A page of a channel's users, ordered by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberPage {
-    /// Those of this page.
+    /// The users on this page.
     pub members: Vec<MemberView>,
-    /// How many there are in all.
+    /// Number of all users.
     pub total: usize,
-    /// After whom the next page begins; None: there is none.
+    /// The id after which the next page begins, or None on the last page.
     pub next: Option<String>,
 }
 
 impl Hub {
-    /// Users of a presence channel whose ids come after `after`, at most `limit`. None: nobody knows
-    /// the channel, or it has no users. Of a large channel the list may be as old as changes are
-    /// gathered.
+    /// Returns at most `limit` users of a presence channel whose ids come after `after`. None if
+    /// the channel does not exist or is not a presence channel. The list of a large channel may be
+    /// as old as the interval at which changes are gathered.
     #[must_use]
     pub fn members(
         &self,
@@ -46,7 +46,7 @@ impl Hub {
         let limit = limit.max(1);
         let has_more = later.len() > limit;
         if has_more {
-            // In time that grows with the number: only the page itself is sorted.
+            // Selecting takes linear time, and only the page itself is then sorted.
             later.select_nth_unstable_by(limit, |one, other| one.user_id.cmp(&other.user_id));
             later.truncate(limit);
         }

@@ -7,48 +7,48 @@ use crate::hub::Hub;
 use crate::settings::AppSettings;
 use crate::webhooks::{WebhookEndpoint, WebhookKind};
 
-/// One setting, as it is in effect.
+/// A setting in effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingView {
-    /// Its name.
+    /// The setting's name.
     pub name: String,
-    /// Its value, to be read.
+    /// The setting's value, as text for people.
     pub value: String,
 }
 
-/// Settings of all apps, and of each.
+/// The settings of the realtime server and of each app.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingsView {
-    /// Of realtime: names begin with `realtime.`.
+    /// Settings of the realtime server, named `realtime.*`.
     pub whole: Vec<SettingView>,
-    /// Of the apps, by id.
+    /// Settings of the apps, ordered by app id.
     pub apps: Vec<AppSettingsView>,
 }
 
-/// One app's.
+/// The settings of one app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppSettingsView {
-    /// The app.
+    /// The app's id.
     pub id: String,
-    /// Names are those under `[[realtime.apps]]`.
+    /// The settings, with their names under `[[realtime.apps]]`.
     pub settings: Vec<SettingView>,
-    /// Where its webhooks go, without what may be secret of the addresses.
+    /// The endpoints of its webhooks, without secrets of their URLs.
     pub webhooks: Vec<WebhookView>,
 }
 
-/// One receiver of webhooks.
+/// A webhook endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookView {
-    /// Where it is.
+    /// The endpoint's URL.
     pub url: String,
-    /// What it is told.
+    /// The kinds of events that it receives.
     pub events: Vec<String>,
-    /// Only of channels whose names begin so.
+    /// Prefix of the names of the channels whose events it receives.
     pub channel_prefix: String,
 }
 
 impl Hub {
-    /// What is set.
+    /// Returns the settings in effect.
     #[must_use]
     pub fn settings_view(&self) -> SettingsView {
         let mut apps: Vec<AppSettingsView> =
@@ -58,7 +58,7 @@ impl Hub {
     }
 }
 
-/// Every setting of a section with its value, as it would be written in the file.
+/// Returns every setting of a section, with its value as in the file. Omits secrets.
 fn views<S: Section + Clone>(section: &S, path: &str) -> Vec<SettingView> {
     let view = |value: SettingValue| SettingView {
         name: value.path,

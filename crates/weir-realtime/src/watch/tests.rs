@@ -29,7 +29,7 @@ impl Wake for Woken {
     }
 }
 
-/// What is there, if anything.
+/// Polls once. Returns the events, if there are any.
 fn look(watch: &mut Watch) -> Option<WatchedEvents> {
     let waker = Waker::from(Arc::new(Woken::default()));
     match watch.poll_next(&mut Context::from_waker(&waker)) {

@@ -1,4 +1,4 @@
-//! Who is told what, as the settings say.
+//! The endpoints of an app, from the settings.
 
 use std::sync::Arc;
 
@@ -8,44 +8,43 @@ use weir_net::http_client::HttpUrl;
 use super::extra_headers::ExtraHeaders;
 use super::kind::{Kinds, WebhookKind};
 
-/// The endpoints of one app, and what signs their requests. A reload makes a new one; what is
-/// queued is then signed with the newest that an event came with.
+/// The endpoints of one app, and the key and secret that sign their requests. A reload creates a
+/// new one. Queued events are signed with the one that arrived with the newest event.
 #[derive(Clone, Debug)]
 pub struct AppHooks {
-    /// Tells apps apart, also over a reload.
+    /// Identifies the app, also across reloads.
     pub app_id: Arc<str>,
-    /// The header `X-Pusher-Key`.
+    /// The value of the header `X-Pusher-Key`.
     pub key: Arc<str>,
-    /// Signs.
+    /// The secret that signs requests.
     pub secret: Secret,
     pub endpoints: Vec<Arc<WebhookEndpoint>>,
 }
 
-/// One receiver. What was queued for it follows it over a reload as long as app, URL and prefix
-/// stay the same.
+/// One receiver. Across a reload, it keeps its queued events if app, URL and prefix are unchanged.
 #[derive(Clone, Debug)]
 pub struct WebhookEndpoint {
     pub url: HttpUrl,
-    /// Which events it gets.
+    /// The kinds of events that it receives.
     pub kinds: Kinds,
-    /// Only of channels whose names begin with this. Empty: of all.
+    /// Prefix of the names of the channels whose events it receives. Empty for all channels.
     pub channel_prefix: Box<str>,
     pub headers: ExtraHeaders,
 }
 
 impl AppHooks {
-    /// Nobody is told anything.
+    /// Returns hooks without endpoints.
     #[must_use]
     pub fn none(app_id: Arc<str>, key: Arc<str>, secret: Secret) -> Self {
         Self { app_id, key, secret, endpoints: Vec::new() }
     }
 
-    /// Whether events of this kind are of any use to anybody, be it to take others back.
+    /// Returns whether any endpoint receives events of this kind, or of the kind that they cancel.
     pub(super) fn concern(&self, kind: WebhookKind) -> bool {
         self.endpoints.iter().any(|endpoint| endpoint.kinds.concern(kind))
     }
 
-    /// The same, of one channel.
+    /// Returns the same for one channel.
     pub(super) fn concern_channel(&self, kind: WebhookKind, channel: &str) -> bool {
         let mut endpoints = self.endpoints.iter();
         endpoints.any(|endpoint| endpoint.kinds.concern(kind) && endpoint.covers(channel))
@@ -53,7 +52,7 @@ impl AppHooks {
 }
 
 impl WebhookEndpoint {
-    /// Whether an event is sent to it.
+    /// Returns whether the endpoint receives this event.
     pub(super) fn wants(&self, kind: WebhookKind, channel: &str) -> bool {
         self.kinds.contains(kind) && self.covers(channel)
     }

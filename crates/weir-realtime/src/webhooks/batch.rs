@@ -1,4 +1,4 @@
-//! Events on their way to one endpoint.
+//! Events queued for one endpoint.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::app_hooks::{AppHooks, WebhookEndpoint};
 
-/// Where a batch goes and what signs it: as of the newest event, so that a new secret or header is
-/// in use at once.
+/// A batch's endpoint, and the app that signs it. Both are as of the newest event, so that a new
+/// secret or header takes effect at once.
 #[derive(Clone, Debug)]
 pub(super) struct Destination {
     pub(super) app: Arc<AppHooks>,
@@ -18,12 +18,12 @@ pub(super) struct Destination {
 /// One event.
 #[derive(Debug)]
 pub(super) struct QueuedEvent {
-    /// Shared by the endpoints that get it.
+    /// Shared by the endpoints that receive the event.
     pub(super) json: Arc<RawValue>,
     pub(super) since: Instant,
 }
 
-/// Events for one request.
+/// The events of one request.
 #[derive(Debug)]
 pub(super) struct EventBatch {
     pub(super) destination: Destination,

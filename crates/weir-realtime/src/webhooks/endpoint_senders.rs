@@ -1,4 +1,4 @@
-//! Every endpoint that has something to get, with its queue and its task.
+//! The endpoints with recent events, each with its queue and its task.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -20,14 +20,15 @@ use super::queue::EndpointQueue;
 use super::shared::WebhookContext;
 use super::transport::OpenTransport;
 
-/// Opened by the first event, closed after `keep_alive` without one.
+/// Senders by endpoint. A sender is opened by its first event, and closed after `keep_alive`
+/// without one.
 pub(super) struct EndpointSenders {
     by_endpoint: HashMap<EndpointKey, OpenSender>,
     open: OpenTransport,
     shared: Arc<WebhookContext>,
 }
 
-/// What stays the same over a reload.
+/// Identifies an endpoint across reloads.
 #[derive(Debug)]
 struct EndpointKey {
     app_id: Arc<str>,
@@ -46,7 +47,7 @@ impl EndpointSenders {
         Self { by_endpoint: HashMap::new(), open, shared }
     }
 
-    /// Queues an event for every endpoint that wants it.
+    /// Queues an event for every endpoint that receives it.
     pub(super) fn send(&mut self, told: EventMessage) {
         let EventMessage { app, kind, channel, json, .. } = told;
         let mut wanting =
@@ -75,7 +76,7 @@ impl EndpointSenders {
         }
     }
 
-    /// Closes those that nothing has happened to since `when`.
+    /// Closes the senders that have been idle since `when`.
     pub(super) fn close_idle(&mut self, when: Instant) {
         self.by_endpoint.retain(|_, lane| {
             let is_idle = lane.queue.is_idle_since(when);
@@ -86,7 +87,7 @@ impl EndpointSenders {
         });
     }
 
-    /// What is queued gets its last attempt, now.
+    /// Makes each endpoint send what is queued at once, as a last attempt.
     pub(super) fn begin_end(&self) {
         self.shared.ending.request();
         self.by_endpoint.values().for_each(|lane| lane.queue.wake());
@@ -123,7 +124,7 @@ impl OpenSender {
     }
 }
 
-/// A task whose queue nobody fills any more has nothing left to do.
+/// Nothing fills the queue any more, so its task must end.
 impl Drop for OpenSender {
     fn drop(&mut self) {
         self.task.abort();

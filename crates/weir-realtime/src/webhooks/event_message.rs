@@ -1,4 +1,4 @@
-//! An event on its way from whoever told it to the endpoints.
+//! An event on its way to the endpoints.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use super::app_hooks::AppHooks;
 use super::kind::WebhookKind;
 use crate::pusher::webhook::WebhookEvent;
 
-/// An event, written once, with what is needed to sort it.
+/// An event, serialized once, with the data that selects its endpoints.
 #[derive(Debug)]
 pub(super) struct EventMessage {
     pub(super) app: Arc<AppHooks>,
     pub(super) kind: WebhookKind,
     pub(super) channel: Arc<str>,
-    /// Of events about members.
+    /// The user of an event about a member.
     pub(super) member: Option<Arc<str>>,
     pub(super) json: Vec<u8>,
 }

@@ -4,28 +4,28 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use crate::pusher::webhook::{KEY_HEADER, SIGNATURE_HEADER};
 
-/// Headers of one endpoint. More would hardly pass common servers' bounds on a request's head.
+/// The most headers of one endpoint. More would hardly pass the limits of common servers.
 pub const EXTRA_HEADERS_MAX: usize = 32;
 
-/// Checked headers. Their values never show in logs: they hold passwords as a rule.
+/// Validated headers. Their values are often passwords and never appear in logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtraHeaders(HeaderMap);
 
-/// Why a header can't be added. Never holds its value.
+/// Why a header can't be added. Never contains its value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExtraHeaderError {
-    /// Not a header's name.
+    /// The name is not valid for a header.
     #[error("{0:?} can't be a header's name; write letters, digits and -")]
     Name(String),
-    /// Control characters or the like.
+    /// The value has control characters or other invalid ones.
     #[error(
         "the value of the header {0} has characters that no header can hold, such as a line break"
     )]
     Value(String),
-    /// What Weir says by itself, about the request or about the connection.
+    /// The header is one that Weir sets.
     #[error("the header {0} is set by Weir; leave it out")]
     Reserved(String),
-    /// See [`EXTRA_HEADERS_MAX`].
+    /// There are more than [`EXTRA_HEADERS_MAX`].
     #[error("{0} headers are too many; an endpoint may have {EXTRA_HEADERS_MAX}")]
     TooMany(usize),
 }
@@ -43,10 +43,10 @@ const RESERVED: [HeaderName; 9] = [
 ];
 
 impl ExtraHeaders {
-    /// Checks names and values.
+    /// Validates names and values.
     ///
     /// # Errors
-    /// The first that can't be sent.
+    /// Returns the error of the first header that can't be sent.
     pub fn new<'a>(
         headers: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, ExtraHeaderError> {

@@ -1,9 +1,8 @@
-//! Events that may be taken back, held for a while.
+//! Events that may be cancelled are held for a while.
 //!
-//! A channel that is vacated and occupied again within `vacated_delay`, and a member that leaves
-//! and comes back, are not worth telling: neither of the two is sent, as Pusher does it. Of
-//! subscription counts only the latest of each channel is. The delay is the same for all, so the
-//! order of arrival is the order of release.
+//! As in Pusher, if a channel is vacated and occupied again within `vacated_delay`, or a member
+//! leaves and returns, neither event is sent. Of a channel's subscription counts, only the latest
+//! is sent. The delay is the same for all events, so they are released in order of arrival.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,14 +15,14 @@ use super::kind::WebhookKind;
 use super::metrics::WebhookMetrics;
 use super::settings::WebhookSettings;
 
-/// What is held, bounded in events and bytes: for one more, the oldest is released early.
+/// The held events, limited in number and bytes. Beyond the limits, the oldest is released early.
 #[derive(Debug)]
 pub(super) struct HeldEvents {
     delay: Duration,
     events_max: usize,
     bytes_max: usize,
     by_subject: HashMap<Subject, u64>,
-    /// By number of arrival, so that taking one back leaves nothing behind.
+    /// Events by number of arrival, so that a cancelled one can be removed.
     in_order: BTreeMap<u64, HeldEvent>,
     arrivals: u64,
     bytes: usize,
@@ -36,7 +35,7 @@ struct HeldEvent {
     told: EventMessage,
 }
 
-/// What at most one event is held about.
+/// The subject of an event. At most one event is held for each.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Subject {
     app_id: Arc<str>,
@@ -65,7 +64,8 @@ impl HeldEvents {
         }
     }
 
-    /// Takes an event in; what is to be sent now, in order, goes to `send`.
+    /// Adds an event: holds it, cancels a held one with it, or passes it to `send`. Events beyond
+    /// the limits are also passed to `send`.
     pub(super) fn take(
         &mut self,
         told: EventMessage,
@@ -85,19 +85,19 @@ impl HeldEvents {
         }
     }
 
-    /// When the next is due.
+    /// Returns when the next event is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.in_order.first_key_value().map(|(_, entry)| entry.due)
     }
 
-    /// Releases what is due.
+    /// Passes the events that are due to `send`.
     pub(super) fn release(&mut self, now: Instant, send: &mut impl FnMut(EventMessage)) {
         while self.next_due().is_some_and(|due| due <= now) {
             self.pop().map(&mut *send);
         }
     }
 
-    /// Releases everything and holds nothing from now on: nobody will be there to come back.
+    /// Releases all events, and holds none from now on: on shutdown, no client will return.
     pub(super) fn stop_holding(&mut self, send: &mut impl FnMut(EventMessage)) {
         self.delay = Duration::ZERO;
         while let Some(told) = self.pop() {
@@ -109,7 +109,7 @@ impl HeldEvents {
         let held = self.by_subject.get(&subject).and_then(|arrival| self.in_order.get_mut(arrival));
         self.bytes += told.json.len();
         if let Some(entry) = held {
-            // It keeps its place: no channel's count waits for longer than the delay.
+            // The event keeps its position, so that no channel's count waits longer than the delay.
             self.bytes -= entry.told.json.len();
             entry.told = told;
             self.metrics.coalesced.inc();
@@ -153,7 +153,7 @@ impl HeldEvents {
 }
 
 impl Subject {
-    /// None of events that neither wait nor take back.
+    /// Returns the subject, or None for events that are neither held nor cancel another.
     fn of(told: &EventMessage) -> Option<Self> {
         let about = match told.kind {
             WebhookKind::ChannelOccupied | WebhookKind::ChannelVacated => About::Occupancy,

@@ -1,4 +1,4 @@
-//! The way in: a queue that shards put events into without ever waiting.
+//! The queue into which shards put events without ever waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,17 +11,17 @@ use super::event_message::EventMessage;
 use super::metrics::{DropReason, WebhookMetrics};
 use super::settings::WebhookLimits;
 
-/// Events that are taken out at once, so that timers get their turn in a flood.
+/// The most events taken at once, so that timers run even in a flood of events.
 const SLICE_EVENTS: usize = 256;
 
-/// Where events are put in. Cheap to clone.
+/// The sending end of the queue. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Intake {
     sender: mpsc::Sender<EventMessage>,
     shared: Arc<IntakeState>,
 }
 
-/// Where they are taken out.
+/// The receiving end of the queue.
 #[derive(Debug)]
 pub(super) struct IntakeEnd {
     receiver: mpsc::Receiver<EventMessage>,
@@ -60,12 +60,12 @@ impl Intake {
         &self.shared.metrics
     }
 
-    /// Whether somebody still takes events out.
+    /// Returns whether the receiving end is still open.
     pub(super) fn is_open(&self) -> bool {
         !self.sender.is_closed()
     }
 
-    /// Puts `told` in, or drops and counts it.
+    /// Queues an event, or drops and counts it.
     pub(super) fn offer(&self, told: EventMessage) {
         let length = told.json.len();
         let before = self.shared.bytes.fetch_add(length, Ordering::Relaxed);
@@ -98,14 +98,14 @@ impl Intake {
 }
 
 impl IntakeEnd {
-    /// Waits for events and takes out some. How many; zero: none will come any more.
+    /// Waits for events and takes some of them. Returns how many, or 0 if there will be no more.
     pub(super) async fn take(&mut self, into: &mut Vec<EventMessage>) -> usize {
         let count = self.receiver.recv_many(into, SLICE_EVENTS).await;
         self.give_back(into.iter().rev().take(count));
         count
     }
 
-    /// Takes no more events and drops those that are left: how many.
+    /// Closes the queue and drops its events. Returns how many.
     pub(super) fn close(&mut self) -> usize {
         self.receiver.close();
         let mut left = 0;

@@ -1,11 +1,11 @@
-//! The kinds of events that an endpoint chooses from.
+//! The kinds of webhook events that an endpoint may choose.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::pusher::webhook::WebhookEvent;
 
-/// What happened, without to what.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WebhookKind {
     ChannelOccupied,
@@ -17,7 +17,7 @@ pub enum WebhookKind {
     SubscriptionCount,
 }
 
-/// A name that is none of the kinds.
+/// A name that is not a kind of event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no webhook event; write channel_occupied, channel_vacated, member_added, \
@@ -26,7 +26,7 @@ pub enum WebhookKind {
 pub struct UnknownKind(pub String);
 
 impl WebhookKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::ChannelOccupied,
         Self::ChannelVacated,
@@ -37,7 +37,7 @@ impl WebhookKind {
         Self::SubscriptionCount,
     ];
 
-    /// The kind of `event`.
+    /// Returns the kind of `event`.
     #[must_use]
     pub const fn of(event: &WebhookEvent<'_>) -> Self {
         match event {
@@ -51,7 +51,7 @@ impl WebhookKind {
         }
     }
 
-    /// The name in settings and in what is sent.
+    /// Returns the name in settings and in requests.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,8 +65,8 @@ impl WebhookKind {
         }
     }
 
-    /// The kind that takes this one back when it comes soon enough. Whoever wants one of the two
-    /// makes both worth telling: an event that is not told could take nothing back.
+    /// Returns the kind that cancels this one if it follows soon. If an endpoint receives one of
+    /// the two, both must be queued: an event that is not queued could not cancel the other.
     const fn opposite(self) -> Option<Self> {
         match self {
             Self::ChannelOccupied => Some(Self::ChannelVacated),
@@ -98,16 +98,16 @@ impl FromStr for WebhookKind {
 pub struct Kinds(u8);
 
 impl Kinds {
-    /// Every kind.
+    /// The set of all kinds.
     pub const ALL: Self = Self(u8::MAX >> (8 - WebhookKind::ALL.len()));
 
-    /// Whether `kind` is among them.
+    /// Returns whether the set contains `kind`.
     #[must_use]
     pub const fn contains(self, kind: WebhookKind) -> bool {
         self.0 & Self::bit(kind) != 0
     }
 
-    /// Whether `kind`, or what it takes back, is among them.
+    /// Returns whether the set contains `kind`, or the kind that it cancels.
     pub(super) fn concern(self, kind: WebhookKind) -> bool {
         self.contains(kind) || kind.opposite().is_some_and(|opposite| self.contains(opposite))
     }

@@ -1,7 +1,7 @@
-//! All metrics of webhooks, named `weir_realtime_webhook_*`.
+//! The metrics of webhooks, named `weir_realtime_webhook_*`.
 //!
 //! `events_queued` = `events_sent` + those of `events_dropped` that were queued + `events_waiting`,
-//! each counted once per endpoint. What is dropped on the way into the queues has the reasons
+//! each counted once per endpoint. Events dropped before they were queued have the reasons
 //! `queue_events_max`, `queue_bytes_max` and `ended`.
 
 use prometheus_client::metrics::counter::Counter;
@@ -10,45 +10,45 @@ use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use weir_net::webhook::{DeliveryMetrics, FailureReason};
 
-/// From a receiver next door to the last retry.
+/// Buckets from a nearby receiver to the last retry.
 const DELIVERY_BUCKETS: [f64; 13] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 100.0, 300.0];
 
-/// Why events were not delivered. Limits go by the names of their settings.
+/// Why events were not delivered. Limits have the names of their settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// Too many waited to be sorted.
+    /// Too many events waited to be sorted by endpoint.
     QueueEvents,
-    /// The same, in bytes.
+    /// Too many bytes waited to be sorted by endpoint.
     QueueBytes,
-    /// Too many waited for this endpoint.
+    /// Too many events waited for this endpoint.
     EndpointEvents,
-    /// The same, in bytes.
+    /// Too many bytes waited for this endpoint.
     EndpointBytes,
-    /// The endpoint failed for too long.
+    /// The endpoint failed for longer than `retry_for`.
     RetryFor,
-    /// The last attempt failed, or the time for it was over.
+    /// The last attempt failed, or `drain_timeout` had passed.
     Shutdown,
-    /// Told after the end.
+    /// The event arrived after the shutdown.
     Ended,
 }
 
-/// What was counted of webhooks since the start.
+/// Totals of webhooks since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookTotals {
-    /// Requests begun.
+    /// Number of requests begun.
     pub attempts: u64,
-    /// Requests that failed.
+    /// Number of requests that failed.
     pub failed: u64,
-    /// Events that a receiver took.
+    /// Number of delivered events.
     pub sent: u64,
-    /// Events not delivered.
+    /// Number of dropped events.
     pub dropped: u64,
-    /// Events that wait now.
+    /// Number of events that wait now.
     pub waiting: u64,
 }
 
-/// The metrics. Cheap to clone; clones count together.
+/// The metrics. Cheap to clone; clones share their counters.
 #[derive(Clone, Debug)]
 pub struct WebhookMetrics {
     pub(super) delivery: DeliveryMetrics,
@@ -90,7 +90,7 @@ impl DropReason {
         Self::Ended,
     ];
 
-    /// The label.
+    /// Returns the value of the label `reason`.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::QueueEvents => "queue_events_max",
@@ -105,7 +105,7 @@ impl DropReason {
 }
 
 impl WebhookMetrics {
-    /// Makes the metrics and registers them under `weir_realtime_webhook_`.
+    /// Creates the metrics and registers them with the prefix `weir_realtime_webhook_`.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         metrics.register_in(registry.sub_registry_with_prefix("weir_realtime_webhook"));
@@ -143,7 +143,7 @@ impl WebhookMetrics {
         registry.register("events_held", "Events that wait for vacated_delay", self.held.clone());
     }
 
-    /// What was counted so far.
+    /// Returns the totals so far.
     pub(crate) fn totals(&self) -> WebhookTotals {
         WebhookTotals {
             attempts: self.delivery.attempts.get(),
@@ -154,13 +154,13 @@ impl WebhookMetrics {
         }
     }
 
-    /// Events not delivered.
+    /// Returns the counter of events dropped for this reason.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> Counter {
         self.delivery.dropped(reason.name())
     }
 
-    /// Attempts that failed.
+    /// Returns the counter of attempts that failed for this reason.
     #[must_use]
     pub fn failed(&self, reason: FailureReason) -> Counter {
         self.delivery.failed(reason)

@@ -1,4 +1,4 @@
-//! What one endpoint gets: batches from its queue, each until it arrives or is too old.
+//! Batches from one endpoint's queue. Each is retried until it is delivered or too old.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::queue::EndpointQueue;
 use super::request::signed_request;
 use super::shared::WebhookContext;
 
-/// One endpoint's queue, behind the semaphore that all endpoints share.
+/// One endpoint's queue, with the semaphore that all endpoints share.
 pub(super) struct EndpointOutbox {
     queue: Arc<EndpointQueue>,
     shared: Arc<WebhookContext>,
-    /// While a request is in progress.
+    /// Held while a request is in progress.
     permit: Option<OwnedPermit>,
     permit_delay: Backoff,
     is_last_attempt: bool,
@@ -37,7 +37,7 @@ impl EndpointOutbox {
     async fn next_batch(&mut self) -> Option<EventBatch> {
         while self.queue.wait_for_batch().await {
             let permit = self.permit().await;
-            // After the permit: what came while there was none goes along.
+            // Take the batch after the permit, to include events that arrived in between.
             let Some(batch) = self.queue.take_batch() else { continue };
             self.permit = Some(permit);
             self.is_last_attempt = self.shared.ending.is_requested();
@@ -46,8 +46,8 @@ impl EndpointOutbox {
         None
     }
 
-    /// Never waits in line: a line in front of dead receivers would be one of the living behind
-    /// them.
+    /// Returns a permit. Retries after a delay instead of queueing for it: requests to dead
+    /// receivers would make those to live ones wait in the same queue.
     async fn permit(&mut self) -> OwnedPermit {
         loop {
             match self.shared.semaphore.try_acquire_owned() {

@@ -1,7 +1,8 @@
-//! What waits for one endpoint.
+//! Events queued for one endpoint.
 //!
-//! Bounded in events and bytes; the oldest go first. Order is kept: a batch that failed goes back
-//! to the front. `std`'s lock: held for a few moves in memory, never across an await.
+//! The queue is limited in events and bytes; beyond that, the oldest are dropped. It keeps the
+//! order: a batch that failed returns to the front. Its lock is one of `std`: held for a few moves
+//! in memory, never across an await.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use super::batch::{Destination, EventBatch, QueuedEvent};
 use super::metrics::DropReason;
 use super::shared::WebhookContext;
 
-/// Filled by the worker, emptied by the endpoint's own task.
+/// The worker fills the queue; the endpoint's own task empties it.
 #[derive(Debug)]
 pub(super) struct EndpointQueue {
     state: Mutex<EndpointQueueState>,
@@ -27,7 +28,7 @@ pub(super) struct EndpointQueue {
 struct EndpointQueueState {
     events: VecDeque<QueuedEvent>,
     bytes: usize,
-    /// Events of the batch that was taken out and has not come back.
+    /// Number of events in the batch in progress.
     on_the_way: usize,
     destination: Destination,
     closed: bool,
@@ -54,7 +55,7 @@ impl EndpointQueue {
         Self { state: Mutex::new(state), changed: Notify::new(), shared }
     }
 
-    /// Puts an event at the end. Some: older ones were dropped for it, because of this limit.
+    /// Appends an event. Returns the limit that was exceeded if older events were dropped for it.
     pub(super) fn push(
         &self,
         app: &Arc<AppHooks>,
@@ -77,7 +78,7 @@ impl EndpointQueue {
         dropped
     }
 
-    /// Waits until there is a batch to send. False: there won't be any more.
+    /// Waits until there is a batch to send. Returns false if there will be no more.
     pub(super) async fn wait_for_batch(&self) -> bool {
         loop {
             let until = match self.next() {
@@ -118,7 +119,7 @@ impl EndpointQueue {
         state.events.len() >= limits.batch_events_max || state.bytes >= limits.batch_bytes_max
     }
 
-    /// Takes the oldest events out. None: they were dropped meanwhile.
+    /// Removes and returns the oldest events, or None if they were dropped in the meantime.
     pub(super) fn take_batch(&self) -> Option<EventBatch> {
         let limits = &self.shared.settings.limits;
         let mut state = self.lock();
@@ -138,7 +139,7 @@ impl EndpointQueue {
         (!events.is_empty()).then_some(EventBatch { destination, events })
     }
 
-    /// The batch that was taken out arrived.
+    /// Counts the batch in progress as delivered.
     pub(super) fn delivered(&self, batch: &EventBatch) {
         let mut state = self.lock();
         let now = Instant::now();
@@ -153,8 +154,8 @@ impl EndpointQueue {
         }
     }
 
-    /// The batch that was taken out did not arrive: it waits again, at the front. How many events
-    /// were dropped because they have waited for `retry_for`.
+    /// Returns a failed batch to the front of the queue. Returns how many events were dropped
+    /// because they were older than `retry_for`.
     pub(super) fn put_back(&self, batch: EventBatch) -> usize {
         let mut state = self.lock();
         let now = Instant::now();
@@ -175,7 +176,7 @@ impl EndpointQueue {
         expired
     }
 
-    /// Drops everything at the end, the batch that is on its way as well.
+    /// Drops all events, including the batch in progress.
     pub(super) fn give_up(&self) {
         let mut state = self.lock();
         let on_the_way = std::mem::take(&mut state.on_the_way);
@@ -193,18 +194,19 @@ impl EndpointQueue {
         }
     }
 
-    /// No more will come: whoever waits for a batch ends after the last one.
+    /// Closes the queue: [`EndpointQueue::wait_for_batch`] returns false after the last batch.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_one();
     }
 
-    /// Whoever waits for a batch looks again.
+    /// Makes [`EndpointQueue::wait_for_batch`] check again.
     pub(super) fn wake(&self) {
         self.changed.notify_one();
     }
 
-    /// Whether nothing waits, nothing is on its way and nothing happened since `when`.
+    /// Returns whether the queue is empty, no batch is in progress, and nothing has happened since
+    /// `when`.
     pub(super) fn is_idle_since(&self, when: Instant) -> bool {
         let state = self.lock();
         state.events.is_empty() && state.on_the_way == 0 && state.last_used <= when
@@ -258,7 +260,8 @@ impl EndpointQueueState {
         Some(event)
     }
 
-    /// False: it was given up meanwhile, and counted then.
+    /// Ends the batch in progress. Returns false if it was already given up, and counted as
+    /// dropped.
     fn bring_home(&mut self) -> bool {
         std::mem::take(&mut self.on_the_way) > 0
     }

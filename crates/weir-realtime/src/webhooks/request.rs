@@ -1,4 +1,4 @@
-//! A batch as a signed request.
+//! A batch as a signed HTTP request.
 
 use hyper::header::HeaderValue;
 use weir_base::clock::Timestamp;
@@ -9,7 +9,7 @@ use super::batch::EventBatch;
 use crate::pusher::signature::Token;
 use crate::pusher::webhook::{KEY_HEADER, SIGNATURE_HEADER, SignedBody};
 
-/// Makes it anew for each attempt: receivers refuse bodies that were signed long ago.
+/// Returns a new request for each attempt: receivers reject bodies that were signed long ago.
 pub(super) fn signed_request(
     batch: &EventBatch,
     now: Timestamp,

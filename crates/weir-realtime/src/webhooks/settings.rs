@@ -48,15 +48,15 @@ pub struct WebhookSettings {
     pub limits: WebhookLimits,
 }
 
-/// No duration is longer: it must be possible to add it to the time.
+/// The longest duration, so that adding it to the time can't overflow.
 const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
-/// What is done again and again is not done more often, whatever is set.
+/// The shortest pause of a loop, regardless of the settings.
 const DELAY_LEAST: Duration = Duration::from_millis(1);
 const KEEP_ALIVE_LEAST: Duration = Duration::from_secs(1);
 
 impl WebhookSettings {
-    /// The same, with every duration within what timers can do: at most a year, and where it is the
-    /// pause of a loop, not zero.
+    /// Returns the settings with each duration limited to a year, and above zero where it is the
+    /// pause of a loop.
     pub(super) fn within_reason(mut self) -> Self {
         for (duration, least) in [
             (&mut self.batch_interval, Duration::ZERO),

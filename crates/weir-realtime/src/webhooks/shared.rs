@@ -1,4 +1,4 @@
-//! What all endpoints have in common.
+//! State that all endpoints share.
 
 use std::sync::Arc;
 
@@ -14,8 +14,9 @@ pub(super) struct WebhookContext {
     pub(super) settings: WebhookSettings,
     pub(super) clock: Clock,
     pub(super) metrics: WebhookMetrics,
-    /// In front of every attempt.
+    /// Limits the requests in progress.
     pub(super) semaphore: Arc<Semaphore>,
-    /// The endpoints' own: requested when what is queued gets its last attempt. It has their tasks.
+    /// The endpoints' own token. It is requested when queued events get their last attempt, and
+    /// owns the endpoints' tasks.
     pub(super) ending: ShutdownToken,
 }

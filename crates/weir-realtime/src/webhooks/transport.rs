@@ -1,4 +1,4 @@
-//! The way to each endpoint.
+//! Transports to the endpoints.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use weir_net::webhook::{Receiver, Transport};
 
 use super::settings::WebhookSettings;
 
-/// Makes the transport of an endpoint.
+/// Creates the transport of an endpoint.
 pub(super) type OpenTransport = Box<dyn Fn(&HttpUrl) -> Box<dyn Transport> + Send + Sync>;
 
-/// Connections with the common settings.
+/// Returns a function that creates transports with the common settings.
 pub(super) fn receivers(settings: &WebhookSettings) -> OpenTransport {
     type Names = WebhookSettings;
     let limit = |time, setting| Some(TimeLimit::new(time, setting));

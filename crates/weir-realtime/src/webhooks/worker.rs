@@ -1,5 +1,6 @@
-//! The task behind all [`Webhooks`](super::Webhooks) handles: takes events in, holds those that may
-//! be taken back, hands the rest to their endpoints' queues. It never waits for an endpoint.
+//! The task behind all [`Webhooks`](super::Webhooks) handles. It takes events, holds those that may
+//! be cancelled, and puts the others into the queues of their endpoints. It never waits for an
+//! endpoint.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::intake::IntakeEnd;
 use super::shared::WebhookContext;
 use super::transport::{OpenTransport, receivers};
 
-/// Does the work: [`WebhookWorker::run`] it on any tokio runtime with time and IO.
+/// The worker. [`WebhookWorker::run`] it on a tokio runtime with time and IO.
 #[derive(Debug)]
 pub struct WebhookWorker {
     pub(super) intake: IntakeEnd,
@@ -22,9 +23,9 @@ pub struct WebhookWorker {
 }
 
 impl WebhookWorker {
-    /// Runs until no handle is left and everything is sent. Once the shutdown is requested, nothing
-    /// is held any more, what is queued gets one more attempt, and after `drain_timeout` it is
-    /// over, also for handles that are still there: what is left is dropped, counted and logged.
+    /// Runs until all handles are dropped and everything is sent. On shutdown, it stops holding
+    /// events, and makes one more attempt to send those that are queued. After `drain_timeout` it
+    /// ends, even if handles still exist: the remaining events are dropped, counted and logged.
     pub async fn run(self) {
         let open = receivers(&self.shared.settings);
         self.run_with(open).await;
@@ -49,7 +50,7 @@ struct Sorter {
     lanes: EndpointSenders,
     shared: Arc<WebhookContext>,
     shutdown: ShutdownToken,
-    /// Once the end has begun.
+    /// Set once the shutdown has begun.
     deadline: Option<Instant>,
     next_sweep: Instant,
 }

@@ -1,34 +1,34 @@
-//! Why a connection is closed (RFC 6455, 7.4).
+//! Codes and reasons of close frames (RFC 6455, 7.4).
 
 use super::error::ProtocolError;
 
-/// Bytes of a reason: a control frame's 125 without the code.
+/// The most bytes of a reason: the 125 of a control frame, minus two for the code.
 const REASON_BYTES_MAX: usize = 123;
 
-/// A code that may stand in a close frame: 1000 - 1003, 1007 - 1014, or 3000 - 4999.
+/// A code that is valid in a close frame: 1000 - 1003, 1007 - 1014, or 3000 - 4999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloseCode(u16);
 
 impl CloseCode {
     /// The purpose of the connection is fulfilled.
     pub const NORMAL: Self = Self(1000);
-    /// The server goes down, or the page was left.
+    /// The server shuts down, or the user left the page.
     pub const GOING_AWAY: Self = Self(1001);
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     pub const PROTOCOL_ERROR: Self = Self(1002);
-    /// The endpoint can't take this kind of message.
+    /// The endpoint does not accept this kind of message.
     pub const UNSUPPORTED_DATA: Self = Self(1003);
-    /// Text that is not UTF-8.
+    /// A text message is not UTF-8.
     pub const INVALID_DATA: Self = Self(1007);
-    /// The message breaks a rule that is not the protocol's.
+    /// The message violates a rule outside the protocol.
     pub const POLICY_VIOLATION: Self = Self(1008);
-    /// The message passes a limit.
+    /// The message exceeds a limit.
     pub const MESSAGE_TOO_LARGE: Self = Self(1009);
-    /// The server met something that it did not expect.
+    /// The server met an unexpected condition.
     pub const INTERNAL_ERROR: Self = Self(1011);
 
-    /// The code, if it may stand in a frame. 1005, 1006 and 1015 may not: they are for an API to
-    /// say that there was none.
+    /// Returns the code if it is valid in a frame. 1005, 1006 and 1015 are not: they exist for APIs
+    /// to report that there was no code.
     #[must_use]
     pub const fn new(code: u16) -> Option<Self> {
         match code {
@@ -37,24 +37,24 @@ impl CloseCode {
         }
     }
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub const fn get(self) -> u16 {
         self.0
     }
 }
 
-/// What a close frame says, if it says anything.
+/// The code and reason of a close frame that has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloseFrame<'a> {
-    /// For the program at the other end.
+    /// The code, for the peer's program.
     pub code: CloseCode,
-    /// For people. What is sent ends after 123 bytes, at a character's boundary.
+    /// The reason, for people. When sent, it is cut to 123 bytes, at a character boundary.
     pub reason: &'a str,
 }
 
 impl<'a> CloseFrame<'a> {
-    /// The payload's meaning: none, a code, or a code and a reason.
+    /// Parses a payload. It is empty, a code, or a code and a reason.
     pub(super) fn parse(payload: &'a [u8]) -> Result<Option<Self>, ProtocolError> {
         let Some((code, reason)) = payload.split_first_chunk() else {
             return if payload.is_empty() { Ok(None) } else { Err(ProtocolError::CloseOfOneByte) };
@@ -65,7 +65,7 @@ impl<'a> CloseFrame<'a> {
         Ok(Some(Self { code, reason }))
     }
 
-    /// As much of the reason as fits.
+    /// Returns as much of the reason as fits into a frame.
     pub(super) fn reason_that_fits(&self) -> &'a str {
         &self.reason[..self.reason.floor_char_boundary(REASON_BYTES_MAX)]
     }

@@ -1,9 +1,9 @@
-//! From bytes, in whatever pieces they come, to messages.
+//! Decodes messages from bytes that arrive in pieces of any size.
 //!
-//! A frame's payload is unmasked where it lies. A message that is one frame, whole in the input, is
-//! delivered from there. All else goes into the decoder's own memory as it comes: first the bytes
-//! of the unfinished message, and behind them those of a control frame that is not all there. That
-//! memory is given back when nothing is half there any more.
+//! Payloads are unmasked in place. A message in a single frame that is complete in the input is
+//! delivered from there. Anything else is copied into the decoder's buffer as it arrives: first the
+//! bytes of the unfinished message, then those of an incomplete control frame. The buffer is freed
+//! when nothing is incomplete.
 
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ use super::limits::{Role, WebsocketLimits};
 use super::mask::MaskKey;
 use super::message::Message;
 
-/// The least that is allocated for an unfinished message, unless it is known to be smaller.
+/// The smallest allocation for an unfinished message, unless the message is known to be smaller.
 const HELD_BYTES_MIN: usize = 512;
 
-/// What one session has to remember between two reads: no heap if nothing is half there.
+/// One session's state between two reads. Uses no heap unless a message is incomplete.
 #[derive(Debug, Default)]
 pub struct Decoder {
     stage: Stage,
@@ -25,14 +25,14 @@ pub struct Decoder {
     held: Vec<u8>,
 }
 
-/// What comes next.
+/// What the decoder expects next.
 #[derive(Debug)]
 enum Stage {
-    /// A frame, of whose header these bytes are there.
+    /// A frame. `bytes` holds the part of its header that has arrived.
     Header { bytes: [u8; HEADER_BYTES_MAX], length: u8 },
     /// More of a frame's payload.
     Payload(PartialFrame),
-    /// Nothing: the peer has closed, or broken the protocol.
+    /// Nothing: the peer has closed or violated the protocol.
     Closed,
 }
 
@@ -40,24 +40,24 @@ enum Stage {
 struct PartialFrame {
     opcode: Opcode,
     is_final: bool,
-    /// Turned to where the payload goes on.
+    /// The mask, rotated to the next byte of the payload.
     mask: Option<MaskKey>,
     bytes_left: usize,
 }
 
-/// A text or binary message that is not all there.
+/// A text or binary message that is incomplete.
 #[derive(Clone, Copy, Debug)]
 struct Unfinished {
     opcode: Opcode,
-    /// Frames so far.
+    /// Number of frames so far.
     fragments: u32,
-    /// Of `held`, this much is the message's.
+    /// Number of bytes of `held` that belong to the message.
     bytes: usize,
-    /// Of a text, this much is known to be UTF-8.
+    /// Number of a text's bytes that are known to be UTF-8.
     valid_bytes: usize,
 }
 
-/// A message that is all there.
+/// A complete message.
 struct Whole {
     opcode: Opcode,
     place: PayloadSource,
@@ -68,13 +68,13 @@ enum PayloadSource {
     Held(Range<usize>),
 }
 
-/// The messages of one read. Made by [`Decoder::messages`].
+/// The messages of one read, created by [`Decoder::messages`].
 #[derive(Debug)]
 #[must_use = "what `next` does not take out of the input is lost"]
 pub struct Messages<'a> {
     decoder: &'a mut Decoder,
     input: &'a mut [u8],
-    /// Of the input, this much is consumed.
+    /// Number of consumed bytes of the input.
     at: usize,
     role: Role,
     limits: &'a WebsocketLimits,
@@ -87,9 +87,9 @@ impl Default for Stage {
 }
 
 impl Decoder {
-    /// The messages that `input`, the next bytes of the stream, completes. [`Messages::next`] is to
-    /// be called until it says `None` or an error: it keeps what is left, and gives memory back. Who
-    /// stops before keeps [`Messages::rest`].
+    /// Returns the messages that `input`, the next bytes of the stream, completes. Callers must
+    /// call [`Messages::next`] until it returns `None` or an error, as it stores incomplete
+    /// messages and frees memory. To stop earlier, they must keep [`Messages::rest`].
     #[inline]
     pub fn messages<'a>(
         &'a mut self,
@@ -100,20 +100,20 @@ impl Decoder {
         Messages { decoder: self, input, at: 0, role, limits }
     }
 
-    /// Bytes of heap in use: 0 if nothing is half there, never more than
+    /// Returns the bytes of heap in use: 0 if nothing is incomplete, at most
     /// [`WebsocketLimits::message_bytes_max`] and a control frame.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.capacity()
     }
 
-    /// Whether the peer has closed or broken the protocol. What it sends after that is ignored.
+    /// Returns whether the peer has closed or violated the protocol. Further input is ignored.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.stage, Stage::Closed)
     }
 
-    /// Forgets what was delivered from `held`.
+    /// Frees the bytes of `held` that were delivered.
     #[inline]
     fn release(&mut self) {
         if self.held.capacity() == 0 || matches!(self.stage, Stage::Payload(_)) {
@@ -126,8 +126,8 @@ impl Decoder {
         }
     }
 
-    /// The message that the frame begins or continues, if it is allowed here; none for a control
-    /// frame, which is allowed anywhere.
+    /// Checks that the frame is allowed here. Returns the message that it begins or continues, or
+    /// None for a control frame, which is allowed anywhere.
     #[inline]
     fn admit(
         &self,
@@ -144,7 +144,7 @@ impl Decoder {
         message.with_frame(header.payload_bytes, limits).map(Some)
     }
 
-    /// Keeps the next bytes of a frame that is not delivered from the input.
+    /// Stores the next bytes of a frame that is not delivered from the input.
     fn hold(
         &mut self,
         frame: &PartialFrame,
@@ -164,12 +164,13 @@ impl Decoder {
         }
     }
 
-    /// Nothing of what follows counts.
+    /// Ignores all further input.
     fn close(&mut self) {
         *self = Self { stage: Stage::Closed, ..Self::default() };
     }
 
-    /// The frame's last byte is held: is that a message? If so, it is one without a mistake.
+    /// Ends a frame whose last byte is stored. Returns the message if that completes it, and
+    /// validates it.
     fn end_frame(&mut self, frame: &PartialFrame) -> Result<Option<Whole>, ProtocolError> {
         self.stage = Stage::default();
         if frame.opcode.is_control() {
@@ -189,7 +190,7 @@ impl Decoder {
 }
 
 impl Unfinished {
-    /// The message with one frame more, if that is within the limits.
+    /// Adds a frame to the message. Returns an error if that exceeds a limit.
     fn with_frame(mut self, bytes: u64, limits: &WebsocketLimits) -> Result<Self, ProtocolError> {
         let WebsocketLimits { message_bytes_max, frame_bytes_max, message_fragments_max } = *limits;
         if bytes > frame_bytes_max as u64 {
@@ -205,8 +206,8 @@ impl Unfinished {
         Ok(self)
     }
 
-    /// All that is held is the message's. A text that can't become UTF-8 any more is an error at
-    /// once, not only at its end.
+    /// Extends the message to all bytes of `held`. Returns an error as soon as a text can't become
+    /// valid UTF-8.
     fn extend_to(&mut self, held: &[u8]) -> Result<(), ProtocolError> {
         self.bytes = held.len();
         if self.opcode == Opcode::Text {
@@ -223,11 +224,12 @@ impl Unfinished {
 }
 
 impl Messages<'_> {
-    /// The next message, or `None` once the input is used up. It borrows from the input or from
-    /// the decoder until the next call.
+    /// Returns the next message, or `None` when the input is used up. The message borrows from the
+    /// input or the decoder until the next call.
     ///
     /// # Errors
-    /// The peer broke the protocol or passed a limit. Nothing comes after that.
+    /// Returns an error if the peer violated the protocol or exceeded a limit. No message follows
+    /// it.
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "what it lends ends with the next call")]
     pub fn next(&mut self) -> Result<Option<Message<'_>>, ProtocolError> {
@@ -258,8 +260,8 @@ impl Messages<'_> {
         }
     }
 
-    /// What was not consumed yet, for who stops before `next` said `None`: the input of another
-    /// [`Decoder::messages`].
+    /// Returns the input that is not consumed yet. A caller that stops before `next` returns `None`
+    /// must pass it to [`Decoder::messages`] later.
     #[must_use]
     pub fn rest(&self) -> &[u8] {
         &self.input[self.at..]
@@ -286,7 +288,7 @@ impl Messages<'_> {
         }
     }
 
-    /// A header, from the input or from what is left of the one before.
+    /// Reads a header from the input, or continues one that the previous input began.
     #[inline]
     fn header(&mut self) -> Result<Option<FrameHeader>, ProtocolError> {
         let Stage::Header { bytes, length } = &mut self.decoder.stage else { return Ok(None) };
@@ -302,7 +304,7 @@ impl Messages<'_> {
         bytes[before..before + more].copy_from_slice(&rest[..more]);
         let Some((header, header_bytes)) = FrameHeader::parse(&bytes[..before + more], self.role)?
         else {
-            // The rest of the input, as a header is never longer than there is room for.
+            // The header is incomplete, so all of the input fits.
             *length += u8::try_from(more).expect("at most HEADER_BYTES_MAX");
             self.at += more;
             return Ok(None);
@@ -312,12 +314,12 @@ impl Messages<'_> {
         Ok(Some(header))
     }
 
-    /// A frame begins: it is delivered from the input if that is possible.
+    /// Begins a frame. Returns the message if it can be delivered from the input.
     #[inline]
     fn begin(&mut self, header: &FrameHeader) -> Result<Option<Whole>, ProtocolError> {
         let message = self.decoder.admit(header, self.limits)?;
         let FrameHeader { is_final, opcode, mask, payload_bytes } = *header;
-        // It is within the limits, which are of this type.
+        // The length is within the limits, which are `usize`.
         let bytes_left = usize::try_from(payload_bytes).unwrap_or(usize::MAX);
         let is_whole = is_final && (opcode.is_control() || self.decoder.unfinished.is_none());
         if !is_whole || self.input.len() - self.at < bytes_left {
@@ -334,7 +336,7 @@ impl Messages<'_> {
         Ok(Some(Whole { opcode, place: PayloadSource::Input(range) }))
     }
 
-    /// More of a frame's payload: the frame, if that was its end.
+    /// Reads more of a frame's payload. Returns the frame if that completes it.
     fn payload(&mut self, mut frame: PartialFrame) -> Result<Option<PartialFrame>, ProtocolError> {
         let now = frame.bytes_left.min(self.input.len() - self.at);
         let payload = &mut self.input[self.at..self.at + now];
@@ -349,8 +351,8 @@ impl Messages<'_> {
     }
 }
 
-/// Makes room for `more` bytes: twice what is there, so that many small pieces are copied seldom,
-/// but never beyond `bytes_max`, and never for what a header only announced.
+/// Reserves room for `more` bytes. Doubles the capacity, so that many small pieces are rarely
+/// copied, but never beyond `bytes_max`, and not for bytes that a header only announced.
 fn reserve(held: &mut Vec<u8>, more: usize, bytes_max: usize) {
     let needed = held.len() + more;
     if needed > held.capacity() {

@@ -1,91 +1,94 @@
-//! What a peer can do wrong.
+//! Errors of the peer.
 
 use thiserror::Error;
 
 use super::close::{CloseCode, CloseFrame};
 use super::header::Opcode;
 
-/// The peer broke the protocol or passed a limit: the connection is to be closed with
-/// [`close_code`](Self::close_code). Each text fits into a close frame.
+/// The peer violated the protocol or exceeded a limit. The connection must be closed with
+/// [`close_code`](Self::close_code). The text of each error fits into a close frame.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// One of the three bits that only extensions use.
+    /// A reserved bit is set, which only extensions use.
     #[error("reserved bits set in a frame: no extension was agreed on, send it uncompressed")]
     ReservedBits,
-    /// An opcode that RFC 6455 keeps for later.
+    /// The opcode is reserved by RFC 6455.
     #[error("unknown opcode {opcode}")]
     UnknownOpcode {
-        /// 3 - 7 or 11 - 15.
+        /// The opcode: 3 - 7 or 11 - 15.
         opcode: u8,
     },
-    /// A ping, pong or close without the final bit.
+    /// A ping, pong or close frame is not final.
     #[error("{opcode} frame in fragments: control frames come whole")]
     ControlFragmented {
-        /// Which one.
+        /// The frame's opcode.
         opcode: Opcode,
     },
-    /// A ping, pong or close of more than 125 bytes.
+    /// A ping, pong or close frame has more than 125 bytes.
     #[error("{opcode} frame of more than 125 bytes")]
     ControlTooLarge {
-        /// Which one.
+        /// The frame's opcode.
         opcode: Opcode,
     },
-    /// A client's frame without a mask.
+    /// A client's frame has no mask.
     #[error("frame without a mask: clients mask every frame")]
     NotMasked,
-    /// A server's frame with a mask.
+    /// A server's frame has a mask.
     #[error("frame with a mask: servers mask none")]
     Masked,
-    /// A length in more bytes than it needs.
+    /// A length uses more bytes than necessary.
     #[error("payload length of {bytes} in a longer form than needed")]
     LengthNotMinimal {
         /// The length.
         bytes: u64,
     },
-    /// A length of 2^63 or more.
+    /// A length is 2^63 or more.
     #[error("payload length with its top bit set")]
     LengthTopBit,
-    /// A continuation of nothing.
+    /// A continuation frame has no message to continue.
     #[error("continuation frame without a message to continue")]
     ContinuationOfNothing,
-    /// A new message before the last fragment of the one before.
+    /// A new message began before the previous one ended.
     #[error("{opcode} frame in the middle of a fragmented message")]
     MessageInterrupted {
-        /// The new message's kind.
+        /// The kind of the new message.
         opcode: Opcode,
     },
-    /// A text message whose bytes are not UTF-8.
+    /// A text message is not UTF-8.
     #[error("text message that is not UTF-8")]
     TextNotUtf8,
-    /// A close frame with half a code.
+    /// A close frame has only half of a code.
     #[error("close frame of one byte: a code has two")]
     CloseOfOneByte,
-    /// A code that may not be sent.
+    /// A close code is not valid in a frame.
     #[error("close code {code} must not be sent")]
     CloseCodeInvalid {
         /// The code.
         code: u16,
     },
-    /// A reason whose bytes are not UTF-8.
+    /// A close reason is not UTF-8.
     #[error("close reason that is not UTF-8")]
     CloseReasonNotUtf8,
-    /// A frame above [`WebsocketLimits::frame_bytes_max`](super::Limits::frame_bytes_max).
+    /// A frame exceeds
+    /// [`WebsocketLimits::frame_bytes_max`](super::WebsocketLimits::frame_bytes_max).
     #[error(
         "frame of {bytes} bytes: more than {bytes_max} (realtime.limits.advanced.frame_bytes_max)"
     )]
     FrameTooLarge {
-        /// Its length, as announced.
+        /// The announced length of the frame.
         bytes: u64,
         /// The limit.
         bytes_max: usize,
     },
-    /// A message above [`WebsocketLimits::message_bytes_max`](super::Limits::message_bytes_max).
+    /// A message exceeds
+    /// [`WebsocketLimits::message_bytes_max`](super::WebsocketLimits::message_bytes_max).
     #[error("message of more than {bytes_max} bytes (realtime.limits.message_bytes_max)")]
     MessageTooLarge {
         /// The limit.
         bytes_max: usize,
     },
-    /// A message above [`WebsocketLimits::message_fragments_max`](super::Limits::message_fragments_max).
+    /// A message has more frames than
+    /// [`message_fragments_max`](super::WebsocketLimits::message_fragments_max).
     #[error(
         "message in more than {fragments_max} frames (realtime.limits.advanced.message_fragments_max)"
     )]
@@ -96,7 +99,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// The code of the close frame that answers it: 1002, 1007 or 1009.
+    /// Returns the code of the close frame to send: 1002, 1007 or 1009.
     #[must_use]
     pub const fn close_code(&self) -> CloseCode {
         match self {
@@ -108,7 +111,7 @@ impl ProtocolError {
         }
     }
 
-    /// The close frame that answers it; `reason` is the error's own text.
+    /// Returns the close frame to send. `reason` is the text of the error.
     #[must_use]
     pub const fn close_frame<'a>(&self, reason: &'a str) -> CloseFrame<'a> {
         CloseFrame { code: self.close_code(), reason }

@@ -1,7 +1,7 @@
-//! The opening handshake, server side (RFC 6455, 4.2): a request head that an HTTP parser has read
-//! is accepted, or refused with a status and a sentence.
+//! The server's side of the opening handshake (RFC 6455, 4.2). Accepts a request head that an HTTP
+//! parser has read, or rejects it with a status and a message.
 //!
-//! Extensions that the client offers are declined by not being named in the answer.
+//! Extensions that the client offers are declined by omitting them from the response.
 
 use std::fmt::Write as _;
 
@@ -10,23 +10,23 @@ use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 use thiserror::Error;
 
-/// RFC 6455, 1.3: shows that the answer is a WebSocket server's.
+/// The constant of RFC 6455, 1.3, by which a WebSocket server derives its response to a key.
 const ACCEPT_GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// A key's bytes before base64.
+/// Bytes of a key before base64.
 const KEY_BYTES: usize = 16;
-/// Base64 of a SHA-1.
+/// Bytes of a SHA-1 digest in base64.
 const ACCEPT_BYTES: usize = 28;
 
-/// What the handshake reads of a request, whatever has parsed it.
+/// The parts of a request that the handshake reads, independent of the HTTP parser.
 pub trait RequestHead {
-    /// The method, as it was sent.
+    /// Returns the method as sent.
     fn method(&self) -> &str;
 
-    /// The digit behind `HTTP/1.`.
+    /// Returns the digit after `HTTP/1.`.
     fn http_minor_version(&self) -> u8;
 
-    /// The values of all header fields of this name, in the order in which they came. Names are
-    /// compared without regard to case.
+    /// Returns the values of all header fields with this name, in order. Names are compared
+    /// case-insensitively.
     fn header_values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]>;
 }
 
@@ -34,53 +34,52 @@ pub trait RequestHead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upgrade<'a> {
     accept: [u8; ACCEPT_BYTES],
-    /// The subprotocol that both sides know.
+    /// The subprotocol that both sides support.
     pub protocol: Option<&'a str>,
-    /// Which page the connection is for, if a browser opens it. The caller judges it, and answers
-    /// [`HandshakeError::OriginNotAllowed`] if it does not like it.
+    /// The origin of the page that opens the connection, sent by browsers. The caller checks it,
+    /// and returns [`HandshakeError::OriginNotAllowed`] to reject it.
     pub origin: Option<&'a str>,
 }
 
-/// Why a request does not become a WebSocket connection.
+/// Why a request can't become a WebSocket connection.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum HandshakeError {
-    /// Another method than GET: 405.
+    /// The method is not GET: 405.
     #[error("a WebSocket is opened with GET")]
     MethodNotGet,
-    /// HTTP/1.0 knows no upgrade: 505.
+    /// The request is HTTP/1.0, which has no upgrade: 505.
     #[error("a WebSocket is opened with HTTP/1.1")]
     HttpVersion,
-    /// An ordinary request: 426.
+    /// The request does not ask for a WebSocket: 426.
     #[error("this address speaks WebSocket: send Connection: Upgrade and Upgrade: websocket")]
     NotAnUpgrade,
-    /// A draft of the protocol, or a later one: 426.
+    /// The client uses a draft or a later version of the protocol: 426.
     #[error("only version 13 of WebSocket is spoken here (Sec-WebSocket-Version)")]
     WebSocketVersion,
-    /// No key, several, or one that is not 16 bytes in base64: 400.
+    /// The key is missing, repeated, or not 16 bytes in base64: 400.
     #[error("Sec-WebSocket-Key must be there once and hold 16 bytes in base64")]
     Key,
-    /// Not exactly one host: 400.
+    /// The host is missing or repeated: 400.
     #[error("Host must be there once")]
     Host,
-    /// A body, whose bytes could be taken for frames: 400.
+    /// The request has a body, whose bytes could be taken for frames: 400.
     #[error("a request that opens a WebSocket has no body")]
     Body,
-    /// A list of subprotocols that is none: 400.
+    /// The list of subprotocols is invalid: 400.
     #[error("Sec-WebSocket-Protocol must be a list of names")]
     Protocol,
-    /// Several origins, or one that is not ASCII: 400.
+    /// The origin is repeated or not ASCII: 400.
     #[error("Origin must be there at most once, in ASCII")]
     OriginMalformed,
-    /// The caller does not serve this origin: 403.
+    /// The caller does not allow this origin: 403.
     #[error("this origin is not allowed")]
     OriginNotAllowed,
 }
 
-/// Judges a request; `protocols` are the subprotocols that are spoken here. The first one of the
-/// client's list that is among them is chosen.
+/// Checks a request. Chooses the first subprotocol of the client's list that is among `protocols`.
 ///
 /// # Errors
-/// The first rule that the request breaks.
+/// Returns the first rule that the request violates.
 pub fn accept<'a>(
     head: &'a impl RequestHead,
     protocols: &[&str],
@@ -107,7 +106,7 @@ pub fn accept<'a>(
     Ok(Upgrade { accept: accept_key(key), protocol, origin: origin(head)? })
 }
 
-/// What `Sec-WebSocket-Accept` says for a `Sec-WebSocket-Key`. A client compares it.
+/// Returns the value of `Sec-WebSocket-Accept` for a `Sec-WebSocket-Key`. The client checks it.
 #[must_use]
 pub fn accept_key(key: &[u8]) -> [u8; ACCEPT_BYTES] {
     let digest = Sha1::new().chain_update(key).chain_update(ACCEPT_GUID).finalize();
@@ -118,7 +117,7 @@ pub fn accept_key(key: &[u8]) -> [u8; ACCEPT_BYTES] {
 }
 
 impl Upgrade<'_> {
-    /// Appends the answer, after which the connection carries frames.
+    /// Appends the response, after which the connection carries frames.
     pub fn write_response(&self, output: &mut Vec<u8>) {
         output.extend_from_slice(
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -134,13 +133,13 @@ impl Upgrade<'_> {
 }
 
 impl HandshakeError {
-    /// The HTTP status that answers it.
+    /// Returns the HTTP status of the response.
     #[must_use]
     pub const fn status(&self) -> u16 {
         self.status_line().0
     }
 
-    /// The header fields that belong to the status, beside those of any answer.
+    /// Returns the header fields that the status requires.
     #[must_use]
     pub const fn headers(&self) -> &'static [(&'static str, &'static str)] {
         match self {
@@ -152,11 +151,11 @@ impl HandshakeError {
         }
     }
 
-    /// Appends the answer, after which the connection is closed.
+    /// Appends the response, after which the connection must be closed.
     pub fn write_response(&self, output: &mut Vec<u8>) {
         let (status, words) = self.status_line();
         let body = format!("{self}\n");
-        // RFC 9110, 7.8: who sends Upgrade names it in Connection.
+        // RFC 9110, 7.8: a sender of Upgrade must also name it in Connection.
         let connection = if status == 426 { "upgrade, close" } else { "close" };
         let mut head = format!("HTTP/1.1 {status} {words}\r\nConnection: {connection}\r\n");
         for (name, value) in self.headers() {
@@ -183,14 +182,14 @@ impl HandshakeError {
     }
 }
 
-/// The field's value, if the field is there exactly once.
+/// Returns the field's value if the field occurs exactly once.
 fn only<'a>(head: &'a impl RequestHead, name: &'a str) -> Option<&'a [u8]> {
     let mut values = head.header_values(name);
     let value = values.next()?;
     values.next().is_none().then(|| value.trim_ascii())
 }
 
-/// The words of a field that is a list, as which it may also be there several times.
+/// Returns the elements of a field that is a list, and may occur several times.
 fn words<'a>(head: &'a impl RequestHead, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     head.header_values(name)
         .flat_map(|value| value.split(|byte| *byte == b','))
@@ -208,7 +207,7 @@ fn has_body(head: &impl RequestHead) -> bool {
 }
 
 fn is_key(key: &[u8]) -> bool {
-    // The decoder asks for room in whole groups of three bytes.
+    // The decoder requires room for whole groups of three bytes.
     let mut decoded = [0; KEY_BYTES + 2];
     STANDARD.decode_slice(key, &mut decoded) == Ok(KEY_BYTES)
 }
@@ -228,7 +227,7 @@ fn choose_protocol<'a>(
     Ok(chosen)
 }
 
-/// RFC 9110, 5.6.2.
+/// Checks the syntax of a token (RFC 9110, 5.6.2).
 fn is_token(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }

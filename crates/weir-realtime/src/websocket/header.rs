@@ -1,4 +1,4 @@
-//! The first 2 - 14 bytes of a frame (RFC 6455, 5.2).
+//! Frame headers: the first 2 - 14 bytes of a frame (RFC 6455, 5.2).
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,7 +8,7 @@ use super::limits::Role;
 use super::mask::MaskKey;
 use super::message::CONTROL_BYTES_MAX;
 
-/// Two bytes, a length of eight, a mask of four.
+/// Two bytes, a length of eight bytes, and a mask of four.
 pub const HEADER_BYTES_MAX: usize = 14;
 
 const FINAL: u8 = 0x80;
@@ -16,12 +16,12 @@ const RESERVED: u8 = 0x70;
 const OPCODE: u8 = 0x0f;
 const MASKED: u8 = 0x80;
 const LENGTH: u8 = 0x7f;
-/// Lengths from here on stand in two bytes of their own.
+/// Marks a length in two extra bytes. Lengths below this value need none.
 const LENGTH_IN_TWO: u8 = 126;
-/// Lengths above 65,535 stand in eight.
+/// Marks a length in eight extra bytes, for lengths above 65,535.
 const LENGTH_IN_EIGHT: u8 = 127;
 
-/// What a frame is.
+/// A frame's opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Opcode {
@@ -31,11 +31,11 @@ pub enum Opcode {
     Text = 1,
     /// A binary message, or its first fragment.
     Binary = 2,
-    /// The last frame that its sender sends.
+    /// The last frame of its sender.
     Close = 8,
-    /// To be answered with a pong of the same payload.
+    /// A ping. The receiver must send a pong with the same payload.
     Ping = 9,
-    /// Answers a ping, or nothing at all.
+    /// A pong, sent for a ping or unsolicited.
     Pong = 10,
 }
 
@@ -53,7 +53,8 @@ impl Opcode {
         })
     }
 
-    /// Close, ping and pong: small, whole, and allowed between the fragments of a message.
+    /// Returns whether the frame is a close, ping or pong: small, never fragmented, and allowed
+    /// between the fragments of a message.
     #[inline]
     #[must_use]
     pub const fn is_control(self) -> bool {
@@ -77,19 +78,19 @@ impl fmt::Display for Opcode {
 /// A frame without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Whether it is the last frame of its message.
+    /// Whether the frame is the last one of its message.
     pub is_final: bool,
-    /// What it is.
+    /// The frame's opcode.
     pub opcode: Opcode,
     /// The payload's length.
     pub payload_bytes: u64,
-    /// What the payload is masked with: always `Some` from a client, never from a server.
+    /// The mask of the payload: always `Some` from a client, never from a server.
     pub mask: Option<MaskKey>,
 }
 
 impl FrameHeader {
-    /// The header at the start of `bytes` and its length, or `None` as long as it is not all there.
-    /// A mistake is an error as soon as its byte is there, the first one first.
+    /// Parses the header at the start of `bytes`. Returns it with its length, or `None` while it is
+    /// incomplete. Reports an error as soon as the wrong byte has arrived.
     #[inline]
     pub(crate) fn parse(bytes: &[u8], role: Role) -> Result<Option<(Self, usize)>, ProtocolError> {
         let Some(&first) = bytes.first() else { return Ok(None) };
@@ -121,7 +122,7 @@ impl FrameHeader {
         Ok(Some((Self { is_final, opcode, payload_bytes, mask }, length_end + key.len())))
     }
 
-    /// The header's bytes. The payload follows them, masked with `mask` if that is there.
+    /// Returns the header's bytes. The payload follows them, masked with `mask` if there is one.
     #[inline]
     #[must_use]
     pub fn encode(&self) -> EncodedHeader {
@@ -147,7 +148,7 @@ impl FrameHeader {
     }
 }
 
-/// The payload's length and where the bytes that tell it end.
+/// Returns the payload's length, and the index after the bytes that hold it.
 #[inline]
 fn parse_length(bytes: &[u8], short: u8) -> Result<Option<(u64, usize)>, ProtocolError> {
     let (length, least, end) = match short {
@@ -170,7 +171,7 @@ fn parse_length(bytes: &[u8], short: u8) -> Result<Option<(u64, usize)>, Protoco
     Ok(Some((length, end)))
 }
 
-/// A header on the wire: 2 - 14 bytes, without the heap.
+/// An encoded header: 2 - 14 bytes, without the heap.
 #[derive(Clone, Copy, Debug)]
 pub struct EncodedHeader {
     bytes: [u8; HEADER_BYTES_MAX],

@@ -1,13 +1,13 @@
-//! What an endpoint accepts.
+//! Limits of incoming messages.
 
 use weir_settings::Section;
 
-/// Which side of the connection reads. It decides whether frames have to be masked.
+/// The side of the connection that reads. Decides whether incoming frames must be masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// This side accepted the connection: every frame that comes in is masked.
+    /// This side accepted the connection: every incoming frame is masked.
     Server,
-    /// This side opened the connection: no frame that comes in is masked.
+    /// This side opened the connection: no incoming frame is masked.
     Client,
 }
 

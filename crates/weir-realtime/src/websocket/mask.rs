@@ -1,23 +1,24 @@
-//! Masking: what a client sends is combined with a key of its own choice (RFC 6455, 5.3).
+//! Masking: a client combines what it sends with a key (RFC 6455, 5.3).
 
-/// The four bytes that a frame's payload is combined with. Masking twice is not masking at all.
+/// The four bytes that are combined with a frame's payload. Masking twice restores the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskKey([u8; 4]);
 
 impl MaskKey {
-    /// A key. A client takes an unpredictable one for each frame.
+    /// Returns a key. A client must use an unpredictable one for each frame.
     #[must_use]
     pub const fn new(key: [u8; 4]) -> Self {
         Self(key)
     }
 
-    /// The key as it stands in the frame.
+    /// Returns the key's bytes as sent.
     #[must_use]
     pub const fn bytes(self) -> [u8; 4] {
         self.0
     }
 
-    /// Masks or unmasks the payload's next bytes; the key then stands where the payload goes on.
+    /// Masks or unmasks the next bytes of the payload, and rotates the key to the byte that
+    /// follows.
     #[inline]
     pub fn apply(&mut self, payload: &mut [u8]) {
         let [a, b, c, d] = self.0;
@@ -47,7 +48,8 @@ mod tests {
     }
 
     proptest! {
-        /// Byte i of the payload meets byte i modulo 4 of the key, however the payload is cut.
+        /// Byte i of the payload is combined with byte i modulo 4 of the key, however the payload
+        /// is split.
         #[test]
         fn any_cut_masks_like_the_standards_formula(
             key: [u8; 4],

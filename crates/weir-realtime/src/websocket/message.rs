@@ -1,30 +1,33 @@
-//! What a session sees and sends.
+//! Messages that a session receives and sends.
 
 use super::close::CloseFrame;
 use super::error::ProtocolError;
 use super::header::{FrameHeader, Opcode};
 use super::mask::MaskKey;
 
-/// Payload of a ping, a pong or a close frame (RFC 6455, 5.5).
+/// The most bytes of the payload of a ping, pong or close frame (RFC 6455, 5.5).
 pub const CONTROL_BYTES_MAX: usize = 125;
 
-/// A whole message, or a control frame.
+/// A complete message, or a control frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Text.
+    /// A text message.
     Text(&'a str),
-    /// Bytes.
+    /// A binary message.
     Binary(&'a [u8]),
-    /// To be answered with a pong of the same payload, at most [`CONTROL_BYTES_MAX`].
+    /// A ping of at most [`CONTROL_BYTES_MAX`]. The receiver must send a pong with the same
+    /// payload.
     Ping(&'a [u8]),
-    /// The answer to a ping, or a sign of life that nobody asked for.
+    /// A pong, sent for a ping or unsolicited.
     Pong(&'a [u8]),
-    /// The last message of its sender. To be answered with a close, unless one was sent.
+    /// The last message of its sender. The receiver must send a close frame too, unless it already
+    /// has.
     Close(Option<CloseFrame<'a>>),
 }
 
 impl<'a> Message<'a> {
-    /// The message that a frame, or all fragments together, make; `opcode` is the first one's.
+    /// Builds a message from the payload of a frame or of all fragments. `opcode` is that of the
+    /// first.
     #[inline]
     pub(super) fn parse(opcode: Opcode, payload: &'a [u8]) -> Result<Self, ProtocolError> {
         Ok(match opcode {
@@ -38,11 +41,11 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Appends the message as one frame: masked with a key from a client, unmasked from a server. A
+    /// Appends the message as one frame. Clients must mask it with a key, servers must not. A
     /// reason that is too long for a close frame is cut.
     ///
     /// # Panics
-    /// If a ping or a pong is longer than [`CONTROL_BYTES_MAX`].
+    /// Panics if a ping or a pong is longer than [`CONTROL_BYTES_MAX`].
     #[inline]
     pub fn encode(&self, output: &mut Vec<u8>, mask: Option<MaskKey>) {
         match self {
@@ -96,7 +99,7 @@ mod tests {
         output
     }
 
-    /// RFC 6455, 5.7.
+    /// The examples of RFC 6455, 5.7.
     #[test]
     fn the_standards_examples() {
         assert_eq!(encoded(Message::Text("Hello")), b"\x81\x05Hello");

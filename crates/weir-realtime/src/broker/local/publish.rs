@@ -1,4 +1,4 @@
-//! Publishing on this node: to one channel, or to several, all or none.
+//! Publishing on this node: one event, or several of which all or none are published.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,7 +43,7 @@ impl LocalBroker {
         for (index, core) in self.cores.iter().enumerate() {
             let own = prepared.iter().filter(|(one, _)| one.is_for_core(index)).count();
             if own > 0 && core.room.is_full_with(own) {
-                // Dropping what is prepared takes it back.
+                // Dropping the prepared events returns their room.
                 return Err(self.count_busy(CoreBusy).into());
             }
         }
@@ -79,7 +79,7 @@ impl LocalBroker {
                 self.metrics.client_event();
                 Ok(())
             }
-            // A channel with a subscriber is not removed.
+            // A channel with a subscriber is never removed, so this is only a fallback.
             Err(TryPublishError::Gone) => Err(self.count_busy(CoreBusy)),
             Err(TryPublishError::Busy(busy)) => Err(self.count_busy(busy)),
         }

@@ -1,19 +1,19 @@
-//! Bodies of answers with the status 200: each function appends one to a buffer.
+//! Bodies of responses with the status 200. Each function appends one to a buffer.
 
 use serde::Serialize;
 
 use super::super::json::{List, Map, write};
 
-/// What is told about a channel: the attributes that were asked for and that it has.
+/// The attributes of a channel: those that were requested and that it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ChannelInfo<'a> {
-    /// Distinct users.
+    /// Number of distinct users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_count: Option<usize>,
-    /// Connections that are subscribed.
+    /// Number of subscribed connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscription_count: Option<usize>,
-    /// The last event, if it was asked for; `null` if there is none.
+    /// The last event, if it was requested. `Some(None)`, in JSON `null`, if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<Option<CachedEvent<'a>>>,
 }
@@ -21,19 +21,19 @@ pub struct ChannelInfo<'a> {
 /// The last event of a cache channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CachedEvent<'a> {
-    /// Its data.
+    /// The event's data.
     pub data: &'a str,
-    /// Seconds that it will still be kept.
+    /// Seconds until the event expires.
     #[serde(rename = "ttl")]
     pub ttl_seconds: u64,
 }
 
-/// The answer to what asks nothing: an empty object.
+/// Appends an empty object, for requests without a result.
 pub fn write_nothing(out: &mut Vec<u8>) {
     out.extend_from_slice(b"{}");
 }
 
-/// Channels by name: the answer to a list, and to an event published with `info`.
+/// Appends channels by name, for a list or for an event published with `info`.
 pub fn write_channels<'a>(
     out: &mut Vec<u8>,
     channels: impl Iterator<Item = (&'a str, ChannelInfo<'a>)> + Clone,
@@ -45,7 +45,7 @@ pub fn write_channels<'a>(
     write(out, &Channels { channels: Map(channels) });
 }
 
-/// The answer to a batch with `info`: one for each event, in the events' order.
+/// Appends the channels of a batch with `info`, in the order of the events.
 pub fn write_batch<'a>(out: &mut Vec<u8>, channels: impl Iterator<Item = ChannelInfo<'a>> + Clone) {
     #[derive(Serialize)]
     struct Batch<T> {
@@ -54,7 +54,7 @@ pub fn write_batch<'a>(out: &mut Vec<u8>, channels: impl Iterator<Item = Channel
     write(out, &Batch { batch: List(channels) });
 }
 
-/// One channel.
+/// Appends one channel.
 pub fn write_channel(out: &mut Vec<u8>, occupied: bool, info: &ChannelInfo<'_>) {
     #[derive(Serialize)]
     struct Channel<'a> {
@@ -65,7 +65,7 @@ pub fn write_channel(out: &mut Vec<u8>, occupied: bool, info: &ChannelInfo<'_>) 
     write(out, &Channel { occupied, info });
 }
 
-/// The users of a presence channel.
+/// Appends the users of a presence channel.
 pub fn write_users<'a>(out: &mut Vec<u8>, ids: impl Iterator<Item = &'a str> + Clone) {
     #[derive(Serialize)]
     struct Users<T> {

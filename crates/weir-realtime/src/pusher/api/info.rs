@@ -1,33 +1,32 @@
-//! Which attributes of channels a caller wants to know.
+//! The attributes of channels that a request asks for.
 
 use super::super::excerpt::Excerpt;
 use super::super::signature::SignedQuery;
 
-/// The attributes that were asked for: a set. Those that a channel doesn't have are left out of what
-/// is told about it, whoever asks.
+/// A set of requested attributes. Responses omit those that a channel does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InfoRequest {
-    /// Distinct users, of a presence channel.
+    /// The number of distinct users, for a presence channel.
     pub user_count: bool,
-    /// Connections that are subscribed.
+    /// The number of subscribed connections.
     pub subscription_count: bool,
-    /// The last event, of a cache channel.
+    /// The last event, for a cache channel.
     pub cache: bool,
 }
 
-/// A wish to list channels.
+/// A request to list channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListRequest<'a> {
-    /// Only channels whose names begin so.
+    /// Prefix of the names of the listed channels.
     pub filter_by_prefix: &'a str,
-    /// About each of them.
+    /// The attributes of each channel.
     pub info: InfoRequest,
 }
 
-/// Why attributes were refused.
+/// Why attributes were rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InfoError {
-    /// No attribute has that name.
+    /// No attribute has this name.
     #[error(
         "info has '{}'; it is a list, with commas, of user_count, subscription_count, cache",
         Excerpt(.name)
@@ -36,10 +35,10 @@ pub enum InfoError {
 }
 
 impl InfoRequest {
-    /// Reads a list with commas; nothing and an empty text ask for nothing.
+    /// Parses a comma-separated list. None and an empty text request nothing.
     ///
     /// # Errors
-    /// The name that is no attribute's.
+    /// Returns the first name that is not an attribute.
     pub fn parse(list: Option<&str>) -> Result<Self, InfoError> {
         let mut info = Self::default();
         let names = list.unwrap_or_default().split(',').map(str::trim);
@@ -56,10 +55,10 @@ impl InfoRequest {
 }
 
 impl<'a> ListRequest<'a> {
-    /// Reads what is asked about many channels.
+    /// Parses the query of a request to list channels.
     ///
     /// # Errors
-    /// The name that is no attribute's.
+    /// Returns the first name that is not an attribute.
     pub fn parse(query: &'a SignedQuery<'_>) -> Result<Self, InfoError> {
         let filter_by_prefix = query.get("filter_by_prefix").unwrap_or_default();
         let info = InfoRequest::parse(query.get("info"))?;

@@ -1,4 +1,4 @@
-//! Bodies of requests that publish.
+//! Bodies of requests that publish events.
 
 use std::collections::HashSet;
 
@@ -16,43 +16,43 @@ use super::{ApiError, InfoRequest};
 /// One event for some channels: `POST /apps/ID/events`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish<'a> {
-    /// Its name.
+    /// The event's name.
     pub name: EventName<'a>,
-    /// Its data.
+    /// The event's data.
     pub data: Payload<'a>,
-    /// Where to, each once, in the order in which they were given.
+    /// The channels to publish to, without duplicates, in the given order.
     pub channels: Vec<ChannelName>,
-    /// The connection that doesn't get it.
+    /// The connection that does not receive the event.
     pub socket_id: Option<SocketId>,
-    /// What to answer about each channel; None: nothing was asked.
+    /// The attributes to return of each channel. None if none were requested.
     pub info: Option<InfoRequest>,
 }
 
 /// One event for one channel, of `POST /apps/ID/batch_events`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchEvent<'a> {
-    /// Its name.
+    /// The event's name.
     pub name: EventName<'a>,
-    /// Its data.
+    /// The event's data.
     pub data: Payload<'a>,
-    /// Where to.
+    /// The channel to publish to.
     pub channel: ChannelName,
-    /// The connection that doesn't get it.
+    /// The connection that does not receive the event.
     pub socket_id: Option<SocketId>,
-    /// What to answer about the channel; None: nothing was asked.
+    /// The attributes to return of the channel. None if none were requested.
     pub info: Option<InfoRequest>,
 }
 
 /// One event for a user: `POST /apps/ID/users/USER/events`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserEvent<'a> {
-    /// Its name.
+    /// The event's name.
     pub name: EventName<'a>,
-    /// Its data.
+    /// The event's data.
     pub data: Payload<'a>,
 }
 
-/// An event as any of the bodies has it.
+/// The fields of an event in any of the bodies.
 #[derive(Deserialize)]
 struct EventBody<'a> {
     #[serde(borrow)]
@@ -75,10 +75,10 @@ struct BatchBody<'a> {
     batch: Vec<&'a RawValue>,
 }
 
-/// Reads the body of `POST /apps/ID/events`.
+/// Parses the body of `POST /apps/ID/events`.
 ///
 /// # Errors
-/// What is wrong, for the caller's developer.
+/// Returns what is wrong, for the developer of the application.
 pub fn parse_publish<'a>(body: &'a [u8], limits: &PusherLimits) -> Result<Publish<'a>, ApiError> {
     let event: EventBody<'a> = parse(text(body, limits)?)?;
     Ok(Publish {
@@ -90,10 +90,10 @@ pub fn parse_publish<'a>(body: &'a [u8], limits: &PusherLimits) -> Result<Publis
     })
 }
 
-/// Reads the body of `POST /apps/ID/batch_events`: all events, or what is wrong with one.
+/// Parses the body of `POST /apps/ID/batch_events`.
 ///
 /// # Errors
-/// What is wrong, for the caller's developer.
+/// Returns what is wrong with the first invalid event, for the developer of the application.
 pub fn parse_batch<'a>(
     body: &'a [u8],
     limits: &PusherLimits,
@@ -113,10 +113,10 @@ pub fn parse_batch<'a>(
         .collect()
 }
 
-/// Reads the body of `POST /apps/ID/users/USER/events`.
+/// Parses the body of `POST /apps/ID/users/USER/events`.
 ///
 /// # Errors
-/// What is wrong, for the caller's developer.
+/// Returns what is wrong, for the developer of the application.
 pub fn parse_user_event<'a>(
     body: &'a [u8],
     limits: &PusherLimits,
@@ -156,7 +156,7 @@ fn batch_event<'a>(text: &'a str, limits: &PusherLimits) -> Result<BatchEvent<'a
             name: EventName::parse(event.name.0, limits)?,
             data: Payload::from_json(event.data, limits.event_data_bytes_max)?,
         }),
-        // An event of a batch has one channel: its answer has no place for more.
+        // An event of a batch has exactly one channel, because its response describes one.
         (_, others) => Err(ApiError::TooManyChannels { channels: others + 1, max: 1 }),
     }
 }

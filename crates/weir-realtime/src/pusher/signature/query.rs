@@ -1,14 +1,14 @@
-//! The query of a request to the HTTP API, as it is read and as it is signed.
+//! Parsing the query of a request to the HTTP API, and the form in which it is signed.
 
 use std::borrow::Cow;
 
 use crate::pusher::excerpt::Excerpt;
 use crate::pusher::limits::PusherLimits;
 
-/// The one parameter that isn't signed: the signature.
+/// The signature's parameter, which is the only one that is not signed.
 const SIGNATURE: &str = "auth_signature";
 
-/// A request's parameters, decoded, in the order in which they are signed.
+/// A request's decoded parameters, in the order in which they are signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedQuery<'a>(Vec<Parameter<'a>>);
 
@@ -18,25 +18,25 @@ struct Parameter<'a> {
     value: Cow<'a, str>,
 }
 
-/// Why a query was refused.
+/// Why a query was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// More parameters than the limit.
+    /// There are more parameters than the limit.
     #[error("the query has more than {max} parameters")]
     TooMany { max: usize },
-    /// Which of them was meant can't be told.
+    /// A parameter occurs twice, so its value is ambiguous.
     #[error("the query has '{}' twice; only arrays, named like channels[], repeat", Excerpt(.name))]
     Duplicate { name: String },
-    /// A text that is signed unescaped must not be readable in two ways.
+    /// A parameter would make the signed text, which is unescaped, ambiguous.
     #[error("parameter '{}' holds an escaped '&', '=' or control character: it can't be signed", Excerpt(.name))]
     Ambiguous { name: String },
 }
 
 impl<'a> SignedQuery<'a> {
-    /// Reads what stands behind the question mark.
+    /// Parses the query after the question mark.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     pub fn parse(query: &'a str, limits: &PusherLimits) -> Result<Self, QueryError> {
         let max = limits.api_query_parameters_max;
         let mut parameters: Vec<_> = form_urlencoded::parse(query.as_bytes())
@@ -46,20 +46,21 @@ impl<'a> SignedQuery<'a> {
         if parameters.len() > max {
             return Err(QueryError::TooMany { max });
         }
-        // Stable: the values of an array keep their order.
+        // A stable sort keeps the order of an array's values.
         parameters.sort_by(|one, other| one.sort_key().cmp(other.sort_key()));
         check_duplicates(&parameters)?;
         parameters.iter().try_for_each(check_ambiguity)?;
         Ok(Self(parameters))
     }
 
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|parameter| parameter.name == name).map(|parameter| &*parameter.value)
     }
 
-    /// The parameters as they are signed: by name, lower case, unescaped, without the signature.
+    /// Returns the parameters as they are signed: sorted by lower-case name, unescaped, without the
+    /// signature.
     #[must_use]
     pub fn canonical(&self) -> String {
         let mut text = String::new();
@@ -72,7 +73,7 @@ impl<'a> SignedQuery<'a> {
 }
 
 impl Parameter<'_> {
-    /// The original sorts arrays by their names without brackets.
+    /// Returns the name without brackets, by which Pusher sorts arrays.
     fn sort_key(&self) -> &str {
         self.name.strip_suffix("[]").unwrap_or(&self.name)
     }
@@ -89,8 +90,8 @@ fn lowercase(name: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// In sorted parameters, duplicates are neighbours. An array and a plain parameter of one name
-/// would also have no order between them.
+/// Rejects duplicate parameters, which are neighbors once sorted. An array and a plain parameter
+/// with the same name are rejected too: they would have no defined order.
 fn check_duplicates(parameters: &[Parameter<'_>]) -> Result<(), QueryError> {
     let duplicate = parameters.windows(2).find(|pair| {
         pair[0].sort_key() == pair[1].sort_key() && !(pair[0].is_array() && pair[1].is_array())
@@ -101,8 +102,8 @@ fn check_duplicates(parameters: &[Parameter<'_>]) -> Result<(), QueryError> {
     }
 }
 
-/// The canonical text joins unescaped names and values, so `a=1%26b=2` would have the signature of
-/// `a=1&b=2`.
+/// Rejects parameters that make the canonical text ambiguous. It joins unescaped names and values,
+/// so `a=1%26b=2` would have the same signature as `a=1&b=2`.
 fn check_ambiguity(parameter: &Parameter<'_>) -> Result<(), QueryError> {
     let splits = |character: char| character == '&' || character.is_control();
     let is_ambiguous = parameter.value.contains(splits)

@@ -1,4 +1,4 @@
-//! Requests to the HTTP API: who signed them, when, and over which body.
+//! Verifying requests to the HTTP API: the signature, its time, and the body.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,63 +11,64 @@ use super::{QueryError, SignedQuery, Token};
 use crate::pusher::excerpt::Excerpt;
 use crate::pusher::limits::PusherLimits;
 
-/// The one version of this way to sign.
+/// The only version of the signature scheme.
 const VERSION: &str = "1.0";
 
-/// What of a request is signed.
+/// The signed parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedRequest<'a> {
-    /// In capitals.
+    /// The method in capitals.
     pub method: &'a str,
-    /// As it stood in the request line, without the query.
+    /// The path of the request line, without the query.
     pub path: &'a str,
-    /// What stood behind the question mark.
+    /// The query after the question mark.
     pub query: &'a str,
-    /// All of it.
+    /// The whole body.
     pub body: &'a [u8],
 }
 
-/// Why a request was refused: the text of an answer with the status 401.
+/// Why a request was rejected. The text is the body of the response, whose status is 401.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The query can't be signed.
     #[error("{0}")]
     Query(#[from] QueryError),
-    /// One of the parameters that every request needs.
+    /// A required parameter is missing.
     #[error("Missing parameter: {name}")]
     Missing { name: &'static str },
-    /// A version that doesn't exist.
+    /// The version of the signature scheme does not exist.
     #[error("auth_version '{}' is not supported: it must be {VERSION}", Excerpt(.given))]
     Version { given: String },
-    /// Signed for another app.
+    /// The request was signed for another app.
     #[error("auth_key '{}' is not the key of this app", Excerpt(.given))]
     WrongKey { given: String },
-    /// Another secret, or another text.
+    /// The request was signed with another secret, or another text was signed.
     #[error(
         "Invalid signature: you should have sent the HMAC SHA256 hex digest of \"{}\", made with your secret, but you sent '{}'",
         Excerpt(.signed),
         Excerpt(.given)
     )]
     Mismatch { signed: String, given: String },
-    /// Not a time.
+    /// The timestamp is not a number.
     #[error("auth_timestamp '{}' is not a number of seconds since 1970", Excerpt(.given))]
     Timestamp { given: String },
-    /// Too old, or a clock that is wrong.
+    /// The timestamp is too old, or one of the clocks is wrong.
     #[error(
         "Timestamp expired: Given timestamp ({given}) not within {}s of server time ({now})",
         .tolerance.as_secs()
     )]
     Expired { given: u64, now: u64, tolerance: Duration },
-    /// Another body than the one that was signed.
+    /// The body differs from the signed one.
     #[error("Invalid body_md5: the MD5 of the body that arrived is '{actual}', but the query says '{}'", Excerpt(.given))]
     Body { actual: String, given: String },
 }
 
 impl Token<'_> {
-    /// Checks that the app's server sent `request` about `now`, and returns its parameters.
+    /// Verifies that the application's server sent `request` at about `now`. Returns its
+    /// parameters.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns why the request is rejected.
     pub fn verify_request<'a>(
         &self,
         request: &SignedRequest<'a>,
@@ -79,10 +80,11 @@ impl Token<'_> {
         Ok(query)
     }
 
-    /// The same but for the body, which may still be on its way: that is for [`check_body`].
+    /// Verifies a request without its body, which may still be arriving. [`check_body`] verifies
+    /// that.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns why the request is rejected.
     pub fn verify_head<'a>(
         &self,
         request: &SignedRequest<'a>,
@@ -121,8 +123,8 @@ impl Token<'_> {
         Err(RequestError::Mismatch { signed, given: given.to_owned() })
     }
 
-    /// Server libraries sign a path as they build it; their HTTP clients escape it after that, for
-    /// instance the `|` of a user's id. A signature of the unescaped path holds as well.
+    /// Verifies a signature of the unescaped path. Server libraries sign a path before their HTTP
+    /// clients escape it, for instance the `|` of a user's id.
     fn signed_decoded(
         &self,
         request: &SignedRequest<'_>,
@@ -135,14 +137,14 @@ impl Token<'_> {
     }
 }
 
-/// What is signed for a request.
+/// Returns the text that is signed for a request.
 #[must_use]
 pub fn request_text(method: &str, path: &str, query: &SignedQuery<'_>) -> String {
     format!("{method}\n{path}\n{}", query.canonical())
 }
 
-/// `path` without escapes; nothing if there are none, or if one hides a character that would give
-/// the path another meaning.
+/// Returns `path` without escapes. None if it has none, or if one hides a character that would
+/// change the path's meaning.
 fn decode_path(path: &str) -> Option<Cow<'_, str>> {
     let decoded = percent_decode_str(path).decode_utf8().ok()?;
     let slashes = |path: &str| path.bytes().filter(|byte| *byte == b'/').count();
@@ -170,11 +172,11 @@ fn check_timestamp(
     }
 }
 
-/// A body needs its digest in the query. Without a body it may be there too (Python's library
-/// sends it always), and must be right.
+/// Verifies the digest of a body. A body requires one in the query. Without a body it is optional
+/// (Python's library always sends it), but must be right.
 ///
 /// # Errors
-/// It is missing, or another one.
+/// Returns an error if the digest is missing or wrong.
 pub fn check_body(query: &SignedQuery<'_>, body: &[u8]) -> Result<(), RequestError> {
     if body.is_empty() && query.get("body_md5").is_none() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order, each client gets every event once.
+//! In any order of steps, each client receives every event exactly once.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What happens to a core.
+/// A step of a test.
 #[derive(Clone, Debug)]
 enum Step {
     Connect,
@@ -24,7 +24,7 @@ enum Step {
     ReceiveMessages,
     Turn,
     Nonsense(usize, String),
-    /// A frame without a mask, which ends the connection.
+    /// Sends a frame without a mask, which closes the connection.
     Break(usize),
 }
 
@@ -47,7 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 const CHANNELS: [&str; 3] = ["a", "b", "cache-c"];
 
-/// What one client has: by channel, its epoch and its last offset.
+/// The epoch and the last offset that a client has, by channel.
 #[derive(Default)]
 struct Known {
     subscribed: HashMap<String, (String, u64)>,
@@ -55,7 +55,7 @@ struct Known {
 }
 
 impl Known {
-    /// Every event is the one behind the last.
+    /// Checks that each event directly follows the previous one.
     fn hear(&mut self, messages: Vec<Value>) {
         for message in messages {
             let Some(offset) = message["offset"].as_u64() else { continue };
@@ -71,7 +71,7 @@ impl Known {
                 continue;
             }
             let known = self.subscribed.get_mut(&channel).expect("only what it subscribed to");
-            // A cache channel's last event, which who comes is shown again.
+            // New subscribers receive the last event of a cache channel again.
             if channel.starts_with("cache-") && *known == (epoch.clone(), offset) {
                 continue;
             }
@@ -84,8 +84,8 @@ impl Known {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whoever comes, goes, recovers and says nonsense, wherever letters and turns fall: everybody
-    /// has each event once and in order, and in the end nothing is left.
+    /// In any order of joining, leaving, recovering, invalid messages, deliveries and turns, each
+    /// client receives every event exactly once and in order, and nothing is left at the end.
     #[test]
     fn whatever_happens_everybody_has_each_event_once(
         steps in prop::collection::vec(step(), 1..150),

@@ -1,8 +1,8 @@
-//! An app that is gone, off, or there again.
+//! Connections of an app that was removed, disabled, or added again.
 
 use super::*;
 
-/// How many are closed in each step, and with which code.
+/// Closes an app's connections. Returns how many are closed in each step, and the close code.
 fn steps_of_app_end(core: &ManualCore) -> Vec<(usize, Option<CloseCode>)> {
     core.receive_messages();
     let mut steps = Vec::new();
@@ -49,7 +49,7 @@ fn an_app_that_is_on_again_keeps_the_connections_that_are_left() {
     });
 }
 
-/// 4001 would keep them away from the app that is there.
+/// After 4001, clients would not reconnect to the app that was added again.
 #[test]
 fn connections_of_an_app_that_is_there_again_come_back_to_it() {
     with_core(|core| {

@@ -1,8 +1,9 @@
-//! What waits while a core has no room.
+//! Requests that wait while a core has no room.
 
 use super::*;
 
-/// Who joins a presence channel is told to the others. To pusher-js, an error would be final.
+/// Joining a presence channel notifies the other members, which needs room. An error would be final
+/// for pusher-js.
 #[test]
 fn who_joins_while_a_core_is_full_joins_when_there_is_room() {
     with_core(|core| {

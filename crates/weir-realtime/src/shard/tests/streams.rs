@@ -1,4 +1,4 @@
-//! Streams of events on a core.
+//! Event streams on a core.
 
 use std::pin::Pin;
 
@@ -14,7 +14,7 @@ fn open_stream(core: &ManualCore, channel: &str) -> Pin<Box<EventStream>> {
     Box::pin(core.0.stream_events(EventStreamRequest { app, place, channel, after: None }))
 }
 
-/// What a stream has for its client; None: nothing at the moment.
+/// Reads what the stream has for its client, or None if there is nothing yet.
 fn read(stream: &mut Pin<Box<EventStream>>) -> Option<String> {
     let mut context = Context::from_waker(Waker::noop());
     match stream.as_mut().poll_frame(&mut context) {

@@ -35,7 +35,7 @@ impl Bench {
         self.tell_app("1", at_ms, event);
     }
 
-    /// What was sent until then, oldest first.
+    /// Takes the events sent until this time, oldest first.
     fn sent(&mut self, at_ms: u64) -> Vec<String> {
         let now = self.start + Duration::from_millis(at_ms);
         self.held.release(now, &mut |told| self.sent.push(name(told)));

@@ -1,5 +1,5 @@
-//! The whole but the sockets, in virtual time: it moves to the next timer when nobody has anything
-//! to do, so what is asserted of it is exact.
+//! Tests of the worker without sockets, in virtual time. It advances to the next timer when all
+//! tasks are idle, so assertions can be exact.
 
 mod bench;
 mod endings;
@@ -142,7 +142,7 @@ async fn retries_slow_down_and_end_after_five_minutes() {
     bench.pass(32 * SECOND).await;
     assert_eq!(bench.metrics.dropped(DropReason::RetryFor).get(), 1);
     let attempts = bench.channels("a").len();
-    // 5 within 31 s at most, then one in 15 to 30 s; or 5 within 16 s, then the same.
+    // 5 attempts within at most 31 s, then one every 15 to 30 s; or 5 within 16 s, then the same.
     assert!((13..=26).contains(&attempts), "{attempts}");
     bench.pass(600 * SECOND).await;
     assert_eq!(bench.channels("a").len(), attempts);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A request as a list of header fields. `-name` in a test's changes takes a field away.
+/// A request as a list of header fields. `-name` in a test's changes removes a field.
 struct Request {
     method: &'static str,
     minor_version: u8,
@@ -24,7 +24,7 @@ impl RequestHead for Request {
     }
 }
 
-/// RFC 6455, 1.2.
+/// Returns the example request of RFC 6455, 1.2.
 fn request() -> Request {
     Request {
         method: "GET",

@@ -1,4 +1,4 @@
-//! A worker whose endpoints are scripts.
+//! A worker with scripted endpoints.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ pub(super) struct Bench {
     script: Script,
 }
 
-/// What an endpoint does from now on.
+/// The response of an endpoint from now on.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
     Status(u16),
@@ -49,7 +49,7 @@ pub(super) struct Seen {
     signature: String,
 }
 
-/// Answers and requests by host.
+/// Responses and received requests by host.
 #[derive(Clone, Default)]
 struct Script(Arc<Mutex<Scene>>);
 
@@ -91,7 +91,7 @@ impl Transport for Scripted {
     }
 }
 
-/// An app with an endpoint for each host that wants everything, and a worker that runs.
+/// Starts a worker, with an app that has an endpoint for all events on each host.
 pub(super) fn bench(hosts: &[&str], change: impl FnOnce(&mut WebhookSettings)) -> Bench {
     let mut settings = WebhookSettings::default();
     change(&mut settings);
@@ -129,7 +129,7 @@ impl Bench {
         self.webhooks.enqueue(&self.app, event);
     }
 
-    /// The settings after a reload.
+    /// Changes the app's settings, as a reload does.
     pub(super) fn app(&mut self, change: impl FnOnce(&mut AppHooks)) {
         let mut app = AppHooks::clone(&self.app);
         app.endpoints =
@@ -146,14 +146,14 @@ impl Bench {
         self.script.0.lock().unwrap().answers.insert(host.to_owned(), answer);
     }
 
-    /// Until nobody has anything to do at this moment.
+    /// Yields until all tasks are idle.
     pub(super) async fn settle(&self) {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Lets time pass, with everything that falls into it, its end included.
+    /// Advances the time, and waits for the work that falls into it.
     pub(super) async fn pass(&self, time: Duration) {
         self.settle().await;
         tokio::time::sleep(time).await;
@@ -164,12 +164,12 @@ impl Bench {
         self.script.0.lock().unwrap().seen.get(host).cloned().unwrap_or_default()
     }
 
-    /// The channels of the events of each request.
+    /// Returns the channels of the events of each request.
     pub(super) fn channels(&self, host: &str) -> Vec<Vec<String>> {
         self.posts(host).iter().map(Seen::channels).collect()
     }
 
-    /// Drops the handle; the worker is what is left.
+    /// Drops the handle and returns the worker's task.
     pub(super) fn end_handles(self) -> JoinHandle<()> {
         self.worker
     }
