@@ -11,16 +11,15 @@ use super::sending::Sending;
 use super::socket::UpstreamSocket;
 use crate::address::UpstreamAddress;
 
-/// Bytes of a buffer that an idle connection keeps for its next request.
+/// The largest send buffer that an idle connection keeps for its next request.
 const BUFFER_BYTES_KEPT: usize = 4 << 10;
 
-/// A connection to a worker, and what a request on it needs of memory: the next one finds it there.
-/// Nothing of the socket was read that a response did not take. It goes from hand to hand many times
-/// with each request, so it is boxed.
+/// A connection to a worker with the buffers of its exchanges, which the next request reuses. All
+/// bytes read from the socket belong to a response. Boxed, because it is moved often.
 #[derive(Debug)]
 pub(crate) struct UpstreamConnection {
     pub(crate) socket: UpstreamSocket,
-    /// It has carried a request before.
+    /// Whether it has carried a request before.
     pub(crate) is_reused: bool,
     /// When its last exchange ended.
     pub(super) idle_since: Timestamp,
