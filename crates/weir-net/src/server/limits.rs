@@ -8,13 +8,13 @@ use weir_settings::{COUNT, Section, WAIT};
 
 use crate::client::ClientLimits;
 
-/// The section of its settings, for errors and responses.
+/// The name of a setting, for errors and responses.
 pub(super) const CONNECTIONS_MAX: &str = "front.limits.connections_max";
 
-/// The largest window of HTTP/2 (RFC 9113, section 6.9.1).
+/// The largest flow-control window of HTTP/2 (RFC 9113, section 6.9.1).
 const WINDOW_MAX: u64 = (1 << 31) - 1;
 
-/// Header fields for which there is room without asking for memory; it is hyper's number, too.
+/// How many header fields fit into the array on the stack; the same as in hyper.
 pub(super) const HEADERS_USUAL: usize = 100;
 
 /// What an HTTP/2 connection may cost; each connection keeps those of its beginning.
@@ -120,7 +120,7 @@ pub struct HttpServerLimits {
 }
 
 impl HttpServerLimits {
-    /// None: no limit.
+    /// Returns the limit of accepted connections. None: no limit.
     pub(super) fn accept_rate(&self) -> Option<Rate> {
         let interval = Duration::from_secs(1).checked_div(self.accepts_per_second)?;
         Some(Rate::new(self.accepts_burst, interval))
