@@ -50,7 +50,7 @@ enum AcceptSocket {
 /// The outcome of an attempt to accept.
 enum Accepted {
     Connection(ConnectionStream, Option<IpAddr>),
-    /// Not before so long.
+    /// Retry after this long.
     NotYet(Duration),
     Failed(io::Error),
 }

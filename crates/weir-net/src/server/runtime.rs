@@ -89,9 +89,9 @@ impl ServerContext {
 /// Why a connection gets no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoPlace {
-    /// `connections_max` are open.
+    /// `connections_max` connections are open.
     Connections,
-    /// Its client has as many as one may.
+    /// Its client has as many connections as it may have.
     Client(ClientFull),
 }
 
