@@ -67,7 +67,7 @@ pub(crate) struct ProxiedApp {
     pub(crate) maintenance: Maintenance,
     /// True while none of its workers can be started: then requests are rejected at once.
     has_no_program: AtomicBool,
-    /// Header fields that tell workers about the client and the proxies in between.
+    /// Which header fields about the client and the proxies between are written for workers.
     pub(crate) forwarded_headers: ForwardedHeaders,
     pub(crate) metrics: AppMetrics,
     /// The memory budget for bodies of clients that are slower than the workers.

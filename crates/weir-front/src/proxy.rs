@@ -225,7 +225,7 @@ impl Proxy {
     /// Takes over a connection that requests an upgrade.
     ///
     /// # Errors
-    /// Returns the rejection if no app serves the request, or the app rejects it.
+    /// Returns the rejection if the head must not be forwarded, or if no app serves the request.
     pub fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         socket::start(self, upgrade)
     }

@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(app(&[0, 0]).jain_index(), None);
         assert_eq!(app(&[7, 7, 7]).jain_index(), Some(1.0));
         assert_eq!(app(&[9, 0, 0, 0]).jain_index(), Some(0.25));
-        // The public record of one shared socket: eight of sixteen workers idle.
+        // A published record of a shared socket: eight of sixteen workers are idle.
         let counts = [49_131, 48_525, 30_281, 8_263, 1_193, 163, 26, 1, 0, 0, 0, 0, 0, 0, 0, 0];
         let index = app(&counts).jain_index().expect("an index");
         assert!((0.1..0.3).contains(&index), "{index}");

@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// What a body says, read in pieces of these sizes, and how many bytes it took if it has ended.
+    /// Reads a body in pieces of these sizes. Returns its data and, if it has ended, its length.
     fn read(text: &[u8], sizes: &[usize]) -> Result<(Vec<u8>, Option<usize>), BadChunk> {
         let (mut chunks, mut data, mut at) = (Chunks::default(), Vec::new(), 0);
         let mut sizes = sizes.iter().copied().cycle();

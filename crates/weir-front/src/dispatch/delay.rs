@@ -110,7 +110,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(200);
 
-    /// One of ten left every 20 ms, up to 1 s.
+    /// Ten requests in the queue, one of which leaves every 20 ms, up to 1 s.
     fn steady() -> Delay {
         let mut delay = Delay::default();
         delay.restart(at(0));

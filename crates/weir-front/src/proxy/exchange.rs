@@ -54,7 +54,7 @@ pub(super) enum ExchangeError {
 impl ExchangeError {
     pub(super) fn metric(self) -> Option<RequestFailure> {
         match self {
-            // Counted by the dispatcher's caller.
+            // Counted when it was rejected.
             Self::Refused(_) => None,
             Self::TooLarge | Self::BadBody | Self::SlowBody => Some(RequestFailure::BadRequest),
             Self::Unreachable => Some(RequestFailure::Unreachable),

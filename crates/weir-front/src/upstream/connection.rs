@@ -26,7 +26,7 @@ pub(crate) struct UpstreamConnection {
     pub(super) sending: Sending,
     /// The beginning of a head that arrived in pieces.
     pub(super) unread: Vec<u8>,
-    /// Empty, for the fields of a response.
+    /// Empty; its memory is reused for the fields of a response.
     pub(super) fields: HeaderMap,
 }
 
@@ -42,17 +42,17 @@ impl UpstreamConnection {
         }))
     }
 
-    /// An empty buffer for a request's head.
+    /// Takes the empty buffer for a request's head.
     pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
         self.sending.take_buffer()
     }
 
-    /// Gives an empty map for the fields of the next answer.
+    /// Stores an empty map for the fields of the next response.
     pub(crate) fn make_room(&mut self, fields: HeaderMap) {
         self.fields = fields;
     }
 
-    /// An exchange has ended in order: the next one may begin.
+    /// Prepares for the next request, after an exchange has ended in order.
     pub(super) fn rest(&mut self) {
         let buffer = self.sending.take_buffer();
         let is_small = buffer.capacity() <= BUFFER_BYTES_KEPT;
@@ -61,7 +61,7 @@ impl UpstreamConnection {
         self.is_reused = true;
     }
 
-    /// Bytes that have come: none are the end.
+    /// Returns the bytes that have arrived. Empty: the end.
     pub(super) fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let read = self.socket.poll_take(context, Bytes::copy_from_slice);
         read.map_ok(Option::unwrap_or_default)

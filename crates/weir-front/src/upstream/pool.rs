@@ -10,7 +10,7 @@ use weir_base::clock::Timestamp;
 use super::connection::UpstreamConnection;
 use crate::app::UpstreamWorker;
 
-/// The idle connections of one core; clones are the same.
+/// The idle connections of one core; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdleConnections(Rc<RefCell<HashMap<u64, Idle>>>);
 

@@ -198,7 +198,8 @@ fn parse_target(path_and_query: &str) -> Option<Uri> {
         path if path.starts_with('/') => path.to_owned(),
         query => format!("/{query}"),
     };
-    // Rejects characters that are invalid in a request's first line. The parser rejects overlong URLs.
+    // Rejects characters that are invalid in a request's first line; the parser rejects URLs that
+    // are too long.
     let is_plain = absolute.bytes().all(|byte| byte.is_ascii_graphic());
     is_plain.then(|| absolute.parse().ok()).flatten()
 }

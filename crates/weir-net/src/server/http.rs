@@ -165,7 +165,7 @@ enum Http1Shutdown {
 impl<S: ConnectionService> Driven<S> {
     fn poll(&mut self, core: &CoreContext<S>, context: &mut Context<'_>) -> Poll<Http1Event> {
         loop {
-            // hyper first: it must have read the first request before it is told to shut down.
+            // hyper first: it must have read the first request before the shutdown begins.
             if let Poll::Ready(result) = Pin::new(&mut self.connection).poll(context) {
                 return Poll::Ready(Http1Event::Ended(result));
             }

@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// A request's head, the body that it says, and that body as it is sent.
+    /// A request: its head, the framing of its body, and its body as sent.
     #[derive(Clone, Debug)]
     struct Sent {
         before: &'static str,
@@ -238,7 +238,7 @@ mod tests {
             [self.before.as_bytes(), target, self.rest.as_bytes(), &self.body].concat()
         }
 
-        /// What hyper is to get.
+        /// Returns the bytes that hyper must get.
         fn passed(&self) -> Vec<u8> {
             let stand_in = |byte: &u8| if is_unusual(*byte) { STAND_IN } else { *byte };
             self.bytes(&self.target.iter().map(stand_in).collect::<Vec<_>>())
@@ -278,8 +278,8 @@ mod tests {
     /// The bytes that hyper got, and each request's target if it is unusual.
     type Passed = (Vec<u8>, Vec<Option<Vec<u8>>>);
 
-    /// What passes of bytes that arrive in pieces of these sizes, and each request's target if it has
-    /// one that is unusual.
+    /// Passes bytes that arrive in pieces of these sizes. Returns the bytes for hyper and the
+    /// unusual targets.
     fn pass(bytes: &[u8], sizes: &[usize], ends: &[BodyEnd]) -> io::Result<Passed> {
         let (mut messages, mut passed, mut targets) = (Messages::default(), Vec::new(), Vec::new());
         let mut sizes = sizes.iter().cycle();
@@ -298,7 +298,7 @@ mod tests {
         Ok((passed, targets))
     }
 
-    /// What heads are made of, sound ones and others.
+    /// Parts of valid and invalid heads.
     const PARTS: &[&str] =
         &["GET / HTTP/1.1\r\n", "GET ", "/\" ", "HTTP/1.1", "A: b", "A:", " ", "\r\n", "\n", "\r"];
 
@@ -319,7 +319,7 @@ mod tests {
             prop_assert_eq!(targets, unusual.collect::<Vec<_>>());
         }
 
-        /// Or a body would begin elsewhere for hyper.
+        /// Otherwise bodies would begin elsewhere for hyper.
         #[test]
         fn a_head_ends_where_httparse_says(
             start in prop::sample::select(&["", "\r\n\n", "GET /\" HTTP/1.1\r\n"][..]),

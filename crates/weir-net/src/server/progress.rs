@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// What it waits for, and how long yet.
+    /// Returns the limit of the present deadline, and the time left.
     fn waits(progress: &Http1Progress) -> Option<(HttpServerLimit, Duration)> {
         let deadline = progress.deadline(&limits())?;
         Some((deadline.limit, deadline.at - Instant::now()))

@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// What a worker gets, and what routes and rules see.
+    /// Returns the target for workers and the URI for routes and rules.
     fn parse(target: &[u8]) -> Option<(Vec<u8>, String)> {
         let (uri, raw) = RawTarget::parse(target)?;
         Some((raw.as_bytes().to_vec(), uri.to_string()))
@@ -108,7 +108,7 @@ mod tests {
             (b"/#", b"/#", "/"),
             (b"http://a.example/\"?<", b"/\"?<", "http://a.example/\"?%3C"),
             (b"http://a.example?\"", b"?\"", "http://a.example/?%22"),
-            // Nothing in it is refused.
+            // `http::Uri` accepts all of its bytes.
             (b"/\xc3\xa9\"", b"/\xc3\xa9\"", "/\u{e9}\""),
         ] {
             let parsed = parse(target).expect("a target");

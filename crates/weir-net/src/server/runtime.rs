@@ -319,7 +319,7 @@ mod tests {
         CoreContext::new(Rc::new(Nothing), Arc::new(shared), &ServerStop::within(Duration::ZERO))
     }
 
-    /// Sockets of tests are on this machine, which has no limit: hence without one.
+    /// Without sockets, because clients on this machine have no limit.
     #[test]
     fn one_client_leaves_connections_to_others() {
         let core = core(4, 2);
@@ -331,7 +331,7 @@ mod tests {
         let _own = open("127.0.0.1").expect("a place");
         assert_eq!(open("192.0.2.9").map(drop), Err(NoPlace::Connections));
         drop((mine, other));
-        // Who was refused a place holds none.
+        // A rejected connection holds no permit.
         let again: Vec<_> = (0..2).map(|_| open("192.0.2.9").expect("a place")).collect();
         assert_eq!(open("192.0.2.9").map(drop), Err(full));
         assert_eq!(core.metrics().limit_hits(HttpServerLimit::ClientConnections), 2);

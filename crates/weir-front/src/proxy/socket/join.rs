@@ -273,14 +273,14 @@ mod tests {
         assert_eq!(began.elapsed(), PATIENCE * 3 / 2);
     }
 
-    /// Two frames of text, `ab` and `c`.
+    /// Two text frames, `ab` and `c`.
     const FRAMES: [u8; 7] = [0x81, 2, b'a', b'b', 0x81, 1, b'c'];
-    /// The client's confirmation.
+    /// The client's close frame.
     const CONFIRMED: [u8; 8] = [0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9];
 
     #[tokio::test(start_paused = true)]
     async fn a_web_socket_is_closed_behind_a_whole_frame_and_the_worker_is_told_by_the_client() {
-        // In the middle of a header, of a payload, between two frames.
+        // Within a header, within a payload, and between two frames.
         for sent in [1, 3, 4] {
             let (client, mut browser) = duplex(64);
             let (worker, mut app) = duplex(64);

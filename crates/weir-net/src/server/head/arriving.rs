@@ -151,8 +151,8 @@ mod tests {
 
     const BYTES_MAX: usize = 200;
 
-    /// What becomes of bytes that arrive in these pieces: the head or the refusal, and what is left
-    /// behind it.
+    /// Parses bytes that arrive in these pieces. Returns the head or the rejection, and the bytes
+    /// behind the head.
     fn outcome(pieces: &[&[u8]]) -> Option<(String, Vec<u8>)> {
         let mut arriving = Arriving::default();
         for (index, piece) in pieces.iter().enumerate() {
@@ -235,8 +235,8 @@ mod tests {
         }
     }
 
-    /// Heads of all kinds, damaged and too long ones among them, with bytes behind their end, and
-    /// with an empty line last: a damaged head that comes slowly is found out only by one.
+    /// Generates valid, malformed and too long heads with bytes behind them. They end with an empty
+    /// line, because a malformed head that arrives slowly is detected at such a line only.
     fn heads() -> impl Strategy<Value = Vec<u8>> {
         let line = prop_oneof![
             8 => "(GET|POST) /[a-z?=]{0,20} HTTP/1\\.[01]",

@@ -19,7 +19,7 @@ pub(super) struct Http2Progress {
     control: Control,
     /// How many requests have responses that hyper has not got completely.
     in_hand: Cell<u32>,
-    /// Since when there has been none.
+    /// Since when no request has been in progress.
     idle_since: Cell<Instant>,
     /// Since when a head, or the connection's preface, has been incomplete.
     head_since: Cell<Option<Instant>>,
@@ -204,7 +204,7 @@ mod tests {
         progress
     }
 
-    /// What it waits for, and how long yet.
+    /// Returns the limit of the present deadline, and the time left.
     fn waits(progress: &Http2Progress) -> Option<(HttpServerLimit, Duration)> {
         let deadline = progress.deadline(&limits())?;
         Some((deadline.limit, deadline.at - Instant::now()))
