@@ -28,9 +28,9 @@ pub struct ClientLimits {
     /// Connections that one client may have open; one more gets 503. Those of front.trusted_proxies
     /// are not counted. A client is an address, of IPv6 the /64 that it is in; behind trusted
     /// proxies it is the address they forward; clients on this machine have no limit.
-    // A school or a mobile carrier has thousands of users behind one address: a browser has up to six
-    // connections, one with HTTP/2, and few requests in progress at a time. Four addresses that do harm
-    // would still be needed for all of `front.limits.connections_max`.
+    // A school or a mobile carrier has thousands of users behind one address. A browser has up to
+    // six connections (one with HTTP/2) and few requests in progress. At this default, an attacker
+    // needs four addresses to use up `front.limits.connections_max`.
     #[setting(range = COUNT, default = 16_384)]
     pub connections_max: u32,
     /// Requests of one client that wait for a worker or are being served, WebSockets and event
