@@ -1,5 +1,5 @@
-//! One line for each request, written by a thread of its own: a slow disk delays no request. What
-//! does not fit into its queue is counted and left out.
+//! The access log: one line for each request, written by a thread of its own, so that a slow disk
+//! delays no request. Lines that exceed its queue are counted and dropped.
 
 mod entry;
 mod line;
@@ -18,7 +18,7 @@ use weir_settings::Choice;
 pub(crate) use self::entry::{PendingLogEntry, Timing};
 use self::line::AccessLogRecord;
 
-/// How a line looks.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum LogFormat {
     /// The Common Log Format of web servers.
@@ -29,17 +29,17 @@ pub enum LogFormat {
     Json,
 }
 
-/// Where lines go, and how many may wait.
+/// The file, format and queue limit of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLogSettings {
-    /// None: standard output.
+    /// The file. None: standard output.
     pub path: Option<PathBuf>,
     pub format: LogFormat,
-    /// Lines that wait to be written; one more is left out.
+    /// Lines that may wait to be written; further ones are dropped.
     pub queue_max: usize,
 }
 
-/// Its counters, named `weir_front_access_log_*`.
+/// The metrics of the access log, named `weir_front_access_log_*`.
 #[derive(Clone, Debug, Default)]
 pub struct AccessLogMetrics {
     written: Counter,
@@ -48,7 +48,7 @@ pub struct AccessLogMetrics {
 }
 
 impl AccessLogMetrics {
-    /// Registers them.
+    /// Creates and registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         registry.register(
@@ -70,31 +70,31 @@ impl AccessLogMetrics {
     }
 }
 
-/// The log; clones are the same. What waits is written before the last of them is dropped.
+/// A handle to the access log; clones share it. The drop of the last one writes all queued lines.
 #[derive(Clone, Debug)]
 pub struct AccessLog(Arc<AccessLogShared>);
 
 #[derive(Debug)]
 struct AccessLogShared {
-    /// None: it ends.
+    /// None while it is dropped: a closed channel ends the writer.
     sender: Option<SyncSender<WriterMessage>>,
     metrics: AccessLogMetrics,
-    /// std: taken once, at the end.
+    /// A std mutex: it is locked once, at the end.
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
 enum WriterMessage {
     Line(Box<AccessLogRecord>),
-    /// The file was moved away.
+    /// Log rotation has moved the file: open a new one.
     Reopen,
 }
 
 impl AccessLog {
-    /// Opens the file, or makes it.
+    /// Opens or creates the file and starts the writer's thread.
     ///
     /// # Errors
-    /// The file can't be opened, or there is no thread.
+    /// Fails if the file cannot be opened or the thread cannot be started.
     pub fn open(settings: AccessLogSettings, metrics: AccessLogMetrics) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(settings.queue_max.max(1));
         let mut writer = AccessLogWriter {
@@ -113,7 +113,7 @@ impl AccessLog {
     /// Reopens the file, after log rotation has moved it.
     pub fn reopen(&self) {
         if let Some(sender) = &self.0.sender {
-            // A full queue is written to the old file; the next signal tries again.
+            // If the queue is full, the old file stays open until the next signal.
             let _ = sender.try_send(WriterMessage::Reopen);
         }
     }
@@ -131,7 +131,7 @@ impl Drop for AccessLogShared {
         drop(self.sender.take());
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(writer) = writer {
-            // A panic of the writer's was printed by it.
+            // The panic hook has printed a panic of the writer.
             let _ = writer.join();
         }
     }
@@ -154,7 +154,7 @@ struct AccessLogWriter {
     settings: AccessLogSettings,
     metrics: AccessLogMetrics,
     text: Vec<u8>,
-    /// It was said that writing fails.
+    /// True while writes fail, so that only the first failure is logged.
     is_failing: bool,
 }
 
@@ -162,7 +162,7 @@ impl AccessLogWriter {
     fn run(&mut self, messages: &Receiver<WriterMessage>) {
         while let Ok(first) = messages.recv() {
             self.take(first);
-            // Whatever waits goes out with it.
+            // Writes all queued lines before the flush.
             while let Ok(next) = messages.try_recv() {
                 self.take(next);
             }

@@ -1,18 +1,18 @@
-//! Where a worker listens.
+//! The address of a worker's listening socket.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a worker listens: `unix:/run/app/0.sock` or `127.0.0.1:3000`.
+/// The address of a worker: `unix:/run/app/0.sock` or `127.0.0.1:3000`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum UpstreamAddress {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
 
-/// The text is no address.
+/// The error for text that is no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is neither unix:/PATH nor IP:PORT")]
 pub struct AddressError(String);

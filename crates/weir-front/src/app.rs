@@ -1,4 +1,4 @@
-//! One app: its workers, and the way for a request to get a slot of one. Shared by all cores.
+//! One app, shared by all cores: its workers, and how requests obtain a worker's slot.
 
 mod budget;
 mod maintenance;
@@ -33,10 +33,10 @@ use crate::view::{AppView, OverdueView, UpstreamWorkerState, WorkerView};
 #[derive(Debug)]
 pub(crate) struct UpstreamWorker {
     pub(crate) key: WorkerKey,
-    /// Of all workers of all apps, for connections to it.
+    /// Unique among the workers of all apps; the key of its idle connections.
     pub(crate) serial: u64,
     pub(crate) address: UpstreamAddress,
-    /// How long its requests have waited for it, in all.
+    /// The sum of the times that requests have waited for a slot of this worker.
     waited_us: AtomicU64,
 }
 
@@ -55,27 +55,27 @@ impl UpstreamWorker {
     }
 }
 
-/// The serials that were given.
+/// The next serial.
 static WORKERS: AtomicU64 = AtomicU64::new(0);
 
-/// One app.
+/// An app: its settings, rules, metrics, workers and request queue.
 pub(crate) struct ProxiedApp {
     pub(crate) name: String,
     pub(crate) limits: AppLimits,
     pub(crate) priorities: Vec<PriorityRule>,
     pub(crate) shed: Vec<ShedRule>,
     pub(crate) maintenance: Maintenance,
-    /// None of its workers can be started: requests do not wait.
+    /// True while none of its workers can be started: then requests are rejected at once.
     has_no_program: AtomicBool,
-    /// Header fields that tell workers about the client and the proxies in between.
+    /// Which header fields about the client and the proxies between are written for workers.
     pub(crate) forwarded_headers: ForwardedHeaders,
     pub(crate) metrics: AppMetrics,
-    /// For bodies of clients that are slower than the workers.
+    /// The memory budget for bodies of clients that are slower than the workers.
     pub(crate) buffers: ByteBudget,
     clock: Clock,
-    /// One log line in a while.
+    /// Limits the log lines about rejected streams.
     refused_stream: Seldom,
-    /// std: held for a decision in memory, never across an await.
+    /// A std mutex: it is held for decisions in memory only, never across an await.
     state: Mutex<AppState>,
 }
 
@@ -120,7 +120,7 @@ impl ProxiedApp {
         app
     }
 
-    /// A slot of a worker, if one is free now.
+    /// Takes a slot of a worker if one is free now.
     pub(crate) fn free_slot(self: &Arc<Self>, now: Timestamp) -> Option<UpstreamSlot> {
         let mut state = self.state();
         let permit = state.dispatcher.take(now)?;
@@ -128,8 +128,8 @@ impl ProxiedApp {
         Some(UpstreamSlot::new(self, state.worker(&permit), permit))
     }
 
-    /// A slot of a worker for what will probably be a stream, at once or after waiting for it: one
-    /// that it gets at once is of a worker that has room for a stream, if there is one.
+    /// Takes a slot for a request that will probably become a stream, or waits for one. If a slot
+    /// is free at once, prefers a worker that has room for a stream.
     pub(crate) async fn slot_for_stream(
         self: &Arc<Self>,
         wish: RequestClass,
@@ -149,7 +149,7 @@ impl ProxiedApp {
         }
     }
 
-    /// A slot of a worker, at once or after waiting for it since `since`.
+    /// Takes a slot of a worker, or waits for one. `since`: when the request began to wait.
     pub(crate) async fn slot(
         self: &Arc<Self>,
         wish: RequestClass,
@@ -157,7 +157,7 @@ impl ProxiedApp {
     ) -> Result<UpstreamSlot, QueueError> {
         let handed = match self.request_slot(wish, since) {
             SlotRequest::Handed(handed) => handed,
-            // Nobody lets go of a sender without a response, but for the end of all.
+            // Every waiter is sent a result before its sender is dropped, except at process exit.
             SlotRequest::Waits(_place, receiver) => {
                 receiver.await.unwrap_or(Err(QueueError::QueueTimeout))
             }
@@ -175,7 +175,7 @@ impl ProxiedApp {
 
     fn request_slot(self: &Arc<Self>, wish: RequestClass, now: Timestamp) -> SlotRequest<'_> {
         let mut state = self.state();
-        // One may have come free since `free_slot` was asked.
+        // A slot may have become free since `free_slot` returned None.
         if let Some(permit) = state.dispatcher.take(now) {
             return SlotRequest::Handed(Ok(UpstreamSlot::new(self, state.worker(&permit), permit)));
         }
@@ -184,7 +184,7 @@ impl ProxiedApp {
             EnqueueOutcome::Refused(_, refusal) => SlotRequest::Handed(Err(refusal)),
             EnqueueOutcome::Queued { ticket, displaced } => {
                 if let Some((displaced, refusal)) = displaced {
-                    // Whoever is gone needs no response.
+                    // Sending fails if the displaced request's client has disconnected.
                     let _ = displaced.send(Err(refusal));
                 }
                 SlotRequest::Waits(QueuePlace::new(self, ticket), receiver)
@@ -192,7 +192,7 @@ impl ProxiedApp {
         }
     }
 
-    /// A worker at `address`.
+    /// Adds a worker that listens at `address`.
     pub(crate) fn add_worker(self: &Arc<Self>, address: UpstreamAddress) -> WorkerKey {
         let slots = Slots { requests: self.limits.concurrency, streams: self.limits.streams() };
         let key = {
@@ -206,7 +206,7 @@ impl ProxiedApp {
         key
     }
 
-    /// The worker can't be reached: others are tried for a while.
+    /// Suspends a worker that cannot be reached, for `retry_worker_after`.
     pub(crate) fn suspend(&self, worker: &UpstreamWorker) {
         let until = self.clock.now() + self.limits.retry_worker_after;
         self.state().dispatcher.suspend_worker(worker.key, until);
@@ -225,25 +225,24 @@ impl ProxiedApp {
             state.dispatcher.expire(now)
         };
         for (waiter, refusal) in expired {
-            // Whoever is gone needs no response.
+            // Sending fails if the client has disconnected.
             let _ = waiter.send(Err(refusal));
         }
         self.hand_out();
     }
 
-    /// Requests wait from now on.
+    /// Stops giving slots to requests, which then wait in the queue.
     pub(crate) fn pause(&self) {
         self.state().dispatcher.pause();
     }
 
-    /// Waiting requests are served.
+    /// Gives slots again, to waiting requests first.
     pub(crate) fn resume(self: &Arc<Self>) {
         self.state().dispatcher.resume(self.clock.now());
         self.hand_out();
     }
 
-    /// Makes these its workers: those that are new are added, those that are no more finish what
-    /// they have.
+    /// Replaces the workers: adds those that are new, and drains those that are no longer listed.
     pub(crate) fn set_workers(self: &Arc<Self>, addresses: &[UpstreamAddress]) {
         let (gone, known) = {
             let state = self.state();
@@ -253,7 +252,7 @@ impl ProxiedApp {
                 .partition(|(_, address)| addresses.contains(address));
             (gone, known)
         };
-        // First the new ones: meanwhile nobody finds the app without a worker.
+        // New workers first, so that the app is never without a worker.
         for address in addresses {
             if !known.iter().any(|(_, known)| known == address) {
                 self.add_worker(address.clone());
@@ -264,7 +263,7 @@ impl ProxiedApp {
         }
     }
 
-    /// Whether the worker at `address` is to get nothing new, what it has notwithstanding.
+    /// Stops or resumes sending new requests to the worker at `address`.
     pub(crate) fn hold_back(self: &Arc<Self>, address: &UpstreamAddress, is_held: bool) {
         {
             let mut state = self.state();
@@ -275,7 +274,7 @@ impl ProxiedApp {
         self.hand_out();
     }
 
-    /// Whether none of its workers can be started.
+    /// Sets whether none of its workers can be started.
     pub(crate) fn set_no_program(&self, has_none: bool) {
         self.has_no_program.store(has_none, Ordering::Relaxed);
     }
@@ -284,7 +283,7 @@ impl ProxiedApp {
         self.has_no_program.load(Ordering::Relaxed)
     }
 
-    /// How much of the worker at `address` other service processes use.
+    /// Sets how many slots of the worker at `address` are used by other service processes.
     pub(crate) fn set_elsewhere(self: &Arc<Self>, address: &UpstreamAddress, elsewhere: Elsewhere) {
         {
             let mut state = self.state();
@@ -295,7 +294,7 @@ impl ProxiedApp {
         self.hand_out();
     }
 
-    /// How many slots of each worker this process uses.
+    /// Returns how many slots of each worker this process uses.
     pub(crate) fn used(&self) -> Vec<(UpstreamAddress, Elsewhere)> {
         let state = self.state();
         let loads = state.dispatcher.loads().into_iter();
@@ -307,14 +306,14 @@ impl ProxiedApp {
             .collect()
     }
 
-    /// Whether a worker at `address` is given requests, or still has some.
+    /// Returns whether the worker at `address` receives requests or still has some in progress.
     pub(crate) fn has_worker(&self, address: &UpstreamAddress) -> bool {
         let state = self.state();
         let loads = state.dispatcher.loads();
         loads.iter().any(|(key, _)| state.workers[key].address == *address)
     }
 
-    /// Workers whose response, or the rest of it, is due for `age` or longer.
+    /// Returns the workers that have owed a response, or the rest of one, for `age` or longer.
     pub(crate) fn overdue(&self, age: Duration) -> Vec<OverdueView> {
         let now = self.clock.now();
         let state = self.state();
@@ -329,7 +328,7 @@ impl ProxiedApp {
             .collect()
     }
 
-    /// What an operator sees.
+    /// Returns a snapshot for operators.
     pub(crate) fn view(&self) -> AppView {
         let now = self.clock.now();
         let state = self.state();
@@ -378,7 +377,8 @@ impl ProxiedApp {
         }
     }
 
-    /// The worker has answered with a stream; its request's slot may be the next one's.
+    /// Marks a request as a stream. If the stream has a slot of its own, gives the request's slot
+    /// to the next waiting request. Returns None if there is no room for the stream.
     fn make_stream(self: &Arc<Self>, permit: &Permit) -> Option<StreamSlot> {
         let (stream, next) = {
             let mut state = self.state();
@@ -392,10 +392,10 @@ impl ProxiedApp {
         stream
     }
 
-    /// A client's stream is rejected for lack of room.
+    /// Counts and logs the rejection of a stream.
     fn refuse_stream(&self, refusal: QueueError) -> QueueError {
         self.metrics.refused(refusal);
-        // Of the limit of a client the server side says so.
+        // The server logs when a client reaches its own limit of streams.
         if refusal == QueueError::Streams && self.refused_stream.is_due(self.clock.now()) {
             tracing::warn!(
                 app = self.name,
@@ -406,7 +406,7 @@ impl ProxiedApp {
         refusal
     }
 
-    /// Takes a slot back and gives it to the next.
+    /// Ends a permit and gives its slot to the next waiting request.
     fn take_back(self: &Arc<Self>, permit: Permit) {
         let next = {
             let mut state = self.state();
@@ -417,7 +417,7 @@ impl ProxiedApp {
         }
     }
 
-    /// If the waiting request is gone, the next one gets it.
+    /// Passes a slot to a waiting request. If its client has disconnected, tries the next one.
     fn hand_over(self: &Arc<Self>, mut next: NextRequest) {
         loop {
             let NextRequest { waiter, permit, worker } = next;
@@ -441,7 +441,7 @@ enum SlotRequest<'a> {
     Waits(QueuePlace<'a>, oneshot::Receiver<Handed>),
 }
 
-/// The next request, and its slot.
+/// A waiting request and the slot that it gets.
 struct NextRequest {
     waiter: oneshot::Sender<Handed>,
     permit: Permit,
@@ -458,7 +458,7 @@ fn worker_state(load: Load) -> UpstreamWorkerState {
 }
 
 impl AppState {
-    /// The workers that are given requests.
+    /// Iterates over the workers that are not draining.
     fn current(&self) -> impl Iterator<Item = &Arc<UpstreamWorker>> {
         let loads = self.dispatcher.loads().into_iter();
         loads.filter(|(_, load)| !load.is_draining).map(|(key, _)| &self.workers[&key])
@@ -466,7 +466,7 @@ impl AppState {
 
     fn end(&mut self, permit: Permit, clock: &Clock) -> Option<NextRequest> {
         self.dispatcher.end(permit);
-        // The time is read only if somebody waits.
+        // Reads the clock only if a request waits.
         if self.dispatcher.waiting() > 0 { self.next(clock.now()) } else { None }
     }
 

@@ -1,4 +1,4 @@
-//! All apps, shared by all cores.
+//! The registry of all apps, shared by all cores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::routes::Routes;
 use crate::settings::AppSettings;
 use crate::view::{AppView, OverdueView};
 
-/// No app has this name.
+/// The error for an app name that is not configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no app {0}")]
 pub struct NoSuchApp(pub String);
 
-/// All apps, shared by all cores.
+/// All apps with their routes, shared by all cores.
 #[derive(Debug)]
 pub struct Apps {
     apps: Vec<Arc<ProxiedApp>>,
@@ -28,7 +28,7 @@ pub struct Apps {
 }
 
 impl Apps {
-    /// Those of `settings`.
+    /// Creates the apps of `settings` with their routes and metrics.
     #[must_use]
     pub fn new(settings: Vec<AppSettings>, clock: &Clock, metrics: &FrontMetrics) -> Arc<Self> {
         let mut routes = Routes::default();
@@ -43,68 +43,69 @@ impl Apps {
         Arc::new(Self { apps, routes, clock: clock.clone() })
     }
 
-    /// What an operator sees.
+    /// Returns a snapshot of each app for operators.
     #[must_use]
     pub fn view(&self) -> Vec<AppView> {
         self.apps.iter().map(|app| app.view()).collect()
     }
 
-    /// Lets all requests of an app wait, within the limits of its queue.
+    /// Pauses an app: its requests wait in the queue, within the queue's limits.
     ///
     /// # Errors
-    /// There is no such app.
+    /// Fails if there is no such app.
     pub fn pause(&self, app: &str) -> Result<(), NoSuchApp> {
         self.app(app)?.pause();
         Ok(())
     }
 
-    /// Serves requests that waited during a pause.
+    /// Resumes a paused app and serves the requests that waited.
     ///
     /// # Errors
-    /// There is no such app.
+    /// Fails if there is no such app.
     pub fn resume(&self, app: &str) -> Result<(), NoSuchApp> {
         self.app(app)?.resume();
         Ok(())
     }
 
-    /// Shows everybody an app's maintenance page, or no more.
+    /// Switches an app's maintenance page on or off for all clients.
     ///
     /// # Errors
-    /// There is no such app.
+    /// Fails if there is no such app.
     pub fn set_maintenance(&self, app: &str, is_on: bool) -> Result<(), NoSuchApp> {
         self.app(app)?.maintenance.set(is_on);
         Ok(())
     }
 
-    /// The queues of jobs whose latency some app's requests depend on.
+    /// Returns the job queues whose latency is an input to some app's shed rules.
     #[must_use]
     pub fn watched_queues(&self) -> BTreeSet<String> {
         let rules = self.apps.iter().flat_map(|app| &app.shed);
         rules.map(|rule| rule.settings.queue.clone()).collect()
     }
 
-    /// How long the first job of each queue has waited; a queue that is not there is not known.
+    /// Updates all shed rules with the latency of each job queue: the time that its oldest job has
+    /// waited. A queue missing from `latencies` counts as unknown, so its rules are inactive.
     pub fn judge_queues(&self, latencies: &BTreeMap<String, Duration>) {
         for rule in self.apps.iter().flat_map(|app| &app.shed) {
             rule.judge(latencies.get(&rule.settings.queue).copied());
         }
     }
 
-    /// Makes these the workers of an app: those that are new are added, those that are no more
-    /// finish what they have.
+    /// Replaces the workers of an app: adds those that are new, and drains those that are no
+    /// longer listed.
     ///
     /// # Errors
-    /// There is no such app.
+    /// Fails if there is no such app.
     pub fn set_workers(&self, app: &str, addresses: &[UpstreamAddress]) -> Result<(), NoSuchApp> {
         self.app(app)?.set_workers(addresses);
         Ok(())
     }
 
-    /// Whether a worker of an app is to get no new requests for now. Those in progress continue, and count
-    /// against what it can take at once when it is given something again.
+    /// Stops or resumes sending new requests to a worker of an app. Requests in progress continue
+    /// and still count against the worker's slots when it is resumed.
     ///
     /// # Errors
-    /// There is no such app.
+    /// Fails if there is no such app.
     pub fn hold_back(
         &self,
         app: &str,
@@ -115,20 +116,21 @@ impl Apps {
         Ok(())
     }
 
-    /// Whether none of an app's workers can be started: then its requests get 503 at once.
+    /// Sets whether none of an app's workers can be started. While it is set, the app's requests
+    /// get 503 at once.
     ///
     /// # Errors
-    /// There is no such app.
+    /// Fails if there is no such app.
     pub fn set_no_program(&self, app: &str, has_none: bool) -> Result<(), NoSuchApp> {
         self.app(app)?.set_no_program(has_none);
         Ok(())
     }
 
-    /// How many slots of a worker other service processes use, which were replaced and still have
-    /// connections: they count against its limits.
+    /// Sets how many slots of a worker are used by replaced service processes that still have
+    /// connections. These slots count against the worker's limits.
     ///
     /// # Errors
-    /// There is no such app.
+    /// Fails if there is no such app.
     pub fn set_elsewhere(
         &self,
         app: &str,
@@ -139,19 +141,19 @@ impl Apps {
         Ok(())
     }
 
-    /// How many slots of each worker of an app this process uses.
+    /// Returns how many slots of each worker of an app this process uses.
     #[must_use]
     pub fn used(&self, app: &str) -> Vec<(UpstreamAddress, Elsewhere)> {
         self.app(app).map(|app| app.used()).unwrap_or_default()
     }
 
-    /// Whether a worker of an app is given requests, or still has some.
+    /// Returns whether a worker of an app receives requests or still has some in progress.
     #[must_use]
     pub fn has_worker(&self, app: &str, address: &UpstreamAddress) -> bool {
         self.app(app).is_ok_and(|app| app.has_worker(address))
     }
 
-    /// Workers of an app with requests that run for `age` or longer.
+    /// Returns the workers of an app with requests that have been running for `age` or longer.
     #[must_use]
     pub fn overdue(&self, app: &str, age: Duration) -> Vec<OverdueView> {
         self.app(app).map(|app| app.overdue(age)).unwrap_or_default()

@@ -1,27 +1,29 @@
-//! Which worker serves which request, and when: pure rules, with the time passed in.
+//! Decides which worker serves which request, and when. Free of I/O; callers pass the time in.
 //!
-//! **Join-idle.** A request goes to a worker that has room, the one that has least to do and, among
-//! those, the one that was given something longest ago: counts stay even without being a goal.
-//! No request waits for a busy worker while another has room: there is one queue for all.
+//! **Join-idle.** A request goes to a worker with a free slot: the least loaded one and, among
+//! equals, the one that was given a request longest ago, so counts stay even. All workers share one
+//! queue, so no request waits for a busy worker while another has a free slot.
 //!
-//! **The queue** is bounded, ordered by priority and, within one, shared fairly among clients
-//! ([`priority_queue`]). It may hold requests for `queue_timeout`.
+//! **The queue** is bounded and ordered by priority; within one priority, clients share it fairly
+//! ([`priority_queue`]). Requests wait for `queue_timeout` at most.
 //!
-//! **Overload** is a queue that, for `overload_after`, was longer than what the workers serve within
-//! `overload_delay`, or within half the time after which clients give up ([`delay`]): while requests can
-//! be served in time, they are served in the order of their arrival. In an overload the newest request of
-//! a client goes first and none waits longer than `overload_wait`: what is served is fresh. (Adaptive
-//! LIFO and controlled delay, after B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015. There a queue
-//! that is not empty counts; but clients that wait for a response before their next request keep a
-//! queue of a constant length, and none of them needs to be refused.)
+//! **Overload** begins when, for `overload_after`, the queue has been longer than what the workers
+//! serve within `overload_delay`, or within half the time after which clients give up ([`delay`]).
+//! Until then, requests are served in the order of their arrival. During an overload the newest
+//! request of a client is served first and none waits longer than `overload_wait`, so that served
+//! requests are recent ones. (Adaptive LIFO and controlled delay, after B. Maurer, "Fail at Scale",
+//! ACM Queue 13(8), 2015. There, any standing queue counts as an overload. Here it does not:
+//! clients that wait for a response before they send the next request keep the queue at a constant
+//! length, and all of them can be served.)
 //!
 //! **Streams** (WebSockets, server-sent events) would hold a request's slot for hours, so they have
-//! slots of their own. What is one says the worker's response, not the client: until then it is a
-//! request like any other. If a worker has no room for one more, the stream is refused and the
-//! slot is free. Of workers that have no slots for streams at all each stream keeps the slot of its request,
-//! and one slot of the app is left for requests.
+//! slots of their own. Only the worker's response shows whether a request is a stream: until then
+//! it counts as a request. If the worker has no room for another stream, the stream is rejected
+//! and its slot is released. If workers have no slots for streams at all, a stream keeps the slot
+//! of its request, and one slot of the app is reserved for requests.
 //!
-//! **What a worker owes** is told apart from what it has: a request whose client is slow, and a
+//! **What a worker owes** is tracked apart from the slots in use: a stream, or a request with a
+//! slow client, may run for long without the worker being stuck.
 //! stream, may be there for long without the worker being stuck.
 
 mod delay;
@@ -48,51 +50,51 @@ pub(crate) use self::workers::{Load, Slots, StreamSlot, WorkerKey};
 /// The limits of an app's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueueLimits {
-    /// Requests that wait at once.
+    /// How many requests may wait at once.
     pub(crate) queue_max: usize,
-    /// How long one may wait.
+    /// How long a request may wait.
     pub(crate) queue_timeout: Duration,
-    /// A queue that takes longer than this to serve is too long ..
+    /// A queue that the workers need longer than this to serve is too long.
     pub(crate) overload_delay: Duration,
-    /// .. and an overload once it has been so for this long.
+    /// An overload begins once the queue has been too long for this long.
     pub(crate) overload_after: Duration,
-    /// How long one may wait during an overload.
+    /// How long a request may wait during an overload.
     pub(crate) overload_wait: Duration,
 }
 
-/// A request for a slot.
+/// The priority and the client of a request, which determine its position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestClass {
     pub(crate) priority: Priority,
     pub(crate) client: FlowKey,
 }
 
-/// A slot of a worker. Each must come back through [`Dispatcher::end`], once.
+/// A slot of a worker. Pass it to [`Dispatcher::end`] exactly once.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Permit {
     running: usize,
     pub(crate) worker: WorkerKey,
 }
 
-/// Why a request is not served.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum QueueError {
-    /// `queue_max` others wait.
+    /// `queue_max` requests are waiting.
     QueueFull,
-    /// It waited for `queue_timeout`.
+    /// The request waited for `queue_timeout`.
     QueueTimeout,
-    /// It waited for `overload_wait`, or made room for a newer one, during an overload.
+    /// During an overload, it waited for `overload_wait` or was displaced by a newer request.
     Overload,
-    /// The worker has made a stream of it, and has as many as it may.
+    /// The worker made a stream of it but has as many streams as it may have.
     Streams,
-    /// The same, and its client has as many as one may.
+    /// The worker made a stream of it, but its client has as many streams as it may have.
     ClientStreams,
 }
 
-/// The outcome of a request to wait.
+/// The outcome of [`Dispatcher::wait`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum EnqueueOutcome<T> {
-    /// It waits; `displaced` does so no more.
+    /// The request waits. `displaced` is a request that was removed to make room for it.
     Queued {
         ticket: Ticket,
         displaced: Option<(T, QueueError)>,
@@ -100,28 +102,28 @@ pub(crate) enum EnqueueOutcome<T> {
     Refused(T, QueueError),
 }
 
-/// What holds a slot.
+/// A request or stream that holds a slot.
 #[derive(Clone, Copy, Debug)]
 struct HeldSlot {
     worker: WorkerKey,
-    /// None: it is no stream, or not yet.
+    /// None: a request, not a stream.
     stream: Option<StreamSlot>,
-    /// Since when the worker is to say or to take something. None: it waits for the client, or has
-    /// nothing to say before it likes.
+    /// Since when the worker owes a response or a read. None: it waits for the client, or is a
+    /// stream.
     owes_since: Option<Timestamp>,
 }
 
-/// A worker that has owed something for longer than an age.
+/// A worker that has owed a response for longer than a given age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overdue {
     pub(crate) worker: WorkerKey,
-    /// Since when, the longest.
+    /// When the oldest of these requests became due.
     pub(crate) oldest: Timestamp,
-    /// How many requests are over the age.
+    /// How many requests are older than the age.
     pub(crate) requests: u32,
 }
 
-/// The slots of an app's workers and the requests that wait for one; `T` stands for a request.
+/// The slots of an app's workers and the requests that wait for one. `T` identifies a request.
 #[derive(Debug)]
 pub(crate) struct Dispatcher<T> {
     limits: QueueLimits,
@@ -142,7 +144,7 @@ impl<T> Dispatcher<T> {
         }
     }
 
-    /// A slot, if one is free. That overtakes no request: while one is free, none waits.
+    /// Takes a slot if one is free. This overtakes no request: none waits while a slot is free.
     pub(crate) fn take(&mut self, now: Timestamp) -> Option<Permit> {
         if self.is_paused {
             return None;
@@ -150,7 +152,7 @@ impl<T> Dispatcher<T> {
         self.workers.take().map(|worker| self.begin(worker, now))
     }
 
-    /// The same for what will probably be a stream: rather of a worker that has room for one.
+    /// Takes a slot for a probable stream, preferably of a worker with room for one.
     pub(crate) fn take_for_stream(&mut self, now: Timestamp) -> Option<Permit> {
         if self.is_paused {
             return None;
@@ -164,23 +166,25 @@ impl<T> Dispatcher<T> {
         Permit { running: self.running.insert(running), worker }
     }
 
-    /// The age of the worker's oldest work is reset.
+    /// Notes that the worker owes a response from `now` on.
     pub(crate) fn owes(&mut self, permit: &Permit, now: Timestamp) {
         self.running[permit.running].owes_since = Some(now);
     }
 
-    /// What it owes does not end with the client; if it was the client's turn, it is the worker's now.
+    /// Notes that the client has gone: what the worker owes remains due. If it waited for the
+    /// client, it owes a response from `now` on.
     pub(crate) fn owes_still(&mut self, permit: &Permit, now: Timestamp) {
         self.running[permit.running].owes_since.get_or_insert(now);
     }
 
-    /// It is the client's turn.
+    /// Notes that the worker waits for the client.
     pub(crate) fn owes_nothing(&mut self, permit: &Permit) {
         self.running[permit.running].owes_since = None;
     }
 
-    /// The worker has made a stream of it, and owes nothing. None: there is no room for it. If it has a
-    /// slot of its own, that of its request is free: see [`Dispatcher::next`].
+    /// Marks a request as a stream, for which the worker owes nothing. Returns None if there is no
+    /// room for it. If the stream gets a slot of its own, the request's slot becomes free: call
+    /// [`Dispatcher::next`].
     pub(crate) fn make_stream(&mut self, permit: &Permit) -> Option<StreamSlot> {
         let running = &mut self.running[permit.running];
         running.owes_since = None;
@@ -190,7 +194,7 @@ impl<T> Dispatcher<T> {
         running.stream
     }
 
-    /// Waits for a slot, after [`Dispatcher::take`] had none.
+    /// Queues a request after [`Dispatcher::take`] has returned None.
     pub(crate) fn wait(
         &mut self,
         wish: RequestClass,
@@ -214,20 +218,20 @@ impl<T> Dispatcher<T> {
         }
     }
 
-    /// Its client gave up; None: it does not wait.
+    /// Removes a request whose client gave up. Returns None if it is no longer queued.
     pub(crate) fn leave(&mut self, ticket: Ticket, now: Timestamp) -> Option<T> {
         self.queue.leave(ticket, now)
     }
 
-    /// Gives a slot back: see [`Dispatcher::next`].
+    /// Releases a slot; call [`Dispatcher::next`] afterwards.
     pub(crate) fn end(&mut self, permit: Permit) {
         let HeldSlot { worker, stream, .. } = self.running.remove(permit.running);
         self.workers.end(worker, stream);
     }
 
-    /// The next request that gets a slot, if there are both. To be called after a slot was returned, and until it
-    /// returns None after anything that adds slots. The permit belongs to its receiver: if
-    /// it is not taken, it returns through [`Dispatcher::end`].
+    /// Returns the next waiting request with its slot, if there are both. Call it once after a slot
+    /// was released, and until it returns None after slots were added. The caller owns the permit
+    /// and, if the request does not take it, returns it through [`Dispatcher::end`].
     pub(crate) fn next(&mut self, now: Timestamp) -> Option<(T, Permit)> {
         if self.queue.is_empty() {
             return None;
@@ -240,7 +244,7 @@ impl<T> Dispatcher<T> {
         }
     }
 
-    /// Requests that have waited too long.
+    /// Removes and returns the requests that have waited too long.
     pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<(T, QueueError)> {
         let mut expired = Vec::new();
         let (patience, refusal) = self.patience(now);
@@ -250,7 +254,7 @@ impl<T> Dispatcher<T> {
         expired
     }
 
-    /// How long a request may wait at present, and its error after that.
+    /// Returns how long a request may wait at present, and its error after that.
     fn patience(&self, now: Timestamp) -> (Duration, QueueError) {
         let QueueLimits { queue_timeout, overload_wait, .. } = self.limits;
         if self.is_overloaded(now) && overload_wait < queue_timeout {
@@ -260,7 +264,8 @@ impl<T> Dispatcher<T> {
         }
     }
 
-    /// A pause and a start of all workers are waits by intention, no overloads.
+    /// Returns whether there is an overload. Waits during a pause or while no worker serves do not
+    /// count as one.
     pub(crate) fn is_overloaded(&self, now: Timestamp) -> bool {
         let is_serving = !self.is_paused && self.workers.any_serves();
         let QueueLimits { overload_delay, overload_after, .. } = self.limits;
@@ -268,28 +273,28 @@ impl<T> Dispatcher<T> {
         is_serving && since.is_some_and(|since| now.since(since) > overload_after)
     }
 
-    /// How many wait.
+    /// Returns how many requests wait.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// No slot is given from now on; waiting requests keep waiting.
+    /// Stops giving slots; waiting requests keep waiting.
     pub(crate) fn pause(&mut self) {
         self.is_paused = true;
     }
 
-    /// Slots are given again: see [`Dispatcher::next`].
+    /// Gives slots again; call [`Dispatcher::next`] afterwards.
     pub(crate) fn resume(&mut self, now: Timestamp) {
         self.is_paused = false;
         self.restart_waiting(now);
     }
 
-    /// Requests that waited during a pause are no sign of an overload.
+    /// Restarts the measurement of the queue, so that waits during a pause cause no overload.
     fn restart_waiting(&mut self, now: Timestamp) {
         self.queue.restart_waiting(now);
     }
 
-    /// A worker with slots: see [`Dispatcher::next`].
+    /// Adds a worker with `slots`; call [`Dispatcher::next`] afterwards.
     pub(crate) fn add_worker(&mut self, slots: Slots, now: Timestamp) -> WorkerKey {
         if !self.workers.any_serves() {
             self.restart_waiting(now);
@@ -297,12 +302,13 @@ impl<T> Dispatcher<T> {
         self.workers.add(slots)
     }
 
-    /// The worker gets nothing new; it is forgotten once its last slot has come back.
+    /// Gives the worker no new requests, and removes it once its last slot is released.
     pub(crate) fn drain_worker(&mut self, worker: WorkerKey) {
         self.workers.drain(worker);
     }
 
-    /// The worker gets nothing new until this is called with false: see [`Dispatcher::next`] then.
+    /// Stops or resumes giving new requests to the worker. After a resume, call
+    /// [`Dispatcher::next`].
     pub(crate) fn hold_back_worker(&mut self, worker: WorkerKey, is_held: bool, now: Timestamp) {
         let did_any_serve = self.workers.any_serves();
         self.workers.hold_back(worker, is_held);
@@ -311,17 +317,18 @@ impl<T> Dispatcher<T> {
         }
     }
 
-    /// How much of the worker other service processes use: see [`Dispatcher::next`].
+    /// Sets how many slots of the worker other service processes use; call [`Dispatcher::next`]
+    /// afterwards.
     pub(crate) fn set_elsewhere(&mut self, worker: WorkerKey, elsewhere: Elsewhere) {
         self.workers.set_elsewhere(worker, elsewhere);
     }
 
-    /// The worker gets nothing new until `until`: it could not be reached.
+    /// Gives a worker that could not be reached no new requests before `until`.
     pub(crate) fn suspend_worker(&mut self, worker: WorkerKey, until: Timestamp) {
         self.workers.suspend(worker, until);
     }
 
-    /// Ends the suspensions whose time is over: see [`Dispatcher::next`].
+    /// Ends the suspensions that have expired; call [`Dispatcher::next`] afterwards.
     pub(crate) fn end_suspensions(&mut self, now: Timestamp) {
         let did_any_serve = self.workers.any_serves();
         if self.workers.end_suspensions(now) && !did_any_serve {
@@ -329,12 +336,12 @@ impl<T> Dispatcher<T> {
         }
     }
 
-    /// What each worker has to do, in the order in which they were added.
+    /// Returns the load of each worker, in the order in which they were added.
     pub(crate) fn loads(&self) -> Vec<(WorkerKey, Load)> {
         self.workers.loads()
     }
 
-    /// Whether the worker is one that may still have something to do.
+    /// Returns whether the worker exists, draining ones included.
     pub(crate) fn knows(&self, worker: WorkerKey) -> bool {
         self.workers.knows(worker)
     }
@@ -343,7 +350,7 @@ impl<T> Dispatcher<T> {
         self.is_paused
     }
 
-    /// Workers that have owed something for `age` or longer.
+    /// Returns the workers that have owed a response for `age` or longer.
     pub(crate) fn overdue(&self, age: Duration, now: Timestamp) -> Vec<Overdue> {
         let mut overdue: Vec<Overdue> = Vec::new();
         let owed = self.running.iter().filter_map(|(_, it)| Some((it.worker, it.owes_since?)));

@@ -1,22 +1,22 @@
-//! The end of what has no end of its own: WebSockets and streams of events, when Weir ends.
+//! Closing WebSockets and event streams at shutdown, because they have no end of their own.
 
 use std::time::Duration;
 
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// When Weir ends, streams end spread over a window, so that their clients don't come back in the
-/// same moment.
+/// The shutdown of streams. Their ends are spread over a window, so that clients do not all
+/// reconnect in the same moment.
 #[derive(Clone, Debug)]
 pub struct Drain {
-    /// Weir is ending.
+    /// Cancelled when the shutdown begins.
     pub begun: CancellationToken,
-    /// How long the ends are spread over.
+    /// The window over which the ends are spread.
     pub window: Duration,
 }
 
 impl Drain {
-    /// Resolves when it is a stream's turn to end.
+    /// Resolves at a random time within the window after the shutdown has begun.
     pub(crate) async fn turn(self) {
         self.begun.cancelled().await;
         sleep(self.window.mul_f64(fastrand::f64())).await;

@@ -1,23 +1,23 @@
-//! Which header fields Weir writes for an app's workers: the client, and the proxies in between.
+//! Which header fields Weir writes for an app's workers, about the client and the proxies between.
 //!
-//! What a client sends under these names reaches no worker, whether or not they are written.
+//! A client's fields of these names never reach a worker, even if Weir does not write them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Fields that a worker receives.
+/// A header field, or a group of them, that Weir can write for workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardedHeader {
     /// `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host`.
     XForwarded,
-    /// The standard's one field for the same (RFC 7239).
+    /// `Forwarded`, the standard field with the same information (RFC 7239).
     Forwarded,
     XRequestStart,
     XRequestId,
 }
 
 impl ForwardedHeader {
-    /// What is written by default.
+    /// All of them, which is the default.
     pub const ALL: [Self; 4] =
         [Self::XForwarded, Self::Forwarded, Self::XRequestStart, Self::XRequestId];
 
@@ -31,7 +31,7 @@ impl ForwardedHeader {
     }
 }
 
-/// The text names none of them.
+/// The error for a name that is none of these headers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no header that Weir writes; it writes \"x-forwarded\" (X-Forwarded-For, -Proto and -Host), \"forwarded\", \"x-request-start\" and \"x-request-id\""
@@ -53,7 +53,7 @@ impl fmt::Display for ForwardedHeader {
     }
 }
 
-/// Some of them.
+/// A set of [`ForwardedHeader`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ForwardedHeaders(u8);
 

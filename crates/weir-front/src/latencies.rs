@@ -1,22 +1,22 @@
-//! How long things took: counts by length, fine enough for a median and a 99th percentile.
+//! Histograms of durations, fine enough for a median and a 99th percentile.
 //!
-//! Eight lengths for each doubling, so that what is read back is at most 6.25 % off.
+//! Each doubling has eight buckets, so a value that is read back is off by 6.25 % at most.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Lengths that a doubling is divided into, as a power of two.
+/// The binary logarithm of the number of buckets in a doubling.
 const PARTS_BITS: u32 = 3;
 const PARTS: usize = 1 << PARTS_BITS;
-/// Of microseconds: up to 2^31, half an hour. Longer ones count as that long.
+/// Powers of two of microseconds, up to 2^31 (half an hour); longer durations count as that long.
 const DOUBLINGS: usize = 32;
 const BUCKETS: usize = DOUBLINGS * PARTS;
 
-/// Counts that only rise. Shared by all cores.
+/// A histogram whose counts only rise, shared by all cores.
 #[derive(Debug)]
 pub(crate) struct Latencies([AtomicU64; BUCKETS]);
 
-/// What had been counted at a moment, or between two.
+/// A snapshot of a histogram, or the difference between two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distribution(Vec<u64>);
 
@@ -43,7 +43,7 @@ impl Default for Distribution {
 }
 
 impl Distribution {
-    /// Of these.
+    /// Creates the distribution of `all`.
     #[must_use]
     pub fn of(all: &[Duration]) -> Self {
         let mut distribution = Self::default();
@@ -53,20 +53,20 @@ impl Distribution {
         distribution
     }
 
-    /// How many there are.
+    /// Returns how many durations were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// What was counted since `earlier`.
+    /// Returns the distribution of what was counted since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let counts = self.0.iter().zip(&earlier.0);
         Self(counts.map(|(now, then)| now.saturating_sub(*then)).collect())
     }
 
-    /// The length that the share `quantile` of all don't exceed. None: there are none.
+    /// Returns the duration that the share `quantile` of all does not exceed. None: there are none.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a share: 53 bits are enough")]
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
@@ -80,7 +80,7 @@ impl Distribution {
     }
 }
 
-/// The first bits of its microseconds say which one.
+/// Returns the bucket of a duration, given by the first bits of its microseconds.
 fn bucket(took: Duration) -> usize {
     let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     let Some(doubling) = micros.checked_ilog2() else { return 0 };
@@ -93,7 +93,7 @@ fn bucket(took: Duration) -> usize {
     (doubling as usize * PARTS + part).min(BUCKETS - 1)
 }
 
-/// The middle of a bucket; of the first, which also has everything below, nothing.
+/// Returns the middle of a bucket. It is 0 for the first, which has all shorter durations, too.
 fn middle(bucket: usize) -> Duration {
     if bucket == 0 {
         return Duration::ZERO;

@@ -1,11 +1,11 @@
-//! The HTTP front door: every request to a worker that is free, no request to one that is stuck.
+//! The front: accepts HTTP requests and passes each to an idle worker, never to a stuck one.
 //!
 //! - [`settings`]: what an app is, and its limits;
-//! - [`apps`]: all apps, shared by the cores; an [`app`] has workers and a queue;
-//! - [`dispatch`]: which worker serves which request, and when; pure;
-//! - [`view`]: what an operator sees;
-//! - [`upstream`]: HTTP/1.1 to workers;
-//! - [`proxy`]: HTTP in, HTTP to the worker, on one core.
+//! - [`apps`]: all apps, shared by the cores; an [`app`] has workers and a request queue;
+//! - [`dispatch`]: decides which worker serves which request, and when; free of I/O;
+//! - [`view`]: the state of the apps as plain data for operators;
+//! - [`upstream`]: the HTTP/1.1 client for workers;
+//! - [`proxy`]: passes requests and responses between clients and workers on one core.
 
 mod access_log;
 mod address;

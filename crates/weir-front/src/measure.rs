@@ -1,23 +1,23 @@
-//! Internals for fuzzers, without sockets. Not for other users.
+//! Internals for fuzzers, without sockets. Not a stable interface.
 
 use hyper::Method;
 
 pub use crate::proxy::head_for_worker;
 use crate::upstream;
 
-/// A worker's response, read as it arrives in pieces.
+/// A worker's response, read in pieces.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MeasuredResponse {
     pub status: u16,
-    /// Fields that the client gets.
+    /// How many header fields the client gets.
     pub fields: usize,
     pub body: Vec<u8>,
-    /// The end of the body was there.
+    /// Whether the end of the body was reached.
     pub is_whole: bool,
 }
 
-/// Reads the response to a request (to `HEAD` or to `GET`), of which `piece` bytes come at a time.
-/// None: it is no response, or its head is not complete.
+/// Reads the response to a HEAD or GET request from `bytes`, `piece` bytes at a time. Returns None
+/// if it is malformed or its head is incomplete.
 #[must_use]
 pub fn read_answer(bytes: &[u8], is_head: bool, piece: usize) -> Option<MeasuredResponse> {
     let method = if is_head { Method::HEAD } else { Method::GET };

@@ -1,4 +1,4 @@
-//! All metrics of the apps, named `weir_front_app_*`.
+//! The metrics of all apps, named `weir_front_app_*`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::dispatch::QueueError;
 use crate::latencies::Latencies;
 use crate::view::{ReasonCount, TotalsView};
 
-/// From a tenth of a millisecond to a minute and a half.
+/// The bounds of the histograms in seconds, from 0.1 ms to 90 s.
 const BOUNDS: [f64; 14] =
     [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 90.0];
 
@@ -36,22 +36,22 @@ struct StatusLabel {
     status: &'static str,
 }
 
-/// Why a request was not answered by a worker.
+/// Why a request got no response of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RequestFailure {
-    /// The request is none that may be passed on: 400 and the like.
+    /// The request must not be forwarded: 400 and the like.
     BadRequest,
     /// No worker could be reached: 502.
     Unreachable,
     /// The worker closed the connection before its response was complete: 502.
     Broken,
-    /// `answer_head_bytes_max`, `answer_headers_max`: 502.
+    /// The head of the response exceeds `answer_head_bytes_max` or `answer_headers_max`: 502.
     AnswerHead,
-    /// `service_timeout`: 504.
+    /// The worker did not respond within `service_timeout`: 504.
     Late,
     /// The client disconnected before the response.
     ClientGone,
-    /// A rule refuses it while a queue of jobs is behind.
+    /// A shed rule rejects it because a job queue is behind.
     Shed,
     Maintenance,
 }
@@ -100,7 +100,7 @@ const fn refusal_name(refusal: QueueError) -> &'static str {
     }
 }
 
-/// The first digits of a status.
+/// The classes of a status, by its first digit.
 const STATUSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// The metrics of all apps.
@@ -116,7 +116,7 @@ pub struct FrontMetrics {
 }
 
 impl FrontMetrics {
-    /// Registers them.
+    /// Creates and registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             queue: Family::new_with_constructor(histogram),
@@ -165,7 +165,7 @@ impl FrontMetrics {
         metrics
     }
 
-    /// Those of one app.
+    /// Returns the metrics of one app.
     pub(crate) fn of(&self, app: &str) -> AppMetrics {
         let app = || app.to_owned();
         let reason = |reason| AppReasonLabel { app: app(), reason };
@@ -199,7 +199,7 @@ fn histogram() -> Histogram {
 pub(crate) struct AppMetrics {
     queue: Histogram,
     service: Histogram,
-    /// The same once more, finer and to be read.
+    /// The same durations and others as finer histograms, which [`AppMetrics::totals`] reads.
     waits: Arc<Latencies>,
     services: Arc<Latencies>,
     insides: Arc<Latencies>,
@@ -212,13 +212,13 @@ pub(crate) struct AppMetrics {
 }
 
 impl AppMetrics {
-    /// A request got its slot after so long.
+    /// Counts a request that got its slot after `waited`.
     pub(crate) fn queued(&self, waited: Duration) {
         self.queue.observe(waited.as_secs_f64());
         self.waits.note(waited);
     }
 
-    /// A worker answered after so long.
+    /// Counts a worker's response, whose head came after `took`.
     pub(crate) fn answered(&self, status: StatusCode, took: Duration) {
         self.service.observe(took.as_secs_f64());
         self.services.note(took);
@@ -226,7 +226,7 @@ impl AppMetrics {
         self.answers[class - 1].inc();
     }
 
-    /// Of a response: how long its client has waited for it, and how long the app says that it took.
+    /// Counts how long the client waited for a response, and how long the app says that it took.
     pub(crate) fn compared(&self, outside: Duration, inside: Option<Duration>) {
         self.outsides.note(outside);
         if let Some(inside) = inside {
@@ -242,24 +242,24 @@ impl AppMetrics {
         self.failures[failure as usize].inc();
     }
 
-    /// Some failures are counted elsewhere.
+    /// Counts a failure. None: it was counted elsewhere.
     pub(crate) fn failed_with(&self, failure: Option<RequestFailure>) {
         if let Some(failure) = failure {
             self.failed(failure);
         }
     }
 
-    /// So many bytes of bodies are kept.
+    /// Sets how many bytes of bodies are buffered.
     pub(crate) fn buffered(&self, bytes: usize) {
         self.buffered.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// So many wait.
+    /// Sets how many requests wait.
     pub(crate) fn waiting(&self, waiting: usize) {
         self.waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
 
-    /// What an operator sees of them.
+    /// Returns the totals since the start, for operators.
     pub(crate) fn totals(&self) -> TotalsView {
         let refusals = REFUSALS.iter().zip(&self.refusals);
         let failures = RequestFailure::ALL.iter().zip(&self.failures);

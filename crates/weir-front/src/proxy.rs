@@ -1,8 +1,8 @@
-//! Proxy mode on one core: a request in, the response of a worker out.
+//! The proxy of one core: receives requests and returns the responses of workers.
 //!
-//! Every request is judged ([`head`]), routed, given a slot ([`crate::app`]), sent ([`exchange`])
-//! and its response passed on ([`relay`]) by itself, whatever connection it came on. WebSockets and
-//! other upgrades become two joined sockets ([`socket`]).
+//! Each request is handled alone, whatever connection it came on: it is checked ([`head`]), routed,
+//! given a slot ([`crate::app`]) and sent ([`exchange`]), and its response is relayed ([`relay`]).
+//! WebSockets and other upgrades become two joined sockets ([`socket`]).
 
 mod answer;
 mod by_hand;
@@ -42,16 +42,16 @@ use crate::metrics::RequestFailure;
 use crate::rules;
 use crate::upstream::IdleConnections;
 
-/// What holds for all apps.
+/// The settings that all apps share.
 #[derive(Clone, Debug, Default)]
 pub struct ProxySettings {
-    /// Whose word about clients counts.
+    /// The proxies whose information about clients is trusted.
     pub trusted_proxies: TrustedProxies,
     /// None: requests are not logged.
     pub access_log: Option<AccessLog>,
 }
 
-/// One core's part of the front.
+/// The front's proxy on one core.
 #[derive(Debug)]
 pub struct Proxy {
     apps: Arc<Apps>,
@@ -63,29 +63,29 @@ pub struct Proxy {
     drain: Drain,
 }
 
-/// A request that was judged.
+/// A request that was checked and routed to an app.
 #[derive(Debug)]
 struct AcceptedRequest {
     wish: RequestClass,
     since: Timestamp,
     method: Method,
-    /// What a worker gets, up to what it says of the body. Nothing of the client's own is kept beside
-    /// it: the buffer that hyper read it into is free for the next request.
+    /// The head for the worker, up to the fields about the body. Nothing else of the client's head
+    /// is kept, so hyper can reuse its buffer.
     head: Vec<u8>,
-    /// None: the response is sent unchanged.
+    /// None: the response is not compressed.
     gzip: Option<gzip::GzipRequest>,
-    /// Empty: the room of the client's fields, for those of the response.
+    /// Empty; its memory is reused for the fields of the response.
     fields: HeaderMap,
     body: RequestBody,
-    /// None: of no particular client.
+    /// None: no particular client.
     client: Option<ClientRequest>,
 }
 
-/// Whose it is, too.
+/// The app of a request, and the request.
 type Judged = (Arc<ProxiedApp>, Box<AcceptedRequest>);
 
 impl Proxy {
-    /// The part of `core`.
+    /// Creates the proxy of `core`.
     #[must_use]
     pub fn new(
         apps: Arc<Apps>,
@@ -104,7 +104,7 @@ impl Proxy {
         })
     }
 
-    /// The core's own work, until the core's end; without apps there is none.
+    /// Runs the core's periodic work until the core ends. Without apps there is none.
     pub async fn run(self: Rc<Self>) {
         if self.apps.is_empty() {
             return;
@@ -115,33 +115,33 @@ impl Proxy {
             ticks.tick().await;
             self.deadlines.tick();
             self.pool.forget_closed();
-            // One core does it for all.
+            // Shared work; the first core does it for all.
             if self.core == CoreIndex(0) {
                 self.apps.tick();
             }
         }
     }
 
-    /// Whether there is an app for any request at all.
+    /// Returns whether there are any apps.
     #[must_use]
     pub fn serves(&self) -> bool {
         !self.apps.is_empty()
     }
 
-    /// The client of a request: the peer, or the client that a trusted proxy forwards. None: a
-    /// unix socket, without a forwarded address.
+    /// Returns the client of a request: the peer, or the address that a trusted proxy reports. None
+    /// for a unix socket without a reported address.
     #[must_use]
     pub fn client(&self, peer: Peer, headers: &HeaderMap) -> Option<IpAddr> {
         self.settings.trusted_proxies.origin(peer, headers).address
     }
 
-    /// Answers one request.
+    /// Responds to one request.
     pub fn answer(
         self: Rc<Self>,
         request: Request<Incoming>,
         peer: Peer,
     ) -> impl Future<Output = Response<ResponseBody>> {
-        // Judged here and not in the future, which then holds little but a pointer to the request.
+        // Outside the future, which then holds little more than a pointer to the request.
         let (parts, body) = request.into_parts();
         let mut entry = self.entry(&parts, peer);
         let prepared = self.prepare(parts, body, peer, entry.as_deref_mut());
@@ -157,7 +157,7 @@ impl Proxy {
         }
     }
 
-    /// For the access log, if there is one.
+    /// Creates the entry in the access log, if there is one.
     fn entry(&self, request: &Parts, peer: Peer) -> Option<Box<PendingLogEntry>> {
         let log = self.settings.access_log.as_ref()?;
         let mut entry = Box::new(PendingLogEntry::new(log, self.apps.clock(), request));
@@ -202,7 +202,7 @@ impl Proxy {
         Ok((Arc::clone(app), Box::new(prepared)))
     }
 
-    /// Header fields for a worker of `app` and for the log, as far as they are used.
+    /// Collects the header fields that a worker of `app` or the access log uses.
     fn forwarded(
         &self,
         app: &ProxiedApp,
@@ -222,16 +222,16 @@ impl Proxy {
         }
     }
 
-    /// Takes over a connection that is to become something else than HTTP.
+    /// Takes over a connection that requests an upgrade.
     ///
     /// # Errors
-    /// There is no app for it.
+    /// Returns the rejection if the head must not be forwarded, or if no app serves the request.
     pub fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
         socket::start(self, upgrade)
     }
 }
 
-/// What a request needs of the app, unless it is rejected immediately.
+/// Returns the class of a request, or the response if it is rejected immediately.
 fn wish(
     app: &ProxiedApp,
     request: &Parts,

@@ -1,28 +1,28 @@
-//! Which app a request is for.
+//! Finds the app that serves a request, by host and path.
 
 use std::sync::Arc;
 
 use crate::app::ProxiedApp;
 
-/// The apps by host and path.
+/// The routes of all apps.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
-    /// The most specific first: those with a host before those without, longer paths before
-    /// shorter.
+    /// The most specific first: routes with a host before those without, longer paths before
+    /// shorter ones.
     routes: Vec<AppRoute>,
 }
 
 #[derive(Debug)]
 struct AppRoute {
-    /// None: any.
+    /// None: any host.
     host: Option<String>,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     path: String,
     app: Arc<ProxiedApp>,
 }
 
 impl Routes {
-    /// `hosts` and `paths` as in [`crate::settings::AppSettings`].
+    /// Adds the routes of an app; `hosts` and `paths` as in [`crate::settings::AppSettings`].
     pub(crate) fn add(&mut self, hosts: &[String], paths: &[String], app: &Arc<ProxiedApp>) {
         let any_host = [None];
         let hosts: Vec<Option<String>> = match hosts {
@@ -40,9 +40,9 @@ impl Routes {
         self.routes.sort_by_key(|route| (route.host.is_none(), usize::MAX - route.path.len()));
     }
 
-    /// `host` as it was sent, with its port.
+    /// Returns the app for a path. `host`: as the client sent it, with its port.
     pub(crate) fn find(&self, host: &[u8], path: &str) -> Option<&Arc<ProxiedApp>> {
-        // Those with a host are first: if there is none, nobody looks at it.
+        // Routes with a host are first. If there are none, the host does not matter.
         let has_hosts = self.routes.first().is_some_and(|route| route.host.is_some());
         let host = if has_hosts { without_port(host) } else { host };
         let route = self.routes.iter().find(|route| route.matches(host, path))?;
@@ -58,7 +58,8 @@ impl AppRoute {
     }
 }
 
-/// `/shop` is below `/shop`, and so is `/shop/cart`, but `/shopping` is not.
+/// Returns whether `path` is `folder` or below it: `/shop/cart` is below `/shop`, `/shopping` is
+/// not.
 pub(crate) fn is_below(path: &str, folder: &str) -> bool {
     let rest = path.strip_prefix(folder);
     rest.is_some_and(|rest| folder.is_empty() || rest.is_empty() || rest.starts_with('/'))

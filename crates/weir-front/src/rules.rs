@@ -1,4 +1,4 @@
-//! Which requests a rule of an app is about.
+//! The rules of an app by which requests are prioritized or shed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use hyper::header::{HeaderMap, HeaderName};
 use crate::dispatch::Priority;
 use crate::routes::is_below;
 
-/// Requests by path and header: both must fit, as far as they are given.
+/// Matches requests by path and header. A request must match both, as far as they are given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
-    /// With all below it, without a slash at its end.
+    /// A path without a trailing slash; it matches all paths below it, too.
     pub path: Option<String>,
-    /// None as a value: the field is there.
+    /// A field and its value. Without a value, any value matches.
     pub header: Option<(HeaderName, Option<String>)>,
 }
 
@@ -29,15 +29,15 @@ impl Matcher {
     }
 }
 
-/// Requests that wait before or behind the others.
+/// A rule that moves requests before or behind the others in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriorityRule {
     pub matcher: Matcher,
-    /// Before the others, or behind them.
+    /// True: before the others. False: behind them.
     pub is_high: bool,
 }
 
-/// The priority of a request: of the first rule that fits.
+/// Returns the priority of a request, by the first rule that matches.
 pub(crate) fn priority(rules: &[PriorityRule], path: &str, headers: &HeaderMap) -> Priority {
     match rules.iter().find(|rule| rule.matcher.matches(path, headers)) {
         Some(PriorityRule { is_high: true, .. }) => Priority::High,
@@ -46,21 +46,21 @@ pub(crate) fn priority(rules: &[PriorityRule], path: &str, headers: &HeaderMap) 
     }
 }
 
-/// Requests that are rejected while a queue of jobs is late: clients that retry by themselves
+/// A rule that rejects requests while a job queue is behind. Clients that retry by themselves
 /// (federating servers, webhooks) get a Retry-After.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShedSettings {
     pub matcher: Matcher,
-    /// The queue of jobs.
+    /// The job queue.
     pub queue: String,
-    /// Its first job has waited for longer than this.
+    /// The rule is active while the oldest job has waited for longer than this.
     pub over: Duration,
     pub status: StatusCode,
     /// The value of Retry-After.
     pub retry_after: Duration,
 }
 
-/// A rule, and whether it holds now.
+/// A shed rule and whether it is active.
 #[derive(Debug)]
 pub(crate) struct ShedRule {
     pub(crate) settings: ShedSettings,
@@ -76,8 +76,8 @@ impl ShedRule {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// What is known of a queue: how long its first job has waited. None: nothing, so the rule does
-    /// not hold.
+    /// Activates or deactivates the rule. `latency`: how long the oldest job of the queue has
+    /// waited; None: unknown, so the rule is inactive.
     pub(crate) fn judge(&self, latency: Option<Duration>) {
         let is_on = latency.is_some_and(|latency| latency > self.settings.over);
         self.is_on.store(is_on, Ordering::Relaxed);

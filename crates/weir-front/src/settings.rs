@@ -1,4 +1,4 @@
-//! `[[front.apps]]`: what an app is, and its limits.
+//! The settings of an app (`[[front.apps]]`) and its limits.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::forwarded_headers::ForwardedHeader;
 use crate::rules::{PriorityRule, ShedSettings};
 use crate::upstream::HeadLimits;
 
-/// More of anything than a machine holds.
+/// The range's end for counts: more than any machine has of anything.
 const COUNT_MAX: u64 = 1_000_000;
 
-/// One app.
+/// The settings of one app.
 #[derive(Clone, Debug)]
 pub struct AppSettings {
-    /// Names it in logs, metrics and commands.
+    /// The name of the app in logs, metrics and commands.
     pub name: String,
     /// Hosts that it serves, in lower case and without a port; none: all.
     pub hosts: Vec<String>,
@@ -24,19 +24,19 @@ pub struct AppSettings {
     pub paths: Vec<String>,
     /// Where its workers listen.
     pub workers: Vec<UpstreamAddress>,
-    /// Rules that place requests before or behind the others; the first match applies.
+    /// Rules that move requests before or behind the others; the first match applies.
     pub priorities: Vec<PriorityRule>,
-    /// What is refused while a queue of jobs is behind.
+    /// Rules that reject requests while a job queue is behind.
     pub shed: Vec<ShedSettings>,
-    /// HTML page during maintenance. None: a page of Weir's own.
+    /// HTML page during maintenance. None: the default page.
     pub maintenance_page: Option<Bytes>,
-    /// Header fields that tell workers about the client and the proxies in between.
+    /// Which header fields about the client and the proxies between are written for workers.
     pub forwarded_headers: Vec<ForwardedHeader>,
     pub limits: AppLimits,
 }
 
 impl AppSettings {
-    /// An app with this name and all else as it is by default.
+    /// Creates settings with this name and defaults for all else.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -142,10 +142,10 @@ pub struct AppLimits {
     pub gzip: Option<Gzip>,
 }
 
-/// How responses are compressed for clients that take it.
+/// How responses are compressed for clients that accept it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gzip {
-    /// Shorter ones are not.
+    /// Shorter responses are not compressed.
     pub bytes_min: u64,
     /// From 1 (fast) to 9 (small).
     pub level: u32,
@@ -183,14 +183,14 @@ impl Default for Gzip {
     }
 }
 
-/// Idle connections where a worker serves several requests at once: a core rarely has more running
-/// on one worker.
+/// The default for workers that serve several requests at once: a core rarely has more requests in
+/// progress on one worker.
 const KEEP_ALIVE_MAX: usize = 16;
 
-/// Streams where a worker serves one request at a time: few such servers can have any.
+/// The default for workers that serve one request at a time: few of these can have any streams.
 const STREAMS_OF_ONE: u32 = 64;
-/// Streams of other workers. They hold no slot of a request, so this only bounds what one worker has to
-/// keep: a quarter of what the front has connections for.
+/// The default for other workers. Streams hold no request slot there, so this only limits what one
+/// worker must keep open: a quarter of the front's connections.
 const STREAMS: u32 = 16_384;
 
 impl AppLimits {

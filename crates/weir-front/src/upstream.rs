@@ -1,9 +1,9 @@
-//! HTTP/1.1 to workers: one request at a time on a connection, driven by the task that waits for its
-//! response.
+//! The HTTP/1.1 client for workers: one request at a time on a connection, driven by the task that
+//! waits for the response.
 //!
-//! hyper's client gives each connection a task of its own, and a request goes to it and its response
-//! comes back through channels. Here both sockets belong to one task: docs/benchmarks.md has what
-//! that saves. The parsing of heads is httparse's, as in hyper.
+//! hyper's client runs a task for each connection and passes requests and responses through
+//! channels. Here one task drives both sockets; docs/benchmarks.md has the measurements. Heads are
+//! parsed by httparse, as in hyper.
 
 mod answer;
 mod by_hand;

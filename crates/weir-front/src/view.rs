@@ -1,107 +1,108 @@
-//! What an operator sees of the apps: plain data.
+//! Snapshots of the apps for operators, as plain data.
 
 use std::time::Duration;
 
 use crate::address::UpstreamAddress;
 use crate::latencies::Distribution;
 
-/// One app now.
+/// A snapshot of one app.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppView {
     pub name: String,
     /// Requests that wait for a worker.
     pub requests_waiting: usize,
-    /// Requests wait, and will until it is resumed.
+    /// Whether requests wait until the app is resumed.
     pub is_paused: bool,
-    /// Everybody is shown the maintenance page.
+    /// Whether all clients get the maintenance page.
     pub is_in_maintenance: bool,
-    /// The queues of jobs for whose sake some requests are refused now.
+    /// The job queues because of which some requests are rejected at present.
     pub shedding: Vec<String>,
-    /// More requests arrive than can be served: the newest is served first, and the others are rejected early.
+    /// Whether more requests arrive than can be served: the newest are served first, others are
+    /// rejected early.
     pub is_overloaded: bool,
     pub workers: Vec<WorkerView>,
     pub totals: TotalsView,
 }
 
-/// What was counted of an app since the start.
+/// Totals of an app since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TotalsView {
-    /// Requests that a worker has answered, and WebSockets that it has opened.
+    /// Requests that a worker has responded to, and WebSockets that it has opened.
     pub answers: u64,
-    /// Those of them with a status from 500 on.
+    /// Responses with a status of 500 or more.
     pub server_errors: u64,
-    /// Requests that got no slot of a worker, by limit.
+    /// Requests that got no slot, by limit.
     pub refusals: Vec<ReasonCount>,
-    /// Requests without a worker's response, by reason.
+    /// Requests that got no response of a worker, by reason.
     pub failures: Vec<ReasonCount>,
-    /// From a request's head to its slot of a worker.
+    /// Durations from a request's head to its slot.
     pub waits: Distribution,
-    /// From there to the head of the response.
+    /// Durations from the slot to the head of the response.
     pub services: Distribution,
-    /// As long as the app says that its responses took (`X-Runtime`), where it says so.
+    /// Durations as the app reports them in `X-Runtime`, for responses that have it.
     pub insides: Distribution,
-    /// From a request's head to that of its response: what a client waits.
+    /// Durations from a request's head to that of its response, as the client sees them.
     pub outsides: Distribution,
 }
 
-/// How often something happened, by its reason's name in the metrics.
+/// How often something happened, with the reason's name in the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReasonCount {
     pub reason: &'static str,
     pub count: u64,
 }
 
-/// One worker now.
+/// A snapshot of one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerView {
-    /// Where it listens, as in the settings.
+    /// Its address, as in the settings.
     pub address: String,
-    /// Requests that it serves, those of service processes that were replaced included.
+    /// Requests in progress, including those of replaced service processes.
     pub requests: u32,
-    /// WebSockets and event streams that it serves, likewise.
+    /// WebSockets and event streams in progress, likewise.
     pub streams: u32,
     /// Requests and streams that it has been given since it was added.
     pub given: u64,
-    /// How long these have waited for it, in all.
+    /// The sum of the times that these have waited for a slot.
     pub waited: Duration,
-    /// How long its oldest request (no stream) has been running.
+    /// How long its oldest request (streams excluded) has been running.
     pub oldest_request: Option<Duration>,
     pub state: UpstreamWorkerState,
 }
 
-/// A worker with requests that run for too long.
+/// A worker with overdue requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverdueView {
     pub address: UpstreamAddress,
-    /// How long the oldest of them has been running.
+    /// How long the oldest of these has been running.
     pub oldest: Duration,
-    /// Requests of the same worker that don't run for too long.
+    /// Requests of the same worker that are not overdue.
     pub bystanders: u32,
 }
 
-/// Whether a worker is given requests.
+/// Whether a worker receives requests, and why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamWorkerState {
     Serving,
-    /// It gets nothing new: [`crate::Apps::hold_back`].
+    /// It gets no new requests: [`crate::Apps::hold_back`].
     HeldBack,
-    /// It could not be reached, and will be tried again soon.
+    /// It could not be reached; it is retried soon.
     Unreachable,
-    /// It finishes what it has.
+    /// It finishes its requests and gets no new ones.
     Draining,
 }
 
 impl AppView {
-    /// Of what the workers were given since they were added.
+    /// Returns Jain's index of the requests and streams that the workers were given.
     #[must_use]
     pub fn jain_index(&self) -> Option<f64> {
         jain_index(self.workers.iter().map(|worker| worker.given))
     }
 }
 
-/// Jain's fairness index over workers' counts: 1 is even, 1/n is all to one. (R. Jain, D. Chiu,
-/// W. Hawe, DEC-TR-301, 1984.) None: nothing was given. Even counts are no aim by themselves: to be
-/// shown beside latencies only.
+/// Returns Jain's fairness index of the workers' counts: 1 if they are equal, 1/n if one worker got
+/// all (R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984). None: all counts are 0. Equal counts are no
+/// goal by themselves, so show the index beside latencies only.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a ratio: 53 bits are enough")]
 pub fn jain_index(given: impl Iterator<Item = u64>) -> Option<f64> {
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(app(&[0, 0]).jain_index(), None);
         assert_eq!(app(&[7, 7, 7]).jain_index(), Some(1.0));
         assert_eq!(app(&[9, 0, 0, 0]).jain_index(), Some(0.25));
-        // The public record of one shared socket: eight of sixteen workers idle.
+        // A published record of a shared socket: eight of sixteen workers are idle.
         let counts = [49_131, 48_525, 30_281, 8_263, 1_193, 163, 26, 1, 0, 0, 0, 0, 0, 0, 0, 0];
         let index = app(&counts).jain_index().expect("an index");
         assert!((0.1..0.3).contains(&index), "{index}");

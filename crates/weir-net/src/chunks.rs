@@ -1,15 +1,15 @@
-//! The chunked transfer coding (RFC 9112, section 7.1), as it arrives: where its data is and where it
-//! ends. A body that could be read in two ways is refused.
+//! An incremental parser of the chunked transfer coding (RFC 9112, section 7.1): it finds the data
+//! and the end of a body. Ambiguous bodies are rejected.
 
-/// Bytes of chunk extensions and trailers of one body. Nothing reads them.
+/// The limit of bytes in chunk extensions and trailers of a body, which are ignored.
 const TRIMMINGS_BYTES_MAX: u32 = 16 << 10;
-/// Of one chunk. nginx counts in signed 64-bit offsets and refuses longer ones, too.
+/// The longest chunk. nginx, with signed 64-bit offsets, rejects longer ones, too.
 const CHUNK_BYTES_MAX: u64 = (1 << 63) - 2;
 
-/// Where in a chunked body we are.
+/// The position of the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChunkPosition {
-    /// `has_digit`: a size has at least one.
+    /// `has_digit`: whether the size has a digit, which it must.
     Size {
         has_digit: bool,
     },
@@ -26,25 +26,25 @@ enum ChunkPosition {
     End,
 }
 
-/// The body is not chunked as it should be.
+/// The error of a malformed chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the body's chunks are malformed")]
 pub struct BadChunk;
 
-/// What some bytes of a chunked body begin with.
+/// The next part of a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Bytes of the coding itself.
+    /// How many bytes are part of the coding.
     pub framing: usize,
-    /// Bytes of data behind them.
+    /// How many bytes of data follow them.
     pub data: usize,
 }
 
-/// Reads a chunked body in the pieces in which it arrives.
+/// Parses a chunked body that arrives in pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunks {
     place: ChunkPosition,
-    /// Of the present chunk.
+    /// The rest of the current chunk's data.
     left: u64,
     trimmings: u32,
 }
@@ -61,10 +61,10 @@ impl Chunks {
         self.place == ChunkPosition::End
     }
 
-    /// What `bytes` begin with, up to the end of the first data; the next call continues after that.
+    /// Parses the beginning of `bytes`, up to the end of the first data. Call it again with the
+    /// bytes behind that.
     ///
-    /// # Errors
-    /// The bytes are not chunked encoding; it must not be called again.
+    /// # Errors Fails if the coding is malformed. Do not call it again after that.
     pub fn next(&mut self, bytes: &[u8]) -> Result<Piece, BadChunk> {
         let mut framing = 0;
         while !matches!(self.place, ChunkPosition::Data | ChunkPosition::End) {
@@ -84,10 +84,10 @@ impl Chunks {
         Ok(Piece { framing, data })
     }
 
-    /// How many of `bytes` are of the body: fewer than all only at its end.
+    /// Returns how many of `bytes` belong to the body; fewer than all only at its end.
     ///
     /// # Errors
-    /// The bytes are not chunked encoding; it must not be called again.
+    /// Fails if the coding is malformed. Do not call it again after that.
     pub fn skip(&mut self, bytes: &[u8]) -> Result<usize, BadChunk> {
         let mut skipped = 0;
         while skipped < bytes.len() && !self.is_at_end() {
@@ -130,7 +130,7 @@ impl Chunks {
 
     fn add_digit(&mut self, digit: u8) -> Result<(), BadChunk> {
         let value = char::from(digit).to_digit(16).ok_or(BadChunk)?;
-        // A size that does not fit is malformed, not smaller.
+        // A size that overflows is malformed; it must not wrap to a smaller one.
         self.left = self.left.checked_mul(16).ok_or(BadChunk)? + u64::from(value);
         if self.left > CHUNK_BYTES_MAX { Err(BadChunk) } else { Ok(()) }
     }
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// What a body says, read in pieces of these sizes, and how many bytes it took if it has ended.
+    /// Reads a body in pieces of these sizes. Returns its data and, if it has ended, its length.
     fn read(text: &[u8], sizes: &[usize]) -> Result<(Vec<u8>, Option<usize>), BadChunk> {
         let (mut chunks, mut data, mut at) = (Chunks::default(), Vec::new(), 0);
         let mut sizes = sizes.iter().copied().cycle();

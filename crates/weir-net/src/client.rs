@@ -1,8 +1,8 @@
-//! What a client is: one definition for all limits and queues per client.
+//! The definition of a client, shared by all limits and queues per client.
 //!
-//! A client is an address, or the /64 of an IPv6 address. Behind a proxy that is trusted it is the address
-//! that the proxy speaks for. This machine itself is nobody in particular: whatever runs here may speak
-//! for many, so it has no limit of a client.
+//! A client is an IPv4 address or the /64 network of an IPv6 address. Behind a trusted proxy it is
+//! the address that the proxy forwards. Loopback addresses are no particular client and have no
+//! limits, because a local process may act for many clients.
 
 mod proxies;
 mod usage;
@@ -13,21 +13,21 @@ pub use self::proxies::{Origin, TrustedProxies, TrustedProxy, TrustedProxyError}
 pub use self::usage::{ClientFull, ClientLimits, ClientRequest, ClientUse};
 pub(crate) use self::usage::{Clients, UsageShare};
 
-/// Bits of an IPv6 address that name a client: the others are its own to choose.
+/// The network bits of an IPv6 address: a client can choose the others freely.
 const V6_BITS: u32 = 64;
 
-/// An address, or a network that belongs to one client.
+/// The address, or the IPv6 network, of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(IpAddr);
 
 impl ClientAddress {
-    /// The address, or the first one of the network.
+    /// Returns the address, or the first one of the network.
     #[must_use]
     pub const fn address(self) -> IpAddr {
         self.0
     }
 
-    /// None: this machine itself, where a proxy may speak for many.
+    /// Returns the client of an address. None for loopback, where a proxy may act for many clients.
     #[must_use]
     pub fn of(address: IpAddr) -> Option<Self> {
         match address.to_canonical() {

@@ -1,8 +1,9 @@
-//! HTTP/1.1 to other servers: receivers of webhooks, upstreams of a mirror, a running Weir.
+//! The HTTP/1.1 client for other servers: receivers of webhooks, upstreams of a mirror, a running
+//! Weir.
 //!
-//! One [`HttpClient`] sends requests to one server, over connections that it keeps, and gives up when
-//! the time limits of its [`ClientSettings`] or of the request say so. No function is generic and
-//! futures are boxed, so that hyper's client is compiled in this crate and in no other.
+//! An [`HttpClient`] sends requests to one server over pooled connections, within the time limits
+//! of its [`ClientSettings`] and of the request. No function is generic and futures are boxed, so
+//! that hyper's client is compiled in this crate only.
 
 mod client;
 mod connection;
@@ -28,5 +29,5 @@ pub use time_limit::{Deadline, TimeLimit};
 pub use trust::{CaError, ReadTrust, Trust};
 pub use url::{HttpUrl, HttpUrlError};
 
-/// What the client's functions return: a future that is compiled here.
+/// A boxed future, so that it is compiled in this crate.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,16 +1,18 @@
-//! Below every service: where it listens, TLS, and the runtimes that serve connections.
+//! The network layer below all services: listening sockets, TLS, and the runtimes that serve
+//! connections.
 //!
 //! - [`chunks`]: the chunked transfer coding.
-//! - [`client`]: what a client is, and what each has open.
-//! - [`http_client`]: requests to other servers.
-//! - [`listener`]: binding it, with errors that say what to do; taking over one that was inherited.
-//! - [`metrics`]: what the server side counts.
-//! - [`occupant`]: which process uses a port.
-//! - `successor`: requests passed on to the process that has taken over.
-//! - [`server`]: one runtime per core; the first request's head decides what a connection becomes.
+//! - [`client`]: identifies clients and counts what each has open.
+//! - [`http_client`]: sends requests to other servers.
+//! - [`listener`]: binds listening sockets, with errors that name a remedy, or adopts inherited
+//! ones.
+//! - [`metrics`]: the metrics of the server side.
+//! - [`occupant`]: finds the process that uses a port.
+//! - `successor`: forwards requests to the process that has taken over.
+//! - [`server`]: one runtime per core; the head of the first request decides what a connection is.
 //! - [`unix_path`]: unix sockets with paths longer than the kernel's 107 bytes.
-//! - [`tls`]: certificates from files, by name, replaced while running.
-//! - [`webhook`]: events that are posted to other people's servers.
+//! - [`tls`]: certificates from files, selected by server name, reloaded while running.
+//! - [`webhook`]: delivers signed events to applications' servers.
 
 pub mod chunks;
 pub mod client;

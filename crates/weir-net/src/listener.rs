@@ -1,4 +1,5 @@
-//! Listening sockets: bound here with errors that say what to do, or taken over from a parent.
+//! Listening sockets, bound here with errors that name a remedy, or inherited from a parent
+//! process.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -21,10 +22,10 @@ pub enum Listener {
     Unix(UnixListener),
 }
 
-/// How to bind.
+/// The options for binding.
 #[derive(Clone, Copy, Debug)]
 pub struct BindOptions {
-    /// Connections that wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
+    /// How many connections may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
     pub backlog: u16,
     /// Access mode of a unix socket's file.
     pub unix_mode: u32,
@@ -32,7 +33,7 @@ pub struct BindOptions {
 
 impl Default for BindOptions {
     fn default() -> Self {
-        // 4096 is the kernel's own default ceiling; clients wait there while a service restarts.
+        // 4096 is the kernel's default cap. Clients wait in the backlog while a service restarts.
         Self { backlog: 4096, unix_mode: 0o600 }
     }
 }
@@ -40,25 +41,25 @@ impl Default for BindOptions {
 /// Why an address could not be bound or taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Another socket listens there already.
+    /// Another socket listens there.
     #[error("{address} is in use{by}; stop that process or choose another address")]
     InUse { address: String, by: String },
-    /// A port below `net.ipv4.ip_unprivileged_port_start` without the right to it.
+    /// A port below `net.ipv4.ip_unprivileged_port_start` without the permission for it.
     #[error("no permission to listen on {0}; ports below 1024 need root or CAP_NET_BIND_SERVICE")]
     Permission(String),
     /// The address belongs to no interface of this machine.
     #[error("{0} is not an address of this machine; 0.0.0.0 or [::] means all of them")]
     NotHere(String),
-    /// Anything else.
+    /// Any other error.
     #[error("cannot listen on {address}: {source}")]
     Other { address: String, source: io::Error },
-    /// An inherited descriptor that is no listening stream socket.
+    /// An inherited descriptor is not a listening stream socket.
     #[error("inherited descriptor {name} is not a listening stream socket")]
     NotListening { name: String },
 }
 
 impl Listener {
-    /// Binds `address` and listens.
+    /// Binds `address` and listens. See [`ListenError`] for the errors.
     pub fn bind(address: &ListenAddress, options: BindOptions) -> Result<Self, ListenError> {
         let bound = match address {
             ListenAddress::Tcp(address) => bind_tcp(*address, options).map(Self::Tcp),
@@ -67,10 +68,10 @@ impl Listener {
         bound.map_err(|error| explain(address, error))
     }
 
-    /// Binds `address` `count` times, one socket for each core: the kernel spreads connections over
-    /// them (`SO_REUSEPORT`), except on a unix socket, of which each gets a descriptor. With port 0
-    /// the first chooses and the others follow. An address that anybody else listens on, even with
-    /// `SO_REUSEPORT`, is [`ListenError::InUse`].
+    /// Binds `count` sockets to `address`, one for each core. The kernel spreads connections over
+    /// them (`SO_REUSEPORT`), except for a unix socket, whose descriptor is duplicated. With port 0
+    /// all get the port that the first one got. Fails with [`ListenError::InUse`] if any other
+    /// socket listens there, even with `SO_REUSEPORT`.
     pub fn bind_group(
         address: &ListenAddress,
         count: usize,
@@ -91,7 +92,7 @@ impl Listener {
         }
     }
 
-    /// Takes over an inherited socket; `name` is for the error.
+    /// Adopts an inherited socket; `name` identifies it in errors.
     pub fn adopt(name: &str, descriptor: OwnedFd) -> Result<Self, ListenError> {
         let not_listening = || ListenError::NotListening { name: name.to_owned() };
         if !sockopt::socket_acceptconn(&descriptor).map_err(|_| not_listening())? {
@@ -108,7 +109,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the port that the system chose.
+    /// Returns the address, with the port that the kernel chose.
     pub fn address(&self) -> io::Result<ListenAddress> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(ListenAddress::Tcp),
@@ -143,11 +144,11 @@ fn bind_tcp(address: SocketAddr, options: BindOptions) -> io::Result<TcpListener
     listen_tcp(tcp_socket(address)?, address, options)
 }
 
-/// The other sockets of a group.
+/// Binds the other sockets of a group.
 ///
-/// The first one was bound and listens without `SO_REUSEPORT`, so nobody else listened there, and
-/// nobody could since. Only now it opens the address for others of the same user, and the kernel
-/// makes a group when the second one comes.
+/// The first one was bound without `SO_REUSEPORT`, which proves that no other socket listens there.
+/// Setting the option afterwards admits sockets of the same user, and the kernel forms the group
+/// when the second one is bound.
 fn follow_tcp(
     first: &TcpListener,
     count: usize,
@@ -166,7 +167,7 @@ fn follow_tcp(
 fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
-    // A restart must not wait for the old connections' TIME_WAIT.
+    // Without it, connections in TIME_WAIT would prevent a restart.
     socket.set_reuse_address(true)?;
     Ok(socket)
 }
@@ -184,22 +185,22 @@ fn listen_tcp(
 fn bind_unix(path: &Path, options: BindOptions) -> io::Result<UnixListener> {
     remove_stale(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
-    // The file gets the mode of the unbound socket, so it is never open to others, not even
-    // between bind and a later chmod.
+    // The file inherits the mode of the socket at bind, so it is never accessible to others, as it
+    // would be until a later chmod.
     rustix::fs::fchmod(&socket, Mode::from_raw_mode(options.unix_mode))?;
     socket.bind(&SockAddr::unix(ShortPath::to(path)?.as_path())?)?;
     socket.listen(i32::from(options.backlog))?;
     Ok(OwnedFd::from(socket).into())
 }
 
-/// Removes the file of a socket without a listener.
+/// Removes the socket file if no process listens there.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match unix_path::connect(path) {
         Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path)
         }
-        // No such file, or something that bind will explain.
+        // The file does not exist, or bind will report the error.
         Err(_) => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
-//! All metrics of the server side, named `weir_front_*`; those of certificates are in [`tls`].
+//! The metrics of the server side, named `weir_front_*`; those of certificates are in [`tls`].
 //!
-//! Promises: an event costs an atomic add; every label is from a fixed list.
+//! Promises: counting costs one atomic addition; all label values are from fixed lists.
 
 mod tls;
 
@@ -14,12 +14,12 @@ use prometheus_client::registry::Registry;
 
 pub use self::tls::{ReloadOutcome, TlsMetrics};
 
-/// A limit of [`crate::server::HttpServerLimits`] that was reached.
+/// A limit that was reached, for the metrics; most are of [`crate::server::HttpServerLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is documented at the setting of the same name")]
 pub enum HttpServerLimit {
     ConnectionsMax,
-    /// Not a setting of Weir: the system's limit of open files.
+    /// The system's limit of open files, not a setting of Weir.
     OpenFiles,
     RefusalsMax,
     LingerTimeout,
@@ -37,7 +37,7 @@ pub enum HttpServerLimit {
     /// `http2_control_frames_burst` and `http2_control_frames_per_second`.
     Http2ControlFrames,
     Http2PingTimeout,
-    /// Not a setting of the server side: [`crate::server::AnswerWithin`], which a service sets.
+    /// [`crate::server::AnswerWithin`], which a service sets; not a setting.
     AnswerTimeout,
     ClientConnections,
     ClientRequests,
@@ -45,7 +45,7 @@ pub enum HttpServerLimit {
 }
 
 impl HttpServerLimit {
-    /// All, in the order of their discriminants.
+    /// All limits, in the order of their discriminants.
     pub const ALL: [Self; 21] = [
         Self::ConnectionsMax,
         Self::OpenFiles,
@@ -70,7 +70,7 @@ impl HttpServerLimit {
         Self::ClientStreams,
     ];
 
-    /// The name of its setting.
+    /// Returns the name of the setting.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -99,12 +99,12 @@ impl HttpServerLimit {
     }
 }
 
-/// Why a request's head was answered by weir-net itself.
+/// Why this crate itself rejected a request's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HeadRefusal {
-    /// Not HTTP, or damaged: 400.
+    /// Not HTTP, or malformed: 400.
     Malformed,
-    /// Another version than HTTP/1.x or HTTP/2: 505.
+    /// A version other than HTTP/1.x and HTTP/2: 505.
     Version,
     /// Longer than `head_bytes_max`: 431.
     TooManyBytes,
@@ -112,9 +112,9 @@ pub enum HeadRefusal {
     TooManyFields,
     /// Not complete in time: 408.
     Late,
-    /// It requests an upgrade and announces a body: 400.
+    /// A request for an upgrade that announces a body: 400.
     UpgradeWithBody,
-    /// The service did not want the upgrade: the response is its own.
+    /// The service rejected the upgrade, with a status of its own.
     UpgradeRefused,
     /// `CONNECT` over HTTP/2: 405.
     Connect,
@@ -123,7 +123,7 @@ pub enum HeadRefusal {
 }
 
 impl HeadRefusal {
-    /// All, in the order of their discriminants.
+    /// All reasons, in the order of their discriminants.
     pub const ALL: [Self; 9] = [
         Self::Malformed,
         Self::Version,
@@ -136,7 +136,7 @@ impl HeadRefusal {
         Self::TwoHosts,
     ];
 
-    /// The label's value.
+    /// Returns the value of the label.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -153,23 +153,23 @@ impl HeadRefusal {
     }
 }
 
-/// Why a connection was not served.
+/// Why a connection was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectionRefusal {
-    /// `front.limits.connections_max` were open.
+    /// `front.limits.connections_max` connections were open.
     ConnectionsMax,
-    /// One client had `front.clients.connections_max` of them.
+    /// The client had `front.clients.connections_max` connections.
     ClientConnectionsMax,
-    /// The process had no descriptor left.
+    /// The process had no file descriptor left.
     OpenFiles,
-    /// No TLS was agreed upon.
+    /// The TLS handshake failed.
     TlsFailed,
-    /// Not in time.
+    /// The TLS handshake exceeded its time limit.
     TlsLate,
 }
 
 impl ConnectionRefusal {
-    /// All, in the order of their discriminants.
+    /// All reasons, in the order of their discriminants.
     pub const ALL: [Self; 5] = [
         Self::ConnectionsMax,
         Self::ClientConnectionsMax,
@@ -178,7 +178,7 @@ impl ConnectionRefusal {
         Self::TlsLate,
     ];
 
-    /// The label's value.
+    /// Returns the value of the label.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -201,7 +201,7 @@ struct RejectReasonLabel {
     reason: &'static str,
 }
 
-/// The server side's metrics. Cheap to clone, `Send`.
+/// The metrics of the server side. Cheap to clone; clones share the counters.
 #[derive(Clone, Debug)]
 pub struct NetMetrics(Arc<HttpServerCounters>);
 
@@ -218,7 +218,7 @@ struct HttpServerCounters {
 }
 
 impl NetMetrics {
-    /// Makes the metrics and registers them under `weir_front_`.
+    /// Creates the metrics and registers them under `weir_front_`.
     pub fn register(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("weir_front");
         let inner = HttpServerCounters {
@@ -259,37 +259,37 @@ impl NetMetrics {
         Self(Arc::new(inner))
     }
 
-    /// Metrics that nobody reads, for tests and tools.
+    /// Creates unregistered metrics, for tests and tools.
     #[must_use]
     pub fn detached() -> Self {
         Self::register(&mut Registry::default())
     }
 
-    /// Connections that are open now, upgraded ones included.
+    /// Returns how many connections are open, upgraded ones included.
     #[must_use]
     pub fn connections_open(&self) -> i64 {
         self.0.open.get()
     }
 
-    /// Connections taken from the kernel since the start.
+    /// Returns how many connections were accepted since the start.
     #[must_use]
     pub fn connections_accepted(&self) -> u64 {
         self.0.accepted.get()
     }
 
-    /// How often a limit was met since the start.
+    /// Returns how often a limit was reached since the start.
     #[must_use]
     pub fn limit_hits(&self, limit: HttpServerLimit) -> u64 {
         self.0.limits[limit as usize].get()
     }
 
-    /// Heads that were refused for this reason since the start.
+    /// Returns how many heads were rejected for this reason since the start.
     #[must_use]
     pub fn heads_refused(&self, reason: HeadRefusal) -> u64 {
         self.0.heads_refused[reason as usize].get()
     }
 
-    /// Connections that were refused for this reason since the start.
+    /// Returns how many connections were rejected for this reason since the start.
     #[must_use]
     pub fn connections_refused(&self, reason: ConnectionRefusal) -> u64 {
         self.0.connections_refused[reason as usize].get()

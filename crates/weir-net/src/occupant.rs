@@ -1,11 +1,11 @@
-//! The process that listens on a TCP port: read from `/proc`, best effort, for an error message.
+//! Finds the process that listens on a TCP port, for error messages; reads `/proc`, best effort.
 
 use std::fs;
 use std::path::Path;
 
 use weir_base::listen_address::ListenAddress;
 
-/// `pid 123 (name)` of a process that listens on the port of `address`, as far as this user may
+/// Returns `pid 123 (name)` of a process that listens on the port of `address`, if this user may
 /// see it.
 #[must_use]
 pub fn of(address: &ListenAddress) -> Option<String> {
@@ -22,7 +22,7 @@ pub fn of(address: &ListenAddress) -> Option<String> {
     Some(format!("pid {pid} ({})", name.trim()))
 }
 
-/// The inode column of the row in state `0A` (listening) whose local port is `port`.
+/// Returns the inode column of the row in state `0A` (listening) whose local port is `port`.
 fn listening_inode(table: &str, port: u16) -> Option<&str> {
     let suffix = format!(":{port:04X}");
     table.lines().skip(1).find_map(|row| {

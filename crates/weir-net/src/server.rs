@@ -1,19 +1,18 @@
-//! One single-threaded runtime per core, and what becomes of a connection.
+//! The server side: one single-threaded runtime per core, and the protocols of connections.
 //!
-//! [`start`] runs threads `weir-core-0`, `weir-core-1` and so on. Each has a socket of its own of
-//! every `SO_REUSEPORT` group, so that the kernel spreads connections and nothing is handed from
-//! one thread to another: a connection stays on the core that accepted it, with the [`ConnectionService`]
-//! that was made there.
+//! [`start`] runs threads `weir-core-0`, `weir-core-1` and so on. Each has a socket of its own in
+//! every `SO_REUSEPORT` group, so the kernel spreads connections. A connection stays on the core
+//! that accepted it, with that core's [`ConnectionService`].
 //!
-//! The first request's head is read here. One that asks for an upgrade that the service claims
-//! becomes a raw socket ([`ConnectionService::upgrade`], with the bytes read behind the head); all else is
-//! HTTP/1 or HTTP/2 (agreed on by TLS, or told by its first bytes), every request of it routed by
-//! itself ([`ConnectionService::http`]), later upgrades of HTTP/1 included. HTTP/2 has no upgrades here.
+//! This module reads the head of the first request. If it asks for an upgrade that the service
+//! claims, the connection becomes a raw socket ([`ConnectionService::upgrade`], with the bytes read
+//! behind the head). Otherwise it is HTTP/1 or HTTP/2 (by ALPN or by its first bytes), and each of
+//! its requests goes to [`ConnectionService::http`], or to `upgrade` if a later request of HTTP/1
+//! asks for one. HTTP/2 has no upgrades here.
 //!
-//! Promises: every wait and every buffer has a setting in [`HttpServerLimits`] and a count in
-//! [`crate::NetMetrics`]; a rejected client gets an HTTP response that says why, as far as it can
-//! read one; a core that ends by itself ends the others and is reported, and
-//! one that hangs is found by its [`Pulse`].
+//! Promises: every wait and every buffer has a setting in [`HttpServerLimits`] and a counter in
+//! [`crate::NetMetrics`]; a rejected client gets an HTTP response with the reason, as far as it can
+//! read one; a core that fails ends the others and is reported, and [`Pulse`] finds one that hangs.
 
 mod accept;
 mod answer;

@@ -1,5 +1,4 @@
-//! Requests that are passed on to another process of this machine, which serves the same addresses as
-//! this one did.
+//! Forwards requests to another process of this machine, which has taken over the addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -23,17 +22,17 @@ use tokio_rustls::TlsConnector;
 
 use crate::server::BoxError;
 
-/// From the connection to the head of the response. The other process may accept a moment later.
+/// The limit from the connection to the head of the response: the process may still be starting.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The process that serves these addresses now.
+/// The process that serves this process's addresses now.
 #[derive(Clone, Debug)]
 pub struct Successor {
     plain: Option<SocketAddr>,
     tls: Option<(SocketAddr, OwnTls)>,
 }
 
-/// Why a request got no response.
+/// Why a forwarded request got no response.
 #[derive(Debug, thiserror::Error)]
 pub enum SuccessorError {
     #[error("the next process has no such address")]
@@ -47,17 +46,17 @@ pub enum SuccessorError {
 }
 
 impl Successor {
-    /// By where it listens without and with TLS.
+    /// Creates it from the addresses without and with TLS.
     #[must_use]
     pub fn at(plain: Option<SocketAddr>, tls: Option<SocketAddr>) -> Self {
         let tls = tls.map(|address| (reachable(address), OwnTls::new()));
         Self { plain: plain.map(reachable), tls }
     }
 
-    /// Forwards a request, by the kind of connection that it arrived on.
+    /// Forwards a request to the address with or without TLS, as it arrived.
     ///
     /// # Errors
-    /// Why there is no response. The other process may have got the request all the same.
+    /// Fails if there is no response. The other process may have received the request all the same.
     pub async fn forward<B>(
         &self,
         request: Request<B>,
@@ -95,7 +94,7 @@ impl Successor {
     }
 }
 
-/// The address at which a listener on all addresses of this machine is reached.
+/// Replaces the unspecified address by loopback, where such a listener is reachable.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -105,7 +104,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// HTTP/2 has no fields about a connection, and its `Host` is part of the target.
+/// Converts a request to HTTP/1.1: adds `Host`, which HTTP/2 has in the target.
 fn as_http1<B>(request: Request<B>) -> Request<B> {
     let (mut parts, body) = request.into_parts();
     parts.version = Version::HTTP_11;
@@ -127,7 +126,8 @@ where
     B::Error: Into<BoxError>,
 {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // What goes wrong is the end of the response. It ends with that, or when nobody reads it.
+    // Errors end the response, which reports them. The task ends when the response is read or
+    // dropped.
     drop(spawn_local(async move { drop(connection.await) }));
     let mut response = sender.send_request(request).await?;
     response.headers_mut().remove(CONNECTION);
@@ -135,14 +135,14 @@ where
     Ok(response)
 }
 
-/// Connects to an address of this very program: the kernel says who listens there, so the certificate
-/// need not. It may be for any name, and have any issuer.
+/// A TLS client for addresses of this program. It accepts any certificate: the connection stays on
+/// this machine, and the kernel says which process listens.
 #[derive(Clone)]
 struct OwnTls(TlsConnector);
 
 impl OwnTls {
     fn new() -> Self {
-        // Named, never the process-wide default, which panics with two providers in the tree.
+        // Explicit: the process-wide default panics with two providers in the tree.
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()

@@ -1,11 +1,11 @@
-//! TLS for a listener: certificates and keys from PEM files, one for each name that a client may ask
-//! for, replaced while running when the files change.
+//! TLS for a listener: certificates and keys from PEM files, selected by server name, and reloaded
+//! when the files change.
 //!
-//! The provider is named (aws-lc-rs), never taken from a process-wide default: with two providers
-//! in the tree the default panics at run time.
+//! The crypto provider (aws-lc-rs) is passed explicitly: with two providers in the dependency tree,
+//! rustls' process-wide default panics.
 //!
-//! Promise: a new pair that can't be used changes nothing; the one before stays, and the log and a
-//! metric say so.
+//! Promise: if a new pair of files is unusable, the previous one stays in use, and the failure is
+//! logged and counted.
 
 mod certificate;
 mod files;
@@ -25,36 +25,36 @@ pub use self::files::{TlsError, TlsFiles};
 use self::names::ByName;
 use crate::metrics::{ReloadOutcome, TlsMetrics};
 
-/// HTTP/2 by its name in TLS (RFC 9113, section 3.2).
+/// The ALPN name of HTTP/2 (RFC 9113, section 3.2).
 pub(crate) const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// What a listener shows, and to whom.
+/// The certificates of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// The first is for clients that name no host, or one that no other has. At least one.
+    /// At least one. The first is also for clients that send no server name, or an unknown one.
     pub certificates: Vec<TlsFiles>,
     /// How often the files are checked.
     pub reload_interval: Duration,
 }
 
 impl TlsSettings {
-    /// One certificate for everybody.
+    /// Creates settings with one certificate for all names.
     #[must_use]
     pub fn one(files: TlsFiles) -> Self {
         Self { certificates: vec![files], reload_interval: Self::RELOAD_INTERVAL }
     }
 
-    /// Certificates are renewed days before they expire, so a minute is soon enough.
+    /// The default. Certificates are renewed days before they expire, so a minute is soon enough.
     pub const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 }
 
-/// What is agreed upon within the handshake (ALPN).
+/// The protocols that the handshake negotiates (ALPN).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreed {
-    /// Nothing: the listener has one protocol of its own.
+    /// No protocol: the listener has a single one.
     Nothing,
-    /// HTTP/2 or HTTP/1.1, as the client likes.
+    /// HTTP/2 or HTTP/1.1, whichever the client supports.
     Http,
 }
 
@@ -67,22 +67,22 @@ impl Agreed {
     }
 }
 
-/// A listener's certificates, which [`Tls::reload`] replaces; running connections keep theirs.
+/// A listener's certificates, which [`Tls::reload`] replaces; open connections keep theirs.
 #[derive(Debug)]
 pub struct Tls {
     settings: TlsSettings,
     config: Arc<ServerConfig>,
     current: Arc<ArcSwap<ByName>>,
-    /// Of the files when they were last read. std: no wait, and held by one reload at a time.
+    /// The versions of the files at the last load. A std mutex: it is never held across an await.
     stamps: Mutex<Vec<Stamp>>,
     metrics: TlsMetrics,
 }
 
 impl Tls {
-    /// Reads the files.
+    /// Loads the certificates.
     ///
     /// # Errors
-    /// A pair can't be used.
+    /// Fails if a pair of files is unusable.
     pub fn load(
         settings: TlsSettings,
         agreed: Agreed,
@@ -96,7 +96,7 @@ impl Tls {
         Ok(Self { settings, config, current, stamps, metrics })
     }
 
-    /// What the next handshake uses.
+    /// Returns the acceptor for new connections.
     #[must_use]
     pub fn acceptor(&self) -> tokio_rustls::TlsAcceptor {
         tokio_rustls::TlsAcceptor::from(Arc::clone(&self.config))
@@ -105,9 +105,9 @@ impl Tls {
     /// Reloads the files. An unusable pair changes nothing.
     ///
     /// # Errors
-    /// Those pairs.
+    /// Returns the error of each unusable pair.
     pub fn reload(&self) -> Result<(), TlsReloadError> {
-        // Before the files: whoever changes them meanwhile is seen the next time.
+        // Before the files are read, so that a change in between is detected the next time.
         let stamps = Stamp::of_all(&self.settings.certificates);
         let mut last = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.current.load();
@@ -132,7 +132,7 @@ impl Tls {
     }
 }
 
-/// Pairs that could not be reloaded.
+/// The errors of the pairs that could not be reloaded.
 #[derive(Debug)]
 pub struct TlsReloadError(Vec<TlsError>);
 
@@ -148,7 +148,7 @@ impl std::fmt::Display for TlsReloadError {
 
 impl std::error::Error for TlsReloadError {}
 
-/// The certificate for the server name `host`; None: there is none at all.
+/// Returns the certificate for the server name `host`. None: there are no certificates.
 #[must_use]
 pub fn shown(certificates: &[Arc<Certificate>], host: &str) -> Option<Arc<Certificate>> {
     ByName::new(certificates.to_vec()).find(Some(host)).cloned()
@@ -160,7 +160,7 @@ fn load(files: &TlsFiles, metrics: &TlsMetrics) -> Result<Arc<Certificate>, TlsE
     Ok(Arc::new(certificate))
 }
 
-/// TLS 1.2 and 1.3 without client certificates.
+/// Creates a configuration for TLS 1.2 and 1.3 without client certificates.
 fn server_config(
     names: &Arc<ArcSwap<ByName>>,
     agreed: Agreed,

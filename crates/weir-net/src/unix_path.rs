@@ -1,8 +1,8 @@
 //! Unix sockets whose path is longer than the kernel's 107 bytes.
 //!
-//! The kernel copies the path into a field of 108 bytes. A long path is reached through its folder:
-//! the folder is opened and the socket named as `/proc/self/fd/N/NAME`, which is short whatever the
-//! folder's depth. Only the last name has to be short.
+//! The kernel copies the path into a field of 108 bytes. For a longer path, the folder is opened
+//! and the socket is named `/proc/self/fd/N/NAME`, which is short however deep the folder is. Only
+//! the file's own name has to be short.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -21,7 +21,7 @@ pub struct ShortPath {
 }
 
 impl ShortPath {
-    /// A short way to `path`, which need not exist itself; its folder must when `path` is long.
+    /// Returns a short form of `path`. Neither needs to exist, but a long path's folder must.
     pub fn to(path: &Path) -> io::Result<Self> {
         if path.as_os_str().len() <= PATH_BYTES_MAX {
             return Ok(Self { path: path.to_owned(), _folder: None });
@@ -47,14 +47,14 @@ impl ShortPath {
         Ok(Self { path: short, _folder: Some(folder) })
     }
 
-    /// The path to give to bind or connect.
+    /// Returns the path for bind or connect.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Connects to the unix socket at `path`, however long that is.
+/// Connects to the unix socket at `path`, which may have any length.
 pub fn connect(path: &Path) -> io::Result<std::os::unix::net::UnixStream> {
     std::os::unix::net::UnixStream::connect(ShortPath::to(path)?.as_path())
 }

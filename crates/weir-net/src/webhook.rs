@@ -1,8 +1,8 @@
-//! Webhooks: signed events, posted to other people's servers.
+//! Delivers webhooks: signed events for applications' servers.
 //!
-//! A part has an [`Outbox`] for each receiver, in memory or in a table, which signs requests and
-//! decides what is sent again. [`WebhookDelivery`] sends what is in it, one request at a time, over a
-//! [`Transport`], and counts in [`DeliveryMetrics`].
+//! Each receiver has an [`Outbox`], in memory or in a table, which signs requests and decides about
+//! retries. [`WebhookDelivery`] sends its events over a [`Transport`], one request at a time, and
+//! counts them in [`DeliveryMetrics`].
 
 mod delivery;
 mod failure;

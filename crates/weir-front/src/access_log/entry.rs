@@ -1,4 +1,4 @@
-//! A request that is logged when its response ends, or when its client disconnects before that.
+//! The log entry of a request, written when its response ends or its client disconnects.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,13 +17,13 @@ use weir_net::server::{BoxError, RawTarget, ResponseBody};
 use super::AccessLog;
 use super::line::AccessLogRecord;
 
-/// Bytes of a field of a client's that are written.
+/// The most bytes that are logged of a header field or target of a client.
 const FIELD_BYTES_MAX: usize = 2 << 10;
-/// The status of a request whose client has gone before a response: nobody's, but web servers' logs
-/// have it.
+/// The status logged when the client disconnects before the response. Nonstandard, but usual in
+/// the logs of web servers.
 const CLIENT_GONE: u16 = 499;
 
-/// The duration of an exchange with a worker; an extension of its response.
+/// The timing and the worker of an exchange; an extension of its response.
 #[derive(Clone, Debug)]
 pub(crate) struct Timing {
     pub(crate) queue: Duration,
@@ -31,12 +31,12 @@ pub(crate) struct Timing {
     pub(crate) worker: String,
 }
 
-/// A request that is logged.
+/// The log entry of a request in progress.
 pub(crate) struct PendingLogEntry {
     log: AccessLog,
     clock: Clock,
     since: Timestamp,
-    /// None: it is in the log.
+    /// None: written.
     record: Option<Box<AccessLogRecord>>,
 }
 
@@ -84,7 +84,7 @@ impl PendingLogEntry {
         }
     }
 
-    /// Is logged when the body of the response ends or is aborted.
+    /// Writes the entry when the body of the response ends or is aborted.
     pub(crate) fn follow(
         mut self: Box<Self>,
         mut answer: Response<ResponseBody>,
@@ -94,7 +94,7 @@ impl PendingLogEntry {
         }
         let status = answer.status().as_u16();
         self.note(|record| record.status = status);
-        // Who asked for a head has all of it, though the body is dropped.
+        // The response to a HEAD request is complete although its body is dropped.
         let wants_head = self.record.as_ref().is_some_and(|record| record.method == "HEAD");
         answer.map(|body| {
             let is_over = body.is_end_stream() || wants_head;
@@ -102,7 +102,7 @@ impl PendingLogEntry {
         })
     }
 
-    /// A response that has no body of hyper's: a socket's.
+    /// Writes the entry of a response that hyper does not send: that of a WebSocket or upgrade.
     pub(crate) fn answered(&mut self, status: StatusCode) {
         self.note(|record| record.status = status.as_u16());
         self.write(true);
@@ -129,7 +129,7 @@ impl fmt::Debug for PendingLogEntry {
     }
 }
 
-/// As it was sent.
+/// Returns the target of the request as the client sent it, cut to the limit.
 fn target(request: &Parts) -> String {
     match request.extensions.get::<RawTarget>() {
         Some(raw) => cut(&raw.to_string()),
@@ -154,12 +154,12 @@ const fn protocol(version: Version) -> &'static str {
     }
 }
 
-/// A body that is counted.
+/// A response body that writes its log entry when it ends.
 struct Followed {
     body: ResponseBody,
     /// None: written.
     entry: Option<Box<PendingLogEntry>>,
-    /// Its end was reached.
+    /// True once the end of the body was reached.
     is_over: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A request as a line of text.
+//! Formats the record of a request as a line of text.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::LogFormat;
 
-/// What is known of a request that has ended.
+/// A finished request, as it is logged.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct AccessLogRecord {
     #[serde(serialize_with = "as_text")]
@@ -20,15 +20,15 @@ pub(super) struct AccessLogRecord {
     pub(super) target: String,
     pub(super) protocol: &'static str,
     pub(super) status: u16,
-    /// Of the response's body, as far as it was sent.
+    /// Bytes of the response's body that were sent.
     pub(super) bytes: u64,
-    /// False: the client went, or the worker broke off.
+    /// False: the client disconnected or the worker broke off.
     pub(super) complete: bool,
     /// From the request's head to the end of the response.
     pub(super) seconds: f64,
-    /// None: it needed no worker.
+    /// The wait for a worker. None: no worker was needed.
     pub(super) queue_seconds: Option<f64>,
-    /// To the head of the worker's response. None: there was none.
+    /// From the slot to the head of the worker's response. None: there was no response.
     pub(super) service_seconds: Option<f64>,
     pub(super) app: Option<String>,
     pub(super) worker: Option<String>,
@@ -37,7 +37,7 @@ pub(super) struct AccessLogRecord {
     pub(super) user_agent: Option<String>,
 }
 
-/// RFC 3339.
+/// Serializes a time as in RFC 3339.
 fn as_text<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(time)
 }
@@ -56,7 +56,7 @@ impl AccessLogRecord {
         into.push(b'\n');
     }
 
-    /// `HOST - - [TIME] "REQUEST" STATUS BYTES`
+    /// Writes `HOST - - [TIME] "REQUEST" STATUS BYTES`.
     fn write_common(&self, into: &mut Vec<u8>) -> std::io::Result<()> {
         let client = self.client.map_or_else(|| "-".to_owned(), |client| client.to_string());
         let time = self.time.to_zoned(TimeZone::UTC).strftime("%d/%b/%Y:%H:%M:%S %z").to_string();
@@ -70,7 +70,8 @@ fn quoted(text: &Option<String>) -> String {
     text.as_ref().map_or_else(|| "-".to_owned(), |text| escaped(text))
 }
 
-/// As Apache does it: what could end the field or the line is written as `\"`, `\\` or `\xHH`.
+/// Escapes text as Apache does: a quote, backslash, control or non-ASCII byte becomes `\"`, `\\` or
+/// `\xHH`, so that no text ends the field or the line.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,9 +1,9 @@
-//! What an app holds in memory for clients that are slower than its workers.
+//! The memory limit of an app for bodies of clients that are slower than its workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A number of bytes for all cores; clones are the same.
+/// A limit of bytes that all cores share; clones refer to the same budget.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteBudget(Arc<Account>);
 
@@ -13,7 +13,7 @@ struct Account {
     max: usize,
 }
 
-/// Bytes that were taken, until it is dropped.
+/// Bytes taken from a budget, which its drop returns.
 #[derive(Debug)]
 pub(crate) struct Lease {
     budget: ByteBudget,
@@ -25,10 +25,10 @@ impl ByteBudget {
         Self(Arc::new(Account { used: AtomicUsize::new(0), max }))
     }
 
-    /// None: so much is not left.
+    /// Takes `bytes` from the budget. Returns None if fewer are left.
     pub(crate) fn take(&self, bytes: usize) -> Option<Lease> {
         let used = self.0.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        // Dropped if it was too much, so it gives back what it took.
+        // Its drop returns the bytes if they exceed the limit.
         let lease = Lease { budget: self.clone(), bytes };
         (used <= self.0.max).then_some(lease)
     }
@@ -39,10 +39,10 @@ impl ByteBudget {
 }
 
 impl Lease {
-    /// Whether so much more was left, and is taken.
+    /// Takes `bytes` more, and returns whether the budget had them.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         let Some(mut more) = self.budget.take(bytes) else { return false };
-        // It gives nothing back by itself any more.
+        // `self` now owns these bytes, so the drop of `more` must not return them.
         self.bytes += std::mem::take(&mut more.bytes);
         true
     }

@@ -1,15 +1,15 @@
-//! Maintenance: every request gets a page, and none reaches a worker.
+//! Maintenance mode: every request gets a page, and none reaches a worker.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
-/// The page of an app that has none of its own.
+/// The default page.
 const PAGE: &[u8] = b"<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
 <meta name=\"viewport\" content=\"width=device-width\"><title>Back soon</title>\
 <h1>Back soon</h1><p>This site is being maintained. Please try again in a few minutes.</p></html>\n";
 
-/// Whether an app is in maintenance, and what it shows then.
+/// The switch for an app's maintenance mode, and its page.
 #[derive(Debug)]
 pub(crate) struct Maintenance {
     page: Bytes,

@@ -1,5 +1,5 @@
-//! What a request holds of an app: a place in its queue, then a slot of a worker. Both are given
-//! back by being dropped, so a request whose client has gone holds neither.
+//! What a request holds of an app: first a position in its queue, then a slot of a worker. Drop
+//! releases both, so a request whose client has disconnected holds neither.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use weir_net::client::ClientRequest;
 use super::{ProxiedApp, UpstreamWorker};
 use crate::dispatch::{Dispatcher, Permit, QueueError, StreamSlot, Ticket};
 
-/// What a waiting request receives.
+/// The result that a waiting request receives.
 pub(super) type Handed = Result<UpstreamSlot, QueueError>;
 
-/// A slot of a worker.
+/// A slot of a worker, released on drop.
 #[derive(Debug)]
 pub(crate) struct UpstreamSlot {
     app: Arc<ProxiedApp>,
     pub(crate) worker: Arc<UpstreamWorker>,
-    /// None: taken out.
+    /// None after [`UpstreamSlot::take_permit`].
     permit: Option<Permit>,
 }
 
@@ -26,7 +26,7 @@ impl UpstreamSlot {
         Self { app: Arc::clone(app), worker, permit: Some(permit) }
     }
 
-    /// For a caller that gives it back explicitly.
+    /// Takes the permit out; the caller must end it.
     pub(super) fn take_permit(&mut self) -> Option<Permit> {
         self.permit.take()
     }
@@ -35,19 +35,19 @@ impl UpstreamSlot {
         &self.app
     }
 
-    /// It is the worker's turn, from now on: its age counts.
+    /// Notes that the worker owes a response, or more of one, from now on.
     pub(crate) fn owes(&self) {
         let now = self.app.now();
         self.update(|dispatcher, permit| dispatcher.owes(permit, now));
     }
 
-    /// No client waits any more, but the worker keeps its slot until it is done.
+    /// Notes that the client has gone: the worker keeps its slot until it has responded.
     pub(crate) fn owes_still(&self) {
         let now = self.app.now();
         self.update(|dispatcher, permit| dispatcher.owes_still(permit, now));
     }
 
-    /// The worker can do nothing before the client does.
+    /// Notes that the worker cannot continue before the client does, so it owes nothing.
     pub(crate) fn waits_for_client(&self) {
         self.update(Dispatcher::owes_nothing);
     }
@@ -58,15 +58,15 @@ impl UpstreamSlot {
         }
     }
 
-    /// The response is a stream. None: there is no room for it.
+    /// Marks the request as a stream. Returns None if the worker has no room for it.
     pub(crate) fn make_stream(&self) -> Option<StreamSlot> {
         self.permit.as_ref().and_then(|permit| self.app.make_stream(permit))
     }
 
-    /// The same for a client that is still there, and may have as many as one may.
+    /// Marks the request as a stream, and counts it against its client's limit of streams.
     ///
     /// # Errors
-    /// The response for the client.
+    /// Fails if the worker or the client has as many streams as it may have.
     pub(crate) fn open_stream(
         &self,
         client: Option<&ClientRequest>,
@@ -86,7 +86,7 @@ impl Drop for UpstreamSlot {
     }
 }
 
-/// A place in the queue.
+/// A position in the request queue; its drop leaves the queue.
 #[derive(Debug)]
 pub(super) struct QueuePlace<'a> {
     app: &'a ProxiedApp,
@@ -101,7 +101,7 @@ impl<'a> QueuePlace<'a> {
 
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        // A lock for who was handed something, too: they have waited longer than that.
+        // Locks even if a slot was received: after a wait the cost does not matter.
         let now = self.app.clock.now();
         drop(self.app.state().dispatcher.leave(self.ticket, now));
     }

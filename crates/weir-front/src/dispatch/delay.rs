@@ -1,33 +1,35 @@
-//! How long a queue is in time, since when that is too long, and how long its clients wait before they
-//! give up.
+//! Estimates how long a queue takes to serve, since when that has been too long, and how long
+//! clients wait before they give up.
 
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-/// One request in so many counts for the means: with fewer, chance alone makes a queue seem a third
-/// shorter or longer than it is once in a while (an overload begins and ends with the estimate).
+/// The weight of the means: each sample counts for one part in this many. With a smaller number,
+/// random variation alone would at times shift the estimate by a third, and overloads begin and
+/// end with the estimate.
 const WEIGHT: u32 = 64;
-/// If more than this share of requests gave up, the others' clients are expected to do the same.
+/// Above this share of abandoned requests, the remaining clients are expected to give up as well.
 const GIVEN_UP_SHARE_MAX: f64 = 0.1;
 
-/// What a queue knows of its pace.
+/// The measured rate of a queue.
 #[derive(Debug, Default)]
 pub(super) struct Delay {
-    /// When the last one left for a slot, or the queue began.
+    /// When a request last left for a slot, or the waiting began.
     last: Timestamp,
-    /// The mean time between two that leave for a slot, of late; none did yet: 0.
+    /// The moving average of the time between two requests that leave for a slot. 0: none did yet.
     interval: Duration,
-    /// Since when it has been too long, without a break.
+    /// Since when the queue has been too long without a break.
     long_since: Option<Timestamp>,
-    /// The share of requests that gave up, of those that left the queue recently.
+    /// The recent share of requests that left the queue because their clients gave up.
     given_up_share: f64,
-    /// The mean time after which they did.
+    /// The moving average of the time after which clients gave up.
     patience: Duration,
 }
 
 impl Delay {
-    /// Since when the queue, now of `len`, has been too long; see [`Delay::judge`].
+    /// Returns since when the queue, which now has `len` requests, has been too long; see
+    /// [`Delay::judge`].
     pub(super) fn long_since(
         &self,
         len: usize,
@@ -37,13 +39,14 @@ impl Delay {
         self.long_since.or_else(|| self.standing_since(len, limit, now))
     }
 
-    /// How long the queue may be in time: at most `limit`, and half of the time after which clients
-    /// give up, so that a worker does not spend its time on responses that no client waits for.
+    /// Returns how long the queue may take to serve: at most `limit` and, if many clients give up,
+    /// half of the time after which they do, so that workers do not spend their time on responses
+    /// that no client waits for.
     fn limit(&self, limit: Duration) -> Duration {
         if self.given_up_share > GIVEN_UP_SHARE_MAX { limit.min(self.patience / 2) } else { limit }
     }
 
-    /// One gave up after it had waited for `waited`.
+    /// Notes that a client gave up after its request had waited for `waited`.
     pub(super) fn give_up(&mut self, waited: Duration) {
         self.patience = if self.patience.is_zero() {
             waited
@@ -53,20 +56,20 @@ impl Delay {
         self.given_up_share += (1.0 - self.given_up_share) / f64::from(WEIGHT);
     }
 
-    /// Since when the queue would have been too long if no client had given up.
+    /// Returns since when the queue has been too long because no request has left it.
     fn standing_since(&self, len: usize, limit: Duration, now: Timestamp) -> Option<Timestamp> {
         let limit = self.limit(limit);
         let due = self.last + limit.checked_div(u32::try_from(len).ok()?)?;
         (due < now).then_some(due)
     }
 
-    /// The waiting begins now.
+    /// Restarts the measurement at `now`.
     pub(super) fn restart(&mut self, now: Timestamp) {
         self.last = now;
         self.long_since = None;
     }
 
-    /// One of `len` leaves for a slot.
+    /// Notes that one of `len` requests leaves for a slot.
     pub(super) fn step(&mut self, len: usize, limit: Duration, now: Timestamp) {
         self.judge(len, limit, now);
         self.given_up_share -= self.given_up_share / f64::from(WEIGHT);
@@ -80,11 +83,11 @@ impl Delay {
         self.judge(len - 1, limit, now);
     }
 
-    /// Whether a queue of `len` is too long: served one after the other at its pace, the last one
-    /// would wait for longer than `limit` (Little's law).
+    /// Updates whether a queue of `len` requests is too long: whether, at the measured rate, the
+    /// last of them would wait for longer than `limit` (Little's law).
     pub(super) fn judge(&mut self, len: usize, limit: Duration, now: Timestamp) {
         let count = u32::try_from(len).unwrap_or(u32::MAX);
-        // The estimate varies by chance; an overload must not end with it.
+        // Hysteresis: random variation of the estimate must not end an overload.
         let long = self.limit(limit);
         let long = if self.long_since.is_some() { long * 3 / 4 } else { long };
         let is_long = self.interval.saturating_mul(count) > long;
@@ -107,7 +110,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(200);
 
-    /// One of ten left every 20 ms, up to 1 s.
+    /// Ten requests in the queue, one of which leaves every 20 ms, up to 1 s.
     fn steady() -> Delay {
         let mut delay = Delay::default();
         delay.restart(at(0));

@@ -1,28 +1,29 @@
-//! The order among requests of one priority: clients take turns.
+//! The order among requests of one priority: round robin over clients.
 //!
 //! The scheme is that of FQ-CoDel (RFC 8290, section 4.2) with requests for packets and a quantum
-//! of one: who comes after a pause is new and goes before those who were served already; they take
-//! turns. So a client with a thousand requests delays another's first by one at most.
+//! of one. Clients without a recent turn are served first, the others take turns. So a client with
+//! a thousand requests delays the first request of another client by one at most.
 
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 use weir_net::client::ClientAddress;
 
-/// Clients whose last turn is remembered, beyond those with a request in the lane.
+/// How many clients without a waiting request are remembered for the order of turns.
 const REMEMBERED_MAX: usize = 1_024;
 
-/// The client, for fairness between clients. None: no particular client; each request has a turn of its own.
+/// The client, for fairness between clients. None: no particular client; all such requests
+/// share one flow.
 pub(crate) type FlowKey = Option<ClientAddress>;
 
-/// The requests of one priority, by their numbers.
+/// The requests of one priority, identified by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct PriorityQueue {
-    /// The requests of each client that has a turn, in the order of their arrival.
+    /// The waiting requests of each known client, in the order of their arrival.
     flows: HashMap<FlowKey, VecDeque<u64>>,
     /// Clients that have had no turn yet.
     new: VecDeque<FlowKey>,
-    /// Clients in the order of their next turn; some have no request any more.
+    /// Clients in the order of their next turn, including some without a waiting request.
     old: VecDeque<FlowKey>,
     len: usize,
 }
@@ -32,12 +33,12 @@ impl PriorityQueue {
         self.len == 0
     }
 
-    /// How many requests of `client` wait here.
+    /// Returns how many requests of `client` wait.
     pub(super) fn len_of(&self, client: FlowKey) -> usize {
         self.flows.get(&client).map_or(0, VecDeque::len)
     }
 
-    /// `request` is larger than all before it.
+    /// Adds a request. `request` must be larger than all numbers before it.
     pub(super) fn push(&mut self, client: FlowKey, request: u64) {
         let new = &mut self.new;
         let flow = self.flows.entry(client).or_insert_with(|| {
@@ -48,7 +49,8 @@ impl PriorityQueue {
         self.len += 1;
     }
 
-    /// Whose turn it is. `newest_first`: of clients that are new, and of a client's requests.
+    /// Removes and returns the next request and its client. With `newest_first`, picks the newest
+    /// of the new clients, and the newest request of a client.
     pub(super) fn pop(&mut self, newest_first: bool) -> Option<(FlowKey, u64)> {
         while self.len > 0 {
             let new = if newest_first { self.new.pop_back() } else { self.new.pop_front() };
@@ -70,10 +72,10 @@ impl PriorityQueue {
         None
     }
 
-    /// Takes a request out of its turn.
+    /// Removes a request before its turn.
     pub(super) fn remove(&mut self, client: FlowKey, request: u64) {
         let Some(flow) = self.flows.get_mut(&client) else { return };
-        // Sorted, for numbers only grow.
+        // Numbers only grow, so a flow is sorted.
         if let Ok(place) = flow.binary_search(&request) {
             flow.remove(place);
             self.len -= 1;
@@ -81,13 +83,13 @@ impl PriorityQueue {
         }
     }
 
-    /// The oldest request of the client that has most of them, and how many that are.
+    /// Returns the oldest request of the client with the most requests, and the number of these.
     pub(super) fn fattest(&self) -> Option<(u64, usize)> {
         let flow = self.flows.values().max_by_key(|flow| (flow.len(), flow.front().copied()))?;
         Some((*flow.front()?, flow.len()))
     }
 
-    /// Clients that left before their first turn, also while nobody has one for long.
+    /// Drops new clients whose requests all left the queue before their first turn.
     fn forget_new(&mut self) {
         if self.new.len() <= self.len + REMEMBERED_MAX {
             return;
@@ -102,8 +104,8 @@ impl PriorityQueue {
         });
     }
 
-    /// An empty lane owes nobody a turn; in a busy one the clients that were served longest ago
-    /// make room.
+    /// Bounds the memory for clients: forgets all once no request waits, otherwise those whose last
+    /// turn is longest ago and who have no waiting request.
     fn forget(&mut self) {
         if self.len == 0 {
             self.flows.clear();

@@ -1,4 +1,4 @@
-//! The requests that wait for a slot.
+//! The requests of an app that wait for a slot.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::RequestClass;
 use super::delay::Delay;
 use super::priority_queue::PriorityQueue;
 
-/// The order of requests.
+/// The priority of a request; a higher one is served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Priority {
     High,
@@ -21,7 +21,7 @@ impl Priority {
     const ALL: [Self; 3] = [Self::High, Self::Normal, Self::Low];
 }
 
-/// A place in the queue.
+/// Identifies a waiting request, see [`RequestQueue::leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(u64);
 
@@ -32,10 +32,10 @@ struct QueuedRequest<T> {
     waiter: T,
 }
 
-/// The requests that wait.
+/// The waiting requests of an app.
 #[derive(Debug)]
 pub(super) struct RequestQueue<T> {
-    /// By their numbers, and so in the order of their arrival.
+    /// By number, and thereby in the order of their arrival.
     entries: BTreeMap<u64, QueuedRequest<T>>,
     lanes: [PriorityQueue; 3],
     pushed: u64,
@@ -62,17 +62,17 @@ impl<T> RequestQueue<T> {
         self.entries.is_empty()
     }
 
-    /// Since when it has been too long to be served within `delay_max`.
+    /// Returns since when the queue has been too long to be served within `delay_max`.
     pub(super) fn long_since(&self, delay_max: Duration, now: Timestamp) -> Option<Timestamp> {
         self.delay.long_since(self.len(), delay_max, now).filter(|_| !self.is_empty())
     }
 
-    /// As if the waiting had begun now.
+    /// Restarts the measurement of the delay at `now`.
     pub(super) fn restart_waiting(&mut self, now: Timestamp) {
         self.delay.restart(now);
     }
 
-    /// `delay_max`: what takes longer to serve is too long.
+    /// Adds a request. A queue that takes longer than `delay_max` to serve is too long.
     pub(super) fn push(
         &mut self,
         wish: RequestClass,
@@ -91,7 +91,7 @@ impl<T> RequestQueue<T> {
         Ticket(number)
     }
 
-    /// The request that gets a slot.
+    /// Removes and returns the request that gets the next slot.
     pub(super) fn pop(
         &mut self,
         newest_first: bool,
@@ -106,14 +106,14 @@ impl<T> RequestQueue<T> {
         Some(entry.waiter)
     }
 
-    /// Its client gave up.
+    /// Removes a request whose client gave up.
     pub(super) fn leave(&mut self, ticket: Ticket, now: Timestamp) -> Option<T> {
         let since = self.entries.get(&ticket.0)?.since;
         self.delay.give_up(now.since(since));
         self.remove(ticket.0)
     }
 
-    /// Since when the one waits that has waited longest.
+    /// Returns when the oldest request began to wait.
     pub(super) fn oldest(&self) -> Option<Timestamp> {
         self.entries.first_key_value().map(|(_, entry)| entry.since)
     }
@@ -123,8 +123,9 @@ impl<T> RequestQueue<T> {
         self.remove(number)
     }
 
-    /// Takes out whoever has less claim to wait than `wish`: of a lower priority; or of a client
-    /// with more requests than the one who wishes; or, `newest_first`, the oldest.
+    /// Removes a request to make room for `wish`: the oldest of the client with the most requests,
+    /// if its priority is lower or its client has more requests than the one of `wish`; otherwise,
+    /// with `newest_first`, the oldest of the same priority. Returns None if there is no such one.
     pub(super) fn make_room(&mut self, wish: RequestClass, newest_first: bool) -> Option<T> {
         let lowest = *Priority::ALL.iter().rev().find(|&&one| !self.lane(one).is_empty())?;
         let lane = self.lane(lowest);

@@ -1,5 +1,5 @@
-//! The dispatcher against the service times of a real site, in simulated time: what
-//! `docs/benchmarks.md` measures over sockets, without the noise.
+//! Simulates the dispatcher with the service times of a real site: what `docs/benchmarks.md`
+//! measures over sockets, without the noise.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ use super::*;
 
 const WORKERS: usize = 16;
 const REQUESTS: usize = 200_000;
-/// A lognormal distribution with a mean of 59 ms, a median of 20 and 224 at the 95th percentile.
+/// A lognormal distribution: the mean is 59 ms, the median 20 ms, the 95th percentile 224 ms.
 const MEDIAN_MS: f64 = 20.0;
 const SIGMA: f64 = 1.47;
 const MEAN_MS: f64 = 59.0;
@@ -21,7 +21,7 @@ enum SimulationEvent {
     End(usize),
 }
 
-/// How long each served request took from its arrival, sorted, and how many were not served.
+/// The sorted durations of served requests from their arrival, and how many were not served.
 struct SimulationOutcome {
     took_ms: Vec<f64>,
     refused: usize,
@@ -49,7 +49,7 @@ fn limits() -> QueueLimits {
     }
 }
 
-/// `load`: 1.0 is all that the workers can do.
+/// Simulates a load; 1.0 is the capacity of the workers.
 fn simulate(load: f64, seed: u64) -> SimulationOutcome {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut dispatcher: Dispatcher<Timestamp> = Dispatcher::new(limits());
@@ -133,17 +133,17 @@ fn at_twice_the_load_half_is_served_and_soon() {
     assert!(p50 <= 60.0 && p95 <= 900.0, "p50 {p50} ms, p95 {p95} ms");
 }
 
-/// Clients behind one address, each of which asks again when it has its response.
+/// Clients behind one address, each of which sends a request once it has the previous response.
 struct ClosedLoop {
     clients: u32,
     workers: usize,
     service_ms: u64,
-    /// All workers stand still from the tenth second on for this long.
+    /// All workers stop for this long after ten seconds.
     stall_ms: u64,
 }
 
 impl ClosedLoop {
-    /// How many responses are refusals in the first minute, and in the second.
+    /// Returns how many requests are rejected in the first minute, and in the second.
     fn refused(&self) -> [usize; 2] {
         let mut dispatcher: Dispatcher<u32> = Dispatcher::new(limits());
         for _ in 0..self.workers {
@@ -180,7 +180,7 @@ impl ClosedLoop {
         refused
     }
 
-    /// When a request ends that begins at `now`.
+    /// Returns when a request ends that begins at `now`.
     fn end(&self, now: u64) -> u64 {
         let end = now + self.service_ms;
         if now < 10_000 && end >= 10_000 { end + self.stall_ms } else { end }
@@ -211,15 +211,15 @@ fn clients_that_wait_for_their_responses_are_an_overload_when_the_queue_is_long(
     assert!(load.refused()[1] > 0);
 }
 
-/// Requests at `load` of clients that leave after `patience_ms`; the share of the time of the workers
-/// that was spent on responses for clients that were still there, in percent, after a minute.
+/// Simulates requests at `load` from clients that leave after `patience_ms`. Returns the percentage
+/// of the responses after the first minute whose clients were still there.
 fn useful_percent(load: f64, patience_ms: u64) -> usize {
     let mut random = fastrand::Rng::with_seed(7);
     let mut dispatcher: Dispatcher<u64> = Dispatcher::new(limits());
     for _ in 0..4 {
         dispatcher.add_worker(Slots { requests: 1, streams: 0 }, Timestamp::default());
     }
-    // Kinds of events: 0 an arrival, 1 the end of a service, 2 the end of a client's patience.
+    // Kinds of events: 0 an arrival, 1 the end of a service, 2 a client gives up.
     let mut events = BinaryHeap::from([Reverse((0_u64, 0_u8, 0_usize, 0_u64))]);
     let mut running: Slab<Permit> = Slab::new();
     let mut tickets = std::collections::HashMap::new();

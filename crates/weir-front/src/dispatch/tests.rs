@@ -31,7 +31,7 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(1_000 * seconds)
 }
 
-/// A dispatcher with one worker that is busy.
+/// Creates a dispatcher with one worker, which is busy.
 fn busy() -> (Dispatcher<u32>, Permit) {
     let mut dispatcher = Dispatcher::new(limits());
     dispatcher.add_worker(ONE, at(0));
@@ -46,13 +46,13 @@ fn queue(dispatcher: &mut Dispatcher<u32>, wish: RequestClass, waiter: u32, now:
     }
 }
 
-/// Gives a slot back; answers who is next.
+/// Releases a slot, and returns the next request.
 fn end(dispatcher: &mut Dispatcher<u32>, permit: Permit, now: Timestamp) -> Option<(u32, Permit)> {
     dispatcher.end(permit);
     dispatcher.next(now)
 }
 
-/// Serves all that wait, one after the other.
+/// Serves all waiting requests one after the other, and returns their order.
 fn order(dispatcher: &mut Dispatcher<u32>, mut permit: Permit, now: u64) -> Vec<u32> {
     let mut served = Vec::new();
     while let Some((waiter, next)) = end(dispatcher, permit, at(now)) {
@@ -140,11 +140,11 @@ fn what_will_probably_be_a_stream_goes_to_a_worker_that_has_room_for_one() {
     assert_eq!(dispatcher.make_stream(&first), Some(StreamSlot::Own));
     let request = dispatcher.take(at(0)).expect("a slot");
     assert_eq!((first.worker, request.worker), (workers[0], workers[1]));
-    // The other one has less to do, and no room.
+    // The other worker has fewer requests, but no room for a stream.
     let second = dispatcher.take_for_stream(at(0)).expect("a slot");
     assert_eq!(second.worker, workers[1]);
     assert_eq!(dispatcher.make_stream(&second), Some(StreamSlot::Own));
-    // Where none has room it may still turn out to be none.
+    // Without room at any worker it gets a slot, but cannot become a stream.
     let third = dispatcher.take_for_stream(at(0)).expect("a slot");
     assert_eq!((third.worker, dispatcher.make_stream(&third)), (workers[0], None));
 }
@@ -160,7 +160,7 @@ fn streams_that_keep_the_slots_of_their_requests_leave_one_to_requests() {
     assert_eq!(kept.collect::<Vec<_>>(), [StreamSlot::OfRequest; 3]);
     permits.into_iter().for_each(|permit| dispatcher.end(permit));
     assert!(dispatcher.loads().iter().all(|(_, load)| (load.requests, load.streams) == (0, 0)));
-    // The only slot of all may be a stream.
+    // If there is only one slot, it may hold a stream.
     let mut dispatcher = Dispatcher::<u32>::new(limits());
     dispatcher.add_worker(Slots { requests: 1, streams: 0 }, at(0));
     let only = dispatcher.take(at(0)).expect("a slot");
@@ -196,7 +196,8 @@ fn a_full_queue_refuses_who_has_no_better_claim() {
     }
     let refused = dispatcher.wait(wish(1), 8, at(1));
     assert_eq!(refused, EnqueueOutcome::Refused(8, QueueError::QueueFull));
-    // Another client has a better claim than the one who fills the queue, until both have as many.
+    // Requests of another client displace those of the client that fills the queue, until both have
+    // as many.
     for waiter in 9..12 {
         match dispatcher.wait(wish(2), waiter, at(1)) {
             EnqueueOutcome::Queued {
@@ -236,7 +237,7 @@ fn during_an_overload_the_newest_goes_first_and_nobody_waits_long() {
         expired,
         [(1, QueueError::Overload), (2, QueueError::Overload), (3, QueueError::Overload)]
     );
-    // The overload has ended with the queue.
+    // The overload has ended with the empty queue.
     for waiter in [4, 5, 6] {
         queue(&mut dispatcher, wish(waiter), u32::from(waiter), 3);
     }
@@ -330,7 +331,7 @@ fn workers_with_a_request_over_an_age_are_found() {
     assert_eq!(dispatcher.overdue(6 * STEP, at(7)), []);
 }
 
-/// What can happen to a dispatcher.
+/// A step of a random test.
 #[derive(Clone, Debug)]
 enum Step {
     Ask { priority: u8, client: u8 },
@@ -358,7 +359,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A dispatcher, and what everybody who asked was told.
+/// A dispatcher and the outcomes that it has returned.
 struct World {
     dispatcher: Dispatcher<u32>,
     now: Timestamp,

@@ -1,48 +1,47 @@
-//! The workers' slots.
+//! The slots of an app's workers, and the choice of the worker that gets a request.
 
 use slab::Slab;
 use weir_base::clock::Timestamp;
 
-/// A worker that is known to the dispatcher.
+/// The key of a worker in the dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct WorkerKey {
     index: usize,
-    /// Places are used again, keys never.
+    /// Indexes are reused, serials never.
     serial: u64,
 }
 
-/// How much a worker takes at once.
+/// How many requests and streams a worker serves at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slots {
     pub(crate) requests: u32,
-    /// Besides those. 0: a stream keeps the slot of its request.
+    /// In addition to `requests`. 0: a stream keeps the slot of its request.
     pub(crate) streams: u32,
 }
 
-/// Slots of a worker that other service processes use: those that were replaced and still have
-/// connections.
+/// Slots of a worker that are used by replaced service processes, which still have connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
     pub requests: u32,
     pub streams: u32,
 }
 
-/// What a stream holds.
+/// Which kind of slot a stream holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamSlot {
-    /// One of the slots that are for streams: that of its request is free.
+    /// A slot for streams; the request's slot is free.
     Own,
     /// The slot of its request.
     OfRequest,
 }
 
-/// What a worker has to do.
+/// The load and the state of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) requests: u32,
     pub(crate) streams: u32,
     pub(crate) elsewhere: Elsewhere,
-    /// Requests and streams, since it was added.
+    /// Requests and streams that it was given since it was added.
     pub(crate) given: u64,
     pub(crate) is_draining: bool,
     pub(crate) is_suspended: bool,
@@ -56,22 +55,22 @@ struct DispatchWorker {
     requests: u32,
     streams: u32,
     elsewhere: Elsewhere,
-    /// Of the requests, those that are streams.
+    /// How many of the requests became streams that keep their slots.
     streams_of_requests: u32,
-    /// When it was last given something, in the order of all that was given.
+    /// The value of [`WorkerTable::given`] when it was last given a request.
     last_given: u64,
     given: u64,
     is_draining: bool,
-    /// It gets nothing new for now.
+    /// It gets no new requests until it is resumed.
     is_held_back: bool,
-    /// It can't be reached before then.
+    /// It could not be reached and gets no new requests before then.
     suspended_until: Option<Timestamp>,
 }
 
 /// All workers of an app.
 ///
-/// The one to take is found by looking at all: for the dozens that an app has, this is some ten
-/// nanoseconds and keeps no order up to date.
+/// Each choice scans all of them: for the dozens that an app has, that takes some ten nanoseconds
+/// and needs no ordered structure.
 #[derive(Debug, Default)]
 pub(super) struct WorkerTable {
     workers: Slab<DispatchWorker>,
@@ -90,7 +89,7 @@ impl WorkerTable {
             streams: 0,
             elsewhere: Elsewhere::default(),
             streams_of_requests: 0,
-            // A new worker is first in turn, but not before one that waits longer.
+            // Equally loaded workers that have waited longer are chosen before a new one.
             last_given: self.given,
             given: 0,
             is_draining: false,
@@ -100,12 +99,12 @@ impl WorkerTable {
         WorkerKey { index, serial }
     }
 
-    /// A request's slot of the worker that has least to do.
+    /// Takes a slot of the least loaded worker.
     pub(super) fn take(&mut self) -> Option<WorkerKey> {
         self.take_if(DispatchWorker::has_room)
     }
 
-    /// The same of a worker that has room for a stream, too.
+    /// Takes a slot of the least loaded worker among those with room for a stream.
     pub(super) fn take_for_stream(&mut self) -> Option<WorkerKey> {
         self.take_if(|worker| worker.has_room() && worker.all_streams() < worker.slots.streams)
     }
@@ -122,7 +121,7 @@ impl WorkerTable {
         Some(WorkerKey { index, serial: worker.serial })
     }
 
-    /// A request becomes a stream. None: there is no room for one more.
+    /// Turns a request into a stream. Returns None if there is no room for another.
     pub(super) fn make_stream(&mut self, key: WorkerKey) -> Option<StreamSlot> {
         let is_one_left = self.is_one_left_for_requests();
         let worker = self.holding(key);
@@ -138,8 +137,8 @@ impl WorkerTable {
         })
     }
 
-    /// Whether one more stream in the slot of its request leaves a slot of the app to requests, or it
-    /// is the only slot.
+    /// Returns whether the app keeps a slot for requests, or has only one slot, if one more stream
+    /// keeps the slot of its request.
     fn is_one_left_for_requests(&self) -> bool {
         let (mut slots, mut streams) = (0_u64, 0_u64);
         for (_, worker) in &self.workers {
@@ -149,7 +148,7 @@ impl WorkerTable {
         streams + 1 < slots.max(2)
     }
 
-    /// What a request, or the stream that it became, held comes back.
+    /// Releases the slot of a request, or of the stream that it became.
     pub(super) fn end(&mut self, key: WorkerKey, stream: Option<StreamSlot>) {
         let worker = self.holding(key);
         match stream {
@@ -163,7 +162,7 @@ impl WorkerTable {
         self.forget_if_done(key);
     }
 
-    /// The worker of a slot.
+    /// Returns the worker of a slot that is in use.
     fn holding(&mut self, key: WorkerKey) -> &mut DispatchWorker {
         let worker = &mut self.workers[key.index];
         assert_eq!(worker.serial, key.serial, "a worker is forgotten after its last slot");
@@ -195,7 +194,7 @@ impl WorkerTable {
         }
     }
 
-    /// Whether there were any.
+    /// Ends expired suspensions, and returns whether there were any.
     pub(super) fn end_suspensions(&mut self, now: Timestamp) -> bool {
         let mut any = false;
         for (_, worker) in &mut self.workers {
@@ -210,7 +209,7 @@ impl WorkerTable {
         self.workers.iter().any(|(_, worker)| worker.serves())
     }
 
-    /// All, in the order in which they were added.
+    /// Returns the load of all workers, in the order in which they were added.
     pub(super) fn loads(&self) -> Vec<(WorkerKey, Load)> {
         let mut loads: Vec<_> = self
             .workers

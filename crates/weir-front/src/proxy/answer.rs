@@ -1,4 +1,4 @@
-//! Weir's own responses, where no worker responds.
+//! The responses that Weir writes itself.
 
 use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
@@ -9,20 +9,20 @@ use crate::app::Maintenance;
 use crate::dispatch::QueueError;
 use crate::rules::ShedSettings;
 
-/// Retry-After of a full queue or an overload, in seconds. Both end within
-/// moments or continue; a client that retries sooner only adds to them.
+/// Retry-After for a full queue or an overload, in seconds. Either ends within moments or lasts
+/// long; earlier retries would only add to the load.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
-/// Retry-After of a maintenance, in seconds.
+/// Retry-After during maintenance, in seconds.
 const MAINTENANCE_SECONDS: HeaderValue = HeaderValue::from_static("60");
 
-/// The response to a request that no app serves.
+/// The text for a request that no app serves.
 pub(super) const NO_APP: &str = "no app is served at this host and path\n";
 
-/// The response to a request that is rejected immediately.
+/// The text for a request that is rejected immediately.
 pub(super) const COME_BACK: &str = "the server is overloaded; try again later\n";
 
-/// A status and a line of text.
+/// Creates a response with a status and a line of text.
 pub(super) fn text(status: StatusCode, text: &'static str) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::from(text));
     *response.status_mut() = status;
@@ -31,17 +31,17 @@ pub(super) fn text(status: StatusCode, text: &'static str) -> Response<ResponseB
     response
 }
 
-/// The response to a request that must not be forwarded.
+/// Creates the response to a request that must not be forwarded.
 pub(super) fn no_request(status: StatusCode, line: &'static str) -> Response<ResponseBody> {
     let mut response = text(status, line);
     if status == StatusCode::NOT_IMPLEMENTED {
-        // Where its body ends is not known for sure, so nothing behind it is a request.
+        // The end of the body is uncertain, so the bytes behind it must not be read as a request.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
-/// The response to a request that no worker responded to.
+/// Creates the response to a request that got none from a worker.
 pub(super) fn failed(failed: ExchangeError) -> Response<ResponseBody> {
     let (status, line) = wording(failed);
     let mut response = text(status, line);
@@ -56,7 +56,7 @@ pub(super) fn set_retry_after(status: StatusCode, headers: &mut HeaderMap) {
     }
 }
 
-/// The page that is shown during maintenance.
+/// Creates the response with the maintenance page.
 pub(super) fn maintenance(maintenance: &Maintenance) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::from(maintenance.page()));
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
@@ -67,7 +67,7 @@ pub(super) fn maintenance(maintenance: &Maintenance) -> Response<ResponseBody> {
     response
 }
 
-/// What a request gets when none of the app's workers can be started.
+/// Creates the response to a request while none of the app's workers can be started.
 pub(super) fn no_program() -> Response<ResponseBody> {
     let status = StatusCode::SERVICE_UNAVAILABLE;
     let line = "no worker of this app can be started (weir workers list says why)\n";
@@ -76,7 +76,7 @@ pub(super) fn no_program() -> Response<ResponseBody> {
     response
 }
 
-/// The response of a rule to the requests that it rejects.
+/// Creates the response of a shed rule.
 pub(super) fn shed(rule: &ShedSettings) -> Response<ResponseBody> {
     let mut response = text(rule.status, COME_BACK);
     let seconds = HeaderValue::from(rule.retry_after.as_secs());

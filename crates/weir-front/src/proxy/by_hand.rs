@@ -1,4 +1,4 @@
-//! The proxy's judgement of a head, without a socket.
+//! Converts a request's head as the proxy does, without a socket, for fuzzers.
 
 use weir_base::clock::Timestamp;
 use weir_net::client::TrustedProxies;
@@ -8,7 +8,7 @@ use super::head::{self, BodyHead, Forwarded, RequestId, RequestStart, Target};
 use super::socket;
 use crate::forwarded_headers::{ForwardedHeader, ForwardedHeaders};
 
-/// The head that a worker gets of a client's. None: the client's is refused.
+/// Returns the head for the worker, or None if the client's head is rejected or incomplete.
 #[must_use]
 pub fn head_for_worker(bytes: &[u8]) -> Option<Vec<u8>> {
     let parts = HttpRequestHead::read(bytes, socket::parts_of).flatten()?;

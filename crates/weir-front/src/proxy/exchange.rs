@@ -1,14 +1,14 @@
-//! One request, one response.
+//! The exchange of one request for one response.
 //!
-//! A request goes to another worker if it certainly reached none: the connection was refused, or an
-//! idle one had been closed. One that may have been read is repeated only if it is idempotent and
-//! came on a connection that had been idle, whose end it may have met: not one that the worker had for
-//! longer (`repeat_within`), which may be what the worker died of. One that is not idempotent takes no
-//! connection that has been idle for long.
+//! A request is sent to another worker if it certainly reached none: the connection was refused, or
+//! an idle connection had been closed. If a worker may have read the request, it is repeated only
+//! if it is idempotent and its idle connection ended soon after (`repeat_within`), as when a worker
+//! closes an idle connection. After a longer time, the request itself may have crashed the worker.
+//! Requests that are not idempotent use no connection that has been idle for long.
 //!
-//! A worker that was given a request is busy until it answers, whether or not anybody still waits:
-//! a slot that is given away before would send the next request to a worker that is stuck. So an
-//! exchange whose client is gone goes on alone ([`RunningExchange`]).
+//! A worker is busy until it responds, whether or not the client still waits: if its slot were
+//! released before, the next request would go to a stuck worker. So an exchange continues without
+//! its client ([`RunningExchange`]).
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use crate::upstream::{
     AnswerReader, BadAnswer, Exchange, Framed, UpstreamConnection, UpstreamError, UpstreamResponse,
 };
 
-/// Why a request has no worker's response.
+/// Why no worker responded to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExchangeError {
     Refused(QueueError),
@@ -44,9 +44,9 @@ pub(super) enum ExchangeError {
     SlowBody,
     Unreachable,
     Broken,
-    /// The worker sent an invalid response.
+    /// The worker sent a malformed response.
     Malformed,
-    /// The head of its response is longer than it may be.
+    /// The head of the response exceeds a limit.
     AnswerHead,
     Late,
 }
@@ -54,7 +54,7 @@ pub(super) enum ExchangeError {
 impl ExchangeError {
     pub(super) fn metric(self) -> Option<RequestFailure> {
         match self {
-            // Counted where it was refused.
+            // Counted when it was rejected.
             Self::Refused(_) => None,
             Self::TooLarge | Self::BadBody | Self::SlowBody => Some(RequestFailure::BadRequest),
             Self::Unreachable => Some(RequestFailure::Unreachable),
@@ -66,7 +66,7 @@ impl ExchangeError {
 }
 
 impl Proxy {
-    /// The response of a worker, or one that says why there is none.
+    /// Returns a worker's response, or one that says why there is none.
     pub(super) async fn exchange(
         &self,
         app: &Arc<ProxiedApp>,
@@ -90,14 +90,14 @@ impl Proxy {
         mut prepared: Box<AcceptedRequest>,
     ) -> Result<Response<ResponseBody>, ExchangeError> {
         if !prepared.body.is_whole() {
-            // Boxed: most requests have no use for its size.
+            // Boxed, so that the futures of the many requests without a body stay small.
             Box::pin(prepared.body.read_ahead(app)).await?;
             prepared.since = app.now();
         }
         let (mut may_reuse, arrived) = (true, prepared.since);
         for attempt in 0..app.limits.attempts_max {
             if attempt > 0 {
-                // What the worker before had of it is nothing to the next.
+                // Time spent on the previous worker does not count for the next.
                 prepared.since = app.now();
             }
             let slot = match app.free_slot(prepared.since) {
@@ -120,13 +120,13 @@ impl Proxy {
             if let Some(answered) = self.send(app, &mut prepared, slot, connection).await? {
                 return Ok(self.respond(app, &prepared, arrived, answered));
             }
-            // The others may have ended with that one.
+            // The worker's other idle connections may have been closed at the same time.
             may_reuse = false;
         }
         Err(ExchangeError::Unreachable)
     }
 
-    /// Counts a worker's response, and passes it on. `arrived`: when the request did.
+    /// Counts a worker's response and relays it. `arrived`: when the request arrived.
     fn respond(
         &self,
         app: &ProxiedApp,
@@ -151,7 +151,7 @@ impl Proxy {
         response
     }
 
-    /// For the access log, if there is one.
+    /// Returns the timing for the access log, if there is one.
     pub(super) fn timing(
         &self,
         slot: &UpstreamSlot,
@@ -162,7 +162,7 @@ impl Proxy {
         self.settings.access_log.is_some().then(|| Timing { queue, service, worker: worker() })
     }
 
-    /// Sends the request to one worker. None: it reached no worker, or may be repeated.
+    /// Sends the request to one worker. Returns None if the request may be sent again.
     async fn send(
         &self,
         app: &ProxiedApp,
@@ -189,13 +189,13 @@ impl Proxy {
         let exchange = Exchange::new(connection, method, bytes, body.rest.take(), framed, limits);
         let mut running = RunningExchange::new(exchange, slot);
         match running.answer(app, &self.deadlines).await? {
-            // Nobody asked for another protocol.
+            // The request asked for no other protocol.
             Ok(answer) if answer.status == StatusCode::SWITCHING_PROTOCOLS => {
                 drop(running.take());
                 Err(ExchangeError::Malformed)
             }
             Ok(answer) => Ok(running.take().map(|(exchange, slot)| (answer, exchange, slot))),
-            // The worker has it all the same.
+            // The worker has a part of the request, and keeps its slot until it responds.
             Err(UpstreamError::Body(bad)) => {
                 running.go_on_alone();
                 Err(bad.into())
@@ -254,7 +254,7 @@ impl Proxy {
         response
     }
 
-    /// Events that are still to come.
+    /// Creates the body that relays an event stream.
     fn relay_stream(
         &self,
         reader: AnswerReader,
@@ -268,7 +268,7 @@ impl Proxy {
     }
 }
 
-/// None: the worker can't be reached, and is left alone for a while.
+/// Opens a connection. Returns None, and suspends the worker, if it cannot be reached.
 pub(super) async fn connect(
     app: &ProxiedApp,
     worker: &UpstreamWorker,
@@ -282,26 +282,27 @@ pub(super) async fn connect(
     }
 }
 
-/// Workers close connections that have been idle for some seconds (gunicorn after 2, uvicorn and node
-/// after 5), and a request that meets that moment is lost unless it can be repeated. One that can't be
-/// goes over a connection that no worker closes yet.
+/// How long an idle connection is safe for a request that cannot be repeated. Workers close
+/// connections that have been idle for some seconds (gunicorn after 2, uvicorn and node after 5),
+/// and a request sent in that moment is lost.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 
-/// Since when a connection may have been idle that is to take this request.
+/// Returns since when a connection may have been idle to be used for this request.
 fn oldest_idle(prepared: &AcceptedRequest) -> Timestamp {
     let AcceptedRequest { method, body, since, .. } = prepared;
     if is_repeatable(method, body) { Timestamp::from_micros(0) } else { *since - FRESH_FOR }
 }
 
-/// Idempotent methods: RFC 9110, section 9.2.2. One whose body is gone can't be repeated.
+/// Returns whether a request may be repeated: its method is idempotent (RFC 9110, section 9.2.2)
+/// and its whole body is buffered.
 fn is_repeatable(method: &Method, body: &RequestBody) -> bool {
     body.is_whole() && method.is_idempotent() && method != Method::TRACE
 }
 
-/// A request at a worker, with a client that waits. If the client disconnects, it continues alone
-/// until the worker has responded or closes the connection.
+/// A request that was sent to a worker for a waiting client. On drop, it continues without the
+/// client until the worker has responded or closes the connection.
 pub(super) struct RunningExchange {
-    /// None: it is over.
+    /// None: taken out.
     exchange: Option<(Exchange, UpstreamSlot)>,
 }
 
@@ -310,12 +311,12 @@ impl RunningExchange {
         Self { exchange: Some((exchange, slot)) }
     }
 
-    /// What it was made of, after a response or the end of the connection.
+    /// Takes out the exchange and its slot, after a response or the end of the connection.
     pub(super) fn take(&mut self) -> Option<(Exchange, UpstreamSlot)> {
         self.exchange.take()
     }
 
-    /// The head of the response, unless the worker or the client is too slow.
+    /// Waits for the head of the response. Fails if the worker or the client is too slow.
     pub(super) async fn answer(
         &mut self,
         app: &ProxiedApp,
@@ -332,14 +333,14 @@ impl RunningExchange {
                     turn.note(exchange.sent(), exchange.waits_for_client(), slot);
                 }
                 match answer {
-                    // From the end of an upload on the worker has all of its time.
+                    // Restarts the time limit: the worker has all of it from the end of the upload.
                     Poll::Pending if was_uploading && !exchange.is_uploading() => Poll::Ready(None),
                     answer => answer.map(Some),
                 }
             });
             match deadlines.within(patience, answer).await {
                 Ok(Some(answer)) => return Ok(answer),
-                // A long body may take its time while it moves.
+                // A long upload may exceed the limit while bytes move.
                 Err(_) if exchange.sent() == sent || !exchange.is_sending() => break,
                 Ok(None) | Err(_) => {}
             }
@@ -354,7 +355,7 @@ impl RunningExchange {
         slot.owes_still();
         drop(spawn_local(async move {
             match exchange.outlive_client().await {
-                // Its worker reads that the client has gone.
+                // Closes the connection, from which the worker sees that the client has gone.
                 Some(answer) if answer.status == StatusCode::SWITCHING_PROTOCOLS => {}
                 Some(mut answer) => {
                     let mut reader = exchange.into_reader(&mut answer);
@@ -372,14 +373,14 @@ impl RunningExchange {
     }
 }
 
-/// Whose turn it is while a body is on its way to a worker.
+/// Tracks during an upload whether the worker or the client is awaited.
 pub(super) struct UploadFairness {
     sent: u64,
     is_clients: bool,
 }
 
 impl UploadFairness {
-    /// The worker's. `sent`: bytes that have left.
+    /// Creates it for an awaited worker. `sent`: the bytes sent so far.
     pub(super) fn new(sent: u64) -> Self {
         Self { sent, is_clients: false }
     }
@@ -388,7 +389,8 @@ impl UploadFairness {
         self.is_clients
     }
 
-    /// A worker that takes some of the body is not stuck, nor is one that waits for more of it.
+    /// Updates the state. A worker that reads a part of the body is not stuck, nor is one that
+    /// waits for more of it.
     pub(super) fn note(&mut self, sent: u64, is_clients: bool, slot: &UpstreamSlot) {
         if is_clients && !self.is_clients {
             slot.waits_for_client();
@@ -405,7 +407,7 @@ impl Drop for RunningExchange {
     }
 }
 
-/// A request without a response; counted if its client goes before that is over.
+/// Counts a disconnected client if it is dropped before [`Unanswered::finish`].
 pub(super) struct Unanswered<'a>(Option<&'a ProxiedApp>);
 
 impl<'a> Unanswered<'a> {
@@ -413,7 +415,7 @@ impl<'a> Unanswered<'a> {
         Self(Some(app))
     }
 
-    /// It has a response, if only Weir's own.
+    /// Notes that the request has a response, from a worker or from Weir.
     pub(super) fn finish(mut self) {
         self.0 = None;
     }

@@ -1,4 +1,4 @@
-//! Answers compressed for clients that take it, as they go by.
+//! Compresses responses while they are relayed, for clients that accept gzip.
 
 use std::fmt;
 use std::io::Write;
@@ -18,10 +18,10 @@ use weir_net::server::{BoxError, ResponseBody};
 
 use crate::settings::Gzip;
 
-/// Compressed bytes that go out together, if more come.
+/// How many compressed bytes are gathered before they are sent.
 const OUT_BYTES: usize = 16 << 10;
 
-/// Whether a client takes gzip (RFC 9110, section 12.5.3).
+/// Returns whether a client accepts gzip (RFC 9110, section 12.5.3).
 pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let (mut named, mut any) = (None, None);
@@ -32,11 +32,11 @@ pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
             any = Some(is_wanted);
         }
     }
-    // What is said of all holds for those that nothing is said of (RFC 9110, section 12.5.3).
+    // `*` applies to codings that are not listed (RFC 9110, section 12.5.3).
     named.or(any).unwrap_or(false)
 }
 
-/// A coding's name, and whether the client takes it.
+/// Returns a coding's name and whether the client accepts it.
 fn coding(text: &str) -> (&str, bool) {
     let mut parts = text.split(';').map(str::trim);
     let name = parts.next().unwrap_or_default();
@@ -46,15 +46,16 @@ fn coding(text: &str) -> (&str, bool) {
     (name, is_wanted)
 }
 
-/// What a request is that may get a compressed answer.
+/// The properties of a request that decide about compression.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GzipRequest {
     pub(super) is_accepted: bool,
-    /// Its response has no body, and the fields that one with a body has (RFC 9110, section 9.3.2).
+    /// The response has no body, but the fields that it would have with one (RFC 9110, section
+    /// 9.3.2).
     pub(super) is_head: bool,
 }
 
-/// The response, compressed if that is worthwhile and the client accepts it.
+/// Compresses the response if that is worthwhile and the client accepts it.
 pub(super) fn apply(
     gzip: &Gzip,
     asked: GzipRequest,
@@ -64,7 +65,7 @@ pub(super) fn apply(
         return answer;
     }
     let (mut parts, body) = answer.into_parts();
-    // Caches must tell the two apart, whichever this is.
+    // In both variants, so that caches tell them apart.
     parts.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
     if !asked.is_accepted {
         return Response::from_parts(parts, body);
@@ -100,12 +101,13 @@ fn is_worth_while(gzip: &Gzip, asked: GzipRequest, answer: &Response<ResponseBod
     has_body && is_whole && is_long && may_transform && is_plain && is_compressible(headers)
 }
 
-/// As a worker says it of the body that a GET would have.
+/// Returns the length from the header, which a response to HEAD has, too.
 fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Text in all its forms. Event streams are not compressed: each event is small and must arrive immediately.
+/// Returns whether the content is text. Event streams are not compressed, because each event is
+/// small and must be sent immediately.
 fn is_compressible(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -124,7 +126,7 @@ fn is_compressible(headers: &HeaderMap) -> bool {
     is_text || known.contains(&kind.as_str()) || kind.ends_with("+json") || kind.ends_with("+xml")
 }
 
-/// The bytes are no more those of the tag (RFC 9110, section 8.8.1).
+/// Makes the ETag weak, since the bytes are no longer those of the tag (RFC 9110, section 8.8.1).
 fn weaken(headers: &mut HeaderMap) {
     let Some(tag) = headers.get(ETAG).filter(|tag| !tag.as_bytes().starts_with(b"W/")) else {
         return;
@@ -134,12 +136,12 @@ fn weaken(headers: &mut HeaderMap) {
     }
 }
 
-/// A body on its way through the encoder.
+/// A body that is compressed as it is relayed.
 struct Gzipped {
     body: ResponseBody,
-    /// None: the end.
+    /// None: it has ended.
     encoder: Option<GzEncoder<Vec<u8>>>,
-    /// Something went in that is not out yet.
+    /// The encoder holds bytes that were not sent.
     is_dirty: bool,
 }
 
@@ -159,7 +161,7 @@ impl HttpBody for Gzipped {
             }
             match Pin::new(&mut *body).poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) => {
-                    // Trailers don't come from workers.
+                    // Workers' trailers are not forwarded.
                     let Ok(data) = frame.into_data() else { continue };
                     encoder.write_all(&data)?;
                     *is_dirty = true;
@@ -170,7 +172,8 @@ impl HttpBody for Gzipped {
                     let rest = rest.filter(|rest| !rest.is_empty());
                     return Poll::Ready(rest.map(|rest| Ok(Frame::data(rest.into()))));
                 }
-                // Whoever pauses has said something whole: it is wanted now.
+                // Flush when the worker pauses, so that the client gets all that was written
+                // before.
                 Poll::Pending if std::mem::take(is_dirty) => {
                     encoder.flush()?;
                     if !encoder.get_ref().is_empty() {

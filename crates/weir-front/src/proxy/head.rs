@@ -1,7 +1,7 @@
-//! What a request's head must be, and what a worker sees of it.
+//! Checks a request's head and writes the head for the worker.
 //!
-//! hyper has parsed it: a message has one meaning only, and what the worker gets is written anew
-//! from that. What is refused here is what could mean something else to a worker than to us.
+//! hyper has parsed the head into one meaning, and the head for the worker is written from that.
+//! Rejected are requests that a worker could understand differently.
 
 mod forwarded;
 
@@ -17,25 +17,25 @@ use weir_net::server::RawTarget;
 use self::forwarded::X_REQUEST_ID;
 pub(super) use self::forwarded::{Forwarded, RequestId, RequestStart};
 
-/// Fields that give a message its meaning, whatever `Connection` says.
+/// Fields that are forwarded even if `Connection` names them, because they define the message.
 const END_NOWHERE: [HeaderName; 4] = [HOST, CONTENT_LENGTH, AUTHORIZATION, COOKIE];
 
-/// Most heads that a worker gets are shorter.
+/// The initial capacity; most heads are shorter.
 const HEAD_BYTES_USUAL: usize = 1 << 10;
 
-/// Why a request is not passed on.
+/// Why a request is not forwarded.
 #[derive(Debug)]
 pub(super) struct HeadRefusal {
     pub(super) status: StatusCode,
     pub(super) text: &'static str,
 }
 
-/// Whom a request means, and what of its head is for us.
+/// The target of a request, and what its fields mean for the proxy.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// As it was sent, with its port; empty if there is none (HTTP/1.0).
+    /// The host as it was sent, with its port. Empty if there is none (HTTP/1.0).
     host: HeaderValue,
-    /// Fields that the sender means for the next hop alone.
+    /// Fields that `Connection` names: they are not forwarded.
     ends_here: Vec<HeaderName>,
     has_cookies: bool,
     pub(super) has_request_id: bool,
@@ -50,15 +50,15 @@ impl Target {
                 "this is no forward proxy: no CONNECT\n",
             );
         }
-        // As nginx: a worker that obeys shows what proxies in front have added.
+        // As nginx does: the response would reveal what proxies in front have added.
         if request.method == Method::TRACE {
             return refuse(StatusCode::METHOD_NOT_ALLOWED, "there is no TRACE here\n");
         }
-        // Only OPTIONS asks about the server as a whole (RFC 9112, section 3.2.4).
+        // Only OPTIONS may concern the server as a whole (RFC 9112, section 3.2.4).
         if request.uri.path() == "*" && request.method != Method::OPTIONS {
             return refuse(StatusCode::BAD_REQUEST, "the request's target is malformed\n");
         }
-        // The form of CONNECT's targets (RFC 9112, section 3.2.3).
+        // This form is for CONNECT only (RFC 9112, section 3.2.3).
         if request.uri.scheme().is_none() && request.uri.authority().is_some() {
             return refuse(StatusCode::BAD_REQUEST, "the request's target is malformed\n");
         }
@@ -74,7 +74,7 @@ impl Target {
                 );
             }
         }
-        // The target's own host goes first (RFC 9112, section 3.2.2).
+        // The target's own host has precedence (RFC 9112, section 3.2.2).
         let host = match (request.uri.authority(), host) {
             (_, FieldCount::Often) => {
                 return refuse(StatusCode::BAD_REQUEST, "a request has one Host\n");
@@ -114,8 +114,7 @@ impl<'a> FieldCount<'a> {
     }
 }
 
-/// The fields that mean something here. One look at each field of a request costs less than looking
-/// these up.
+/// The fields that matter to the proxy, found in one pass, which is faster than a look-up of each.
 struct Noticed<'a> {
     coding: FieldCount<'a>,
     host: FieldCount<'a>,
@@ -150,7 +149,7 @@ impl<'a> Noticed<'a> {
     }
 }
 
-/// The characters of a name or an address with a port (RFC 3986, section 3.2.2); no user.
+/// The characters of a host with a port (RFC 3986, section 3.2.2), without a user.
 const HOST_CHARACTERS: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -171,17 +170,17 @@ fn is_host(text: &[u8]) -> bool {
     text.iter().all(|byte| HOST_CHARACTERS[usize::from(*byte)])
 }
 
-/// The fields about a body for the worker.
+/// The fields about the body in the head for the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyHead<'a> {
     None,
     Length(u64),
     Chunked,
-    /// The connection is to become something else, of this protocol.
+    /// No body: the request asks for an upgrade to this protocol.
     Upgrade(&'a HeaderValue),
 }
 
-/// The bytes of the head for the worker: rewritten, so that it is unambiguous.
+/// Returns the head for the worker.
 pub(super) fn write(
     parts: &Parts,
     target: &Target,
@@ -193,7 +192,7 @@ pub(super) fn write(
     head
 }
 
-/// All of it but what it says of the body.
+/// Returns the head for the worker up to the fields about the body.
 pub(super) fn write_start(parts: &Parts, target: &Target, forwarded: &Forwarded) -> Vec<u8> {
     let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
     head.extend_from_slice(parts.method.as_str().as_bytes());
@@ -213,19 +212,19 @@ pub(super) fn write_start(parts: &Parts, target: &Target, forwarded: &Forwarded)
     head
 }
 
-/// Path and query as they were sent.
+/// Appends path and query as the client sent them.
 fn write_target(head: &mut Vec<u8>, parts: &Parts) {
     let raw = parts.extensions.get().map(RawTarget::as_bytes);
     let parsed = || parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).as_bytes();
     let target = raw.unwrap_or_else(parsed);
     if target.starts_with(b"?") {
-        // An empty path is the same as `/` (RFC 9110, section 4.2.3).
+        // An empty path is equivalent to `/` (RFC 9110, section 4.2.3).
         head.push(b'/');
     }
     head.extend_from_slice(target);
 }
 
-/// What it says of the body, and its end.
+/// Appends the fields about the body and the end of the head.
 pub(super) fn write_end(head: &mut Vec<u8>, method: &Method, body: BodyHead<'_>) {
     write_body_head(head, method, body);
     head.extend_from_slice(b"\r\n\r\n");
@@ -247,7 +246,7 @@ fn write_body_head(head: &mut Vec<u8>, method: &Method, body: BodyHead<'_>) {
     }
 }
 
-/// HTTP/2 may have parted them; here there is one field (RFC 9113, section 8.2.3).
+/// Appends one Cookie field. HTTP/2 may have split it (RFC 9113, section 8.2.3).
 fn write_cookies(head: &mut Vec<u8>, headers: &HeaderMap) {
     let mut cookies = headers.get_all(COOKIE).iter();
     let Some(first) = cookies.next() else { return };
@@ -258,7 +257,7 @@ fn write_cookies(head: &mut Vec<u8>, headers: &HeaderMap) {
     }
 }
 
-/// A field, without the end of its line: the next one begins with it.
+/// Appends a field with the line break before it, not after it.
 fn write_field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     head.extend_from_slice(b"\r\n");
     head.extend_from_slice(name.as_bytes());
@@ -266,34 +265,34 @@ fn write_field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     head.extend_from_slice(value);
 }
 
-/// The same; `start` is all before the value. Inlined, what is constant is copied without a call.
+/// Appends a field whose `start` includes the name. Inlined, so that constants are copied without a
+/// call.
 #[inline(always)]
 fn write_known(head: &mut Vec<u8>, start: &'static str, value: &[u8]) {
     head.extend_from_slice(start.as_bytes());
     head.extend_from_slice(value);
 }
 
-/// Fields that no worker gets from a client: they end here, or we write them.
+/// Returns whether a client's field is not forwarded: it is hop-by-hop, or the proxy writes it.
 fn is_ours(name: &str) -> bool {
     match name {
         "host" | "connection" | "keep-alive" | "proxy-connection" | "te" | "trailer"
         | "transfer-encoding" | "upgrade" | "content-length" | "http2-settings" => true,
-        // hyper has said "100 Continue" by the time there is a body to pass on.
+        // hyper sends "100 Continue" itself.
         "expect" => true,
-        // What a client says of itself and of the way here is no evidence.
+        // Clients could forge these.
         "forwarded" | "x-real-ip" | "x-request-start" | "x-request-id" => true,
         _ => name.starts_with("x-forwarded-") || is_ambiguous(name),
     }
 }
 
-/// `X_Forwarded_For` and `X-Forwarded-For` are one to CGI and its heirs, WSGI and Rack: who could
-/// send the first could forge the second.
+/// Returns whether the name has an underscore. CGI, WSGI and Rack map `X_Forwarded_For` and
+/// `X-Forwarded-For` to the same variable, so one could forge the other.
 fn is_ambiguous(name: &str) -> bool {
     name.as_bytes().contains(&b'_')
 }
 
-/// Fields that a value of `Connection` means for the next hop alone. Those that give a message its
-/// meaning end nowhere.
+/// Adds the fields that a value of `Connection` names, except those that define the message.
 fn name_hop_fields(value: &HeaderValue, names: &mut Vec<HeaderName>) {
     for token in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
         let is_plain = [&b"close"[..], b"keep-alive", b"upgrade", b""]

@@ -1,8 +1,8 @@
-//! The body of a response, from a worker to a client.
+//! Relays the body of a response from a worker to a client.
 //!
-//! One that is not here as a whole is read by a task of its own, ahead of a client that is slower
-//! than the worker: the worker has its slot back when it has said all, not when the client has
-//! heard all. What is read goes on at once; nothing waits for more.
+//! Bodies that did not arrive with the head are read by a task of their own, ahead of slow clients:
+//! the worker's slot is released when the worker has sent all, not when the client has received
+//! it. Bytes are relayed at once; none wait for more to arrive.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use crate::app::{Lease, UpstreamSlot};
 use crate::drain::Drain;
 use crate::upstream::{AnswerReader, IdleConnections, UpstreamBodyError};
 
-/// How a response is passed on.
+/// What a relay needs: both ends, the slot and the limits.
 pub(super) struct Relay {
     pub(super) reader: AnswerReader,
     pub(super) slot: UpstreamSlot,
@@ -34,20 +34,19 @@ pub(super) struct Relay {
     pub(super) kind: RelayKind,
 }
 
-/// What the response is.
+/// The kind of a response.
 pub(super) enum RelayKind {
     Answer,
-    /// Events without an end: it ends when its client disconnects, or Weir ends.
+    /// An event stream without an end: it ends when its client disconnects or Weir shuts down.
     Stream {
         drain: Drain,
-        /// One of those that are for streams: the worker has one slot more for its requests, as if
-        /// it did nothing for this one.
+        /// Whether it holds a slot for streams, and not the slot of its request.
         has_own_slot: bool,
     },
 }
 
 impl Relay {
-    /// The body for the client.
+    /// Starts the task that reads, and returns the body for the client.
     pub(super) fn start(self) -> ResponseBody {
         let length = self.reader.length();
         let channel = RelayChannel::default();
@@ -69,7 +68,7 @@ impl Relay {
             Some(Err(error)) => channel.end(Err(error)),
             None => {}
         }
-        // The worker has its slot until it is done, whoever listens.
+        // The worker keeps its slot until it has finished, even without a client.
         match self.kind {
             RelayKind::Answer => {
                 self.slot.owes_still();
@@ -85,7 +84,7 @@ impl Relay {
         }
     }
 
-    /// To the end of the body. None: the client has gone.
+    /// Reads to the end of the body. Returns None if the client has disconnected.
     async fn pump(&mut self, channel: &RelayChannel) -> Option<Result<(), BoxError>> {
         let app = self.slot.app().clone();
         let mut drained: Option<Pin<Box<dyn Future<Output = ()>>>> = match &self.kind {
@@ -103,7 +102,8 @@ impl Relay {
                 room
             })
             .await?;
-            // What was read before was a response to what was owed. A stream owes nothing.
+            // The previous piece has arrived, so the worker owes the next from now on. Streams owe
+            // none.
             if drained.is_none() {
                 self.slot.owes();
             }
@@ -120,7 +120,7 @@ impl Relay {
                     return Poll::Ready(RelayedPiece::Bytes(None));
                 }
                 let data = reader.poll_data(context);
-                // It may wait for more of its request before it says more.
+                // The worker may wait for more of the request before it continues.
                 if owes && data.is_pending() && (turn.is_clients() || reader.is_sending()) {
                     turn.note(reader.sent(), reader.waits_for_client(), slot);
                 }
@@ -141,7 +141,7 @@ impl Relay {
     }
 }
 
-/// The response has ended: the connection may serve another request.
+/// Returns the connection to the pool after a complete response.
 pub(super) fn let_go(reader: AnswerReader, slot: &UpstreamSlot, pool: &IdleConnections) {
     if let Some(connection) = reader.into_connection() {
         let app = slot.app();
@@ -149,12 +149,13 @@ pub(super) fn let_go(reader: AnswerReader, slot: &UpstreamSlot, pool: &IdleConne
     }
 }
 
-/// A stream is rejected: its worker has no room for it, or its client has its maximum.
+/// Ends a stream that is rejected because its worker or its client has too many of them.
 pub(super) fn hang_up(mut reader: AnswerReader, slot: UpstreamSlot) {
-    // A process or a thread that it keeps busy has its slot until it has noticed.
+    // A process or thread that is busy with the stream keeps its slot until it has noticed.
     if slot.app().limits.streams() == 0 {
         drop(spawn_local(async move {
-            // What came with the head was said before it could notice.
+            // Discards the bytes that came with the head, which the worker sent before it could
+            // notice.
             poll_fn(|context| {
                 let _ = reader.poll_data(context);
                 Poll::Ready(())
@@ -165,8 +166,8 @@ pub(super) fn hang_up(mut reader: AnswerReader, slot: UpstreamSlot) {
     }
 }
 
-/// A process or a thread that a stream keeps busy notices at its next write that the client is gone. It
-/// owes none, but for one in the time that streams have for it.
+/// Waits until a worker that is busy with a stream notices that the client has gone, which it does
+/// at its next write. It owes that write only after the idle timeout of streams.
 pub(super) async fn outlive_listener(reader: &mut AnswerReader, slot: &UpstreamSlot) {
     reader.hang_up().await;
     let patience = slot.app().limits.stream_idle_timeout;
@@ -181,7 +182,7 @@ enum RelayedPiece {
     Bytes(Option<Result<Bytes, UpstreamBodyError>>),
 }
 
-/// Between the task that reads and the body that hyper writes; clones are the same.
+/// The channel between the reading task and the body that hyper writes; clones share it.
 #[derive(Clone, Default)]
 struct RelayChannel(Rc<RefCell<RelayState>>);
 
@@ -189,7 +190,7 @@ struct RelayChannel(Rc<RefCell<RelayState>>);
 struct RelayState {
     pieces: VecDeque<(Bytes, Option<Lease>)>,
     bytes: usize,
-    /// The budget gave nothing for the last piece: there is room when all is gone.
+    /// The budget had no room for the last piece: wait until all pieces were sent.
     is_short: bool,
     end: Option<Result<(), BoxError>>,
     is_gone: bool,
@@ -212,7 +213,7 @@ impl RelayChannel {
         wake(shared.writer.take());
     }
 
-    /// None: the client has gone.
+    /// Waits for room in the buffer. Returns None if the client has disconnected.
     fn poll_room(&self, context: &mut Context<'_>, bytes_max: usize) -> Poll<Option<()>> {
         let mut shared = self.0.borrow_mut();
         if shared.is_gone {
@@ -263,10 +264,10 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-/// What the client's connection takes.
+/// The body that hyper writes to the client.
 struct RelayBody {
     channel: RelayChannel,
-    /// None: the worker has not said.
+    /// None: the worker has sent no length.
     bytes_left: Option<u64>,
 }
 

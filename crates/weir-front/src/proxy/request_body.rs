@@ -1,5 +1,5 @@
-//! The body of a request. What comes of it before there is a worker is kept, within limits: a
-//! client with a slow line then holds no worker, and its going is noticed.
+//! The body of a request. It is buffered, within limits, before a worker is chosen: so a slow
+//! client occupies no worker, and its disconnect is noticed.
 
 use std::future::poll_fn;
 
@@ -10,12 +10,12 @@ use super::exchange::ExchangeError;
 use crate::app::{Lease, ProxiedApp};
 use crate::upstream::{BadBody, Framed, Outgoing};
 
-/// The body of a request.
+/// The body of a request: a buffered part and the rest.
 #[derive(Debug)]
 pub(super) struct RequestBody {
-    /// What has come, in one piece: pieces of a byte each would keep a hundred times as much.
+    /// The bytes that have arrived, in one piece: many small pieces would need far more memory.
     come: Vec<u8>,
-    /// What is to come.
+    /// The part that is still to come.
     pub(super) rest: Option<Outgoing>,
     lease: Option<Lease>,
 }
@@ -29,12 +29,12 @@ impl RequestBody {
         Self { come: Vec::new(), rest: None, lease: None }
     }
 
-    /// All of it is here, so it can be sent more than once.
+    /// Returns whether all of it is buffered, so that it can be sent repeatedly.
     pub(super) fn is_whole(&self) -> bool {
         self.rest.is_none()
     }
 
-    /// Reads to the end, or as much as may be buffered.
+    /// Reads the body to its end, or up to the buffer's limit.
     pub(super) async fn read_ahead(&mut self, app: &ProxiedApp) -> Result<(), ExchangeError> {
         while let Some(rest) = &mut self.rest {
             if self.come.len() >= app.limits.request_buffer_bytes {
@@ -61,7 +61,7 @@ impl RequestBody {
         Ok(())
     }
 
-    /// Whether more may be kept.
+    /// Buffers `data`, and returns whether more may be buffered.
     fn take_in(&mut self, data: &[u8], app: &ProxiedApp) -> bool {
         let before = self.come.capacity();
         self.come.extend_from_slice(data);
@@ -78,7 +78,7 @@ impl RequestBody {
         }
     }
 
-    /// How its end is marked for the worker, and the length if there is one.
+    /// Returns how the end is marked for the worker, and the length if it is known.
     pub(super) fn framed(&self) -> (Framed, Option<u64>) {
         let here = self.come.len() as u64;
         match &self.rest {
@@ -90,7 +90,7 @@ impl RequestBody {
         }
     }
 
-    /// Appends what has come.
+    /// Appends the buffered part to `into`.
     pub(super) fn write(&self, into: &mut Vec<u8>, framed: Framed) {
         framed.write(into, &self.come);
     }

@@ -1,7 +1,7 @@
-//! Upgraded connections: a WebSocket's two sockets, joined.
+//! Upgrades: joins the sockets of client and worker, for WebSockets and other protocols.
 //!
-//! The worker's response is read as HTTP: only after a 101 are the two sockets one. Anything else is
-//! relayed as any response is, and the client's connection ends with it.
+//! The worker's response is read as HTTP, and the sockets are joined only after a 101. Any other
+//! response is relayed as usual, and the client's connection is closed after it.
 
 mod frames;
 mod join;
@@ -33,12 +33,12 @@ use crate::dispatch::RequestClass;
 use crate::drain::Drain;
 use crate::upstream::{Exchange, Framed, UpstreamConnection, UpstreamError, UpstreamResponse};
 
-/// Bytes that a client may send before the worker has agreed. More wait in the kernel.
+/// How many bytes are read from a client before the worker has agreed. More wait in the kernel.
 const EARLY_BYTES_MAX: usize = 16 << 10;
 /// How long a client may leave a response unread.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Takes over the connection, or refuses it.
+/// Takes over the connection, or rejects it.
 pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), RejectedUpgrade> {
     let Some(parts) = parts_of(upgrade.head) else {
         return Err(upgrade.refuse(StatusCode::BAD_REQUEST, "the request's head is malformed"));
@@ -85,7 +85,7 @@ fn follow(
     }
 }
 
-/// None: hyper's types can't hold it, so it is malformed.
+/// Converts the head for hyper. Returns None if hyper's types cannot represent it.
 pub(super) fn parts_of(head: &HttpRequestHead<'_>) -> Option<request::Parts> {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = Method::from_bytes(head.method.as_bytes()).ok()?;
@@ -101,25 +101,25 @@ pub(super) fn parts_of(head: &HttpRequestHead<'_>) -> Option<request::Parts> {
     Some(parts)
 }
 
-/// The request to a worker.
+/// The request to the worker.
 struct UpgradeRequest {
     method: Method,
     head: Vec<u8>,
-    /// For the access log.
+    /// The entry in the access log.
     entry: Option<Box<PendingLogEntry>>,
-    /// None: of no particular client.
+    /// None: no particular client.
     whose: Option<ClientRequest>,
 }
 
-/// The client's side before the worker has agreed.
+/// The client's socket before the worker has agreed.
 struct Early {
     stream: ConnectionStream,
-    /// What the client has sent behind its head.
+    /// The bytes that the client has sent behind its head.
     bytes: Vec<u8>,
 }
 
 impl Early {
-    /// Resolves when the client has gone.
+    /// Resolves when the client has disconnected.
     async fn gone(&mut self) {
         let mut chunk = [0; 1024];
         while self.bytes.len() < EARLY_BYTES_MAX {
@@ -131,7 +131,7 @@ impl Early {
         std::future::pending().await
     }
 
-    /// None: the client has gone before `future` was done.
+    /// Waits for `future`. Returns None if the client disconnects first.
     async fn during<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = future => Some(done),
@@ -181,8 +181,8 @@ async fn serve(
     note(&app, pass_on(client, follow(entry, answer), &method).await);
 }
 
-/// A response that is no upgrade; the connection ends with it. One that breaks off ends without its
-/// last chunk.
+/// Relays a response other than 101, after which the connection is closed. If the body breaks off,
+/// the last chunk is missing.
 async fn pass_on(
     mut client: Early,
     answer: Response<ResponseBody>,
@@ -215,7 +215,7 @@ fn note(app: &ProxiedApp, ended: io::Result<()>) {
     }
 }
 
-/// A worker's response, where the rest of it is, and the slot that it holds.
+/// A worker's response, the exchange with its body, and the slot.
 struct UpgradeExchange {
     answer: Box<UpstreamResponse>,
     exchange: Exchange,
@@ -254,7 +254,7 @@ async fn ask(
     Err(ExchangeError::Unreachable)
 }
 
-/// What the worker has agreed to.
+/// Returns the protocol that the worker has agreed to.
 fn protocol(answer: &UpstreamResponse) -> Protocol {
     let upgrade = answer.headers.get(UPGRADE).map(HeaderValue::as_bytes);
     match upgrade {
@@ -263,7 +263,7 @@ fn protocol(answer: &UpstreamResponse) -> Protocol {
     }
 }
 
-/// Joins the two sockets until one side ends, both are silent for too long, or it is their turn to end.
+/// Joins the two sockets until one side ends, both are idle for too long, or Weir shuts down.
 async fn agree(
     app: &ProxiedApp,
     mut client: Early,

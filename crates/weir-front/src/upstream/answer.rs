@@ -1,4 +1,4 @@
-//! The head of a worker's response.
+//! Parses the head of a worker's response.
 
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use weir_net::chunks::{BadChunk, Chunks};
 
 use super::framing::Framing;
 
-/// Header fields for which there is room without asking for memory.
+/// How many header fields fit into the array on the stack.
 const HEADERS_USUAL: usize = 128;
 
 /// Limits of a response's head.
@@ -26,26 +26,26 @@ pub(crate) struct HeadLimits {
     pub(crate) headers_max: usize,
 }
 
-/// A worker's response, of which the head has arrived.
+/// A worker's response whose head has arrived.
 #[derive(Debug)]
 pub(crate) struct UpstreamResponse {
     pub(crate) status: StatusCode,
-    /// Without what ends at the next hop (RFC 9110, section 7.6.1), unless it switches protocols.
+    /// Without hop-by-hop fields (RFC 9110, section 7.6.1), unless it switches protocols.
     pub(crate) headers: HeaderMap,
-    /// Its kind is `text/event-stream`.
+    /// The content type is `text/event-stream`.
     pub(crate) is_event_stream: bool,
-    /// How long the app says that it took: `X-Runtime`, in seconds, as Rack's and Rails' middleware
-    /// writes it.
+    /// How long the app says that the response took: `X-Runtime`, in seconds, as the middleware of
+    /// Rack and Rails writes it.
     pub(crate) runtime: Option<Duration>,
     pub(super) framing: Framing,
-    /// What has come behind the head.
+    /// The bytes read behind the head.
     pub(crate) rest: Bytes,
-    /// The worker will read another request from this connection.
+    /// Whether the worker will read another request from this connection.
     pub(super) may_keep: bool,
 }
 
 impl UpstreamResponse {
-    /// Whether what has arrived of the body is valid, while the client can still get an error.
+    /// Checks the part of the body that has arrived, while the client can still get an error.
     pub(super) fn check_body(&self) -> Result<(), BadAnswer> {
         if let Framing::Chunked(mut chunks) = self.framing {
             chunks.skip(&self.rest)?;
@@ -69,9 +69,9 @@ pub(crate) enum BadAnswer {
     Chunks(#[from] BadChunk),
 }
 
-/// Reads the head of the response to a request with `method` at the start of `bytes`. None: there is
-/// more to come. Interim responses (1xx but 101) are skipped: whatever they announce was decided.
-/// `room`: an empty map that becomes the response's.
+/// Reads the head of the response to a `method` request from the start of `bytes`. Returns None if
+/// it is incomplete. Skips interim responses (1xx other than 101), which clients do not get. Fills
+/// `room`, an empty map whose memory is reused.
 pub(super) fn read(
     bytes: &[u8],
     method: &Method,
@@ -128,23 +128,23 @@ pub(super) fn read(
     }
 }
 
-/// The fields of a head, and what they say of the message itself.
+/// The header fields of a response and what they say of its framing.
 struct ResponseFields {
     headers: HeaderMap,
     length: Option<u64>,
-    /// The length as it is passed on.
+    /// The value of Content-Length for the client. None: it is formatted from `length`.
     length_text: Option<Bytes>,
     is_event_stream: bool,
     runtime: Option<Duration>,
-    /// The last transfer coding is `chunked`. None: there is no coding.
+    /// Whether the last transfer coding is `chunked`. None: there is no coding.
     is_chunked: Option<bool>,
     wants_close: bool,
-    /// Fields that the worker means for us alone.
+    /// Fields that `Connection` names: they are not forwarded.
     named: Vec<HeaderName>,
 }
 
 impl ResponseFields {
-    /// `headers`: empty, for as many.
+    /// Creates an empty set in `headers`, with memory for so many `fields`.
     fn within(mut headers: HeaderMap, fields: usize) -> Self {
         headers.reserve(fields);
         Self {
@@ -159,7 +159,8 @@ impl ResponseFields {
         }
     }
 
-    /// `shared`: the value as it may be kept; `is_switch`: what ends at the next hop is kept.
+    /// Adds a field. `shared` returns its value as shared bytes. `is_switch`: hop-by-hop fields are
+    /// kept, because the response switches protocols.
     fn add(
         &mut self,
         field: &Header<'_>,
@@ -167,11 +168,11 @@ impl ResponseFields {
         is_switch: bool,
     ) -> Result<(), BadAnswer> {
         let Header { name, value } = *field;
-        // Mostly written like this, and then compared at once.
+        // The usual spelling is compared first, which is faster.
         let is = |usual: &str| name == usual || name.eq_ignore_ascii_case(usual);
         let is_for_us = match name.len() {
             2 => is("TE"),
-            // Trailers end here.
+            // Trailers are not forwarded.
             7 => is("Upgrade") || is("Trailer"),
             10 if is("Connection") => {
                 self.connection(value);
@@ -179,7 +180,7 @@ impl ResponseFields {
             }
             10 => is("Keep-Alive"),
             14 if is("Content-Length") => {
-                // Said once, however often it came.
+                // Repeated fields become one.
                 self.add_length(value, shared)?;
                 return Ok(());
             }
@@ -211,7 +212,7 @@ impl ResponseFields {
     }
 
     fn connection(&mut self, value: &[u8]) {
-        // What most say, and nothing new.
+        // The usual value, which is the default of HTTP/1.1.
         if value == b"keep-alive" {
             return;
         }
@@ -227,7 +228,7 @@ impl ResponseFields {
         }
     }
 
-    /// One length, however often it is said.
+    /// Adds a length, which must be the same each time.
     fn add_length(
         &mut self,
         value: &[u8],
@@ -242,7 +243,7 @@ impl ResponseFields {
             }
             self.length = Some(said);
         }
-        // Anything but a number as it is usually written is written anew.
+        // Unusual spellings, such as leading zeros or lists, are normalized.
         let is_usual = value.iter().all(u8::is_ascii_digit) && !value.starts_with(b"0");
         self.length_text = if is_usual { Some(shared()) } else { None };
         Ok(())
@@ -259,14 +260,14 @@ impl ResponseFields {
         }
     }
 
-    /// Whether the connection is of use after the body. One that says its end in two ways may mean
-    /// either: it ends (RFC 9112, section 6.3).
+    /// Returns whether the connection can be reused. If a response has both a length and a transfer
+    /// coding, its end is ambiguous and the connection is closed (RFC 9112, section 6.3).
     fn may_outlive(&self, framing: &Framing) -> bool {
         let says_both = self.is_chunked.is_some() && self.length.is_some();
         !self.wants_close && !says_both && !matches!(framing, Framing::UntilClose)
     }
 
-    /// What a client gets.
+    /// Returns the fields for the client.
     fn into_headers(self, status: StatusCode) -> Result<HeaderMap, BadAnswer> {
         let Self { mut headers, length, length_text, is_chunked, named, .. } = self;
         for name in named {
@@ -287,8 +288,8 @@ impl ResponseFields {
     }
 }
 
-/// Fields of nearly all responses, in the two ways in which servers write them: to know one costs a
-/// tenth of reading its name.
+/// Returns the name of a field that nearly all responses have, in the two usual spellings. This
+/// takes a tenth of the time of parsing the name.
 fn usual(name: &str) -> Option<HeaderName> {
     Some(match name {
         "Cache-Control" | "cache-control" => CACHE_CONTROL,
@@ -305,7 +306,7 @@ fn usual(name: &str) -> Option<HeaderName> {
     })
 }
 
-/// Answers that have neither a body nor a length (RFC 9110, section 8.6).
+/// Returns whether a response with this status has no body and no length (RFC 9110, section 8.6).
 fn has_no_length(status: StatusCode) -> bool {
     status == StatusCode::NO_CONTENT || status == StatusCode::SWITCHING_PROTOCOLS
 }

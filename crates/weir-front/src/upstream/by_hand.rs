@@ -1,4 +1,4 @@
-//! A response that is read without a socket.
+//! Reads a response without a socket, for fuzzers.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -6,11 +6,11 @@ use hyper::header::HeaderMap;
 
 use super::answer::{self, HeadLimits, UpstreamResponse};
 
-/// The bounds of the settings' defaults.
+/// The limits of the default settings.
 const LIMITS: HeadLimits = HeadLimits { bytes_max: 64 << 10, headers_max: 1_000 };
 
-/// Reads a response that arrives `piece` bytes at a time. None: it is invalid, or its head is not
-/// complete. With its body as far as that is sound, and whether it came to its end.
+/// Reads a response that arrives `piece` bytes at a time. Returns it with its valid body bytes and
+/// whether the end was reached, or None if the head is malformed or incomplete.
 pub(crate) fn read(
     bytes: &[u8],
     method: &Method,

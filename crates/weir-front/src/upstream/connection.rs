@@ -11,23 +11,22 @@ use super::sending::Sending;
 use super::socket::UpstreamSocket;
 use crate::address::UpstreamAddress;
 
-/// Bytes of a buffer that an idle connection keeps for its next request.
+/// The largest send buffer that an idle connection keeps for its next request.
 const BUFFER_BYTES_KEPT: usize = 4 << 10;
 
-/// A connection to a worker, and what a request on it needs of memory: the next one finds it there.
-/// Nothing of the socket was read that a response did not take. It goes from hand to hand many times
-/// with each request, so it is boxed.
+/// A connection to a worker with the buffers of its exchanges, which the next request reuses. All
+/// bytes read from the socket belong to a response. Boxed, because it is moved often.
 #[derive(Debug)]
 pub(crate) struct UpstreamConnection {
     pub(crate) socket: UpstreamSocket,
-    /// It has carried a request before.
+    /// Whether it has carried a request before.
     pub(crate) is_reused: bool,
     /// When its last exchange ended.
     pub(super) idle_since: Timestamp,
     pub(super) sending: Sending,
     /// The beginning of a head that arrived in pieces.
     pub(super) unread: Vec<u8>,
-    /// Empty, for the fields of a response.
+    /// Empty; its memory is reused for the fields of a response.
     pub(super) fields: HeaderMap,
 }
 
@@ -43,17 +42,17 @@ impl UpstreamConnection {
         }))
     }
 
-    /// An empty buffer for a request's head.
+    /// Takes the empty buffer for a request's head.
     pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
         self.sending.take_buffer()
     }
 
-    /// Gives an empty map for the fields of the next answer.
+    /// Stores an empty map for the fields of the next response.
     pub(crate) fn make_room(&mut self, fields: HeaderMap) {
         self.fields = fields;
     }
 
-    /// An exchange has ended in order: the next one may begin.
+    /// Prepares for the next request, after an exchange has ended in order.
     pub(super) fn rest(&mut self) {
         let buffer = self.sending.take_buffer();
         let is_small = buffer.capacity() <= BUFFER_BYTES_KEPT;
@@ -62,7 +61,7 @@ impl UpstreamConnection {
         self.is_reused = true;
     }
 
-    /// Bytes that have come: none are the end.
+    /// Returns the bytes that have arrived. Empty: the end.
     pub(super) fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let read = self.socket.poll_take(context, Bytes::copy_from_slice);
         read.map_ok(Option::unwrap_or_default)

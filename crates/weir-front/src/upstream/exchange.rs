@@ -1,4 +1,4 @@
-//! A request to a worker and the head of its response.
+//! Sends a request to a worker and reads the head of the response.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,20 +13,20 @@ use super::outgoing::{BadBody, Outgoing};
 use super::reader::AnswerReader;
 use super::sending::{Framed, Sending};
 
-/// Why there is no response from a worker.
+/// Why a worker sent no response.
 #[derive(Debug)]
 pub(crate) enum UpstreamError {
-    /// The connection had ended before anything was sent.
+    /// The connection had ended before any byte was sent.
     Unsent,
-    /// The connection ended before a response.
+    /// The connection ended before the response did.
     Ended,
     Bad(BadAnswer),
-    /// The request's own body.
+    /// The client's request body is invalid.
     Body(BadBody),
 }
 
-/// One request on one connection. It keeps its progress: a poll continues where the one
-/// before it stopped.
+/// One request on one connection. Its progress is in the struct, so a poll continues where the one
+/// before stopped, and a dropped future loses nothing.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     connection: Box<UpstreamConnection>,
@@ -35,7 +35,8 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// `bytes`: the request's head, and of its body what has come already; `body`: what is to come.
+    /// Creates the exchange. `bytes`: the request's head and the part of its body that has arrived;
+    /// `body`: the part that is still to come.
     pub(crate) fn new(
         mut connection: Box<UpstreamConnection>,
         method: Method,
@@ -48,32 +49,32 @@ impl Exchange {
         Self { connection, method, limits }
     }
 
-    /// Bytes of the request that have left.
+    /// Returns how many bytes of the request were sent.
     pub(crate) fn sent(&self) -> u64 {
         self.connection.sending.total()
     }
 
-    /// Some of the request is still to be sent.
+    /// Returns whether a part of the request is still to be sent.
     pub(crate) fn is_sending(&self) -> bool {
         !self.connection.sending.is_done()
     }
 
-    /// Some of the request's body has not come from the client yet.
+    /// Returns whether a part of the body has not arrived from the client yet.
     pub(crate) fn is_uploading(&self) -> bool {
         self.connection.sending.is_uploading()
     }
 
-    /// Nothing can go on before the client sends more of its body.
+    /// Returns whether the exchange cannot continue before the client sends more of its body.
     pub(crate) fn waits_for_client(&self) -> bool {
         self.connection.sending.waits_for_client()
     }
 
-    /// What there is of the body; all of it if the exchange is [`UpstreamError::Unsent`].
+    /// Returns what is left of the body. After [`UpstreamError::Unsent`] that is all of it.
     pub(crate) fn into_body(mut self) -> Option<Outgoing> {
         self.connection.sending.take_body()
     }
 
-    /// The head of the response, while the request is being sent.
+    /// Sends the request and reads the head of the response, at the same time.
     pub(crate) fn poll_answer(
         &mut self,
         context: &mut Context<'_>,
@@ -89,7 +90,7 @@ impl Exchange {
         }
     }
 
-    /// None: more is needed.
+    /// Reads what has arrived. Returns None if the head is incomplete.
     fn poll_head(
         &mut self,
         context: &mut Context<'_>,
@@ -114,28 +115,28 @@ impl Exchange {
         })
     }
 
-    /// The rest of the response.
+    /// Returns the reader of the response's body.
     pub(crate) fn into_reader(self, answer: &mut UpstreamResponse) -> AnswerReader {
         let framing = std::mem::replace(&mut answer.framing, super::framing::Framing::EMPTY);
         let rest = std::mem::take(&mut answer.rest);
         AnswerReader::new(self.connection, framing, rest, answer.may_keep)
     }
 
-    /// The socket, after a response that switches protocols.
+    /// Returns the socket, after a response that switches protocols.
     pub(crate) fn into_connection(self) -> Box<UpstreamConnection> {
         self.connection
     }
 
-    /// No client waits for the response any more: resolves when the worker has sent one, or has closed the connection
-    /// (None). A body that is not there any more ends where it is, which a worker that reads can see.
+    /// Waits, without a client, until the worker has responded or has closed the connection (None).
+    /// If the request is incomplete, shuts down the sending side, so that a reading worker notices.
     pub(crate) async fn outlive_client(&mut self) -> Option<Box<UpstreamResponse>> {
         if self.is_sending() {
-            // A worker that does not listen says nothing either.
+            // A worker that fails to read gets no error either.
             let socket = &mut self.connection.socket;
             let _ = poll_fn(|context| Pin::new(&mut *socket).poll_shutdown(context)).await;
             self.connection.sending.give_up();
         }
-        // Whatever it is, it is over.
+        // An error ends the exchange like a response.
         poll_fn(|context| self.poll_answer(context)).await.ok()
     }
 }

@@ -3,20 +3,20 @@
 use bytes::{Buf, Bytes};
 use weir_net::chunks::{BadChunk, Chunks};
 
-/// Where a body ends, and how far it is.
+/// The framing of a body and the progress within it.
 #[derive(Debug)]
 pub(super) enum Framing {
-    /// So many bytes are left.
+    /// This many bytes are left.
     Length(u64),
     Chunked(Chunks),
-    /// Where the connection does.
+    /// The body ends with the connection.
     UntilClose,
 }
 
 impl Framing {
     pub(super) const EMPTY: Self = Self::Length(0);
 
-    /// Whether the whole body was read.
+    /// Returns whether the whole body was read.
     pub(super) fn is_at_end(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
@@ -25,7 +25,7 @@ impl Framing {
         }
     }
 
-    /// The next data in `bytes`, which loses what was read. What is behind the end stays.
+    /// Takes the next data from `bytes`. Bytes behind the end of the body are left.
     pub(super) fn next(&mut self, bytes: &mut Bytes) -> Result<Option<Bytes>, BadChunk> {
         match self {
             _ if bytes.is_empty() => Ok(None),

@@ -1,4 +1,4 @@
-//! The body of a client's request, on its way to a worker.
+//! The body of a client's request, forwarded to a worker.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -6,15 +6,15 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body as _, Incoming};
 
-/// Why a body has no end.
+/// Why a body is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadBody {
     TooLarge,
-    /// The client broke off, or sent what is no body.
+    /// The client disconnected or sent a malformed body.
     Broken,
 }
 
-/// A body that is still arriving.
+/// A body that is still arriving, with a limit of bytes.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     incoming: Incoming,
@@ -22,12 +22,12 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// None: there is no body.
+    /// Returns None if there is no body.
     pub(crate) fn new(incoming: Incoming, bytes_max: u64) -> Option<Self> {
         (!incoming.is_end_stream()).then_some(Self { incoming, bytes_left: bytes_max })
     }
 
-    /// Bytes that are to come, if the client has said.
+    /// Returns how many bytes are still to come, if the client has sent a length.
     pub(crate) fn length(&self) -> Option<u64> {
         self.incoming.size_hint().exact()
     }
@@ -36,7 +36,7 @@ impl Outgoing {
         self.incoming.is_end_stream()
     }
 
-    /// The next bytes; None is the end.
+    /// Returns the next bytes. None: the end.
     pub(crate) fn poll_data(
         &mut self,
         context: &mut Context<'_>,
@@ -47,7 +47,7 @@ impl Outgoing {
                 Some(Err(_)) => return Poll::Ready(Some(Err(BadBody::Broken))),
                 Some(Ok(frame)) => frame,
             };
-            // Trailers end here: they are hop-by-hop for whoever does not ask for them.
+            // Trailers are not forwarded, since the worker has not asked for them.
             let Ok(data) = frame.into_data() else { continue };
             return Poll::Ready(Some(match self.bytes_left.checked_sub(data.len() as u64) {
                 Some(left) => {

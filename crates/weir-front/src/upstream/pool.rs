@@ -1,4 +1,4 @@
-//! A core's idle connections to workers. A connection stays on its core.
+//! The idle connections of a core to workers. A connection never moves to another core.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use weir_base::clock::Timestamp;
 use super::connection::UpstreamConnection;
 use crate::app::UpstreamWorker;
 
-/// The idle connections of one core; clones are the same.
+/// The idle connections of one core; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdleConnections(Rc<RefCell<HashMap<u64, Idle>>>);
 
@@ -22,8 +22,8 @@ struct Idle {
 }
 
 impl IdleConnections {
-    /// An idle connection to `worker`: the one that was used last, so the others can end. `since`: not
-    /// one that has been idle for longer.
+    /// Takes the idle connection to `worker` that was used last, so that the others can expire.
+    /// Connections that have been idle since before `since` are not used.
     pub(crate) fn idle(
         &self,
         worker: &UpstreamWorker,
@@ -39,7 +39,8 @@ impl IdleConnections {
         None
     }
 
-    /// Keeps a connection whose response has ended `now`, if fewer than `idle_max` are.
+    /// Returns a connection to the pool after an exchange that ended `now`. If the worker has
+    /// `idle_max` idle connections, replaces the oldest of them.
     pub(crate) fn keep(
         &self,
         worker: &Arc<UpstreamWorker>,
@@ -58,13 +59,13 @@ impl IdleConnections {
         if idle.connections.len() < idle_max {
             idle.connections.push(connection);
         } else if let Some(oldest) = idle.connections.first_mut() {
-            // A request that may not be repeated takes none that has been idle for long.
+            // Replaces the oldest: a request that may not be repeated needs a recently used one.
             *oldest = connection;
             idle.connections.rotate_left(1);
         }
     }
 
-    /// Lets go of connections that their worker has closed, and of workers that are no more.
+    /// Drops connections that a worker has closed, and those of removed workers.
     pub(crate) fn forget_closed(&self) {
         self.0.borrow_mut().retain(|_, idle| {
             idle.connections.retain(|connection| connection.socket.is_quiet());

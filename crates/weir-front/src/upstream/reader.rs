@@ -1,4 +1,4 @@
-//! The body of a worker's response.
+//! Reads the body of a worker's response.
 
 use std::future::poll_fn;
 use std::io;
@@ -12,7 +12,7 @@ use weir_net::chunks::BadChunk;
 use super::connection::UpstreamConnection;
 use super::framing::Framing;
 
-/// Why a body broke off.
+/// Why a body is incomplete.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpstreamBodyError {
     #[error("the worker closed the connection within its response")]
@@ -25,13 +25,13 @@ pub(crate) enum UpstreamBodyError {
     Bad(#[from] BadChunk),
 }
 
-/// The body of a response, and what is left of its request: a worker may answer before it has read
-/// all.
+/// The body of a response and the unsent rest of its request: a worker may respond before it has
+/// read all of the request.
 #[derive(Debug)]
 pub(crate) struct AnswerReader {
     connection: Box<UpstreamConnection>,
     framing: Framing,
-    /// Read and not taken.
+    /// Bytes that were read but not returned.
     rest: Bytes,
     may_keep: bool,
     has_closed: bool,
@@ -47,7 +47,7 @@ impl AnswerReader {
         Self { connection, framing, rest, may_keep, has_closed: false }
     }
 
-    /// Bytes that are left, if the worker has said.
+    /// Returns how many bytes are left. None: the worker has sent no length.
     pub(crate) fn length(&self) -> Option<u64> {
         match self.framing {
             Framing::Length(left) => Some(left),
@@ -55,7 +55,7 @@ impl AnswerReader {
         }
     }
 
-    /// All of the body, if it has come already.
+    /// Returns all of the body if it has arrived.
     pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
         match &mut self.framing {
             Framing::Length(left) if *left <= self.rest.len() as u64 => {
@@ -66,14 +66,14 @@ impl AnswerReader {
         }
     }
 
-    /// The next bytes; None is the end.
+    /// Returns the next bytes. None: the end.
     pub(crate) fn poll_data(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, UpstreamBodyError>>> {
         let UpstreamConnection { socket, sending, .. } = &mut *self.connection;
         if sending.poll(socket, context).is_err() {
-            // The worker has the request all the same: whoever reads on hears what it says.
+            // The worker may still respond to the incomplete request, and the reader may read on.
             sending.give_up();
             return Poll::Ready(Some(Err(UpstreamBodyError::Client)));
         }
@@ -95,31 +95,31 @@ impl AnswerReader {
         }
     }
 
-    /// Bytes of the request that have left.
+    /// Returns how many bytes of the request were sent.
     pub(crate) fn sent(&self) -> u64 {
         self.connection.sending.total()
     }
 
-    /// Some of the request is still to be sent.
+    /// Returns whether a part of the request is still to be sent.
     pub(crate) fn is_sending(&self) -> bool {
         !self.connection.sending.is_done()
     }
 
-    /// The worker has read all that has come of the request, and there is more to come.
+    /// Returns whether the worker has read all of the request that has arrived, with more to come.
     pub(crate) fn waits_for_client(&self) -> bool {
         self.connection.sending.waits_for_client()
     }
 
-    /// Shuts down the connection to the worker, as far as that is possible while it sends nothing.
+    /// Shuts down the sending side of the connection, so that a worker that only reads notices.
     pub(crate) async fn hang_up(&mut self) {
         let UpstreamConnection { socket, sending, .. } = &mut *self.connection;
         sending.give_up();
-        // A worker that is gone need not be told.
+        // Fails if the worker has closed the connection already.
         let _ = poll_fn(|context| Pin::new(&mut *socket).poll_shutdown(context)).await;
     }
 
-    /// Reads and discards the rest. True: to the end. The connection of a worker that sends more than `bytes_max` is
-    /// closed: its next write fails.
+    /// Reads and discards the rest. Returns false if it ends early or is longer than `bytes_max`:
+    /// the caller closes the connection then, so that the worker's next write fails.
     pub(crate) async fn discard(&mut self, bytes_max: usize) -> bool {
         let mut left = bytes_max;
         loop {
@@ -131,7 +131,7 @@ impl AnswerReader {
         }
     }
 
-    /// The connection, if the worker will read another request from it.
+    /// Returns the connection if the worker will read another request from it.
     pub(crate) fn into_connection(mut self) -> Option<Box<UpstreamConnection>> {
         let is_clean = self.framing.is_at_end() && self.rest.is_empty() && !self.is_sending();
         if !is_clean || !self.may_keep {

@@ -1,4 +1,4 @@
-//! A request on its way to a worker.
+//! Sends a request to a worker.
 
 use std::io;
 use std::pin::Pin;
@@ -9,20 +9,20 @@ use tokio::io::AsyncWrite;
 use super::outgoing::{BadBody, Outgoing};
 use super::socket::UpstreamSocket;
 
-/// How the end of a body is marked for the worker.
+/// How the end of a body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framed {
-    /// By a length in the head.
+    /// By Content-Length in the head.
     Length,
     Chunked,
 }
 
 impl Framed {
-    /// Appends a piece of a body.
+    /// Appends a piece of a body to `into`.
     pub(crate) fn write(self, into: &mut Vec<u8>, data: &[u8]) {
         match self {
             Self::Length => into.extend_from_slice(data),
-            // An empty chunk would be the last.
+            // An empty chunk would end the body.
             Self::Chunked if data.is_empty() => {}
             Self::Chunked => {
                 into.extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
@@ -32,7 +32,7 @@ impl Framed {
         }
     }
 
-    /// Appends what ends it.
+    /// Appends the bytes that end the body.
     pub(crate) fn write_end(self, into: &mut Vec<u8>) {
         if self == Self::Chunked {
             into.extend_from_slice(b"0\r\n\r\n");
@@ -40,17 +40,17 @@ impl Framed {
     }
 }
 
-/// A request on its way.
+/// The send buffer of a request and the rest of its body.
 #[derive(Debug)]
 pub(super) struct Sending {
     bytes: Vec<u8>,
     sent: usize,
-    /// Bytes that have left, of all.
+    /// Bytes sent in all.
     total: u64,
-    /// None: all of it is in `bytes`.
+    /// None: all of the request is in `bytes`.
     body: Option<Outgoing>,
     framed: Framed,
-    /// The worker takes no more. It may have answered all the same.
+    /// The worker reads no more. It may have responded all the same.
     is_refused: bool,
 }
 
@@ -61,24 +61,24 @@ impl Default for Sending {
 }
 
 impl Sending {
-    /// `bytes`: the head, and of the body what has come already.
+    /// Creates it from `bytes`, the head and the part of the body that has arrived, and the rest.
     pub(super) fn new(bytes: Vec<u8>, body: Option<Outgoing>, framed: Framed) -> Self {
         Self { bytes, sent: 0, total: 0, body, framed, is_refused: false }
     }
 
-    /// Nothing is on its way; `buffer`: for what is to come.
+    /// Creates an empty one that reuses `buffer`.
     pub(super) fn resting(buffer: Vec<u8>) -> Self {
         Self::new(buffer, None, Framed::Length)
     }
 
-    /// Its buffer, emptied.
+    /// Takes out the buffer and empties it.
     pub(super) fn take_buffer(&mut self) -> Vec<u8> {
         let mut buffer = std::mem::take(&mut self.bytes);
         buffer.clear();
         buffer
     }
 
-    /// Bytes that have left. With none, no worker knows of the request.
+    /// Returns how many bytes were sent. If none, the worker has not seen the request.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
@@ -87,17 +87,17 @@ impl Sending {
         self.body.is_none() && self.sent == self.bytes.len()
     }
 
-    /// More is to come from the client.
+    /// Returns whether a part of the body has not arrived from the client yet.
     pub(super) fn is_uploading(&self) -> bool {
         self.body.is_some()
     }
 
-    /// The worker has taken all that has come from the client, and there is more to come.
+    /// Returns whether all that has arrived from the client was sent, with more to come.
     pub(super) fn waits_for_client(&self) -> bool {
         self.body.is_some() && self.sent == self.bytes.len()
     }
 
-    /// Nothing more is sent.
+    /// Stops sending.
     pub(super) fn give_up(&mut self) {
         self.is_refused = true;
         self.body = None;
@@ -107,7 +107,7 @@ impl Sending {
         self.body.take()
     }
 
-    /// Sends what can be sent. A worker that reads no more is not an error here: its response says more.
+    /// Sends as much as possible. Write errors are not returned: the response says more.
     pub(super) fn poll(
         &mut self,
         socket: &mut UpstreamSocket,

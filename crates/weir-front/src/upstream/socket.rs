@@ -1,4 +1,4 @@
-//! A socket to a worker.
+//! A socket to a worker: unix or TCP.
 
 use std::io;
 use std::pin::Pin;
@@ -29,8 +29,8 @@ impl UpstreamSocket {
         }
     }
 
-    /// Whether the peer has neither closed it nor sent what nobody asked for. No system call unless
-    /// something has happened to the socket.
+    /// Returns whether the worker has neither closed the socket nor sent unexpected bytes. Makes a
+    /// system call only if something has happened to the socket.
     pub(super) fn is_quiet(&self) -> bool {
         let mut byte = [0; 1];
         let read = match self {
@@ -40,7 +40,7 @@ impl UpstreamSocket {
         read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// What `take` makes of what has come: None is the end.
+    /// Reads once and returns the result of `take` for the bytes. None: the end.
     pub(super) fn poll_take<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -80,7 +80,7 @@ impl AsyncWrite for UpstreamSocket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Nothing is kept back.
+        // There is no buffer.
         Poll::Ready(Ok(()))
     }
 

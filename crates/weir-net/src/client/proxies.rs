@@ -1,5 +1,5 @@
-//! Which client a request is from: the one at the other end of the connection, or the one that a
-//! trusted proxy in front of Weir speaks for.
+//! Determines the client of a request: the peer of the connection, or the client that a trusted
+//! proxy forwards.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ pub enum TrustedProxy {
     Unix,
 }
 
-/// The text names no proxies.
+/// The error for text that is no address, network or `unix`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no address or network; write for example \"10.0.0.0/8\", \"192.0.2.7\" or \"unix\""
@@ -51,7 +51,7 @@ impl fmt::Display for TrustedProxy {
     }
 }
 
-/// All of them.
+/// The trusted proxies. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Arc<[TrustedProxy]>);
 
@@ -62,7 +62,7 @@ impl From<Vec<TrustedProxy>> for TrustedProxies {
 }
 
 impl TrustedProxies {
-    /// Whether this is a trusted proxy.
+    /// Returns whether the address is a trusted proxy's. None: a unix socket.
     #[must_use]
     pub fn trusts(&self, address: Option<IpAddr>) -> bool {
         let address = address.map(|address| address.to_canonical());
@@ -73,8 +73,8 @@ impl TrustedProxies {
         })
     }
 
-    /// The client of a request. A chain is read from its end, as far as the proxies that wrote it are
-    /// trusted: anything before that may be forged.
+    /// Returns the client of a request. The chain of addresses is read from its end for as long as
+    /// its authors are trusted proxies: entries before that may be forged.
     #[must_use]
     pub fn origin(&self, peer: Peer, headers: &HeaderMap) -> Origin {
         if !self.trusts(peer.address) {
@@ -85,7 +85,7 @@ impl TrustedProxies {
         self.behind_proxy(peer, protocol, chain)
     }
 
-    /// The same for a head that is not hyper's.
+    /// Returns the client of a request whose head was not parsed by hyper.
     #[must_use]
     pub fn origin_of_head(&self, peer: Peer, head: &HttpRequestHead<'_>) -> Origin {
         if !self.trusts(peer.address) {
@@ -96,7 +96,7 @@ impl TrustedProxies {
         self.behind_proxy(peer, protocol, chain.into_iter().rev())
     }
 
-    /// `chain`: the fields, the last one first.
+    /// Reads the chain of a trusted proxy. `chain`: the fields, the last one first.
     fn behind_proxy<'a>(
         &self,
         peer: Peer,
@@ -120,18 +120,18 @@ impl TrustedProxies {
     }
 }
 
-/// Some proxies add a port.
+/// Parses an address; some proxies add a port.
 fn address(text: &str) -> Option<IpAddr> {
     let with_port = || text.parse().map(|address: std::net::SocketAddr| address.ip());
     text.parse().or_else(|_| with_port()).ok().map(|address: IpAddr| address.to_canonical())
 }
 
-/// The client of a request.
+/// The client of a request and its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// None: a unix socket, without a forwarded address.
+    /// None: a unix socket without a forwarded address.
     pub address: Option<IpAddr>,
-    /// The client's connection was encrypted.
+    /// Whether the client's connection was encrypted.
     pub is_tls: bool,
 }
 

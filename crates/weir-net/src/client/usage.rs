@@ -1,4 +1,4 @@
-//! What each client has open: connections, requests in progress and streams, over all cores.
+//! Counts what each client has open, over all cores: connections, requests in progress and streams.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,8 +17,8 @@ use crate::NetMetrics;
 use crate::metrics::HttpServerLimit;
 use crate::server::{HttpRequestHead, HttpServerLimits, Peer};
 
-/// Parts of the table, each behind a lock of its own: cores that serve different clients do not wait for
-/// each other.
+/// The number of shards of the table, each with a lock, so that cores that serve different clients
+/// rarely wait for each other.
 const PARTS: usize = 16;
 
 /// `[front.clients]`: what one client may have at once.
@@ -28,9 +28,9 @@ pub struct ClientLimits {
     /// Connections that one client may have open; one more gets 503. Those of front.trusted_proxies
     /// are not counted. A client is an address, of IPv6 the /64 that it is in; behind trusted
     /// proxies it is the address they forward; clients on this machine have no limit.
-    // A school or a mobile carrier has thousands of users behind one address: a browser has up to six
-    // connections, one with HTTP/2, and few requests in progress at a time. Four addresses that do harm
-    // would still be needed for all of `front.limits.connections_max`.
+    // A school or a mobile carrier has thousands of users behind one address. A browser has up to
+    // six connections (one with HTTP/2) and few requests in progress. At this default, an attacker
+    // needs four addresses to use up `front.limits.connections_max`.
     #[setting(range = COUNT, default = 16_384)]
     pub connections_max: u32,
     /// Requests of one client that wait for a worker or are being served, WebSockets and event
@@ -43,7 +43,7 @@ pub struct ClientLimits {
     pub streams_max: u32,
 }
 
-/// What a client uses.
+/// A resource that is limited for each client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientUse {
     Connections,
@@ -51,7 +51,7 @@ pub enum ClientUse {
     Streams,
 }
 
-/// One client has as much of something as it may.
+/// The error when a client has as many of a resource as it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.reason())]
 pub struct ClientFull(pub ClientUse);
@@ -75,7 +75,7 @@ impl ClientUse {
         }
     }
 
-    /// The message for a rejected client.
+    /// Returns the message for the rejected client.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -92,47 +92,47 @@ impl ClientUse {
     }
 }
 
-/// What all clients have. Cheap to clone.
+/// The counts of all clients. Cheap to clone; clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Clients(Arc<Table>);
 
 #[derive(Debug)]
 struct Table {
-    /// Those that use nothing are not in it. std: held for an addition.
+    /// Only clients that use something. A std mutex: it is held for an addition.
     parts: [Mutex<HashMap<ClientAddress, [u32; ClientUse::ALL.len()]>>; PARTS],
     proxies: TrustedProxies,
     limits: Arc<ArcSwap<HttpServerLimits>>,
     metrics: NetMetrics,
     clock: Clock,
-    /// One log line for each use in a while.
+    /// Limits the log lines, for each resource.
     logged: [Seldom; ClientUse::ALL.len()],
 }
 
-/// One of what a client uses, until it is dropped.
+/// One unit of a client's use, which is released on drop.
 #[derive(Debug)]
 pub(crate) struct UsageShare {
     clients: Clients,
     client: ClientAddress,
-    /// Index of a use: a request may become a stream.
+    /// The index of a [`ClientUse`]; it changes when a request becomes a stream.
     used: AtomicUsize,
 }
 
-/// A request of a client, in the extensions of each request that counts for one. Held until the response
-/// has ended, whichever task holds it longest.
+/// A request that counts for a client; an extension of the request. It counts until all clones are
+/// dropped, which is after the response has ended.
 #[derive(Clone, Debug)]
 pub struct ClientRequest(Arc<UsageShare>);
 
 impl ClientRequest {
-    /// The client.
+    /// Returns the client.
     #[must_use]
     pub fn client(&self) -> ClientAddress {
         self.0.client
     }
 
-    /// It counts as a stream from now on, and as a request in progress no more.
+    /// Makes it count as a stream instead of a request in progress.
     ///
     /// # Errors
-    /// The client has as many streams as it may; it is counted and logged.
+    /// Fails if the client has as many streams as it may have, which is counted and logged.
     pub fn become_stream(&self) -> Result<(), ClientFull> {
         self.0.exchange(ClientUse::Streams)
     }
@@ -149,7 +149,7 @@ impl Clients {
         Self(Arc::new(Table { parts, proxies, limits, metrics, clock, logged }))
     }
 
-    /// A connection from `address`. None: of no particular client, such as a proxy.
+    /// Counts a connection from `address`. None: no particular client, such as a trusted proxy.
     pub(crate) fn connection(
         &self,
         address: Option<IpAddr>,
@@ -161,7 +161,7 @@ impl Clients {
         self.take(client, ClientUse::Connections).map(|share| Some(Box::new(share)))
     }
 
-    /// A request. None: of no particular client.
+    /// Counts a request. None: no particular client.
     pub(crate) fn request(
         &self,
         peer: Peer,
@@ -170,7 +170,7 @@ impl Clients {
         self.begin(self.0.proxies.origin(peer, headers).address)
     }
 
-    /// The same for one whose head is not hyper's.
+    /// Counts a request whose head was not parsed by hyper.
     pub(crate) fn request_of(
         &self,
         peer: Peer,
@@ -215,7 +215,7 @@ impl Table {
         self.parts[usize::from(last) % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts it, and says so in the log once in a while.
+    /// Counts a rejection, and logs it at intervals.
     #[cold]
     fn refuse(&self, client: ClientAddress, used: ClientUse, max: u32) -> ClientFull {
         self.metrics.limit_hit(used.limit());

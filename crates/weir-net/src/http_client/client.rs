@@ -1,4 +1,4 @@
-//! Requests to one server.
+//! Sends requests to one server over pooled connections.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::settings::{ClientSettings, Server};
 use super::time_limit::{Deadline, ResponseLimits, TimeLimit, until};
 use super::{BoxFuture, HttpError, HttpRequest};
 
-/// Sends requests to one server. All tasks can share it.
+/// A client for one server. Tasks can share it.
 #[derive(Debug)]
 pub struct HttpClient {
     server: Server,
@@ -18,17 +18,17 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// Not connected yet.
+    /// Creates a client without connecting.
     #[must_use]
     pub fn new(server: Server, settings: Arc<ClientSettings>) -> Self {
         let kept = KeptConnections::new(settings.connections_kept_max, settings.keep_alive);
         Self { server, settings, kept: Arc::new(kept) }
     }
 
-    /// Opens a connection, which the next request uses.
+    /// Opens a connection for the next request.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Fails if the server cannot be reached.
     pub fn connect(&self) -> BoxFuture<'_, Result<(), HttpError>> {
         Box::pin(async {
             self.kept.give_back(self.open(None).await?);
@@ -36,16 +36,16 @@ impl HttpClient {
         })
     }
 
-    /// Sends a request over a kept connection or a new one, and waits for the response's head.
+    /// Sends a request over an idle connection or a new one, and waits for the response's head.
     ///
     /// # Errors
-    /// Why there is no response. The server may have got the request all the same.
+    /// Fails if there is no response. The server may have received the request all the same.
     pub fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpError>> {
         Box::pin(async {
             if let Some(kept) = self.kept.take() {
                 let is_repeatable = request.is_repeatable;
                 match self.exchange(kept, request.clone()).await {
-                    // Servers close idle connections, also in the moment in which one is used.
+                    // The server may have closed the idle connection just before it was used.
                     Err(HttpError::Closed { was_sent, .. }) if is_repeatable || !was_sent => {}
                     result => return result,
                 }

@@ -1,4 +1,4 @@
-//! One connection.
+//! A connection to a server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,10 +22,10 @@ use super::settings::{ClientSettings, Server};
 use super::{HttpError, HttpRequest, HttpUrl};
 use crate::unix_path::ShortPath;
 
-/// The least that hyper accepts.
+/// The smallest limit that hyper accepts.
 const HEAD_BYTES_LEAST: usize = 8 << 10;
 
-/// TCP, TLS or a unix socket: hyper is compiled for one kind of stream.
+/// A stream over TCP, TLS or a unix socket, boxed so that hyper is compiled for one type only.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
@@ -33,10 +33,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 pub(super) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     host: HeaderValue,
-    /// Of the server.
+    /// How near the server's address is.
     pub(super) reach: Reach,
     last_used: Instant,
-    /// Reads and writes. Ends with the connection, and the connection with it.
+    /// The task that reads and writes. It is aborted when the connection is dropped.
     _driver: JoinSet<()>,
 }
 
@@ -81,7 +81,7 @@ impl Connection {
             handshake.map_err(|error| HttpError::of_exchange(error, false))?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {
-            // An error is reported by the request that is in progress, if there is one.
+            // An error is reported by the request in progress, if there is one.
             drop(connection.await);
         });
         Ok(Self { sender, host, reach, last_used: Instant::now(), _driver: driver })
@@ -131,8 +131,8 @@ async fn connect_tcp(url: &HttpUrl, nearest: Reach) -> Result<(TcpStream, Reach)
     Ok((stream, reach))
 }
 
-/// The addresses of a server that are no nearer than that. They are connected to as they were judged:
-/// another look-up of the name could return others.
+/// Looks up the addresses of a server that are no nearer than `nearest`. Connect to these
+/// addresses: another look-up of the name could return others.
 async fn addresses(url: &HttpUrl, nearest: Reach) -> Result<Vec<SocketAddr>, HttpError> {
     let found = lookup_host((url.host(), url.port)).await.map_err(HttpError::Dns)?;
     let (far, near): (Vec<_>, Vec<_>) =

@@ -1,4 +1,4 @@
-//! How a request fails.
+//! The errors of a request.
 
 use std::io;
 
@@ -6,49 +6,49 @@ use weir_settings::Setting;
 
 use super::reach::Reach;
 
-/// Why there is no response, or none to its end.
+/// Why there is no response, or no complete one.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// The host's name has no address.
+    /// The host name has no address.
     #[error("cannot look up the host: {0}; check the URL")]
     Dns(io::Error),
-    /// The server accepts no connection.
+    /// The server accepted no connection.
     #[error("cannot connect: {0}; check that it is running, and the URL")]
     Connect(io::Error),
-    /// Every address of the host is nearer than the request may go.
+    /// Every address of the host is nearer than the request may connect to.
     #[error("{host} is not an address to connect to ({reach})")]
     TooNear {
-        /// Name or address.
+        /// The name or address.
         host: String,
-        /// Where it is.
+        /// How near the address is.
         reach: Reach,
     },
-    /// No common version, or a certificate that is not trusted.
+    /// TLS failed: there was no common version, or the certificate is not trusted.
     #[error("no TLS: {error}{}", ca_hint(.ca))]
     Tls {
-        /// What rustls says.
+        /// The error of rustls.
         error: io::Error,
         /// The setting that adds certificate authorities.
         ca: Option<&'static Setting>,
     },
-    /// Name look-up, TCP and TLS took too long.
+    /// Name look-up, TCP and TLS exceeded the time limit.
     #[error("no connection within {0}")]
     ConnectTimedOut(&'static Setting),
-    /// Nothing was received for too long.
+    /// The server sent nothing within the time limit.
     #[error("it was silent for longer than {0}")]
     Silent(&'static Setting),
-    /// The whole response took too long.
+    /// The whole response exceeded the time limit.
     #[error("no complete response within {0}")]
     TimedOut(&'static Setting),
     /// The connection ended before the response did.
     #[error("no HTTP/1.1 response: {error}")]
     Closed {
-        /// What hyper says.
+        /// The error of hyper.
         error: hyper::Error,
-        /// Whether the server may have got the request.
+        /// Whether the server may have received the request.
         was_sent: bool,
     },
-    /// What was received is not HTTP/1.1, or its head is too long.
+    /// The response is not HTTP/1.1, or its head is too long.
     #[error("no HTTP/1.1 response: {0}")]
     InvalidResponse(hyper::Error),
     /// The body is longer than the caller accepts.

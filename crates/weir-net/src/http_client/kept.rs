@@ -1,4 +1,4 @@
-//! Connections that are kept for the next request.
+//! The idle connections of a client.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,8 +9,8 @@ use super::connection::Connection;
 pub(super) struct KeptConnections {
     max: usize,
     keep_alive: Duration,
-    /// std: held to take or to give back. The newest is used first: it is the least likely to have
-    /// been closed.
+    /// A std mutex: it is held to take or return a connection. The newest is used first, because it
+    /// is the least likely to have been closed.
     idle: Mutex<Vec<Connection>>,
 }
 

@@ -1,27 +1,27 @@
-//! How near an address is. What only this machine or its network reaches must not be asked for because
-//! somebody in the internet says so. Pure.
+//! Classifies addresses by how near they are. A request that a remote party asks for must not reach
+//! addresses of this machine or its network. Free of I/O.
 //!
 //! Source: IANA's registries of special-purpose addresses (RFC 6890).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where an address lies, from far to near.
+/// How near an address is, from far to near.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// Anywhere in the internet.
+    /// The public internet.
     Public,
-    /// A network of somebody's own.
+    /// A private network.
     Private,
     /// This machine.
     Loopback,
-    /// No server's own: link-local, where clouds tell a machine its secrets, multicast and what is
-    /// reserved.
+    /// Not for ordinary servers: link-local (where clouds serve a machine's secrets), multicast and
+    /// reserved addresses.
     Special,
 }
 
 impl Reach {
-    /// Where `address` is.
+    /// Classifies `address`.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         match address {
@@ -47,7 +47,7 @@ fn of_v4(address: Ipv4Addr) -> Reach {
 fn of_v6(address: Ipv6Addr) -> Reach {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 1] => Reach::Loopback,
-        // Nothing, link-local, multicast, Teredo.
+        // Unspecified, link-local, multicast, Teredo.
         [0, 0, 0, 0, 0, 0, 0, 0]
         | [0xfe80..=0xfebf, ..]
         | [0xff00..=0xffff, ..]
@@ -57,7 +57,7 @@ fn of_v6(address: Ipv6Addr) -> Reach {
     }
 }
 
-/// The address of the older kind that one of the newer kind stands for: mapped, by NAT64, by 6to4.
+/// Returns the IPv4 address that an IPv6 address embeds: mapped, NAT64 or 6to4.
 fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());

@@ -1,4 +1,4 @@
-//! A request.
+//! A request of the HTTP client.
 
 use bytes::Bytes;
 use hyper::header::HeaderMap;
@@ -6,7 +6,7 @@ use hyper::{Method, Uri};
 
 use super::Deadline;
 
-/// A request to whatever server a client is for: the client adds `Host`.
+/// A request to the client's server; the client adds `Host`.
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
     pub method: Method,
@@ -14,15 +14,15 @@ pub struct HttpRequest {
     pub target: Uri,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// Whether it may be sent again when a kept connection ends without a response: servers close
-    /// idle connections at any time, also while a request is on its way.
+    /// Whether it may be sent again if an idle connection ends without a response: servers close
+    /// idle connections at any time, even while a request is being sent.
     pub is_repeatable: bool,
-    /// For all of it, connecting included.
+    /// The deadline of the whole request, connecting included.
     pub deadline: Option<Deadline>,
 }
 
 impl HttpRequest {
-    /// A repeatable request without headers and without a deadline.
+    /// Creates a repeatable request without headers and without a deadline.
     #[must_use]
     pub fn new(method: Method, target: Uri, body: Bytes) -> Self {
         let headers = HeaderMap::new();

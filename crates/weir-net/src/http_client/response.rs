@@ -1,4 +1,4 @@
-//! A response whose head was received, and its body as it arrives.
+//! A response: its head, and its body as it arrives.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::reach::Reach;
 use super::time_limit::ResponseLimits;
 use super::{BoxFuture, HttpError};
 
-/// A response. Its connection serves the next request once the body was read to its end.
+/// A response. Once its body was read to the end, its connection can serve another request.
 #[derive(Debug)]
 pub struct HttpResponse {
     status: StatusCode,
@@ -44,30 +44,30 @@ impl HttpResponse {
         self.status
     }
 
-    /// A header whose value is text.
+    /// Returns the value of a header if it is text.
     #[must_use]
     pub fn header(&self, name: &HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Where the server is that has sent it.
+    /// Returns how near the server's address is.
     #[must_use]
     pub const fn reach(&self) -> Reach {
         self.reach
     }
 
-    /// The next piece of the body; None: it is complete.
+    /// Returns the next piece of the body. None: the end.
     ///
     /// # Errors
-    /// It did not arrive in time, or to its end.
+    /// Fails if a time limit was exceeded or the body ended early.
     pub fn chunk(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, HttpError>> {
         Box::pin(self.next_chunk())
     }
 
-    /// All of the body.
+    /// Reads the rest of the body.
     ///
     /// # Errors
-    /// It did not arrive in time, or to its end, or has more than `bytes_max`.
+    /// Fails if a time limit was exceeded, the body ended early, or it exceeds `bytes_max`.
     pub fn read_to_end(&mut self, bytes_max: usize) -> BoxFuture<'_, Result<Vec<u8>, HttpError>> {
         Box::pin(async move {
             let mut body = Vec::new();
@@ -81,8 +81,8 @@ impl HttpResponse {
         })
     }
 
-    /// Reads a body that is not needed, so that its connection can be used again. A longer one costs
-    /// the connection.
+    /// Discards the rest of the body, so that the connection can be used again. If it exceeds
+    /// `bytes_max`, the connection is closed.
     pub fn discard(mut self, bytes_max: usize) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let mut left = bytes_max;
@@ -103,7 +103,7 @@ impl HttpResponse {
                 }
                 return Ok(None);
             };
-            // Trailers are not used.
+            // Trailers are ignored.
             if let Ok(data) = frame.into_data() {
                 return Ok(Some(data));
             }

@@ -1,4 +1,4 @@
-//! Where requests go, and what connections have in common.
+//! The server and the settings of an HTTP client.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,45 +8,45 @@ use weir_settings::Setting;
 use super::reach::Reach;
 use super::{HttpUrl, TimeLimit, Trust};
 
-/// Where requests go.
+/// The server that requests go to.
 #[derive(Clone, Debug)]
 pub enum Server {
-    /// A URL, at an address that is no nearer than that.
+    /// A URL, whose address must be no nearer than `nearest`.
     Web {
-        /// Its target is not used: each request has its own.
+        /// Its path and query are not used; each request has its own.
         url: HttpUrl,
-        /// [`Reach::Special`]: anywhere.
+        /// [`Reach::Special`]: any address.
         nearest: Reach,
     },
     /// A unix socket, with a path of any length.
     Unix(PathBuf),
 }
 
-/// What connections have in common.
+/// The settings of all connections of a client.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// Which certificates are accepted.
+    /// The trusted certificate authorities.
     pub trust: Trust,
-    /// The setting that adds certificate authorities, for errors.
+    /// The setting that adds certificate authorities, named in errors.
     pub ca: Option<&'static Setting>,
-    /// Name look-up, TCP and TLS together.
+    /// The limit of name look-up, TCP and TLS together.
     pub connect_timeout: Option<TimeLimit>,
-    /// Without a byte of the response, before its head and in its body.
+    /// The limit of silence, before the response's head and in its body.
     pub silence_timeout: Option<TimeLimit>,
-    /// From a request's first byte to the response's last.
+    /// The limit from a request's first byte to the response's last.
     pub response_timeout: Option<TimeLimit>,
-    /// A connection that was idle for longer is not used again.
+    /// A connection that was idle for longer is not reused.
     pub keep_alive: Duration,
-    /// Idle connections that are kept.
+    /// How many idle connections are kept.
     pub connections_kept_max: usize,
-    /// Bytes of a response's head; at least 8 KiB.
+    /// The limit of bytes in a response's head; at least 8 KiB.
     pub head_bytes_max: usize,
-    /// `X-Name`, not `x-name`.
+    /// Send `X-Name`, not `x-name`.
     pub has_title_case_headers: bool,
 }
 
 impl Default for ClientSettings {
-    /// No time limits, one connection, public authorities.
+    /// No time limits, one idle connection, public authorities.
     fn default() -> Self {
         Self {
             trust: Trust::public(),
@@ -63,8 +63,9 @@ impl Default for ClientSettings {
 }
 
 impl ClientSettings {
-    /// Header names in title case. Receivers should ignore the case, but some compare it: PHP's own
-    /// server hands names over as they were sent, and pusher-http-php looks for `X-Pusher-Key`.
+    /// Returns the defaults with header names in title case. Names are case-insensitive, but some
+    /// receivers compare the case: PHP's built-in server passes names on as they were sent, and
+    /// pusher-http-php looks for `X-Pusher-Key`.
     #[must_use]
     pub fn for_webhooks() -> Self {
         Self { has_title_case_headers: true, ..Self::default() }

@@ -1,4 +1,4 @@
-//! How long something may take, with the setting that says so.
+//! Time limits that know their setting, for errors.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use weir_settings::Setting;
 
 use super::HttpError;
 
-/// A duration from a setting.
+/// A time limit and the setting that defines it.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeLimit {
     pub time: Duration,
     pub setting: &'static Setting,
 }
 
-/// When a time limit is reached.
+/// The end of a time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     at: Instant,
@@ -27,7 +27,7 @@ impl TimeLimit {
         Self { time, setting }
     }
 
-    /// A limit that begins now.
+    /// Returns the deadline of a limit that starts now.
     #[must_use]
     pub fn from_now(self) -> Deadline {
         Deadline { at: Instant::now() + self.time, setting: self.setting }
@@ -35,13 +35,13 @@ impl TimeLimit {
 }
 
 impl Deadline {
-    /// The earlier of two.
+    /// Returns the earlier of two deadlines.
     pub(super) fn first(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         [one, other].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 }
 
-/// Waits for `future`, at most until `deadline`; the error names the setting.
+/// Waits for `future` until `deadline`. The error is the setting of the deadline.
 pub(super) async fn until<T>(
     deadline: Option<Deadline>,
     future: impl Future<Output = T>,
@@ -52,17 +52,17 @@ pub(super) async fn until<T>(
     }
 }
 
-/// The limits of a response.
+/// The time limits of a response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResponseLimits {
-    /// For all of it.
+    /// The deadline of the whole response.
     pub(super) deadline: Option<Deadline>,
-    /// Without a byte of it.
+    /// The limit of silence.
     pub(super) silence: Option<TimeLimit>,
 }
 
 impl ResponseLimits {
-    /// Waits for the next part of a response.
+    /// Waits for the next part of a response. Fails if it exceeds a limit.
     pub(super) async fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, HttpError> {
         let silence = self.silence.map(TimeLimit::from_now);
         let is_deadline_first = match (silence, self.deadline) {

@@ -1,4 +1,4 @@
-//! Whose certificates an endpoint may show.
+//! The certificate authorities that servers are checked against.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,27 +9,27 @@ use rustls_pki_types::pem::PemObject;
 use tokio_rustls::TlsConnector;
 use weir_settings::{Setting, TableReader};
 
-/// Certificate authorities that endpoints with `https` are checked against. Cheap to clone.
+/// Certificate authorities for servers with `https`. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Trust(Arc<ClientConfig>);
 
-/// Why a file of certificate authorities can't be used.
+/// Why a file of certificate authorities is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
     /// The file can't be read.
     #[error("cannot read {setting} {path}: {source}")]
     Read { setting: String, path: PathBuf, source: std::io::Error },
-    /// No certificate in it.
+    /// The file has no certificate.
     #[error("{setting} {path} holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)")]
     Nothing { setting: String, path: PathBuf },
-    /// PEM or certificate, but damaged.
+    /// PEM or a certificate in it is malformed.
     #[error("{setting} {path} holds a damaged certificate: {reason}")]
     Damaged { setting: String, path: PathBuf, reason: String },
 }
 
 /// Reads a [`Trust`] from a settings file: `#[setting(trust)]`.
 pub trait ReadTrust {
-    /// A PEM file; None: the public authorities.
+    /// Reads a PEM file. None: the public authorities.
     fn trust(&mut self, setting: Setting, field: &mut Trust);
 }
 
@@ -47,16 +47,16 @@ impl ReadTrust for TableReader<'_> {
 }
 
 impl Trust {
-    /// The authorities that browsers trust (Mozilla's list, as of this build).
+    /// Returns the authorities that browsers trust (Mozilla's list, as of this build).
     #[must_use]
     pub fn public() -> Self {
         Self::of(public_roots())
     }
 
-    /// The public ones and those in a PEM file, which is named by `setting`.
+    /// Returns the public authorities and those in a PEM file. `setting`: names the file in errors.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// Fails if the file is unreadable, or has no certificate or a malformed one.
     pub fn with_ca(path: &Path, setting: &str) -> Result<Self, CaError> {
         let text = std::fs::read(path).map_err(|source| CaError::Read {
             setting: setting.to_owned(),
@@ -81,7 +81,7 @@ impl Trust {
     }
 
     fn of(roots: RootCertStore) -> Self {
-        // Named, never the process-wide default, which panics with two providers in the tree.
+        // Explicit: the process-wide default panics with two providers in the tree.
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -92,7 +92,7 @@ impl Trust {
         Self(Arc::new(config))
     }
 
-    /// For another protocol than HTTP over TLS.
+    /// Returns the TLS configuration for a protocol other than HTTP.
     #[must_use]
     pub fn client_config(&self) -> ClientConfig {
         let mut config = ClientConfig::clone(&self.0);
@@ -100,7 +100,7 @@ impl Trust {
         config
     }
 
-    /// For HTTP/1.1 over TLS.
+    /// Returns the connector for HTTP/1.1 over TLS.
     #[must_use]
     pub fn connector(&self) -> TlsConnector {
         TlsConnector::from(Arc::clone(&self.0))

@@ -1,4 +1,4 @@
-//! Where a server is: `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`.
+//! The URL of a server: `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,85 +7,85 @@ use hyper::Uri;
 use hyper::header::HeaderValue;
 use rustls_pki_types::ServerName;
 
-/// A URL that requests can go to. Shown without its query, which may hold a token.
+/// A URL for requests. It is displayed without its query, which may contain a token.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct HttpUrl {
     /// Scheme and authority.
     origin: Box<str>,
-    /// What connections go to: a name or an address, without brackets.
+    /// The host to connect to: a name or an address, without brackets.
     host: Box<str>,
     pub(super) port: u16,
-    /// With `https`: the name that the certificate must have.
+    /// With `https`, the name that the certificate must have.
     pub(super) tls: Option<ServerName<'static>>,
-    /// The header `Host`.
+    /// The value of the header `Host`.
     authority: HeaderValue,
     /// Path and query.
     target: Uri,
 }
 
-/// Why a text is no URL that requests can go to. Says what to write.
+/// Why a text is no URL for requests. The message says what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpUrlError {
-    /// Neither of the two schemes, or none.
+    /// The scheme is missing, or is not one of the two.
     #[error(
         "{0:?} does not begin with http:// or https://; write for example \"https://example.org\""
     )]
     Scheme(String),
-    /// The text is not repeated, because of what may be in it.
+    /// The text is not shown, because it may contain a password.
     #[error(
         "the URL contains a user name or a password; remove them, and use the setting for \
          credentials (mirrors) or headers (webhooks) instead"
     )]
     UserInfo,
-    /// `#..` never reaches a server.
+    /// There is a `#`, which is never sent to a server.
     #[error("{0:?} has a fragment, which is never sent; leave out the # and what is behind it")]
     Fragment(String),
-    /// No host, or none that could be looked up.
+    /// There is no host, or one that cannot be looked up.
     #[error(
         "{0:?} names no host; write a host name (international ones in their xn-- form), an IPv4 \
          address, or an IPv6 address in brackets, for example \"http://[::1]:3000\""
     )]
     Host(String),
-    /// Not a number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("{0:?} has no valid port; ports go from 1 to 65535")]
     Port(String),
-    /// Something else that no URL has.
+    /// Another error of syntax.
     #[error(
         "{0:?} is not a valid URL; spaces and characters beyond ASCII in its path are written as \
          %20 and the like"
     )]
     Malformed(String),
-    /// What was encrypted must not go on in the clear.
+    /// A redirect from https to http: encrypted data must not be sent in the clear.
     #[error("{0:?} is not encrypted, but the URL that leads there is")]
     Downgrade(String),
 }
 
 impl HttpUrl {
-    /// What connections go to: a name or an address, without brackets.
+    /// Returns the host to connect to: a name or an address, without brackets.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The header `Host`.
+    /// Returns the value of the header `Host`.
     #[must_use]
     pub const fn authority(&self) -> &HeaderValue {
         &self.authority
     }
 
-    /// Path and query.
+    /// Returns path and query.
     #[must_use]
     pub const fn target(&self) -> &Uri {
         &self.target
     }
 
-    /// Whether it begins with `https`.
+    /// Returns whether the scheme is `https`.
     #[must_use]
     pub const fn is_encrypted(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// The same with this port, if the text names none.
+    /// Sets the port if the text names none.
     #[must_use]
     pub fn or_port(self, port: u16) -> Self {
         let has_port = self.origin.rsplit_once(':').is_some_and(|(_, port)| {
@@ -94,19 +94,19 @@ impl HttpUrl {
         if has_port { self } else { Self { port, ..self } }
     }
 
-    /// The same server, with another path and query.
+    /// Returns the URL of another path and query on the same server.
     ///
     /// # Errors
-    /// The target has characters that no URL has.
+    /// Fails if the target has characters that no URL has.
     pub fn at(&self, target: &str) -> Result<Self, HttpUrlError> {
         let malformed = || HttpUrlError::Malformed(format!("{}{target}", self.origin));
         Ok(Self { target: parse_target(target).ok_or_else(malformed)?, ..self.clone() })
     }
 
-    /// Where the header `Location` of its response leads.
+    /// Resolves the header `Location` of a response.
     ///
     /// # Errors
-    /// Nowhere, or out of `https`.
+    /// Fails if it is no valid URL, or leads from https to http.
     pub fn redirected(&self, location: &str) -> Result<Self, HttpUrlError> {
         let location = location.split('#').next().unwrap_or_default();
         if location.starts_with('/') && !location.starts_with("//") {
@@ -119,7 +119,7 @@ impl HttpUrl {
         }
     }
 
-    /// Whether both lead to the same port of the same host, by the same scheme.
+    /// Returns whether scheme, host and port are the same.
     #[must_use]
     pub fn is_same_server(&self, other: &Self) -> bool {
         self.host == other.host
@@ -165,7 +165,7 @@ fn split_scheme(text: &str) -> Result<(bool, &str), HttpUrlError> {
     }
 }
 
-/// What may be shown of a text that can't be parsed.
+/// Returns the text without user name and password, for errors.
 fn without_user_info(text: &str) -> String {
     match text.rsplit_once('@') {
         Some((_, rest)) => format!("..@{rest}"),
@@ -198,7 +198,8 @@ fn parse_target(path_and_query: &str) -> Option<Uri> {
         path if path.starts_with('/') => path.to_owned(),
         query => format!("/{query}"),
     };
-    // Longer ones, and characters that a request's first line can't hold, are rejected here.
+    // Rejects characters that are invalid in a request's first line; the parser rejects URLs that
+    // are too long.
     let is_plain = absolute.bytes().all(|byte| byte.is_ascii_graphic());
     is_plain.then(|| absolute.parse().ok()).flatten()
 }

@@ -1,4 +1,4 @@
-//! Metrics of certificates, named `weir_tls_*`.
+//! The metrics of certificates, named `weir_tls_*`.
 
 use std::path::Path;
 
@@ -12,9 +12,9 @@ use weir_base::clock::Timestamp;
 /// The outcome of reloading a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReloadOutcome {
-    /// It is in use.
+    /// The new certificate is in use.
     Replaced,
-    /// It can't be used; the one before stays.
+    /// The new one is unusable; the previous one stays in use.
     Failed,
 }
 
@@ -30,7 +30,7 @@ struct ReloadLabel {
     outcome: &'static str,
 }
 
-/// The certificates of one listener. Cheap to clone; clones share it.
+/// The metrics of one listener's certificates. Cheap to clone; clones share them.
 #[derive(Clone, Debug)]
 pub struct TlsMetrics {
     setting: &'static str,
@@ -39,7 +39,7 @@ pub struct TlsMetrics {
 }
 
 impl TlsMetrics {
-    /// Makes the metrics of all listeners; [`TlsMetrics::of`] gives those of one.
+    /// Creates and registers the metrics of all listeners; [`TlsMetrics::of`] returns those of one.
     pub fn register(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("weir_tls");
         let all = Self { setting: "", expiry: Family::default(), reloads: Family::default() };
@@ -52,19 +52,19 @@ impl TlsMetrics {
         all
     }
 
-    /// Those of a listener, named by its section of the settings.
+    /// Returns the metrics of a listener, named by its section of the settings.
     #[must_use]
     pub fn of(&self, setting: &'static str) -> Self {
         Self { setting, ..self.clone() }
     }
 
-    /// Metrics that nobody reads, for tests and tools.
+    /// Creates unregistered metrics, for tests and tools.
     #[must_use]
     pub fn detached() -> Self {
         Self::register(&mut Registry::default())
     }
 
-    /// Certificates that were reloaded with this outcome since the start.
+    /// Returns how many certificates were reloaded with this outcome since the start.
     #[must_use]
     pub fn reloads(&self, outcome: ReloadOutcome) -> u64 {
         self.of_outcome(outcome).get()

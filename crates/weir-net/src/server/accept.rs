@@ -1,4 +1,4 @@
-//! Accepting: every connection is served, refused with a response, or waits in the kernel.
+//! Accepts connections: each is served, rejected with a response, or waits in the backlog.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -23,15 +23,15 @@ use crate::client::ClientFull;
 use crate::metrics::{ConnectionRefusal, HttpServerLimit};
 use crate::{Listener, Tls};
 
-/// Connections taken in one turn of the core. Sixteen cost about half a millisecond with their
-/// heads and responses, which is how long open connections wait meanwhile.
+/// How many connections are accepted in one turn of the core. With their heads and responses, 16
+/// take about half a millisecond, for which open connections wait.
 const ACCEPTS_PER_TURN: usize = 16;
-/// The delay before accepting again after an error of the system, in place of a busy loop.
+/// The delay after an error of the system, to avoid a busy loop.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// Held open only to be given up when there are no descriptors left.
+/// A file that is held open, and closed to free a descriptor when there are no others.
 const SPARE: &str = "/dev/null";
 
-/// Accepts the connections of one socket.
+/// Accepts the connections of one listening socket.
 #[derive(Debug)]
 pub(super) struct Acceptor<S> {
     core: Rc<CoreContext<S>>,
@@ -50,7 +50,7 @@ enum AcceptSocket {
 /// The outcome of an attempt to accept.
 enum Accepted {
     Connection(ConnectionStream, Option<IpAddr>),
-    /// Not before so long.
+    /// Retry after this long.
     NotYet(Duration),
     Failed(io::Error),
 }
@@ -67,7 +67,7 @@ impl<S: ConnectionService> Acceptor<S> {
         Ok(Self { core, socket, tls, listener, spare: File::open(SPARE).ok() })
     }
 
-    /// Until the core drains.
+    /// Accepts connections until the core drains.
     pub(super) async fn run(mut self) {
         let draining = self.core.draining().clone();
         draining.run_until_cancelled(self.accept_all()).await;
@@ -138,8 +138,8 @@ impl<S: ConnectionService> Acceptor<S> {
         }
     }
 
-    /// Says why, and gives the client a moment to read it. A TLS client gets nothing: a handshake
-    /// costs more than it is worth here.
+    /// Rejects a connection with a response, and gives the client time to read it. A TLS client
+    /// gets no response, because a handshake would cost too much.
     fn turn_away(&self, mut stream: ConnectionStream, why: &'static str) {
         let answer = ErrorResponse::overloaded(why).to_bytes();
         if self.tls.is_none() && stream.try_write(&answer).is_ok() && stream.shutdown().is_ok() {
@@ -150,7 +150,7 @@ impl<S: ConnectionService> Acceptor<S> {
 
     async fn recover(&mut self, error: &io::Error) {
         match Errno::from_io_error(error) {
-            // The client is gone already, or its network.
+            // The client or its network has gone.
             Some(Errno::CONNABORTED | Errno::PROTO | Errno::PERM) => {}
             Some(Errno::MFILE | Errno::NFILE) => self.use_spare(error).await,
             _ => {
@@ -160,7 +160,7 @@ impl<S: ConnectionService> Acceptor<S> {
         }
     }
 
-    /// No descriptor left: the spare one lets us say so instead of leaving the client in the dark.
+    /// Rejects a connection with the spare descriptor when no other is left.
     async fn use_spare(&mut self, error: &io::Error) {
         self.core.metrics().limit_hit(HttpServerLimit::OpenFiles);
         tracing::warn!(%error, "no open files left: connection rejected (ulimit -n)");
@@ -171,8 +171,8 @@ impl<S: ConnectionService> Acceptor<S> {
             let why = "too many connections: the server has no open files left";
             self.turn_away(stream, why);
         }
-        // Whoever was turned away may linger with the descriptor; then there is none to spare, and
-        // the next try only waits.
+        // The rejected connection may linger and use the descriptor; then there is no spare one,
+        // and the next call only waits.
         sleep(ACCEPT_AGAIN).await;
         self.spare = File::open(SPARE).ok();
     }
@@ -182,8 +182,8 @@ impl AcceptSocket {
     fn new(listener: Listener) -> io::Result<Self> {
         match listener {
             Listener::Tcp(listener) => {
-                // Accepted sockets inherit it (Linux), which saves a system call for each. Answers
-                // are gathered already; without it they would wait for the client's ACK.
+                // Accepted sockets inherit the option (on Linux), which saves a system call for
+                // each. Responses are written in one piece, and must not wait for the client's ACK.
                 sockopt::set_tcp_nodelay(&listener, true)?;
                 TcpListener::from_std(listener).map(Self::Tcp)
             }

@@ -1,5 +1,5 @@
-//! Responses that are not from a service: written without waiting, then the connection is closed in a way
-//! that lets the client read them.
+//! Responses of the server itself, written without waiting. The connection is closed afterwards in
+//! a way that lets the client read them.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ use crate::metrics::HttpServerLimit;
 /// Retry-After of a rejected client: long enough for a peak to pass.
 const RETRY_AFTER_SECONDS: u32 = 2;
 
-/// A status and a sentence.
+/// A response with a status and a sentence.
 #[derive(Debug)]
 pub(super) struct ErrorResponse {
     pub(super) status: StatusCode,
@@ -27,12 +27,12 @@ impl ErrorResponse {
         Self { status, text: text.into() }
     }
 
-    /// 503: nothing is wrong with the request.
+    /// Creates a 503, for requests that are valid.
     pub(super) fn overloaded(text: &'static str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
     }
 
-    /// As it is sent.
+    /// Returns the bytes for a raw socket.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let Self { status, text } = self;
         let retry = match *status {
@@ -47,7 +47,7 @@ impl ErrorResponse {
         answer.into_bytes()
     }
 
-    /// As hyper writes it.
+    /// Converts it for hyper.
     pub(super) fn into_response(self) -> Response<ResponseBody> {
         let mut text = self.text.into_owned();
         text.push('\n');
@@ -61,8 +61,9 @@ impl ErrorResponse {
         response
     }
 
-    /// Writes the response and closes. Closing a socket with unread bytes in it resets the
-    /// connection, and the client might never see the response: so it gets a moment to hang up first.
+    /// Writes the response and closes the connection. If a socket is closed with unread bytes, the
+    /// kernel resets the connection and may discard the response, so the client gets time to close
+    /// first.
     pub(super) async fn send_and_close<S: ConnectionService>(
         self,
         core: &CoreContext<S>,
@@ -74,7 +75,7 @@ impl ErrorResponse {
     }
 }
 
-/// Discards what the client sends until it disconnects, for a limited time.
+/// Discards what the client sends until it disconnects, for `linger_timeout` at most.
 pub(super) async fn linger<S: ConnectionService>(
     core: &CoreContext<S>,
     mut stream: ConnectionStream,
@@ -88,8 +89,8 @@ pub(super) async fn linger<S: ConnectionService>(
     }
 }
 
-/// After a response to a request whose body was not read to its end: the same, but for as long as
-/// the client continues with the body. Many clients send it completely before they read anything.
+/// Discards the rest of a request's body after the response, for as long as the client sends, up to
+/// `discard_timeout`. Many clients send the whole body before they read the response.
 pub(super) async fn outlast_body<S: ConnectionService>(
     core: &CoreContext<S>,
     mut stream: ConnectionStream,

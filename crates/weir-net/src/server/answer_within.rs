@@ -1,9 +1,9 @@
-//! Responses that a client must read within a time limit.
+//! A time limit for clients to read a response.
 
 use std::time::Duration;
 
-/// In a response's extensions: how long its client may take for all of it. Then an HTTP/1 connection is
-/// cut, an HTTP/2 stream is reset, and what the response held is free. `write_timeout` alone is no end:
-/// a byte now and then is enough for it.
+/// The time limit for a client to read the whole response; an extension of the response. Past it,
+/// an HTTP/1 connection is cut or an HTTP/2 stream is reset, and the response's resources are
+/// freed. `write_timeout` is no such limit: a client meets it with a byte now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerWithin(pub Duration);

@@ -1,4 +1,4 @@
-//! The body of a response: bytes at hand, or anything that streams.
+//! The body of a response: bytes in memory, or a stream of frames.
 
 use std::error::Error;
 use std::fmt;
@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-/// Why a body ended before its end. The connection is cut, so that the client notices.
+/// Why a body ended early. The connection is cut, so that the client notices.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 type Streaming = Pin<Box<dyn HttpBody<Data = Bytes, Error = BoxError>>>;
 
-/// The body of a response. It stays on its core, so it may hold what is not `Send`.
+/// The body of a response. It need not be `Send`, because it stays on its core.
 pub struct ResponseBody(BodyKind);
 
 enum BodyKind {
@@ -22,13 +22,13 @@ enum BodyKind {
 }
 
 impl ResponseBody {
-    /// No bytes.
+    /// Creates an empty body.
     #[must_use]
     pub const fn empty() -> Self {
         Self(BodyKind::Full(None))
     }
 
-    /// Whatever produces its frames over time.
+    /// Creates a body from a stream of frames.
     pub fn new<B>(body: B) -> Self
     where
         B: HttpBody<Data = Bytes> + 'static,

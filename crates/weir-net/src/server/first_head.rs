@@ -1,7 +1,7 @@
-//! A connection's first request: its head is read here and decides what the connection becomes.
+//! The first request of a connection: its head decides what the connection becomes.
 //!
-//! This is the path of every WebSocket connect, so it does no more than it must: a head that
-//! arrives in one piece is parsed in the core's shared buffer and copied nowhere.
+//! Every WebSocket connects through this code, so it does as little as possible: a head that
+//! arrives in one piece is parsed in the core's shared buffer without a copy.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::NetMetrics;
 use crate::client::ClientFull;
 use crate::metrics::{HeadRefusal, HttpServerLimit};
 
-/// The life of a connection.
+/// Serves a connection to its end.
 pub(super) async fn serve<S: ConnectionService>(
     core: Rc<CoreContext<S>>,
     stream: ConnectionStream,
@@ -30,7 +30,7 @@ pub(super) async fn serve<S: ConnectionService>(
     match core.while_serving(reading).await {
         Some(Ok(Routed::Upgraded | Routed::Gone)) | None => {}
         Some(Ok(Routed::Http(stream, read))) => {
-            // Boxed: connections that are upgraded or wait for their head need no room for it.
+            // Boxed, so that connections that are upgraded or wait for their head use less memory.
             Box::pin(http::serve(core, stream, read, peer)).await;
         }
         Some(Ok(Routed::Http2(stream, read))) => {
@@ -47,9 +47,9 @@ pub(super) async fn serve<S: ConnectionService>(
 
 /// What a connection becomes.
 enum Routed {
-    /// The service has it.
+    /// The service took it over.
     Upgraded,
-    /// With the bytes that were read.
+    /// HTTP/1, with the bytes that were read.
     Http(ConnectionStream, Vec<u8>),
     Http2(ConnectionStream, Vec<u8>),
     Refused(ConnectionStream, ErrorResponse),
@@ -57,7 +57,7 @@ enum Routed {
     Gone,
 }
 
-/// A connection whose first head is not complete.
+/// A connection whose first head is incomplete.
 struct FirstHead {
     /// None: routed.
     stream: Option<ConnectionStream>,
@@ -83,7 +83,7 @@ impl FirstHead {
         Poll::Ready(Routed::Gone)
     }
 
-    /// None: the head is not complete.
+    /// Returns None if the head is incomplete.
     fn judge<S: ConnectionService>(
         &mut self,
         core: &Rc<CoreContext<S>>,
@@ -113,7 +113,7 @@ impl FirstHead {
     }
 }
 
-/// Passes the connection to the service. What it returns is rejected.
+/// Passes the connection to the service. Returns it, with the response, if it is rejected.
 pub(super) fn upgrade<S: ConnectionService>(
     core: &CoreContext<S>,
     mut stream: ConnectionStream,
@@ -122,7 +122,7 @@ pub(super) fn upgrade<S: ConnectionService>(
     peer: Peer,
 ) -> Option<(ConnectionStream, ErrorResponse)> {
     if head.announces_body() {
-        // Its bytes could be taken for what comes after the upgrade.
+        // The bytes of a body could be mistaken for the other protocol's.
         return Some((stream, refuse(core.metrics(), HeadRefusal::UpgradeWithBody)));
     }
     let client = match core.clients().request_of(peer, head) {
@@ -142,7 +142,7 @@ pub(super) fn upgrade<S: ConnectionService>(
     }
 }
 
-/// Counts a refusal and words it.
+/// Counts a rejected head and returns the response.
 pub(super) fn refuse(metrics: &NetMetrics, reason: HeadRefusal) -> ErrorResponse {
     metrics.head_refused(reason);
     match reason {

@@ -1,4 +1,4 @@
-//! TLS: a handshake in limited time, and a limited number of them at once.
+//! TLS handshakes, limited in time and in number.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use super::{ConnectionService, ConnectionStream, CountedSocket, Peer, first_head
 use crate::metrics::{ConnectionRefusal, HttpServerLimit};
 use crate::tls::HTTP2;
 
-/// The permits of one core. Further handshakes wait, in order.
+/// The permits of one core. Further handshakes wait in order.
 #[derive(Debug)]
 pub(super) struct Handshakes {
     turns: Semaphore,
@@ -26,7 +26,7 @@ impl Handshakes {
         Self { turns: Semaphore::new(limit), limit: Cell::new(limit) }
     }
 
-    /// After a reload: more turns at once, fewer as they come back.
+    /// Applies a new limit after a reload: adds permits, or removes those that are free.
     fn fit(&self, wanted: u32) {
         let (wanted, limit) = (wanted as usize, self.limit.get());
         if wanted > limit {
@@ -37,18 +37,18 @@ impl Handshakes {
         }
     }
 
-    /// None: all are taken.
+    /// Returns None if all permits are in use.
     fn try_turn(&self) -> Option<SemaphorePermit<'_>> {
         self.turns.try_acquire().ok()
     }
 
     async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed.
+        // The semaphore is never closed.
         self.turns.acquire().await.ok()
     }
 }
 
-/// The life of a connection to a TLS listener.
+/// Serves a connection of a TLS listener to its end.
 pub(super) async fn serve<S: ConnectionService>(
     core: Rc<CoreContext<S>>,
     acceptor: TlsAcceptor,
@@ -85,7 +85,7 @@ async fn shake<S: ConnectionService>(
     acceptor: TlsAcceptor,
     tcp: TcpStream,
 ) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
-    // Who says nothing takes no turn. A socket can be called readable when it is not, so look.
+    // Only clients that have sent bytes take a permit. Readiness can be spurious, so peek.
     tcp.peek(&mut [0]).await?;
     core.handshakes().fit(core.limits().tls_handshakes_max);
     let _turn = match core.handshakes().try_turn() {

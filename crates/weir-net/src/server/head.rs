@@ -1,4 +1,4 @@
-//! A request's head, borrowed from the bytes that were read.
+//! A request's head, borrowed from the read buffer.
 
 mod arriving;
 mod received;
@@ -15,18 +15,18 @@ pub(super) use received::Received;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HttpRequestHead<'a> {
     pub method: &'a str,
-    /// Usually a path with its query: as it was sent, unless there is a `raw_target`.
+    /// Usually path and query. As it was sent, unless there is a `raw_target`.
     pub target: &'a str,
-    /// The target as it was sent, if `target` is its URI.
+    /// The target as it was sent, if `target` is its percent-encoded form.
     pub raw_target: Option<&'a RawTarget>,
-    /// The digit behind `HTTP/1.`.
+    /// The minor version of HTTP/1.
     pub version: u8,
     pub headers: &'a [Header<'a>],
 }
 
 impl<'a> HttpRequestHead<'a> {
-    /// Calls `then` with the head that `bytes` begin with, without a connection: for fuzzers. None: it
-    /// is refused, or not complete.
+    /// Parses the head at the start of `bytes` and calls `then` with it, for fuzzers. Returns None
+    /// if the head is rejected or incomplete.
     pub fn read<T>(bytes: &[u8], then: impl FnOnce(&HttpRequestHead<'_>) -> T) -> Option<T> {
         let judge = |parsed: Parsed<'_>, _: &[u8]| match parsed {
             Parsed::Complete(head, _) => Some(then(&head)),
@@ -35,8 +35,8 @@ impl<'a> HttpRequestHead<'a> {
         Arriving::default().arrive(bytes, usize::MAX, HEADERS_USUAL, judge).flatten()
     }
 
-    /// The values of all fields of this name, in the order in which they came. Names are compared
-    /// without regard to case.
+    /// Returns the values of all fields of this name, in their order. Names are compared without
+    /// regard to case.
     pub fn values<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
         self.headers
             .iter()
@@ -44,26 +44,26 @@ impl<'a> HttpRequestHead<'a> {
             .map(|header| header.value)
     }
 
-    /// The first value of a field.
+    /// Returns the first value of a field.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&'a [u8]> {
         self.values(name).next()
     }
 
-    /// The target without scheme, host and query.
+    /// Returns the target without scheme, host and query.
     #[must_use]
     pub fn path(&self) -> &'a str {
         let target = self.origin_form();
         target.split_once('?').map_or(target, |(path, _)| path)
     }
 
-    /// What is behind the target's `?`.
+    /// Returns the part of the target behind the `?`.
     #[must_use]
     pub fn query(&self) -> Option<&'a str> {
         self.origin_form().split_once('?').map(|(_, query)| query)
     }
 
-    /// `http://host/path` is `/path` (RFC 9112, 3.2.2: servers accept the absolute form).
+    /// Returns `/path` for `http://host/path` (RFC 9112, 3.2.2: servers accept the absolute form).
     fn origin_form(&self) -> &'a str {
         let Some((_, behind_scheme)) = self.target.split_once("://") else {
             return self.target;
@@ -74,28 +74,28 @@ impl<'a> HttpRequestHead<'a> {
         behind_scheme.find(['/', '?']).map_or("/", |start| &behind_scheme[start..])
     }
 
-    /// Whether it requests an upgrade to another protocol. `Upgrade` without being named by
-    /// `Connection` is nothing for us, and HTTP/1.0 has no upgrades (RFC 9110, section 7.8).
+    /// Returns whether the head requests an upgrade. `Upgrade` without `Connection: upgrade` is not
+    /// meant for this server, and HTTP/1.0 has no upgrades (RFC 9110, section 7.8).
     pub(super) fn requests_upgrade(&self) -> bool {
         self.version > 0
             && self.values("upgrade").any(is_upgrade)
             && self.values("connection").any(names_upgrade)
     }
 
-    /// Whether bytes of a body follow, as far as the head says.
+    /// Returns whether a body follows, according to the head.
     pub(super) fn announces_body(&self) -> bool {
         self.value("transfer-encoding").is_some()
             || self.values("content-length").any(|value| value != b"0")
     }
 }
 
-/// Whether a value of `Upgrade` names anything but HTTP/2, for which there is no upgrade any more
-/// (RFC 9113, section 3.1): such a request is answered as it is.
+/// Returns whether a value of `Upgrade` names a protocol other than HTTP/2, whose upgrade is
+/// obsolete (RFC 9113, section 3.1): such a request is served as HTTP/1.
 pub(super) fn is_upgrade(value: &[u8]) -> bool {
     !value.eq_ignore_ascii_case(b"h2c")
 }
 
-/// Whether a value of `Connection` says that `Upgrade` is meant for the next server.
+/// Returns whether a value of `Connection` names `Upgrade`.
 pub(super) fn names_upgrade(value: &[u8]) -> bool {
     let mut tokens = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     tokens.any(|token| token.eq_ignore_ascii_case(b"upgrade"))

@@ -1,9 +1,8 @@
-//! An HTTP/1 connection: hyper parses and frames, every request is routed by itself, and deadlines
-//! hold whatever the connection waits for.
+//! An HTTP/1 connection: hyper parses and frames, each request is routed by itself, and every wait
+//! for the client has a deadline.
 //!
-//! An upgrade that comes as a later request leaves hyper without a response of hyper's: its request
-//! stays in hand for good, the connection is taken apart, and the service gets the socket as it
-//! does for a first request.
+//! If a later request is an upgrade, hyper gets no response to it: the request stays in progress,
+//! the connection is taken apart, and the service gets the socket as for a first request.
 
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn, ready};
@@ -33,10 +32,10 @@ use super::{BoxError, ConnectionService, ConnectionStream, Peer, ResponseBody};
 use crate::client::{ClientFull, ClientRequest};
 use crate::metrics::{HeadRefusal, HttpServerLimit};
 
-/// hyper takes no smaller buffer.
+/// The smallest buffer that hyper accepts.
 const HYPER_BUFFER_MIN: usize = 8 << 10;
 
-/// The rest of a connection's life; `read` is where its first request begins.
+/// Serves a connection to its end; `read`: the bytes from the start of its first request.
 pub(super) async fn serve<S: ConnectionService>(
     core: Rc<CoreContext<S>>,
     stream: ConnectionStream,
@@ -61,7 +60,8 @@ pub(super) async fn serve<S: ConnectionService>(
         Http1Event::Ended(result) => {
             let is_answered = result.is_ok();
             note_error(&core, result);
-            // Nobody tells whether the body was read; whoever has hung up costs nothing.
+            // hyper does not report whether the body was read. If the client has disconnected, this
+            // is cheap.
             if is_answered && driven.progress.has_body() {
                 outlast_body(&core, driven.into_stream().0).await;
             }
@@ -97,22 +97,22 @@ fn connect<S: ConnectionService>(
     let routing = Routing { core: Rc::clone(core), peer, progress: Rc::clone(progress) };
     let mut builder = Builder::new();
     if headers_max != HEADERS_USUAL {
-        // hyper has room for as many as are usual; any other number it asks the allocator for.
+        // hyper has room for the usual number; with any other, it allocates for each request.
         builder.max_headers(headers_max);
     }
     builder
-        // Deadline is more exact: it tells a slow head from an idle connection.
+        // `Deadline` is used instead, which distinguishes a slow head from an idle connection.
         .header_read_timeout(None)
         .half_close(core.service().answers_half_closed(peer.listener))
         .max_buf_size(core.limits().head_bytes_max.max(HYPER_BUFFER_MIN))
         .serve_connection(TokioIo::new(replay), routing)
 }
 
-/// Closes a connection after a time-out, of the server or of the client.
+/// Closes a connection after a time limit.
 fn close(mut stream: ConnectionStream, limit: HttpServerLimit) {
-    // Both are a courtesy: the socket is closed either way.
+    // Errors do not matter: the socket is closed either way.
     let _ = match limit {
-        // What the client did not read must not stay in the kernel.
+        // The kernel must not keep the bytes that the client did not read.
         HttpServerLimit::WriteTimeout | HttpServerLimit::AnswerTimeout => stream.set_linger_zero(),
         _ => stream.shutdown(),
     };
@@ -120,7 +120,7 @@ fn close(mut stream: ConnectionStream, limit: HttpServerLimit) {
 
 fn note_error<S: ConnectionService>(core: &CoreContext<S>, result: hyper::Result<()>) {
     let Err(error) = result else { return };
-    // hyper has answered; only the count is ours.
+    // hyper has responded; only count it.
     if error.is_parse_too_large() {
         refuse(core.metrics(), HeadRefusal::TooManyBytes);
     } else if error.is_parse() {
@@ -133,39 +133,39 @@ fn note_error<S: ConnectionService>(core: &CoreContext<S>, result: hyper::Result
 enum Http1Event {
     Ended(hyper::Result<()>),
     Upgrade(Box<Request<()>>),
-    /// The next head has more fields than hyper takes.
+    /// The next head has more fields than hyper accepts.
     HeadTooWide,
     TooLate(HttpServerLimit),
 }
 
-/// A connection, its shutdown, and its deadline.
+/// A connection with its shutdown and its deadline.
 struct Driven<S: ConnectionService> {
     connection: Http1<S>,
     progress: Rc<Http1Progress>,
     shutdown: Http1Shutdown,
-    /// The drain has a waker of this task.
+    /// Whether the drain's token has a waker of this task.
     listens_for_drain: bool,
     patience: RearmingTimer,
 }
 
-/// How far a connection's shutdown has come.
+/// The state of a connection's shutdown.
 enum Http1Shutdown {
     /// Until the core drains.
     Serving(Pin<Box<WaitForCancellationFutureOwned>>),
-    /// The next response is the last one and says so (`Connection: close`). Until then the connection
-    /// stays open, for as long as an idle connection always does: a client may reuse it at any moment,
-    /// and a request that meets its end is lost. Until the core stops.
+    /// The next response is the last one and says so (`Connection: close`). Until then, or until
+    /// the core stops, the connection stays open for `idle_timeout`: a client may reuse it at any
+    /// moment, and a request that meets its close is lost.
     Draining(Pin<Box<WaitForCancellationFutureOwned>>),
-    /// Closed once it has been idle for `last_request_timeout`.
+    /// The connection is closed once it has been idle for `last_request_timeout`.
     Stopping(Option<Pin<Box<Sleep>>>),
-    /// hyper closes it.
+    /// hyper is closing the connection.
     Closing,
 }
 
 impl<S: ConnectionService> Driven<S> {
     fn poll(&mut self, core: &CoreContext<S>, context: &mut Context<'_>) -> Poll<Http1Event> {
         loop {
-            // First hyper: it must have read the first request before it is told to end.
+            // hyper first: it must have read the first request before the shutdown begins.
             if let Poll::Ready(result) = Pin::new(&mut self.connection).poll(context) {
                 return Poll::Ready(Http1Event::Ended(result));
             }
@@ -179,7 +179,7 @@ impl<S: ConnectionService> Driven<S> {
                 break;
             }
         }
-        // First that: the limits are shared by all cores, and a look at them costs something.
+        // Checked first, because the limits are shared by all cores and reading them costs more.
         if !self.progress.is_waiting_for_client() {
             return Poll::Pending;
         }
@@ -189,10 +189,10 @@ impl<S: ConnectionService> Driven<S> {
         self.patience.poll(context, deadline.at).map(|()| Http1Event::TooLate(deadline.limit))
     }
 
-    /// Whether hyper has just been instructed to close the connection.
+    /// Returns whether hyper was told to close the connection, so that it must be polled.
     fn advance_shutdown(&mut self, core: &CoreContext<S>, context: &mut Context<'_>) -> bool {
         if let Http1Shutdown::Serving(draining) = &mut self.shutdown {
-            // A waker that is registered need not be registered again, which costs more than a look.
+            // Avoids registering the waker twice, which costs more than this check.
             if self.listens_for_drain && !core.draining().is_cancelled() {
                 return false;
             }
@@ -210,7 +210,7 @@ impl<S: ConnectionService> Driven<S> {
             self.shutdown = Http1Shutdown::Stopping(None);
         }
         let Http1Shutdown::Stopping(wait) = &mut self.shutdown else { return false };
-        // A response that began before the drain did not say that it is the last one.
+        // The response began before the drain, so it does not announce that it is the last one.
         if self.progress.is_in_hand() {
             return false;
         }
@@ -224,8 +224,8 @@ impl<S: ConnectionService> Driven<S> {
         true
     }
 
-    /// Begins anew with the present head, and takes as many fields as are allowed from now on. Room for
-    /// them costs each request something, so most connections have none.
+    /// Parses the current head again, and accepts as many fields as are allowed from now on. Room
+    /// for them costs each request time, so connections start without it.
     fn widen(self, core: &Rc<CoreContext<S>>, peer: Peer) -> Self {
         let Self { connection, progress, .. } = self;
         let parts = connection.into_parts();
@@ -237,7 +237,7 @@ impl<S: ConnectionService> Driven<S> {
         Self { connection, progress, ..self }
     }
 
-    /// The socket, and what was read from it beyond the requests that were routed.
+    /// Returns the socket and the bytes behind the requests that were routed.
     fn into_stream(self) -> (ConnectionStream, Vec<u8>) {
         let parts = self.connection.into_parts();
         let (stream, unread) = parts.io.into_inner().into_parts();
@@ -247,7 +247,7 @@ impl<S: ConnectionService> Driven<S> {
     }
 }
 
-/// Gives each request to the service.
+/// Passes each request to the service.
 struct Routing<S> {
     core: Rc<CoreContext<S>>,
     peer: Peer,
@@ -256,12 +256,12 @@ struct Routing<S> {
 
 type AnswerFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
 
-/// A request that the service responds to.
+/// A request to which the service responds.
 struct Answering<S> {
     answer: AnswerFuture,
     core: Rc<CoreContext<S>>,
     progress: Rc<Http1Progress>,
-    /// It counts for one until its response has ended.
+    /// Counts as a request of its client until the response has ended.
     client: Option<ClientRequest>,
 }
 
@@ -271,7 +271,7 @@ impl<S: ConnectionService> Future for Answering<S> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.answer.as_mut().poll(context).map(|mut answer| {
             if self.core.draining().is_cancelled() {
-                // hyper closes behind it.
+                // hyper closes the connection after this response.
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             let progress = Rc::clone(&self.progress);
@@ -308,7 +308,7 @@ impl<S: ConnectionService> hyper::service::Service<Request<Incoming>> for Routin
         if let Some(client) = &client {
             request.extensions_mut().insert(client.clone());
         }
-        // Boxed as it is: another future around it would hold it twice.
+        // Boxed directly, because a future around it would hold it twice.
         let answer = Box::pin(Rc::clone(self.core.service()).http(request, self.peer));
         self.answering(answer, client)
     }
@@ -324,7 +324,7 @@ impl<S: ConnectionService> Routing<S> {
     fn refuse(&self, answer: ErrorResponse) -> Answering<S> {
         let mut response = answer.into_response();
         if response.status() == StatusCode::BAD_REQUEST {
-            // As after a head that hyper refuses.
+            // The connection is closed, as after a head that hyper rejects.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         self.answering(Box::pin(ready(response)), None)
@@ -339,7 +339,7 @@ impl<S: ConnectionService> Routing<S> {
     }
 }
 
-/// The body of a response; its request is in hand until it is dropped.
+/// The body of a response; its request is in progress until it is dropped.
 #[derive(Debug)]
 struct InHand {
     body: ResponseBody,

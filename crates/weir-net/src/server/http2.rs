@@ -1,10 +1,10 @@
-//! An HTTP/2 connection: hyper parses and frames, every stream's request is routed by itself, and
-//! deadlines hold whatever the connection waits for.
+//! An HTTP/2 connection: hyper parses and frames, each stream's request is routed by itself, and
+//! every wait for the client has a deadline.
 //!
-//! What a client can cost is limited four times: by the streams it may have open, by what is kept
-//! for it (windows, the send buffer, the head), by how many frames it may send that carry no
-//! request, and by how long each step may take. hyper's `h2` refuses the rest itself: streams that
-//! are reset faster than they can be looked at, and heads of endless `CONTINUATION`s.
+//! What a client can cost is limited in four ways: by its open streams, by the memory that is held
+//! for it (windows, the send buffer, the head), by the rate of frames that carry no request, and by
+//! the time of each step. hyper's `h2` itself rejects streams that are reset faster than they are
+//! processed, and heads of endless `CONTINUATION`s.
 
 mod answering;
 mod frames;
@@ -33,10 +33,10 @@ use super::runtime::CoreContext;
 use super::{ConnectionService, ConnectionStream, HttpServerLimits, Peer};
 use crate::metrics::{HeadRefusal, HttpServerLimit};
 
-/// What HTTP/2 adds to each field's length (RFC 9113, section 6.5.2).
+/// What HTTP/2 adds to the length of each field (RFC 9113, section 6.5.2).
 const FIELD_OVERHEAD: usize = 32;
 
-/// The rest of a connection's life; `read` is where it begins.
+/// Serves a connection to its end; `read`: its first bytes.
 pub(super) async fn serve<S: ConnectionService>(
     core: Rc<CoreContext<S>>,
     stream: ConnectionStream,
@@ -96,7 +96,7 @@ enum Http2Event {
     TooLate(HttpServerLimit),
 }
 
-/// A connection, its end in order, and its deadline.
+/// A connection with its shutdown and its deadline.
 struct Driven<S: ConnectionService> {
     connection: Connection<TokioIo<Http2Socket>, Routing<S>, Tasks<S>>,
     progress: Rc<Http2Progress>,
@@ -104,11 +104,11 @@ struct Driven<S: ConnectionService> {
     patience: RearmingTimer,
 }
 
-/// How far a connection's shutdown has come.
+/// The state of a connection's shutdown.
 enum Http2Shutdown {
     /// Until the core drains.
     Serving(Pin<Box<WaitForCancellationFutureOwned>>),
-    /// The client is notified (GOAWAY). Until the core stops.
+    /// The client has got a GOAWAY. Until the core stops.
     Draining(Pin<Box<WaitForCancellationFutureOwned>>),
     Stopping,
 }
@@ -137,7 +137,7 @@ impl<S: ConnectionService> Driven<S> {
         }
     }
 
-    /// Whether the connection has to be checked again.
+    /// Returns whether the connection must be polled again.
     fn advance_shutdown(&mut self, core: &CoreContext<S>, context: &mut Context<'_>) -> bool {
         match &mut self.shutdown {
             Http2Shutdown::Serving(draining) => {
@@ -163,14 +163,14 @@ impl<S: ConnectionService> Driven<S> {
         true
     }
 
-    /// Nothing new: the client learns by a GOAWAY which of its requests are still served.
+    /// Sends a GOAWAY, which names the last request that will be served.
     fn announce_end(&mut self) {
         self.progress.announce_end();
         Pin::new(&mut self.connection).graceful_shutdown();
     }
 }
 
-/// Counts what ended a connection. h2 has notified the client.
+/// Counts the error that ended a connection. h2 has notified the client.
 fn note_error<S: ConnectionService>(
     core: &CoreContext<S>,
     progress: &Http2Progress,
@@ -186,7 +186,7 @@ fn note_error<S: ConnectionService>(
         return;
     };
     if progress.is_in_long_head() {
-        // h2 did not want to see its end.
+        // h2 gave up before the head ended.
         refuse(core.metrics(), HeadRefusal::TooManyBytes);
     } else if cause.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM) {
         core.metrics().limit_hit(HttpServerLimit::Http2ResetsMax);

@@ -8,13 +8,13 @@ use weir_settings::{COUNT, Section, WAIT};
 
 use crate::client::ClientLimits;
 
-/// The section of its settings, for errors and responses.
+/// The name of a setting, for errors and responses.
 pub(super) const CONNECTIONS_MAX: &str = "front.limits.connections_max";
 
-/// The largest window of HTTP/2 (RFC 9113, section 6.9.1).
+/// The largest flow-control window of HTTP/2 (RFC 9113, section 6.9.1).
 const WINDOW_MAX: u64 = (1 << 31) - 1;
 
-/// Header fields for which there is room without asking for memory; it is hyper's number, too.
+/// How many header fields fit into the array on the stack; the same as in hyper.
 pub(super) const HEADERS_USUAL: usize = 100;
 
 /// What an HTTP/2 connection may cost; each connection keeps those of its beginning.
@@ -23,7 +23,7 @@ pub(super) const HEADERS_USUAL: usize = 100;
 pub struct Http2Limits {
     /// Requests that an HTTP/2 connection may have open at once, which the client is informed
     /// of; one more is rejected. All `http2_` limits apply to new connections.
-    // What RFC 9113 (section 5.1.2) and browsers take for a sensible least.
+    // The minimum that RFC 9113 (section 5.1.2) recommends, and browsers expect.
     #[setting(key = "http2_streams_max", range = COUNT, default = 100)]
     pub streams_max: u32,
     /// Bytes of a request's body that an HTTP/2 client may send before the app reads them.
@@ -31,7 +31,7 @@ pub struct Http2Limits {
     pub stream_window_bytes: u32,
     /// The same over all requests of a connection. Bodies that wait for a worker hold up the others
     /// of their client when it is used up.
-    // Eight uploads may wait for a worker before a ninth of the same client stands still.
+    // Eight uploads may wait for a worker before a ninth of the same client is blocked.
     #[setting(advanced, size, key = "http2_connection_window", range = 65_535..=WINDOW_MAX, default = 1 << 20)]
     pub connection_window_bytes: u32,
     /// Bytes of a response that are buffered for an HTTP/2 client that does not read them.
@@ -44,7 +44,7 @@ pub struct Http2Limits {
     pub resets_max: u32,
     /// Frames other than requests, bodies and window updates that an HTTP/2 client may send per
     /// second: PING, SETTINGS, RST_STREAM and so on. More end the connection.
-    // A browser that leaves a page resets what it has open at once.
+    // A browser that leaves a page resets all of its open requests at once.
     #[setting(advanced, key = "http2_control_frames", burst = "The same at once, after a quiet time.", default = Rate::per_second(100, 1_000))]
     pub control_frames: Rate,
     /// How often an HTTP/2 client is pinged.
@@ -98,7 +98,7 @@ pub struct HttpServerLimits {
     /// When Weir stops, an idle connection stays open for this long, so that a request that is
     /// already on its way is served as the last one. When the service process is replaced, idle
     /// connections have idle_timeout instead.
-    // Longer than a request is on its way between any two places.
+    // Longer than a request takes between any two places.
     #[setting(advanced, range = WAIT, default = Duration::from_millis(500))]
     pub last_request_timeout: Duration,
     /// How long a client may leave a response unread before the connection is cut.
@@ -120,7 +120,7 @@ pub struct HttpServerLimits {
 }
 
 impl HttpServerLimits {
-    /// None: no limit.
+    /// Returns the limit of accepted connections. None: no limit.
     pub(super) fn accept_rate(&self) -> Option<Rate> {
         let interval = Duration::from_secs(1).checked_div(self.accepts_per_second)?;
         Some(Rate::new(self.accepts_burst, interval))

@@ -1,14 +1,14 @@
-//! Follows the messages of an HTTP/1 connection on their way to hyper: where each head begins and
-//! ends, and where its body does.
+//! Tracks the messages of an HTTP/1 connection on their way to hyper: where heads and bodies begin
+//! and end.
 //!
-//! Two things are done on the way. In the target of each head, bytes that hyper would refuse are
-//! replaced, one by one, so that no length changes, and the target as it was sent is kept for its
-//! request. And a chunked body is checked ([`Chunks`]), which hyper does less strictly.
+//! Two things are done on the way. In the target of a head, bytes that hyper would reject are
+//! replaced, one by one, so that no length changes, and the original target is kept for its
+//! request. And a chunked body is checked ([`Chunks`]), since hyper is less strict.
 //!
-//! hyper must not see anything else than we do, or one request's target could become another's and
-//! bytes of a body be changed. Hence the heads end by the same rule as httparse's; behind each of them
-//! hyper gets nothing until it has said what body there is; and where it asks for more before that,
-//! the connection ends.
+//! hyper must see the same messages as this module; otherwise the target of one request could go to
+//! another, or bytes of a body be changed. Hence heads end by the same rule as in httparse; behind
+//! a head, hyper gets nothing until it has reported the body's framing; and if it asks for more
+//! before that, the connection ends.
 
 use std::io;
 
@@ -19,37 +19,37 @@ use super::limits::HEADERS_USUAL;
 use super::raw_target::{has_unusual, is_unusual};
 use crate::chunks::Chunks;
 
-/// What hyper sees in a target instead of an unusual byte. Any byte would do that it takes everywhere.
+/// Replaces an unusual byte in a target. Any byte would do that hyper accepts everywhere.
 const STAND_IN: u8 = b'_';
 
-/// How far a connection's messages have come.
+/// The position of a connection within its messages.
 #[derive(Debug)]
 pub(super) struct Messages {
     place: MessagePosition,
-    /// What has arrived of the present head's target, if that is not all, or some of it unusual.
+    /// The part of the current target that has arrived, if it is incomplete or unusual.
     target: Vec<u8>,
     is_target_unusual: bool,
-    /// Of the present head.
+    /// How many fields the current head has so far.
     fields: usize,
-    /// None: hyper takes as many as are allowed.
+    /// How many fields hyper accepts. None: as many as are allowed.
     fields_max: Option<usize>,
 }
 
 #[derive(Debug)]
 enum MessagePosition {
     Head(HeadPlace),
-    /// Behind a head of which hyper has not said what body it has.
+    /// Behind a head, before hyper has reported the framing of its body.
     HeadEnd,
-    /// In a body of which so many bytes are left.
+    /// In a body with this many bytes left.
     Length(u64),
     Chunked(Chunks),
-    /// The connection becomes something else than HTTP.
+    /// The connection was upgraded to another protocol.
     Upgraded,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum HeadPlace {
-    /// Empty lines may come before the first one that counts.
+    /// Before the first line; empty lines may precede it.
     Start,
     Method,
     Target,
@@ -60,7 +60,7 @@ enum HeadPlace {
     LineStartEnd,
 }
 
-/// Where the body of a request ends.
+/// The framing of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyEnd {
     Length(u64),
@@ -88,8 +88,8 @@ impl Default for Messages {
 }
 
 impl Messages {
-    /// How many of `bytes`, which have arrived, hyper may have now: at least one, unless the head has
-    /// more fields than hyper takes. They are changed where it would refuse them.
+    /// Returns how many of `bytes` hyper may read now: at least one, unless the head has more
+    /// fields than hyper accepts. Replaces bytes that it would reject.
     pub(super) fn pass(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut passed = 0;
         while passed < bytes.len() && !self.is_too_wide() {
@@ -126,7 +126,8 @@ impl Messages {
         Ok(passed)
     }
 
-    /// hyper has read a head, which has this body. Its target, if some of it is unusual.
+    /// Notes that hyper has read a head, whose body is `end`. Returns the original target if it is
+    /// unusual.
     pub(super) fn begin_body(&mut self, end: BodyEnd) -> Option<Vec<u8>> {
         self.fields = 0;
         self.place = match end {
@@ -138,22 +139,22 @@ impl Messages {
         std::mem::take(&mut self.is_target_unusual).then_some(target)
     }
 
-    /// hyper gets nothing more, because the head has more fields than it takes.
+    /// Returns whether hyper gets nothing more, because the head has more fields than it accepts.
     pub(super) fn is_too_wide(&self) -> bool {
         self.fields_max.is_some_and(|max| self.fields > max)
     }
 
-    /// From now on hyper takes as many fields as are allowed.
+    /// Notes that hyper accepts as many fields as are allowed from now on.
     pub(super) fn widen(&mut self) {
         self.fields_max = None;
     }
 
-    /// Nothing that follows is HTTP.
+    /// Notes that what follows is not HTTP.
     pub(super) fn upgrade(&mut self) {
         self.place = MessagePosition::Upgraded;
     }
 
-    /// The next step within a head: how many bytes it takes.
+    /// Processes the next part of a head, and returns its length.
     fn pass_head(&mut self, place: HeadPlace, bytes: &mut [u8]) -> usize {
         if let (HeadPlace::LineStart, false) = (place, b"\r\n".contains(&bytes[0])) {
             self.fields += 1;
@@ -188,7 +189,7 @@ impl Messages {
         length + usize::from(end.is_some())
     }
 
-    /// A piece of a target, which may be the last.
+    /// Processes a part of a target; `is_last`: it ends the target.
     fn pass_target(&mut self, piece: &mut [u8], is_last: bool) {
         let has_unusual = has_unusual(piece);
         if has_unusual || !is_last || !self.target.is_empty() {
@@ -203,8 +204,8 @@ impl Messages {
     }
 }
 
-/// What has arrived of a connection's first head as hyper would get it, and its target as far as it has
-/// arrived. None: no byte of the target is unusual.
+/// Returns a connection's first bytes with the unusual bytes of the target replaced, and the part
+/// of the original target that has arrived. None: the target is not unusual.
 pub(super) fn unusual_target(read: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let line = read.trim_ascii_start();
     let line = &line[..memchr(b'\n', line).unwrap_or(line.len())];
@@ -222,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// A request's head, the body that it says, and that body as it is sent.
+    /// A request: its head, the framing of its body, and its body as sent.
     #[derive(Clone, Debug)]
     struct Sent {
         before: &'static str,
@@ -237,7 +238,7 @@ mod tests {
             [self.before.as_bytes(), target, self.rest.as_bytes(), &self.body].concat()
         }
 
-        /// What hyper is to get.
+        /// Returns the bytes that hyper must get.
         fn passed(&self) -> Vec<u8> {
             let stand_in = |byte: &u8| if is_unusual(*byte) { STAND_IN } else { *byte };
             self.bytes(&self.target.iter().map(stand_in).collect::<Vec<_>>())
@@ -277,8 +278,8 @@ mod tests {
     /// The bytes that hyper got, and each request's target if it is unusual.
     type Passed = (Vec<u8>, Vec<Option<Vec<u8>>>);
 
-    /// What passes of bytes that arrive in pieces of these sizes, and each request's target if it has
-    /// one that is unusual.
+    /// Passes bytes that arrive in pieces of these sizes. Returns the bytes for hyper and the
+    /// unusual targets.
     fn pass(bytes: &[u8], sizes: &[usize], ends: &[BodyEnd]) -> io::Result<Passed> {
         let (mut messages, mut passed, mut targets) = (Messages::default(), Vec::new(), Vec::new());
         let mut sizes = sizes.iter().cycle();
@@ -297,7 +298,7 @@ mod tests {
         Ok((passed, targets))
     }
 
-    /// What heads are made of, sound ones and others.
+    /// Parts of valid and invalid heads.
     const PARTS: &[&str] =
         &["GET / HTTP/1.1\r\n", "GET ", "/\" ", "HTTP/1.1", "A: b", "A:", " ", "\r\n", "\n", "\r"];
 
@@ -318,7 +319,7 @@ mod tests {
             prop_assert_eq!(targets, unusual.collect::<Vec<_>>());
         }
 
-        /// Or a body would begin elsewhere for hyper.
+        /// Otherwise bodies would begin elsewhere for hyper.
         #[test]
         fn a_head_ends_where_httparse_says(
             start in prop::sample::select(&["", "\r\n\n", "GET /\" HTTP/1.1\r\n"][..]),

@@ -1,4 +1,4 @@
-//! An open connection is counted for as long as its socket exists, whichever task holds it.
+//! Counts a connection as open for as long as its socket exists, whichever task owns it.
 
 use std::ops::{Deref, DerefMut};
 
@@ -8,16 +8,16 @@ use weir_base::semaphore::OwnedPermit;
 
 use crate::client::{ClientRequest, UsageShare};
 
-/// One of `connections_max`; dropping it makes room, and lets the core's end go on.
+/// A permit of `connections_max`. A core's shutdown waits until it is dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
     gauge: Gauge,
     _permit: OwnedPermit,
     _token: TaskTrackerToken,
-    /// None: of no particular client.
-    // Boxed: sockets are handed on, and most places have room for a pointer.
+    /// None: no particular client.
+    // Boxed: sockets are moved often, so they should be small.
     _share: Option<Box<UsageShare>>,
-    /// What it became, if that counts for its client.
+    /// The upgrade that the connection became, if it counts for its client.
     client: Option<ClientRequest>,
 }
 
@@ -40,11 +40,12 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// A socket that counts as an open connection until it is dropped. One made by [`From`] counts
-/// nowhere.
+/// A socket that counts as an open connection until it is dropped. One made by [`From`] is not
+/// counted.
 #[derive(Debug)]
 pub struct CountedSocket<T> {
-    // The socket is closed before its place is given away: fields drop in order.
+    // Before `open`, because fields drop in order: the socket is closed before its permit is
+    // released.
     socket: T,
     open: Option<ConnectionPermit>,
 }
@@ -58,7 +59,7 @@ impl<T> CountedSocket<T> {
         self.open = Some(open);
     }
 
-    /// Its upgrade counts for a client for as long.
+    /// Makes an upgrade count for a client until the socket is dropped.
     pub(super) fn hold(&mut self, client: ClientRequest) {
         if let Some(open) = &mut self.open {
             open.client = Some(client);

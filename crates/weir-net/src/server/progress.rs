@@ -1,4 +1,4 @@
-//! What an HTTP/1 connection is waiting for, and until when.
+//! What an HTTP/1 connection is waiting for, and its deadline.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -11,30 +11,30 @@ use super::replay::Watch;
 use super::{AnswerWithin, HttpServerLimits};
 use crate::metrics::HttpServerLimit;
 
-/// Shared by the socket, the requests and the connection's deadline.
+/// The state that the socket, the requests and the connection's deadline share.
 #[derive(Debug)]
 pub(super) struct Http1Progress {
-    /// A request is routed and its response's body not yet at its end.
+    /// Whether a request was routed whose response's body has not ended.
     in_hand: Cell<bool>,
-    /// The last request had a body.
+    /// Whether the last request had a body.
     has_body: Cell<bool>,
-    /// Since when there has been no request in hand.
+    /// Since when no request has been in progress.
     idle_since: Cell<Instant>,
-    /// There are bytes behind the last request.
+    /// Whether bytes have arrived behind the last request.
     has_head_begun: Cell<bool>,
-    /// Since when. None: they came after the last look, so a head that comes at once needs no clock.
+    /// Since when. None: not checked since they arrived, so fast heads need no clock.
     head_since: Cell<Option<Instant>>,
     blocked: Blocked,
-    /// Until when the client may take for the present answer.
+    /// The end of the time in which the client must read the current response.
     answer_until: Cell<Option<Instant>>,
-    /// The kernel has everything that hyper has written.
+    /// Whether the kernel has everything that hyper has written.
     is_flushed: Cell<bool>,
     messages: RefCell<Messages>,
-    /// A request that makes the connection something else than HTTP.
+    /// A request that upgrades the connection.
     upgrade: RefCell<Option<Box<Request<()>>>>,
 }
 
-/// Since when the client has taken no byte of what waits for it.
+/// Since when the client has read none of the bytes that wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Blocked(Cell<Option<Instant>>);
 
@@ -52,7 +52,7 @@ impl Blocked {
     }
 }
 
-/// When a connection's patience ends, and for what.
+/// A deadline of a connection and the limit that sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deadline {
     pub(super) at: Instant,
@@ -75,7 +75,7 @@ impl Http1Progress {
         }
     }
 
-    /// hyper has read a head. Its target as it was sent, if hyper got another one.
+    /// Notes that hyper has read a head. Returns the original target if hyper got a changed one.
     pub(super) fn begin_request(&self, body: BodyEnd) -> Option<Vec<u8>> {
         self.in_hand.set(true);
         self.has_body.set(body != BodyEnd::Length(0));
@@ -101,7 +101,7 @@ impl Http1Progress {
         self.in_hand.get()
     }
 
-    /// Since when no request has been in progress, if none is.
+    /// Returns since when no request has been in progress.
     pub(super) fn idle_since(&self) -> Instant {
         self.idle_since.get()
     }
@@ -111,27 +111,28 @@ impl Http1Progress {
         self.upgrade.replace(Some(request));
     }
 
-    /// A request for an upgrade, once all earlier responses are sent.
+    /// Returns the request for an upgrade, once all earlier responses were sent.
     pub(super) fn take_upgrade(&self) -> Option<Box<Request<()>>> {
         if self.is_flushed.get() { self.upgrade.take() } else { None }
     }
 
-    /// hyper waits for the rest of a head that has more fields than it takes, and for nothing else.
+    /// Returns whether hyper waits only for the rest of a head with more fields than it accepts.
     pub(super) fn is_head_too_wide(&self) -> bool {
         !self.in_hand.get() && self.is_flushed.get() && self.messages.borrow().is_too_wide()
     }
 
-    /// hyper takes as many fields as are allowed.
+    /// Notes that hyper accepts as many fields as are allowed.
     pub(super) fn widen(&self) {
         self.messages.borrow_mut().widen();
     }
 
-    /// Something is to come from the client, or to be taken by it.
+    /// Returns whether the client must send or read bytes before the connection can continue.
     pub(super) fn is_waiting_for_client(&self) -> bool {
         !self.in_hand.get() || self.blocked.since().is_some() || self.answer_until.get().is_some()
     }
 
-    /// To be checked whenever bytes have arrived. None: as long as the service takes.
+    /// Returns the deadline; call it again whenever bytes have arrived. None: the service sets the
+    /// time.
     pub(super) fn deadline(&self, limits: &HttpServerLimits) -> Option<Deadline> {
         let step = self.step_deadline(limits);
         let Some(at) = self.answer_until() else { return step };
@@ -139,7 +140,7 @@ impl Http1Progress {
         Some(step.filter(|step| step.at < at).unwrap_or(answer))
     }
 
-    /// None, too, once the kernel has all of the response.
+    /// Returns the deadline of the response. None once the kernel has all of it.
     fn answer_until(&self) -> Option<Instant> {
         if !self.in_hand.get() && self.is_flushed.get() {
             self.answer_until.set(None);
@@ -207,7 +208,7 @@ mod tests {
         }
     }
 
-    /// What it waits for, and how long yet.
+    /// Returns the limit of the present deadline, and the time left.
     fn waits(progress: &Http1Progress) -> Option<(HttpServerLimit, Duration)> {
         let deadline = progress.deadline(&limits())?;
         Some((deadline.limit, deadline.at - Instant::now()))

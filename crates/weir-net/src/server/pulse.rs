@@ -1,5 +1,5 @@
-//! Whether the cores still run: each is queried on its own runtime, so one that hangs (in a loop, or
-//! waiting for a lock) does not answer.
+//! Detects cores that hang: each is queried on its own runtime, so a core in an endless loop, or
+//! one that waits for a lock, does not reply.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use tokio::time::sleep;
 
 use super::CoreIndex;
 
-/// A query that is waiting for its reply; while it waits, no other query is needed.
+/// One pending query is enough.
 const QUESTIONS_MAX: usize = 1;
 
 type Question = oneshot::Sender<()>;
 
-/// The way to ask. Cheap to clone.
+/// Queries the cores. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Pulse {
     cores: Vec<mpsc::Sender<Question>>,
 }
 
-/// A core's questions.
+/// The queries to one core.
 pub(super) struct Questions(mpsc::Receiver<Question>);
 
 pub(super) fn questions() -> (mpsc::Sender<Question>, Questions) {
@@ -29,10 +29,10 @@ pub(super) fn questions() -> (mpsc::Sender<Question>, Questions) {
 }
 
 impl Questions {
-    /// Replies until no query can be sent any more.
+    /// Replies to queries until all senders are dropped.
     pub(super) async fn answer_all(mut self) {
         while let Some(question) = self.0.recv().await {
-            // Whoever asked may have lost patience.
+            // Fails if the query has timed out.
             let _ = question.send(());
         }
     }
@@ -43,11 +43,12 @@ impl Pulse {
         Self { cores }
     }
 
-    /// The cores that do not answer within `patience`.
+    /// Returns the cores that do not reply within `patience`.
     pub async fn silent(&self, patience: Duration) -> Vec<CoreIndex> {
         let ask = |core: &mpsc::Sender<Question>| {
             let (question, answer) = oneshot::channel();
-            // No room: it has not answered the last one either, which the response shows.
+            // Fails if the core has not replied to the previous query, which the timeout below
+            // reports.
             let _ = core.try_send(question);
             answer
         };

@@ -1,23 +1,24 @@
-//! The target of an HTTP/1 request as it was sent, where it has bytes that `http::Uri` does not carry.
+//! The target of an HTTP/1 request as it was sent, if `http::Uri` cannot represent it.
 
 use std::fmt;
 
 use bytes::Bytes;
 use hyper::Uri;
 
-/// Path and query of a request as they were sent. An extension of each HTTP/1 request whose URI says
-/// them in other bytes: the URI has some of them percent-encoded, and ends before a `#`.
+/// Path and query of a request as they were sent. An extension of each HTTP/1 request whose URI
+/// differs from them: the URI has some bytes percent-encoded, and ends before a `#`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawTarget(Bytes);
 
 impl RawTarget {
-    /// Any bytes but spaces and control characters. The path of `http://host?query` is empty.
+    /// Returns any bytes but spaces and control characters. The path of `http://host?query` is
+    /// empty.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// A target, and its URI. None: it is malformed.
+    /// Parses a target, and returns its URI, too. None: it is malformed.
     pub(super) fn parse(target: &[u8]) -> Option<(Uri, Self)> {
         let (before, path) = target.split_at(path_start(target)?);
         let uri = Uri::try_from(encoded(before, path)).ok()?;
@@ -25,7 +26,7 @@ impl RawTarget {
     }
 }
 
-/// For a log: bytes that are no text are percent-encoded.
+/// For logs: bytes that are not UTF-8 are percent-encoded.
 impl fmt::Display for RawTarget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
@@ -38,19 +39,19 @@ impl fmt::Display for RawTarget {
     }
 }
 
-/// Bytes that httparse takes in a target, and `http::Uri` refuses (some of them only in a path, a query
-/// or where they are no UTF-8) or cuts off.
+/// Returns whether httparse accepts the byte in a target, while `http::Uri` rejects it (some bytes
+/// only in a path, in a query or where they are not UTF-8) or cuts the target off.
 pub(super) const fn is_unusual(byte: u8) -> bool {
     matches!(byte, b'"' | b'#' | b'<' | b'>' | b'`' | 0x80..)
 }
 
-/// All bytes are examined, which takes no branches and is faster than stopping at the first one.
+/// Examines all bytes: without branches, this is faster than stopping at the first match.
 pub(super) fn has_unusual(bytes: &[u8]) -> bool {
     bytes.iter().fold(false, |found, byte| found | is_unusual(*byte))
 }
 
-/// Where path and query begin. Bytes that are unusual are taken in these alone: a host has none, and
-/// nginx refuses a `#` directly behind it.
+/// Returns where path and query begin. Unusual bytes are accepted only there: a host has none, and
+/// nginx rejects a `#` directly behind it.
 fn path_start(target: &[u8]) -> Option<usize> {
     if target.starts_with(b"/") {
         return Some(0);
@@ -61,12 +62,12 @@ fn path_start(target: &[u8]) -> Option<usize> {
     (target[start] != b'#').then_some(start)
 }
 
-/// Bytes that `http::Uri` refuses in a path, and in a query.
+/// The bytes that `http::Uri` rejects in a path, and in a query.
 const REFUSED_IN_PATH: &[u8] = b"<>`";
 const REFUSED_IN_QUERY: &[u8] = b"\"<>";
 
-/// A target with what `http::Uri` refuses percent-encoded, and nothing else: rules match all others as
-/// they are.
+/// Percent-encodes the bytes of a target that `http::Uri` rejects. All others stay as they are,
+/// because rules match them.
 fn encoded(before: &[u8], path: &[u8]) -> Vec<u8> {
     let (mut encoded, mut refused) = (before.to_vec(), REFUSED_IN_PATH);
     let mut add = |byte: u8, is_refused: bool| match is_refused {
@@ -91,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// What a worker gets, and what routes and rules see.
+    /// Returns the target for workers and the URI for routes and rules.
     fn parse(target: &[u8]) -> Option<(Vec<u8>, String)> {
         let (uri, raw) = RawTarget::parse(target)?;
         Some((raw.as_bytes().to_vec(), uri.to_string()))
@@ -107,7 +108,7 @@ mod tests {
             (b"/#", b"/#", "/"),
             (b"http://a.example/\"?<", b"/\"?<", "http://a.example/\"?%3C"),
             (b"http://a.example?\"", b"?\"", "http://a.example/?%22"),
-            // Nothing in it is refused.
+            // `http::Uri` accepts all of its bytes.
             (b"/\xc3\xa9\"", b"/\xc3\xa9\"", "/\u{e9}\""),
         ] {
             let parsed = parse(target).expect("a target");

@@ -6,20 +6,20 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The timer may fire too early, never too late: it is set again only when it has fired, or for an
-/// earlier deadline. So a request on a busy connection does not touch it.
+/// A timer that is armed again only when it has fired, or for an earlier deadline. So requests on a
+/// busy connection do not touch it. It may wake its task early, never late.
 #[derive(Debug, Default)]
 pub(super) struct RearmingTimer {
-    /// None: there has been nothing to wait for.
+    /// None: it was never armed.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl RearmingTimer {
-    /// Resolves once `deadline` is over. Another deadline replaces it.
+    /// Resolves once `deadline` has passed. A call with another deadline replaces it.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let is_new = self.timer.is_none();
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-        // A timer that was asked wakes its task when it rings: until then there is nothing to ask.
+        // The timer has the task's waker and fires before the deadline, so it need not be polled.
         if !is_new && !timer.is_elapsed() && timer.deadline() <= deadline {
             return Poll::Pending;
         }

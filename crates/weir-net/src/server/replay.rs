@@ -1,5 +1,5 @@
-//! A connection as hyper sees it: first the bytes that were read already, then the socket. A [`Watch`]
-//! notes for the connection's deadlines what hyper does, and says how much hyper may read.
+//! A connection as hyper sees it: first the bytes that were read before, then the socket. A
+//! [`Watch`] records hyper's reads and writes for deadlines, and limits how much hyper may read.
 
 use std::io;
 use std::pin::Pin;
@@ -10,24 +10,24 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::ConnectionStream;
 
-/// Follows the bytes of a connection.
+/// Observes the bytes of a connection.
 pub(super) trait Watch {
-    /// How many of these bytes, which have arrived, hyper may read now; none: it must not go on. They
-    /// may be changed; the others are repeated unchanged.
+    /// Returns how many of these bytes hyper may read now; 0 blocks hyper. May change those bytes.
+    /// The others are passed again unchanged.
     fn pass(&self, bytes: &mut [u8]) -> io::Result<usize> {
         Ok(bytes.len())
     }
 
-    /// These bytes were read.
+    /// Called after bytes were read.
     fn read(&self, bytes: &[u8]);
 
-    /// Something is to be written.
+    /// Called before a write.
     fn begin_write(&self) {}
 
-    /// The client took some of what was written, or nothing now.
+    /// Called after a write; `is_taken`: whether the kernel took bytes.
     fn wrote(&self, is_taken: bool);
 
-    /// The kernel has all that was written.
+    /// Called when the kernel has all written bytes.
     fn flushed(&self) {}
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Replay<W> {
     stream: ConnectionStream,
     read: Vec<u8>,
     replayed: usize,
-    /// Of those, how many are not to be passed again.
+    /// How many bytes of `read` have gone through [`Watch::pass`] before.
     passed: usize,
     watch: Rc<W>,
 }
@@ -46,7 +46,7 @@ impl<W: Watch> Replay<W> {
         Self::resume(stream, read, 0, watch)
     }
 
-    /// The same, where hyper has had the first `passed` bytes before.
+    /// Creates one whose first `passed` bytes have gone through [`Watch::pass`] before.
     pub(super) fn resume(
         stream: ConnectionStream,
         read: Vec<u8>,
@@ -56,7 +56,7 @@ impl<W: Watch> Replay<W> {
         Self { stream, read, replayed: 0, passed, watch }
     }
 
-    /// The socket, and the bytes that were not read again.
+    /// Returns the socket and the bytes that hyper has not read.
     pub(super) fn into_parts(self) -> (ConnectionStream, Vec<u8>) {
         let mut read = self.read;
         read.drain(..self.replayed);
@@ -67,7 +67,7 @@ impl<W: Watch> Replay<W> {
         &self.stream
     }
 
-    /// Of what waits, hyper has `count` bytes more.
+    /// Notes that hyper has read `count` of the earlier bytes.
     fn replay(&mut self, count: usize) {
         self.replayed += count;
         if self.replayed == self.read.len() {

@@ -1,4 +1,4 @@
-//! Starting the cores, and learning how they ended.
+//! Starts the cores, and reports how they ended.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use super::{ConnectionService, CoreIndex, HttpServerLimits};
 use crate::client::TrustedProxies;
 use crate::{Listener, NetMetrics, Tls};
 
-/// One address to listen on: a socket for each core, or several ([`Listener::bind_group`]). Each has
-/// a backlog of its own, which the kernel caps: more sockets hold more connections that wait.
+/// An address to listen on: one socket for each core, or several ([`Listener::bind_group`]). Each
+/// has a backlog, which the kernel caps, so that more sockets hold more waiting connections.
 #[derive(Debug)]
 pub struct CoreListener {
     pub sockets: Vec<Listener>,
-    /// None: plain.
+    /// None: without TLS.
     pub tls: Option<Arc<Tls>>,
 }
 
-/// What a server is made of.
+/// The configuration of a server.
 pub struct ServerOptions<F> {
     pub listeners: Vec<CoreListener>,
     pub cores: usize,
@@ -37,7 +37,7 @@ pub struct ServerOptions<F> {
     pub metrics: NetMetrics,
     /// The proxies whose forwarded addresses are trusted.
     pub trusted_proxies: TrustedProxies,
-    /// Makes a core's service, on the core's thread, inside its runtime.
+    /// Creates a core's service, on the core's thread, inside its runtime.
     pub service: F,
     pub stop: ServerStop,
 }
@@ -49,24 +49,24 @@ impl<F> fmt::Debug for ServerOptions<F> {
     }
 }
 
-/// How the cores are to end.
+/// The tokens and the deadline that end the cores.
 #[derive(Clone, Debug)]
 pub struct ServerStop {
-    /// Stop accepting: another process serves the sockets from now on. Each connection ends with its next
-    /// response (`Connection: close`, GOAWAY), when its client disconnects or after `idle_timeout`, so no
-    /// request meets a closed connection. It takes as long as it takes.
+    /// Stop accepting, because another process serves the sockets now. Each connection ends with
+    /// its next response (`Connection: close`, GOAWAY), when its client disconnects, or after
+    /// `idle_timeout`, so no request meets a closed connection. A drain has no deadline.
     pub drain: CancellationToken,
-    /// Stop accepting, finish the requests in progress; idle connections are closed after
-    /// `last_request_timeout`. The service needs to be told by itself.
+    /// Stop accepting and finish the requests in progress; idle connections are closed after
+    /// `last_request_timeout`. Notify the service separately.
     pub graceful: CancellationToken,
     /// Cut the connections that are still open.
     pub at_once: CancellationToken,
-    /// The longest that finishing may take, from `graceful` on.
+    /// How long the requests in progress may take, from `graceful` on.
     pub deadline: Duration,
 }
 
 impl ServerStop {
-    /// No client has been notified yet; `deadline` as above.
+    /// Creates tokens that are not cancelled, with a `deadline` as above.
     #[must_use]
     pub fn within(deadline: Duration) -> Self {
         let token = CancellationToken::new;
@@ -74,26 +74,26 @@ impl ServerStop {
     }
 }
 
-/// Why no server was started.
+/// Why the server could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Nothing would run.
+    /// The number of cores is 0.
     #[error("cannot serve with 0 cores; at least 1 is needed")]
     NoCores,
-    /// A core would have no socket, or a socket no core.
+    /// A listener does not have a socket for each core.
     #[error(
         "listener {listener} has {sockets} sockets for {cores} cores; each core needs one of its own"
     )]
     Sockets { listener: usize, sockets: usize, cores: usize },
-    /// Only TCP listeners speak TLS.
+    /// A unix socket cannot have TLS.
     #[error(
         "listener {listener} is a unix socket, which can't have TLS; leave out its certificate"
     )]
     TlsOnUnix { listener: usize },
-    /// The system refused a thread, a runtime or a socket.
+    /// The system provided no thread, runtime or socket.
     #[error("cannot start {thread}: {source}")]
     System { thread: String, source: io::Error },
-    /// The thread ended before it said anything.
+    /// The thread panicked before its core was started.
     #[error("cannot start {thread}: it panicked while making its service")]
     Panicked { thread: String },
 }
@@ -107,15 +107,15 @@ pub struct ServerOutcome {
 /// Why the connections ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainOutcome {
-    /// All by themselves.
+    /// All ended by themselves.
     Clean,
-    /// The deadline passed, or there was none: this many connections were cut.
+    /// The deadline passed, or `at_once` was cancelled: this many connections were cut.
     Cut { connections: usize },
-    /// A core ended unexpectedly; the others were stopped.
+    /// A core panicked; the others were stopped.
     Panicked { core: CoreIndex },
 }
 
-/// Cores that run.
+/// The cores of a started server.
 #[derive(Debug)]
 pub struct RunningServer {
     cores: Vec<oneshot::Receiver<DrainOutcome>>,
@@ -123,7 +123,7 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Checks whether the cores still run.
+    /// Returns the handle that checks whether the cores still run.
     #[must_use]
     pub fn pulse(&self) -> Pulse {
         self.pulse.clone()
@@ -150,7 +150,7 @@ fn worse(one: DrainOutcome, other: DrainOutcome) -> DrainOutcome {
     }
 }
 
-/// Starts the threads. Returns once every core serves.
+/// Starts the threads. Returns once every core is serving.
 pub fn start<F, S>(start: ServerOptions<F>) -> Result<RunningServer, StartError>
 where
     F: Fn(CoreIndex) -> Rc<S> + Send + Sync + Clone + 'static,
@@ -166,7 +166,7 @@ where
         service,
         mut stop,
     } = start;
-    // A core that fails ends the others, but not whoever gave us the token.
+    // A core that fails ends the others, but does not cancel the caller's token.
     stop.graceful = stop.graceful.child_token();
     let ends_others = stop.graceful.clone().drop_guard();
     let shared = Arc::new(ServerContext::new(limits, clock, metrics, trusted_proxies));
@@ -189,7 +189,7 @@ where
     Ok(RunningServer { cores: receivers, pulse: Pulse::of(pulses) })
 }
 
-/// A core's sockets: each with its listener's number and TLS.
+/// A core's sockets, each with the index of its listener and its TLS.
 type CoreSockets = Vec<(usize, Listener, Option<Arc<Tls>>)>;
 
 fn by_core(listeners: Vec<CoreListener>, cores: usize) -> Result<Vec<CoreSockets>, StartError> {
@@ -212,7 +212,7 @@ fn by_core(listeners: Vec<CoreListener>, cores: usize) -> Result<Vec<CoreSockets
     Ok(all)
 }
 
-/// A core that does not run yet.
+/// A core before its start.
 struct Starting<F> {
     index: CoreIndex,
     sockets: CoreSockets,
@@ -232,12 +232,12 @@ where
         let (started, is_started) = sync_channel(1);
         let (end, outcome) = oneshot::channel();
         let spawned = thread::Builder::new().name(thread.clone()).spawn(move || {
-            // Dropped by a panic too.
+            // Also dropped by a panic.
             let ends_others = self.stop.graceful.clone().drop_guard();
             if let Some(ended) = self.run(&started) {
-                // In a drain each core ends with its own last connection.
+                // During a drain, each core ends with its own last connection.
                 ends_others.disarm();
-                // Nobody may be interested any more.
+                // Fails if the server's handle was dropped.
                 let _ = end.send(ended);
             }
         });
@@ -250,7 +250,7 @@ where
         }
     }
 
-    /// None: it did not begin, and `started` says why.
+    /// Runs the core. Returns None if it could not start, after sending the error to `started`.
     fn run(self, started: &SyncSender<io::Result<()>>) -> Option<DrainOutcome> {
         let mut builder = Builder::new_current_thread();
         let runtime = match builder.enable_all().build_local(LocalOptions::default()) {

@@ -1,4 +1,4 @@
-//! One core: its thread's runtime, what its connections share, and its end in order.
+//! One core: its runtime, the state that its connections share, and its shutdown.
 
 use std::cell::{RefCell, RefMut};
 use std::future::{Future, pending};
@@ -28,10 +28,10 @@ use super::{ConnectionService, ConnectionStream, HttpRequestHead, HttpServerLimi
 use crate::NetMetrics;
 use crate::client::{ClientFull, Clients, TrustedProxies};
 
-/// What one read of a head can take: the longest head that is allowed by default.
+/// The size of the shared read buffer: the longest head that the default settings allow.
 const SCRATCH_BYTES: usize = 16 << 10;
 
-/// Which core, from 0.
+/// The number of a core, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CoreIndex(pub usize);
 
@@ -41,7 +41,7 @@ impl fmt::Display for CoreIndex {
     }
 }
 
-/// What all cores share.
+/// The state that all cores share.
 #[derive(Debug)]
 pub(super) struct ServerContext {
     pub(super) limits: Arc<ArcSwap<HttpServerLimits>>,
@@ -49,7 +49,8 @@ pub(super) struct ServerContext {
     pub(super) metrics: NetMetrics,
     pub(super) clients: Clients,
     connections: Arc<Semaphore>,
-    /// std: held for one accept, which does not wait, and only if accepts have a limit.
+    /// A std mutex: it is held for one accept, which does not wait, and only if accepts are
+    /// limited.
     accepts: Mutex<TokenBucket>,
 }
 
@@ -67,8 +68,8 @@ impl ServerContext {
         Self { limits, clock, metrics, clients, connections: Arc::new(connections), accepts }
     }
 
-    /// Calls `accept` if the bucket has a token, which is taken only if it succeeds. `Err`: how
-    /// long until there is one.
+    /// Calls `accept` if the bucket has a token, and takes the token if that succeeds. Otherwise
+    /// returns how long it takes until there is a token.
     pub(super) fn with_token<T>(
         &self,
         rate: Rate,
@@ -85,16 +86,16 @@ impl ServerContext {
     }
 }
 
-/// Why a connection has no place.
+/// Why a connection gets no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoPlace {
-    /// `connections_max` are open.
+    /// `connections_max` connections are open.
     Connections,
-    /// Its client has as many as one may.
+    /// Its client has as many connections as it may have.
     Client(ClientFull),
 }
 
-/// What the connections of one core share.
+/// The state that the connections of one core share.
 #[derive(Debug)]
 pub(super) struct CoreContext<S> {
     service: Rc<S>,
@@ -104,9 +105,9 @@ pub(super) struct CoreContext<S> {
     handshakes: Handshakes,
     /// Counts open connections through [`ConnectionPermit`].
     tracker: TaskTracker,
-    /// No new connection is accepted, and each connection ends with its next response.
+    /// Cancelled: accepts no connections, and each connection ends with its next response.
     draining: CancellationToken,
-    /// Idle connections are closed, too.
+    /// Cancelled: idle connections are closed, too.
     stopping: CancellationToken,
 }
 
@@ -157,7 +158,7 @@ impl<S: ConnectionService> CoreContext<S> {
         &self.stopping
     }
 
-    /// A place for a refused connection that may linger.
+    /// Returns a permit for a rejected connection that lingers until its client has read why.
     pub(super) fn refusals(&self) -> Result<Permit<'_>, Full> {
         self.refusals.set_limit(self.limits().refusals_max);
         self.refusals.try_acquire()
@@ -167,7 +168,7 @@ impl<S: ConnectionService> CoreContext<S> {
         &self.shared.clients
     }
 
-    /// A place for a connection from `address`, over all cores.
+    /// Returns a permit for a connection from `address`; the limits apply over all cores.
     pub(super) fn open(&self, address: Option<IpAddr>) -> Result<ConnectionPermit, NoPlace> {
         let share = self.clients().connection(address).map_err(NoPlace::Client)?;
         let connections = &self.shared.connections;
@@ -181,17 +182,17 @@ impl<S: ConnectionService> CoreContext<S> {
         Ok(ConnectionPermit::new(gauge, permit, self.tracker.token(), share))
     }
 
-    /// The buffer that the core's connections read into. It must not be held across an await.
+    /// Returns the buffer that the core's connections read into. Do not hold it across an await.
     pub(super) fn scratch(&self) -> RefMut<'_, Box<[u8]>> {
         self.scratch.borrow_mut()
     }
 
-    /// Whether the head requests an upgrade that the service accepts.
+    /// Returns whether the head requests an upgrade that the service claims.
     pub(super) fn claims(&self, head: &HttpRequestHead<'_>) -> bool {
         head.requests_upgrade() && self.service.claims_upgrade(head.path())
     }
 
-    /// Reads and discards; resolves to whether there was anything. If not, the client has disconnected.
+    /// Reads and discards. Resolves to false if the client has disconnected.
     pub(super) fn poll_discard(
         &self,
         context: &mut Context<'_>,
@@ -201,9 +202,9 @@ impl<S: ConnectionService> CoreContext<S> {
         Poll::Ready(matches!(read, Ok(1..)))
     }
 
-    /// `work`, which has not become a request yet. A drain does not concern it: its request is served
-    /// like any other. Once the core stops it gets `last_request_timeout`, since its request may be on
-    /// the way. None: it was not enough.
+    /// Runs `work`, which precedes a request, during a drain as usual: its request is served like
+    /// any other. Once the core stops, `work` gets `last_request_timeout`, because the request may
+    /// be on its way. Returns None if that was too short.
     pub(super) async fn while_serving<F: Future>(&self, work: F) -> Option<F::Output> {
         let ended = async {
             self.stopping.cancelled().await;
@@ -217,7 +218,7 @@ impl<S: ConnectionService> CoreContext<S> {
     }
 }
 
-/// The life of a core after its start.
+/// Runs a core after its start, until it ends.
 pub(super) async fn serve<S: ConnectionService>(
     core: &Rc<CoreContext<S>>,
     acceptors: Vec<Acceptor<S>>,
@@ -233,7 +234,7 @@ pub(super) async fn serve<S: ConnectionService>(
     }
 }
 
-/// The end of a core, in order.
+/// Serves until the core is stopped, and then shuts it down in order.
 async fn serve_until_told<S: ConnectionService>(
     core: &CoreContext<S>,
     acceptors: Vec<Acceptor<S>>,
@@ -247,16 +248,16 @@ async fn serve_until_told<S: ConnectionService>(
         () = core.draining.cancelled() => {}
         () = core.stopping.cancelled() => {}
         () = stop.at_once.cancelled() => core.stopping.cancel(),
-        // Acceptors end when they are told, so this one did not.
+        // Acceptors only end during a drain, so this one has panicked.
         Some(Err(error)) = accepting.join_next() => resume(error),
     }
     core.draining.cancel();
-    // 1. Nobody new: the acceptors end, and this core's sockets are closed.
+    // 1. Accept no more: the acceptors end, and this core's sockets are closed.
     while let Some(ended) = accepting.join_next().await {
         ended.unwrap_or_else(resume);
     }
-    // 2. Connections end: with their next response while the core drains, soon when it stops; the
-    //    service ends those that it took over.
+    // 2. Finish: a connection ends with its next response while the core drains, or soon when it
+    // stops; the service ends those that it took over.
     core.tracker.close();
     let deadline = async {
         core.stopping.cancelled().await;
@@ -268,7 +269,7 @@ async fn serve_until_told<S: ConnectionService>(
         () = stop.at_once.cancelled() => core.tracker.is_empty(),
         () = deadline => false,
     };
-    // 3. Whoever is left is cut when the runtime goes.
+    // 3. Connections that are still open are cut when the runtime is dropped.
     if drained {
         DrainOutcome::Clean
     } else {
@@ -276,7 +277,7 @@ async fn serve_until_told<S: ConnectionService>(
     }
 }
 
-/// A task's panic becomes the core's.
+/// Continues a task's panic on the core's thread.
 fn resume(error: JoinError) {
     if let Ok(panic) = error.try_into_panic() {
         std::panic::resume_unwind(panic);
@@ -318,7 +319,7 @@ mod tests {
         CoreContext::new(Rc::new(Nothing), Arc::new(shared), &ServerStop::within(Duration::ZERO))
     }
 
-    /// Sockets of tests are on this machine, which has no limit: hence without one.
+    /// Without sockets, because clients on this machine have no limit.
     #[test]
     fn one_client_leaves_connections_to_others() {
         let core = core(4, 2);
@@ -330,7 +331,7 @@ mod tests {
         let _own = open("127.0.0.1").expect("a place");
         assert_eq!(open("192.0.2.9").map(drop), Err(NoPlace::Connections));
         drop((mine, other));
-        // Who was refused a place holds none.
+        // A rejected connection holds no permit.
         let again: Vec<_> = (0..2).map(|_| open("192.0.2.9").expect("a place")).collect();
         assert_eq!(open("192.0.2.9").map(drop), Err(full));
         assert_eq!(core.metrics().limit_hits(HttpServerLimit::ClientConnections), 2);

@@ -1,7 +1,8 @@
-//! A connection's socket: plain, TLS or unix, with what a task that owns it needs.
+//! A connection's socket: plain TCP, TLS or unix.
 //!
-//! Reading waits ([`ConnectionStream::poll_read`]); writing does not ([`ConnectionStream::try_write`]): a caller that cannot write
-//! now gets `WouldBlock`, and [`ConnectionStream::poll_write_ready`] says when to retry.
+//! Reading waits ([`ConnectionStream::poll_read`]). Writing does not
+//! ([`ConnectionStream::try_write`]): it fails with `WouldBlock`, and
+//! [`ConnectionStream::poll_write_ready`] resolves when to retry.
 
 mod tls;
 
@@ -21,7 +22,7 @@ use super::CountedSocket;
 use super::open::ConnectionPermit;
 use crate::client::ClientRequest;
 
-/// A connection's socket. `Send`, but it belongs to the runtime of the core that accepted it.
+/// A connection's socket. It is `Send`, but belongs to the runtime of the core that accepted it.
 #[derive(Debug)]
 pub enum ConnectionStream {
     Tcp(CountedSocket<TcpStream>),
@@ -30,7 +31,7 @@ pub enum ConnectionStream {
 }
 
 impl ConnectionStream {
-    /// Reads what has arrived; 0: the client will send no more.
+    /// Reads the bytes that have arrived. Returns 0 if the client will send no more.
     pub fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -41,12 +42,12 @@ impl ConnectionStream {
         Poll::Ready(Ok(into.filled().len()))
     }
 
-    /// Writes as much as the kernel takes now; `WouldBlock` when it takes nothing.
+    /// Writes as much as the kernel takes now. Fails with `WouldBlock` if it takes nothing.
     ///
-    /// With TLS the bytes that were encrypted count as written even if the kernel did not take all
-    /// of them: [`ConnectionStream::needs_flush`] says so, and nothing more is accepted (`WouldBlock`) until
-    /// [`ConnectionStream::poll_flush`] or [`ConnectionStream::poll_write_ready`] got rid of them. At most 64 KiB
-    /// (rustls' own limit) wait in that way.
+    /// With TLS, encrypted bytes count as written even if the kernel has not taken all of them.
+    /// Then [`ConnectionStream::needs_flush`] returns true, and further writes fail with
+    /// `WouldBlock` until [`ConnectionStream::poll_flush`] or
+    /// [`ConnectionStream::poll_write_ready`] has written the rest, 64 KiB at most (rustls' limit).
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(tcp) => tcp.try_write(bytes),
@@ -55,8 +56,8 @@ impl ConnectionStream {
         }
     }
 
-    /// Resolves when [`ConnectionStream::try_write`] is worth a try: the kernel has room and no encrypted
-    /// bytes wait.
+    /// Resolves when [`ConnectionStream::try_write`] may succeed: the kernel has room and all
+    /// encrypted bytes were written.
     pub fn poll_write_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(tcp) => tcp.poll_write_ready(context),
@@ -65,8 +66,8 @@ impl ConnectionStream {
         }
     }
 
-    /// Whether bytes that count as written still wait in memory. Only TLS has such bytes; who has
-    /// written and finds some must call [`ConnectionStream::poll_flush`] until it resolves.
+    /// Returns whether bytes that count as written are still in memory, which happens with TLS
+    /// only. After a write, call [`ConnectionStream::poll_flush`] until it resolves.
     #[must_use]
     pub fn needs_flush(&self) -> bool {
         match self {
@@ -75,7 +76,7 @@ impl ConnectionStream {
         }
     }
 
-    /// Resolves when the kernel has everything that counts as written.
+    /// Resolves when the kernel has all bytes that count as written.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
@@ -83,8 +84,8 @@ impl ConnectionStream {
         }
     }
 
-    /// Says that nothing more will be written (TLS: `close_notify`, then FIN). `WouldBlock`: bytes
-    /// still wait ([`ConnectionStream::poll_flush`]); nothing was shut down.
+    /// Shuts down the sending side (with TLS: `close_notify`, then FIN). Fails with `WouldBlock`,
+    /// and shuts down nothing, while bytes are in memory ([`ConnectionStream::poll_flush`]).
     pub fn shutdown(&mut self) -> io::Result<()> {
         if let Self::Tls(tls) = self {
             tls::close_notify(tls)?;
@@ -92,13 +93,13 @@ impl ConnectionStream {
         SockRef::from(&self.as_fd()).shutdown(Shutdown::Write)
     }
 
-    /// Makes closing the socket throw away what was not sent and reset the connection, so that the
-    /// kernel keeps nothing of it. On a unix socket it changes nothing.
+    /// Makes the close of the socket discard unsent bytes and reset the connection, so that the
+    /// kernel keeps nothing of it. Has no effect on a unix socket.
     pub fn set_linger_zero(&self) -> io::Result<()> {
         SockRef::from(&self.as_fd()).set_linger(Some(Duration::ZERO))
     }
 
-    /// It takes one of the places that are counted, until it is dropped.
+    /// Attaches a permit, which is released when the socket is dropped.
     pub(super) fn count_as(&mut self, open: ConnectionPermit) {
         match self {
             Self::Tcp(tcp) => tcp.count_as(open),
@@ -107,7 +108,7 @@ impl ConnectionStream {
         }
     }
 
-    /// The upgrade that it is for counts for a client, until the socket is closed.
+    /// Makes the upgrade count for a client until the socket is dropped.
     pub(super) fn hold(&mut self, client: ClientRequest) {
         match self {
             Self::Tcp(tcp) => tcp.hold(client),

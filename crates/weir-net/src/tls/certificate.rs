@@ -1,4 +1,4 @@
-//! A certificate with its key: for which names, and until when.
+//! A certificate with its key.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use x509_cert::time::Time;
 use super::files::{TlsError, TlsFiles, read_chain, read_key};
 use super::{names, provider};
 
-/// As lenient as rustls: serial numbers that RFC 5280 forbids do no harm here.
+/// As lenient as rustls: serial numbers that RFC 5280 forbids are harmless here.
 type Parsed = CertificateInner<Raw>;
 
-/// A pair of files that fits together.
+/// A certificate and the key that belongs to it.
 #[derive(Debug)]
 pub struct Certificate {
     key: Arc<CertifiedKey>,
-    /// As the settings say.
+    /// The server names in the settings.
     hosts: Vec<String>,
-    /// As the certificate says.
+    /// The names in the certificate.
     names: Vec<String>,
     begins: Timestamp,
     expires: Timestamp,
 }
 
 impl Certificate {
-    /// Reads the files.
+    /// Loads the files.
     ///
     /// # Errors
-    /// One can't be read, or they don't belong together. That it has expired is no error: it may
-    /// be better than none.
+    /// Fails if a file is unusable, or if they do not belong together. An expired certificate is no
+    /// error, because it may be better than none.
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         let chain = read_chain(&files.cert)?;
         let key = read_key(&files.key)?;
@@ -54,31 +54,31 @@ impl Certificate {
         Ok(Self { key: Arc::new(key), hosts, names, begins, expires })
     }
 
-    /// The names that clients accept it for, in lower case.
+    /// Returns the names in the certificate, in lower case.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Whether clients accept it for `host`.
+    /// Returns whether clients accept it for `host`.
     #[must_use]
     pub fn covers(&self, host: &str) -> bool {
         names::covers(&self.names, host)
     }
 
-    /// Before this moment clients refuse it.
+    /// Returns the start of its validity.
     #[must_use]
     pub fn begins(&self) -> Timestamp {
         self.begins
     }
 
-    /// After this moment clients refuse it.
+    /// Returns the end of its validity.
     #[must_use]
     pub fn expires(&self) -> Timestamp {
         self.expires
     }
 
-    /// Whom it is shown to.
+    /// Returns the server names for which it is selected.
     pub(super) fn hosts(&self) -> &[String] {
         if self.hosts.is_empty() { &self.names } else { &self.hosts }
     }
@@ -88,7 +88,7 @@ impl Certificate {
     }
 }
 
-/// Clients check nothing else: the subject's common name has no meaning any more (RFC 9525).
+/// Returns the alternative names. Clients ignore the subject's common name (RFC 9525).
 fn names_of(certificate: &Parsed) -> Vec<String> {
     let Ok(Some((_, names))) = certificate.tbs_certificate.get::<SubjectAltName>() else {
         return Vec::new();

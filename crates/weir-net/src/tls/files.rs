@@ -1,4 +1,4 @@
-//! The files of a certificate, and what can be wrong with them.
+//! The files of a certificate, and their errors.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -6,41 +6,42 @@ use std::path::{Path, PathBuf};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem};
 
-/// Where certificate and key are, and whom they are for.
+/// The files of a certificate and its server names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     /// PEM: the server's certificate first, then its chain.
     pub cert: PathBuf,
     /// PEM: the private key (PKCS#8, PKCS#1 or SEC1).
     pub key: PathBuf,
-    /// Names that clients ask for, `*.` in front for one label. Empty: those of the certificate.
+    /// Server names, `*.` for any first label. Empty: those of the certificate.
     pub hosts: Vec<String>,
 }
 
-/// Why TLS can't be served with these files.
+/// Why TLS cannot be served with these files.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The file can't be read.
     #[error("cannot read {what} {path}: {source}")]
     Read { what: &'static str, path: PathBuf, source: std::io::Error },
-    /// No certificate or key in it.
+    /// The file has no certificate or key.
     #[error("{path} holds no {what} in PEM form (-----BEGIN {begin}-----)")]
     Nothing { what: &'static str, begin: &'static str, path: PathBuf },
-    /// PEM, but damaged.
+    /// The PEM is malformed.
     #[error("{path} is not valid PEM: {reason}")]
     Damaged { path: PathBuf, reason: String },
-    /// PEM, but what is in it is no certificate.
+    /// The PEM is valid, but not the certificate in it.
     #[error("{path} holds no valid certificate: {reason}")]
     NoCertificate { path: PathBuf, reason: String },
-    /// Key and certificate don't belong together, or are of a kind that isn't supported.
+    /// Key and certificate do not belong together, or their type is not supported.
     #[error("{cert} and {key} can't be used together: {reason}")]
     Mismatch { cert: PathBuf, key: PathBuf, reason: String },
-    /// No fault of the files.
+    /// An error that is not of the files.
     #[error("TLS can't be set up: {reason}")]
     Provider { reason: String },
 }
 
-/// Identifies the version of a file: changes when it is replaced or written. None: there is no file.
+/// Identifies the version of a file: it changes when the file is replaced or written. None: no
+/// file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(Option<(u64, u64, i64, i64, u64)>);
 

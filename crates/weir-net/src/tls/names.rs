@@ -9,12 +9,12 @@ use rustls::sign::CertifiedKey;
 
 use super::certificate::Certificate;
 
-/// Certificates by the names that they are for.
+/// Certificates by server name.
 #[derive(Debug)]
 pub(super) struct ByName {
-    /// The first is for all other names.
+    /// The first one is for all other names.
     certificates: Vec<Arc<Certificate>>,
-    /// `*.example` as it is written.
+    /// Wildcard names have the form `*.example`.
     names: HashMap<String, usize>,
 }
 
@@ -23,7 +23,7 @@ impl ByName {
         let mut names = HashMap::new();
         for (index, certificate) in certificates.iter().enumerate() {
             for host in certificate.hosts() {
-                // Of two the first in the settings.
+                // The first in the settings has precedence.
                 names.entry(host.clone()).or_insert(index);
             }
         }
@@ -34,7 +34,7 @@ impl ByName {
         &self.certificates
     }
 
-    /// None: there is none at all.
+    /// Returns the certificate for a server name. None: there are no certificates.
     pub(super) fn find(&self, name: Option<&str>) -> Option<&Arc<Certificate>> {
         let index = name.and_then(|name| {
             let [exact, any] = patterns(name);
@@ -45,19 +45,20 @@ impl ByName {
     }
 }
 
-/// Whether one of `names` is `host`, or stands for it.
+/// Returns whether one of `names` is `host`, or a wildcard for it.
 pub(super) fn covers(names: &[String], host: &str) -> bool {
     patterns(host).iter().flatten().any(|pattern| names.contains(pattern))
 }
 
-/// What a certificate may have for this name: itself, and a star for its first label.
+/// Returns the names of a certificate that match: `name` itself, and the wildcard for its first
+/// label.
 fn patterns(name: &str) -> [Option<String>; 2] {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     let any = name.split_once('.').map(|(_, rest)| format!("*.{rest}"));
     [Some(name), any]
 }
 
-/// Returns the current certificates.
+/// Selects the current certificate in a handshake.
 #[derive(Debug)]
 pub(super) struct Resolver(pub(super) Arc<ArcSwap<ByName>>);
 

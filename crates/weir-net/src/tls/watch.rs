@@ -1,4 +1,4 @@
-//! Whether the files have changed.
+//! Reloads certificates whose files have changed.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,7 +12,7 @@ impl Tls {
         loop {
             tokio::time::sleep(self.settings.reload_interval).await;
             let tls = Arc::clone(&self);
-            // Files may be slow.
+            // Blocking: the file system may be slow.
             let looked = tokio::task::spawn_blocking(move || tls.reload_if_changed()).await;
             match looked {
                 Ok(Ok(false)) => {}
@@ -20,13 +20,13 @@ impl Tls {
                 Ok(Err(error)) => {
                     tracing::error!(setting, %error, "a new certificate can't be used; the one before stays");
                 }
-                // It panicked, which was logged.
+                // The task panicked; the panic hook has logged it.
                 Err(_) => return,
             }
         }
     }
 
-    /// Whether there was something new.
+    /// Reloads if the files have changed, and returns whether they had.
     fn reload_if_changed(&self) -> Result<bool, TlsReloadError> {
         let stamps = Stamp::of_all(&self.settings.certificates);
         if *self.stamps.lock().unwrap_or_else(PoisonError::into_inner) == stamps {

@@ -1,4 +1,4 @@
-//! The sender of one receiver: one request at a time, again after a while if it failed.
+//! Delivers the events of one receiver: one request at a time, with retries.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,25 +11,25 @@ use super::metrics::DeliveryMetrics;
 use super::receiver::Transport;
 use crate::http_client::{BoxFuture, HttpRequest};
 
-/// Where one receiver's events wait: in memory, or in a table. It decides what is sent next and what
-/// becomes of it, within limits of its own.
+/// The queue of one receiver's events, in memory or in a table. It decides what is sent next, and
+/// about retries, within limits of its own.
 pub trait Outbox: Send {
     /// The events of one request.
     type Batch: Send + Sync;
 
-    /// Waits for the next batch; None: there will not be another one.
+    /// Waits for the next batch. None: the outbox has ended.
     fn next(&mut self) -> BoxFuture<'_, Option<Self::Batch>>;
 
-    /// The signed request, which is made for each attempt.
+    /// Creates the signed request; called for each attempt.
     ///
     /// # Errors
-    /// What cannot be sent.
+    /// Fails if the request cannot be created.
     fn request(&self, batch: &Self::Batch) -> Result<HttpRequest, DeliveryError>;
 
-    /// The receiver has it.
+    /// Called when the receiver has accepted the batch.
     fn delivered(&mut self, batch: Self::Batch) -> BoxFuture<'_, ()>;
 
-    /// The receiver does not have it: keeps it or drops it, and waits as long as `backoff` says.
+    /// Called when an attempt failed: keeps or drops the batch, and waits as `backoff` says.
     fn failed<'a>(
         &'a mut self,
         batch: Self::Batch,
@@ -38,14 +38,14 @@ pub trait Outbox: Send {
     ) -> BoxFuture<'a, ()>;
 }
 
-/// Sends what an outbox has.
+/// Delivers the batches of an outbox.
 pub struct WebhookDelivery<O> {
     outbox: O,
     transport: Box<dyn Transport>,
     metrics: DeliveryMetrics,
     backoff: Backoff,
     failing_since: Option<Instant>,
-    /// Whose events go where, for the log.
+    /// Source and receiver, for the log.
     route: String,
 }
 
@@ -59,8 +59,8 @@ impl<O> fmt::Debug for WebhookDelivery<O> {
 }
 
 impl<O: Outbox> WebhookDelivery<O> {
-    /// Nothing is sent until it [`run`](Self::run)s. The wait after the first failure is the first of
-    /// `retry_delays`; it doubles with every further one, up to the second.
+    /// Creates a delivery, which [`run`](Self::run) starts. `retry_delays`: the wait after the
+    /// first failure, which doubles with each further failure, and its maximum.
     #[must_use]
     pub fn new(
         outbox: O,
@@ -73,7 +73,7 @@ impl<O: Outbox> WebhookDelivery<O> {
         Self { outbox, transport, metrics, backoff, failing_since: None, route }
     }
 
-    /// Ends when the outbox does.
+    /// Delivers batches until the outbox ends.
     pub async fn run(mut self) {
         while let Some(batch) = self.outbox.next().await {
             self.metrics.attempts.inc();

@@ -1,4 +1,4 @@
-//! How an attempt fails.
+//! Why an attempt to deliver fails.
 
 use hyper::StatusCode;
 
@@ -18,25 +18,25 @@ pub enum DeliveryError {
     Header(&'static str),
 }
 
-/// Why attempts failed, as metrics count it.
+/// The classes of failed attempts, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureReason {
-    /// Not looked up, refused, reset.
+    /// The host was not found, or the connection was refused or reset.
     Connect,
-    /// No common version, or a certificate that isn't trusted.
+    /// TLS failed: there was no common version, or the certificate is not trusted.
     Tls,
     /// Connecting or responding took too long.
     Timeout,
-    /// Not HTTP/1.1, cut off, or a head that is too large.
+    /// The response was not HTTP/1.1, ended early, or had a head that is too long.
     Http,
-    /// Anything but 2xx.
+    /// The status was not 2xx.
     Status,
-    /// The request could not be made.
+    /// The request could not be created.
     Request,
 }
 
 impl DeliveryError {
-    /// What it counts as.
+    /// Returns the class of the error.
     #[must_use]
     pub const fn reason(&self) -> FailureReason {
         match self {
@@ -59,11 +59,11 @@ impl DeliveryError {
 }
 
 impl FailureReason {
-    /// All of them.
+    /// All classes.
     pub const ALL: [Self; 6] =
         [Self::Connect, Self::Tls, Self::Timeout, Self::Http, Self::Status, Self::Request];
 
-    /// The label.
+    /// Returns the value of the label.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What is counted of a part's webhooks.
+//! The metrics of webhooks.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -8,13 +8,13 @@ use prometheus_client::registry::Registry;
 
 use super::failure::FailureReason;
 
-/// Attempts, and events by what became of them. Clones count together.
+/// Attempts, and delivered or dropped events. Clones share the counters.
 #[derive(Clone, Debug)]
 pub struct DeliveryMetrics {
-    /// Requests begun.
+    /// Requests that were begun.
     pub attempts: Counter,
     failed: Family<DeliveryLabel, Counter>,
-    /// Events that a receiver took.
+    /// Events that a receiver accepted.
     pub sent: Counter,
     dropped: Family<DeliveryLabel, Counter>,
     /// Seconds from an event to its delivery.
@@ -27,7 +27,7 @@ struct DeliveryLabel {
 }
 
 impl DeliveryMetrics {
-    /// By the reasons for which events are dropped, and the buckets of the time to a delivery.
+    /// Creates the metrics from the reasons for dropping events and the buckets of delivery times.
     #[must_use]
     pub fn new(drop_reasons: &[&'static str], buckets: &[f64]) -> Self {
         let metrics = Self {
@@ -42,7 +42,7 @@ impl DeliveryMetrics {
         metrics
     }
 
-    /// Registers them with the prefix of `registry`.
+    /// Registers the metrics with the prefix of `registry`.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("attempts", "Requests begun", self.attempts.clone());
         registry.register("attempts_failed", "Requests that failed", self.failed.clone());
@@ -53,13 +53,13 @@ impl DeliveryMetrics {
         registry.register("delivery_seconds", help, self.delivery.clone());
     }
 
-    /// Events not delivered.
+    /// Returns the counter of events that were dropped for `reason`.
     #[must_use]
     pub fn dropped(&self, reason: &'static str) -> Counter {
         self.dropped.get_or_create_owned(&DeliveryLabel { reason })
     }
 
-    /// Attempts that failed.
+    /// Returns the counter of attempts that failed for `reason`.
     #[must_use]
     pub fn failed(&self, reason: FailureReason) -> Counter {
         self.failed.get_or_create_owned(&DeliveryLabel { reason: reason.name() })

@@ -1,4 +1,4 @@
-//! The server that takes webhooks, and one attempt.
+//! The receiver of webhooks, and an attempt to deliver.
 
 use std::sync::Arc;
 
@@ -11,34 +11,35 @@ use crate::http_client::{
     BoxFuture, ClientSettings, HttpClient, HttpRequest, HttpUrl, Reach, Server,
 };
 
-/// One receiver, with a connection that is opened when it is first needed.
+/// A receiver. The connection is opened for the first request.
 #[derive(Debug)]
 pub struct Receiver {
     client: HttpClient,
     response_bytes_max: usize,
 }
 
-/// A request with a JSON body, to which the sender adds what proves its origin.
+/// Creates a request with a JSON body. The caller adds the signature.
 #[must_use]
 pub fn json_post(url: &HttpUrl, body: impl Into<Bytes>) -> HttpRequest {
     let mut request = HttpRequest::new(Method::POST, url.target().clone(), body.into());
-    // Pusher's library for Node takes no other: a charset would spoil it.
+    // Without a charset, because Pusher's library for Node accepts only this value.
     request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request.headers.insert(USER_AGENT, HeaderValue::from_static("weir"));
     request
 }
 
-/// Takes requests, one at a time. The seam where tests put a receiver of their own.
+/// Sends requests, one at a time. Tests replace it.
 pub trait Transport: Send + Sync {
-    /// One attempt, which ends by itself. Any status from 200 to 299 is success.
+    /// Sends one request, within a time limit. Any status from 200 to 299 is a success.
     ///
     /// # Errors
-    /// Why it did not succeed. The receiver may have got the request all the same.
+    /// Fails if there is none. The receiver may have received the request all the same.
     fn post(&self, request: HttpRequest) -> BoxFuture<'_, Result<(), DeliveryError>>;
 }
 
 impl Receiver {
-    /// Not connected yet. What is read of a response's body is limited like its head.
+    /// Creates a receiver without connecting. The limit of a response's head applies to its body,
+    /// too.
     #[must_use]
     pub fn new(url: HttpUrl, settings: Arc<ClientSettings>) -> Self {
         let response_bytes_max = settings.head_bytes_max;
@@ -52,7 +53,7 @@ impl Transport for Receiver {
         Box::pin(async {
             let response = self.client.send(request).await?;
             let status = response.status();
-            // The status says it all; the body is read only to use the connection again.
+            // Only the status matters; the body is read so that the connection can be reused.
             response.discard(self.response_bytes_max).await;
             judge(status)
         })

@@ -1,4 +1,4 @@
-//! Header fields that tell a worker about the client and the proxies in between.
+//! The header fields that inform a worker about the client and the proxies in between.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -13,21 +13,21 @@ use crate::forwarded_headers::{ForwardedHeader, ForwardedHeaders};
 
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A longer one is replaced.
+/// A longer request ID is replaced by a new one.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// The fields for a worker. All are Weir's own: those of a client prove nothing.
+/// The values of the fields for a worker. Weir writes all of them; a client's are not trusted.
 #[derive(Debug)]
 pub(in crate::proxy) struct Forwarded {
     pub(in crate::proxy) headers: ForwardedHeaders,
     pub(in crate::proxy) origin: Origin,
-    /// None: not sent.
+    /// None: `X-Request-Start` is not sent.
     pub(in crate::proxy) start: Option<Start>,
-    /// None: not sent, and not logged.
+    /// None: `X-Request-Id` is neither sent nor logged.
     pub(in crate::proxy) id: Option<RequestId>,
 }
 
-/// What names a request in all logs. One that a client sent is kept if it is short and plain.
+/// The ID of a request in all logs. A client's ID is used if it is short and plain.
 #[derive(Clone, Debug)]
 pub(in crate::proxy) enum RequestId {
     Given(HeaderValue),
@@ -79,7 +79,7 @@ impl Forwarded {
     }
 }
 
-/// The way here, as text.
+/// The connection to the client, as text.
 struct Hop<'a> {
     address: Option<IpAddr>,
     client: AddressText,
@@ -102,7 +102,7 @@ impl<'a> Hop<'a> {
         write_known(head, "\r\nx-forwarded-host: ", self.host);
     }
 
-    /// The standard's field (RFC 7239), which newer frameworks read first.
+    /// Appends the standard field (RFC 7239), which newer frameworks prefer.
     fn write_forwarded(&self, head: &mut Vec<u8>) {
         head.extend_from_slice(b"\r\nforwarded: for=");
         match self.address {
@@ -117,7 +117,7 @@ impl<'a> Hop<'a> {
         head.extend_from_slice(b";proto=");
         head.extend_from_slice(self.protocol.as_bytes());
         if !self.host.is_empty() {
-            // Quoted, for a port's colon is no token; a host has neither quotes nor backslashes.
+            // Quoted, because a token has no colon. Hosts contain neither quotes nor backslashes.
             head.extend_from_slice(b";host=\"");
             head.extend_from_slice(self.host);
             head.push(b'"');
@@ -125,10 +125,10 @@ impl<'a> Hop<'a> {
     }
 }
 
-/// The longest that is displayed: `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`.
+/// The length of the longest address: `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`.
 const ADDRESS_BYTES_MAX: usize = 45;
 
-/// An address as it is displayed.
+/// The text of an address, without allocation.
 struct AddressText {
     bytes: [u8; ADDRESS_BYTES_MAX],
     length: usize,
@@ -143,7 +143,7 @@ impl AddressText {
             IpAddr::V4(address) => text.write_octets(address.octets()),
             IpAddr::V6(address) => {
                 let mut free = &mut text.bytes[..];
-                // There is room for the longest.
+                // The longest address fits.
                 let _ = write!(free, "{address}");
                 text.length = ADDRESS_BYTES_MAX - free.len();
             }
@@ -151,7 +151,7 @@ impl AddressText {
         text
     }
 
-    /// By hand: the formatter takes 60 ns.
+    /// Writes an IPv4 address without the formatter, which takes 60 ns.
     fn write_octets(&mut self, octets: [u8; 4]) {
         for (index, octet) in octets.into_iter().enumerate() {
             if index > 0 {
@@ -183,7 +183,7 @@ fn is_plain(id: &HeaderValue) -> bool {
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte))
 }
 
-/// 128 random bits in hexadecimal.
+/// Creates an ID of 128 random bits in hexadecimal.
 fn new_id() -> [u8; 32] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [0; 32];
@@ -194,14 +194,14 @@ fn new_id() -> [u8; 32] {
     text
 }
 
-/// The value of `X-Request-Start`: `t=` and seconds with three decimals, the form that nginx's
-/// `t=${msec}` made common.
+/// The value of `X-Request-Start`: `t=` and seconds with three decimals, as in nginx configurations
+/// with `t=${msec}`.
 pub(in crate::proxy) type Start = [u8; START_BYTES];
 
-/// Until the year 2286.
+/// Enough until the year 2286.
 const START_BYTES: usize = "t=1234567890.123".len();
 
-/// Writes the value once a millisecond.
+/// Caches the value, which is formatted once a millisecond.
 #[derive(Debug)]
 pub(in crate::proxy) struct RequestStart(Cell<(u64, Start)>);
 
@@ -219,7 +219,7 @@ impl RequestStart {
         }
         let millis = now.as_millis();
         let mut value = *b"t=0000000000.000";
-        // A clock beyond that year leaves the value as it is.
+        // The text fits until the year 2286.
         let _ = write!(&mut value[2..], "{:010}.{:03}", millis / 1_000, millis % 1_000);
         self.0.set((millis, value));
         value

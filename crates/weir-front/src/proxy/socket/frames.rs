@@ -1,4 +1,4 @@
-//! Where the frames of a WebSocket end, in one direction (RFC 6455, section 5.2).
+//! Tracks where the frames of a WebSocket end, in one direction (RFC 6455, section 5.2).
 
 /// The longest header: two bytes, eight of length, four of a mask.
 const HEADER_BYTES_MAX: usize = 14;
@@ -6,18 +6,18 @@ const OPCODE: u8 = 0x0f;
 const CLOSE: u8 = 0x8;
 const MASKED: u8 = 0x80;
 
-/// Follows the bytes of one direction without keeping any.
+/// Parses the frame headers of one direction without buffering payloads.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     header: [u8; HEADER_BYTES_MAX],
     header_bytes: usize,
-    /// Of the present frame's payload.
+    /// The rest of the current frame's payload.
     payload_left: u64,
     has_close: bool,
 }
 
 impl Frames {
-    /// These bytes have gone over the connection.
+    /// Processes bytes that were sent over the connection.
     pub(super) fn pass(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let count = self.within_frame(bytes.len());
@@ -32,8 +32,8 @@ impl Frames {
         }
     }
 
-    /// How many of the next bytes certainly belong to the present frame, or begin one. At least one of
-    /// any.
+    /// Returns how many of the next bytes certainly belong to the current frame or begin one, at
+    /// least one unless `bytes` is 0.
     pub(super) fn within_frame(&self, bytes: usize) -> usize {
         if self.payload_left > 0 {
             return usize::try_from(self.payload_left).map_or(bytes, |left| left.min(bytes));
@@ -41,17 +41,17 @@ impl Frames {
         bytes.min(self.header_length() - self.header_bytes)
     }
 
-    /// Another frame could be sent here.
+    /// Returns whether a frame could be inserted here.
     pub(super) fn is_between(&self) -> bool {
         self.header_bytes == 0 && self.payload_left == 0
     }
 
-    /// The sender has begun to close: no frame of it follows.
+    /// Returns whether the sender has sent a close frame, after which it sends no other.
     pub(super) fn has_close(&self) -> bool {
         self.has_close
     }
 
-    /// As far as it is known.
+    /// Returns the length of the header, as far as it is known.
     fn header_length(&self) -> usize {
         if self.header_bytes < 2 {
             return 2;

@@ -13,24 +13,25 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::frames::Frames;
 
-/// Of each direction. Small, for there are many of them and most are idle.
+/// For each direction. Small, because most of the many connections are idle.
 const BUFFER_BYTES: usize = 4 << 10;
-/// How long a client may take to confirm a close frame, and a worker to end a frame before it.
+/// How long a client may take to confirm a close frame, and a worker to finish the frame before it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A close frame with the status 1001 (RFC 6455, section 7.4.1): "going away".
 const GOING_AWAY: [u8; 4] = [0x88, 2, 0x03, 0xe9];
 
-/// What the two sockets speak.
+/// The protocol between the two sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     WebSocket,
-    /// Something of which only the two ends know how it is ended.
+    /// A protocol that the proxy cannot end in order.
     Other,
 }
 
-/// Until both sides have ended, one has failed, or neither has sent anything for `patience`.
-/// `early`: what the client has sent already. From `end` on a WebSocket is closed: the client gets a
-/// close frame behind the last whole frame and confirms it to the worker.
+/// Copies between the sockets until both sides have ended, one has failed, or neither has sent
+/// anything for `patience`. `early`: the bytes that the client has sent already. When `end`
+/// resolves, a WebSocket is closed: the client gets a close frame behind the last whole frame, and
+/// its confirmation goes to the worker.
 pub(super) async fn run<C, W>(
     client: C,
     early: &[u8],
@@ -51,7 +52,7 @@ where
         copy_bidirectional_with_sizes(&mut shared, &mut worker, BUFFER_BYTES, BUFFER_BYTES).await
     });
     tokio::select! {
-        // Nothing more is copied once the end has come.
+        // `end` first: nothing more is copied once it has resolved.
         biased;
         () = end => {}
         copied = &mut copying => return copied.map(drop),
@@ -61,7 +62,7 @@ where
         return Ok(());
     }
     client.borrow_mut().closing = Closing::AtFrameEnd;
-    // Both in one task: what one of them changes the other sees at once.
+    // Both in one task, so that each sees the other's changes at once.
     let closed = poll_fn(|context| {
         let copied = copying.as_mut().poll(context);
         match client.borrow_mut().poll_close(context) {
@@ -69,11 +70,11 @@ where
             _ => copied.map_ok(drop),
         }
     });
-    // A client that confirms nothing is left at that.
+    // A client that does not confirm in time is disconnected.
     timeout(CLOSE_TIMEOUT, closed).await.unwrap_or(Ok(()))
 }
 
-/// Resolves when nothing was heard for `patience`.
+/// Resolves when no bytes were read for `patience`.
 async fn silence(heard: &Cell<Instant>, patience: Duration) {
     let mut sleeping = pin!(sleep_until(heard.get() + patience));
     loop {
@@ -86,7 +87,7 @@ async fn silence(heard: &Cell<Instant>, patience: Duration) {
     }
 }
 
-/// Notes when something was read.
+/// A socket that records when something was read.
 struct Noting<S> {
     socket: S,
     heard: Rc<Cell<Instant>>,
@@ -124,23 +125,23 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noting<S> {
     }
 }
 
-/// The client's socket, which says where a close frame may be written.
+/// The client's socket, which inserts the close frame between the worker's frames.
 struct ClientSocket<S> {
     socket: Noting<S>,
-    /// Of what the worker sends.
+    /// The frames that the worker sends.
     frames: Frames,
     closing: Closing,
 }
 
-/// How far the end of a WebSocket has come.
+/// The state of closing a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Closing {
     Open,
-    /// The present frame is to be finished first.
+    /// The current frame is to be finished first.
     AtFrameEnd,
-    /// So much of the close frame is written.
+    /// This many bytes of the close frame are written.
     Writing(usize),
-    /// Nothing is sent to the client any more.
+    /// Nothing more is sent to the client.
     Written,
 }
 
@@ -150,7 +151,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientSocket<S> {
         Self { socket, frames: Frames::default(), closing: Closing::Open }
     }
 
-    /// What the worker sends.
+    /// Writes bytes of the worker.
     fn poll_frames(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let may_write = match self.closing {
             Closing::Open => bytes.len(),
@@ -160,7 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientSocket<S> {
             _ => 0,
         };
         if may_write == 0 {
-            // Behind a close frame there is nothing.
+            // Bytes behind the close frame are discarded.
             return Poll::Ready(Ok(bytes.len()));
         }
         let written = Pin::new(&mut self.socket).poll_write(context, &bytes[..may_write]);
@@ -170,10 +171,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientSocket<S> {
         written
     }
 
-    /// Resolves once the close frame has left.
+    /// Resolves once the close frame is written.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.closing == Closing::AtFrameEnd && self.frames.is_between() {
-            // The worker's own close frame suffices.
+            // The worker's own close frame was sent instead.
             let has_close = self.frames.has_close();
             self.closing = if has_close { Closing::Written } else { Closing::Writing(0) };
         }
@@ -193,7 +194,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientSocket<S> {
     }
 }
 
-/// Used for copying and for closing.
+/// A handle to the client's socket, for copying and for closing.
 struct SharedClient<S>(Rc<RefCell<ClientSocket<S>>>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for SharedClient<S> {
@@ -272,14 +273,14 @@ mod tests {
         assert_eq!(began.elapsed(), PATIENCE * 3 / 2);
     }
 
-    /// Two frames of text, `ab` and `c`.
+    /// Two text frames, `ab` and `c`.
     const FRAMES: [u8; 7] = [0x81, 2, b'a', b'b', 0x81, 1, b'c'];
-    /// The client's confirmation.
+    /// The client's close frame.
     const CONFIRMED: [u8; 8] = [0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9];
 
     #[tokio::test(start_paused = true)]
     async fn a_web_socket_is_closed_behind_a_whole_frame_and_the_worker_is_told_by_the_client() {
-        // In the middle of a header, of a payload, between two frames.
+        // Within a header, within a payload, and between two frames.
         for sent in [1, 3, 4] {
             let (client, mut browser) = duplex(64);
             let (worker, mut app) = duplex(64);

@@ -1,4 +1,4 @@
-//! A response's bytes on a raw socket, where hyper does not write them.
+//! Writes a response to a raw socket, without hyper.
 
 use std::io;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use weir_net::server::ResponseBody;
 
 use crate::upstream::Framed;
 
-/// Says in the head how the body ends, and that the connection ends with it. Who asks for an upgrade
-/// speaks HTTP/1.1 and knows chunks.
+/// Sets the fields about the body's end and the connection's. Chunks are safe, because a client
+/// that requests an upgrade speaks HTTP/1.1.
 pub(super) fn frame(parts: &mut Parts, body: &ResponseBody, method: &Method) -> Framed {
     parts.headers.insert(CONNECTION, HeaderValue::from_static("close"));
     let has_no_body = *method == Method::HEAD
@@ -45,7 +45,7 @@ pub(super) fn head_bytes(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
     bytes
 }
 
-/// All of it; `patience`: how long the peer may take nothing.
+/// Writes all bytes. Fails if the peer reads nothing for `patience`.
 pub(super) async fn write<S>(socket: &mut S, bytes: &[u8], patience: Duration) -> io::Result<()>
 where
     S: AsyncWrite + Unpin,

@@ -99,7 +99,7 @@ fn a_redirect_stays_encrypted() {
 }
 
 proptest! {
-    /// Whatever is taken can be connected to and asked for.
+    /// Each accepted URL can be connected to and requested.
     #[test]
     fn what_is_taken_can_be_sent(text in "(https?://)?[a-z0-9.:\\[\\]@é_-]{0,12}[/?#]?\\PC{0,12}") {
         if let Ok(url) = text.parse::<HttpUrl>() {

@@ -1,4 +1,4 @@
-//! A head that arrives in pieces. However it is cut, the outcome is the same.
+//! Parses a head that arrives in pieces. The result does not depend on how it is cut.
 
 use std::mem::MaybeUninit;
 
@@ -10,24 +10,25 @@ use crate::server::http2::PREFACE;
 use crate::server::limits::HEADERS_USUAL;
 use crate::server::{RawTarget, messages};
 
-/// What bytes at the start of a connection are.
+/// The result of parsing the first bytes of a connection.
 #[derive(Debug)]
 pub(in crate::server) enum Parsed<'a> {
-    /// A head, and how many bytes it takes.
+    /// A head and its length in bytes.
     Complete(HttpRequestHead<'a>, usize),
     Refused(HeadRefusal),
-    /// The beginning of an HTTP/2 connection, or of what looks like one so far.
+    /// The beginning of an HTTP/2 connection, as far as it has arrived.
     Http2,
 }
 
-/// What has arrived of a head that is not complete. Nothing is copied of one that arrives whole.
+/// The bytes of an incomplete head. A head that arrives in one piece is not copied.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Arriving {
     partial: Vec<u8>,
 }
 
 impl Arriving {
-    /// Adds `arrived`. Once the head is complete, or can't become one within the limits, calls `then` with it and with all bytes so far, which may go on behind the head.
+    /// Adds `arrived`. Once the head is complete, or exceeds a limit, calls `then` with it and with
+    /// all bytes so far, including those behind the head. Otherwise returns None.
     pub(in crate::server) fn arrive<T>(
         &mut self,
         arrived: &[u8],
@@ -42,7 +43,8 @@ impl Arriving {
             self.partial.extend_from_slice(arrived);
             &self.partial
         };
-        // Parsing starts anew each time, so a slow head is parsed only when it may have ended.
+        // Each parse starts from the beginning, so a slow head is parsed only when it may have
+        // ended.
         let is_worth_parsing = is_first || read.len() >= bytes_max || may_end(read, arrived.len());
         let unusual = if is_worth_parsing { unusual_target(read) } else { None };
         let parseable = unusual.as_ref().map_or(read, |unusual| &unusual.read);
@@ -75,15 +77,15 @@ impl Arriving {
     }
 }
 
-/// A head with a target that has unusual bytes.
+/// A head whose target has unusual bytes.
 struct Unusual {
-    /// What has arrived, with the target as httparse takes it.
+    /// The bytes so far, with the target changed to what httparse accepts.
     read: Vec<u8>,
-    /// None: it is malformed.
+    /// None: the target is malformed.
     target: Option<(String, RawTarget)>,
 }
 
-/// None: no byte is unusual.
+/// Returns None if the target has no unusual bytes.
 fn unusual_target(read: &[u8]) -> Option<Unusual> {
     let (read, target) = messages::unusual_target(read)?;
     let target = RawTarget::parse(&target).map(|(uri, raw)| (uri.to_string(), raw));
@@ -94,7 +96,7 @@ fn is_too_many(parsed: Option<&Parsed<'_>>) -> bool {
     matches!(parsed, Some(Parsed::Refused(HeadRefusal::TooManyFields)))
 }
 
-/// None: incomplete.
+/// Parses a head. Returns None if it is incomplete.
 fn parse<'a>(
     read: &'a [u8],
     places: &'a mut [MaybeUninit<Header<'a>>],
@@ -104,7 +106,7 @@ fn parse<'a>(
     let mut request = httparse::Request::new(&mut []);
     Some(match request.parse_with_uninit_headers(may_be_head, places) {
         Ok(Status::Complete(length)) => {
-            // A complete request has all of them.
+            // A complete request has method, target and version.
             let method = request.method.unwrap_or_default();
             let target = request.path.unwrap_or_default();
             let version = request.version.unwrap_or_default();
@@ -133,9 +135,9 @@ fn begins_http2(read: &[u8]) -> bool {
     read[..count] == PREFACE[..count]
 }
 
-/// Whether a head may end within the last `arrived` bytes of `read`: with an empty line.
+/// Returns whether the last `arrived` bytes of `read` may end a head, with an empty line.
 fn may_end(read: &[u8], arrived: usize) -> bool {
-    // The line feed before the empty line may have come earlier, at most two bytes back.
+    // The line feed before the empty line may be up to two bytes before them.
     let from = read.len().saturating_sub(arrived + 2);
     memchr::memchr_iter(b'\n', &read[from..])
         .any(|at| matches!(&read[from + at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
@@ -149,8 +151,8 @@ mod tests {
 
     const BYTES_MAX: usize = 200;
 
-    /// What becomes of bytes that arrive in these pieces: the head or the refusal, and what is left
-    /// behind it.
+    /// Parses bytes that arrive in these pieces. Returns the head or the rejection, and the bytes
+    /// behind the head.
     fn outcome(pieces: &[&[u8]]) -> Option<(String, Vec<u8>)> {
         let mut arriving = Arriving::default();
         for (index, piece) in pieces.iter().enumerate() {
@@ -233,8 +235,8 @@ mod tests {
         }
     }
 
-    /// Heads of all kinds, damaged and too long ones among them, with bytes behind their end, and
-    /// with an empty line last: a damaged head that comes slowly is found out only by one.
+    /// Generates valid, malformed and too long heads with bytes behind them. They end with an empty
+    /// line, because a malformed head that arrives slowly is detected at such a line only.
     fn heads() -> impl Strategy<Value = Vec<u8>> {
         let line = prop_oneof![
             8 => "(GET|POST) /[a-z?=]{0,20} HTTP/1\\.[01]",

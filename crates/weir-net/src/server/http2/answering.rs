@@ -1,5 +1,5 @@
-//! One stream's request: in hand until its response has been given to hyper, in pieces that leave
-//! hyper little to keep.
+//! One stream's request. It is in progress until hyper has got all of the response, in pieces that
+//! limit what hyper buffers.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -18,25 +18,25 @@ use super::progress::Http2Progress;
 use crate::client::ClientRequest;
 use crate::server::{AnswerWithin, BoxError, ResponseBody};
 
-/// hyper keeps one piece beside what [`crate::server::Http2Limits::send_buffer_bytes`] allows; it is
-/// the largest frame of a connection, too.
+/// The size of a piece. hyper buffers one piece in addition to
+/// [`crate::server::Http2Limits::send_buffer_bytes`]. Also the largest frame of a connection.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// One of the requests in hand, until it is dropped.
+/// A request that is in progress until this is dropped.
 #[derive(Debug)]
 pub(super) struct InHand {
     progress: Rc<Http2Progress>,
-    /// None: of no particular client.
+    /// None: no particular client.
     client: Option<ClientRequest>,
 }
 
 impl InHand {
-    /// Takes over a request that has begun.
+    /// Takes over a request that was counted with [`Http2Progress::begin_request`].
     pub(super) fn begun(progress: &Rc<Http2Progress>) -> Self {
         Self { progress: Rc::clone(progress), client: None }
     }
 
-    /// It counts for a client for as long.
+    /// Makes the request count for a client as well.
     pub(super) fn count_for(&mut self, client: ClientRequest) {
         self.client = Some(client);
     }
@@ -48,12 +48,12 @@ impl Drop for InHand {
     }
 }
 
-/// Whether the client takes what a stream's answer has.
+/// Whether the client reads a stream's response.
 #[derive(Debug, Default)]
 pub(super) struct SendProgress {
-    /// Since when a piece has waited for room.
+    /// Since when a piece has waited to be sent.
     waits_since: Cell<Option<Instant>>,
-    /// Until when it may take for all of the response.
+    /// The deadline of the whole response.
     until: Cell<Option<Instant>>,
 }
 
@@ -67,13 +67,13 @@ impl SendProgress {
     }
 }
 
-/// A request that the service responds to.
+/// A request to which the service responds.
 pub(super) struct Answering {
     /// None: it arrived too late.
     pub(super) answer: Option<Pin<Box<dyn Future<Output = Response<ResponseBody>>>>>,
-    /// None: answered, or too late.
+    /// None: the response was passed to hyper, or the request arrived too late.
     pub(super) in_hand: Option<InHand>,
-    /// It is a HEAD request: the response has no body.
+    /// Whether it is a HEAD request, whose response has no body.
     pub(super) is_head: bool,
     pub(super) taken: Rc<SendProgress>,
 }
@@ -83,7 +83,8 @@ impl Future for Answering {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(answer) = &mut self.answer else {
-            // Says that nobody has seen it: it may be sent again (RFC 9113, section 8.7).
+            // Tells the client that the request was not processed and may be repeated (RFC 9113,
+            // section 8.7).
             return Poll::Ready(Err(Reason::REFUSED_STREAM.into()));
         };
         answer.as_mut().poll(context).map(|mut answer| {
@@ -98,7 +99,7 @@ impl Future for Answering {
     }
 }
 
-/// What hyper does for HTTP/1 alone.
+/// Removes the body of a response to HEAD, which hyper does for HTTP/1 only.
 fn leave_out_body(answer: &mut Response<ResponseBody>) {
     if answer.body().is_end_stream() {
         return;
@@ -109,11 +110,11 @@ fn leave_out_body(answer: &mut Response<ResponseBody>) {
     *answer.body_mut() = ResponseBody::empty();
 }
 
-/// The body of a response, piece by piece.
+/// The body of a response, in pieces.
 #[derive(Debug)]
 pub(super) struct Pieces {
     body: ResponseBody,
-    /// Of the body's last frame.
+    /// The rest of the body's last frame.
     rest: Bytes,
     _in_hand: Option<InHand>,
     taken: Rc<SendProgress>,
@@ -128,7 +129,7 @@ impl HttpBody for Pieces {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
-        // hyper asks when the piece before has left.
+        // hyper polls again once the previous piece was sent.
         this.taken.waits_since.set(None);
         if this.rest.is_empty() {
             match std::task::ready!(Pin::new(&mut this.body).poll_frame(context)) {
@@ -142,7 +143,8 @@ impl HttpBody for Pieces {
         this.taken.waits_since.set(Some(Instant::now()));
         let mut piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
         if this.taken.until.get().is_some() {
-            // hyper may keep the last one for longer, and it would keep all of the frame.
+            // hyper may hold the last piece for long, and a slice would keep the whole frame in
+            // memory.
             piece = Bytes::copy_from_slice(&piece);
         }
         Poll::Ready(Some(Ok(Frame::data(piece))))

@@ -1,9 +1,9 @@
-//! The frames that a client sends, counted on their way to hyper.
+//! Counts the frames that a client sends, on their way to hyper.
 //!
-//! Nothing is decoded but their first nine bytes (RFC 9113, section 4.1): that tells whether a head
-//! is incomplete, and how many frames arrived that carry no request.
+//! Only the nine bytes of a frame's header are parsed (RFC 9113, section 4.1). They show whether a
+//! head is incomplete, and how many frames carry no request.
 
-/// What an HTTP/2 connection begins with (RFC 9113, section 3.4).
+/// The first bytes of an HTTP/2 connection (RFC 9113, section 3.4).
 pub(in crate::server) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const HEADERS: u8 = 1;
@@ -11,21 +11,21 @@ const SETTINGS: u8 = 4;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
-/// Where in the stream of frames the client is.
+/// The position within the frames of a client.
 #[derive(Debug)]
 pub(super) struct Frames {
-    /// Bytes of the preface that are to come.
+    /// The rest of the preface.
     preface_left: usize,
-    /// The client's settings, which come first, are here.
+    /// Whether the client's SETTINGS frame, which comes first, has arrived.
     has_settings: bool,
-    /// The beginning of a frame, and how many bytes of it are here.
+    /// The header of the current frame, of which `start_bytes` bytes have arrived.
     start: [u8; 9],
     start_bytes: usize,
-    /// Of the present frame.
+    /// The rest of the current frame's payload.
     payload_left: usize,
     kind: u8,
     flags: u8,
-    /// Within `HEADERS` and its `CONTINUATION`s.
+    /// Whether the current frame is `HEADERS` or one of its `CONTINUATION`s.
     is_in_block: bool,
 }
 
@@ -43,18 +43,18 @@ impl Frames {
         }
     }
 
-    /// Something has begun without which no request can be served.
+    /// Returns whether the preface, the settings or a head is incomplete.
     pub(super) fn is_in_head(&self) -> bool {
         !self.has_settings || self.is_in_block
     }
 
-    /// Within a head that has gone on for more than a frame.
+    /// Returns whether a head takes more than one frame and is incomplete.
     pub(super) fn is_in_long_head(&self) -> bool {
         self.is_in_block && self.kind == CONTINUATION
     }
 
-    /// Goes on by `bytes`. Answers how many frames began in them that carry no request: the client
-    /// must not send too many.
+    /// Processes `bytes`. Returns how many frames that carry no request begin in them, which the
+    /// caller limits.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> u32 {
         let mut control = 0;
         skip(&mut self.preface_left, &mut bytes);
@@ -78,7 +78,7 @@ impl Frames {
         control
     }
 
-    /// A frame's beginning is complete. Whether it carries no request.
+    /// Parses a complete frame header. Returns whether the frame carries no request.
     fn begin(&mut self) -> bool {
         let [high, middle, low, kind, flags, ..] = self.start;
         self.start_bytes = 0;
@@ -103,8 +103,8 @@ fn skip(left: &mut usize, bytes: &mut &[u8]) {
     *bytes = &bytes[count..];
 }
 
-/// Whether a client may send only so many. `DATA` and `WINDOW_UPDATE` come as often as bodies are
-/// long, and cost little; `HEADERS` are requests, and h2 limits their `CONTINUATION`s.
+/// Returns whether frames of this kind are limited. `DATA` and `WINDOW_UPDATE` are as frequent as
+/// bodies are long, and cheap; `HEADERS` are requests, and h2 limits their `CONTINUATION`s.
 fn is_control(kind: u8) -> bool {
     !matches!(kind, 0 | HEADERS | 8 | CONTINUATION)
 }

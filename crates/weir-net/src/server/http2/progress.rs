@@ -1,4 +1,4 @@
-//! What an HTTP/2 connection is waiting for, and until when.
+//! What an HTTP/2 connection is waiting for, and its deadline.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,27 +12,27 @@ use crate::server::HttpServerLimits;
 use crate::server::progress::{Blocked, Deadline};
 use crate::server::replay::Watch;
 
-/// Shared by the socket, the requests and the connection's deadline.
+/// The state that the socket, the requests and the connection's deadline share.
 #[derive(Debug)]
 pub(super) struct Http2Progress {
     frames: RefCell<Frames>,
     control: Control,
-    /// Requests whose responses have not been passed to hyper completely.
+    /// How many requests have responses that hyper has not got completely.
     in_hand: Cell<u32>,
-    /// Since when there has been none.
+    /// Since when no request has been in progress.
     idle_since: Cell<Instant>,
-    /// Since when a head, or the connection's beginning, has been incomplete.
+    /// Since when a head, or the connection's preface, has been incomplete.
     head_since: Cell<Option<Instant>>,
     blocked: Blocked,
-    /// Since when the client has known that nothing new is served.
+    /// Since when the client has been notified that no new request is served.
     told_since: Cell<Option<Instant>>,
-    /// The core drains: a client that has not read the GOAWAY yet has all the time of an idle connection.
+    /// Whether the core drains: then a client gets `idle_timeout` to read the GOAWAY.
     is_draining: Cell<bool>,
-    /// What the client did not read must not stay in the kernel.
+    /// Whether to reset the connection, so that the kernel keeps no unread bytes.
     is_cut: Cell<bool>,
 }
 
-/// How many frames may come that carry no request.
+/// The limit of frames that carry no request.
 #[derive(Debug)]
 struct Control {
     rate: Rate,
@@ -74,7 +74,7 @@ impl Http2Progress {
         }
     }
 
-    /// How many are in hand now.
+    /// Notes a new request. Returns how many are in progress.
     pub(super) fn begin_request(&self) -> u32 {
         self.in_hand.set(self.in_hand.get() + 1);
         self.in_hand.get()
@@ -85,7 +85,7 @@ impl Http2Progress {
         self.idle_since.set(Instant::now());
     }
 
-    /// The client is being notified that no new request is served.
+    /// Notes that the client is notified that no new request is served.
     pub(super) fn announce_end(&self) {
         self.told_since.set(Some(Instant::now()));
     }
@@ -94,18 +94,18 @@ impl Http2Progress {
         self.told_since.get().is_some()
     }
 
-    /// The core drains.
+    /// Notes that the core drains.
     pub(super) fn drain(&self) {
         self.is_draining.set(true);
     }
 
-    /// The core stops: the client has had the time of a drain, if there was one.
+    /// Notes that the core stops, after the time of a drain if there was one.
     pub(super) fn stop(&self) {
         self.is_draining.set(false);
         self.announce_end();
     }
 
-    /// The client was notified so long ago that a request that begins now was not on its way then.
+    /// Returns whether the client was notified so long ago that a new request was sent after that.
     pub(super) fn is_over(&self, limits: &HttpServerLimits) -> bool {
         !self.is_draining.get()
             && self
@@ -122,28 +122,29 @@ impl Http2Progress {
         self.is_cut.get()
     }
 
-    /// Too many frames arrived that carry no request.
+    /// Returns whether too many frames arrived that carry no request.
     pub(super) fn is_flooded(&self) -> bool {
         self.control.is_over.get()
     }
 
-    /// The client is in the middle of a head of several frames.
+    /// Returns whether a head takes more than one frame and is incomplete.
     pub(super) fn is_in_long_head(&self) -> bool {
         self.frames.borrow().is_in_long_head()
     }
 
-    /// None: as long as the service takes.
+    /// Returns the deadline. None: the service sets the time.
     pub(super) fn deadline(&self, limits: &HttpServerLimits) -> Option<Deadline> {
         let (idle, is_in_hand) = (self.idle_since.get(), self.in_hand.get() > 0);
         let (since, patience, limit) = if let Some(since) = self.blocked.since() {
             (since, limits.write_timeout, HttpServerLimit::WriteTimeout)
         } else if let (Some(told), false) = (self.told_since.get(), is_in_hand) {
-            // Also within a head: the end waits for nobody who does not go on.
+            // Also while a head is incomplete: the shutdown does not wait for a client that sends
+            // nothing.
             let patience =
                 if self.is_draining.get() { limits.idle_timeout } else { limits.linger_timeout };
             (told.max(idle), patience, HttpServerLimit::LingerTimeout)
         } else if let Some(since) = self.head_since.get() {
-            // Nothing else can be read meanwhile, whatever is in hand.
+            // While a head is incomplete, no other frame may arrive, whatever is in progress.
             (since, limits.head_timeout, HttpServerLimit::HeadTimeout)
         } else if is_in_hand {
             return None;
@@ -203,7 +204,7 @@ mod tests {
         progress
     }
 
-    /// What it waits for, and how long yet.
+    /// Returns the limit of the present deadline, and the time left.
     fn waits(progress: &Http2Progress) -> Option<(HttpServerLimit, Duration)> {
         let deadline = progress.deadline(&limits())?;
         Some((deadline.limit, deadline.at - Instant::now()))

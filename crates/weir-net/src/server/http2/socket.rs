@@ -1,4 +1,4 @@
-//! The connection as hyper sees it. hyper keeps it to the end, so it knows itself how to close.
+//! The connection as hyper sees it. hyper owns it to its end, so its drop decides how to close.
 
 use std::io;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ impl Http2Socket {
 impl Drop for Http2Socket {
     fn drop(&mut self) {
         if self.progress.is_cut() {
-            // A courtesy to the kernel: the socket is closed either way.
+            // Errors do not matter: the socket is closed either way.
             let _ = self.replay.stream().set_linger_zero();
         }
     }

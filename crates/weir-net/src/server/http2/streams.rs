@@ -1,4 +1,5 @@
-//! A connection's streams: each is judged, given to the service, and has a task of its own.
+//! The streams of a connection: each is checked, passed to the service, and run in a task of its
+//! own.
 
 use std::cell::RefCell;
 use std::future::{Future, ready};
@@ -22,7 +23,7 @@ use crate::server::rearming_timer::RearmingTimer;
 use crate::server::runtime::CoreContext;
 use crate::server::{ConnectionService, Peer};
 
-/// Gives each stream's request to the service.
+/// Passes each stream's request to the service.
 pub(super) struct Routing<S> {
     pub(super) core: Rc<CoreContext<S>>,
     pub(super) peer: Peer,
@@ -60,7 +61,7 @@ impl<S: ConnectionService> hyper::service::Service<Request<Incoming>> for Routin
 }
 
 impl<S: ConnectionService> Routing<S> {
-    /// Whose request it is, or why it is none for the service.
+    /// Returns the client of a request, or the response that rejects it.
     fn admit(&self, request: &Request<Incoming>) -> Result<Option<ClientRequest>, ErrorResponse> {
         if let Some(reason) = self.judge(request) {
             return Err(refuse(self.core.metrics(), reason));
@@ -69,7 +70,7 @@ impl<S: ConnectionService> Routing<S> {
         client.map_err(|ClientFull(used)| ErrorResponse::overloaded(used.reason()))
     }
 
-    /// What h2 lets through and no service is to see.
+    /// Returns why a request that h2 accepts is rejected, if it is.
     fn judge(&self, request: &Request<Incoming>) -> Option<HeadRefusal> {
         if request.method() == Method::CONNECT {
             return Some(HeadRefusal::Connect);
@@ -87,13 +88,13 @@ impl<S: ConnectionService> Routing<S> {
     }
 }
 
-/// Cookies may come as one field each (RFC 9113, section 8.2.3); together they are one.
+/// Counts the fields. Cookies may be split into several (RFC 9113, section 8.2.3) and count as one.
 fn fields(request: &Request<Incoming>) -> usize {
     let cookies = request.headers().get_all(COOKIE).iter().count();
     request.headers().len() - cookies.saturating_sub(1)
 }
 
-/// What the head would take in HTTP/1.1, about.
+/// Returns approximately how long the head would be in HTTP/1.1.
 fn bytes(request: &Request<Incoming>) -> usize {
     let target = request.uri().path_and_query().map_or(1, |target| target.as_str().len());
     let fields = request.headers().iter();
@@ -101,10 +102,10 @@ fn bytes(request: &Request<Incoming>) -> usize {
     request.method().as_str().len() + target + fields
 }
 
-/// Runs what hyper makes of each stream.
+/// Spawns the task of each stream.
 pub(super) struct Tasks<S> {
     core: Rc<CoreContext<S>>,
-    /// Of the stream whose task comes next: hyper makes it as soon as it has called the service.
+    /// The progress of the stream whose task is spawned next: hyper does so right after the call.
     next: Rc<RefCell<Rc<SendProgress>>>,
 }
 
@@ -134,8 +135,8 @@ impl<S: ConnectionService, F: Future<Output = ()> + 'static> Executor<F> for Tas
     }
 }
 
-/// A stream that ends when its client takes nothing of the response for too long, while others of the
-/// connection go on.
+/// The task of a stream. It ends when its client reads none of the response for too long, while
+/// other streams of the connection continue.
 struct Patient<F, S> {
     stream: Pin<Box<F>>,
     core: Rc<CoreContext<S>>,
@@ -158,7 +159,7 @@ impl<S: ConnectionService, F: Future<Output = ()>> Future for Patient<F, S> {
             _ => (step, HttpServerLimit::WriteTimeout),
         };
         this.patience.poll(context, deadline).map(|()| {
-            // What is dropped is reset.
+            // The dropped stream is reset.
             this.core.metrics().limit_hit(limit);
         })
     }

@@ -1,4 +1,4 @@
-//! Writing through rustls without waiting.
+//! Writes through rustls without waiting.
 
 use std::io::{self, Write};
 use std::task::{Context, Poll, ready};
@@ -9,7 +9,7 @@ use tokio_rustls::server::TlsStream;
 
 type Tls = TlsStream<TcpStream>;
 
-/// A socket as rustls wants it: `WouldBlock` instead of waiting.
+/// A socket for rustls whose writes fail with `WouldBlock` instead of waiting.
 struct Direct<'a>(&'a TcpStream);
 
 impl Write for Direct<'_> {
@@ -31,7 +31,7 @@ pub(super) fn try_write(tls: &mut Tls, bytes: &[u8]) -> io::Result<usize> {
     flush(tcp, session)?;
     let accepted = session.writer().write(bytes)?;
     match flush(tcp, session) {
-        // They are accepted; whoever writes next flushes first.
+        // The bytes are encrypted and count as written; the next write flushes them first.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(accepted),
         flushed => flushed.map(|()| accepted),
     }
@@ -54,7 +54,7 @@ pub(super) fn poll_write_ready(tls: &mut Tls, context: &mut Context<'_>) -> Poll
     tls.get_ref().0.poll_write_ready(context)
 }
 
-/// Queues `close_notify` once and sends it.
+/// Sends `close_notify`. Fails with `WouldBlock` if bytes are left to flush.
 pub(super) fn close_notify(tls: &mut Tls) -> io::Result<()> {
     let (tcp, session) = tls.get_mut();
     flush(tcp, session)?;
@@ -62,7 +62,7 @@ pub(super) fn close_notify(tls: &mut Tls) -> io::Result<()> {
     flush(tcp, session)
 }
 
-/// Gives the kernel everything that is encrypted; `WouldBlock` when something is left.
+/// Writes all encrypted bytes to the kernel. Fails with `WouldBlock` if some are left.
 fn flush(tcp: &TcpStream, session: &mut ServerConnection) -> io::Result<()> {
     while session.wants_write() {
         if session.write_tls(&mut Direct(tcp))? == 0 {
