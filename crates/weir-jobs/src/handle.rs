@@ -1,9 +1,9 @@
-//! The way into a running job server from any thread: the console, the admin API and the command
-//! line read and act through it, never through the server's state.
+//! Access to a running job server from any thread: the console, the admin API and the command line
+//! read and act through a [`Handle`], never through the server's state.
 //!
 //! Requests travel over a bounded channel to the thread that owns the store; at most
-//! `limits.admin_requests_max` wait or run at once. A reader that stops waiting ends its request;
-//! an action that has begun is finished.
+//! `limits.admin_requests_max` wait or run at once. A read request is cancelled when its future is
+//! dropped; an action that has started is completed.
 
 mod request;
 
@@ -19,7 +19,7 @@ use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{Action, QueueAction, StoreError};
 use crate::view;
 
-/// A running job server. Cheap to clone; `Send`.
+/// A handle to a running job server. Cheap to clone; `Send`.
 #[derive(Clone, Debug)]
 pub struct Handle {
     requests: mpsc::Sender<Envelope>,
@@ -28,19 +28,19 @@ pub struct Handle {
     line_bytes_max: usize,
 }
 
-/// Why an answer could not be had.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandleError {
     /// The server has ended.
     #[error("the job server is not running")]
     Gone,
-    /// `limits.admin_requests_max` requests wait or run already.
+    /// `limits.admin_requests_max` requests are already waiting or running.
     #[error("the job server is busy: too many admin requests wait; try again")]
     Busy,
-    /// What was asked makes no sense; the text says why.
+    /// The request is invalid; the text says why.
     #[error("{0}")]
     Invalid(String),
-    /// The store could not do it.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -64,13 +64,13 @@ pub struct JobQuery {
     pub newest_first: bool,
 }
 
-/// Which jobs an action means.
+/// The jobs that an action applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Which {
-    /// Keys as listed.
+    /// The jobs with these keys, as returned in a list.
     Keys(Vec<String>),
-    /// All that match; empty: all.
+    /// The jobs that match; without conditions, all jobs.
     Matching {
         #[serde(default)]
         search: Option<String>,
@@ -79,7 +79,7 @@ pub enum Which {
     },
 }
 
-/// Which queues an action means.
+/// The queues that an action applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Queues {
@@ -87,7 +87,7 @@ pub enum Queues {
     All,
 }
 
-/// What a worker process is told with the answer to its next BEAT.
+/// A directive that a worker process receives in the reply to its next BEAT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkerSignal {
@@ -95,7 +95,7 @@ pub enum WorkerSignal {
     Terminate,
 }
 
-/// The two ends: the handle, and what the owner receives.
+/// Creates a handle and the receiver of its requests.
 pub(crate) fn channel(
     limits: &JobServerLimits,
     metrics: JobsMetrics,
@@ -108,18 +108,18 @@ pub(crate) fn channel(
 }
 
 impl Handle {
-    /// Whether the server still takes requests.
+    /// Returns whether the server still accepts requests.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.requests.is_closed()
     }
 
-    /// Everything on one page.
+    /// Returns an overview of the whole server.
     pub async fn overview(&self) -> Result<view::JobServerOverview, HandleError> {
         self.ask(HandleRequest::Overview).await
     }
 
-    /// All queues, by name.
+    /// Returns all queues, sorted by name.
     pub async fn queues(&self) -> Result<Vec<view::QueueView>, HandleError> {
         self.ask(HandleRequest::Queues).await
     }
