@@ -133,8 +133,8 @@ async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
     Ok(hello?)
 }
 
-/// A wrong password is answered like that, however it is wrong; many of them make all from that
-/// address wait.
+/// Checks the password of a HELLO. Every kind of wrong password gets the same error. After many
+/// wrong ones, each check for that address is delayed.
 async fn check_password<S: Store>(
     service: &JobService<S>,
     client: &FaktoryClient,
