@@ -3,7 +3,7 @@
 //! The order is: a queue with guaranteed slots left; otherwise the first queue of the request. If
 //! that one has a share, the queues of the request that have shares alternate by weight. Queues at
 //! their `concurrency` are skipped. The [`Dispatcher`] does no I/O and reads no clock: the caller
-//! describes the queues, and the dispatcher only remembers whose turn it is.
+//! describes the queues, and the dispatcher only remembers which queue is next.
 
 #[cfg(test)]
 mod tests;
@@ -45,7 +45,7 @@ pub struct Choice {
     pub end: QueueEnd,
 }
 
-/// Remembers whose turn it is. It has at most one entry per queue of the allocation: those that
+/// Remembers which queue is next. It has at most one entry per queue of the allocation: those that
 /// have a share or `fresh_lane`.
 #[derive(Clone, Debug, Default)]
 pub struct Dispatcher {

@@ -72,7 +72,7 @@ impl JobBatch {
         Self::default()
     }
 
-    /// Removes the jobs but keeps the buffer, up to [`SCRATCH_BYTES_KEPT_MAX`].
+    /// Removes the jobs but keeps the buffer, up to a limit.
     pub fn clear(&mut self) {
         self.jobs.clear();
         self.text.clear();

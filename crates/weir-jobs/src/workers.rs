@@ -189,7 +189,7 @@ impl WorkerRegistry {
         told
     }
 
-    /// When the next worker is due to be reaped, if it sends no heartbeat until then.
+    /// Returns when the next worker is due to be reaped, if it sends no heartbeat until then.
     pub(crate) fn next_reap(&self, timeout: Duration) -> Option<Timestamp> {
         self.by_wid.values().map(|worker| worker.last_beat + timeout).min()
     }
@@ -205,12 +205,13 @@ impl WorkerRegistry {
         .collect()
     }
 
-    /// How many there are.
+    /// Returns the number of workers.
     pub(crate) fn len(&self) -> usize {
         self.by_wid.len()
     }
 
-    /// All, in the order of their start. `busy`: how many jobs a worker holds.
+    /// Returns all workers in the order of their start. `busy` returns the number of jobs that a
+    /// worker has reserved.
     pub(crate) fn view(&self, busy: impl Fn(&Wid) -> u64) -> Vec<view::JobWorkerView> {
         let mut workers: Vec<_> =
             self.by_wid.iter().map(|(wid, worker)| worker.view(wid, busy(wid))).collect();

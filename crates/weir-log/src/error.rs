@@ -64,7 +64,7 @@ pub enum RecordError {
     Gone { segment: u32 },
     #[error("{file} is damaged at offset {offset}: {why}")]
     Damaged { file: String, offset: u32, why: &'static str },
-    /// The heads of the segment being written are only available from its owner (`Log::heads`).
+    /// The heads of the segment being written are only available from its owner (`SegmentLog::heads`).
     #[error("segment {segment} is still being written")]
     Unsealed { segment: u32 },
     #[error("cannot read {file}: {source}")]

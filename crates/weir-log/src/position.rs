@@ -18,7 +18,7 @@ impl RecordPosition {
         u64::from(self.segment) << 32 | u64::from(self.offset)
     }
 
-    /// The inverse of [`RecordPosition::to_u64`].
+    /// Unpacks what [`RecordPosition::to_u64`] returns.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "takes the two halves apart")]
     pub fn from_u64(packed: u64) -> RecordPosition {

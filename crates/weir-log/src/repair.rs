@@ -83,7 +83,7 @@ pub struct Salvage {
 /// log that opening would cut as a torn tail.
 ///
 /// # Errors
-/// Those of [`crate::Log::open`].
+/// Those of [`crate::SegmentLog::open`].
 pub fn salvage<D: Disk>(disk: &D, options: SegmentLogOptions) -> Result<Salvage, OpenError> {
     let opened = recovery::open(disk.clone(), options, Depth::Everything)?;
     Ok(Salvage { records: opened.report.records, damages: opened.report.damages })

@@ -9,7 +9,7 @@ use crate::disk::Disk;
 use crate::format::{self, Seal, Seed};
 use crate::shared::locked;
 
-/// Information about a segment, from `Log::segments`.
+/// Information about a segment, from `SegmentLog::segments`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
     pub number: u32,

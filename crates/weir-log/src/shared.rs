@@ -69,7 +69,7 @@ impl<F> Catalogue<F> {
         self.segments.get(number.checked_sub(first)? as usize).cloned()
     }
 
-    /// Also finds a removed segment whose file still exists.
+    /// Finds a segment, including a removed one whose file still exists.
     pub(crate) fn find_or_doomed(&self, number: u32) -> Option<Arc<Segment<F>>> {
         let doomed = || self.doomed.iter().map(|(segment, _)| segment);
         self.find(number).or_else(|| doomed().find(|it| it.number == number).cloned())

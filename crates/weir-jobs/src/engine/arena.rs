@@ -73,10 +73,10 @@ impl Arena {
         self.live
     }
 
-    /// If there are 2^32 live jobs.
+    /// Adds a job.
     ///
     /// # Panics
-    /// At 2^32 live jobs.
+    /// If there are 2^32 live jobs.
     pub(crate) fn insert(&mut self, entry: ArenaEntry) -> JobIndex {
         let number = self.chunk_with_room();
         let chunk = self.chunks[number].as_mut().expect("a chunk with room is there");

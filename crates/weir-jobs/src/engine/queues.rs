@@ -186,7 +186,8 @@ mod tests {
             assert_eq!(queues.free_number(), Some(expected));
             queues.define(expected, name(expected).unwrap());
         }
-        // Nobody gave it back, so whoever finds it has looked at those below.
+        // Free a number without `forget`, to show that `free_number` does not check lower ones
+        // again.
         queues.by_number[0] = None;
         assert_eq!(queues.free_number(), Some(1_001));
     }

@@ -54,7 +54,7 @@ mod tests {
         Challenge { iterations, salt: "55104dc76695721d".into() }
     }
 
-    /// The vector of the protocol's public description: password "foobar", 1,545 rounds.
+    /// Checks the vector of the protocol's public description: password "foobar", 1,545 rounds.
     #[test]
     fn the_proof_is_the_protocols() {
         let challenge = challenge(1_545);
