@@ -194,8 +194,8 @@ impl WorkerRegistry {
         self.by_wid.values().map(|worker| worker.last_beat + timeout).min()
     }
 
-    /// Removes the workers that have not beaten for `timeout` and closes their connections. Their
-    /// reservations are the caller's to release.
+    /// Removes the workers that sent no heartbeat for `timeout`, and closes their connections. The
+    /// caller must release their reservations.
     pub(crate) fn reap(&mut self, now: Timestamp, timeout: Duration) -> Vec<Wid> {
         let gone = self.by_wid.extract_if(|_, worker| worker.last_beat + timeout <= now);
         gone.map(|(wid, worker)| {

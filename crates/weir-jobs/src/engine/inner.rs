@@ -96,7 +96,7 @@ impl<D: Disk> EngineShared<D> {
         Ok((inner, report))
     }
 
-    // --- Work handed out -------------------------------------------------------------------
+    // --- Fetching --------------------------------------------------------------------------
     pub(super) fn take(
         &self,
         wid: Option<&Wid>,
@@ -161,7 +161,7 @@ impl<D: Disk> EngineShared<D> {
         self.offer_numbered(queues);
     }
 
-    // --- Work coming in --------------------------------------------------------------------
+    // --- Storing ---------------------------------------------------------------------------
 
     /// Stores the jobs of a batch that are not yet stored.
     pub(super) fn store_jobs(
@@ -225,7 +225,7 @@ impl<D: Disk> EngineShared<D> {
         result
     }
 
-    // --- The end, and how it looks ---------------------------------------------------------
+    // --- Shutdown and state ----------------------------------------------------------------
 
     pub(super) fn close(&self) -> Result<(), StoreError> {
         if self.closed.replace(true) {

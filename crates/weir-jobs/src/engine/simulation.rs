@@ -46,7 +46,7 @@ struct Run {
     random: fastrand::Rng,
     next_jid: u32,
     crashes: u32,
-    /// Positions in the log begin anew at each start: ends of former lives are 0.
+    /// Whether the disk is full.
     full: bool,
 }
 
@@ -257,7 +257,7 @@ impl Run {
         self.note(false);
     }
 
-    /// Jobs that an operation ended in addition to its own.
+    /// Records the end of jobs that an operation ended in addition to its own.
     fn note_vanished(&mut self) {
         let live: BTreeSet<u32> = live(&self.engine).map(|e| e.hash).collect();
         let end = self.engine.end().0;
