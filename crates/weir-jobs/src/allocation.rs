@@ -1,5 +1,5 @@
-//! How workers are shared among queues: the one set of rules that settings fix today and that an
-//! advisor may compute.
+//! How workers are shared among queues. The settings fix these rules today; an advisor may compute
+//! them later.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,30 +7,31 @@ use std::time::Duration;
 use crate::model::QueueName;
 use crate::settings::JobServerSettings;
 
-/// What dispatch obeys. A queue without an entry gets [`QueueAllocation::default`].
+/// The rules that dispatch applies. A queue without an entry gets [`QueueAllocation::default`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Allocation {
     pub queues: BTreeMap<QueueName, QueueAllocation>,
 }
 
-/// One queue's share.
+/// The rules of one queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueAllocation {
-    /// While fewer of its jobs than this run, a FETCH that names the queue serves it first. No setting
-    /// sets it yet.
+    /// While fewer jobs of this queue are running, a FETCH that names the queue is served from it
+    /// first. There is no setting for it yet.
     pub guaranteed_slots: u32,
-    /// Weight among the queues of one FETCH that have no guarantee open. None: strict order. No
-    /// setting sets it yet.
+    /// Weight among the queues of one FETCH whose guaranteed slots are in use. `None`: strict
+    /// order. There is no setting for it yet.
     pub share: Option<u32>,
-    /// At most this many of its jobs run at once.
+    /// Maximum number of jobs of this queue that run at once.
     pub concurrency: Option<u32>,
-    /// Past `target_latency`: newest first, and the oldest with every fifth fetch.
+    /// While latency exceeds `target_latency`: serve the newest job first, and the oldest with
+    /// every fifth fetch.
     pub fresh_lane: bool,
     pub target_latency: Option<Duration>,
 }
 
 impl Allocation {
-    /// What the settings fix.
+    /// Returns the rules that the settings define.
     #[must_use]
     pub fn of_settings(settings: &JobServerSettings) -> Self {
         let queues = settings.queues.iter().map(|(name, queue)| {

@@ -1,9 +1,9 @@
-//! Which queue serves a FETCH, and from which end.
+//! Chooses the queue that serves a FETCH, and from which end.
 //!
-//! In order: a queue whose guarantee is open; else the first queue of the request; where that one
-//! has a share, the queues of the request that have shares take turns by weight. Queues at their
-//! concurrency are passed over. No allocation, no clock: the caller describes the queues, and the
-//! [`Dispatcher`] keeps which queue is next.
+//! The order is: a queue with guaranteed slots left; otherwise the first queue of the request. If
+//! that one has a share, the queues of the request that have shares alternate by weight. Queues at
+//! their `concurrency` are skipped. The [`Dispatcher`] does no I/O and reads no clock: the caller
+//! describes the queues, and the dispatcher only remembers which queue is next.
 
 #[cfg(test)]
 mod tests;
@@ -14,55 +14,57 @@ use std::time::Duration;
 use crate::allocation::{Allocation, QueueAllocation};
 use crate::model::QueueName;
 
-/// In the fresh lane one fetch in so many serves the old end, so that a backlog drains even while
-/// new work keeps coming. Fetches are counted, not the workers' time: old jobs that take longer than new
-/// ones get more of it.
+/// With `fresh_lane`, one fetch in this many serves the oldest job, so that a backlog drains even
+/// while new jobs arrive. Fetches are counted, not the workers' time: old jobs that run longer than
+/// new ones get a larger part of it.
 pub const BACKLOG_TURN_EVERY: u32 = 5;
 
-/// A queue that has work and is not paused.
+/// A queue that has jobs and is not paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its place among the queues of the request.
+    /// Its index in the queues of the request.
     pub place: usize,
-    /// Its jobs that workers hold.
+    /// The number of its jobs that are reserved.
     pub running: u32,
     /// How long its oldest job has waited.
     pub oldest_wait: Duration,
 }
 
-/// Which end of a queue is served.
+/// The end of a queue from which a job is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueEnd {
     Oldest,
     Newest,
 }
 
-/// The queue that serves.
+/// The chosen queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Its place among the queues of the request.
+    /// Its index in the queues of the request.
     pub place: usize,
     pub end: QueueEnd,
 }
 
-/// Which queue is next. It has an entry per queue that has a share or a fresh lane, so it is as
-/// large as the allocation at most.
+/// Remembers which queue is next. It has at most one entry per queue of the allocation: those that
+/// have a share or `fresh_lane`.
 #[derive(Clone, Debug, Default)]
 pub struct Dispatcher {
     turns: BTreeMap<QueueName, QueueCredit>,
 }
 
-/// A queue's place in the turns.
+/// The dispatch state of one queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct QueueCredit {
-    /// Smooth weighted round robin: each round adds the share, being served costs the round.
+    /// Credit for smooth weighted round robin: each round adds the queue's share, and serving the
+    /// queue subtracts the sum of all shares.
     credit: i64,
-    /// Fetches served in the fresh lane.
+    /// Fetches served since the oldest job was last served in the fresh lane.
     fresh_served: u32,
 }
 
 impl Dispatcher {
-    /// Chooses among `candidates`, which are in the order of `queues` (the request's).
+    /// Chooses among `candidates`, which are in the order of `queues` (those of the request).
+    /// Returns `None` if no candidate may be served.
     pub fn choose(
         &mut self,
         allocation: &Allocation,
@@ -83,12 +85,12 @@ impl Dispatcher {
         Some(Choice { place: chosen.place, end })
     }
 
-    /// A new allocation: queues that are not in it are dropped.
+    /// Drops the state of queues that are not in a new allocation.
     pub fn retain(&mut self, allocation: &Allocation) {
         self.turns.retain(|name, _| allocation.queues.contains_key(name));
     }
 
-    /// Smooth weighted round robin among the open candidates that have a share.
+    /// Chooses by smooth weighted round robin among the open candidates that have a share.
     fn by_share<'a>(
         &mut self,
         queues: &[QueueName],
@@ -135,17 +137,17 @@ impl Dispatcher {
     }
 }
 
-/// Whether a queue with these rules may have one more of its jobs run.
+/// Returns whether a queue with these rules may run one more job.
 #[must_use]
 pub fn is_open(rules: Option<&QueueAllocation>, running: u32) -> bool {
     rules.and_then(|rules| rules.concurrency).is_none_or(|most| running < most)
 }
 
-/// What strict order says.
+/// The result of strict order.
 enum First {
-    /// This queue serves.
+    /// This queue is served.
     Strict(Candidate),
-    /// The first queue shares with others.
+    /// The first queue has a share, so the choice is by weight.
     Shared,
 }
 
@@ -164,7 +166,7 @@ fn first_choice<'a>(
     Some(if shares { First::Shared } else { First::Strict(first) })
 }
 
-/// A share of 0 is no share: the queue is served in its order like one without.
+/// Returns the share. A share of 0 counts as none: the queue is served in strict order.
 fn share(rules: &QueueAllocation) -> Option<i64> {
     rules.share.filter(|share| *share > 0).map(i64::from)
 }

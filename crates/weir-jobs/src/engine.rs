@@ -1,13 +1,15 @@
-//! The embedded engine: jobs in a segment log, 30 - 40 bytes of memory for each that waits.
+//! The embedded engine: stores jobs in a segment log, with 30 to 40 bytes of memory per waiting
+//! job.
 //!
-//! From the inside out:
-//! - `arena`, `index`, `lane`, `queues`, `reservations`, `cleared`, `segments`, `state`: what memory
-//!   holds.
-//! - `varint`, `head`, `body`, `snapshot`, `journal`, `recover`, `rebuild`: what the log holds, and the way
-//!   back.
-//! - `core`, `push`, `work`, `moves`, `due`, `reclaim`, `look`: the operations. No waiting.
-//! - `sync_thread`, `durability`, `waits`, `timer`, `bulk`, `scan`, `inner`, `embedded`: the waiting
-//!   around them.
+//! The modules, from the inside out:
+//! - `arena`, `index`, `waiting_list`, `queues`, `reservations`, `cleared`, `segments`, `state`:
+//!   the data in memory.
+//! - `varint`, `head`, `body`, `snapshot`, `journal`, `recover`, `rebuild`: the records of the log,
+//!   and recovery from them.
+//! - `core`, `push`, `work`, `moves`, `due`, `reclaim`, `look`: the operations, none of which
+//!   waits.
+//! - `sync_thread`, `durability`, `waits`, `timer`, `bulk`, `scan`, `inner`, `embedded`: the
+//!   asynchronous code around the operations.
 
 mod arena;
 mod body;
@@ -50,7 +52,7 @@ pub use recover::RecoverError;
 use self::body::StoredBody;
 use self::head::RecordHead;
 
-/// The text of the job whose record has this head and body; `None`: it is no job's.
+/// Returns the job's JSON if the record with this head and body is that of a job.
 pub(crate) fn job_of_record<'a>(head: &[u8], body: &'a [u8]) -> Option<&'a [u8]> {
     let Ok(RecordHead::Put(_)) = RecordHead::read(head) else { return None };
     StoredBody::read(body).ok().map(|body| body.json)

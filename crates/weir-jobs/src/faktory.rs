@@ -1,13 +1,14 @@
 //! The Faktory wire protocol, as Faktory 1.10 behaves.
 //!
-//! A connection is a task on the thread that owns the store. It reads what has arrived, answers all
-//! complete lines in order ([`session`]) and sends the replies with one write ([`wire`]): PUSH
-//! after PUSH becomes one batch for the store, ACK after ACK likewise. Each command family has a
-//! file that parses, calls the store and answers; every error text is in [`refusal`].
+//! A connection is a task on the thread that owns the store. It reads the available bytes, runs all
+//! complete lines in order ([`session`]) and sends the replies with one write ([`wire`]).
+//! Consecutive PUSH commands become one batch for the store, and so do consecutive ACKs. Each
+//! command family has a file that parses the arguments, calls the store and writes the reply; every
+//! error text is in [`refusal`].
 //!
-//! Hanging up is an explicit choice: a client that closes its side while its FETCH waits has left,
-//! and the job that was on its way stays in the queue. Anything else that it sent before is
-//! answered, whether it reads or not.
+//! If a client closes its side of the connection while its FETCH waits, the fetch is cancelled and
+//! the job stays in the queue. All commands that it sent earlier are still run, whether or not the
+//! client reads the replies.
 
 mod ack;
 mod batch;

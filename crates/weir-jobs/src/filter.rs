@@ -1,10 +1,10 @@
-//! Which jobs a search means.
+//! Matches jobs against a [`Filter`].
 
 use crate::store::Filter;
 
 impl Filter {
-    /// Whether the job is one of those. A list of jids wins over the rest; an empty filter means
-    /// every job.
+    /// Returns whether the job matches. If the filter lists jids, only they count; an empty filter
+    /// matches every job.
     #[must_use]
     pub fn matches(&self, jid: &str, jobtype: &str, json: &[u8]) -> bool {
         if !self.jids.is_empty() {
@@ -15,9 +15,10 @@ impl Filter {
     }
 }
 
-/// Whether all of `text` matches `pattern` as Redis matches: `*` any run, `?` any byte, `[a-z]` and
-/// `[^a-z]` classes, `\` takes the next byte as it is. Time grows with the product of the lengths
-/// at worst, never exponentially: only the last `*` is ever tried again.
+/// Returns whether all of `text` matches `pattern`, with the semantics of Redis: `*` is any run of
+/// bytes, `?` any byte, `[a-z]` and `[^a-z]` are classes, and `\` escapes the next byte. The
+/// worst-case time is the product of both lengths, never exponential, because only the last `*` is
+/// retried.
 #[must_use]
 pub fn glob_matches(pattern: &[u8], text: &[u8]) -> bool {
     if let Some(needle) = plain_needle(pattern) {
@@ -48,14 +49,15 @@ pub fn glob_matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// `*needle*` with nothing special in the needle: what most searches are.
+/// Returns the needle of a pattern `*needle*` without special bytes, which is what most searches
+/// are.
 fn plain_needle(pattern: &[u8]) -> Option<&[u8]> {
     let needle = pattern.strip_prefix(b"*")?.strip_suffix(b"*")?;
     let special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'\\');
     (!needle.iter().any(special)).then_some(needle)
 }
 
-/// Matches one byte; returns where the pattern continues.
+/// Matches one byte. Returns the index at which the pattern continues.
 fn match_one(pattern: &[u8], at: usize, byte: u8) -> Option<usize> {
     match *pattern.get(at)? {
         b'?' => Some(at + 1),
@@ -65,7 +67,7 @@ fn match_one(pattern: &[u8], at: usize, byte: u8) -> Option<usize> {
     }
 }
 
-/// A class that is never closed ends with the pattern, as in Redis.
+/// Matches one byte against a class. As in Redis, an unclosed class ends with the pattern.
 fn match_class(pattern: &[u8], mut at: usize, byte: u8) -> Option<usize> {
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);

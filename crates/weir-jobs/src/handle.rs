@@ -1,9 +1,9 @@
-//! The way into a running job server from any thread: the console, the admin API and the command
-//! line read and act through it, never through the server's state.
+//! Access to a running job server from any thread: the console, the admin API and the command line
+//! read and act through a [`Handle`], never through the server's state.
 //!
 //! Requests travel over a bounded channel to the thread that owns the store; at most
-//! `limits.admin_requests_max` wait or run at once. A reader that stops waiting ends its request;
-//! an action that has begun is finished.
+//! `limits.admin_requests_max` wait or run at once. A read request is cancelled when its future is
+//! dropped; an action that has started is completed.
 
 mod request;
 
@@ -19,7 +19,7 @@ use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{Action, QueueAction, StoreError};
 use crate::view;
 
-/// A running job server. Cheap to clone; `Send`.
+/// A handle to a running job server. Cheap to clone; `Send`.
 #[derive(Clone, Debug)]
 pub struct Handle {
     requests: mpsc::Sender<Envelope>,
@@ -28,19 +28,19 @@ pub struct Handle {
     line_bytes_max: usize,
 }
 
-/// Why an answer could not be had.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandleError {
     /// The server has ended.
     #[error("the job server is not running")]
     Gone,
-    /// `limits.admin_requests_max` requests wait or run already.
+    /// `limits.admin_requests_max` requests are already waiting or running.
     #[error("the job server is busy: too many admin requests wait; try again")]
     Busy,
-    /// What was asked makes no sense; the text says why.
+    /// The request is invalid; the text says why.
     #[error("{0}")]
     Invalid(String),
-    /// The store could not do it.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -64,13 +64,13 @@ pub struct JobQuery {
     pub newest_first: bool,
 }
 
-/// Which jobs an action means.
+/// The jobs that an action applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Which {
-    /// Keys as listed.
+    /// The jobs with these keys, as returned in a list.
     Keys(Vec<String>),
-    /// All that match; empty: all.
+    /// The jobs that match; without conditions, all jobs.
     Matching {
         #[serde(default)]
         search: Option<String>,
@@ -79,7 +79,7 @@ pub enum Which {
     },
 }
 
-/// Which queues an action means.
+/// The queues that an action applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Queues {
@@ -87,7 +87,7 @@ pub enum Queues {
     All,
 }
 
-/// What a worker process is told with the answer to its next BEAT.
+/// A directive that a worker process receives in the reply to its next BEAT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkerSignal {
@@ -95,7 +95,7 @@ pub enum WorkerSignal {
     Terminate,
 }
 
-/// The two ends: the handle, and what the owner receives.
+/// Creates a handle and the receiver of its requests.
 pub(crate) fn channel(
     limits: &JobServerLimits,
     metrics: JobsMetrics,
@@ -108,44 +108,45 @@ pub(crate) fn channel(
 }
 
 impl Handle {
-    /// Whether the server still takes requests.
+    /// Returns whether the server still accepts requests.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.requests.is_closed()
     }
 
-    /// Everything on one page.
+    /// Returns an overview of the whole server.
     pub async fn overview(&self) -> Result<view::JobServerOverview, HandleError> {
         self.ask(HandleRequest::Overview).await
     }
 
-    /// All queues, by name.
+    /// Returns all queues, sorted by name.
     pub async fn queues(&self) -> Result<Vec<view::QueueView>, HandleError> {
         self.ask(HandleRequest::Queues).await
     }
 
-    /// A page of the jobs of a place. A search may answer fewer than `limit`, even none, and a
-    /// `next`: it has looked at `limits.scan_jobs_max` jobs.
+    /// Returns a page of the jobs of a queue or set. A search may return fewer than `limit` jobs,
+    /// or none, together with a `next` key once it has examined `limits.scan_jobs_max` jobs.
     pub async fn jobs(&self, query: JobQuery) -> Result<view::JobListPage, HandleError> {
         self.ask(|reply| HandleRequest::Jobs(query, reply)).await
     }
 
-    /// How many jobs of a place match. Walks them all, giving way to commands.
+    /// Counts the jobs of a queue or set that match. Examines all of them, yielding to commands in
+    /// between.
     pub async fn count_matching(&self, query: JobQuery) -> Result<u64, HandleError> {
         self.ask(|reply| HandleRequest::Count(query, reply)).await
     }
 
-    /// One job, wherever it is.
+    /// Finds a job by its jid in all queues, sets and reservations.
     pub async fn job(&self, jid: String) -> Result<Option<view::JobView>, HandleError> {
         self.ask(|reply| HandleRequest::Job(jid, reply)).await
     }
 
-    /// All worker processes, oldest first.
+    /// Returns all worker processes, oldest first.
     pub async fn workers(&self) -> Result<Vec<view::JobWorkerView>, HandleError> {
         self.ask(HandleRequest::Workers).await
     }
 
-    /// Up to `limit` reservations (at most `limits.page_jobs_max`), oldest first.
+    /// Returns up to `limit` reservations (at most `limits.page_jobs_max`), oldest first.
     pub async fn reservations(
         &self,
         limit: usize,
@@ -153,17 +154,17 @@ impl Handle {
         self.ask(|reply| HandleRequest::Reservations(limit, reply)).await
     }
 
-    /// Stores jobs: JSON texts. One that is refused does not keep out the others.
+    /// Stores jobs, given as JSON. Rejecting one job does not affect the others.
     pub async fn push(&self, jobs: Vec<Vec<u8>>) -> Result<view::Pushed, HandleError> {
         self.ask(|reply| HandleRequest::Push(jobs, reply)).await
     }
 
-    /// Puts exported lines back: see the admin API for their form.
+    /// Imports exported lines. The admin API's documentation describes their format.
     pub async fn import(&self, lines: Vec<Vec<u8>>) -> Result<view::Pushed, HandleError> {
         self.ask(|reply| HandleRequest::Import(lines, reply)).await
     }
 
-    /// Acts on jobs of a place. Answers how many it hit.
+    /// Applies `action` to jobs of a queue or set. Returns the number of jobs affected.
     pub async fn act(
         &self,
         place: String,
@@ -173,7 +174,7 @@ impl Handle {
         self.ask(|reply| HandleRequest::Act(place, which, action, reply)).await
     }
 
-    /// Acts on queues. Answers how many jobs it removed.
+    /// Applies `action` to queues. Returns the number of jobs removed.
     pub async fn act_on_queues(
         &self,
         queues: Queues,
@@ -182,17 +183,18 @@ impl Handle {
         self.ask(|reply| HandleRequest::ActOnQueues(queues, action, reply)).await
     }
 
-    /// The first thousand damaged places of the log that no operator has acknowledged.
+    /// Returns the first 1,000 damaged ranges of the log that no operator has acknowledged.
     pub async fn damages(&self) -> Result<Vec<view::Damage>, HandleError> {
         self.ask(HandleRequest::Damages).await
     }
 
-    /// An operator knows of all damage. Answers how many places that were.
+    /// Marks all damage as acknowledged by an operator. Returns the number of damaged ranges.
     pub async fn acknowledge_damages(&self) -> Result<u64, HandleError> {
         self.ask(HandleRequest::AcknowledgeDamages).await
     }
 
-    /// Tells one worker process, or all (None). Answers how many.
+    /// Sends a directive to one worker process, or to all (`None`). Returns the number of
+    /// processes.
     pub async fn signal_workers(
         &self,
         wid: Option<String>,
@@ -201,18 +203,18 @@ impl Handle {
         self.ask(|reply| HandleRequest::SignalWorkers(wid, signal, reply)).await
     }
 
-    /// Health: is the store taking jobs.
+    /// Returns an error unless the store accepts jobs. Serves health checks.
     pub async fn ready(&self) -> Result<(), HandleError> {
         self.ask(HandleRequest::Ready).await
     }
 
-    /// Puts new settings in force. Answers the names of those that changed and need a restart.
+    /// Applies new settings. Returns the names of the changed settings that need a restart.
     pub async fn reload(&self, settings: JobServerSettings) -> Result<Vec<String>, HandleError> {
         self.ask(|reply| HandleRequest::Reload(Box::new(settings), reply)).await
     }
 
-    /// `limits.line_bytes_max` as it was at the start: the longest line that [`Handle::push`] and
-    /// [`Handle::import`] should be given.
+    /// Returns `limits.line_bytes_max` as of the start: the maximum length of a line for
+    /// [`Handle::push`] and [`Handle::import`].
     #[must_use]
     pub fn line_bytes_max(&self) -> usize {
         self.line_bytes_max

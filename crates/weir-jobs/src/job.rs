@@ -1,8 +1,8 @@
-//! A pushed job's text, checked and made ready to store.
+//! Parses a pushed job's JSON, checks it and prepares it for the store.
 //!
-//! What the server does not own is kept byte for byte: integers beyond 2^53, unknown members, the
-//! order of keys, white space. The rules are those of the Faktory protocol; where the original is
-//! lenient without saying so, the rule is at its function.
+//! Everything that the server does not own is stored byte for byte: integers beyond 2^53, unknown
+//! members, the order of keys, white space. The rules are those of the Faktory protocol. Where
+//! Faktory is lenient without documenting it, the function that applies the rule describes it.
 
 mod checks;
 mod error;
@@ -30,21 +30,22 @@ use fields::{CheckedFields, RETRY_DEFAULT, Rules};
 pub(crate) use ignored::{IgnoredCounts, IgnoredMember};
 use members::{JobMember, JobMembers};
 
-/// A connection that pushed one giant job does not hold its memory for ever.
+/// Limits the buffer that is kept between batches, so that one giant job doesn't hold memory for as
+/// long as the connection lasts.
 const SCRATCH_BYTES_KEPT_MAX: usize = 1 << 20;
 
-/// An element of a PUSHB array that was not taken.
+/// An element of a PUSHB array that was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// Counted from 0 in the array.
+    /// Index in the array, from 0.
     pub index: usize,
-    /// Empty when the element has none that can be read.
+    /// Empty if no jid could be read.
     pub jid: String,
     pub error: JobError,
 }
 
-/// Parses jobs one after another and holds their texts, so that several live at once. Its memory
-/// is used again: keep one per connection.
+/// Parses jobs and stores their texts in one buffer, so that several jobs can be borrowed at once.
+/// The buffer is reused: keep one batch per connection.
 #[derive(Debug, Default)]
 pub struct JobBatch {
     text: Vec<u8>,
@@ -53,7 +54,7 @@ pub struct JobBatch {
     ignored: IgnoredCounts,
 }
 
-/// A [`NewJob`] whose texts are ranges of the batch's.
+/// A [`NewJob`] whose texts are ranges of the batch's buffer.
 #[derive(Clone, Debug)]
 struct Placed {
     jid: Range<usize>,
@@ -65,43 +66,43 @@ struct Placed {
 }
 
 impl JobBatch {
-    /// An empty batch.
+    /// Returns an empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets the jobs; keeps the memory.
+    /// Removes the jobs but keeps the buffer, up to a limit.
     pub fn clear(&mut self) {
         self.jobs.clear();
         self.text.clear();
         self.text.shrink_to(SCRATCH_BYTES_KEPT_MAX);
     }
 
-    /// How many jobs had each of the members that are ignored, since the last call.
+    /// Returns how many jobs had each of the ignored members since the last call.
     pub(crate) fn take_ignored(&mut self) -> IgnoredCounts {
         std::mem::take(&mut self.ignored)
     }
 
-    /// How many jobs it holds.
+    /// Returns the number of jobs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.jobs.len()
     }
 
-    /// Whether it holds none.
+    /// Returns whether the batch has no jobs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// The jobs, in the order of their arrival.
+    /// Returns the jobs in the order in which they were added.
     #[must_use]
     pub fn jobs(&self) -> Vec<NewJob<'_>> {
         self.jobs.iter().map(|placed| self.job(placed)).collect()
     }
 
-    /// PUSH: `json` alone, whatever the batch held before.
+    /// Clears the batch and parses the one job of a PUSH.
     pub fn parse_one(
         &mut self,
         json: &[u8],
@@ -114,7 +115,7 @@ impl JobBatch {
         Ok(self.job(&placed))
     }
 
-    /// One more job behind those that it holds: PUSH after PUSH. A refused one leaves no trace.
+    /// Parses a job and adds it to the batch. A rejected job leaves the list of jobs unchanged.
     pub fn add(
         &mut self,
         json: &[u8],
@@ -127,8 +128,9 @@ impl JobBatch {
         Ok(())
     }
 
-    /// PUSHB: a JSON array, whatever the batch held before. Elements that can't be taken are
-    /// returned and the others held; an array that is malformed as a whole leaves none.
+    /// Clears the batch and parses the JSON array of a PUSHB. Adds the valid elements and returns
+    /// the rejected ones. If the array itself is malformed or too long, returns an error and leaves
+    /// the batch empty.
     pub fn parse_array(
         &mut self,
         json: &[u8],
@@ -177,11 +179,12 @@ impl JobBatch {
     }
 
     fn str(&self, range: &Range<usize>) -> &str {
-        // Only whole strings are placed, so the range is valid UTF-8.
+        // Ranges always cover whole strings, so the bytes are valid UTF-8.
         std::str::from_utf8(&self.text[range.clone()]).unwrap_or_default()
     }
 
-    /// Parses one job and writes its texts behind the others'. On an error: the jid, if any.
+    /// Parses one job and appends its texts to the buffer. Returns the jid (empty if unknown) with
+    /// an error.
     fn place(
         &mut self,
         json: &str,
@@ -233,8 +236,8 @@ impl JobBatch {
     }
 }
 
-/// Takes the elements of a PUSHB array as they come; answers how many there were (it stops at one
-/// more than the limit).
+/// Parses the elements of a PUSHB array one by one and returns their number. Beyond the limit it
+/// skips the rest and returns the limit plus 1.
 struct Elements<'b> {
     batch: &'b mut JobBatch,
     now: Timestamp,

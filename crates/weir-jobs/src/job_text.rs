@@ -1,10 +1,10 @@
-//! A job's JSON text through its life.
+//! Reads and writes the parts of a job's JSON that the server changes.
 //!
-//! It is `base` + `tail`. The base never changes: the text as pushed, less its closing brace and
-//! the members that the server owns, plus `created_at`, `queue` and `retry` where the client named
-//! none. The tail is what the server writes anew at each step, and the closing brace:
-//! `,"failure":{..},"enqueued_at":"2026-11-20T19:28:22.123456Z"}`, each member where there is one.
-//! `enqueued_at` comes last and has a fixed length, so the parts of a tail are found by length
+//! The text is `base` + `tail`. The base never changes: it is the text as pushed, without its
+//! closing brace and the members that the server owns, plus `created_at`, `queue` and `retry` where
+//! the client sent none. The server rewrites the tail at each step; it ends with the closing brace:
+//! `,"failure":{..},"enqueued_at":"2026-11-20T19:28:22.123456Z"}`. Either member may be missing.
+//! `enqueued_at` comes last and has a fixed length, so the parts of a tail are located by length
 //! alone, without parsing the job.
 
 use std::io::Write as _;
@@ -22,11 +22,11 @@ const ENQUEUED_AT: &[u8] = b",\"enqueued_at\":\"";
 const QUOTE: &[u8] = b"\"";
 const CLOSE: &[u8] = b"}";
 
-/// What the base gets that the client left out.
+/// Members that are added to the base because the client left them out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Added<'a> {
     pub(crate) created_at: Option<Timestamp>,
-    /// A checked name: it needs no escapes.
+    /// A valid queue name, which needs no escaping.
     pub(crate) queue: Option<&'a str>,
     pub(crate) retry: Option<i32>,
 }
@@ -44,7 +44,7 @@ pub(crate) fn write_added(added: &Added<'_>, stamps: &mut Stamps, target: &mut V
     }
 }
 
-/// The queue that a stored job names.
+/// Returns the queue that a stored job names.
 pub(crate) fn queue(json: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct NamedQueue {
@@ -53,7 +53,7 @@ pub(crate) fn queue(json: &[u8]) -> Option<String> {
     serde_json::from_slice::<NamedQueue>(json).ok().map(|named| named.queue)
 }
 
-/// Writes a tail. `failure`: the whole member as [`parts`] returns it, or nothing.
+/// Writes a tail. `failure` is the whole member as [`parts`] returns it, or empty.
 pub(crate) fn write_tail(
     failure: &[u8],
     enqueued_at: Option<Timestamp>,
@@ -73,7 +73,7 @@ fn write_all<const N: usize>(target: &mut Vec<u8>, parts: [&[u8]; N]) {
     }
 }
 
-/// A text taken apart; each member with its comma, or empty.
+/// The parts of a job's text. Each member includes its leading comma, or is empty.
 struct TextParts<'a> {
     base: &'a [u8],
     failure: &'a [u8],
@@ -90,7 +90,8 @@ fn parts(json: &[u8], base_bytes: usize) -> TextParts<'_> {
     TextParts { base, failure, enqueued_at }
 }
 
-/// The job's text once it is put into its queue `now`: a new `enqueued_at`, the failure kept.
+/// Returns the text of a job that enters its queue `now`: with a new `enqueued_at` and the same
+/// failure.
 #[must_use]
 pub fn enqueued(json: &[u8], base_bytes: usize, now: Timestamp) -> Vec<u8> {
     let TextParts { base, failure, .. } = parts(json, base_bytes);
@@ -100,16 +101,16 @@ pub fn enqueued(json: &[u8], base_bytes: usize, now: Timestamp) -> Vec<u8> {
     text
 }
 
-/// The job's text once it has failed: a new failure, the `enqueued_at` of the failed try kept.
+/// Returns the text of a job that failed: with a new failure and the same `enqueued_at`.
 #[must_use]
 pub fn failed(json: &[u8], base_bytes: usize, failure: &FailureState) -> Vec<u8> {
     let TextParts { base, enqueued_at, .. } = parts(json, base_bytes);
-    // A struct of texts and numbers always has a JSON form.
+    // Serializing a struct of texts and numbers can't fail.
     let member = serde_json::to_vec(&FailureText::from(failure)).unwrap_or_default();
     [base, FAILURE, &member, enqueued_at, CLOSE].concat()
 }
 
-/// The failure that the text carries, if it has failed before.
+/// Returns the failure that the text contains, if the job has failed before.
 #[must_use]
 pub fn failure(json: &[u8], base_bytes: usize) -> Option<FailureState> {
     let member = parts(json, base_bytes).failure.strip_prefix(FAILURE)?;
@@ -117,13 +118,13 @@ pub fn failure(json: &[u8], base_bytes: usize) -> Option<FailureState> {
     Some(text.into())
 }
 
-/// Reads the value of a `failure` member; None: it is none.
+/// Parses the value of a `failure` member. Returns `None` if it is malformed.
 #[must_use]
 pub fn parse_failure(json: &str) -> Option<FailureState> {
     serde_json::from_str::<FailureText>(json).ok().map(FailureState::from)
 }
 
-/// The protocol's form. Empty members are left out, as the original does.
+/// The protocol's form of a failure. Empty members are left out, as Faktory does.
 #[derive(Serialize, Deserialize)]
 struct FailureText {
     retry_count: u32,

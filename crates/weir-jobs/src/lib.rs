@@ -1,15 +1,16 @@
-//! The job server.
+//! The job server, which speaks the Faktory protocol.
 //!
-//! - [`model`], [`settings`], [`allocation`]: the words, parsed once.
-//! - [`job`], [`job_text`], [`stamp`]: a pushed job's text, and what becomes of it.
-//! - [`rules`], [`dispatch`]: what a failure leads to, which queue serves next. Pure.
-//! - [`store`]: every whole operation on jobs, as a trait.
-//! - [`memory`]: the store that forgets.
+//! - [`model`], [`settings`], [`allocation`]: the parsed types that all other modules share.
+//! - [`job`], [`job_text`], [`stamp`]: parsing of a pushed job's JSON, and its later changes.
+//! - [`rules`], [`dispatch`]: pure functions that decide how a failure ends and which queue is
+//!   served next.
+//! - [`store`]: the trait of all operations on jobs.
+//! - [`memory`]: a store without persistence. [`engine`]: the store on disk.
 //! - `faktory`: the wire protocol. `workers`: the connected worker processes.
-//! - [`server`]: the thread that owns a store and serves it. [`handle`]: the way in from elsewhere.
-//! - [`view`]: what others may see, as plain data.
-//! - [`salvage`]: jobs in what was set aside of a damaged log.
-//! - [`metrics`]: everything that is counted.
+//! - [`server`]: the thread that owns a store and serves it. [`handle`]: access from other threads.
+//! - [`view`]: plain data for the console, the command line and the admin API.
+//! - [`salvage`]: recovers jobs from the bytes that were set aside from a damaged log.
+//! - [`metrics`]: the counters and histograms.
 
 pub mod allocation;
 pub mod dispatch;

@@ -30,11 +30,10 @@ use crate::waiters::Waiters;
 use state::MemoryState;
 use work::MemoryFetch;
 
-/// The timer looks at the clock at least this often, so that it notices when the machine's clock
-/// was set.
+/// Maximum sleep of the timer, so that it notices changes of the system clock.
 const TIMER_SLEEP_MAX: Duration = Duration::from_secs(60);
 
-/// Jobs in memory. Nothing survives the process.
+/// A store in memory. No job survives the end of the process.
 #[derive(Debug)]
 pub struct MemoryStore {
     inner: Rc<MemoryStoreInner>,
@@ -45,14 +44,14 @@ pub struct MemoryStore {
 struct MemoryStoreInner {
     state: RefCell<MemoryState>,
     waiters: Waiters<QueueName, Fetcher, Vec<MemoryFetch>>,
-    /// Something may be due earlier than the timer knows.
+    /// Notified when a job may be due earlier than the timer expects.
     timer_changed: Rc<Notify>,
     timer_at: Cell<Option<Timestamp>>,
     closed: Cell<bool>,
     clock: Clock,
 }
 
-/// What is known of a FETCH that waits.
+/// A FETCH that waits.
 #[derive(Debug)]
 struct Fetcher {
     wid: Option<Wid>,
@@ -60,7 +59,7 @@ struct Fetcher {
 }
 
 impl MemoryStore {
-    /// An empty store. Must be called in a `LocalSet`.
+    /// Opens an empty store. Must be called in a `LocalSet`.
     #[must_use]
     pub fn open(settings: &JobServerSettings, clock: Clock, metrics: JobsMetrics) -> Self {
         let allocation = Allocation::of_settings(settings);
@@ -85,8 +84,8 @@ impl MemoryStore {
         Self { inner, timer }
     }
 
-    /// Does everything that is due by the clock now. The store does so by itself on the system's
-    /// clock; a test that moves a manual clock says when.
+    /// Processes everything that is due by the clock. The store's timer does so by itself; tests
+    /// call it after they move a manual clock.
     pub fn tick(&self) {
         self.inner.tick();
     }
@@ -98,7 +97,7 @@ impl Drop for MemoryStore {
     }
 }
 
-/// Sleeps until something is due, and does it.
+/// Processes due jobs, then sleeps until the next one is due, until the store is dropped.
 async fn run_timer(inner: Weak<MemoryStoreInner>) {
     loop {
         let Some((sleep, changed)) = inner.upgrade().map(|inner| {
@@ -135,7 +134,7 @@ impl MemoryStoreInner {
         due.map_or(TIMER_SLEEP_MAX, |at| at.since(self.clock.now()).min(TIMER_SLEEP_MAX))
     }
 
-    /// Wakes the timer if something is due before it would wake by itself.
+    /// Wakes the timer if a job is due before its next wake-up.
     fn note_due(&self) {
         let due = self.state.borrow().next_due();
         let is_earlier = |due: Timestamp| self.timer_at.get().is_none_or(|at| due < at);
@@ -145,7 +144,7 @@ impl MemoryStoreInner {
         }
     }
 
-    /// Hands the work of `queues` to the fetches that wait for it, the longest waiting first.
+    /// Delivers jobs of `queues` to the fetches that wait for them, the longest waiting first.
     fn offer<'a>(&self, queues: impl IntoIterator<Item = &'a QueueName>) {
         for queue in queues {
             while let Some(picked) = self.waiters.pick(queue) {

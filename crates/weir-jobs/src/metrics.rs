@@ -1,9 +1,9 @@
 //! All metrics of the job server, named `weir_jobs_*`.
 //!
-//! Promises: an event costs a few tens of nanoseconds (one uncontended lock or one atomic add); no
-//! label is unbounded: queues past `limits.metrics_queues_max` share the label `other`, verbs and
-//! limits are fixed lists. What can be counted at leisure (depths, set sizes, totals) is published
-//! once a second as a [`MetricsSnapshot`] and only read when somebody scrapes.
+//! An event costs a few tens of nanoseconds (one uncontended lock or one atomic add). No label is
+//! unbounded: queues beyond `limits.metrics_queues_max` share the label `other`; verbs and limits
+//! are fixed lists. Depths, set sizes and totals are published once a second as a
+//! [`MetricsSnapshot`] and only encoded during a scrape.
 
 mod limit;
 mod snapshot;
@@ -27,16 +27,16 @@ pub use verb::{CommandResult, FaktoryVerb};
 use crate::job::IgnoredMember;
 use crate::view::LimitHit;
 
-/// The label of all queues past the cap.
+/// The label shared by all queues beyond the limit.
 pub const OTHER_QUEUES: &str = "other";
 
-/// From "at once" to "a day late".
+/// In seconds, from an immediate fetch to a delay of one day.
 const JOB_BUCKETS: [f64; 16] = [
     0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 3_600.0,
     21_600.0, 86_400.0,
 ];
 
-/// From a fast NVMe to a stalled network disk.
+/// In seconds, from a fast NVMe drive to a stalled network disk.
 const SYNC_BUCKETS: [f64; 14] = [
     0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0,
 ];
@@ -82,7 +82,7 @@ struct CommandLabel {
     result: &'static str,
 }
 
-/// One queue's histograms, held by whoever observes. Cheap to clone, `Send`.
+/// One queue's histograms. Cheap to clone, `Send`.
 #[derive(Clone, Debug)]
 pub struct QueueMetrics {
     /// Seconds from the push (or the due time) to the fetch.
@@ -92,7 +92,7 @@ pub struct QueueMetrics {
 }
 
 impl JobsMetrics {
-    /// Makes the metrics and registers them under `weir_jobs_`. `queue_labels_max` is
+    /// Creates the metrics and registers them under `weir_jobs_`. `queue_labels_max` is
     /// `limits.metrics_queues_max`.
     pub fn register(registry: &mut Registry, queue_labels_max: usize) -> Self {
         let registry = registry.sub_registry_with_prefix("weir_jobs");
@@ -130,7 +130,7 @@ impl JobsMetrics {
         Self(Arc::new(inner))
     }
 
-    /// Metrics that nobody reads, for tests and tools.
+    /// Returns metrics that are not scraped, for tests and tools.
     #[must_use]
     pub fn detached() -> Self {
         Self::register(
@@ -139,7 +139,8 @@ impl JobsMetrics {
         )
     }
 
-    /// The histograms of a queue: look up once, keep with the queue.
+    /// Returns the histograms of a queue. This takes a lock, so call it once per queue and keep the
+    /// result.
     #[must_use]
     pub fn queue(&self, name: &str) -> QueueMetrics {
         let label = QueueLabel { queue: self.label_of(name).to_owned() };
@@ -161,17 +162,17 @@ impl JobsMetrics {
         name
     }
 
-    /// One sync of the log took so many seconds.
+    /// Records the duration of one sync of the log.
     pub fn observe_sync(&self, seconds: f64) {
         self.0.sync_seconds.observe(seconds);
     }
 
-    /// A limit was met.
+    /// Counts a hit of a limit.
     pub fn limit_hit(&self, limit: JobServerLimit) {
         self.0.limits[limit as usize].inc();
     }
 
-    /// The limits that were met since the start.
+    /// Returns the limits that were reached since the start.
     #[must_use]
     pub fn limit_hits(&self) -> Vec<LimitHit> {
         let hits = |limit: &JobServerLimit| LimitHit {
@@ -181,22 +182,22 @@ impl JobsMetrics {
         JobServerLimit::ALL.iter().map(hits).filter(|hit| hit.hits > 0).collect()
     }
 
-    /// So many jobs had a member that changes nothing. Whether they were the first.
+    /// Counts jobs that had a member which Weir ignores. Returns true for the first of them.
     pub(crate) fn ignored_members(&self, member: IgnoredMember, jobs: u64) -> bool {
         self.0.ignored_members[member as usize].inc_by(jobs) == 0
     }
 
-    /// What the timer and the reaper have done.
+    /// Returns the metrics of the timer and the reaper.
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.0.tasks
     }
 
-    /// A command was answered.
+    /// Counts a completed command.
     pub(crate) fn command(&self, verb: FaktoryVerb, result: CommandResult) {
         self.0.commands[verb as usize][result as usize].inc();
     }
 
-    /// Replaces what a scrape shows of depths, sets and totals.
+    /// Replaces the depths, set sizes and totals that a scrape reads.
     pub(crate) fn publish(&self, snapshot: MetricsSnapshot) {
         *self.0.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
     }

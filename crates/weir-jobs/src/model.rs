@@ -1,4 +1,4 @@
-//! The words of the job server, each parsed once: queue names, job ids, worker ids, jobs.
+//! The basic types of the job server: queue names, worker ids, jobs, entry keys.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -12,38 +12,38 @@ use crate::settings::JobServerLimits;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(Arc<str>);
 
-/// Why a name was refused.
+/// Why a queue name was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing there.
+    /// The name is empty.
     #[error("queue name is empty")]
     Empty,
-    /// A character outside `[a-zA-Z0-9._-]`.
+    /// The name has a character outside `[a-zA-Z0-9._-]`.
     #[error("queue name has a character outside [a-zA-Z0-9._-]")]
     Character,
-    /// Longer than the limit.
+    /// The name is longer than the limit.
     #[error("queue name is longer than {max} bytes (jobs.limits.advanced.queue_name_bytes_max)")]
     TooLong { max: usize },
 }
 
 impl QueueName {
-    /// The queue of a job that names none.
+    /// The queue of a job that names no queue.
     pub const DEFAULT: &str = "default";
 
-    /// Checks `name` against the alphabet and the limit.
+    /// Parses `name`. Returns an error if a character is not allowed or if it is over the limit.
     pub fn parse(name: &str, limits: &JobServerLimits) -> Result<Self, NameError> {
         check_queue_name(name, limits)?;
         Ok(Self(Arc::from(name)))
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The rule of [`QueueName::parse`] without making one.
+/// Checks `name` by the rules of [`QueueName::parse`] without allocating a [`QueueName`].
 pub fn check_queue_name(name: &str, limits: &JobServerLimits) -> Result<(), NameError> {
     let max = limits.queue_name_bytes_max;
     match name {
@@ -76,7 +76,7 @@ impl fmt::Display for QueueName {
     }
 }
 
-/// A worker process's id, as it named itself in HELLO. Cheap to clone.
+/// The id of a worker process, as it was sent in HELLO. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wid(Arc<str>);
 
@@ -87,7 +87,7 @@ impl Wid {
         Self(Arc::from(id))
     }
 
-    /// The id.
+    /// Returns the id.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -112,30 +112,31 @@ impl fmt::Display for Wid {
     }
 }
 
-/// A pushed job, checked and ready to store. Borrows its line.
+/// A pushed job, checked and ready to store. It borrows the bytes of its line.
 ///
-/// `json` is the job's final text. Its first `base_bytes` bytes never change in the job's life: the
-/// bytes as pushed without the closing brace, plus `created_at`, `queue` and `retry` where the client
-/// named none. Behind them is what [`crate::job_text`] writes anew at each step, and the closing
+/// `json` is the job's final text. Its first `base_bytes` bytes are never changed later: the bytes
+/// as pushed without the closing brace, plus `created_at`, `queue` and `retry` where the client
+/// sent none. The rest is what [`crate::job_text`] writes again at each step, and the closing
 /// brace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewJob<'a> {
     pub jid: &'a str,
     pub jobtype: &'a str,
     pub queue: &'a str,
-    /// Seconds that a worker may hold it.
+    /// Duration of a reservation, in seconds.
     pub reserve_for_seconds: u32,
-    /// Retries after the first failure; 0: throw away; -1: straight to the dead set.
+    /// Retries after the first failure. 0: a failed job is discarded. -1: it goes straight to the
+    /// dead set.
     pub retry: i32,
-    /// Lines of backtrace to keep (at most 50).
+    /// Lines of backtrace to store (at most 50).
     pub backtrace: u32,
-    /// When it is due; None: now.
+    /// When the job is due. `None`: now.
     pub at: Option<Timestamp>,
     pub json: &'a [u8],
     pub base_bytes: usize,
 }
 
-/// A job handed to a worker.
+/// A job that is sent to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     pub jid: Box<str>,
@@ -143,7 +144,7 @@ pub struct Delivery {
     pub json: Vec<u8>,
 }
 
-/// A worker's report that a job failed, cut to the protocol's limits.
+/// A worker's report that a job failed, truncated to the protocol's limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailureReport {
     pub jid: Box<str>,
@@ -155,37 +156,37 @@ pub struct FailureReport {
     pub backtrace: Vec<String>,
 }
 
-/// The state of a job's failures: the `failure` member of its JSON.
+/// The failure state of a job: the `failure` member of its JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailureState {
-    /// Failures before the last one: 0 at the first.
+    /// Number of failures before the last one: 0 at the first.
     pub retry_count: u32,
     /// Retries left.
     pub remaining: u32,
     pub failed_at: Timestamp,
-    /// When the next try is due; None: there is none.
+    /// When the next attempt is due. `None`: no attempt follows.
     pub next_at: Option<Timestamp>,
     pub message: String,
     pub errtype: String,
     pub backtrace: Vec<String>,
 }
 
-/// One of the three sets ordered by time.
+/// One of the three sets that are ordered by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SetName {
-    /// Due later, ordered by when.
+    /// Jobs that are due later, ordered by due time.
     Scheduled,
-    /// Failed, due again later, ordered by when.
+    /// Failed jobs that wait for a retry, ordered by due time.
     Retries,
-    /// Out of retries, ordered by death.
+    /// Jobs without retries left, ordered by the time at which they died.
     Dead,
 }
 
 impl SetName {
-    /// All three.
+    /// All three sets.
     pub const ALL: [Self; 3] = [Self::Scheduled, Self::Retries, Self::Dead];
 
-    /// The protocol's word.
+    /// Returns the name that the protocol uses.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -196,17 +197,17 @@ impl SetName {
     }
 }
 
-/// A place where jobs rest.
+/// A queue or a set in which jobs wait.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum JobLocation {
     Queue(QueueName),
     Set(SetName),
 }
 
-/// What names one resting job for an action: its place in the order and its jid.
+/// Identifies one waiting job for an action: its position in the order and its jid.
 ///
-/// The order is microseconds (sets) or a sequence number (queues). Both must match, so an action
-/// never hits a job that took another's place.
+/// `order` is a time in microseconds (sets) or a sequence number (queues). An action applies only
+/// if both parts match, so it never affects another job that took the same position.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryKey {
     pub order: u64,
@@ -229,7 +230,7 @@ impl std::str::FromStr for EntryKey {
     }
 }
 
-/// The text is not an entry key.
+/// The text is not a valid entry key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an entry key: pass back the `key` of a listed job unchanged")]
 pub struct EntryKeyError;

@@ -1,7 +1,7 @@
-//! What a failure leads to. Pure: time and randomness come from the caller, so live running,
-//! recovery and tests decide alike.
+//! Decides how a failure ends. Pure functions: the caller supplies time and randomness, so normal
+//! operation, recovery and tests reach the same decisions.
 //!
-//! The figures are the Faktory protocol's; they are part of what clients expect, not settings.
+//! The constants are those of the Faktory protocol. Clients rely on them, so they are not settings.
 
 use std::time::Duration;
 
@@ -10,33 +10,34 @@ use weir_base::clock::Timestamp;
 use crate::model::{FailureReport, FailureState};
 use crate::store::FailOutcome;
 
-/// Characters kept of a failure's type.
+/// Maximum length of a failure's type, in characters.
 pub const ERRTYPE_CHARACTERS_MAX: usize = 100;
-/// Characters kept of a failure's message.
+/// Maximum length of a failure's message, in characters.
 pub const MESSAGE_CHARACTERS_MAX: usize = 1_000;
-/// Lines kept of a backtrace, however many a job asks for.
+/// Maximum number of lines of a backtrace, however many a job requests.
 pub const BACKTRACE_LINES_MAX: u32 = 50;
-/// Characters kept of one line of a backtrace. The protocol has no such limit; without one, a
-/// failure could make a job larger than any line that a client reads.
+/// Maximum length of one line of a backtrace, in characters. The protocol has no such limit, but
+/// without one a failure could make a job longer than any line that a client reads.
 pub const BACKTRACE_LINE_CHARACTERS_MAX: usize = 1_000;
 
-/// Seconds that even the first retry waits.
+/// Delay of the first retry without jitter, in seconds.
 const RETRY_SECONDS_MIN: u64 = 15;
-/// The jitter, in seconds per retry, stays below this.
+/// Upper limit (exclusive) of the jitter, in seconds per retry.
 const RETRY_JITTER_SECONDS: u64 = 30;
 
-/// What must be known of a job that failed.
+/// The data of a failed job that the rules need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailedJob {
     /// As in [`crate::model::NewJob::retry`].
     pub retry: i32,
-    /// Lines of backtrace that the job wants kept.
+    /// Lines of backtrace that the job requests.
     pub backtrace: u32,
-    /// Its failure before this one.
+    /// The failure before this one.
     pub previous: Option<FailureState>,
 }
 
-/// Decides what becomes of a job that failed `now`, and what its JSON will say about it.
+/// Decides the outcome of a job that failed `now`. Returns it with the failure to store in its
+/// JSON.
 pub fn fail(
     job: &FailedJob,
     report: FailureReport,
@@ -49,7 +50,7 @@ pub fn fail(
         Ok(retries) if retry_count < retries => {
             FailOutcome::Retry { next_at: now + retry_delay(retry_count, random) }
         }
-        // Out of retries, or -1 (any negative number, as in the original): straight to the dead.
+        // No retries left, or any negative number, which Faktory treats like -1: dead set.
         _ => FailOutcome::Dead,
     };
     let next_at = match outcome {
@@ -70,14 +71,14 @@ pub fn fail(
     (outcome, failure)
 }
 
-/// n^4 + 15 + rand(30) * (n + 1) seconds, n being the retries so far.
+/// Returns the delay of a retry: n^4 + 15 + rand(30) * (n + 1) seconds, where n is `retry_count`.
 pub fn retry_delay(retry_count: u32, random: &mut fastrand::Rng) -> Duration {
     let n = u64::from(retry_count);
     let jitter = random.u64(..RETRY_JITTER_SECONDS) * (n + 1);
     Duration::from_secs(n.saturating_pow(4).saturating_add(RETRY_SECONDS_MIN + jitter))
 }
 
-/// Cuts a report to what is kept; `backtrace_lines` is what the job asks for.
+/// Truncates a report to the limits above; `backtrace_lines` is the number that the job requests.
 #[must_use]
 pub fn cut(mut report: FailureReport, backtrace_lines: u32) -> FailureReport {
     cut_text(&mut report.errtype, ERRTYPE_CHARACTERS_MAX);
@@ -95,7 +96,7 @@ fn cut_text(text: &mut String, characters_max: usize) {
     }
 }
 
-/// The failure of a job whose worker held it past its reservation.
+/// Returns the failure of a job whose reservation expired.
 #[must_use]
 pub fn reservation_expired(jid: Box<str>) -> FailureReport {
     FailureReport {
@@ -106,7 +107,7 @@ pub fn reservation_expired(jid: Box<str>) -> FailureReport {
     }
 }
 
-/// The failure of a job that was handed back too often because its worker vanished.
+/// Returns the failure of a job that was returned too often because its workers vanished.
 #[must_use]
 pub fn worker_vanished(jid: Box<str>) -> FailureReport {
     FailureReport {
@@ -119,16 +120,16 @@ pub fn worker_vanished(jid: Box<str>) -> FailureReport {
     }
 }
 
-/// What happens to a job whose worker died.
+/// What happens to a job whose worker vanished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Return {
-    /// It goes back to its place in its queue.
+    /// The job returns to its position in its queue.
     Waits,
-    /// It brought down too many workers: it fails with [`worker_vanished`].
+    /// The job has lost too many workers and fails with [`worker_vanished`].
     Fails,
 }
 
-/// Decides by how often the job was handed back before.
+/// Decides by how often the job was returned before.
 #[must_use]
 pub const fn after_vanishing(returned_before: u8, returns_max: u8) -> Return {
     if returned_before < returns_max { Return::Waits } else { Return::Fails }

@@ -1,4 +1,4 @@
-//! Jobs in what was set aside of a damaged log.
+//! Finds jobs in the bytes that were set aside from a damaged log.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -9,9 +9,9 @@ use crate::engine;
 /// A job that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Salvaged {
-    /// Its text, for `weir jobs import`.
+    /// The job's JSON, for `weir jobs import`.
     pub json: String,
-    /// A checksum says that it is what was stored.
+    /// Whether a checksum confirms that the text is identical to what was stored.
     pub is_exact: bool,
 }
 
@@ -24,8 +24,8 @@ struct SalvagedJob<'a> {
     jobtype: std::borrow::Cow<'a, str>,
 }
 
-/// The job of a record in which one bit is wrong, exactly as it was; else every text that reads as
-/// a job.
+/// Returns the jobs in `aside`. If the record can be corrected by flipping one bit, that is its
+/// exact job; otherwise every text that parses as a job.
 #[must_use]
 pub fn jobs_in(aside: &SetAside<'_>) -> Vec<Salvaged> {
     if let Some(record) = aside.corrected() {

@@ -1,8 +1,8 @@
 //! A running job server: one thread that owns the store and serves the connections.
 //!
-//! [`start`] opens the store on a thread of its own (`weir-jobs`), with a single-threaded runtime:
-//! a command is parsed, decided and applied without a hand-off. Everybody else gets in through the
-//! [`Handle`]. The end is one function, `owner::serve_until_told`.
+//! [`start`] opens the store on a thread of its own (`weir-jobs`) with a single-threaded runtime,
+//! so a command is parsed and applied without crossing threads. Other threads use the [`Handle`].
+//! Shutdown is implemented in one function, `owner::serve_until_told`.
 
 mod accept;
 mod answers;
@@ -37,48 +37,48 @@ use crate::handle::{self, Handle};
 use crate::metrics::JobsMetrics;
 use crate::settings::JobServerSettings;
 
-/// Name of the thread that owns the store.
+/// The name of the thread that owns the store.
 const THREAD: &str = "weir-jobs";
 
-/// What a job server is made of.
+/// What [`start`] needs to run a job server.
 #[derive(Debug)]
 pub struct JobServerOptions {
-    /// Bound and listening. All speak the same protocol.
+    /// Bound, listening sockets. All speak the same protocol.
     pub listeners: Vec<TcpListener>,
     pub settings: JobServerSettings,
     pub clock: Clock,
     pub metrics: JobsMetrics,
-    /// None: plain TCP.
+    /// `None`: plain TCP.
     pub tls: Option<Arc<weir_net::Tls>>,
     pub stop: JobServerStop,
 }
 
-/// How the server is to end.
+/// How to stop the server.
 #[derive(Clone, Debug)]
 pub struct JobServerStop {
-    /// Stop accepting, finish what runs, close the store.
+    /// Stop accepting, finish the commands in progress, close the store.
     pub graceful: CancellationToken,
     /// Close the store now, even if clients are still connected.
     pub at_once: CancellationToken,
-    /// The longest that finishing may take, and then again closing the store.
+    /// Maximum time to finish commands, and again to close the store.
     pub deadline: Duration,
 }
 
-/// Why no server was started.
+/// Why the server could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The store can't be opened.
+    /// The store could not be opened.
     #[error("cannot open the job store in {}: {source}", directory.display())]
     Store { directory: PathBuf, source: EngineOpenError },
-    /// The system refused a thread, a runtime or a listener.
+    /// The system could not create a thread, a runtime or a listener.
     #[error("cannot start the job server: {0}")]
     System(#[from] io::Error),
-    /// The thread ended before it said anything.
+    /// The thread panicked before it reported a result.
     #[error("cannot start the job server: its thread panicked while opening the store")]
     Panicked,
 }
 
-/// A server that runs.
+/// A running job server.
 #[derive(Debug)]
 pub struct RunningJobServer {
     handle: Handle,
@@ -86,19 +86,19 @@ pub struct RunningJobServer {
 }
 
 impl RunningJobServer {
-    /// The way in.
+    /// Returns a handle to the server.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Resolves once the server has ended and its store is closed.
+    /// Waits until the server has ended and its store is closed. Returns the outcome.
     pub async fn join(self) -> JobServerOutcome {
         self.outcome.await.unwrap_or(JobServerOutcome { ended: OwnerEnd::Panicked, closed: Ok(()) })
     }
 }
 
-/// Starts a server. Returns once its store is open (so it blocks while a log is recovered) and its
+/// Starts a server. Blocks until its store is open, which includes the recovery of a log, and its
 /// listeners are served.
 pub fn start(start: JobServerOptions) -> Result<RunningJobServer, StartError> {
     let (handle, requests) = handle::channel(&start.settings.limits, start.metrics.clone());
@@ -106,7 +106,7 @@ pub fn start(start: JobServerOptions) -> Result<RunningJobServer, StartError> {
     let (end, outcome) = oneshot::channel();
     thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
         if let Some(result) = owner::run(start, requests, &opened) {
-            // Nobody may be interested any more.
+            // The receiver may have been dropped.
             let _ = end.send(result);
         }
     })?;

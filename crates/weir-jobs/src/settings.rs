@@ -1,4 +1,4 @@
-//! What an operator can set about jobs, with the defaults.
+//! The settings of the job server, with their defaults.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ pub struct JobServerSettings {
 }
 
 impl JobServerSettings {
-    /// Reads the tables of queues: their names are checked against the limits.
+    /// Reads the tables of queues and checks their names against the limits.
     fn read_queues(&mut self, table: &mut TableReader<'_>) {
         let Self { queues, limits, .. } = self;
         table.named("queues", |name, table| {

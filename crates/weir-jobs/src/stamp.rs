@@ -1,6 +1,6 @@
-//! Times as the protocol writes them: RFC 3339, UTC, six digits of fraction.
+//! Formats and parses times as the protocol writes them: RFC 3339, UTC, six digits of fraction.
 //!
-//! The text always has [`STAMP_BYTES`] bytes, so what was written can be found again by its length.
+//! The text always has [`STAMP_BYTES`] bytes, so it can be located by its length.
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
@@ -12,11 +12,11 @@ pub(crate) const STAMP_BYTES: usize = 27;
 
 const MICROS_PER_SECOND: u64 = 1_000_000;
 const FRACTION: std::ops::Range<usize> = 20..26;
-/// The part of a time before its fraction and its offset; each 0 stands for a digit.
+/// The part of a time before its fraction and its offset; each 0 represents any digit.
 const DATE_TIME: &str = "0000-00-00T00:00:00";
 
-/// Formats times; the text up to the second is kept, so that the next time within it costs a few
-/// nanoseconds.
+/// Formats times. It caches the text up to the second, so that another time in the same second
+/// costs a few nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Stamps {
     second: u64,
@@ -30,7 +30,7 @@ impl Default for Stamps {
 }
 
 impl Stamps {
-    /// The text of `time`. Times behind the year 9999 are shown as its end.
+    /// Formats `time`. Times after the year 9999 are formatted as its last second.
     pub(crate) fn format(&mut self, time: Timestamp) -> &[u8; STAMP_BYTES] {
         let second = time.as_micros() / MICROS_PER_SECOND;
         if second != self.second {
@@ -54,7 +54,7 @@ impl Stamps {
     }
 }
 
-/// `value` in decimal, right-aligned with zeros before it.
+/// Writes `value` in decimal, right-aligned and padded with zeros.
 fn write_digits(target: &mut [u8], mut value: u64) {
     for digit in target.iter_mut().rev() {
         *digit = b'0' + u8::try_from(value % 10).unwrap_or(0);
@@ -62,13 +62,13 @@ fn write_digits(target: &mut [u8], mut value: u64) {
     }
 }
 
-/// The text of one time, for where there is no [`Stamps`] at hand.
+/// Formats one time, for callers without a [`Stamps`].
 #[must_use]
 pub fn rfc3339(time: Timestamp) -> String {
     String::from_utf8_lossy(Stamps::default().format(time)).into_owned()
 }
 
-/// Why a text is no time.
+/// Why a text is not a valid time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoTime {
     #[error("it must look like 2026-11-20T19:28:22Z or 2026-11-20T19:28:22.5+01:00")]
@@ -77,8 +77,8 @@ pub(crate) enum NoTime {
     Calendar,
 }
 
-/// Reads an RFC 3339 time with any offset, as strictly as the original: workers get the same text
-/// and have parsers of their own. Times before 1970 count as 1970.
+/// Parses an RFC 3339 time with any offset, as strictly as Faktory does, because workers receive
+/// the same text and parse it themselves. Times before 1970 become 1970.
 pub(crate) fn parse_rfc3339(text: &str) -> Result<Timestamp, NoTime> {
     let (date_time, rest) = text.split_at_checked(DATE_TIME.len()).ok_or(NoTime::Shape)?;
     if !has_shape(date_time, DATE_TIME) {
@@ -86,18 +86,18 @@ pub(crate) fn parse_rfc3339(text: &str) -> Result<Timestamp, NoTime> {
     }
     let (fraction, zone) = parse_fraction(rest)?;
     let offset = parse_offset(zone)?;
-    // The parser of the calendar would take a leap second for the one before.
+    // The calendar's parser would accept a leap second as the second before it.
     if date_time.ends_with(":60") {
         return Err(NoTime::Calendar);
     }
-    // The calendar alone, without a zone: it goes on to the last second of the year 9999.
+    // Parses without a zone, because a zoned time ends before the last second of the year 9999.
     let date_time: DateTime = date_time.parse().map_err(|_| NoTime::Calendar)?;
     let since_1970 = date_time.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0));
     let micros = (since_1970 + fraction - offset).as_micros();
     Ok(Timestamp::from_micros(u64::try_from(micros).unwrap_or(0)))
 }
 
-/// The digits behind a point or a comma, and what follows them.
+/// Parses the digits after a point or a comma. Returns the fraction and the rest of the text.
 fn parse_fraction(text: &str) -> Result<(SignedDuration, &str), NoTime> {
     let Some(digits) = text.strip_prefix(['.', ',']) else {
         return Ok((SignedDuration::ZERO, text));
@@ -112,7 +112,7 @@ fn parse_fraction(text: &str) -> Result<(SignedDuration, &str), NoTime> {
     Ok((SignedDuration::from_micros(micros), zone))
 }
 
-/// How far the clock of `Z` or `+01:00` is ahead of UTC.
+/// Parses `Z` or an offset such as `+01:00`. Returns how far that clock is ahead of UTC.
 fn parse_offset(zone: &str) -> Result<SignedDuration, NoTime> {
     if zone == "Z" {
         return Ok(SignedDuration::ZERO);
@@ -125,7 +125,7 @@ fn parse_offset(zone: &str) -> Result<SignedDuration, NoTime> {
     if !has_shape(&zone[1..], "00:00") {
         return Err(NoTime::Shape);
     }
-    // Two digits each, by their shape.
+    // The shape guarantees two digits each.
     let part = |digits: &str| digits.parse::<i64>().map_err(|_| NoTime::Shape);
     let (hours, minutes) = (part(&zone[1..3])?, part(&zone[4..6])?);
     if hours > 24 || minutes > 59 {
@@ -134,7 +134,7 @@ fn parse_offset(zone: &str) -> Result<SignedDuration, NoTime> {
     Ok(SignedDuration::from_mins(sign * (hours * 60 + minutes)))
 }
 
-/// Whether `text` is `shape`, any digit standing where it has a 0.
+/// Returns whether `text` equals `shape`, where a 0 in `shape` matches any digit.
 fn has_shape(text: &str, shape: &str) -> bool {
     let fits = |(byte, shape): (u8, u8)| match shape {
         b'0' => byte.is_ascii_digit(),

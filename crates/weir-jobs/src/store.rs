@@ -1,9 +1,9 @@
-//! The `Store` trait: every whole operation on jobs. What it promises is the same for the embedded
-//! engine, memory and (later) Redis; `contract` tests them all.
+//! The `Store` trait: all operations on jobs. The embedded engine and the store in memory keep the
+//! same promises, and one set of contract tests covers both.
 //!
 //! A store lives on the thread that serves the connections, so its futures need not be `Send`.
-//! Dropping a future never loses a job: a fetched job whose delivery was not taken goes back to
-//! the place it came from.
+//! Dropping a future never loses a job: a fetched job that was not delivered returns to its former
+//! position.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use crate::model::{
 use weir_base::clock::Timestamp;
 use weir_log::Damage;
 
-/// Why a store could not do it. The text is what the client reads.
+/// Why a store operation failed. The text is sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// No room: pushes are refused, fetch, ack and fail go on.
+    /// The disk is full: pushes are rejected, while fetch, ack and fail keep working.
     #[error("disk full: job not stored; free space in data_dir, pushes resume by themselves")]
     DiskFull,
-    /// A sync failed: what was written may be gone, so nothing more is acknowledged.
+    /// A sync failed: written data may be lost, so nothing more is acknowledged.
     #[error("storage failed: {0}; nothing more is acknowledged until Weir is restarted")]
     Failed(String),
-    /// A limit was met; the text names it.
+    /// A limit was reached; the text names it.
     #[error("{0}")]
     Limit(String),
-    /// A job larger than the log's record limit.
+    /// The job is larger than the record limit of the log.
     #[error("job too large: {bytes} bytes")]
     TooLarge { bytes: usize },
-    /// No such reservation.
+    /// The jid has no reservation.
     #[error("Job not found {0}")]
     NotFound(Box<str>),
     /// The store is closing.
@@ -37,35 +37,35 @@ pub enum StoreError {
     Closed,
 }
 
-/// What a store can do beyond the base operations.
+/// The optional features of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Acknowledged jobs survive the process.
+    /// Acknowledged jobs survive the end of the process.
     pub durable: bool,
-    /// The queue can be served newest first.
+    /// A queue can be served newest first.
     pub both_ends: bool,
-    /// A search reads jobs without holding up the thread that serves them.
+    /// A search reads jobs without blocking the thread that serves them.
     pub scan_aside: bool,
 }
 
 /// A request for work.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchRequest<'a> {
-    /// The worker; a producer that fetches has none.
+    /// The worker. `None` for a producer that fetches.
     pub wid: Option<&'a Wid>,
-    /// In order of preference.
+    /// The queues, in order of preference.
     pub queues: &'a [QueueName],
     pub max: BatchSize,
-    /// How long to wait when there is nothing.
+    /// How long to wait when no job is available.
     pub wait: Duration,
 }
 
-/// How much one fetch takes.
+/// The size limit of one fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchSize {
-    /// At most this many jobs (>= 1).
+    /// Maximum number of jobs (>= 1).
     pub jobs: usize,
-    /// No further job once those taken have this many bytes of JSON.
+    /// No further job is added once the batch has this many bytes of JSON.
     pub bytes: usize,
 }
 
@@ -73,95 +73,96 @@ impl BatchSize {
     /// One job, whatever its size.
     pub const ONE: Self = Self::of(1);
 
-    /// Up to `jobs` jobs, whatever their size.
+    /// Returns a limit of `jobs` jobs, whatever their size.
     #[must_use]
     pub const fn of(jobs: usize) -> Self {
         Self { jobs, bytes: usize::MAX }
     }
 
-    /// Whether `taken` are as many as it allows.
+    /// Returns whether `taken` has reached this limit in jobs or in bytes.
     #[must_use]
     pub const fn is_reached(self, taken: Self) -> bool {
         taken.jobs >= self.jobs || taken.bytes >= self.bytes
     }
 }
 
-/// An exported job on its way back.
+/// An exported job to be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored<'a> {
-    /// Its `json` is the final text, `failure` included; its `at` is None.
+    /// `json` is the final text including `failure`; `at` is `None`.
     pub job: NewJob<'a>,
-    /// Where it rested; None: at the end of its queue.
+    /// The set it was exported from. `None`: it is added at the end of its queue.
     pub set: Option<SetName>,
-    /// Sets: when it is due, or died.
+    /// For sets: when the job is due, or when it died.
     pub at: Timestamp,
-    /// What the text says of its last failure.
+    /// The last failure, as recorded in the job's text.
     pub failure: Option<FailureState>,
 }
 
-/// What became of a failed job.
+/// The outcome of a reported failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailOutcome {
-    /// It is due again then.
+    /// The job is due again at `next_at`.
     Retry { next_at: Timestamp },
-    /// It went to the dead set.
+    /// The job moved to the dead set.
     Dead,
-    /// `retry = 0`: it is gone.
+    /// The job was discarded, because `retry` is 0.
     Discarded,
 }
 
-/// Which jobs of a place an action means.
+/// The jobs of a queue or set that an action applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     All,
     Entries(Vec<EntryKey>),
 }
 
-/// What to do with resting jobs.
+/// An action on waiting jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Put it at the end of its queue now.
+    /// Move the job to the end of its queue now.
     Requeue,
     /// Move it to the dead set.
     Kill,
-    /// Forget it.
+    /// Delete the job.
     Discard,
 }
 
-/// A walk through a place in order, a page at a time, that never holds more than a page.
+/// A request for one page of the jobs of a queue or set, in order.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {
     pub place: JobLocation,
-    /// Go on behind this key; None: from the start.
+    /// Continue after this key. `None`: start at the beginning.
     pub after: Option<EntryKey>,
-    /// From the far end backwards.
+    /// Walk backwards from the newest end.
     pub newest_first: bool,
-    /// At most this many jobs in the answer.
+    /// Maximum number of jobs in the page.
     pub limit: usize,
-    /// The maximum of jobs to examine.
+    /// Maximum number of jobs to examine.
     pub scan_max: usize,
     pub filter: Filter,
 }
 
-/// Which jobs a scan returns. Empty: all.
+/// Selects the jobs that a scan returns. An empty filter selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Glob (`*` and `?`) over the whole JSON text, as Redis matches.
+    /// Glob (`*` and `?`) that the whole JSON text must match, with the semantics of Redis.
     pub pattern: Option<String>,
-    /// Exactly this jobtype.
+    /// The exact jobtype.
     pub jobtype: Option<String>,
-    /// One of these jids. Wins over the others.
+    /// The job must have one of these jids; the other conditions are then ignored.
     pub jids: Vec<String>,
 }
 
-/// A resting or reserved job with all that is known of it.
+/// A waiting or reserved job with all its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredJob {
     pub key: EntryKey,
     pub state: JobState,
     pub jobtype: Box<str>,
     pub queue: QueueName,
-    /// Enqueued: when it entered the queue. Sets: when due or dead. Reserved: since when.
+    /// Enqueued: when it entered the queue. Sets: when it is due or died. Reserved: when it was
+    /// reserved.
     pub at: Timestamp,
     pub retry: i32,
     pub reserve_for_seconds: u32,
@@ -169,7 +170,7 @@ pub struct StoredJob {
     pub json: Vec<u8>,
 }
 
-/// Where a job is.
+/// Where a job is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
     Enqueued,
@@ -181,7 +182,7 @@ pub enum JobState {
 #[derive(Clone, Debug, Default)]
 pub struct ScanPage {
     pub jobs: Vec<StoredJob>,
-    /// The last key that was examined, while there are more.
+    /// The last key that was examined. `None`: no more jobs follow.
     pub next: Option<EntryKey>,
     pub scanned: usize,
 }
@@ -197,7 +198,7 @@ pub struct Reserved {
     pub expires_at: Timestamp,
 }
 
-/// What is where, from counters: cheap at any size.
+/// The sizes of queues and sets, read from counters: cheap at any size.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     pub queues: Vec<QueueCounts>,
@@ -216,7 +217,7 @@ pub struct Counts {
 pub struct QueueCounts {
     pub name: QueueName,
     pub depth: u64,
-    /// When the job that has waited longest was enqueued; None when empty.
+    /// When the oldest job was enqueued. `None`: the queue is empty.
     pub oldest: Option<Timestamp>,
     pub paused: bool,
     pub reserved: u64,
@@ -225,36 +226,36 @@ pub struct QueueCounts {
     pub failed_total: u64,
 }
 
-/// What an operator does to a queue.
+/// An operator's action on a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueAction {
     Pause,
     Resume,
-    /// Forget its waiting jobs and the queue itself (reserved jobs stay reserved).
+    /// Delete the waiting jobs and the queue itself. Reserved jobs stay reserved.
     Remove,
-    /// Forget its waiting jobs.
+    /// Delete the waiting jobs.
     Clear,
 }
 
-/// The state of the storage beneath.
+/// The state of the underlying storage.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Storage {
     pub kind: &'static str,
     pub segments: u64,
     pub bytes: u64,
-    /// Damaged places that no operator has acknowledged.
+    /// Damaged ranges of the log that no operator has acknowledged.
     pub damages: u64,
     pub condition: StoreCondition,
     pub sync_seconds_p50: f64,
     pub sync_seconds_p99: f64,
 }
 
-/// Whether the storage takes jobs.
+/// Whether the storage accepts jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StoreCondition {
     #[default]
     Ok,
-    /// Pushes are refused; the reserve serves ACK and FAIL.
+    /// Pushes are rejected; the reserved space serves ACK and FAIL.
     Low,
     /// Nothing can be written.
     Full,
@@ -262,45 +263,51 @@ pub enum StoreCondition {
     Failed(String),
 }
 
-/// Every whole operation on jobs. See the module for what all stores promise.
+/// All operations on jobs. The module's documentation lists what every store promises.
 #[expect(async_fn_in_trait, reason = "a store lives on one thread; its futures need not be Send")]
 pub trait Store: 'static {
-    /// What this store can do beyond the base operations.
+    /// Returns the optional features of this store.
     fn capabilities(&self) -> Capabilities;
 
-    /// Stores all `jobs` in order, or none. Resolved: durable by the store's setting.
+    /// Stores all `jobs` in order, or none. Returns once they are as durable as the store's setting
+    /// demands.
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError>;
 
-    /// Puts exported `jobs` back in order, or none: like [`Store::push`], but into the set where
-    /// each was, with its time and the failures so far (its next failure counts on from there).
+    /// Stores exported `jobs` in order, or none. Works like [`Store::push`], but puts each job into
+    /// its former set with its time and its failures so far, which the next failure continues to
+    /// count.
     async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError>;
 
-    /// Reserves up to `max` jobs, each by the rules of a fetch of its own, waiting when there are
-    /// none. Empty: the wait was over.
+    /// Reserves up to `max` jobs, choosing each by the rules of a separate fetch, and waits when
+    /// none is available. Returns an empty list when the wait times out.
     async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError>;
 
-    /// Ends reservations. After a crash a job may be waiting again: then it is removed there.
-    /// Unknown jids are ignored; a jid that is there twice ends two jobs. Returns the places in
-    /// `jids` of those that were unknown.
+    /// Ends reservations. A job that waits again because of a crash is removed from where it waits.
+    /// Ignores unknown jids; a jid that two jobs have in common and that is given twice ends both.
+    /// Returns the indices in `jids` of the unknown ones.
     async fn ack(&self, jids: &[&str]) -> Result<Vec<usize>, StoreError>;
 
-    /// Ends reservations with a failure: retry, dead or gone by the rules. Returns what became of
-    /// each, in the order of `reports`.
+    /// Ends reservations with a failure. The rules decide between retry, dead set and discard.
+    /// Returns the outcomes in the order of `reports`.
     async fn fail_all(&self, reports: Vec<FailureReport>) -> Vec<Result<FailOutcome, StoreError>>;
 
-    /// [`Store::fail_all`] of one.
+    /// Calls [`Store::fail_all`] with one report.
     async fn fail(&self, report: FailureReport) -> Result<FailOutcome, StoreError> {
         let outcome = self.fail_all(vec![report]).await.pop();
         outcome.expect("each report has an outcome")
     }
 
-    /// The worker is gone: its reservations return to their places (or fail, past `returns_max`).
+    /// Releases the reservations of a worker that is gone: the jobs return to their positions, or
+    /// fail if they have returned more than `returns_max` times. Returns the number of
+    /// reservations.
     async fn release(&self, wid: &Wid) -> Result<usize, StoreError>;
 
-    /// Moves the end of a reservation later; never earlier. False: no such reservation.
+    /// Extends a reservation until `until`; never shortens it. Returns false if there is no such
+    /// reservation.
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError>;
 
-    /// Acts on resting jobs. Returns how many it hit; keys that match nothing are ignored.
+    /// Applies `action` to waiting jobs. Ignores keys that match no job. Returns the number of jobs
+    /// affected.
     async fn act(
         &self,
         place: &JobLocation,
@@ -308,43 +315,43 @@ pub trait Store: 'static {
         action: Action,
     ) -> Result<u64, StoreError>;
 
-    /// A page of the jobs of a place.
+    /// Returns a page of the jobs of a queue or set.
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError>;
 
-    /// One job, wherever it is.
+    /// Finds a job by its jid in all queues, sets and reservations.
     async fn find(&self, jid: &str) -> Result<Option<StoredJob>, StoreError>;
 
-    /// Acts on queues. Unknown names are ignored. Returns how many jobs it removed.
+    /// Applies `action` to queues. Ignores unknown names. Returns the number of jobs removed.
     async fn act_on_queues(
         &self,
         queues: &[QueueName],
         action: QueueAction,
     ) -> Result<u64, StoreError>;
 
-    /// Forgets everything.
+    /// Deletes all jobs.
     async fn flush(&self) -> Result<(), StoreError>;
 
-    /// What is where.
+    /// Returns the sizes of queues and sets, and the totals.
     fn counts(&self) -> Counts;
 
-    /// Up to `limit` reservations, oldest first.
+    /// Returns up to `limit` reservations, oldest first.
     fn reservations(&self, limit: usize) -> Vec<Reserved>;
 
-    /// How many jobs a worker holds.
+    /// Returns the number of jobs that a worker has reserved.
     fn busy(&self, wid: &Wid) -> u64;
 
-    /// The state of the storage beneath.
+    /// Returns the state of the underlying storage.
     fn storage(&self) -> Storage;
 
-    /// The first thousand damaged places that no operator has acknowledged.
+    /// Returns the first 1,000 damaged ranges that no operator has acknowledged.
     fn damages(&self) -> Vec<Damage>;
 
-    /// An operator knows of all damage. Returns how many places that were.
+    /// Marks all damage as acknowledged by an operator. Returns the number of damaged ranges.
     async fn acknowledge_damages(&self) -> Result<u64, StoreError>;
 
-    /// How workers are shared among queues from now on.
+    /// Changes how workers are shared among queues.
     fn allocate(&self, allocation: Allocation);
 
-    /// Makes everything durable and rejects later calls.
+    /// Makes all data durable; later calls fail with [`StoreError::Closed`].
     async fn close(&self) -> Result<(), StoreError>;
 }

@@ -1,11 +1,11 @@
-//! What the job server shows: plain data for the console, the command line and the admin API.
+//! Plain data for the console, the command line and the admin API.
 //!
-//! Times are seconds since the Unix epoch (with a fraction); durations are seconds; both as `f64`,
-//! because readers are JavaScript, Python and people.
+//! Times are seconds since the Unix epoch with a fraction; durations are seconds. Both are `f64`,
+//! which JavaScript and Python read without conversion.
 
 use serde::{Deserialize, Serialize};
 
-/// The whole server on one page.
+/// The overview of the server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobServerOverview {
     pub now: f64,
@@ -24,11 +24,11 @@ pub struct JobServerOverview {
     pub retries: u64,
     pub dead: u64,
     pub queues: u64,
-    /// Worker processes that beat.
+    /// Worker processes that send BEAT.
     pub workers: u64,
     pub connections: u64,
     pub fetches_waiting: u64,
-    /// The longest that the next job of any queue that isn't paused has waited.
+    /// The highest latency of the queues that are not paused: how long the next job has waited.
     pub latency_seconds_max: f64,
     pub log: StorageView,
     pub limits_hit: Vec<LimitHit>,
@@ -39,28 +39,28 @@ pub struct JobServerOverview {
 pub struct StorageView {
     pub segments: u64,
     pub bytes: u64,
-    /// Damaged places that no operator has acknowledged.
+    /// Damaged ranges of the log that no operator has acknowledged.
     pub damages: u64,
-    /// `ok`, `low` (pushes are refused), `full` or `failed` (a sync failed; see `problem`).
+    /// `ok`, `low` (pushes are rejected), `full` or `failed` (a sync failed; see `problem`).
     pub state: String,
     pub problem: Option<String>,
     pub sync_seconds_p50: f64,
     pub sync_seconds_p99: f64,
 }
 
-/// A damaged place of the log that no operator has acknowledged.
+/// A damaged range of the log that no operator has acknowledged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
-    /// The segment's file.
+    /// The name of the segment's file.
     pub file: String,
     pub offset: u64,
     pub bytes: u64,
-    /// How many of them are kept in `damaged.log`.
+    /// How many of `bytes` are preserved in `damaged.log`.
     pub set_aside: u64,
     pub why: String,
 }
 
-/// A limit that was met since the start.
+/// A limit that was reached since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LimitHit {
     /// The setting's name.
@@ -85,7 +85,7 @@ pub struct QueueView {
     /// Jobs per second over the last minute.
     pub pushed_per_second: f64,
     pub processed_per_second: f64,
-    /// At the present rates; None: it grows or stands still.
+    /// Time to drain at the present rates. `None`: the queue does not shrink.
     pub drain_seconds: Option<f64>,
     pub target_latency_seconds: Option<f64>,
     pub concurrency: Option<u32>,
@@ -116,15 +116,15 @@ pub struct JobView {
     pub retry: i64,
     pub reserve_for_seconds: u64,
     pub failure: Option<FailureView>,
-    /// The worker that has it now.
+    /// The worker that has reserved the job.
     pub wid: Option<String>,
-    /// The job's JSON exactly as a worker gets it.
+    /// The job's JSON exactly as it is sent to a worker.
     pub payload: String,
-    /// What names this entry for an action: pass it back unchanged.
+    /// Identifies this entry for an action; pass it back unchanged.
     pub key: String,
 }
 
-/// Why a job failed last.
+/// The last failure of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FailureView {
     pub retry_count: u64,
@@ -136,15 +136,15 @@ pub struct FailureView {
     pub backtrace: Vec<String>,
 }
 
-/// A page of jobs and the way to the next.
+/// A page of jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobListPage {
     pub jobs: Vec<JobView>,
-    /// Pass as `after` to go on; None: that was the last.
+    /// Pass as `after` to get the next page. `None`: this is the last page.
     pub next: Option<String>,
     /// How many entries were examined for this page (a search may stop early and continue).
     pub scanned: u64,
-    /// How many jobs the place holds in all, filter or not.
+    /// How many jobs the queue or set has in all, regardless of the filter.
     pub total: u64,
 }
 
@@ -181,21 +181,21 @@ pub struct ReservationView {
     pub expires_at: f64,
 }
 
-/// What happened to each job of an import or push.
+/// The result of an import or a push.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pushed {
     pub accepted: u64,
-    /// How many were not taken.
+    /// The number of rejected jobs.
     #[serde(default)]
     pub rejected_total: u64,
-    /// The first of them.
+    /// The first rejected jobs.
     pub rejected: Vec<Rejected>,
 }
 
-/// A job that was not taken.
+/// A job that was rejected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rejected {
-    /// Counted from 1 in what was sent.
+    /// Line of the input, from 1.
     pub line: u64,
     pub jid: Option<String>,
     pub error: String,

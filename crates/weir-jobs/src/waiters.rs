@@ -1,10 +1,10 @@
-//! The line of FETCHes that wait for work: each names several queues, and work in any of them goes
-//! to the one that has waited longest.
+//! The list of FETCHes that wait for jobs. Each names several queues; a job in any of them goes to
+//! the fetch that has waited longest.
 //!
-//! Work is handed over, not announced: between the offer and the moment when the waiting task runs,
-//! nobody can take it away. What was handed over but not taken, because the waiting future was
-//! dropped, is given back through the function that [`Waiters::new`] got. Nothing here blocks or
-//! polls; one thread owns it. How many may wait is decided here, for every store.
+//! A job is assigned to a waiting fetch before its task is woken, so no other fetch can take it in
+//! between. If the future is dropped before it takes the job, the job is given back through the
+//! function passed to [`Waiters::new`]. Nothing here blocks or polls, and one thread owns the list.
+//! The limit on waiting fetches is enforced here for every store.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,14 +18,15 @@ use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::settings::JobServerLimits;
 use crate::store::StoreError;
 
-/// The line. `Q` names a queue, `C` is what the store must know of who waits (the worker, how many
-/// jobs it takes), `T` is what is handed over. Clones share the line.
+/// The waiting fetches, longest waiting first. `Q` names a queue, `C` is the store's data about a
+/// fetch (its worker and the maximum number of jobs), `T` is the work that is assigned. Clones
+/// share the list.
 pub(crate) struct Waiters<Q, C, T> {
     line: Rc<RefCell<WaiterList<Q, C, T>>>,
     give_back: Rc<dyn Fn(T)>,
 }
 
-/// Tickets count up: a lower ticket has waited longer.
+/// Tickets are ascending: a lower ticket has waited longer.
 type Ticket = u64;
 
 struct WaiterList<Q, C, T> {
@@ -40,7 +41,7 @@ struct Waiter<Q, C, T> {
     slot: Rc<RefCell<WaiterSlot<T>>>,
 }
 
-/// Where the work is put for the future to find.
+/// Holds the assigned work until the future takes it.
 struct WaiterSlot<T> {
     state: WaiterSlotState<T>,
     waker: Option<Waker>,
@@ -49,19 +50,21 @@ struct WaiterSlot<T> {
 enum WaiterSlotState<T> {
     Waiting,
     Served(T),
-    /// Served and taken, dismissed, or the future is gone.
+    /// The work was taken, the wait was dismissed, or the future was dropped.
     Ended,
 }
 
 impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
-    /// An empty line. `give_back` gets what was handed over and not taken; it may offer it again.
+    /// Returns an empty list. `give_back` receives work that was assigned but not taken, and may
+    /// offer it again.
     pub(crate) fn new(give_back: impl Fn(T) + 'static) -> Self {
         let line =
             WaiterList { next_ticket: 0, waiting: BTreeMap::new(), by_queue: BTreeSet::new() };
         Self { line: Rc::new(RefCell::new(line)), give_back: Rc::new(give_back) }
     }
 
-    /// Joins the end of the line, if it has room by `limits`.
+    /// Adds a fetch at the end of the list. Returns an error if `limits.waiting_fetches_max` is
+    /// reached.
     pub(crate) fn register_within(
         &self,
         limits: &JobServerLimits,
@@ -78,7 +81,7 @@ impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
         Err(StoreError::Limit(format!("too many FETCHes wait: at most {max} ({setting})")))
     }
 
-    /// Joins the end of the line. Dropping the future leaves it.
+    /// Adds a fetch at the end of the list. Dropping the future removes it.
     pub(crate) fn register(&self, queues: &[Q], context: C) -> WaitingFetch<Q, C, T> {
         let slot =
             Rc::new(RefCell::new(WaiterSlot { state: WaiterSlotState::Waiting, waker: None }));
@@ -90,7 +93,7 @@ impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
         WaitingFetch { waiters: self.clone(), ticket, slot }
     }
 
-    /// Takes the fetch that has waited longest for `queue` out of the line, to be served.
+    /// Removes and returns the fetch that has waited longest for `queue`.
     pub(crate) fn pick(&self, queue: &Q) -> Option<Picked<Q, C, T>> {
         let mut line = self.line.borrow_mut();
         let ticket = line.longest(queue)?;
@@ -98,12 +101,12 @@ impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
         Some(Picked { waiters: self.clone(), ticket, waiter: Some(waiter) })
     }
 
-    /// How many wait.
+    /// Returns the number of waiting fetches.
     pub(crate) fn len(&self) -> usize {
         self.line.borrow().waiting.len()
     }
 
-    /// Ends every wait with nothing: the store is closing.
+    /// Ends all waits without a job, because the store is closing.
     pub(crate) fn dismiss(&self) {
         let waiting = {
             let mut line = self.line.borrow_mut();
@@ -145,21 +148,21 @@ impl<T> WaiterSlot<T> {
     }
 }
 
-/// A fetch that is about to be served. Dropped unserved, it returns to its place in the line.
+/// A fetch that was picked to be served. If it is dropped unserved, it returns to its position.
 pub(crate) struct Picked<Q: Ord + Clone, C, T> {
     waiters: Waiters<Q, C, T>,
     ticket: Ticket,
-    /// There until served.
+    /// `None` once the fetch is served.
     waiter: Option<Waiter<Q, C, T>>,
 }
 
 impl<Q: Ord + Clone, C, T> Picked<Q, C, T> {
-    /// The store's data about the waiting fetch, and its queues, in its order.
+    /// Returns the store's data about the fetch, and its queues in order of preference.
     pub(crate) fn who(&self) -> Option<(&C, &[Q])> {
         self.waiter.as_ref().map(|waiter| (&waiter.context, &*waiter.queues))
     }
 
-    /// Hands `work` over and wakes the waiting task. Should the task be gone, it is given back.
+    /// Assigns `work` and wakes the waiting task. If the future was dropped, gives the work back.
     pub(crate) fn serve(mut self, work: T) {
         let Some(waiter) = self.waiter.take() else {
             return;
@@ -186,7 +189,7 @@ impl<Q: Ord + Clone, C, T> Drop for Picked<Q, C, T> {
     }
 }
 
-/// Resolves when work was handed over; None: dismissed.
+/// Resolves when work is assigned, or to `None` when the wait is dismissed.
 #[must_use = "dropping it leaves the line"]
 pub(crate) struct WaitingFetch<Q: Ord + Clone, C, T> {
     waiters: Waiters<Q, C, T>,

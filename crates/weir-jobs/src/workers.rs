@@ -1,8 +1,8 @@
-//! The worker processes: their profiles, their last heartbeats, the directives for them.
+//! The registry of worker processes: their profiles, last heartbeats and directives.
 //!
-//! Promises: a state only moves running -> quiet -> terminate; a worker that has not beaten for
-//! `limits.heartbeat_timeout` is reaped, its connections closed, and only then do its reservations
-//! return; a connection that closes changes nothing of that.
+//! A state only moves from running to quiet to terminate. A worker that sends no heartbeat for
+//! `limits.heartbeat_timeout` is reaped: its connections are closed, and only then do its
+//! reservations return. Closing a connection affects none of this.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::faktory::{Signal, SignalLevel};
 use crate::model::{QueueName, Wid};
 use crate::view;
 
-/// The directive for a worker process. Only moves forward.
+/// The directive for a worker process. It only moves forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WorkerDirective {
     #[default]
@@ -26,7 +26,7 @@ pub(crate) enum WorkerDirective {
 }
 
 impl WorkerDirective {
-    /// The protocol's word.
+    /// Returns the name that the protocol uses.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -35,7 +35,7 @@ impl WorkerDirective {
         }
     }
 
-    /// The state of this name.
+    /// Parses the protocol's name of a state.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         [Self::Running, Self::Quiet, Self::Terminate]
             .into_iter()
@@ -50,7 +50,7 @@ impl WorkerDirective {
     }
 }
 
-/// What a worker process says of itself.
+/// What a worker process reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Profile {
     pub(crate) hostname: String,
@@ -59,7 +59,7 @@ pub(crate) struct Profile {
     pub(crate) rss_kb: u64,
 }
 
-/// All worker processes that beat.
+/// All worker processes that send heartbeats.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerRegistry {
     by_wid: HashMap<Wid, RegisteredWorker>,
@@ -72,7 +72,7 @@ struct RegisteredWorker {
     last_beat: Timestamp,
     state: WorkerDirective,
     connections: Vec<WorkerConnection>,
-    /// The maximum of queues that are shown: the setting at its last change of queues.
+    /// The maximum number of queues to show: the setting at the last change of its queues.
     queues_kept_max: usize,
 }
 
@@ -93,18 +93,19 @@ impl RegisteredWorker {
 #[derive(Debug)]
 struct WorkerConnection {
     signal: Rc<Signal>,
-    /// The queues of its last FETCH, the first of them.
+    /// The first queues of its last FETCH.
     queues: Box<[QueueName]>,
     /// The number of queues in its last FETCH.
     queues_total: usize,
 }
 
-/// `limits.workers_max` workers are there already.
+/// The error for a new worker when `limits.workers_max` workers are registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyWorkers;
 
 impl WorkerRegistry {
-    /// A connection said HELLO: a new worker, or one more connection of a known one.
+    /// Registers a connection after HELLO, as a new worker or for a known one. Returns an error if
+    /// a new worker would exceed `workers_max`.
     pub(crate) fn hello(
         &mut self,
         wid: &Wid,
@@ -118,7 +119,7 @@ impl WorkerRegistry {
         }
         let worker = self.by_wid.entry(wid.clone()).or_insert_with(|| RegisteredWorker::new(now));
         if worker.connections.is_empty() {
-            // A process that begins. One that was told to end may come back under its wid at once.
+            // A new process. One that received `terminate` may restart at once with the same wid.
             worker.profile = profile;
             worker.started = now;
             worker.state = WorkerDirective::Running;
@@ -133,7 +134,8 @@ impl WorkerRegistry {
         Ok(())
     }
 
-    /// A connection fetches from other queues than before; the first `kept_max` are remembered.
+    /// Records that a connection fetches from other queues than before; stores the first
+    /// `kept_max`.
     pub(crate) fn record_queues(
         &mut self,
         wid: &Wid,
@@ -152,14 +154,15 @@ impl WorkerRegistry {
         }
     }
 
-    /// A connection closed. The worker stays until it is reaped.
+    /// Removes a closed connection. The worker stays registered until it is reaped.
     pub(crate) fn disconnect(&mut self, wid: &Wid, signal: &Rc<Signal>) {
         if let Some(worker) = self.by_wid.get_mut(wid) {
             worker.connections.retain(|known| !Rc::ptr_eq(&known.signal, signal));
         }
     }
 
-    /// A worker beat, and may have said its own state. Answers the state in force; None: unknown.
+    /// Records a heartbeat, and the worker's own state if it sent one. Returns the resulting state,
+    /// or `None` if the worker is unknown.
     pub(crate) fn beat(
         &mut self,
         wid: &str,
@@ -186,13 +189,13 @@ impl WorkerRegistry {
         told
     }
 
-    /// When the next worker is due to be reaped, if it sends no heartbeat until then.
+    /// Returns when the next worker is due to be reaped, if it sends no heartbeat until then.
     pub(crate) fn next_reap(&self, timeout: Duration) -> Option<Timestamp> {
         self.by_wid.values().map(|worker| worker.last_beat + timeout).min()
     }
 
-    /// Removes the workers that have not beaten for `timeout` and closes their connections. Their
-    /// reservations are the caller's to release.
+    /// Removes the workers that sent no heartbeat for `timeout`, and closes their connections. The
+    /// caller must release their reservations.
     pub(crate) fn reap(&mut self, now: Timestamp, timeout: Duration) -> Vec<Wid> {
         let gone = self.by_wid.extract_if(|_, worker| worker.last_beat + timeout <= now);
         gone.map(|(wid, worker)| {
@@ -202,12 +205,13 @@ impl WorkerRegistry {
         .collect()
     }
 
-    /// How many there are.
+    /// Returns the number of workers.
     pub(crate) fn len(&self) -> usize {
         self.by_wid.len()
     }
 
-    /// All, in the order of their start. `busy`: how many jobs a worker holds.
+    /// Returns all workers in the order of their start. `busy` returns the number of jobs that a
+    /// worker has reserved.
     pub(crate) fn view(&self, busy: impl Fn(&Wid) -> u64) -> Vec<view::JobWorkerView> {
         let mut workers: Vec<_> =
             self.by_wid.iter().map(|(wid, worker)| worker.view(wid, busy(wid))).collect();

@@ -1,8 +1,8 @@
-//! A record in which one bit is wrong, made right: its checksum says which bit that is.
+//! Corrects a record in which one bit is wrong: the checksum identifies the bit.
 //!
-//! Two flips of single bits never have the same effect on a CRC32C in records up to 2^31 bits, so
-//! there is one candidate at most; that the length fits as well keeps out most of what was damaged
-//! more than that.
+//! No two flips of single bits have the same effect on a CRC32C in records up to 2^31 bits, so
+//! there is at most one candidate. Checking the length as well rejects most records with more
+//! damage.
 
 use crate::format::{RECORD_HEADER_BYTES, RecordHeader, Seed};
 
@@ -10,7 +10,7 @@ use crate::format::{RECORD_HEADER_BYTES, RecordHeader, Seed};
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 const CHECKSUM_BYTES: usize = 4;
 
-/// The record that stood at `offset` where `bytes` stand now, if one bit is wrong at most.
+/// Returns the record that was written at `offset`, if at most one bit of `bytes` is wrong.
 pub(crate) fn corrected(seed: Seed, offset: u32, bytes: &[u8]) -> Option<Vec<u8>> {
     if bytes.len() < RECORD_HEADER_BYTES as usize {
         return None;
@@ -27,7 +27,7 @@ pub(crate) fn corrected(seed: Seed, offset: u32, bytes: &[u8]) -> Option<Vec<u8>
     (header.record_bytes() as usize == record.len()).then_some(record)
 }
 
-/// Which bit of so many bytes changes their checksum by `difference`.
+/// Returns the index of the bit that changes the checksum of `bytes` bytes by `difference`.
 fn wrong_bit(difference: u32, bytes: usize) -> Option<usize> {
     let mut effect = POLYNOMIAL; // of the last bit
     (0..bytes * 8).rev().find(|_| {

@@ -1,12 +1,13 @@
-//! Damage that was found: what stood there is set aside in `damaged.log` before anything is written
-//! over it, and listed until an operator has acknowledged it.
+//! The list of damage. Damaged bytes are set aside in `damaged.log` before they are overwritten,
+//! and listed until an operator has acknowledged them.
 //!
-//! The file is a segment with the number 0 (see `format.rs`). A record's head names the place
-//! (segment u32, offset u32, bytes u32, why), its body holds what stood there; a longer place has
-//! further records with an empty why. Acknowledging renames the file to `damaged.acknowledged.log`,
-//! which replaces the one before: so both together are bounded by twice `set_aside_bytes_max`.
+//! The file is a segment with the number 0 (see `format.rs`). A record's head holds the range
+//! (segment u32, offset u32, bytes u32, why), its body the bytes that were found there; a longer
+//! range has further records with an empty `why`. Acknowledging renames the file to
+//! `damaged.acknowledged.log`, which replaces the previous one, so both together take at most twice
+//! `set_aside_bytes_max`.
 //!
-//! A place that either file names is not reported again.
+//! A range that either file contains is not reported again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -23,34 +24,36 @@ use crate::scan::Scanner;
 use crate::shared::locked;
 use crate::survey::survey;
 
-/// Damage that no operator has acknowledged.
+/// The file of damage that no operator has acknowledged.
 pub(crate) const FILE: &str = "damaged.log";
-/// What was acknowledged last.
+/// The file of the damage that was acknowledged last.
 pub(crate) const FILE_ACKNOWLEDGED: &str = "damaged.acknowledged.log";
-/// Records in these files are checked as if they were in this segment, which no log has.
+/// The segment number for the checksums of these files; no segment of a log has it.
 const NUMBER: u32 = 0;
-/// Of a damaged place in one record.
+/// Maximum number of damaged bytes in one record.
 const CHUNK_BYTES: u32 = 1024 * 1024;
-/// Damaged places that are listed; more are only counted.
+/// Maximum number of damaged ranges that are listed; further ones are only counted.
 pub(crate) const LISTED_MAX: usize = 1000;
-/// Damaged places that wait for the sync thread to set them aside; more are only counted.
+/// Maximum number of ranges that wait for the sync thread to set them aside; further ones are only
+/// counted.
 const WAITING_MAX: usize = 1000;
-/// Of heads, above `set_aside_bytes_max`: damage is listed even if its bytes find no room.
+/// Space for heads beyond `set_aside_bytes_max`, so that damage is listed even if its bytes don't
+/// fit.
 const HEADS_BYTES_MAX: u32 = 1024 * 1024;
 const HEAD_BYTES_MIN: usize = 12;
 
-/// A place where something else stands than was written.
+/// A range of a segment whose bytes differ from what was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     pub file: String,
     pub offset: u32,
     pub bytes: u64,
-    /// How many of them were set aside.
+    /// How many of `bytes` were set aside.
     pub set_aside: u64,
     pub why: String,
 }
 
-/// What stood at a damaged place.
+/// The bytes that were found in a damaged range.
 #[derive(Clone, Copy, Debug)]
 pub struct SetAside<'a> {
     seed: Seed,
@@ -58,7 +61,7 @@ pub struct SetAside<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A record that was made right.
+/// A record whose wrong bit was corrected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorrectedRecord {
     bytes: Vec<u8>,
@@ -66,7 +69,7 @@ pub struct CorrectedRecord {
 }
 
 impl SetAside<'_> {
-    /// The record that was written there, if at most one bit of it is wrong.
+    /// Returns the record as it was written, if at most one bit of it is wrong.
     #[must_use]
     pub fn corrected(&self) -> Option<CorrectedRecord> {
         let bytes = correct::corrected(self.seed, self.offset, self.bytes)?;
@@ -87,17 +90,17 @@ impl CorrectedRecord {
     }
 }
 
-/// Damage that no operator has acknowledged, in numbers.
+/// Summary of the damage that no operator has acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DamageSummary {
     pub places: u64,
-    /// Bytes that found no room below `set_aside_bytes_max` since the log was opened.
+    /// Bytes that were not set aside since the log was opened, because of `set_aside_bytes_max`.
     pub bytes_left_out: u64,
-    /// Some of it is not yet in `damaged.log`: a sync puts it there.
+    /// Whether some damage is not yet in `damaged.log`; the next sync writes it.
     pub is_waiting: bool,
 }
 
-/// Bytes of a segment that are not what was written.
+/// A range of bytes of a segment that differ from what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DamagedRange {
     pub(crate) segment: u32,
@@ -139,25 +142,25 @@ impl DamagedRange {
     }
 }
 
-/// The damage of one log.
+/// The damage of one log, in memory and in its file.
 #[derive(Debug)]
 pub(crate) struct DamageLog<D: Disk> {
     disk: D,
     log_id: u64,
     bytes_max: u32,
-    /// Held for moments only.
+    /// Locked only briefly.
     listed: Mutex<DamageList>,
-    /// Held while the file is written.
+    /// Locked while the file is written.
     file: Mutex<OpenFile<D::File>>,
 }
 
-/// What is known without reading the file.
+/// The damage in memory.
 #[derive(Debug, Default)]
 struct DamageList {
     damages: Vec<Damage>,
     total: u64,
     bytes_left_out: u64,
-    /// Of both files: where each place begins, and its end.
+    /// Start and end of each range in both files.
     known: BTreeMap<(u32, u32), u32>,
     waiting: VecDeque<DamagedRange>,
 }
@@ -224,12 +227,13 @@ impl<D: Disk> DamageLog<D> {
         }
     }
 
-    /// The first thousand damaged places.
+    /// Returns the first 1,000 damaged ranges.
     pub(crate) fn damages(&self) -> Vec<Damage> {
         locked(&self.listed).damages.clone()
     }
 
-    /// Notes damage without waiting for the disk; [`DamageLog::set_aside_waiting`] copies it.
+    /// Records damage without waiting for the disk. [`DamageLog::set_aside_waiting`] copies the
+    /// bytes later.
     pub(crate) fn note(&self, place: DamagedRange) {
         let mut listed = locked(&self.listed);
         if listed.knows(&place) {
@@ -244,12 +248,12 @@ impl<D: Disk> DamageLog<D> {
         }
     }
 
-    /// The next place that is noted and not yet set aside. Only its start is known.
+    /// Returns the next range that was recorded but not set aside. Its end is not yet known.
     pub(crate) fn first_waiting(&self) -> Option<DamagedRange> {
         locked(&self.listed).waiting.front().cloned()
     }
 
-    /// Sets aside the first place that was noted.
+    /// Sets aside the first range that was recorded.
     pub(crate) fn set_aside_waiting(
         &self,
         place: &DamagedRange,
@@ -262,8 +266,8 @@ impl<D: Disk> DamageLog<D> {
         Ok(())
     }
 
-    /// Sets aside what stands at `place` of `source`, durable on return. Nothing is done if that
-    /// place is known. `None`: there is no file to copy from.
+    /// Copies the bytes of `place` in `source` to the file; durable on return. Does nothing if the
+    /// range is already known. `source` is `None` if there is no file to copy from.
     pub(crate) fn set_aside(
         &self,
         place: &DamagedRange,
@@ -280,7 +284,7 @@ impl<D: Disk> DamageLog<D> {
         Ok(())
     }
 
-    /// An operator knows of it all. Returns how many places that were.
+    /// Marks all damage as acknowledged by an operator. Returns the number of damaged ranges.
     pub(crate) fn acknowledge(&self) -> io::Result<u64> {
         let mut open = locked(&self.file);
         if open.file.is_some() {
@@ -303,7 +307,8 @@ impl<D: Disk> DamageLog<D> {
             let wanted = wanted.min(left);
             let mut bytes = vec![0; wanted as usize];
             let read = source.map_or(0, |source| {
-                // What the disk does not give up can't be kept; that it is damaged still is.
+                // Bytes that the disk can't read are not set aside, but their range is still
+                // listed.
                 disk::read_full(source, &mut bytes, at.into()).unwrap_or_default()
             });
             bytes.truncate(read);
@@ -361,9 +366,9 @@ fn log_damage(place: &DamagedRange) {
     );
 }
 
-/// What a file of damage holds.
+/// The content of a file of damage.
 struct Contents<F> {
-    /// To go on writing; `None`: there is none, or it is another log's.
+    /// The file to append to. `None`: it does not exist, or belongs to another log.
     file: Option<F>,
     end: u32,
     entries: Vec<DamageEntry>,
@@ -371,7 +376,7 @@ struct Contents<F> {
     is_torn: bool,
 }
 
-/// A damaged place, and where the bytes are that stood there.
+/// A damaged range, and where its bytes are in the file.
 struct DamageEntry {
     place: DamagedRange,
     chunks: Vec<std::ops::Range<u32>>,
@@ -420,17 +425,18 @@ fn header_of<F: DiskFile>(file: &F) -> io::Result<Option<SegmentHeader>> {
     Ok(SegmentHeader::decode(&header[..read]).filter(|header| header.number == NUMBER))
 }
 
-/// Which of the two files of damage.
+/// Selects one of the two files of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledged {
     No,
     Yes,
 }
 
-/// Shows the damaged places of the log in `disk` with what was set aside of each; changes nothing.
+/// Calls `visit` for each damaged range of the log in `disk`, with the bytes set aside. Changes
+/// nothing.
 ///
 /// # Errors
-/// `Io`, and what keeps the log from being read: `Foreign`, `Version`, `NoIdentity`.
+/// `Io`, and the errors of an unreadable log: `Foreign`, `Version`, `NoIdentity`.
 pub fn set_aside<D: Disk>(
     disk: &D,
     which: Acknowledged,

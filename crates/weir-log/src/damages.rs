@@ -12,7 +12,7 @@ use crate::position::RecordPosition;
 use crate::segment::Segment;
 use crate::shared::{SegmentLogShared, locked};
 
-/// Set aside of a record whose length is not known.
+/// Bytes to set aside of a record whose length is unknown.
 const RECORD_BYTES_GUESSED: u32 = 4096;
 
 /// The damage of an open log. Cheap to clone.
@@ -32,19 +32,19 @@ impl<D: Disk> Damages<D> {
         Damages { shared }
     }
 
-    /// Never waits for the disk.
+    /// Returns a summary without waiting for the disk.
     #[must_use]
     pub fn summary(&self) -> DamageSummary {
         self.shared.damage.summary()
     }
 
-    /// The first thousand places that no operator has acknowledged.
+    /// Returns the first 1,000 ranges that no operator has acknowledged.
     #[must_use]
     pub fn list(&self) -> Vec<Damage> {
         self.shared.damage.damages()
     }
 
-    /// The record at `position` could not be read. The next sync sets aside what stands there,
+    /// Records that the record at `position` could not be read. The next sync sets its bytes aside
     /// before it makes anything durable that is appended from now on.
     pub fn note(&self, position: RecordPosition, why: &str) {
         let RecordPosition { segment, offset } = position;
@@ -52,10 +52,11 @@ impl<D: Disk> Damages<D> {
         self.shared.damage.note(DamagedRange { segment, start: offset, end: offset, why });
     }
 
-    /// An operator knows of all of it. Returns how many places that were. Waits for the disk.
+    /// Marks all damage as acknowledged by an operator. Returns the number of damaged ranges. Waits
+    /// for the disk.
     ///
     /// # Errors
-    /// The file could not be written or renamed; the damage stays listed.
+    /// The file could not be written or renamed. The damage stays listed.
     pub fn acknowledge(&self) -> io::Result<u64> {
         let _one_at_a_time = locked(&self.shared.syncing);
         self.shared.set_aside_waiting()?;
@@ -64,7 +65,7 @@ impl<D: Disk> Damages<D> {
 }
 
 impl<D: Disk> SegmentLogShared<D> {
-    /// Sets aside what was recorded. The next call retries what the disk rejects.
+    /// Sets aside the recorded damage. If the disk returns an error, the next call retries.
     pub(crate) fn set_aside_waiting(&self) -> io::Result<()> {
         while let Some(mut place) = self.damage.first_waiting() {
             let segment = locked(&self.catalogue).find_or_doomed(place.segment);
@@ -79,7 +80,8 @@ impl<D: Disk> SegmentLogShared<D> {
     }
 }
 
-/// The size of the damaged record at `offset`: as the footer has it, or as the record itself says.
+/// Returns the size of the damaged record at `offset` as given by the footer, or else by the record
+/// itself.
 fn record_bytes<F: DiskFile>(file: &F, segment: &Segment<F>, offset: u32) -> u32 {
     let mut found = None;
     if let Some(seal) = segment.seal() {

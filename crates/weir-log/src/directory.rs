@@ -1,4 +1,4 @@
-//! The segment files of a directory, by their headers and trailers.
+//! Lists the segment files of a directory, with their headers and trailers.
 
 use crate::disk::{self, Disk, DiskFile};
 use crate::error::OpenError;
@@ -7,23 +7,23 @@ use crate::format::{
 };
 use crate::scan::Scanner;
 
-/// What is there, before any of it is trusted.
+/// The segment files in a directory, before any of their content is trusted.
 pub(crate) struct Directory<D> {
     disk: D,
-    /// By number.
+    /// Sorted by number.
     pub(crate) files: Vec<SegmentFile>,
 }
 
 /// One segment file.
 pub(crate) struct SegmentFile {
     pub(crate) number: u32,
-    /// If it is readable and has this file's number.
+    /// `None` if it is unreadable or has another number than the file.
     pub(crate) header: Option<SegmentHeader>,
     pub(crate) trailer: Option<Trailer>,
 }
 
 impl SegmentFile {
-    /// The layout, if header and trailer say that this is a sealed segment of that log.
+    /// Returns the layout if header and trailer are those of a sealed segment of this log.
     pub(crate) fn sealed_as(&self, log_id: u64) -> Option<Seal> {
         let (header, trailer) = (self.header?, self.trailer?);
         (header.log_id == log_id && trailer.log_id == log_id).then_some(trailer.seal)
@@ -43,7 +43,7 @@ impl<D: Disk> Directory<D> {
         Ok(directory)
     }
 
-    /// The oldest segment's number, 1 if there is none.
+    /// Returns the number of the oldest segment, or 1 if there is none.
     pub(crate) fn first(&self) -> u32 {
         self.files.first().map_or(1, |found| found.number)
     }
@@ -67,7 +67,8 @@ impl<D: Disk> Directory<D> {
         self.disk.remove(&name).map_err(OpenError::io(format!("delete {name}")))
     }
 
-    /// The log's id; `None` if nothing was ever written. All files must agree.
+    /// Returns the log's id, or `None` if nothing was ever written. Returns an error if the files
+    /// disagree.
     pub(crate) fn identity(&self) -> Result<Option<u64>, OpenError> {
         let mut identity = None;
         for found in &self.files {
@@ -106,7 +107,8 @@ impl<D: Disk> Directory<D> {
         Ok(SegmentFile { number, header, trailer })
     }
 
-    /// Whether no file holds anything behind its header: they were being made when power failed.
+    /// Returns whether no file has data after its header, which happens when power fails while the
+    /// first segment is created.
     fn untouched(&self) -> Result<bool, OpenError> {
         for found in &self.files {
             let file = self.open(found.number)?;

@@ -1,49 +1,49 @@
-//! What the log needs from a disk; a trait, so that tests can simulate one.
+//! The disk operations that the log needs, as traits that tests can simulate.
 
 use std::io;
 
-/// A directory that holds one log. Cheap to clone; clones mean the same directory.
+/// A directory that holds one log. Cheap to clone; clones refer to the same directory.
 pub trait Disk: Clone + std::fmt::Debug + Send + Sync + 'static {
     type File: DiskFile;
 
-    /// The names of all files in the directory, in any order.
+    /// Returns the names of all files in the directory, in any order.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Makes an empty file, replacing one of that name.
+    /// Creates an empty file, replacing one of that name.
     fn create(&self, name: &str) -> io::Result<Self::File>;
     /// Opens a file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Self::File>;
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Makes created and deleted names durable.
+    /// Makes the creation, renaming and deletion of files durable.
     fn sync_dir(&self) -> io::Result<()>;
-    /// A number that no other log has; asked once, when a log is made.
+    /// Returns a random number that serves as the id of a new log.
     fn random(&self) -> u64;
 }
 
 /// An open file of a [`Disk`].
 pub trait DiskFile: std::fmt::Debug + Send + Sync + 'static {
-    /// Reads what is there, possibly less than asked for; 0 at the end.
+    /// Reads up to `into.len()` bytes. Returns the number read; 0 at the end of the file.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Writes a prefix of `bytes` and says how much.
+    /// Writes a prefix of `bytes`. Returns the number of bytes written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
-    /// Reserves room for the first `bytes` of the file, which becomes at least that long.
+    /// Allocates disk space for the first `bytes` of the file, which becomes at least that long.
     fn allocate(&self, bytes: u64) -> io::Result<Allocation>;
-    /// Cuts or (with zeros) extends the file.
+    /// Truncates the file, or extends it with zeros.
     fn truncate(&self, bytes: u64) -> io::Result<()>;
-    /// Makes content and size durable.
+    /// Makes the file's content and size durable.
     fn sync_data(&self) -> io::Result<()>;
     fn size(&self) -> io::Result<u64>;
 }
 
-/// What became of a request for room.
+/// The outcome of [`DiskFile::allocate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
     Reserved,
-    /// The file system cannot reserve: a full disk is then met when writing.
+    /// The file system cannot allocate in advance, so a full disk is only noticed on a write.
     Unsupported,
 }
 
-/// Reads until `into` is full or the file ends; returns how much was read.
+/// Reads until `into` is full or the file ends. Returns the number of bytes read.
 pub(crate) fn read_full<F: DiskFile>(file: &F, into: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < into.len() {
@@ -57,7 +57,7 @@ pub(crate) fn read_full<F: DiskFile>(file: &F, into: &mut [u8], offset: u64) -> 
     Ok(done)
 }
 
-/// Writes all of `bytes`, through short writes.
+/// Writes all of `bytes`, repeating short writes.
 pub(crate) fn write_full<F: DiskFile>(file: &F, bytes: &[u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
@@ -71,7 +71,7 @@ pub(crate) fn write_full<F: DiskFile>(file: &F, bytes: &[u8], offset: u64) -> io
     Ok(())
 }
 
-/// A full disk or quota: worth another try later.
+/// Returns whether the error is a full disk or quota, which a later retry may resolve.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

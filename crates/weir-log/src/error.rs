@@ -1,12 +1,12 @@
-//! What can go wrong, by operation.
+//! The errors of the log, by operation.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::position::RecordPosition;
 
-/// Why a log takes no more promises: a sync or a write failed, so the kernel may have dropped
-/// pages that were believed written. Only a restart (which reads what is really there) helps.
+/// Why a log no longer accepts records: a sync or a write failed, so the kernel may have dropped
+/// pages that were thought to be written. Only a restart, which reads what is on disk, resolves it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "the log stopped accepting: {what}. What was not yet acknowledged may be lost; restart to read what is on disk"
@@ -16,7 +16,7 @@ pub struct Poison {
 }
 
 impl Poison {
-    /// What failed, on which file.
+    /// Returns which operation failed on which file.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.what
@@ -25,12 +25,13 @@ impl Poison {
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AppendError {
-    /// The disk refuses another segment and what is left is kept for essential records (or is
-    /// used up, for an essential record). `Syncer::maintain` finds out when space returns.
+    /// The disk has no space for another segment, and the rest of the present one is reserved for
+    /// essential records (or used up, for an essential record). `Syncer::maintain` notices when
+    /// space returns.
     #[error("no space left for the log: the disk refuses another segment")]
     NoSpace,
     /// The sync thread is behind: `buffered_bytes_max` is reached, or the next segment is not yet
-    /// allocated. Call (or wait for) `Syncer::sync` and `Syncer::maintain`, then try again.
+    /// allocated. Call (or wait for) `Syncer::sync` and `Syncer::maintain`, then retry.
     #[error("the log's sync thread is behind; try again after it has synced")]
     Backpressure,
     #[error(
@@ -41,10 +42,10 @@ pub enum AppendError {
     Poisoned(#[from] Poison),
 }
 
-/// `flush`, `sync` or `maintain` did not succeed.
+/// Why `flush`, `sync` or `maintain` failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SyncError {
-    /// Nothing is lost: the bytes stay in memory and the next call retries.
+    /// The disk is full. Nothing is lost: the bytes stay in memory and the next call retries.
     #[error(
         "no space left on the disk for what the log has to write; it is kept in memory and tried again"
     )]
@@ -58,12 +59,12 @@ pub enum SyncError {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The segment was removed: the record is not needed any more, or the position is wrong.
+    /// The segment was removed, or the position is wrong.
     #[error("segment {segment} is not part of the log")]
     Gone { segment: u32 },
     #[error("{file} is damaged at offset {offset}: {why}")]
     Damaged { file: String, offset: u32, why: &'static str },
-    /// Heads of the segment that is being written are only known to its owner (`Log::heads`).
+    /// The heads of the segment being written are only available from its owner (`SegmentLog::heads`).
     #[error("segment {segment} is still being written")]
     Unsealed { segment: u32 },
     #[error("cannot read {file}: {source}")]
@@ -71,8 +72,8 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// Whether the same read may work in a moment: descriptors or memory ran out, and nothing is
-    /// known of the record.
+    /// Returns whether the error is transient, so that a retry may succeed: file descriptors or
+    /// memory ran out, which says nothing about the record.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         use rustix::io::Errno;
@@ -90,7 +91,7 @@ impl RecordError {
 pub enum OpenError {
     #[error("cannot {what}: {source}")]
     Io { what: String, source: io::Error },
-    /// More is missing below a position that was reported durable than is repaired.
+    /// More data is missing below a durable position than recovery can repair.
     #[error(
         "{file}: {why}, although everything before {durable} was safely on disk. Restore the \
          files, or move those of another log away"

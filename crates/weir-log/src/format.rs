@@ -19,49 +19,49 @@
 //!             entries' bytes u32  data records u32  entries' crc u32  crc u32          36 bytes
 //! ```
 //!
-//! Checksums are CRC32C. A record's covers everything behind it and starts from a value made of the
-//! log's id, the segment's number and the record's offset, so that bytes of another log, of another
-//! segment or in another place never look valid. Header and trailer checksums start from zero:
-//! they are read before the id is known.
+//! Checksums are CRC32C. A record's checksum covers everything after it and starts from a value
+//! derived from the log's id, the segment's number and the record's offset, so that bytes of
+//! another log, segment or offset never look valid. The checksums of header and trailer start from
+//! zero, because they are read before the id is known.
 //!
-//! What a repair took away is in `damaged.log`, which has the same header and records under the
-//! segment number 0; see `damage.rs`.
+//! Bytes that a repair overwrote are in `damaged.log`, which has the same header and records under
+//! the segment number 0; see `damage.rs`.
 //!
-//! Version 1 has no records of kind 5; its segments are read, and never added to.
+//! Version 1 has no records of kind 5. Its segments are read, but nothing is appended to them.
 
 use crate::position::RecordPosition;
 
-/// Of the segments that are written.
+/// The version of segments that are written.
 pub(crate) const VERSION: u32 = 2;
-/// The oldest that is read.
+/// The oldest version that can be read.
 pub(crate) const VERSION_MIN: u32 = 1;
 pub(crate) const HEADER_BYTES: u32 = 32;
 pub(crate) const RECORD_HEADER_BYTES: u32 = 10;
-/// A mark, end or first record: all have a body of two u32.
+/// Size of a mark, end or first record: all have a body of two u32.
 pub(crate) const MARK_BYTES: u32 = RECORD_HEADER_BYTES + 8;
 pub(crate) const TRAILER_BYTES: u32 = 36;
-/// What sealing adds beside the entries.
+/// Size that sealing adds, without the entries.
 pub(crate) const SEAL_BYTES: u32 = MARK_BYTES + TRAILER_BYTES;
-/// A footer entry without its head: three varints of at most 5 bytes.
+/// Maximum size of a footer entry without its head: three varints of at most 5 bytes.
 pub(crate) const ENTRY_BYTES_MAX: u32 = 15;
-/// What a segment with one record holds beside that record's head (twice) and body: the first
-/// record, a mark behind it, one before the data record, and room to remove a segment.
+/// Size of a segment with one record, without that record's head (stored twice) and body: the first
+/// record, a mark after it, one before the data record, and space to remove a segment.
 pub(crate) const SEGMENT_OVERHEAD_BYTES: u32 =
     HEADER_BYTES + 4 * MARK_BYTES + RECORD_HEADER_BYTES + ENTRY_BYTES_MAX + SEAL_BYTES;
-/// A record's checksum, which covers what stands behind it.
+/// Size of a record's checksum, which covers the bytes after it.
 pub(crate) const CHECKSUM_BYTES: u32 = 4;
 const LENGTH_BITS: u32 = 28;
-/// Above every record, segment and offset.
+/// Upper limit (exclusive) of the size of a record, of a segment, and of an offset.
 pub(crate) const SEGMENT_BYTES_LIMIT: u32 = 1 << LENGTH_BITS;
 const HEADER_MAGIC: &[u8; 8] = b"WEIRLOG\n";
 const TRAILER_MAGIC: &[u8; 4] = b"WEND";
 
-/// The file name of a segment.
+/// Returns the file name of a segment.
 pub(crate) fn file_name(number: u32) -> String {
     format!("{number:010}.log")
 }
 
-/// The number of a segment's file name; `None` for files that are not segments.
+/// Returns the number in a segment's file name, or `None` if the file is not a segment.
 pub(crate) fn file_number(name: &str) -> Option<u32> {
     let digits = name.strip_suffix(".log")?;
     if digits.len() != 10 || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -79,12 +79,13 @@ impl Seed {
         Seed(crc32c::crc32c_append(crc32c::crc32c(&log_id.to_le_bytes()), &number.to_le_bytes()))
     }
 
-    /// The checksum of a record at `offset`; `bytes` is the record without its first 4 bytes.
+    /// Returns the checksum of a record at `offset`; `bytes` is the record without its first 4
+    /// bytes.
     pub(crate) fn checksum(self, offset: u32, bytes: &[u8]) -> u32 {
         crc32c::crc32c_append(self.start(offset), bytes)
     }
 
-    /// What the checksum of a record at `offset` starts from.
+    /// Returns the start value of the checksum of a record at `offset`.
     pub(crate) fn start(self, offset: u32) -> u32 {
         self.0 ^ offset
     }
@@ -99,7 +100,7 @@ pub(crate) enum RecordKind {
     First = 5,
 }
 
-/// The first 10 bytes of a record, plausible but not yet checked against the checksum.
+/// The first 10 bytes of a record: plausible, but not yet checked against the checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
     pub(crate) checksum: u32,
@@ -109,7 +110,7 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// `None` if no record can begin like this.
+    /// Decodes a header. Returns `None` if no record can begin with these bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Option<RecordHeader> {
         let checksum = u32_at(bytes, 0)?;
         let word = u32_at(bytes, 4)?;
@@ -133,14 +134,15 @@ impl RecordHeader {
         plausible.then_some(RecordHeader { checksum, kind, length, head_length })
     }
 
-    /// The whole record's size.
+    /// Returns the size of the whole record.
     pub(crate) fn record_bytes(&self) -> u32 {
         RECORD_HEADER_BYTES + self.length
     }
 }
 
-/// The first place in `bytes` where [`RecordHeader::decode`] may succeed. It looks at three bytes of
-/// the ten, so that a search can afford to try every place; text has none, and zeros have none.
+/// Returns the first index in `bytes` at which [`RecordHeader::decode`] may succeed. It examines
+/// only three of the ten bytes, which makes it cheap enough to try every offset. Text and zeros
+/// contain no such index.
 pub(crate) fn first_kind(bytes: &[u8]) -> Option<usize> {
     const KIND_AT: usize = 7; // the highest byte of the word, then the head's length
     bytes.get(KIND_AT..)?.windows(3).position(|window| match window[0] >> (LENGTH_BITS % 8) {
@@ -150,8 +152,8 @@ pub(crate) fn first_kind(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// Appends a record to `out`, whose present length need not be 0. `length` (the sum of head and
-/// body) must be under 2^28 and the head under 2^16; the caller has checked both.
+/// Appends a record to `out`, which need not be empty. The sum of head and body must be under 2^28
+/// and the head under 2^16 bytes; the caller has checked both.
 pub(crate) fn put_record(
     out: &mut Vec<u8>,
     seed: Seed,
@@ -181,12 +183,12 @@ pub(crate) fn put_mark(out: &mut Vec<u8>, seed: Seed, offset: u32, durable: Reco
     put_record(out, seed, offset, RecordKind::Mark, &[], &[&segment, &at]);
 }
 
-/// Appends a first record: the oldest segment is `first`.
+/// Appends a first record, which says that `first` is the oldest segment.
 pub(crate) fn put_first(out: &mut Vec<u8>, seed: Seed, offset: u32, first: u32) {
     put_record(out, seed, offset, RecordKind::First, &[], &[&first.to_le_bytes(), &[0; 4]]);
 }
 
-/// Appends a gap record of `bytes` in all, which are at least [`RECORD_HEADER_BYTES`].
+/// Appends a gap record of `bytes` in all, at least [`RECORD_HEADER_BYTES`].
 pub(crate) fn put_gap(out: &mut Vec<u8>, seed: Seed, offset: u32, bytes: u32) {
     let zeros = vec![0; (bytes - RECORD_HEADER_BYTES) as usize];
     put_record(out, seed, offset, RecordKind::Gap, &[], &[&zeros]);
@@ -198,12 +200,13 @@ pub(crate) fn put_end(out: &mut Vec<u8>, seed: Seed, offset: u32, records: u32, 
     put_record(out, seed, offset, RecordKind::End, &[], &[&body[0], &body[1]]);
 }
 
-/// The two u32 of the body of a mark, end or first record.
+/// Returns the two u32 in the body of a mark, end or first record.
 pub(crate) fn pair(body: &[u8]) -> Option<(u32, u32)> {
     Some((u32_at(body, 0)?, u32_at(body, 4)?))
 }
 
-/// The bytes 4..10 of every mark and of every first record: what recovery looks for behind damage.
+/// Returns bytes 4..10 of every mark and of every first record, which recovery searches for after
+/// damage.
 pub(crate) fn statement_signatures() -> [[u8; 6]; 2] {
     let (mut mark, mut first) = (Vec::new(), Vec::new());
     put_mark(&mut mark, Seed(0), 0, RecordPosition::default());
@@ -211,7 +214,7 @@ pub(crate) fn statement_signatures() -> [[u8; 6]; 2] {
     [mark, first].map(|record| record[4..10].try_into().expect("a record header has 10 bytes"))
 }
 
-/// What a segment's header says.
+/// The content of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) version: u32,
@@ -244,7 +247,7 @@ impl SegmentHeader {
     }
 }
 
-/// How a sealed segment is laid out: its end record's offset and what follows it.
+/// The layout of a sealed segment: the offset of its end record and the sizes after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seal {
     pub(crate) end_offset: u32,
@@ -261,13 +264,13 @@ impl Seal {
         self.entries_offset() + self.entries_bytes
     }
 
-    /// The exact size of the sealed file.
+    /// Returns the exact size of the sealed file.
     pub(crate) fn file_bytes(&self) -> u32 {
         self.trailer_offset() + TRAILER_BYTES
     }
 }
 
-/// A sealed segment's last 36 bytes.
+/// The last 36 bytes of a sealed segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trailer {
     pub(crate) number: u32,
@@ -290,7 +293,7 @@ impl Trailer {
         out.extend_from_slice(&checksum.to_le_bytes());
     }
 
-    /// `file_bytes`: the size of the file at whose end the bytes stood; the layout must fit it.
+    /// Decodes a trailer. `file_bytes` is the size of the file, which the layout must match.
     pub(crate) fn decode(bytes: &[u8], file_bytes: u64) -> Option<Trailer> {
         let sound = bytes.get(..4)? == TRAILER_MAGIC
             && crc32c::crc32c(bytes.get(..32)?) == u32_at(bytes, 32)?;

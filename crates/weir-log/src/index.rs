@@ -1,12 +1,12 @@
-//! The footer of a segment: which data records it holds, with their heads, varint-packed.
+//! The footer of a segment: a varint-packed list of its data records with their heads.
 //!
-//! The same bytes serve as the memory index of the segment that is being written, so sealing a
-//! segment copies nothing.
+//! The same bytes are the index in memory of the segment being written, so sealing a segment copies
+//! nothing.
 
 use crate::format::{self, HEADER_BYTES, MARK_BYTES, RECORD_HEADER_BYTES, Seal, Seed, Trailer};
 use crate::position::RecordPosition;
 
-/// A data record as the footer knows it.
+/// A data record as listed in the footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexedRecord<'a> {
     pub position: RecordPosition,
@@ -15,13 +15,13 @@ pub struct IndexedRecord<'a> {
     pub record_bytes: u32,
 }
 
-/// The entries of a segment under construction.
+/// The entries of the segment being written.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// Room for the end record, then the entries.
+    /// Space for the end record, followed by the entries.
     bytes: Vec<u8>,
     records: u32,
-    /// End of the last data record.
+    /// The end of the last data record.
     data_end: u32,
 }
 
@@ -34,12 +34,12 @@ impl Index {
         self.records
     }
 
-    /// Size of the entries so far.
+    /// Returns the size of the entries so far.
     pub(crate) fn entries_bytes(&self) -> u32 {
         u32::try_from(self.bytes.len()).expect("a footer fits its segment") - MARK_BYTES
     }
 
-    /// Adds the data record at `offset`; offsets rise.
+    /// Adds the data record at `offset`. Offsets must be ascending.
     pub(crate) fn push(&mut self, offset: u32, length: u32, head: &[u8]) {
         put_varint(&mut self.bytes, offset - self.data_end);
         put_varint(&mut self.bytes, length);
@@ -54,7 +54,8 @@ impl Index {
         visit_entries(entries, segment, visit).expect("an index under construction is sound");
     }
 
-    /// The bytes that seal a segment whose data ends at `end_offset`: end record, entries, trailer.
+    /// Returns the bytes that seal a segment whose data ends at `end_offset`: end record, entries,
+    /// trailer.
     pub(crate) fn seal(self, log_id: u64, number: u32, end_offset: u32) -> (Seal, Vec<u8>) {
         let seal = Seal { end_offset, entries_bytes: self.entries_bytes(), records: self.records };
         let mut bytes = self.bytes;
@@ -68,7 +69,7 @@ impl Index {
     }
 }
 
-/// The entries are not what a log writes, although their checksum held.
+/// The entries are invalid although their checksum matches.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -93,7 +94,7 @@ pub(crate) fn visit_entries(
     Ok(())
 }
 
-/// LEB128: seven bits a byte, lowest first, the top bit says that more follow.
+/// Appends a LEB128 number: seven bits per byte, lowest first; the top bit marks that more follow.
 #[expect(clippy::cast_possible_truncation, reason = "takes the low seven bits")]
 fn put_varint(out: &mut Vec<u8>, mut value: u32) {
     while value >= 0x80 {

@@ -11,23 +11,23 @@
 //! owner:  ReadAhead::read ── the same, with one pread for many records in a row
 //! ```
 //!
-//! Promises, each behind a test on a simulated disk that loses what was not synced:
-//! - What `sync` reported durable is there after a power cut, byte for byte and in order. Of what
-//!   was appended later a prefix is there, never garbage.
+//! Promises, each covered by a test on a simulated disk that loses unsynced data:
+//! - What `sync` reported durable survives a power cut, byte for byte and in order. Of what was
+//!   appended later, a prefix survives and never garbage.
 //! - What `flush` accepted survives the death of the process.
-//! - A full disk loses nothing: records of class `Job` are refused while the reserve is left to
+//! - A full disk loses nothing: records of class `Job` are rejected while the reserve is left to
 //!   essential ones, and appends are accepted again once `maintain` finds space.
-//! - A failed sync poisons the log: no promise is made any more.
-//! - Damage to what was durable is never passed over in silence: opening (or, in older segments,
-//!   reading) keeps every record whose checksum holds, sets aside what stands where others were, and
-//!   lists it until an operator has acknowledged it ([`Damages`]). A missing segment is damage,
-//!   the oldest included. The exception is damage behind the last mark (a record that says how far
-//!   the log was durable when it was written): it can't be told from a torn tail and is cut and
-//!   reported as such. A clean stop writes a mark last ([`SegmentLog::mark`]). A log whose newest segments
-//!   are missing is an older state of it, and can't be told from one.
+//! - A failed sync poisons the log: it promises nothing from then on.
+//! - Damage to durable data is always reported: opening (or, in older segments, reading) preserves
+//!   every record whose checksum matches, sets aside the bytes in between, and lists the damage
+//!   until an operator has acknowledged it ([`Damages`]). A missing segment counts as damage, the
+//!   oldest included. The exception is damage after the last mark (a record of how far the log was
+//!   durable when it was written): it can't be distinguished from a torn tail, so it is cut and
+//!   reported as such. A clean shutdown writes a mark last ([`SegmentLog::mark`]). A log whose
+//!   newest segments are missing can't be distinguished from an older copy of it.
 //!
-//! The log knows nothing of what its records mean. The bytes on disk are described in `format.rs`.
-//! One directory is one log and must be opened once at a time: its owner holds a lock file.
+//! The log does not interpret its records. The bytes on disk are described in `format.rs`. A
+//! directory holds one log, which must be opened only once at a time: its owner holds a lock file.
 
 mod correct;
 mod damage;

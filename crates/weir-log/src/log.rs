@@ -1,4 +1,4 @@
-//! The owner's side: appending, rotating, removing. Nothing here waits for the disk but `flush`.
+//! The owner's operations: append, rotate, remove. Only `flush` waits for the disk.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,25 +19,25 @@ use crate::shared::{NextSegment, SegmentLogShared, locked};
 use crate::space::Space;
 use crate::syncer::Syncer;
 
-/// Which records may use the reserved room.
+/// Whether a record may use the reserved space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Adds to what is stored: refused when only the reserve is left.
+    /// Adds to what is stored: rejected when only the reserve is left.
     Job,
-    /// Lets stored things be finished (acknowledgements, moves): may use the reserve.
+    /// Completes or moves what is stored (acknowledgements, moves): may use the reserve.
     Essential,
 }
 
-/// What [`SegmentLog::make_room`] did.
+/// The outcome of [`SegmentLog::make_room`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoomOutcome {
-    /// The segment being written continues.
+    /// The present segment continues.
     Kept,
     /// A new segment begins with the next append.
     Rotated,
 }
 
-/// An append-only log, held by the one thread that adds to it.
+/// An append-only log, owned by the one thread that appends to it.
 #[derive(Debug)]
 pub struct SegmentLog<D: Disk> {
     shared: Arc<SegmentLogShared<D>>,
@@ -49,20 +49,21 @@ pub struct SegmentLog<D: Disk> {
 #[derive(Debug)]
 pub(crate) struct SegmentTail<F> {
     pub(crate) segment: Arc<Segment<F>>,
-    /// The format's, as its header says.
+    /// The format version in its header.
     pub(crate) version: u32,
-    /// Where the next record will be.
+    /// The offset of the next record.
     pub(crate) offset: u32,
     pub(crate) index: Index,
 }
 
 impl<F> SegmentTail<F> {
-    /// Bytes left for marks, records and their footer entries.
+    /// Returns the bytes left for marks, records and their footer entries.
     fn room_bytes(&self) -> u32 {
         self.free_bytes().saturating_sub(MARK_BYTES)
     }
 
-    /// The same, with what is kept so that a segment can be removed when nothing else fits.
+    /// Like `room_bytes`, but includes the space for the first record that removing a segment
+    /// writes.
     fn free_bytes(&self) -> u32 {
         let used = self.offset + self.index.entries_bytes() + format::SEAL_BYTES;
         self.segment.capacity.saturating_sub(used)
@@ -70,10 +71,10 @@ impl<F> SegmentTail<F> {
 }
 
 impl<D: Disk> SegmentLog<D> {
-    /// Opens the log in `disk`, or makes one in an empty directory.
+    /// Opens the log in `disk`, or creates one in an empty directory.
     ///
     /// A torn tail (what was written after the last sync and did not all survive) is cut and
-    /// reported. Damage below a position that is known to have been synced is repaired and listed
+    /// reported. Damage below a position that was synced is repaired and listed
     /// ([`SegmentLog::damages`]). When this returns, everything in the log is durable.
     pub fn open(
         disk: D,
@@ -82,7 +83,7 @@ impl<D: Disk> SegmentLog<D> {
         let Opened { shared, tail, report } = recovery::open(disk, options, Depth::Recent)?;
         let mut log = SegmentLog { shared: Arc::new(shared), tail, rotated: false };
         log.prepare()?;
-        // To segments of an older format nothing is added.
+        // Nothing is appended to a segment of an older format, so begin a new one.
         let is_current = log.tail.as_ref().is_some_and(|tail| tail.version == VERSION);
         if !is_current && matches!(locked(&log.shared.catalogue).next, NextSegment::Ready(_)) {
             log.begin_segment();
@@ -91,11 +92,11 @@ impl<D: Disk> SegmentLog<D> {
         Ok((log, report))
     }
 
-    /// Adds a record to memory; no IO. `head` is what [`SegmentLog::heads`] shows again (kept short,
-    /// under 64 KiB); the parts of `body` are joined.
+    /// Appends a record in memory, without I/O. `head` is what [`SegmentLog::heads`] returns (under
+    /// 64 KiB, ideally short); the parts of `body` are concatenated. Returns the record's position.
     ///
     /// # Errors
-    /// See [`AppendError`]. Nothing was added then.
+    /// See [`AppendError`]. On an error nothing was appended.
     pub fn append(
         &mut self,
         class: Class,
@@ -113,10 +114,10 @@ impl<D: Disk> SegmentLog<D> {
         Ok(RecordPosition { segment: tail.segment.number, offset })
     }
 
-    /// Does what [`SegmentLog::append`] does before it adds a record of that size: checks the limits and
-    /// begins a new segment if the present one has no room. For an owner that wants its own
-    /// record (a snapshot of small state) to be the first of every segment: on `RoomOutcome::Rotated` it
-    /// appends that one, then the record.
+    /// Prepares for a record of that size, as [`SegmentLog::append`] does: checks the limits and
+    /// begins a new segment if the present one has no room. An owner that starts every segment with
+    /// a record of its own (a snapshot of small state) calls this first: on `RoomOutcome::Rotated`
+    /// it appends that record, then the other one.
     ///
     /// # Errors
     /// Those of `append`.
@@ -149,10 +150,10 @@ impl<D: Disk> SegmentLog<D> {
         Ok(RoomOutcome::Rotated)
     }
 
-    /// Seals the segment being written (if it holds a record), so that it can be removed.
+    /// Seals the present segment, if it holds a record, so that it can be removed.
     ///
     /// # Errors
-    /// `Backpressure` or `NoSpace` when there is no next segment to go on with.
+    /// `Backpressure` or `NoSpace` if there is no next segment.
     pub fn rotate(&mut self) -> Result<(), AppendError> {
         self.shared.check_poison()?;
         if self.tail.as_ref().is_none_or(|tail| tail.index.records() == 0) {
@@ -167,35 +168,35 @@ impl<D: Disk> SegmentLog<D> {
         Ok(())
     }
 
-    /// Whether a new segment was begun since the last call. The answer to it is a record with the
-    /// small state (names, counters) that must survive the removal of older segments.
+    /// Returns whether a new segment was begun since the last call. The owner then appends a record
+    /// with the small state (names, counters) that must survive the removal of older segments.
     pub fn rotated(&mut self) -> bool {
         std::mem::take(&mut self.rotated)
     }
 
-    /// The log's end: the ticket for what was appended so far.
+    /// Returns the log's end, which identifies everything appended so far.
     #[must_use]
     pub fn end(&self) -> Lsn {
         locked(&self.shared.pending).end()
     }
 
-    /// Everything at or below this is on disk.
+    /// Returns the position up to which everything is on disk.
     #[must_use]
     pub fn durable(&self) -> Lsn {
         self.shared.durable()
     }
 
-    /// Hands what was appended to the kernel from this thread: it then survives the death of the
-    /// process, but not a power cut. May wait while the syncer writes (not while it syncs).
+    /// Writes what was appended to the page cache from this thread: it then survives the death of
+    /// the process, but not a power cut. May wait while the syncer writes, but not while it syncs.
     ///
     /// # Errors
-    /// `NoSpace`: kept in memory. `Poisoned`.
+    /// `NoSpace`: the bytes stay in memory. `Poisoned`.
     pub fn flush(&mut self) -> Result<Lsn, SyncError> {
         self.shared.write_pending()
     }
 
-    /// Notes in the log how much of it is durable; at the end of a clean stop (append nothing more,
-    /// sync, mark, sync) it lets the next start tell damage anywhere from a torn tail.
+    /// Records in the log how much of it is durable. At the end of a clean shutdown (append nothing
+    /// more, sync, mark, sync) the mark lets the next start distinguish damage from a torn tail.
     pub fn mark(&mut self) {
         let Some(tail) = &mut self.tail else { return };
         if tail.room_bytes() < MARK_BYTES {
@@ -205,14 +206,14 @@ impl<D: Disk> SegmentLog<D> {
         tail.offset += if marked { MARK_BYTES } else { 0 };
     }
 
-    /// Whether an append would now be refused with `Backpressure` for want of a sync: time to
-    /// stop taking work in. Cheap.
+    /// Returns whether an append would now fail with `Backpressure` because too much is unwritten,
+    /// so the owner should stop accepting work. Cheap.
     #[must_use]
     pub fn must_wait(&self) -> bool {
         locked(&self.shared.pending).buffered() >= self.shared.options.buffered_bytes_max
     }
 
-    /// Shows the data records of a segment, in order. May be called repeatedly.
+    /// Calls `visit` for each data record of a segment, in order. May be called repeatedly.
     ///
     /// # Errors
     /// `Gone`; `Damaged` if the footer is unreadable and the records are damaged too; `Io`.
@@ -230,19 +231,19 @@ impl<D: Disk> SegmentLog<D> {
         }
     }
 
-    /// For reading records, on any thread.
+    /// Returns a reader, which can be used on any thread.
     #[must_use]
     pub fn reader(&self) -> RecordReader<D> {
         RecordReader::new(Arc::clone(&self.shared))
     }
 
-    /// For the sync thread.
+    /// Returns the syncer for the sync thread.
     #[must_use]
     pub fn syncer(&self) -> Syncer<D> {
         Syncer::new(Arc::clone(&self.shared))
     }
 
-    /// The segments, oldest first.
+    /// Returns the segments, oldest first.
     #[must_use]
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let catalogue = locked(&self.shared.catalogue);
@@ -263,10 +264,10 @@ impl<D: Disk> SegmentLog<D> {
         catalogue.segments.iter().map(info).collect()
     }
 
-    /// Takes the oldest segment out of the log, if it is sealed; whether it did. Its records read
-    /// as `Gone` from now on. The file is deleted by `Syncer::maintain`, once everything appended
-    /// before this call is durable: so append what replaces its records first. The log says which
-    /// segment is the oldest now; without room for that nothing is removed.
+    /// Removes the oldest segment from the log if it is sealed, and returns whether it did. Its
+    /// records are `Gone` from now on. `Syncer::maintain` deletes the file once everything appended
+    /// before this call is durable, so append what replaces its records first. The log records
+    /// which segment is now the oldest; without space for that record nothing is removed.
     pub fn remove_first_segment(&mut self) -> bool {
         let catalogue = locked(&self.shared.catalogue);
         let mut segments = catalogue.segments.iter();
@@ -283,13 +284,13 @@ impl<D: Disk> SegmentLog<D> {
         true
     }
 
-    /// What is damaged, and the way to acknowledge it, from any thread.
+    /// Returns the list of damage, which can be read and acknowledged on any thread.
     #[must_use]
     pub fn damages(&self) -> Damages<D> {
         Damages::new(Arc::clone(&self.shared))
     }
 
-    /// Room before the disk has to give more, and whether it does.
+    /// Returns the space left before another allocation, and whether the disk provides one.
     #[must_use]
     pub fn space(&self) -> Space {
         let room = self.tail.as_ref().map_or(0, SegmentTail::room_bytes);
@@ -304,13 +305,13 @@ impl<D: Disk> SegmentLog<D> {
         }
     }
 
-    /// Why the log accepts nothing any more, if so.
+    /// Returns why the log no longer accepts records, if so.
     #[must_use]
     pub fn poisoned(&self) -> Option<&Poison> {
         self.shared.poisoned()
     }
 
-    /// What a record takes at most: a mark before it, itself, and its entry in the footer.
+    /// Returns the maximum space of a record: a mark before it, the record, and its footer entry.
     fn footprint(&self, head_bytes: usize, body_bytes: usize) -> Result<u32, AppendError> {
         let max = self.shared.options.record_bytes_max;
         let too_large = || AppendError::TooLarge { bytes: (head_bytes + body_bytes) as u64, max };
@@ -322,8 +323,8 @@ impl<D: Disk> SegmentLog<D> {
         Ok(MARK_BYTES + RECORD_HEADER_BYTES + length + ENTRY_BYTES_MAX + u32::from(head))
     }
 
-    /// Makes the next segment. Without room for it the log still opens: what is stored can be
-    /// served.
+    /// Allocates the next segment. Without space for it the log still opens, so that what is stored
+    /// can be served.
     fn prepare(&self) -> Result<(), Poison> {
         match self.syncer().maintain() {
             Err(SyncError::Poisoned(poison)) => Err(poison),
@@ -335,7 +336,7 @@ impl<D: Disk> SegmentLog<D> {
         }
     }
 
-    /// The limits that do not depend on the record.
+    /// Checks the limits that do not depend on the record's size.
     fn admit(&self, class: Class) -> Result<(), AppendError> {
         self.shared.check_poison()?;
         if class == Class::Job && self.shared.write_blocked.load(Ordering::Relaxed) {
@@ -347,7 +348,7 @@ impl<D: Disk> SegmentLog<D> {
         Ok(())
     }
 
-    /// Seals the tail and goes on in the next segment, which the caller has seen ready.
+    /// Seals the tail and continues in the next segment. The caller has checked that it is ready.
     fn begin_segment(&mut self) {
         if let Some(SegmentTail { segment, offset, index, .. }) = self.tail.take() {
             let (seal, bytes) = index.seal(self.shared.log_id, segment.number, offset);
@@ -371,8 +372,8 @@ impl<D: Disk> SegmentLog<D> {
         self.rotated = true;
     }
 
-    /// Writes down which segment is the oldest; false: there is no room. An older format has no
-    /// word for it.
+    /// Appends a record of which segment is the oldest. Returns false if there is no space. A
+    /// segment of an older format can't hold this record, so nothing is written there.
     fn name_first(&mut self, first: u32) -> bool {
         let Some(tail) = self.tail.as_mut().filter(|tail| tail.free_bytes() >= MARK_BYTES) else {
             return false;

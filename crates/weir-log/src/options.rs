@@ -5,25 +5,25 @@ use crate::format;
 
 const MIB: u32 = 1024 * 1024;
 
-/// Limits of one log.
+/// The limits of one log.
 #[derive(Clone, Debug)]
 pub struct SegmentLogOptions {
-    /// Size to which a segment file is allocated, and at which it is sealed. Default 64 MiB,
-    /// at most 256 MiB (the length field of a record).
+    /// Size to which a segment file is allocated, and at which it is sealed. Default 64 MiB, at
+    /// most 256 MiB (the length field of a record).
     pub segment_bytes: u32,
-    /// Room that only [`Class::Essential`](crate::Class::Essential) records may use once the disk
-    /// refuses another segment. Default 4 MiB: some 60,000 acknowledgements.
+    /// Space that only [`Class::Essential`](crate::Class::Essential) records may use when the disk
+    /// has no space for another segment. Default 4 MiB: some 60,000 acknowledgements.
     pub reserve_bytes: u32,
-    /// Largest record (head and body together). Default 32 MiB. A record never spans segments, so
-    /// a segment must hold the largest record and the reserve.
+    /// Maximum size of a record (head and body together). Default 32 MiB. A record never spans
+    /// segments, so a segment must have room for the largest record and the reserve.
     pub record_bytes_max: u32,
-    /// Bytes that may wait in memory for a write. At this limit `append` says `Backpressure`.
-    /// Default 64 MiB.
+    /// Maximum number of bytes in memory that wait to be written. At this limit `append` returns
+    /// `Backpressure`. Default 64 MiB.
     pub buffered_bytes_max: u64,
-    /// Files of sealed segments that are kept open for reading. Default 256.
+    /// Maximum number of open files of sealed segments. Default 256.
     pub open_files_max: usize,
-    /// Bytes of damaged places that are set aside until they are acknowledged, and as many that
-    /// were acknowledged last. Default 64 MiB, at most 128 MiB.
+    /// Maximum number of damaged bytes that are set aside until they are acknowledged; as many that
+    /// were acknowledged last are preserved. Default 64 MiB, at most 128 MiB.
     pub set_aside_bytes_max: u32,
 }
 
@@ -41,7 +41,8 @@ impl Default for SegmentLogOptions {
 }
 
 impl SegmentLogOptions {
-    /// Checks that a fresh segment holds its largest record beside the reserve.
+    /// Checks that a new segment has room for the largest record beside the reserve, and the other
+    /// limits.
     pub(crate) fn check(&self) -> Result<(), OpenError> {
         let needed = u64::from(self.reserve_bytes)
             + u64::from(self.record_bytes_max) * 2 // a head is repeated in the footer

@@ -1,7 +1,8 @@
-//! Bytes that were appended but not yet written: the owner adds them, the writer takes them.
+//! Bytes that were appended but not yet written. The owner adds them, the writer removes them.
 //!
-//! Held under a short mutex. Bytes lie in chunks of at most `CHUNK_BYTES` (or one larger record),
-//! each in one segment, in the order of the log; a record never spans chunks.
+//! Protected by a mutex that is held briefly. The bytes are in chunks of at most `CHUNK_BYTES` (or
+//! one larger record). Each chunk belongs to one segment, in the order of the log; a record never
+//! spans chunks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,18 +11,18 @@ use crate::format::{self, MARK_BYTES, RecordKind};
 use crate::position::{Lsn, RecordPosition};
 use crate::segment::Segment;
 
-/// Size of a write: large enough that the system call is cheap beside the copy.
+/// Size of a write, large enough that the system call is cheap compared to the copy.
 const CHUNK_BYTES: usize = 1024 * 1024;
-/// Chunks kept for reuse, so that a steady load allocates nothing.
+/// Maximum number of chunks to reuse, so that a steady load allocates nothing.
 const SPARE_CHUNKS_MAX: usize = 8;
 
-/// Bytes that are not changed any more.
+/// Bytes that no longer change.
 #[derive(Debug)]
 pub(crate) struct Chunk<F> {
     pub(crate) segment: Arc<Segment<F>>,
     pub(crate) start: u32,
     pub(crate) bytes: Vec<u8>,
-    /// The log's end behind this chunk.
+    /// The log's end after this chunk.
     pub(crate) lsn: Lsn,
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct Pending<F> {
     buffered: u64,
     /// Everything before this is on disk.
     durable: RecordPosition,
-    /// What the last mark said.
+    /// The position in the last mark.
     marked: RecordPosition,
 }
 
@@ -77,8 +78,8 @@ impl<F> Pending<F> {
         self.durable = durable;
     }
 
-    /// Adds a data record at `offset` of `segment`, behind a mark if it begins a batch and more is
-    /// durable than the last mark said. Returns the record's own offset.
+    /// Adds a data record at `offset` of `segment`. Adds a mark before it if it begins a batch and
+    /// the durable position has advanced since the last mark. Returns the record's own offset.
     pub(crate) fn push_record(
         &mut self,
         segment: &Arc<Segment<F>>,
@@ -98,7 +99,7 @@ impl<F> Pending<F> {
         offset
     }
 
-    /// Adds a mark unless the last one said the same; whether it did.
+    /// Adds a mark unless the durable position is unchanged. Returns whether it was added.
     pub(crate) fn push_mark(&mut self, segment: &Arc<Segment<F>>, offset: u32) -> bool {
         if self.durable <= self.marked {
             return false;
@@ -118,7 +119,7 @@ impl<F> Pending<F> {
         self.added(MARK_BYTES as usize);
     }
 
-    /// Adds the bytes that seal a segment; they are a chunk of their own.
+    /// Adds the bytes that seal a segment, as a chunk of their own.
     pub(crate) fn push_seal(&mut self, segment: &Arc<Segment<F>>, start: u32, bytes: Vec<u8>) {
         self.freeze();
         self.added(bytes.len());
@@ -126,7 +127,7 @@ impl<F> Pending<F> {
         self.frozen.push_back(Arc::new(Chunk { segment, start, bytes, lsn: self.end }));
     }
 
-    /// Closes the chunk being filled; returns how many are to be written.
+    /// Closes the chunk being filled. Returns the number of chunks to write.
     pub(crate) fn freeze(&mut self) -> usize {
         if let Some(Active { segment, start, bytes }) = self.active.take() {
             self.frozen.push_back(Arc::new(Chunk { segment, start, bytes, lsn: self.end }));
@@ -138,8 +139,8 @@ impl<F> Pending<F> {
         self.frozen.front().cloned()
     }
 
-    /// The first chunk was written. `chunk` is the writer's copy, kept for reuse if it was the
-    /// last one.
+    /// Removes the first chunk after it was written. `chunk` is the writer's reference; the buffer
+    /// is reused if that was the last one.
     pub(crate) fn first_written(&mut self, chunk: Arc<Chunk<F>>) {
         self.frozen.pop_front();
         self.buffered -= chunk.bytes.len() as u64;
@@ -152,7 +153,7 @@ impl<F> Pending<F> {
         }
     }
 
-    /// The bytes of `segment` from `offset` to the end of the chunk that holds them.
+    /// Returns the bytes of `segment` from `offset` to the end of the chunk that holds them.
     pub(crate) fn bytes_at(&self, segment: u32, offset: u32) -> Option<&[u8]> {
         let found = self
             .frozen
@@ -169,7 +170,7 @@ impl<F> Pending<F> {
         bytes.get(from..).filter(|rest| !rest.is_empty())
     }
 
-    /// The chunk being filled, with room for `more` bytes at `offset` of `segment`.
+    /// Returns the chunk being filled, with space for `more` bytes at `offset` of `segment`.
     fn room(&mut self, segment: &Arc<Segment<F>>, offset: u32, more: usize) -> &mut Vec<u8> {
         let fits = self.active.as_ref().is_some_and(|active| {
             active.segment.number == segment.number && active.bytes.len() + more <= CHUNK_BYTES

@@ -1,9 +1,9 @@
-//! Where a record lies (`RecordPosition`) and how far the log has come (`Lsn`).
+//! The position of a record (`RecordPosition`) and of the log's end (`Lsn`).
 
-/// Where a record begins: the segment's number and the byte offset in its file.
+/// The position of a record: the segment's number and the byte offset in its file.
 ///
-/// Positions order like the appends that made them. They stay valid until the segment is removed:
-/// neither recovery nor salvage ever moves a record.
+/// Positions sort in the order of the appends. They stay valid until the segment is removed:
+/// neither recovery nor salvage moves a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordPosition {
     pub segment: u32,
@@ -11,13 +11,14 @@ pub struct RecordPosition {
 }
 
 impl RecordPosition {
-    /// The segment's number in the upper 32 bits, the offset in the lower: orders like `RecordPosition`.
+    /// Packs the segment's number into the upper 32 bits and the offset into the lower 32 bits. The
+    /// result sorts like the position.
     #[must_use]
     pub fn to_u64(self) -> u64 {
         u64::from(self.segment) << 32 | u64::from(self.offset)
     }
 
-    /// The inverse of [`RecordPosition::to_u64`].
+    /// Unpacks what [`RecordPosition::to_u64`] returns.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "takes the two halves apart")]
     pub fn from_u64(packed: u64) -> RecordPosition {
@@ -33,8 +34,9 @@ impl std::fmt::Display for RecordPosition {
 
 /// A log sequence number: bytes appended since this log was opened, over all segments.
 ///
-/// It is the ticket of a durability promise: what was appended while `end()` was at or below a
-/// number is on disk once the durable number has reached it. Never stored; starts at 0 on open.
+/// It identifies a point in the log for durability: what was appended while `end()` was at or below
+/// a number is on disk once the durable number has reached it. It is never stored, and starts at 0
+/// on open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
 

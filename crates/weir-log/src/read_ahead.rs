@@ -1,7 +1,8 @@
-//! Reading records that mostly follow each other, as a queue's do: one system call for many.
+//! Reads records that mostly follow each other, such as those of a queue, with one system call for
+//! many.
 //!
-//! A drain of 300-byte records spends 0.6 us of its processor time per record on a `pread` each;
-//! with a window it is a hundredth of that, and one copy less.
+//! Draining 300-byte records takes 0.6 µs of CPU time per record for a `pread` each. A window
+//! reduces that to a hundredth, and saves one copy.
 
 use std::sync::Arc;
 
@@ -12,21 +13,22 @@ use crate::position::RecordPosition;
 use crate::reader::{GUESS_BYTES, RecordParts, RecordReader, check_data};
 use crate::segment::Segment;
 
-/// Read at once when records follow each other; also how far apart such records may lie.
+/// Bytes to read at once when records follow each other, and the maximum distance between such
+/// records.
 const WINDOW_BYTES: u32 = 32 << 10;
 
-/// Places in the log that are read at the same time: a few queues that drain side by side.
+/// Positions in the log that can be read in parallel: a few queues that drain at the same time.
 const WINDOWS_MAX: usize = 8;
 
-/// A record as it lies in the log.
+/// A record, borrowed from a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredRecord<'a> {
     pub head: &'a [u8],
     pub body: &'a [u8],
 }
 
-/// Reads like [`RecordReader`], for one thread, with up to 256 KiB of memory for what comes next. A
-/// record that was read ahead is given even if its segment was removed since.
+/// Like [`RecordReader`], for one thread, with up to 256 KiB of memory for the records that follow.
+/// Returns a record that was read ahead even if its segment was removed since.
 #[derive(Debug)]
 pub struct ReadAhead<D: Disk> {
     reader: RecordReader<D>,
@@ -34,14 +36,14 @@ pub struct ReadAhead<D: Disk> {
     windows: Vec<ReadWindow>,
 }
 
-/// Bytes of one segment, from `start` on. What is in the log never changes, so neither do they.
+/// Bytes of one segment, from `start` on. They stay valid because written records never change.
 #[derive(Debug)]
 struct ReadWindow {
     segment: u32,
     seed: Seed,
     start: u32,
     bytes: Vec<u8>,
-    /// Where the record that was read last ends.
+    /// The end of the record that was read last.
     next: u32,
 }
 
@@ -51,7 +53,7 @@ impl<D: Disk> ReadAhead<D> {
         ReadAhead { reader, windows: Vec::new() }
     }
 
-    /// The record at `position`, checked.
+    /// Returns the record at `position` after checking it.
     ///
     /// # Errors
     /// Those of [`RecordReader::read`].
@@ -70,8 +72,8 @@ impl<D: Disk> ReadAhead<D> {
         Ok(StoredRecord { head: &record[head], body: &record[body] })
     }
 
-    /// Fills a window with the record at `position`, and with what follows it if the record
-    /// itself follows one that was read. Returns which window.
+    /// Fills a window with the record at `position`, and with the bytes after it if the record
+    /// follows one that was read before. Returns the window's index.
     fn bring(&mut self, position: RecordPosition) -> Result<usize, RecordError> {
         let segment = self.reader.segment(position.segment)?;
         let led_to = self.windows.iter().position(|window| window.leads_to(position));
@@ -86,7 +88,7 @@ impl<D: Disk> ReadAhead<D> {
         Ok(nth)
     }
 
-    /// A new window, or the least recently used one.
+    /// Returns the index of a new window, or of the least recently used one.
     fn spare(&mut self, segment: &Arc<Segment<D::File>>) -> usize {
         if self.windows.len() < WINDOWS_MAX {
             let (number, seed) = (segment.number, segment.seed);
@@ -102,7 +104,7 @@ fn damaged(segment: u32, offset: u32, why: &'static str) -> RecordError {
 }
 
 impl ReadWindow {
-    /// Whether the whole record at `position` is here.
+    /// Returns whether the window holds the whole record at `position`.
     fn holds(&self, position: RecordPosition) -> bool {
         let ahead =
             position.offset.checked_sub(self.start).filter(|_| self.segment == position.segment);
@@ -113,7 +115,7 @@ impl ReadWindow {
             .is_some_and(|header| header.record_bytes() as usize <= bytes.len())
     }
 
-    /// Whether a reader that goes on from here comes to `position` soon.
+    /// Returns whether `position` follows closely on the record that was read last.
     fn leads_to(&self, position: RecordPosition) -> bool {
         self.segment == position.segment
             && position.offset.checked_sub(self.next).is_some_and(|ahead| ahead <= WINDOW_BYTES)

@@ -15,7 +15,7 @@ use crate::scan;
 use crate::segment::Segment;
 use crate::shared::{SegmentLogShared, locked};
 
-/// Read first when the caller does not know the record's size: a typical job in one call.
+/// Bytes to read when the caller does not know the record's size: enough for a typical job.
 pub(crate) const GUESS_BYTES: u32 = 512;
 
 /// Reads a log. Cheap to clone.
@@ -30,14 +30,14 @@ impl<D: Disk> Clone for RecordReader<D> {
     }
 }
 
-/// Where head and body lie in the buffer that [`RecordReader::read`] filled.
+/// The ranges of head and body in the buffer that [`RecordReader::read`] filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordParts {
     pub head: Range<usize>,
     pub body: Range<usize>,
 }
 
-/// Why bytes that should be a record are none.
+/// Why bytes are not a valid record.
 pub(crate) type Flaw = &'static str;
 
 impl<D: Disk> RecordReader<D> {
@@ -45,9 +45,8 @@ impl<D: Disk> RecordReader<D> {
         RecordReader { shared }
     }
 
-    /// Reads the record at `position` into `into` (whose former content goes; its memory is used
-    /// again) and checks it. One system call for records up to 512 bytes, none for those not yet
-    /// written.
+    /// Replaces the content of `into` with the record at `position`, and checks it. Makes one
+    /// system call for records up to 512 bytes, and none for records that are still in memory.
     ///
     /// # Errors
     /// `Gone` if the segment was removed, `Damaged` if no valid data record begins there, `Io`.
@@ -59,8 +58,8 @@ impl<D: Disk> RecordReader<D> {
         self.read_sized(position, GUESS_BYTES, into)
     }
 
-    /// Like [`RecordReader::read`], for a caller that knows (or guesses) `record_bytes` as
-    /// [`IndexedRecord::record_bytes`] tells it: one system call if it is not too small.
+    /// Like [`RecordReader::read`], for a caller that knows or guesses `record_bytes` (see
+    /// [`IndexedRecord::record_bytes`]). Makes one system call unless that is too small.
     ///
     /// # Errors
     /// Those of `read`.
@@ -80,8 +79,8 @@ impl<D: Disk> RecordReader<D> {
         })
     }
 
-    /// Brings the record at `offset` into `into`, and what follows it up to `bytes` in all if they
-    /// are in the file. Fewer bytes if the segment ends before.
+    /// Reads the record at `offset` into `into`, followed by further bytes up to `bytes` in all if
+    /// they are in the file. Reads fewer bytes if the segment ends before.
     pub(crate) fn bring(
         &self,
         segment: &Arc<Segment<D::File>>,
@@ -96,12 +95,12 @@ impl<D: Disk> RecordReader<D> {
             .map_err(|source| RecordError::Io { file: segment.name(), source })
     }
 
-    /// Shows the data records of a sealed segment, in order: from its footer, or by reading the
+    /// Calls `visit` for each data record of a sealed segment, in order. Reads the footer, or the
     /// whole segment if the footer is damaged.
     ///
     /// # Errors
-    /// `Unsealed` for the segment being written, `Gone`, `Io`; `Damaged` when footer and records
-    /// are damaged.
+    /// `Unsealed` for the segment being written, `Gone`, `Io`; `Damaged` when both the footer and
+    /// the records are damaged.
     pub fn heads(
         &self,
         segment: u32,
@@ -122,7 +121,7 @@ impl<D: Disk> RecordReader<D> {
         scan::sealed_heads(&*file, &segment, self.shared.log_id, visit)
     }
 
-    /// The footer's entries if they are sound.
+    /// Returns the footer's entries, or `None` if their checksum does not match.
     fn entries(&self, segment: &Arc<Segment<D::File>>, seal: &Seal) -> io::Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         let offset = seal.entries_offset();
@@ -149,7 +148,8 @@ impl<D: Disk> RecordReader<D> {
         found.ok_or(RecordError::Gone { segment: number })
     }
 
-    /// Copies a record (or what else begins there) out of memory; false if it was written since.
+    /// Copies a record, or the footer, from memory. Returns false if it is no longer there because
+    /// it was written.
     fn copy_pending(&self, segment: &Segment<D::File>, offset: u32, into: &mut Vec<u8>) -> bool {
         let pending = locked(&self.shared.pending);
         let Some(bytes) = pending.bytes_at(segment.number, offset) else {
@@ -166,7 +166,7 @@ impl<D: Disk> RecordReader<D> {
         true
     }
 
-    /// Reads out of the file: `guess_bytes`, or the whole record if that is longer.
+    /// Reads `guess_bytes` from the file, or the whole record if that is longer.
     fn fetch(
         &self,
         segment: &Arc<Segment<D::File>>,
@@ -195,7 +195,7 @@ impl<D: Disk> RecordReader<D> {
     }
 }
 
-/// Checks that `bytes` begin with a whole data record.
+/// Checks that `bytes` begin with a complete data record. Returns the ranges of its parts.
 pub(crate) fn check_data(seed: Seed, offset: u32, bytes: &[u8]) -> Result<RecordParts, Flaw> {
     let header = RecordHeader::decode(bytes).ok_or("no record begins here")?;
     let whole = header.record_bytes() as usize;

@@ -1,4 +1,4 @@
-//! The disk that the kernel offers.
+//! The implementation of [`Disk`] on the file system.
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -19,7 +19,7 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// The log in `directory`, which is made if it is not there.
+    /// Returns the disk for `directory`, which is created if it is missing.
     pub fn new(directory: &Path) -> io::Result<RealDisk> {
         std::fs::create_dir_all(directory)?;
         if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {

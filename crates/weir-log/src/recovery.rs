@@ -1,13 +1,13 @@
-//! Opening a log: find where it ends, repair damage to what was promised, cut what is torn.
+//! Opens a log: finds its end, repairs damage to durable data, cuts a torn tail.
 //!
-//! Pages that were not synced vanish in any order in a power cut, so valid records may stand
-//! behind a hole. What decides is the highest durable mark that any file holds: damage below it is
-//! repaired and reported ([`crate::damage`]), damage above it is a torn tail, and everything behind
-//! that is cut (durability is always a prefix). What is missing at the front is known by the newest
-//! first record.
+//! In a power cut, pages that were not synced are lost in any order, so valid records may follow a
+//! hole. The highest durable mark in any file decides: damage below it is repaired and reported
+//! ([`crate::damage`]); damage above it is a torn tail, and everything after it is cut, because
+//! durability always covers a prefix. The newest first record tells which segments are missing at
+//! the front.
 //!
-//! Only segments at or above that mark are read in full; older ones are taken by their footers.
-//! Damage to records of those shows when one is read, or in [`crate::verify`].
+//! Only segments at or above that mark are read in full; of older ones only the footers are read.
+//! Damage to their records is noticed when one is read, or by [`crate::verify`].
 
 use crate::damage::DamageLog;
 use crate::directory::{Directory, SegmentFile};
@@ -26,52 +26,52 @@ use crate::survey::survey;
 use crate::walk::{RecoveryWalk, walk};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What opening found and did.
+/// What opening a log found and repaired.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     pub segments: u32,
     /// Data records.
     pub records: u64,
-    /// Bytes in use.
+    /// Bytes in use, over all segments.
     pub bytes: u64,
-    /// Segments that were read in full rather than taken by their footers.
+    /// Segments that were read in full, not only their footers.
     pub segments_scanned: u32,
     /// Footers that were rewritten.
     pub footers_repaired: u32,
-    /// Damaged places that were repaired now, missing files included.
+    /// Damaged ranges that were repaired by this call, missing files included.
     pub damages: u64,
     /// The torn tail, if there was one.
     pub cut: Option<Cut>,
 }
 
-/// A torn tail that was cut: none of it was ever reported durable.
+/// A torn tail that was cut. None of it was ever reported durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Where the log ends now.
+    /// The new end of the log.
     pub position: RecordPosition,
-    /// Bytes that stood behind it, later segments included.
+    /// Bytes that were cut, later segments included.
     pub bytes: u64,
     pub why: String,
 }
 
-/// A segment that stays.
+/// A segment that remains in the log.
 pub(crate) enum RecoveredSegment {
-    /// Sealed; `repair` is what must be written at the end record's offset.
+    /// A sealed segment. `repair`: bytes to write at the end record's offset.
     Sealed { number: u32, seal: Seal, repair: Option<Vec<u8>> },
-    /// The one to go on with. `garbage`: something must be cut off.
+    /// The segment to append to. `garbage`: bytes after `offset` must be cut off.
     Tail { number: u32, version: u32, index: Index, offset: u32, garbage: bool },
 }
 
-/// How much is read.
+/// How much of the log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// From the highest mark on.
+    /// Segments from the highest mark on.
     Recent,
-    /// Every record; those behind the log's end are kept.
+    /// Every record. Valid records after the log's end are preserved.
     Everything,
 }
 
-/// A log before its owner has it: the next segment is not yet made.
+/// An opened log whose next segment is not yet allocated.
 pub(crate) struct Opened<D: Disk> {
     pub(crate) shared: SegmentLogShared<D>,
     pub(crate) tail: Option<SegmentTail<D::File>>,
@@ -110,7 +110,7 @@ pub(crate) fn open<D: Disk>(
     Ok(Opened { shared, tail, report })
 }
 
-/// Makes a log where nothing was ever written.
+/// Creates a log in a directory where none was written.
 fn fresh<D: Disk>(
     disk: D,
     options: SegmentLogOptions,
@@ -127,7 +127,8 @@ fn fresh<D: Disk>(
     Ok(Opened { shared, tail: None, report: RecoveryReport::default() })
 }
 
-/// Reads segments from the newest down to the one that the highest mark lies in, or all.
+/// Scans the segments from the newest down to the one that holds the highest mark, or all. Also
+/// returns the highest durable position.
 fn scan_segments<D: Disk>(
     directory: &Directory<D>,
     log_id: u64,
@@ -150,8 +151,8 @@ fn scan_segments<D: Disk>(
     Ok((scans, durable.max(last_valid)))
 }
 
-/// Which segment the log names its oldest; `None`: it names none (before version 2 none did). What
-/// stands where the log may be torn does not count: nothing was removed because of it.
+/// Returns the number of the oldest segment as recorded in the log, or `None` if it is not recorded
+/// (before version 2). Records in a torn tail do not count: no segment was removed because of them.
 fn oldest(scans: &BTreeMap<u32, Scanned>, durable: RecordPosition) -> Option<u32> {
     let mut first = 0;
     for (number, scanned) in scans {
@@ -167,8 +168,8 @@ fn oldest(scans: &BTreeMap<u32, Scanned>, durable: RecordPosition) -> Option<u32
     (first > 0).then_some(first)
 }
 
-/// Where the last valid record of a segment ends, damage before it or not; the least of positions
-/// if it holds none.
+/// Returns where the last valid record of a segment ends, even after damage. Returns the lowest
+/// position if the segment has no record.
 fn end_of_records<D: Disk>(
     directory: &Directory<D>,
     found: &SegmentFile,
@@ -200,7 +201,7 @@ pub(crate) fn scan<D: Disk>(
     Scanner::new(&file, log_id, number).and_then(Scanner::scan).map_err(io("read", number))
 }
 
-/// Bytes that each scanned segment holds behind its header.
+/// Returns the number of bytes in each scanned segment after its header.
 fn used_bytes(scans: &BTreeMap<u32, Scanned>) -> BTreeMap<u32, u64> {
     let used = |scanned: &Scanned| {
         let garbage = match scanned.ending {
@@ -212,7 +213,7 @@ fn used_bytes(scans: &BTreeMap<u32, Scanned>) -> BTreeMap<u32, u64> {
     scans.iter().map(|(number, scanned)| (*number, used(scanned))).collect()
 }
 
-/// What is lost behind the end, if anything was written there.
+/// Returns the torn tail after the log's end, if anything was written there.
 fn cut(walk: &RecoveryWalk, used: &BTreeMap<u32, u64>) -> Option<Cut> {
     let end = walk.end;
     let behind: u64 = used.range(end.segment..).map(|(_, bytes)| bytes).sum();

@@ -1,5 +1,5 @@
-//! Making a damaged log whole again, in place: every valid record stays where it is, and a gap
-//! record covers what lies between. What is written over was set aside before.
+//! Repairs a damaged log in place: every valid record keeps its position, and gap records cover the
+//! bytes in between. The overwritten bytes were set aside before.
 
 use crate::damage::{DamageLog, DamagedRange};
 use crate::directory::Directory;
@@ -10,7 +10,7 @@ use crate::index::Index;
 use crate::options::SegmentLogOptions;
 use crate::recovery::{self, Depth, io};
 
-/// What has to be written so that a segment reads without an error.
+/// A write that makes a segment readable without errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Patch {
     Header {
@@ -21,13 +21,13 @@ pub(crate) enum Patch {
         start: u32,
         end: u32,
     },
-    /// A sealed segment without records in the place of a file that is missing.
+    /// A sealed segment without records, which replaces a missing file.
     Empty {
         segment: u32,
     },
 }
 
-/// Sets aside what is damaged, then writes `patches`. Can be repeated if it was interrupted.
+/// Sets aside the damaged ranges, then writes `patches`. An interrupted repair can be repeated.
 pub(crate) fn repair<D: Disk>(
     directory: &Directory<D>,
     damage: &DamageLog<D>,
@@ -69,21 +69,21 @@ fn write<D: Disk>(directory: &Directory<D>, log_id: u64, patch: &Patch) -> Resul
         .map_err(io("repair", segment))
 }
 
-/// What [`salvage`] did.
+/// The result of [`salvage`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Salvage {
-    /// Data records in the log now.
+    /// Data records in the log after the repair.
     pub records: u64,
-    /// Damaged places, missing files included.
+    /// Damaged ranges, missing files included.
     pub damages: u64,
 }
 
-/// Reads every record of the log in `disk`, which must not be open, and repairs what opening would
-/// only meet later: damage in older segments. Also keeps records behind the end of the log that
-/// opening would cut off as a torn tail.
+/// Reads every record of the log in `disk`, which must not be open, and repairs damage in older
+/// segments too, which opening would only find later. Also preserves records after the end of the
+/// log that opening would cut as a torn tail.
 ///
 /// # Errors
-/// Those of [`crate::Log::open`].
+/// Those of [`crate::SegmentLog::open`].
 pub fn salvage<D: Disk>(disk: &D, options: SegmentLogOptions) -> Result<Salvage, OpenError> {
     let opened = recovery::open(disk.clone(), options, Depth::Everything)?;
     Ok(Salvage { records: opened.report.records, damages: opened.report.damages })

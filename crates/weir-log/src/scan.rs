@@ -1,4 +1,4 @@
-//! Reading a segment record by record, without trusting any of it.
+//! Scans a segment record by record, without trusting any of its content.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::index::{Index, IndexedRecord};
 use crate::position::RecordPosition;
 use crate::segment::Segment;
 
-/// Read at a time; the window grows for a larger record.
+/// Bytes to read at a time; the window grows for a larger record.
 const WINDOW_BYTES: u32 = 1024 * 1024;
 
 /// Reads a segment file through a window.
@@ -24,7 +24,7 @@ pub(crate) struct Scanner<'a, F> {
     window: Vec<u8>,
 }
 
-/// What stands at an offset.
+/// What was found at an offset.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ScanStep<'a> {
     Data {
@@ -46,26 +46,26 @@ pub(crate) enum ScanStep<'a> {
     Damaged(&'static str),
 }
 
-/// A segment after a scan.
+/// The result of scanning a segment.
 #[derive(Debug)]
 pub(crate) struct Scanned {
     /// The data records up to `offset`.
     pub(crate) index: Index,
-    /// Where the valid records end.
+    /// The end of the valid records.
     pub(crate) offset: u32,
     pub(crate) ending: Ending,
-    /// Whether an earlier repair gave something up.
+    /// Whether an earlier repair wrote gap records.
     pub(crate) has_gaps: bool,
     pub(crate) statements: Statements,
 }
 
-/// What the marks and first records of a segment say, those behind damage included.
+/// The content of the marks and first records of a segment, including those after damage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statements {
     /// The highest mark.
     pub(crate) durable: RecordPosition,
-    /// Where a segment was named the oldest, and which; only those that name a later one than was
-    /// named before.
+    /// The offset of each first record and the segment that it names as the oldest; only those that
+    /// name a later segment than the records before.
     pub(crate) firsts: Vec<(u32, u32)>,
 }
 
@@ -78,20 +78,20 @@ impl Statements {
         }
     }
 
-    /// The last segment that was named the oldest; 0: none was.
+    /// Returns the last segment that was recorded as the oldest, or 0.
     pub(crate) fn first(&self) -> u32 {
         self.firsts.last().map_or(0, |(_, first)| *first)
     }
 }
 
-/// Why a scan ended.
+/// How a scan ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// An end record that agrees with what was scanned.
+    /// At an end record that matches the scanned records.
     Sealed,
-    /// Only zeros follow.
+    /// At zeros, up to the end of the file.
     Open,
-    /// Something else than a record, and `garbage_bytes` up to the last byte that is not zero.
+    /// At bytes that are not a record. `garbage_bytes`: up to the last byte that is not zero.
     Damaged { why: &'static str, garbage_bytes: u32 },
 }
 
@@ -124,7 +124,7 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         self.seed
     }
 
-    /// `length` bytes at `offset`; fewer where the file ends.
+    /// Returns `length` bytes at `offset`, or fewer at the end of the file.
     pub(crate) fn bytes(&mut self, offset: u32, length: u32) -> io::Result<&[u8]> {
         let end = self.size.min(offset.saturating_add(length));
         let offset = offset.min(end);
@@ -142,7 +142,7 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         Ok(self.window.get(from..to).unwrap_or_default())
     }
 
-    /// Some bytes at `offset`, as many as one read gives.
+    /// Returns the bytes at `offset` that are in the window, or reads a new window.
     pub(crate) fn window(&mut self, offset: u32) -> io::Result<&[u8]> {
         let end = self.window_start + as_u32(self.window.len());
         let present = if offset >= self.window_start { end.saturating_sub(offset) } else { 0 };
@@ -150,7 +150,8 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         self.bytes(offset, if enough { present } else { WINDOW_BYTES })
     }
 
-    /// What stands at `offset`, and where the next record would begin.
+    /// Reads the record at `offset`. Also returns the offset of the next record; after damage,
+    /// `offset` itself.
     pub(crate) fn step(&mut self, offset: u32) -> io::Result<(ScanStep<'_>, u32)> {
         let (seed, own) = (self.seed, RecordPosition { segment: self.number, offset });
         let start = self.bytes(offset, RECORD_HEADER_BYTES)?;
@@ -193,7 +194,7 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         Ok((step, offset + record_bytes))
     }
 
-    /// Scans from the first record to the end, damage or zeros, whichever comes first.
+    /// Scans from the first record up to the end, damage or zeros.
     pub(crate) fn scan(mut self) -> io::Result<Scanned> {
         let mut index = Index::new();
         let mut statements = Statements::default();
@@ -233,7 +234,7 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         Ok(Ending::Damaged { why, garbage_bytes })
     }
 
-    /// The offset of the last byte from `offset` on that is not zero.
+    /// Returns the offset of the last byte at or after `offset` that is not zero.
     pub(crate) fn last_byte(&mut self, offset: u32) -> io::Result<Option<u32>> {
         let mut found = None;
         let mut at = offset;
@@ -250,8 +251,9 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         Ok(found)
     }
 
-    /// Notes what valid marks and first records behind `offset` say, where record boundaries are unknown:
-    /// every place that looks like one is tried. Its checksum only holds in its own place.
+    /// Collects valid marks and first records after `offset`, where record boundaries are unknown.
+    /// Tries every offset that looks like one; the checksum matches only at the offset where it was
+    /// written.
     fn statements_behind(&mut self, offset: u32, into: &mut Statements) -> io::Result<()> {
         let signatures = format::statement_signatures();
         let mut at = offset;
@@ -271,7 +273,7 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
     }
 }
 
-/// Shows the heads of a sealed segment whose footer is unreadable.
+/// Calls `visit` for each data record of a sealed segment whose footer is unreadable.
 pub(crate) fn sealed_heads<F: DiskFile>(
     file: &F,
     segment: &Segment<F>,

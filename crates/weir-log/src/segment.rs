@@ -9,15 +9,15 @@ use crate::disk::Disk;
 use crate::format::{self, Seal, Seed};
 use crate::shared::locked;
 
-/// What `Log::segments` says about a segment.
+/// Information about a segment, from `SegmentLog::segments`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
     pub number: u32,
-    /// Bytes in use, header and footer included (not the room allocated ahead).
+    /// Bytes in use, header and footer included (without space allocated in advance).
     pub bytes: u32,
     /// Data records.
     pub records: u32,
-    /// No record is added any more.
+    /// Whether the segment is complete.
     pub sealed: bool,
 }
 
@@ -26,9 +26,9 @@ pub struct SegmentInfo {
 pub(crate) struct Segment<F> {
     pub(crate) number: u32,
     pub(crate) seed: Seed,
-    /// Bytes that the file may grow to: what was allocated.
+    /// Maximum size of the file: what was allocated.
     pub(crate) capacity: u32,
-    /// Bytes in the page cache, from the start without a hole; what follows is still in memory.
+    /// Bytes in the page cache, contiguous from the start. What follows is still in memory.
     written: AtomicU32,
     seal: OnceLock<Seal>,
     file: Mutex<Option<Arc<F>>>,
@@ -64,7 +64,7 @@ impl<F> Segment<F> {
         self.written.store(bytes, Ordering::Release);
     }
 
-    /// The layout, once no record is added any more.
+    /// Returns the layout if the segment is sealed.
     pub(crate) fn seal(&self) -> Option<&Seal> {
         self.seal.get()
     }
@@ -74,9 +74,9 @@ impl<F> Segment<F> {
     }
 }
 
-/// The open files of sealed segments: opened to be read, at most so many at a time.
+/// The open files of sealed segments, limited to `files_max`.
 ///
-/// The segment being written and those not yet synced keep their files without counting.
+/// The segment being written and those not yet synced keep their files open without being counted.
 #[derive(Debug)]
 pub(crate) struct OpenFiles<F> {
     in_order: Mutex<VecDeque<Arc<Segment<F>>>>,
@@ -88,7 +88,7 @@ impl<F> OpenFiles<F> {
         OpenFiles { in_order: Mutex::new(VecDeque::new()), files_max }
     }
 
-    /// The segment's file, opened if it is not.
+    /// Returns the segment's file, opening it if necessary.
     pub(crate) fn file<D: Disk<File = F>>(
         &self,
         disk: &D,
@@ -105,7 +105,7 @@ impl<F> OpenFiles<F> {
         Ok(file)
     }
 
-    /// From now on the segment's file may be closed to make room for another.
+    /// Counts a segment's open file, which may then be closed in favor of another.
     pub(crate) fn count(&self, segment: &Arc<Segment<F>>) {
         let mut in_order = locked(&self.in_order);
         in_order.push_back(Arc::clone(segment));
@@ -116,7 +116,7 @@ impl<F> OpenFiles<F> {
         }
     }
 
-    /// Lets go of a removed segment's file.
+    /// Drops a removed segment from the count, and with it the reference to its file.
     pub(crate) fn forget(&self, number: u32) {
         locked(&self.in_order).retain(|segment| segment.number != number);
     }

@@ -1,4 +1,4 @@
-//! The second half of opening: once it is decided where the log ends, make the files agree.
+//! The second half of opening a log: makes the files agree with the end that was determined.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::segment::Segment;
 use crate::shared::{Catalogue, NextSegment};
 use crate::walk::RecoveryWalk;
 
-/// The segments, and the one to go on with.
+/// The segments, and the one to append to.
 pub(crate) type SettledSegments<F> = (Catalogue<F>, Option<SegmentTail<F>>);
 
-/// Removes what lies behind the end, repairs footers, and makes the catalogue.
+/// Removes files after the end, repairs footers, and builds the catalogue.
 pub(crate) fn settle<D: Disk>(
     directory: &Directory<D>,
     options: &SegmentLogOptions,
@@ -81,8 +81,8 @@ fn repair_footer<D: Disk>(
         .map_err(io("repair", number))
 }
 
-/// Cuts what is torn off the tail and gives it its room again; returns its capacity. A full disk
-/// leaves it with what it has.
+/// Cuts the torn part off the tail and allocates its space again. Returns its capacity: if the disk
+/// is full, the size that it already has.
 fn reserve<F: DiskFile>(
     file: &F,
     number: u32,
@@ -105,7 +105,7 @@ fn reserve<F: DiskFile>(
 }
 
 impl<F> Catalogue<F> {
-    /// Segments as they were found; the next one is not yet made.
+    /// Creates a catalogue of the segments found. The next segment is not yet allocated.
     pub(crate) fn new(segments: VecDeque<Arc<Segment<F>>>, next_number: u32) -> Catalogue<F> {
         Catalogue { segments, next: NextSegment::Pending, next_number, doomed: VecDeque::new() }
     }

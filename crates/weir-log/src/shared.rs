@@ -1,7 +1,8 @@
-//! What the owner, the readers and the syncer share, and the one way bytes reach a file.
+//! State shared by the owner, the readers and the syncer, and the one function that writes to
+//! files.
 //!
-//! Locks, always taken in this order: `syncing` (one sync at a time), `writer` (one write at a
-//! time), then one of `pending`, `catalogue` (both held for moments only, never across IO).
+//! Locks, always acquired in this order: `syncing` (one sync at a time), `writer` (one write at a
+//! time), then one of `pending` and `catalogue` (both held briefly, never during I/O).
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,11 +30,11 @@ pub(crate) struct SegmentLogShared<D: Disk> {
     pub(crate) damage: DamageLog<D>,
     durable: AtomicU64,
     poison: OnceLock<Poison>,
-    /// A write met a full disk; the bytes are still pending.
+    /// A write found the disk full; its bytes are still pending.
     pub(crate) write_blocked: AtomicBool,
 }
 
-/// What was written but not yet synced.
+/// Data that was written but not yet synced.
 #[derive(Debug)]
 pub(crate) struct UnsyncedWrites<F> {
     pub(crate) dirty: Vec<Arc<Segment<F>>>,
@@ -41,24 +42,24 @@ pub(crate) struct UnsyncedWrites<F> {
     pub(crate) position: RecordPosition,
 }
 
-/// Which segments there are.
+/// The segments of the log.
 #[derive(Debug)]
 pub(crate) struct Catalogue<F> {
-    /// Oldest first, numbers without gaps; the last may be the one being written.
+    /// Oldest first, numbered without gaps. The last one may be the one being written.
     pub(crate) segments: VecDeque<Arc<Segment<F>>>,
     pub(crate) next: NextSegment<F>,
     pub(crate) next_number: u32,
-    /// Removed segments whose files go once the log is durable up to the number beside them.
+    /// Removed segments. Each file is deleted once the log is durable up to the number beside it.
     pub(crate) doomed: VecDeque<(Arc<Segment<F>>, Lsn)>,
 }
 
-/// The segment that the owner continues with when the present one is full.
+/// The segment that the owner continues with once the present one is full.
 #[derive(Debug)]
 pub(crate) enum NextSegment<F> {
-    /// The syncer has not come to it.
+    /// Not yet allocated by the syncer.
     Pending,
     Ready(Arc<Segment<F>>),
-    /// The disk refused.
+    /// The disk had no space.
     Failed,
 }
 
@@ -68,7 +69,7 @@ impl<F> Catalogue<F> {
         self.segments.get(number.checked_sub(first)? as usize).cloned()
     }
 
-    /// Also a segment that was removed and whose file is still there.
+    /// Finds a segment, including a removed one whose file still exists.
     pub(crate) fn find_or_doomed(&self, number: u32) -> Option<Arc<Segment<F>>> {
         let doomed = || self.doomed.iter().map(|(segment, _)| segment);
         self.find(number).or_else(|| doomed().find(|it| it.number == number).cloned())
@@ -76,7 +77,7 @@ impl<F> Catalogue<F> {
 }
 
 impl<D: Disk> SegmentLogShared<D> {
-    /// The log as recovery found it: everything before `durable` is on disk.
+    /// Creates the shared state of a recovered log: everything before `durable` is on disk.
     pub(crate) fn new(
         disk: D,
         options: SegmentLogOptions,
@@ -122,7 +123,7 @@ impl<D: Disk> SegmentLogShared<D> {
         self.poison.get().map_or(Ok(()), |poison| Err(poison.clone()))
     }
 
-    /// Stops the log for good; the first reason stays.
+    /// Stops the log permanently. Returns the first reason for which it was stopped.
     pub(crate) fn poison(&self, what: &str, name: &str, error: &io::Error) -> Poison {
         let poison = Poison { what: format!("cannot {what} {name}: {error}").into() };
         tracing::error!(file = name, %error, "the log stops: cannot {what}");
@@ -133,8 +134,9 @@ impl<D: Disk> SegmentLogShared<D> {
         self.open_files.file(&self.disk, segment)
     }
 
-    /// Writes what is pending at the time of the call into the page cache, in order.
-    /// On a full disk the rest stays pending.
+    /// Writes everything that is pending at the time of the call into the page cache, in order. If
+    /// the disk is full, the rest stays pending. Returns the position up to which the log is
+    /// written.
     pub(crate) fn write_pending(&self) -> Result<Lsn, SyncError> {
         let mut writer = locked(&self.writer);
         self.check_poison()?;
@@ -171,8 +173,8 @@ impl<D: Disk> SegmentLogShared<D> {
     }
 }
 
-/// Locks a mutex of the log. A thread that panicked while holding it has left the log's state
-/// unknown, so everybody else stops as well.
+/// Locks a mutex of the log. A thread that panicked while holding it left the state inconsistent,
+/// so every other thread panics as well.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no thread panics while it holds the log's state")
 }

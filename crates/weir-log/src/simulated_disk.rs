@@ -1,9 +1,9 @@
-//! A disk in memory that loses what was not synced. Deterministic from its seed.
+//! A disk in memory that loses unsynced data. Deterministic for a given seed.
 //!
-//! It keeps two versions of everything: what a running process sees (the page cache) and what a
-//! power cut leaves. Unsynced 4 KiB pages survive or vanish one by one, some of them only in part
-//! (512-byte sectors are atomic); so do file sizes and names. Now and then the kernel writes pages
-//! back unasked, so an older version of a page may be the one that survives.
+//! It stores two versions of everything: what a running process sees (the page cache) and what
+//! remains after a power cut. Unsynced 4 KiB pages survive or vanish independently, some of them in
+//! part (512-byte sectors are atomic), and so do file sizes and names. At random times the kernel
+//! writes pages back by itself, so an older version of a page may survive.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::disk::{Allocation, Disk, DiskFile};
 use crate::simulated_state::{Content, NameChange, SECTOR_BYTES, SimulatedState, index};
 
-/// A directory on a simulated disk. A clone is the same directory.
+/// A directory on a simulated disk. Clones refer to the same directory.
 ///
-/// [`SimulatedDisk::crash`] and [`SimulatedDisk::kill`] return the disk as the next process finds
+/// [`SimulatedDisk::crash`] and [`SimulatedDisk::kill`] return the disk as the next process sees
 /// it; handles of the old one return errors.
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
@@ -30,14 +30,14 @@ pub struct SimulatedFile {
 }
 
 impl SimulatedDisk {
-    /// An empty disk.
+    /// Creates an empty disk.
     #[must_use]
     pub fn new(seed: u64) -> SimulatedDisk {
         let state = SimulatedState::new(seed);
         SimulatedDisk { state: Arc::new(Mutex::new(state)), generation: 0 }
     }
 
-    /// Cuts the power: what was not synced survives in part. Power and syncs work again after it.
+    /// Cuts the power: unsynced data survives in part. Resets injected power cuts and sync errors.
     #[must_use]
     pub fn crash(&self) -> SimulatedDisk {
         let mut state = self.state();
@@ -49,7 +49,7 @@ impl SimulatedDisk {
         SimulatedDisk { state: Arc::clone(&self.state), generation: state.generation }
     }
 
-    /// Kills the process: the page cache stays.
+    /// Kills the process: the page cache survives.
     #[must_use]
     pub fn kill(&self) -> SimulatedDisk {
         let mut state = self.state();
@@ -58,43 +58,43 @@ impl SimulatedDisk {
         SimulatedDisk { state: Arc::clone(&self.state), generation: state.generation }
     }
 
-    /// The sizes of all files together may not grow above this; `None`: no limit.
+    /// Limits the sum of all file sizes. `None`: no limit.
     pub fn set_space(&self, bytes: Option<u64>) {
         self.state().space_bytes = bytes;
     }
 
-    /// The sizes of all files together.
+    /// Returns the sum of all file sizes.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.state().used_bytes()
     }
 
-    /// Whether room can be reserved (else `Allocation::Unsupported`).
+    /// Sets whether space can be allocated (otherwise `Allocation::Unsupported`).
     pub fn set_allocates(&self, allocates: bool) {
         self.state().allocates = allocates;
     }
 
-    /// Whether reads and writes sometimes transfer less than asked.
+    /// Sets whether reads and writes sometimes transfer fewer bytes than requested.
     pub fn set_short_transfers(&self, short: bool) {
         self.state().short_transfers = short;
     }
 
-    /// Every read fails with this error number, until it is None again.
+    /// Makes every read fail with this error number, until it is `None`.
     pub fn fail_reads(&self, errno: Option<i32>) {
         self.state().read_error = errno;
     }
 
-    /// The sync after the next `syncs` fails with EIO, and its pages are lost.
+    /// Makes the sync after the next `syncs` fail with EIO and lose its pages.
     pub fn fail_sync_after(&self, syncs: u32) {
         self.state().syncs_left = Some(syncs);
     }
 
-    /// After so many more changing operations everything fails, until [`SimulatedDisk::crash`].
+    /// Makes everything fail after `operations` more changes, until [`SimulatedDisk::crash`].
     pub fn cut_power_after(&self, operations: u32) {
         self.state().operations_left = Some(operations);
     }
 
-    /// A file's bytes as a running process sees them.
+    /// Returns a file's bytes as a running process sees them.
     #[must_use]
     pub fn file_bytes(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.state();
@@ -102,7 +102,7 @@ impl SimulatedDisk {
         Some(state.files[id].cached.clone())
     }
 
-    /// Puts a file on the disk, durable at once: for damage done on purpose.
+    /// Puts a file on the disk, durable at once, to simulate damage.
     pub fn put_file(&self, name: &str, bytes: Vec<u8>) {
         let mut state = self.state();
         let id = state.new_id();
@@ -113,7 +113,7 @@ impl SimulatedDisk {
         state.durable_names.insert(name.to_owned(), id);
     }
 
-    /// Takes a file off the disk, durable at once.
+    /// Removes a file from the disk, durable at once.
     pub fn take_file(&self, name: &str) {
         let mut state = self.state();
         state.names.remove(name);
@@ -132,7 +132,7 @@ impl SimulatedDisk {
         Ok(state)
     }
 
-    /// Like `running`, and counts the operation against the power cut to come.
+    /// Like `running`, and counts the operation towards the next power cut.
     fn changing(&self) -> io::Result<MutexGuard<'_, SimulatedState>> {
         let mut state = self.running()?;
         match &mut state.operations_left {
@@ -257,7 +257,7 @@ impl DiskFile for SimulatedFile {
         let file = state.file(self.id);
         let (before, after) = (file.cached.len(), index(bytes));
         file.cached.resize(after, 0);
-        // What is cut off and grown again must read as zeros, also after a sync.
+        // Bytes that are cut off and added again must read as zeros, even after a sync.
         let changed = before.min(after)..before.max(after);
         if !changed.is_empty() {
             file.dirty_sectors

@@ -1,4 +1,5 @@
-//! The two versions of everything that a simulated disk keeps: seen now, and left by a power cut.
+//! The two versions of everything on a simulated disk: what is visible now, and what remains after
+//! a power cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,9 +21,9 @@ pub(crate) struct SimulatedState {
     pub(crate) allocates: bool,
     pub(crate) short_transfers: bool,
     pub(crate) read_error: Option<i32>,
-    /// Syncs until one fails.
+    /// Number of syncs until one fails.
     pub(crate) syncs_left: Option<u32>,
-    /// Changing operations until the power is out.
+    /// Number of changes until the power cut.
     pub(crate) operations_left: Option<u32>,
     pub(crate) power_out: bool,
 }
@@ -42,7 +43,7 @@ pub(crate) enum NameChange {
 }
 
 impl Content {
-    /// Copies a sector as far as both versions have it.
+    /// Copies a sector to the durable version, as far as both versions contain it.
     pub(crate) fn persist(&mut self, sector: usize) {
         let start = sector * SECTOR_BYTES;
         let end = (start + SECTOR_BYTES).min(self.cached.len()).min(self.durable.len());
@@ -128,7 +129,7 @@ impl SimulatedState {
         }
     }
 
-    /// How much of `bytes` is transferred at once.
+    /// Returns how many of `bytes` are transferred at once.
     pub(crate) fn transfer(&mut self, bytes: usize) -> usize {
         if self.short_transfers && bytes > 1 && self.rng.u8(..4) == 0 {
             return self.rng.usize(1..bytes);
@@ -140,7 +141,8 @@ impl SimulatedState {
         self.names.values().map(|id| self.files[id].cached.len() as u64).sum()
     }
 
-    /// The size that the file can grow to, at most `size`: less where the disk is full before.
+    /// Returns the size to which the file can grow: at most `size`, less if the disk is full
+    /// before.
     pub(crate) fn room_for(&self, id: u64, size: usize) -> usize {
         let present = self.files[&id].cached.len();
         let Some(space) = self.space_bytes else {
@@ -150,7 +152,7 @@ impl SimulatedState {
         size.min(present + free)
     }
 
-    /// What the kernel does on its own.
+    /// Simulates the kernel's own write-back at random times.
     pub(crate) fn write_back_sometimes(&mut self, id: u64) {
         if self.rng.u8(..16) == 0 {
             let mut rng = self.rng.fork();

@@ -1,18 +1,18 @@
-//! How much room the log has.
+//! The free space of the log.
 
-/// What an append may expect of the disk.
+/// The space that is available for appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// The disk has the space that the log needs.
+    /// Space is available: `room_bytes` without a further allocation.
     Ok { room_bytes: u64 },
-    /// The disk refused: `room_bytes` are left, of which `job_bytes` for records of class `Job`
-    /// (0: those are refused already).
+    /// The disk is full: `room_bytes` are left, of which records of class `Job` may use `job_bytes`
+    /// (0: they are already rejected).
     Low { room_bytes: u64, job_bytes: u64 },
     /// Not even essential records fit.
     Full,
 }
 
-/// Less than this is no room: an acknowledgement with its mark and footer entry takes some 100.
+/// Less than this counts as full: an acknowledgement with its mark and footer entry takes some 100.
 const ROOM_BYTES_MIN: u32 = 256;
 
 impl Space {

@@ -1,34 +1,36 @@
-//! The checksum of any stretch of a segment without reading the stretch: what the search for records
-//! behind damage needs, where every byte may begin something that claims to be megabytes long.
+//! Computes the checksum of any range of a segment without reading the range. The search for
+//! records after damage needs it, because at every byte there may be a header that claims a length
+//! of megabytes.
 //!
-//! The register of a CRC is linear over GF(2). From a start value `s`, bytes `i..j` leave
-//! `P(j) ^ (s ^ P(i)) * x^(8 (j - i))`, where `P(k)` is what the first `k` bytes leave from zero and
-//! the product is taken modulo the CRC's polynomial (the identity behind zlib's `crc32_combine`).
-//! `P` is kept for every `STEP_BYTES`th byte: 1 MiB for a segment of 64 MiB.
+//! The register of a CRC is linear over GF(2). From a start value `s`, bytes `i..j` lead to `P(j) ^
+//! (s ^ P(i)) * x^(8 (j - i))`, where `P(k)` is the register after the first `k` bytes, starting
+//! from zero, and the product is taken modulo the CRC's polynomial (the identity behind zlib's
+//! `crc32_combine`). `P` is stored for every `STEP_BYTES`th byte: 1 MiB for a segment of 64 MiB.
 //!
-//! So a place is judged in some 200 ns whatever length it claims, and a search is linear in the
-//! size of the segment, whatever stands there. Salvage of 64 MiB takes 60 ms of CPU time when one
-//! record is damaged, 0.6 s when 32 MiB are random bytes, and 7 s when each of 32 Mi places looks
-//! like the beginning of a record of a megabyte (the bench `salvage 64 MiB`).
+//! So checking one offset takes some 200 ns whatever length its header claims, and a search takes
+//! linear time in the size of the segment, whatever its content. Salvage of 64 MiB takes 60 ms of
+//! CPU time when one record is damaged, 0.6 s when 32 MiB are random bytes, and 7 s when each of 32
+//! Mi offsets looks like the header of a record of one megabyte (the bench `salvage 64 MiB`).
 
 use std::io;
 
 use crate::disk::{self, DiskFile};
 
-/// The distance of known registers: at most so many bytes are read again for any other.
+/// The distance between stored registers: the maximum number of bytes to read for any other one.
 const STEP_BYTES: u32 = 256;
-/// Read at a time to find the registers; a multiple of `STEP_BYTES`.
+/// Bytes to read at a time when computing the registers; a multiple of `STEP_BYTES`.
 const BUFFER_BYTES: u32 = 1024 * 1024;
 /// The Castagnoli polynomial, lowest bit first.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// The registers of a file that no longer changes.
+/// The CRC registers of a file that no longer changes.
 pub(crate) struct Stretches<'a, F> {
     file: &'a F,
-    /// Behind every `STEP_BYTES`th byte, from the file's first.
+    /// The register after every `STEP_BYTES`th byte, from the start of the file.
     registers: Vec<u32>,
     powers: Powers,
-    /// Where stretches start, and where they end: neighbours share a step.
+    /// The steps of the starts and the ends of ranges, cached because neighboring ranges share a
+    /// step.
     starts: StretchStep,
     ends: StretchStep,
 }
@@ -51,18 +53,18 @@ impl<'a, F: DiskFile> Stretches<'a, F> {
         Ok(Stretches { file, registers, powers: Powers::new(), starts, ends })
     }
 
-    /// What `crc32c_append(checksum, ..)` makes of the bytes from `start` to `end`, which lie in
-    /// the file.
+    /// Returns the same as `crc32c_append(checksum, ..)` for the bytes from `start` to `end`, which
+    /// must be within the file.
     pub(crate) fn append(&mut self, checksum: u32, start: u32, end: u32) -> io::Result<u32> {
         let at_start = register(&self.registers, &mut self.starts, self.file, start)?;
         let at_end = register(&self.registers, &mut self.ends, self.file, end)?;
-        // The published form of a CRC is the register's complement.
+        // The conventional value of a CRC is the complement of the register.
         let moved = self.powers.shift(!checksum ^ at_start, end - start);
         Ok(!(at_end ^ moved))
     }
 }
 
-/// What the bytes before `offset` leave.
+/// Returns the register after the bytes before `offset`.
 fn register<F: DiskFile>(
     registers: &[u32],
     step: &mut StretchStep,
@@ -82,7 +84,7 @@ fn advance(register: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!register, bytes)
 }
 
-/// The bytes between two known registers.
+/// The bytes between two stored registers.
 #[derive(Default)]
 struct StretchStep {
     start: u32,
@@ -90,7 +92,7 @@ struct StretchStep {
 }
 
 impl StretchStep {
-    /// Holds what stands at `start`, a multiple of `STEP_BYTES`.
+    /// Reads the step at `start`, a multiple of `STEP_BYTES`, unless it is cached.
     fn read<F: DiskFile>(&mut self, file: &F, start: u32) -> io::Result<()> {
         if self.start == start && !self.bytes.is_empty() {
             return Ok(());
@@ -103,7 +105,7 @@ impl StretchStep {
     }
 }
 
-/// `x^(8 * value * 256^place)` for every value of each of a length's four bytes.
+/// `x^(8 * value * 256^place)` for every value of each of the four bytes of a length.
 struct Powers([[u32; 256]; 4]);
 
 impl Powers {
@@ -119,17 +121,17 @@ impl Powers {
         Powers(powers)
     }
 
-    /// `register` moved on by `bytes` zero bytes.
+    /// Returns `register` after `bytes` zero bytes.
     fn shift(&self, register: u32, bytes: u32) -> u32 {
         let places = self.0.iter().zip(bytes.to_le_bytes()).filter(|(_, value)| *value != 0);
         places.fold(register, |moved, (place, value)| multiply(place[usize::from(value)], moved))
     }
 }
 
-/// The polynomial 1; the highest bit holds the lowest power.
+/// The polynomial 1. The highest bit holds the lowest power.
 const ONE: u32 = 1 << 31;
 
-/// The product of two polynomials modulo `POLYNOMIAL`.
+/// Returns the product of two polynomials modulo `POLYNOMIAL`.
 fn multiply(left: u32, mut right: u32) -> u32 {
     let mut product = 0;
     for bit in (0..u32::BITS).rev() {

@@ -1,4 +1,4 @@
-//! Reading a whole segment past damage: which records still hold, and what lies between them.
+//! Reads a whole segment past damage: finds the valid records and the holes between them.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::position::RecordPosition;
 use crate::scan::{ScanStep, Scanner, Statements};
 use crate::stretch::Stretches;
 
-/// Bytes that belong to no valid record.
+/// A range of bytes that belongs to no valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hole {
     pub(crate) start: u32,
@@ -17,24 +17,24 @@ pub(crate) struct Hole {
     pub(crate) why: &'static str,
 }
 
-/// All that holds in a segment.
+/// The valid records of a segment.
 #[derive(Debug)]
 pub(crate) struct Survey {
     pub(crate) index: Index,
     /// Between valid records.
     pub(crate) holes: Vec<Hole>,
-    /// Behind the last valid record, up to the last byte that is not zero.
+    /// After the last valid record, up to the last byte that is not zero.
     pub(crate) torn: Option<Hole>,
-    /// The end of the last valid record; the start of the end record of a sealed segment.
+    /// The end of the last valid record; for a sealed segment, the start of the end record.
     pub(crate) offset: u32,
     pub(crate) sealed: bool,
     pub(crate) statements: Statements,
-    /// Given up by an earlier repair.
+    /// Size of the gap records that an earlier repair wrote.
     pub(crate) gap_bytes: u64,
 }
 
-/// Reads every record of a segment whose header has been dealt with. With `durable`, damage at or
-/// behind that place is where the log ends: nothing behind it is looked for.
+/// Reads every record of a segment; its header was checked before. If `durable` is given, damage at
+/// or after that position ends the log, and no records are searched for after it.
 pub(crate) fn survey<F: DiskFile>(
     mut scanner: Scanner<'_, F>,
     durable: Option<RecordPosition>,
@@ -71,7 +71,7 @@ pub(crate) fn survey<F: DiskFile>(
 }
 
 impl Survey {
-    /// Notes a valid record and goes on behind it; else says why there is none.
+    /// Adds a valid record and advances past it. Returns why there is no valid record otherwise.
     fn take(&mut self, (step, next): (ScanStep<'_>, u32)) -> Option<&'static str> {
         self.statements.note(self.offset, &step);
         match step {
@@ -90,11 +90,11 @@ impl Survey {
     }
 }
 
-/// Finds records behind damage. Every place is tried where a record of any length may begin, so
-/// none whose checksum holds is missed, whatever the damage looks like.
+/// Searches for records after damage. It tries every offset at which a record of any length may
+/// begin, so it misses no record whose checksum matches, whatever the damage looks like.
 struct Search<'a, F> {
     file: &'a F,
-    /// Made for the first place that needs it: most segments are sound.
+    /// Computed for the first offset that needs it, because most segments are undamaged.
     stretches: Option<Stretches<'a, F>>,
 }
 
@@ -103,7 +103,8 @@ impl<'a, F: DiskFile> Search<'a, F> {
         Search { file: scanner.file(), stretches: None }
     }
 
-    /// Where the next valid record behind a damaged one begins. It leaves room for a gap record.
+    /// Returns the offset of the next valid record after a damaged one, leaving space for a gap
+    /// record.
     fn next_valid(
         &mut self,
         scanner: &mut Scanner<'_, F>,
@@ -137,7 +138,8 @@ impl<'a, F: DiskFile> Search<'a, F> {
     }
 }
 
-/// From `at` on, the first place where a record may begin that does not end behind the file.
+/// Returns the first offset from `at` on whose header is plausible and whose record does not exceed
+/// the file.
 fn next_plausible<F: DiskFile>(
     scanner: &mut Scanner<'_, F>,
     mut at: u32,

@@ -1,4 +1,4 @@
-//! The sync thread's side: making what was appended durable, and the upkeep of files.
+//! The sync thread's operations: making appended data durable, and the upkeep of files.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::position::Lsn;
 use crate::segment::Segment;
 use crate::shared::{NextSegment, SegmentLogShared, locked};
 
-/// What [`Syncer::maintain_some`] left.
+/// Whether [`Syncer::maintain_some`] left work to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upkeep {
     Done,
@@ -20,7 +20,7 @@ pub enum Upkeep {
 /// Writes and syncs a log. Every call may block for as long as the disk takes.
 ///
 /// The sync thread calls [`Syncer::sync`], notifies the waiting callers, then calls
-/// [`Syncer::maintain_some`]: it returns at once when there is nothing to do.
+/// [`Syncer::maintain_some`], which returns at once when there is nothing to do.
 #[derive(Debug)]
 pub struct Syncer<D: Disk> {
     shared: Arc<SegmentLogShared<D>>,
@@ -37,11 +37,13 @@ impl<D: Disk> Syncer<D> {
         Syncer { shared }
     }
 
-    /// Makes everything appended before the call durable and returns up to where the log now is.
+    /// Makes everything appended before the call durable. Returns the position up to which the log
+    /// is durable.
     ///
     /// # Errors
-    /// `NoSpace`: what could be written is durable (see [`Syncer::durable`]), the rest is kept and
-    /// tried again by the next call. `Poisoned`: a sync failed; nothing more will be promised.
+    /// `NoSpace`: what could be written is durable (see [`Syncer::durable`]); the rest stays in
+    /// memory and the next call retries. `Poisoned`: a sync failed, so nothing more becomes
+    /// durable.
     pub fn sync(&self) -> Result<Lsn, SyncError> {
         let _one_at_a_time = locked(&self.shared.syncing);
         self.set_aside_damage();
@@ -51,13 +53,13 @@ impl<D: Disk> Syncer<D> {
         written.map(|_| self.shared.durable())
     }
 
-    /// Everything at or below this is on disk.
+    /// Returns the position up to which everything is on disk.
     #[must_use]
     pub fn durable(&self) -> Lsn {
         self.shared.durable()
     }
 
-    /// Does all upkeep that there is: [`Syncer::maintain_some`] until nothing is left.
+    /// Calls [`Syncer::maintain_some`] until no upkeep is left.
     ///
     /// # Errors
     /// Those of `maintain_some`.
@@ -67,9 +69,9 @@ impl<D: Disk> Syncer<D> {
     }
 
     /// Deletes the file of one removed segment, if that is safe by now, and allocates the next
-    /// segment. Deleting one takes some 20 ms, in which nothing can be synced: whoever promises
-    /// syncs looks between two whether one is due. While the disk is full, call it now and then:
-    /// it finds out when space returns.
+    /// segment. Deleting one takes some 20 ms during which nothing can be synced, so a caller with
+    /// syncs to do checks for them between two calls. While the disk is full, call it at intervals:
+    /// it notices when space returns.
     ///
     /// # Errors
     /// `NoSpace` and `Upkeep`: the next call retries. `Poisoned`.
@@ -84,14 +86,16 @@ impl<D: Disk> Syncer<D> {
         }
     }
 
-    /// What can't be set aside now stays noted, and no segment is deleted before it is.
+    /// Sets aside the recorded damage. On an error the damage stays recorded, and no segment is
+    /// deleted until it is set aside.
     fn set_aside_damage(&self) {
         if let Err(error) = self.shared.set_aside_waiting() {
             tracing::error!(%error, "damage of the log can't be set aside; it is tried again");
         }
     }
 
-    /// Syncs the files written since the last time, oldest first, then publishes how far.
+    /// Syncs the files written since the last call, oldest first, then publishes the durable
+    /// position.
     fn sync_written(&self) -> Result<(), Poison> {
         let (dirty, lsn, position) = {
             let mut writer = locked(&self.shared.writer);
@@ -107,7 +111,7 @@ impl<D: Disk> Syncer<D> {
     fn sync_segment(&self, segment: &Arc<Segment<D::File>>) -> Result<(), Poison> {
         let name = segment.name();
         let file = self.shared.file(segment).map_err(|e| self.shared.poison("open", &name, &e))?;
-        // The tail may be sealed while this runs: what is written by then is what counts.
+        // The tail may be sealed while this runs: only what is written by now counts.
         let complete = segment.seal().filter(|seal| seal.file_bytes() == segment.written());
         if let Some(seal) = complete
             && let Err(error) = file.truncate(seal.file_bytes().into())
@@ -121,7 +125,8 @@ impl<D: Disk> Syncer<D> {
         Ok(())
     }
 
-    /// One at a time, each made durable before the next: so the files on disk never have a gap.
+    /// Deletes one removed segment. Each deletion is made durable before the next, so the files on
+    /// disk never have a gap.
     fn delete_doomed(&self) -> Result<Upkeep, SyncError> {
         let Some(segment) = self.first_doomed() else {
             return Ok(Upkeep::Done);
@@ -141,7 +146,7 @@ impl<D: Disk> Syncer<D> {
         Ok(if self.first_doomed().is_some() { Upkeep::More } else { Upkeep::Done })
     }
 
-    /// The oldest removed segment, if its file is not needed any more.
+    /// Returns the oldest removed segment, if its file is no longer needed.
     fn first_doomed(&self) -> Option<Arc<Segment<D::File>>> {
         let durable = self.shared.durable();
         let catalogue = locked(&self.shared.catalogue);
@@ -149,7 +154,7 @@ impl<D: Disk> Syncer<D> {
         (*due <= durable).then(|| Arc::clone(segment))
     }
 
-    /// Makes the next segment unless it is there.
+    /// Allocates the next segment unless it is ready.
     fn prepare_next(&self) -> Result<(), SyncError> {
         let number = {
             let catalogue = locked(&self.shared.catalogue);
@@ -179,7 +184,8 @@ impl<D: Disk> Syncer<D> {
         Ok(())
     }
 
-    /// The header is durable before the segment is used: records without a header are corruption.
+    /// Creates a segment. Its header is durable before the segment is used, because records without
+    /// a header count as corruption.
     fn make_segment(&self, number: u32) -> io::Result<D::File> {
         let file = self.shared.disk.create(&format::file_name(number))?;
         file.allocate(self.shared.options.segment_bytes.into())?;

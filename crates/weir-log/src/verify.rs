@@ -1,4 +1,4 @@
-//! A full check of a log that is not open: every checksum. Read only.
+//! Verifies every checksum of a log that is not open, without changing it.
 
 use std::collections::HashSet;
 
@@ -11,43 +11,43 @@ use crate::position::RecordPosition;
 use crate::scan::{Scanner, Statements};
 use crate::survey::{Hole, Survey, survey};
 
-/// What a full check found.
+/// The result of [`verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// Every segment file that is there, oldest first.
+    /// Every segment file in the directory, oldest first.
     pub segments: Vec<SegmentCheck>,
-    /// The first thousand damaged places.
+    /// The first 1,000 damaged ranges.
     pub damages: Vec<Damage>,
-    /// All of them, missing files included.
+    /// The number of damaged ranges, missing files included.
     pub damages_total: u64,
-    /// Damage that was set aside and that no operator has acknowledged; what of it is not repaired
-    /// is not counted above.
+    /// Damage that was set aside and that no operator has acknowledged. Ranges of it that are not
+    /// repaired are not counted in `damages_total`.
     pub set_aside: Vec<Damage>,
-    /// What was set aside, acknowledged or not.
+    /// Damage that was set aside, acknowledged or not.
     known: ReportedDamages,
 }
 
-/// Where damaged places begin that were reported before.
+/// The file and offset of each damaged range that was reported before.
 type ReportedDamages = HashSet<(String, u32)>;
 
-/// What a full check found in one segment.
+/// The result for one segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentCheck {
     pub file: String,
-    /// Data records whose checksum holds.
+    /// Data records whose checksum matches.
     pub records: u32,
-    /// From the beginning of the file to the end of its last sound record or, when it is sealed
-    /// and sound, of its footer.
+    /// Bytes from the beginning of the file to the end of its last valid record or, if it is sealed
+    /// and undamaged, of its footer.
     pub bytes: u64,
-    /// Damaged places.
+    /// The number of damaged ranges.
     pub damages: u64,
-    /// Bytes behind the end of the log, as a power cut leaves them: opening cuts them off.
+    /// Bytes after the end of the log, as a power cut leaves them. Opening the log cuts them off.
     pub torn_bytes: u64,
-    /// Bytes that an earlier repair gave up.
+    /// Bytes that an earlier repair replaced with gap records.
     pub gap_bytes: u64,
 }
 
-/// How far a full check has come.
+/// The progress of [`verify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerifyProgress {
     pub segments_done: usize,
@@ -55,36 +55,36 @@ pub struct VerifyProgress {
 }
 
 impl Verification {
-    /// Whether everything is as it was written, but for damage that an operator has acknowledged.
+    /// Returns whether there is no damage, other than what an operator has acknowledged.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damages_total == 0 && self.set_aside.is_empty()
     }
 
-    /// Data records whose checksum holds.
+    /// Returns the number of data records whose checksum matches.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.segments.iter().map(|segment| u64::from(segment.records)).sum()
     }
 
-    /// Bytes behind the end of the log.
+    /// Returns the number of bytes after the end of the log.
     #[must_use]
     pub fn torn_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.torn_bytes).sum()
     }
 
-    /// Bytes that an earlier repair gave up.
+    /// Returns the number of bytes that an earlier repair replaced with gap records.
     #[must_use]
     pub fn gap_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.gap_bytes).sum()
     }
 }
 
-/// Reads the whole log in `disk` and lists what is damaged. A torn tail is not damage. Holds the
-/// heads of one segment and its longest record in memory. `watch` hears of every segment.
+/// Reads the whole log in `disk` and lists the damage. A torn tail is not damage. Holds the heads
+/// of one segment and its longest record in memory. Calls `watch` after every segment.
 ///
 /// # Errors
-/// `Io`, and what keeps any log from being read: `Foreign`, `Version`, `NoIdentity`.
+/// `Io`, and the errors of an unreadable log: `Foreign`, `Version`, `NoIdentity`.
 pub fn verify<D: Disk>(
     disk: &D,
     watch: &mut dyn FnMut(VerifyProgress),
@@ -129,7 +129,7 @@ pub fn verify<D: Disk>(
 }
 
 impl Verification {
-    /// Damage, in the segment at `index` if its file is there.
+    /// Records damage, counted in the segment at `index` if its file exists.
     fn damage(&mut self, index: Option<usize>, number: u32, hole: Hole) {
         let known = (format::file_name(number), hole.start);
         if self.known.contains(&known) {
@@ -150,8 +150,8 @@ impl Verification {
         }
     }
 
-    /// Records that end below what was durable, or before later segments, are missing; what else
-    /// stands behind the last record is a torn tail.
+    /// Classifies the end of a segment: if its records end before the durable position, or before
+    /// later segments, records are missing; any other bytes after the last record are a torn tail.
     fn judge_end(
         &mut self,
         index: usize,
@@ -175,7 +175,7 @@ impl Verification {
     }
 }
 
-/// How a segment ends, once its records are counted and its holes listed.
+/// The end of a segment, whose records are counted and whose holes are listed.
 struct SegmentEnd {
     at: RecordPosition,
     sealed: bool,

@@ -1,4 +1,4 @@
-//! From the oldest segment to where the log ends: what stays, and what is damaged on the way.
+//! Follows the segments from the oldest to the end of the log, and collects the damage.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +14,19 @@ use crate::repair::Patch;
 use crate::scan::{Ending, Scanned, Scanner};
 use crate::survey::{Hole, survey};
 
-/// More missing files than this are not taken for damage: empty ones would have to stand in for
-/// them.
+/// Maximum number of missing files that count as damage, since each would be replaced by an empty
+/// one.
 const MISSING_MAX: u32 = 10_000;
 const MISSING: &str = "the file is missing";
 
-/// What stays of a log, where it ends and why, and what has to be repaired.
+/// The segments that remain, the end of the log and its reason, and the required repairs.
 pub(crate) struct RecoveryWalk {
     pub(crate) kept: Vec<RecoveredSegment>,
-    /// The oldest segment: files before it are remains of a removal.
+    /// The oldest segment. Files before it are remains of an interrupted removal.
     pub(crate) first: u32,
     pub(crate) end: RecordPosition,
     pub(crate) why: String,
-    /// Damage to what was durable.
+    /// Damaged ranges of durable data.
     pub(crate) places: Vec<DamagedRange>,
     pub(crate) patches: Vec<Patch>,
 }
@@ -37,17 +37,17 @@ enum WalkNext {
     End,
 }
 
-/// What a segment holds that was read in full.
+/// The content of a segment that was read in full.
 struct Content {
     index: Index,
-    /// Where its valid records end, or its end record stands.
+    /// The end of its valid records, or the start of its end record.
     offset: u32,
     is_sealed: bool,
     /// Between valid records.
     holes: Vec<Hole>,
-    /// Whether an earlier repair gave something up.
+    /// Whether an earlier repair wrote gap records.
     has_gaps: bool,
-    /// Behind the last valid record.
+    /// After the last valid record.
     torn: Option<Hole>,
     why: &'static str,
 }
@@ -55,14 +55,14 @@ struct Content {
 struct Walker<'a, D: Disk> {
     directory: &'a Directory<D>,
     log_id: u64,
-    /// Everything before this was synced.
+    /// Everything before this position was synced.
     durable: RecordPosition,
     /// Segments that were read in full.
     scans: BTreeMap<u32, Scanned>,
     walk: RecoveryWalk,
 }
 
-/// Follows the segments from the oldest to where the log ends.
+/// Follows the segments from the oldest to the end of the log.
 pub(crate) fn walk<D: Disk>(
     directory: &Directory<D>,
     log_id: u64,
@@ -96,8 +96,9 @@ impl<D: Disk> Walker<'_, D> {
         Ok(self.walk)
     }
 
-    /// Files before `number` that are not there: damage if they held what was durable. A cut tail
-    /// leaves a gap, too, if the power goes while its files are deleted.
+    /// Handles missing files before `number`: they count as damage if they held durable data.
+    /// Otherwise the log ends there, since a power cut while a torn tail's files are deleted also
+    /// leaves a gap.
     fn missing_before(&mut self, number: u32) -> Result<WalkNext, OpenError> {
         let (from, durable) = (self.walk.end.segment, self.durable);
         if from == number {
@@ -132,7 +133,7 @@ impl<D: Disk> Walker<'_, D> {
             (None, _) => scan(self.directory, number, self.log_id)?,
         };
         let content = self.content(number, scanned)?;
-        // Before the next segment was begun this one was synced to its footer.
+        // This segment was synced with its footer before the next one was begun.
         let is_complete = self.durable.segment > number;
         for hole in &content.holes {
             self.damage(number, *hole);
@@ -141,7 +142,7 @@ impl<D: Disk> Walker<'_, D> {
         }
         let is_used = is_complete || content.offset > HEADER_BYTES;
         if found.header.is_none() && is_used {
-            // A header is durable before anything is written behind it.
+            // A header is durable before anything is written after it.
             let why = "its header is unreadable";
             self.damage(number, Hole { start: 0, end: HEADER_BYTES, why });
             self.walk.patches.push(Patch::Header { segment: number });
@@ -166,7 +167,7 @@ impl<D: Disk> Walker<'_, D> {
         Ok(WalkNext::End)
     }
 
-    /// What holds in a segment; past damage only as far as something durable lies behind it.
+    /// Returns the valid content of a segment. Reads past damage only if durable data follows it.
     fn content(&self, number: u32, scanned: Scanned) -> Result<Content, OpenError> {
         let Scanned { index, offset, ending, has_gaps, .. } = scanned;
         let why = match ending {
@@ -199,7 +200,7 @@ impl<D: Disk> Walker<'_, D> {
         })
     }
 
-    /// Keeps a segment to which nothing is added any more, with a footer that fits its records.
+    /// Keeps a complete segment, with a footer that matches its records.
     fn seal(
         &mut self,
         found: &SegmentFile,
@@ -209,7 +210,7 @@ impl<D: Disk> Walker<'_, D> {
         let number = found.number;
         let Content { index, offset, is_sealed, holes, has_gaps, torn, why } = content;
         if !is_sealed {
-            // Its end was durable, and something else stands there.
+            // Its end was durable, but other bytes are there now.
             let end = torn.map_or(offset, |torn| torn.end);
             self.damage(number, Hole { start: offset, end, why });
         }
@@ -220,7 +221,7 @@ impl<D: Disk> Walker<'_, D> {
         let read = read.map_err(io("read", number))?;
         let exact = file.size().map_err(io("read", number))? == u64::from(seal.file_bytes());
         let is_sound = exact && present[..read] == bytes[..];
-        // A repair that was interrupted leaves gaps that the footer does not know.
+        // An interrupted repair leaves gaps that the footer does not list.
         let is_of_repair = has_gaps || !holes.is_empty();
         if !is_sound && is_sealed && is_complete && !is_of_repair {
             let (start, end) = (offset + MARK_BYTES, seal.file_bytes());
@@ -240,7 +241,7 @@ impl<D: Disk> Walker<'_, D> {
         self.walk.places.push(DamagedRange { segment, start, end, why: why.to_owned() });
     }
 
-    /// Whether the footer that a trailer promises reads as one.
+    /// Returns whether the footer that the trailer describes is valid.
     fn footer_is_sound(&self, number: u32, seal: &Seal) -> Result<bool, OpenError> {
         let file = self.directory.open(number)?;
         let mut bytes = vec![0; (seal.entries_bytes + TRAILER_BYTES) as usize];

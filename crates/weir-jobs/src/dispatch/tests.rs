@@ -41,7 +41,7 @@ fn fresh(target_seconds: u64) -> QueueAllocation {
     }
 }
 
-/// The places that so many fetches in a row are served from, as digits.
+/// Returns the indices of the queues that serve consecutive fetches, as digits.
 fn served(allocation: &Allocation, request: &str, state: &str, fetches: usize) -> String {
     let (queues, found) = (names(request), candidates(state));
     let mut dispatcher = Dispatcher::default();
@@ -66,14 +66,14 @@ fn one_fetch_is_served_by_the_rules() {
     check(&[("a", capped(2))], "a b", "2/0 0/0", "1");
     check(&[("a", capped(2))], "a", "2/0", "-");
     check(&[("a", capped(0))], "a", "0/0", "-");
-    // Guarantees go before order, among themselves by order, and end when they are filled.
+    // Guarantees precede the order, apply in order among themselves, and end when filled.
     check(&[("b", guaranteed(1))], "a b", "0/0 0/0", "1");
     check(&[("b", guaranteed(1))], "a b", "0/0 1/0", "0");
     check(&[("b", guaranteed(1))], "a b", "0/0 -", "0");
     check(&[("b", guaranteed(2)), ("c", guaranteed(2))], "a c b", "0/0 1/0 0/0", "1");
     let both = QueueAllocation { concurrency: Some(1), ..guaranteed(5) };
     check(&[("b", both)], "a b", "0/0 1/0", "0");
-    // A guarantee goes before shares, too.
+    // A guarantee precedes shares, too.
     check(&[("a", shared(9)), ("b", guaranteed(1))], "a b", "0/0 0/0", "1");
 }
 
@@ -87,7 +87,7 @@ fn shares_take_turns_by_weight() {
     check(&rules, "a b c", "0/0 0/0 0/0", "00102000010200");
     check(&rules, "c b a", "0/0 0/0 0/0", "22021222202122");
     check(&rules, "a b c", "- 0/0 0/0", "1212");
-    // A queue without a share keeps its place: first when it comes first, last when last.
+    // A queue without a share keeps its position in the order.
     check(&[("b", shared(1)), ("c", shared(1))], "a b c", "0/0 0/0 0/0", "0000");
     check(&[("b", shared(1)), ("c", shared(1))], "b a c", "0/0 0/0 0/0", "0202");
     check(&[("a", shared(0)), ("b", shared(3))], "b a", "0/0 0/0", "0000");

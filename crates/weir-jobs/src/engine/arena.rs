@@ -1,40 +1,40 @@
-//! One small entry per live job, addressed by a 32-bit index.
+//! Stores one small entry per live job, addressed by a 32-bit index.
 //!
-//! Entries sit in chunks, so growth never copies (no doubling at 5 million jobs) and a chunk whose
-//! jobs are all gone gives its memory back.
+//! Entries are in chunks, so growth never copies (no doubling at 5 million jobs) and a chunk
+//! without live jobs returns its memory.
 
 use weir_log::RecordPosition;
 
 /// Entries per chunk: 12 KiB at 24 bytes, a size that allocators don't round up.
 const CHUNK_ENTRIES: usize = 512;
 
-/// Index of a live job. Reused after the job is gone.
+/// Index of a live job. It is reused after the job is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct JobIndex(pub(crate) u32);
 
-/// Where a live job rests.
+/// Where a live job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum EntryState {
     /// In its queue.
     Waiting,
-    /// With a worker.
+    /// Reserved by a worker.
     Reserved,
     Scheduled,
     Retries,
     Dead,
 }
 
-/// What memory holds of a job: 24 bytes. All else is in its record.
+/// The data of a job in memory: 24 bytes. Everything else is in its record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArenaEntry {
-    /// Its record in the log.
+    /// The position of its record in the log.
     pub(crate) position: RecordPosition,
-    /// Microseconds: when it was enqueued (unique within the server), is due, or died.
+    /// Microseconds: when it was enqueued (unique in the server), is due, or died.
     pub(crate) order: u64,
-    /// Of its jid; see [`super::index`].
+    /// The hash of its jid; see [`super::index`].
     pub(crate) hash: u32,
-    /// Its queue's number.
+    /// The number of its queue.
     pub(crate) queue: u16,
     pub(crate) rest: EntryState,
     /// False when too many jobs share the hash (a producer that repeats one jid).
@@ -59,15 +59,15 @@ struct Chunk {
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     chunks: Vec<Option<Chunk>>,
-    /// Chunks with room, the lowest last, so that high chunks drain and go.
+    /// Chunks with free slots. The last one is filled next.
     roomy: Vec<u32>,
-    /// Places in `chunks` whose chunk is gone.
+    /// Indices in `chunks` that are free.
     vacant: Vec<u32>,
     live: usize,
 }
 
 impl Arena {
-    /// Live jobs.
+    /// Returns the number of live jobs.
     #[cfg(test)]
     pub(crate) const fn len(&self) -> usize {
         self.live
@@ -76,7 +76,7 @@ impl Arena {
     /// Adds a job.
     ///
     /// # Panics
-    /// At 2^32 live jobs.
+    /// If there are 2^32 live jobs.
     pub(crate) fn insert(&mut self, entry: ArenaEntry) -> JobIndex {
         let number = self.chunk_with_room();
         let chunk = self.chunks[number].as_mut().expect("a chunk with room is there");
@@ -88,7 +88,7 @@ impl Arena {
         index_of(number, slot)
     }
 
-    /// Removes a job that is there, and returns what was known of it.
+    /// Removes a live job and returns its entry.
     pub(crate) fn remove(&mut self, index: JobIndex) -> ArenaEntry {
         let (number, slot) = place_of(index);
         let chunk = self.chunks[number].as_mut().expect("the job's chunk is there");
@@ -97,7 +97,8 @@ impl Arena {
         let empty = chunk.live == 0;
         self.live -= 1;
         let number_u32 = u32::try_from(number).expect("chunk numbers fit in 32 bits");
-        // One empty chunk stays: a queue that is empty every other moment allocates nothing.
+        // Keep one empty chunk, so that a queue that alternates between empty and not allocates
+        // nothing.
         if empty && self.roomy.len() > 1 {
             self.chunks[number] = None;
             self.roomy.retain(|roomy| *roomy != number_u32);
@@ -108,7 +109,7 @@ impl Arena {
         entry
     }
 
-    /// A job that is there.
+    /// Returns the entry of a live job.
     pub(crate) fn get(&self, index: JobIndex) -> &ArenaEntry {
         let (number, slot) = place_of(index);
         match self.chunks[number].as_ref().map(|chunk| &chunk.slots[slot]) {
@@ -117,7 +118,7 @@ impl Arena {
         }
     }
 
-    /// A job, if it is there.
+    /// Returns the entry of a job, or `None` if it is not live.
     pub(crate) fn lookup(&self, index: JobIndex) -> Option<&ArenaEntry> {
         let (number, slot) = place_of(index);
         match self.chunks.get(number)?.as_ref()?.slots.get(slot)? {
@@ -126,7 +127,7 @@ impl Arena {
         }
     }
 
-    /// All jobs, in no order that means anything.
+    /// Iterates over all live jobs in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (JobIndex, &ArenaEntry)> {
         let chunks = self.chunks.iter().enumerate();
         let chunks = chunks.filter_map(|(number, chunk)| Some((number, chunk.as_ref()?)));
@@ -138,7 +139,7 @@ impl Arena {
         })
     }
 
-    /// A job that is there, to change.
+    /// Returns the entry of a live job for changes.
     pub(crate) fn get_mut(&mut self, index: JobIndex) -> &mut ArenaEntry {
         let (number, slot) = place_of(index);
         match self.chunks[number].as_mut().map(|chunk| &mut chunk.slots[slot]) {

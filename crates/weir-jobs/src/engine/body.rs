@@ -1,10 +1,10 @@
-//! The body of a job's record: what the server must know of the job without reading its JSON
-//! again, and then the JSON itself, exactly as a worker gets it.
+//! The body of a job's record: the fields that the server needs without parsing the JSON again,
+//! followed by the JSON exactly as it is sent to a worker.
 
 use super::varint::{self, FieldReader, Malformed};
 use crate::model::NewJob;
 
-/// A job as stored; text borrowed from the record.
+/// A job as stored. The texts are borrowed from the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredBody<'a> {
     pub(crate) jid: &'a str,
@@ -18,7 +18,7 @@ pub(crate) struct StoredBody<'a> {
 }
 
 impl<'a> StoredBody<'a> {
-    /// Of a pushed job.
+    /// Returns the body for a pushed job.
     pub(crate) const fn of(job: &NewJob<'a>) -> Self {
         Self {
             jid: job.jid,
@@ -31,7 +31,7 @@ impl<'a> StoredBody<'a> {
         }
     }
 
-    /// Appends all but the JSON, which follows as it is.
+    /// Appends all fields except the JSON, which the caller appends unchanged.
     pub(crate) fn write_facts(&self, into: &mut Vec<u8>) {
         varint::put_text(into, self.jid);
         varint::put_text(into, self.jobtype);
@@ -41,7 +41,7 @@ impl<'a> StoredBody<'a> {
         varint::put(into, self.base_bytes as u64);
     }
 
-    /// Reads a body back.
+    /// Parses a body.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut fields = FieldReader(bytes);
         let body = Self {

@@ -1,4 +1,4 @@
-//! Actions on many jobs, in slices, so that others get their turn.
+//! Actions on many jobs, in slices, so that other work continues in between.
 
 use weir_log::Disk;
 
@@ -7,7 +7,7 @@ use super::inner::EngineShared;
 use crate::model::{EntryKey, JobLocation};
 use crate::store::{Action, StoreError};
 
-/// Jobs that one action handles before others get their turn.
+/// Number of jobs that one action handles before other work continues.
 const SLICE_JOBS: usize = 256;
 
 impl<D: Disk> EngineShared<D> {
@@ -36,7 +36,7 @@ impl<D: Disk> EngineShared<D> {
         Ok(count)
     }
 
-    /// Requeues or kills all jobs that are in the place now.
+    /// Requeues or kills all jobs that are in `place` at the time of the call.
     pub(super) async fn act_on_all(
         &self,
         place: &JobLocation,

@@ -1,12 +1,12 @@
-//! Jobs of queues and sets that were emptied: gone for everybody from that moment on, but each still
-//! has its entry, its place in the index and its count. They are forgotten in slices, so that
-//! emptying a queue of millions delays no other work.
+//! Jobs of queues and sets that were cleared. They are no longer visible, but each still has its
+//! arena entry and its entry in the index, and is still counted. They are forgotten in slices, so
+//! that clearing a queue of millions of jobs does not delay other work.
 
 use super::arena::JobIndex;
 use super::state::TimeSet;
 use super::waiting_list::WaitingList;
 
-/// What is left of emptied places.
+/// The jobs of cleared queues and sets.
 #[derive(Debug, Default)]
 pub(crate) struct Cleared {
     lanes: Vec<WaitingList>,
@@ -30,7 +30,8 @@ impl Cleared {
         }
     }
 
-    /// The next job to forget; the oldest of a place first, so that the oldest segments go first.
+    /// Removes and returns the next job to forget: the oldest first, so that the oldest segments
+    /// become free first.
     pub(crate) fn pop(&mut self) -> Option<JobIndex> {
         if let Some(lane) = self.lanes.last_mut() {
             let job = lane.pop_first();

@@ -1,5 +1,6 @@
-//! The engine: state and log together. Every operation appends to the log and changes memory in
-//! the same step; none of them waits. A caller that must wait for the disk uses [`Engine::end`].
+//! The engine: the state in memory and the log. Every operation appends to the log and changes the
+//! state in the same step, without waiting. A caller that must wait for the disk uses
+//! [`Engine::end`].
 //!
 //! The operations are in the files beside this one: `push`, `work` (take, ack, fail), `moves`
 //! (requeue, kill, discard, clear), `due`, `reclaim`, `look` (counts, scan, find).
@@ -24,20 +25,20 @@ use crate::metrics::JobsMetrics;
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::StoreError;
 
-/// Bytes that wait for the sync thread before pushes wait for it, too: some 10 ms of the fastest
-/// stream of jobs. Twice that is in memory while one half is written.
+/// Maximum number of bytes that wait for the sync thread before pushes have to wait: some 10 ms of
+/// the fastest stream of jobs. Memory may hold twice as much while one half is written.
 const BUFFERED_BYTES_MAX: u64 = 4 << 20;
 
-/// Of a segment, for its own header, footer and marks.
+/// Space in a segment for its own header, footer and marks.
 const SEGMENT_BYTES_SPARE: u32 = 1024;
 
-/// The log's limit for heads, which its footer repeats.
+/// The log's limit for heads, which are repeated in the footer.
 const HEAD_BYTES_MAX: u32 = 1 << 16;
 
-/// Why an operation was not done.
+/// Why an operation was not performed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EngineError {
-    /// The sync thread is behind: wait for it, then try again. Nothing was done.
+    /// The sync thread is behind. Nothing was done: wait for it, then retry.
     #[error("the log's sync thread is behind")]
     Behind,
     #[error(transparent)]
@@ -57,17 +58,17 @@ impl From<AppendError> for EngineError {
     }
 }
 
-/// What becomes of a job whose record can't be read.
+/// What happened to a job whose record can't be read.
 #[derive(Debug)]
 pub(crate) enum Unreadable {
-    /// It is left out from now on.
+    /// The job was dropped.
     Dropped,
-    /// It stays: the machine lacks something that the next try may have.
+    /// The job was not dropped, because the error is transient.
     JustNow(StoreError),
 }
 
 impl Unreadable {
-    /// For callers that have nothing left to do without the job.
+    /// Returns the error if it is transient. For callers that can't continue without the job.
     pub(crate) fn or_stop(self) -> Result<(), EngineError> {
         match self {
             Self::Dropped => Ok(()),
@@ -91,11 +92,11 @@ pub enum EngineOpenError {
     Thread(#[source] std::io::Error),
 }
 
-/// State and log.
+/// The state in memory and the log.
 #[derive(Debug)]
 pub(crate) struct Engine<D: Disk> {
     pub(crate) journal: Journal<D>,
-    /// For what is read in the order of the log: jobs on their way to workers, compaction.
+    /// Reader for records in the order of the log: jobs that are fetched, and compaction.
     pub(crate) ahead: ReadAhead<D>,
     pub(crate) state: EngineState,
     pub(crate) settings: JobServerSettings,
@@ -104,13 +105,13 @@ pub(crate) struct Engine<D: Disk> {
     pub(crate) metrics: JobsMetrics,
     pub(crate) random: fastrand::Rng,
     pub(crate) reclaim: Reclaim,
-    /// How often a job was returned because its worker died. Few; forgotten by a restart.
+    /// How often each job was returned because its worker vanished. Few entries, in memory only.
     pub(crate) returns: HashMap<JobIndex, u8>,
     pub(crate) buffer: Vec<u8>,
 }
 
 impl<D: Disk> Engine<D> {
-    /// Opens the log and rebuilds memory from it.
+    /// Opens the log and rebuilds the state from it.
     pub(crate) fn open(
         disk: D,
         settings: &JobServerSettings,
@@ -144,21 +145,21 @@ impl<D: Disk> Engine<D> {
         Ok((engine, report))
     }
 
-    /// What must be durable for all that was done so far to be.
+    /// Returns the position up to which the log must be durable to cover everything done so far.
     pub(crate) fn end(&self) -> Lsn {
         self.journal.log.end()
     }
 
-    /// A place at the end of every queue.
+    /// Returns an order after that of every job in any queue.
     pub(crate) fn next_order(&mut self, now: Timestamp) -> u64 {
         let order = now.as_micros().max(self.state.next_order);
         self.state.next_order = order + 1;
         order
     }
 
-    /// A job's record can't be read: it leaves memory, and is listed as damage until an operator has
-    /// acknowledged it. Damage is final and noted in the log; a failed read gets another chance at
-    /// the next start. What may work in a moment changes nothing.
+    /// Drops a job whose record can't be read, and lists it as damage until an operator has
+    /// acknowledged it. Damage is final and recorded in the log; after a failed read the next start
+    /// tries again. A transient error changes nothing.
     pub(crate) fn drop_unreadable(&mut self, job: JobIndex, error: &RecordError) -> Unreadable {
         if error.is_passing() {
             tracing::warn!(%error, "a job's record can't be read just now");
@@ -169,14 +170,14 @@ impl<D: Disk> Engine<D> {
         tracing::error!(%error, ?position, "a job's record can't be read: the job is left out");
         if matches!(error, RecordError::Damaged { .. }) {
             let head = RecordHead::Remove { gone: RemovalReason::Deleted, position };
-            // Without the note it is found, and reported, once more at the next start.
+            // Without this record the next start finds and reports the damage again.
             let _ = self.journal.note(&head, &self.state);
         }
         self.forget(job);
         Unreadable::Dropped
     }
 
-    /// The next sync sets aside what stands there.
+    /// Records damage at `position`. The next sync sets its bytes aside.
     pub(crate) fn note_damage(&self, position: RecordPosition, error: &RecordError) {
         let damages = self.journal.log.damages();
         match error {
@@ -185,20 +186,20 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// A job's record in `segment` has ended.
+    /// Schedules reclaiming if `segment` has no live jobs left.
     pub(crate) fn note_release(&mut self, segment: u32) {
         if self.state.segments.live(segment) == 0 {
             self.reclaim.look_again();
         }
     }
 
-    /// Removes a job from memory; a removed queue is dropped with its last job.
+    /// Removes a job from memory, and a removed queue with its last job.
     pub(crate) fn forget(&mut self, job: JobIndex) {
         let entry = self.state.remove(job);
         self.forgotten(job, entry);
     }
 
-    /// Removes jobs of emptied places from memory, `max` at most.
+    /// Removes up to `max` jobs of cleared queues and sets from memory.
     pub(crate) fn forget_cleared(&mut self, max: usize) {
         for _ in 0..max {
             let Some(job) = self.state.cleared.pop() else {
@@ -218,18 +219,18 @@ impl<D: Disk> Engine<D> {
         self.forget_removed(entry.queue);
     }
 
-    /// Forgets a queue that was removed, if that was its last job.
+    /// Forgets a removed queue if it has no jobs left.
     pub(crate) fn forget_removed(&mut self, queue: u16) {
         let removed = self.state.queues.get(queue);
         if removed.hidden && removed.jobs == 0 {
-            // Without the note the next start finds an empty hidden queue and forgets it.
+            // Without this record the next start finds an empty hidden queue and forgets it.
             let _ = self.journal.note(&RecordHead::QueueForgotten { queue }, &self.state);
             self.state.queues.forget(queue);
         }
     }
 }
 
-/// How the log of these settings is opened.
+/// Returns the options of the log for these settings.
 #[must_use]
 pub fn log_options(settings: &JobServerSettings) -> SegmentLogOptions {
     let JobServerLimits { segment_bytes, reserve_bytes, set_aside_bytes_max, .. } = settings.limits;

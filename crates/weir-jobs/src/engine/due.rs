@@ -1,5 +1,5 @@
-//! What time brings: due jobs, lapsed reservations, dead jobs past their age, and upkeep of the
-//! log. Exact: the caller sleeps until [`NextCall::At`].
+//! Work that is due at a time: scheduled jobs and retries, expired reservations, dead jobs past
+//! their maximum age, and upkeep of the log. Exact: the caller sleeps until [`NextCall::At`].
 
 use weir_base::clock::Timestamp;
 use weir_log::Disk;
@@ -8,29 +8,29 @@ use super::core::{Engine, EngineError};
 use super::moves::CLEARED_SLICE_JOBS;
 use crate::model::SetName;
 
-/// Jobs handled before others get their turn.
+/// Number of jobs handled before other work continues.
 const SLICE_JOBS: usize = 256;
 
-/// When to call again.
+/// When to call [`Engine::tick`] again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextCall {
-    /// There is more to do: at once, after letting others run.
+    /// At once, after yielding to other tasks: more work is due.
     Now,
     At(Timestamp),
     /// When something changes.
     Idle,
 }
 
-/// What a tick did.
+/// The result of a tick.
 #[derive(Debug)]
 pub(crate) struct Ticked {
     pub(crate) next: NextCall,
-    /// Queues that have new work or a free slot, in the order of its arrival.
+    /// Queues with new jobs or a free slot, in the order in which they got them.
     pub(crate) queues: Vec<u16>,
 }
 
 impl<D: Disk> Engine<D> {
-    /// Does up to a slice of what is due.
+    /// Handles up to one slice of the work that is due.
     pub(crate) fn tick(&mut self, now: Timestamp) -> Result<Ticked, EngineError> {
         let mut queues = Vec::new();
         let mut left = SLICE_JOBS;
@@ -70,7 +70,7 @@ impl<D: Disk> Engine<D> {
         self.state.set(set).first().is_some_and(|(at, _)| *at <= micros)
     }
 
-    /// When there is something to do next.
+    /// Returns when the next work is due.
     pub(crate) fn next_time(&self) -> NextCall {
         if self.reclaim_due() || !self.state.cleared.is_empty() {
             return NextCall::Now;

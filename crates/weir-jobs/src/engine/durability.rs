@@ -1,4 +1,4 @@
-//! Tasks that wait for the disk: promises by log position, resolved when the log is durable that far.
+//! Lets tasks wait until the log is durable up to a position.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,19 +9,19 @@ use weir_log::Lsn;
 
 use crate::store::StoreError;
 
-/// Promises that wait. One thread owns it.
+/// Tasks that wait for durability. Used on one thread only.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
     kept_up_to: Cell<u64>,
-    /// Promises up to here that were not kept by then were broken.
+    /// Waits up to this position that were not resolved by then have failed.
     broken_up_to: Cell<u64>,
     broken: RefCell<Option<StoreError>>,
-    /// Nearly in order: positions only grow, but futures may be polled late.
+    /// Nearly sorted: positions only grow, but futures may be polled late.
     waiting: RefCell<VecDeque<(u64, Waker)>>,
 }
 
 impl Promises {
-    /// Resolves when the log is durable up to `lsn`, or can't be.
+    /// Waits until the log is durable up to `lsn`. Returns an error if that fails.
     pub(crate) fn until(&self, lsn: Lsn) -> impl Future<Output = Result<(), StoreError>> + '_ {
         let mut registered = false;
         poll_fn(move |context| {
@@ -41,7 +41,7 @@ impl Promises {
         })
     }
 
-    /// The log is durable up to `lsn`.
+    /// Resolves the waits up to `lsn`, up to which the log is durable.
     pub(crate) fn keep(&self, lsn: Lsn) {
         if lsn.0 <= self.kept_up_to.get() {
             return;
@@ -55,7 +55,7 @@ impl Promises {
         }
     }
 
-    /// What waits now, up to `end`, will not become durable in reasonable time.
+    /// Fails all waits up to `end` that are not resolved, because they won't be in reasonable time.
     pub(crate) fn break_up_to(&self, end: Lsn, error: StoreError) {
         self.broken_up_to.set(end.0);
         *self.broken.borrow_mut() = Some(error);

@@ -1,4 +1,5 @@
-//! The embedded store: the engine, the tasks that wait for it, and the thread that syncs its log.
+//! The embedded store: the engine, the tasks that wait for its results, and the thread that syncs
+//! its log.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,10 +23,11 @@ use crate::store::{
     ScanPage, ScanRequest, Selection, Storage, Store, StoreError, StoredJob,
 };
 
-/// Pages of a walk up to this size are read where they are; longer ones on a thread of their own.
+/// Maximum number of stops of a scan that are read on the serving thread; longer scans are read on
+/// a thread of their own.
 const READ_ASIDE_STOPS: usize = 64;
 
-/// Jobs in the segment log. Lives on the thread that serves the connections, in a `LocalSet`.
+/// A store in the segment log. It lives on the thread that serves the connections, in a `LocalSet`.
 #[derive(Debug)]
 pub struct EmbeddedStore<D: Disk = RealDisk> {
     inner: Rc<EngineShared<D>>,
@@ -33,8 +35,8 @@ pub struct EmbeddedStore<D: Disk = RealDisk> {
 }
 
 impl EmbeddedStore<RealDisk> {
-    /// Opens the log in `settings.directory`, which is made when missing, and rebuilds memory.
-    /// Must be called in a `LocalSet`.
+    /// Opens the log in `settings.directory`, which is created if it is missing, and rebuilds the
+    /// state in memory. Must be called in a `LocalSet`.
     pub fn open(
         settings: &JobServerSettings,
         clock: Clock,
@@ -58,8 +60,8 @@ impl<D: Disk> EmbeddedStore<D> {
         Ok((Self { inner, tasks }, report))
     }
 
-    /// Does everything that is due by the clock now. The store does so by itself on the system's
-    /// clock; a test that moves a manual clock says when.
+    /// Processes everything that is due by the clock. The store's timer does so by itself; tests
+    /// call it after they move a manual clock.
     pub async fn tick(&self) -> Result<(), StoreError> {
         while self.inner.tick().await? == NextCall::Now {}
         Ok(())
@@ -67,7 +69,7 @@ impl<D: Disk> EmbeddedStore<D> {
 }
 
 impl<D: Disk> EmbeddedStore<D> {
-    /// Stores all, or none.
+    /// Stores all `jobs` or none.
     async fn store_batch(&self, jobs: &[impl Arrival]) -> Result<(), StoreError> {
         let inner = &*self.inner;
         let mut stored = Vec::with_capacity(jobs.len());
@@ -168,7 +170,8 @@ impl<D: Disk> Store for EmbeddedStore<D> {
             queues.push(queue);
         }
         let released = queues.len();
-        // Only now: a FETCH of the vanished worker that still waits must not get them back in turn.
+        // Offer the jobs only now: a FETCH of the vanished worker that still waits must not receive
+        // them.
         inner.offer_numbered(queues);
         inner.promise().await?;
         Ok(released)
@@ -211,7 +214,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
                 return self.inner.page(found);
             }
         }
-        // Here nothing moves meanwhile.
+        // On this thread no record can move in the meantime.
         self.inner.page(self.inner.walk(&request).read().unwrap_or_default())
     }
 
@@ -277,7 +280,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
             engine.dispatcher.retain(&allocation);
             engine.allocation = allocation;
         }
-        // A raised cap lets waiting jobs go.
+        // A raised `concurrency` may allow waiting jobs to run.
         for name in &names {
             self.inner.offer(name);
         }
@@ -315,7 +318,7 @@ impl<D: Disk> EngineShared<D> {
         }
     }
 
-    /// The page, once those of its jobs that can't be read are dropped.
+    /// Drops the jobs that can't be read and returns the page.
     fn page(&self, found: ScanOutcome) -> Result<ScanPage, StoreError> {
         let mut engine = self.engine.borrow_mut();
         for (stop, error) in &found.unreadable {

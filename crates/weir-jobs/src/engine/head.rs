@@ -1,8 +1,9 @@
-//! The head of a log record: the few bytes from which a restart rebuilds all of memory. A sealed
-//! segment's footer repeats the heads, so a restart reads no payloads.
+//! The head of a log record: the few bytes from which a restart rebuilds the state in memory. The
+//! footer of a sealed segment repeats the heads, so a restart reads no bodies of jobs.
 //!
-//! Every live job has exactly one valid record, a [`RecordHead::Put`]. A later record ends it: one that
-//! replaces it (`replaces`), a [`RecordHead::Remove`], or one that empties its whole place.
+//! Every live job has exactly one valid record, a [`RecordHead::Put`]. It ends with a later record:
+//! one that replaces it (`replaces`), a [`RecordHead::Remove`], or one that clears its whole queue
+//! or set.
 
 use weir_log::RecordPosition;
 
@@ -12,36 +13,36 @@ use crate::model::SetName;
 /// Why a `Put` was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// A client pushed it.
+    /// A client pushed the job.
     Pushed,
-    /// Its worker failed it.
+    /// The job failed.
     Failed,
-    /// It was due, or an operator moved it.
+    /// The job was due, or an operator moved it.
     Moved,
-    /// Compaction: the same job, only its place in the log is new.
+    /// Compaction: only the position in the log is new.
     Copied,
 }
 
-/// Why a job went.
+/// Why a job was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RemovalReason {
-    /// Its worker is done.
+    /// It was acknowledged.
     Acked,
-    /// It failed and had no retries to use (`retry = 0`).
+    /// It failed and has no retries (`retry = 0`).
     FailedForGood,
-    /// An operator, or a cap, removed it.
+    /// An operator or a limit deleted it.
     Deleted,
 }
 
-/// Where a stored job rests.
+/// The queue or set of a stored job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoredPlace {
-    /// Waiting, or reserved: reservations are not stored.
+    /// Waiting or reserved: reservations are not stored.
     Queue,
     Set(SetName),
 }
 
-/// A job's record.
+/// The head of a job's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Put {
     pub(crate) cause: Cause,
@@ -50,11 +51,11 @@ pub(crate) struct Put {
     /// Microseconds; see [`super::arena::ArenaEntry::order`].
     pub(crate) order: u64,
     pub(crate) hash: u32,
-    /// The record that this one takes the place of.
+    /// The record that this one replaces.
     pub(crate) replaces: Option<RecordPosition>,
 }
 
-/// What happened.
+/// The head of any record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordHead<'a> {
     Put(Put),
@@ -74,25 +75,25 @@ pub(crate) enum RecordHead<'a> {
     QueueResumed {
         queue: u16,
     },
-    /// All that waited in the queue is gone. Its body lists the records that stay (the jobs that
-    /// workers held): see [`write_positions`].
+    /// All waiting jobs of the queue were deleted. The body lists the records that remain (those of
+    /// reserved jobs): see [`write_positions`].
     QueueCleared {
         queue: u16,
     },
-    /// The queue itself is gone; its number may be given again.
+    /// The queue itself was deleted; its number may be reused.
     QueueForgotten {
         queue: u16,
     },
-    /// The queue was removed while jobs of it were with workers or in sets: it is shown again once
-    /// a job waits in it.
+    /// The queue was removed while it had jobs that were reserved or in sets. It becomes visible
+    /// again once a job waits in it.
     QueueHidden {
         queue: u16,
     },
-    /// All jobs of the set are gone.
+    /// All jobs of the set were deleted.
     SetCleared {
         set: SetName,
     },
-    /// Everything is gone.
+    /// All jobs and queues were deleted.
     Flushed,
 }
 
@@ -100,7 +101,7 @@ const PUT: u8 = 0x80;
 const REMOVE: u8 = 0x40;
 
 impl RecordHead<'_> {
-    /// Appends the head's bytes.
+    /// Appends the bytes of the head.
     pub(crate) fn write(&self, into: &mut Vec<u8>) {
         match self {
             Self::Put(put) => put.write(into),
@@ -130,7 +131,7 @@ fn tagged(into: &mut Vec<u8>, tag: u8, queue: u16) {
 }
 
 impl<'a> RecordHead<'a> {
-    /// Reads a head back.
+    /// Parses a head.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut fields = FieldReader(bytes);
         let tag = fields.byte()?;
@@ -258,7 +259,7 @@ const fn set_from(code: u8) -> Result<SetName, Malformed> {
     }
 }
 
-/// A list of records.
+/// Appends a list of record positions.
 pub(crate) fn write_positions(into: &mut Vec<u8>, positions: &[RecordPosition]) {
     varint::put(into, positions.len() as u64);
     for position in positions {
@@ -266,7 +267,7 @@ pub(crate) fn write_positions(into: &mut Vec<u8>, positions: &[RecordPosition]) 
     }
 }
 
-/// Reads [`write_positions`] back.
+/// Parses what [`write_positions`] wrote.
 pub(crate) fn read_positions(bytes: &[u8]) -> Result<Vec<RecordPosition>, Malformed> {
     let mut fields = FieldReader(bytes);
     let count = fields.number()?;

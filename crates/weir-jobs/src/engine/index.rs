@@ -1,27 +1,28 @@
-//! From a jid to its job, at 5 - 10 bytes each: a hash table of job indices.
+//! Finds jobs by jid, at 5 to 10 bytes per job: a hash table of job indices.
 //!
-//! The hash is kept in the job's entry and in its record's head, so a restart fills the table
-//! without reading payloads. It is seeded per log: a producer can't aim jids at one bucket. Two
-//! jids may share a hash; the caller compares the jid in the record.
+//! The hash is stored in the job's entry and in its record's head, so a restart fills the table
+//! without reading bodies. It is seeded per log, so a producer can't direct jids at one bucket. Two
+//! jids may have the same hash; the caller compares the jid in the record.
 
 use hashbrown::HashTable;
 
 use super::arena::{Arena, JobIndex};
 
-/// The table grows in this many parts, so that no single growth holds up the thread for long.
+/// Number of parts of the table. Each grows on its own, so that no growth blocks the thread for
+/// long.
 const PARTS: usize = 256;
 
-/// Jobs that may share one hash. A producer that pushes one jid over and over would make every
-/// insert walk all of them; the ones past this are not found by jid.
+/// Maximum number of jobs with the same hash. If a producer pushed one jid repeatedly, every insert
+/// would have to visit all of them. Further jobs are not indexed, so jid lookups miss them.
 const SHARING_MAX: usize = 32;
 
-/// Hash of `jid` for a log with this `seed`.
+/// Returns the hash of `jid` for a log with this `seed`.
 pub(crate) fn hash_of(jid: &str, seed: u64) -> u32 {
     let hash = xxhash_rust::xxh3::xxh3_64_with_seed(jid.as_bytes(), seed);
     u32::try_from(hash >> 32).expect("the upper half of 64 bits")
 }
 
-/// jid hash -> jobs.
+/// A map from jid hash to jobs.
 #[derive(Debug)]
 pub(crate) struct JidIndex {
     parts: Vec<HashTable<JobIndex>>,
@@ -32,7 +33,7 @@ impl JidIndex {
         Self { parts: (0..PARTS).map(|_| HashTable::new()).collect() }
     }
 
-    /// Makes room for so many jobs at once, so that filling the table moves nothing.
+    /// Reserves space for `jobs` jobs, so that filling the table moves nothing.
     pub(crate) fn reserve(&mut self, jobs: usize, arena: &Arena) {
         let rehash = |index: &JobIndex| spread(arena.get(*index).hash);
         for part in &mut self.parts {
@@ -40,7 +41,7 @@ impl JidIndex {
         }
     }
 
-    /// Adds a job under `hash`. False: too many share it, the job is not indexed.
+    /// Adds a job under `hash`. Returns false without adding it if too many jobs have this hash.
     pub(crate) fn insert(&mut self, hash: u32, index: JobIndex, arena: &Arena) -> bool {
         let sharing = self.candidates(hash, arena).take(SHARING_MAX).count();
         if sharing == SHARING_MAX {
@@ -59,7 +60,7 @@ impl JidIndex {
         shrink(part);
     }
 
-    /// The jobs whose jid has this hash.
+    /// Returns the jobs whose jid has this hash.
     pub(crate) fn candidates<'a>(
         &'a self,
         hash: u32,
@@ -70,7 +71,7 @@ impl JidIndex {
     }
 }
 
-/// After a flood the table gives its memory back, once it is mostly empty.
+/// Releases the memory of a large part once it is empty.
 fn shrink(part: &mut HashTable<JobIndex>) {
     const WORTHWHILE: usize = 4096;
     if part.capacity() > WORTHWHILE && part.is_empty() {
@@ -82,7 +83,8 @@ const fn part_of(hash: u32) -> usize {
     (hash >> 24) as usize
 }
 
-/// The table picks its bucket by the low bits and tags it by the top ones; 32 bits fill both.
+/// Spreads 32 bits over 64, since the table picks its bucket by the low bits and tags it by the top
+/// ones.
 const fn spread(hash: u32) -> u64 {
     (hash as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -1,8 +1,8 @@
-//! What the embedded store's operations and its background tasks share: the engine, the line of
-//! waiting FETCHes, the promises, the sync thread. The tasks and the waits are in `timer`, `waits`
-//! and `bulk`.
+//! The state shared by the embedded store's operations and its background tasks: the engine, the
+//! waiting FETCHes, the waits for durability, the sync thread. The tasks are in `timer` and
+//! `waits`, actions on many jobs in `bulk`.
 //!
-//! The engine is borrowed for the length of one operation and never across an await.
+//! The engine is borrowed for the duration of one operation, and never across an await.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -24,17 +24,18 @@ use crate::settings::{Fsync, JobServerSettings};
 use crate::store::{BatchSize, Storage, StoreCondition, StoreError};
 use crate::waiters::Waiters;
 
-/// With less room than this on a full disk, pushes count as refused: the next larger one is.
+/// With less space than this on a full disk, the store reports that pushes are rejected, because a
+/// larger one would be.
 const JOB_BYTES_LOW: u64 = 64 << 10;
 
-/// What is known of a FETCH that waits.
+/// A FETCH that waits.
 #[derive(Debug)]
 pub(super) struct Fetcher {
     pub(super) wid: Option<Wid>,
     pub(super) max: BatchSize,
 }
 
-/// A job of a batch that is stored, should it have to be taken back.
+/// A stored job of a batch, remembered in case it has to be removed again.
 pub(super) type StoredAt = (JobIndex, RecordPosition);
 
 #[derive(Debug)]
@@ -48,14 +49,14 @@ pub(super) struct EngineShared<D: Disk> {
     /// A lazy sync was requested and has not ended.
     pub(super) sync_is_due: Cell<bool>,
     pub(super) flush_wanted: Notify,
-    /// Something is due earlier than the timer knows.
+    /// Notified when something may be due earlier than the timer expects.
     pub(super) timer_changed: Notify,
     /// When the timer wakes next.
     pub(super) timer_at: Cell<Timestamp>,
-    /// A round of the sync thread is over: for those whom it held up.
+    /// Notified when a round of the sync thread ends, for tasks that wait for space.
     pub(super) round_over: Notify,
     pub(super) closed: Cell<bool>,
-    /// Of damage, when the storage was last checked.
+    /// The damaged bytes that were left out, as of the last check of the storage.
     pub(super) bytes_left_out: Cell<u64>,
     pub(super) fsync: Fsync,
     pub(super) fsync_acks: bool,
@@ -95,7 +96,7 @@ impl<D: Disk> EngineShared<D> {
         Ok((inner, report))
     }
 
-    // --- Work handed out -------------------------------------------------------------------
+    // --- Fetching --------------------------------------------------------------------------
     pub(super) fn take(
         &self,
         wid: Option<&Wid>,
@@ -119,7 +120,7 @@ impl<D: Disk> EngineShared<D> {
         taken
     }
 
-    /// Work arrived in `queue`: the fetch that has waited longest for it receives it.
+    /// Delivers jobs of `queue` to the fetches that wait for it, the longest waiting first.
     pub(super) fn offer(&self, queue: &QueueName) {
         while let Some(picked) = self.waiters.pick(queue) {
             let Some((fetcher, queues)) = picked.who() else {
@@ -151,7 +152,7 @@ impl<D: Disk> EngineShared<D> {
         }
     }
 
-    /// Work that was handed out but never taken returns to its place.
+    /// Returns jobs that were assigned but not delivered to their positions, and offers them again.
     fn give_back(&self, taken: Vec<EngineFetch>) {
         let mut queues = Vec::with_capacity(taken.len());
         for taken in &taken {
@@ -160,7 +161,7 @@ impl<D: Disk> EngineShared<D> {
         self.offer_numbered(queues);
     }
 
-    // --- Work coming in --------------------------------------------------------------------
+    // --- Storing ---------------------------------------------------------------------------
 
     /// Stores the jobs of a batch that are not yet stored.
     pub(super) fn store_jobs(
@@ -199,14 +200,15 @@ impl<D: Disk> EngineShared<D> {
         result
     }
 
-    /// A full disk is tried again until space returns: the sync thread does so once it knows.
+    /// Requests a sync after an operation found the disk full. The sync thread then retries until
+    /// space returns.
     pub(super) fn note_full<T>(&self, result: &Result<T, EngineError>) {
         if matches!(result, Err(EngineError::Store(StoreError::DiskFull))) {
             self.sync.borrow().request();
         }
     }
 
-    /// Takes back jobs of a batch that could not be stored whole.
+    /// Removes jobs of a batch that could not be stored completely.
     pub(super) fn take_back(&self, stored: &[StoredAt]) {
         let mut engine = self.engine.borrow_mut();
         for (job, position) in stored {
@@ -214,7 +216,7 @@ impl<D: Disk> EngineShared<D> {
         }
     }
 
-    /// Resolves when the batch is as durable as the settings promise.
+    /// Waits until the batch is as durable as the settings demand.
     pub(super) async fn promise_of_push(&self, stored: &[StoredAt]) -> Result<(), StoreError> {
         let result = self.promise().await;
         if result == Err(StoreError::DiskFull) {
@@ -223,7 +225,7 @@ impl<D: Disk> EngineShared<D> {
         result
     }
 
-    // --- The end, and how it looks ---------------------------------------------------------
+    // --- Shutdown and state ----------------------------------------------------------------
 
     pub(super) fn close(&self) -> Result<(), StoreError> {
         if self.closed.replace(true) {
@@ -232,8 +234,8 @@ impl<D: Disk> EngineShared<D> {
         self.waiters.dismiss();
         let mut sync = self.sync.borrow_mut();
         sync.stop();
-        // Nothing is served any more, so this thread may wait for the disk. The mark says how far
-        // the log was durable: what is damaged below it is never taken for a torn tail.
+        // No client is served any more, so this thread may wait for the disk. The mark records how
+        // far the log was durable, so damage below it is never mistaken for a torn tail.
         let mut engine = self.engine.borrow_mut();
         engine.journal.log.mark();
         let (end, syncer) = (engine.end(), engine.journal.log.syncer());

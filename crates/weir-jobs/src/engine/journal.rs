@@ -1,5 +1,4 @@
-//! The log as the engine uses it: typed records in, typed records out, and the snapshot at the
-//! head of every segment.
+//! The log as the engine uses it: typed records, and a snapshot at the start of every segment.
 
 use weir_log::{
     AppendError, Class, Disk, ReadAhead, RecordError, RecordPosition, RecordReader, RoomOutcome,
@@ -17,26 +16,27 @@ pub(crate) struct Journal<D: Disk> {
     pub(crate) reader: RecordReader<D>,
     head: Vec<u8>,
     facts: Vec<u8>,
-    /// The segment has no snapshot yet: nothing else may be written first.
+    /// The segment has no snapshot yet; it must be written before any other record.
     snapshot_due: bool,
-    /// Since the start: tells that there may be something to reclaim.
+    /// Number of segments begun since the start. A change means that there may be something to
+    /// reclaim.
     pub(crate) segments_begun: u64,
 }
 
 impl<D: Disk> Journal<D> {
     pub(crate) fn new(log: SegmentLog<D>) -> Self {
         let reader = log.reader();
-        // A crash may leave the last segment empty, with the snapshot cut off.
+        // A crash may leave the last segment empty, with its snapshot cut off.
         let snapshot_due = log.segments().last().is_none_or(|last| last.records == 0);
         Self { log, reader, head: Vec::new(), facts: Vec::new(), snapshot_due, segments_begun: 0 }
     }
 
-    /// The segment's snapshot is lost: another one goes before the next record.
+    /// Requests a new snapshot before the next record, because the segment's own was lost.
     pub(crate) const fn replace_snapshot(&mut self) {
         self.snapshot_due = true;
     }
 
-    /// Writes a job's record. `state` is what the log says so far.
+    /// Writes a job's record. `state` must match the log so far.
     pub(crate) fn put(
         &mut self,
         class: Class,
@@ -62,7 +62,7 @@ impl<D: Disk> Journal<D> {
         self.note_with(head, &[], state)
     }
 
-    /// Writes a record that is not a job's.
+    /// Writes a record other than a job's.
     pub(crate) fn note_with(
         &mut self,
         head: &RecordHead<'_>,
@@ -75,7 +75,7 @@ impl<D: Disk> Journal<D> {
         self.log.append(Class::Essential, &self.head, &[body]).map(|_| ())
     }
 
-    /// Writes the snapshot that the segment lacks, if it does. A new log begins with one.
+    /// Writes the segment's snapshot unless it has one. A new log begins with one.
     pub(crate) fn write_snapshot(&mut self, state: &EngineState) -> Result<(), AppendError> {
         if !self.snapshot_due {
             return Ok(());
@@ -114,7 +114,7 @@ impl<D: Disk> Journal<D> {
     }
 }
 
-/// Reads the body of the job's record at `position`, from any thread.
+/// Reads the body of the job's record at `position`. May be called on any thread.
 pub(crate) fn read_body<'b, D: Disk>(
     reader: &RecordReader<D>,
     position: RecordPosition,
@@ -124,7 +124,7 @@ pub(crate) fn read_body<'b, D: Disk>(
     parse_body(position, &buffer[parts.body])
 }
 
-/// Like [`read_body`], for one thread that mostly reads jobs in the order in which they came.
+/// Like [`read_body`], for one thread that mostly reads jobs in log order.
 pub(crate) fn read_body_ahead<D: Disk>(
     ahead: &mut ReadAhead<D>,
     position: RecordPosition,

@@ -1,6 +1,5 @@
-//! What can be seen without changing anything: counts, one job, reservations, and the walk through
-//! a place. The walk only collects positions here; the records are read by whoever asked, on a
-//! thread of their own ([`super::scan`]).
+//! Read-only operations: counts, one job, reservations, and scans of a queue or set. A scan only
+//! collects positions here; [`super::scan`] reads the records, possibly on another thread.
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
@@ -14,7 +13,7 @@ use crate::job_text;
 use crate::model::{EntryKey, JobLocation, SetName};
 use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanRequest, StoreError, StoredJob};
 
-/// A job that a walk came by.
+/// A job that a scan has to examine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WalkStop {
     pub(crate) job: JobIndex,
@@ -25,7 +24,7 @@ pub(crate) struct WalkStop {
 }
 
 impl<D: Disk> Engine<D> {
-    /// What is where. `fetches_waiting` is the caller's to fill in.
+    /// Returns the counts, without `fetches_waiting`, which the caller sets.
     pub(crate) fn counts(&self) -> Counts {
         let visible = self.state.queues.iter().filter(|(_, queue)| !queue.hidden);
         let queues = visible.map(|(_, queue)| QueueCounts {
@@ -55,7 +54,7 @@ impl<D: Disk> Engine<D> {
         Timestamp::from_micros(self.state.arena.get(job).order)
     }
 
-    /// Up to `limit` reservations, oldest first.
+    /// Returns up to `limit` reservations, oldest first.
     pub(crate) fn reservations(&self, limit: usize) -> Vec<Reserved> {
         let mut all: Vec<_> = self.state.reserved.iter().collect();
         all.sort_unstable_by_key(|reservation| (reservation.since, reservation.job));
@@ -75,7 +74,7 @@ impl<D: Disk> Engine<D> {
         all.into_iter().take(limit).map(&mut shown).collect()
     }
 
-    /// One job, wherever it is.
+    /// Finds a job by its jid in all queues, sets and reservations.
     pub(crate) fn find_job(&self, jid: &str) -> Option<StoredJob> {
         let job = self.find(jid, |_| true)?;
         let entry = *self.state.arena.get(job);
@@ -92,7 +91,8 @@ impl<D: Disk> Engine<D> {
         Some(stored)
     }
 
-    /// The next stops of a walk: one more than `scan_max`, so that the caller sees if there is more.
+    /// Returns the next stops of a scan: up to `scan_max` plus one, which shows the caller whether
+    /// more follow.
     pub(crate) fn stops(&self, request: &ScanRequest) -> Vec<WalkStop> {
         let after = request.after.as_ref();
         let max = request.scan_max.saturating_add(1);
@@ -122,8 +122,8 @@ impl<D: Disk> Engine<D> {
         let max = request.scan_max.saturating_add(1);
         let jobs = self.state.set(set);
         let stop = |(_, job): &(u64, JobIndex)| self.stop(*job);
-        // A key whose job has left: go on with the first job of the same time, so that none of
-        // them is passed over. Showing one twice does no harm.
+        // If the key's job is gone, continue with the first job of the same time, so that none is
+        // skipped. Returning one twice does no harm.
         let place = JobLocation::Set(set);
         if request.newest_first {
             let until = after.map_or(Unbounded, |key| match self.entries(&place, key).min() {
@@ -140,7 +140,7 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// The order of the last job of a place.
+    /// Returns the order of the last job of a queue or set.
     pub(crate) fn last_order(&self, place: &JobLocation) -> Option<u64> {
         match place {
             JobLocation::Set(set) => self.state.set(*set).last().map(|(at, _)| *at),
@@ -151,7 +151,7 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// The first job of a place, if its order is not behind `last`.
+    /// Returns the first job of a queue or set if its order is at most `last`.
     pub(crate) fn first_up_to(&self, place: &JobLocation, last: u64) -> Option<JobIndex> {
         let (order, job) = match place {
             JobLocation::Set(set) => self.state.set(*set).first().copied()?,
@@ -169,7 +169,7 @@ impl<D: Disk> Engine<D> {
         WalkStop { job, position, order, rest, queue }
     }
 
-    /// A walk could not read this job's record: it is dropped, if it still rests there.
+    /// Drops a job whose record a scan could not read, unless it has moved since.
     pub(crate) fn drop_stop(
         &mut self,
         stop: &WalkStop,
@@ -186,14 +186,14 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// A job in full, from its record. For a reserved job the caller adds the reservation.
+    /// Returns a job with all its data. For a reserved job the caller adds the reservation.
     pub(crate) fn stored(&self, stop: &WalkStop, body: &StoredBody<'_>) -> StoredJob {
         let queue = self.state.queues.get(stop.queue).name.clone();
         stored_job(stop, queue, body)
     }
 }
 
-/// A job in full, from its record.
+/// Builds a job with all its data from its record.
 pub(crate) fn stored_job(
     stop: &WalkStop,
     queue: crate::model::QueueName,

@@ -1,5 +1,5 @@
-//! Jobs that operators (and timers) move: requeue, kill, discard, clear, flush; queues that they
-//! pause, resume and remove.
+//! Moving jobs on behalf of operators and timers: requeue, kill, discard, clear, flush. Also
+//! pausing, resuming and removing queues.
 
 use weir_base::clock::Timestamp;
 use weir_log::{Class, Disk, RecordPosition};
@@ -15,12 +15,12 @@ use crate::metrics::JobServerLimit;
 use crate::model::{EntryKey, JobLocation, SetName};
 use crate::store::{Action, QueueAction};
 
-/// Jobs of an emptied place that are forgotten before others get their turn: some 0.3 ms. In the
-/// simulation few, so that power cuts come between.
+/// Number of cleared jobs that are forgotten before other work continues: some 0.3 ms. Small in the
+/// simulation, so that power cuts happen in between.
 pub(crate) const CLEARED_SLICE_JOBS: usize = if cfg!(test) { 2 } else { 1024 };
 
 impl<D: Disk> Engine<D> {
-    /// Does `action` to a resting job. `Some(queue)`: it waits there now.
+    /// Applies `action` to a waiting job. Returns its queue if it waits there now.
     pub(crate) fn act(
         &mut self,
         job: JobIndex,
@@ -34,7 +34,8 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Puts a resting job at the end of its queue.
+    /// Moves a job to the end of its queue. Returns the queue, or `None` if the job could not be
+    /// read.
     pub(crate) fn requeue(
         &mut self,
         job: JobIndex,
@@ -48,14 +49,14 @@ impl<D: Disk> Engine<D> {
         Ok(Some(self.state.arena.get(job).queue))
     }
 
-    /// Moves a resting job to the dead set.
+    /// Moves a job to the dead set.
     pub(crate) fn kill(&mut self, job: JobIndex, now: Timestamp) -> Result<(), EngineError> {
         let dead = StoredPlace::Set(SetName::Dead);
         self.rewrite(job, dead, now.as_micros(), Cause::Moved, |body| body.json.to_vec())?;
         self.trim_dead()
     }
 
-    /// Forgets a resting job.
+    /// Deletes a job.
     pub(crate) fn discard(&mut self, job: JobIndex) -> Result<(), EngineError> {
         let position = self.state.arena.get(job).position;
         self.journal
@@ -64,7 +65,7 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Rewrites a job's record for another set. False: it could not be read.
+    /// Rewrites a job's record for another queue or set. Returns false if it could not be read.
     fn rewrite(
         &mut self,
         job: JobIndex,
@@ -84,7 +85,7 @@ impl<D: Disk> Engine<D> {
         Ok(true)
     }
 
-    /// Writes `body` as a job's new record; the job rests there from now on.
+    /// Writes `body` as a job's new record and moves the job accordingly.
     pub(crate) fn rewrite_record(
         &mut self,
         job: JobIndex,
@@ -103,13 +104,14 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Writes the job's record as it is at the end of the log. False: it could not be read.
+    /// Copies a job's record unchanged to the end of the log. Returns false if it could not be
+    /// read.
     pub(crate) fn copy(&mut self, job: JobIndex) -> Result<bool, EngineError> {
         let ArenaEntry { position, queue, hash, order, rest, .. } = *self.state.arena.get(job);
         let body = match read_body_ahead(&mut self.ahead, position) {
             Ok(body) => body,
             Err(error) if rest == EntryState::Reserved && !error.is_passing() => {
-                // Its worker has it; when it is done there is nothing left to read.
+                // The worker has the job; once it is finished, its record is no longer needed.
                 tracing::error!(%error, "the record of a reserved job can't be read");
                 self.note_damage(position, &error);
                 return Ok(false);
@@ -124,7 +126,7 @@ impl<D: Disk> Engine<D> {
         Ok(true)
     }
 
-    /// The oldest dead jobs go until the dead set is within its cap.
+    /// Deletes the oldest dead jobs until the dead set is within its limit.
     pub(crate) fn trim_dead(&mut self) -> Result<(), EngineError> {
         while self.state.set(SetName::Dead).len() > self.settings.limits.dead_jobs_max {
             let Some((_, oldest)) = self.state.set(SetName::Dead).first().copied() else {
@@ -136,12 +138,13 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// The resting job that `key` names in `place`.
+    /// Returns the job that `key` identifies in `place`.
     pub(crate) fn entry(&self, place: &JobLocation, key: &EntryKey) -> Option<JobIndex> {
         self.entries(place, key).next()
     }
 
-    /// The resting jobs that `key` names: several only if a producer used a jid twice in one batch.
+    /// Returns the jobs that `key` identifies: several only if a producer used a jid twice in one
+    /// batch.
     pub(crate) fn entries<'a>(
         &'a self,
         place: &JobLocation,
@@ -163,13 +166,13 @@ impl<D: Disk> Engine<D> {
         })
     }
 
-    /// Empties a set. Returns how many jobs went.
+    /// Clears a set. Returns the number of jobs deleted.
     pub(crate) fn clear_set(&mut self, set: SetName) -> Result<u64, EngineError> {
         self.journal.note(&RecordHead::SetCleared { set }, &self.state)?;
         Ok(self.state.clear_set(set) as u64)
     }
 
-    /// Pauses, resumes, clears or removes a queue. Returns how many jobs went.
+    /// Pauses, resumes, clears or removes a queue. Returns the number of jobs deleted.
     pub(crate) fn act_on_queue(
         &mut self,
         name: &str,
@@ -211,7 +214,7 @@ impl<D: Disk> Engine<D> {
         Ok(count)
     }
 
-    /// Forgets everything.
+    /// Deletes all jobs and queues.
     pub(crate) fn flush(&mut self) -> Result<(), EngineError> {
         self.journal.note(&RecordHead::Flushed, &self.state)?;
         let fresh = EngineState::new(self.state.seed, self.metrics.clone());
@@ -223,7 +226,7 @@ impl<D: Disk> Engine<D> {
     }
 }
 
-/// What a job must look like to be the one meant.
+/// The state and queue that a job must have to match.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpectedEntry {
     rest: EntryState,

@@ -1,4 +1,4 @@
-//! Jobs that come in.
+//! Storing pushed and imported jobs.
 
 use weir_base::clock::Timestamp;
 use weir_log::{Class, Disk, RecordPosition};
@@ -13,14 +13,14 @@ use crate::model::{NewJob, QueueName, SetName};
 use crate::settings::JobServerLimits;
 use crate::store::{Restored, StoreError};
 
-/// Queues are numbered with 16 bits.
+/// Queue numbers have 16 bits.
 const QUEUES_MAX: usize = 1 << 16;
 
-/// A pushed job, and its destination.
+/// A pushed or imported job with its destination.
 pub(crate) trait Arrival {
     fn job(&self) -> &NewJob<'_>;
 
-    /// The set and its time; None: its queue.
+    /// Returns the set and its time, or `None` for the queue.
     fn set(&self) -> Option<(SetName, Timestamp)>;
 }
 
@@ -45,7 +45,7 @@ impl Arrival for Restored<'_> {
 }
 
 impl<D: Disk> Engine<D> {
-    /// Stores one job. The queue is named if the job waits there now; without, it rests in a set.
+    /// Stores one job. Returns its index, and its queue if the job waits there now (not in a set).
     pub(crate) fn store(
         &mut self,
         arrival: &impl Arrival,
@@ -71,8 +71,9 @@ impl<D: Disk> Engine<D> {
         Ok((index, set.is_none().then_some(queue)))
     }
 
-    /// Takes back a job of a batch that could not be stored whole, unless it has gone its way. It
-    /// stays in the totals: a counter that went down would read as one that began anew.
+    /// Removes a job of a batch that could not be stored completely, unless it was reserved or
+    /// removed since. The totals keep counting it, because a decreasing counter would look like a
+    /// reset.
     pub(crate) fn take_back(&mut self, job: JobIndex, position: RecordPosition) {
         let entry = self.state.arena.lookup(job).filter(|entry| entry.position == position);
         if entry.is_none_or(|entry| entry.rest == EntryState::Reserved)
@@ -87,7 +88,7 @@ impl<D: Disk> Engine<D> {
         self.forget(job);
     }
 
-    /// The queue's number; a new queue is created, a removed one restored.
+    /// Returns the number of a queue. Creates a new queue, and makes a removed one visible again.
     fn queue_for_push(&mut self, name: &str) -> Result<u16, EngineError> {
         if let Some(number) = self.state.queues.number(name) {
             self.state.queues.get_mut(number).hidden = false;
@@ -104,8 +105,8 @@ impl<D: Disk> Engine<D> {
         Ok(number)
     }
 
-    /// The settings file allows no more queues than there are numbers; a server that is started without one
-    /// may.
+    /// Returns a free queue number. The settings file can't allow more queues than there are
+    /// numbers, but settings built in code can.
     fn number_for_new_queue(&mut self) -> Result<u16, EngineError> {
         let max = self.settings.limits.queues_max;
         let is_allowed = self.state.queues.len() < max;

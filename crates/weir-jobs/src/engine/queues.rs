@@ -1,4 +1,4 @@
-//! The queues: numbers in the log, names outside.
+//! The queues, which have numbers in the log and names elsewhere.
 
 use std::collections::HashMap;
 
@@ -13,12 +13,12 @@ pub(crate) struct EngineQueue {
     pub(crate) name: QueueName,
     pub(crate) lane: WaitingList,
     pub(crate) paused: bool,
-    /// Its jobs that workers hold.
+    /// Number of its reserved jobs.
     pub(crate) reserved: u32,
-    /// Its live jobs anywhere: while there are any, the number can't be given again.
+    /// Number of its live jobs in any state. While there are any, the number can't be reused.
     pub(crate) jobs: u32,
-    /// Removed by an operator, but not yet without jobs (held by workers, in a set, or not yet
-    /// forgotten). A push, or a job that returns to it, shows it again.
+    /// Removed by an operator, but jobs of it remain (reserved, in a set, or not yet forgotten). A
+    /// push, or a job that returns to it, makes it visible again.
     pub(crate) hidden: bool,
     pub(crate) pushed_total: u64,
     pub(crate) processed_total: u64,
@@ -27,7 +27,7 @@ pub(crate) struct EngineQueue {
 }
 
 impl EngineQueue {
-    /// An operator removed it, but it still has jobs somewhere.
+    /// Marks a queue as removed while it still has jobs.
     pub(crate) const fn hide(&mut self) {
         self.hidden = true;
         self.paused = false;
@@ -42,7 +42,7 @@ impl EngineQueue {
 pub(crate) struct Queues {
     by_number: Vec<Option<EngineQueue>>,
     by_name: HashMap<QueueName, u16, foldhash::fast::RandomState>,
-    /// Below this every number is given.
+    /// Every number below this is in use.
     vacant_from: usize,
     metrics: JobsMetrics,
 }
@@ -52,7 +52,7 @@ impl Queues {
         Self { by_number: Vec::new(), by_name: HashMap::default(), vacant_from: 0, metrics }
     }
 
-    /// Queues that are numbered, hidden ones too.
+    /// Returns the number of queues, hidden ones included.
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
     }
@@ -61,7 +61,7 @@ impl Queues {
         self.by_name.get(name).copied()
     }
 
-    /// The lowest number that no queue has; none: each of them is given. Looks at each given number once,
+    /// Returns the lowest free number, or `None` if all are in use. Checks each number in use once,
     /// not once for each new queue.
     pub(crate) fn free_number(&mut self) -> Option<u16> {
         let is_given = |number: &usize| self.by_number.get(*number).is_some_and(Option::is_some);
@@ -69,7 +69,7 @@ impl Queues {
         u16::try_from(self.vacant_from).ok()
     }
 
-    /// Makes the queue `name` with this `number`.
+    /// Creates the queue `name` with this `number`.
     pub(crate) fn define(&mut self, number: u16, name: QueueName) {
         self.forget(number);
         let place = usize::from(number);
@@ -91,7 +91,7 @@ impl Queues {
         });
     }
 
-    /// The queue is no more.
+    /// Removes a queue.
     pub(crate) fn forget(&mut self, number: u16) {
         let slot = self.by_number.get_mut(usize::from(number));
         if let Some(queue) = slot.and_then(Option::take) {
@@ -100,7 +100,8 @@ impl Queues {
         }
     }
 
-    /// Removed queues whose last job went without a word on it (a crash came between).
+    /// Removes the hidden queues without jobs, which a crash leaves when it prevents the record of
+    /// their removal.
     pub(crate) fn forget_removed(&mut self) {
         let over = self.iter().filter(|(_, queue)| queue.hidden && queue.jobs == 0);
         let over: Vec<u16> = over.map(|(number, _)| number).collect();
@@ -109,19 +110,19 @@ impl Queues {
         }
     }
 
-    /// A queue that is there.
+    /// Returns an existing queue.
     pub(crate) fn get(&self, number: u16) -> &EngineQueue {
         let queue = self.by_number.get(usize::from(number)).and_then(Option::as_ref);
         queue.expect("a job's queue is there")
     }
 
-    /// A queue that is there, to change.
+    /// Returns an existing queue for changes.
     pub(crate) fn get_mut(&mut self, number: u16) -> &mut EngineQueue {
         let queue = self.by_number.get_mut(usize::from(number)).and_then(Option::as_mut);
         queue.expect("a job's queue is there")
     }
 
-    /// The name, if there is such a queue.
+    /// Returns the name of a queue, if it exists.
     pub(crate) fn name(&self, number: u16) -> Option<QueueName> {
         self.by_number.get(usize::from(number))?.as_ref().map(|queue| queue.name.clone())
     }
@@ -130,14 +131,14 @@ impl Queues {
         self.by_number.get(usize::from(number)).is_some_and(Option::is_some)
     }
 
-    /// All queues with their numbers, hidden ones too.
+    /// Iterates over all queues with their numbers, hidden ones included.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &EngineQueue)> {
-        // Closed: behind the last number an open range would overflow.
+        // A closed range: an open one would overflow after the last number.
         let numbered = self.by_number.iter().zip(0..=u16::MAX);
         numbered.filter_map(|(queue, number)| Some((number, queue.as_ref()?)))
     }
 
-    /// What a snapshot keeps of them.
+    /// Returns the state of the queues for a snapshot.
     pub(crate) fn facts(&self) -> Vec<QueueFacts> {
         let facts = |(number, queue): (u16, &EngineQueue)| QueueFacts {
             number,
@@ -185,7 +186,8 @@ mod tests {
             assert_eq!(queues.free_number(), Some(expected));
             queues.define(expected, name(expected).unwrap());
         }
-        // Nobody gave it back, so whoever finds it has looked at those below.
+        // Free a number without `forget`, to show that `free_number` does not check lower ones
+        // again.
         queues.by_number[0] = None;
         assert_eq!(queues.free_number(), Some(1_001));
     }

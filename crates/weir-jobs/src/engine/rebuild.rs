@@ -1,5 +1,5 @@
-//! Small state that was lost with a damaged record, taken from the jobs themselves: the name of a
-//! queue whose definition is gone, and the hash of a jid whose seed is gone.
+//! Restores small state that was lost with a damaged record from the jobs: the name of a queue
+//! whose definition is lost, and the hash of a jid whose seed is lost.
 
 use weir_log::{Disk, RecordPosition, RecordReader};
 
@@ -12,11 +12,11 @@ use crate::job_text;
 use crate::model::QueueName;
 use crate::settings::JobServerLimits;
 
-/// Reads jobs' records where their heads do not suffice.
+/// Reads the records of jobs whose heads are not sufficient.
 #[derive(Debug)]
 pub(crate) struct Rebuild<D: Disk> {
     reader: RecordReader<D>,
-    /// Hashes of records before this were made with a seed that is not known.
+    /// The hashes of records before this position were made with an unknown seed.
     hashes_unknown_before: RecordPosition,
     buffer: Vec<u8>,
 }
@@ -26,7 +26,7 @@ impl<D: Disk> Rebuild<D> {
         Self { reader, hashes_unknown_before, buffer: Vec::new() }
     }
 
-    /// Makes the queue and the hash of a job's record such that they fit `state`.
+    /// Changes the queue and the hash of a job's record to match `state`.
     pub(crate) fn complete(
         &mut self,
         position: RecordPosition,
@@ -34,7 +34,7 @@ impl<D: Disk> Rebuild<D> {
         state: &mut EngineState,
     ) {
         if position < self.hashes_unknown_before {
-            // A record that can't be read has no jid that anybody could name.
+            // A record that can't be read has no jid by which it could be found.
             if let Some(body) = self.body(position) {
                 put.hash = hash_of(body.jid, state.seed);
             }
@@ -45,7 +45,7 @@ impl<D: Disk> Rebuild<D> {
         }
     }
 
-    /// The queue that the job itself names, made with `number` if there is none of that name.
+    /// Returns the queue that the job's JSON names. Creates it with `number` if it does not exist.
     fn queue(&mut self, position: RecordPosition, number: u16, state: &mut EngineState) -> u16 {
         let limits =
             JobServerLimits { queue_name_bytes_max: usize::MAX, ..JobServerLimits::default() };

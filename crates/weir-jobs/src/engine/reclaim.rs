@@ -1,10 +1,11 @@
-//! Giving back the disk space of jobs that are done.
+//! Reclaims the disk space of finished jobs.
 //!
-//! Segments go oldest first, and only so: a record that ends another always lies behind it, so it
-//! is never deleted before the one that it ends. The oldest segment goes when none of its jobs is
-//! live. When dead bytes outweigh live ones (by [`SLACK_SEGMENTS`] at least), its live jobs are
-//! copied to the end of the log first: so the log stays within about twice what is live, each live
-//! byte is copied at most once per byte of garbage, and one old job never pins what lies behind.
+//! Segments are removed strictly from the oldest on: a record that ends another always follows it,
+//! so it is never deleted before the one that it ends. The oldest segment is removed when none of
+//! its jobs is live. When dead bytes outweigh live ones (by [`SLACK_SEGMENTS`] at least), its live
+//! jobs are first copied to the end of the log. So the log stays within about twice the size of its
+//! live jobs, each live byte is copied at most once per byte of garbage, and one old job never
+//! keeps later segments alive.
 
 use weir_log::{Disk, RecordPosition};
 
@@ -12,49 +13,48 @@ use super::arena::JobIndex;
 use super::core::{Engine, EngineError};
 use super::head::{Put, RecordHead};
 
-/// Dead segments that may lie about before live jobs are copied for their sake.
+/// Number of dead segments that are tolerated before live jobs are copied.
 const SLACK_SEGMENTS: u32 = 2;
 
-/// Jobs copied before others get their turn.
+/// Number of jobs copied before other work continues.
 const SLICE_JOBS: usize = 128;
 
-/// Records examined before other work continues: most of the oldest segment's are dead.
+/// Number of records examined before other work continues: most of the oldest segment's are dead.
 const SLICE_CANDIDATES: usize = 4096;
 
-/// The work under way.
+/// The progress of reclaiming.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaim {
-    /// Look whether a segment can go.
+    /// Whether to check if a segment can be removed.
     due: bool,
-    /// The oldest segment's jobs still to be copied, last first.
+    /// The jobs of the oldest segment that are still to be copied, last first.
     copying: Option<Vec<Candidate>>,
-    /// How many segments had been begun at the last look.
+    /// Number of segments begun as of the last check.
     segments_begun: u64,
 }
 
-/// A record that may still be a live job's.
+/// A record that may belong to a live job.
 #[derive(Clone, Copy, Debug)]
 enum Candidate {
     Record(RecordPosition, u32),
-    /// A live job that can't be found by the hash in its record.
+    /// A live job that the hash in its record does not find.
     Job(JobIndex),
 }
 
 impl Reclaim {
-    /// There may be something to reclaim: a segment's last live job has left it, or an emptied
-    /// place is forgotten.
+    /// Schedules a check: a segment's last live job has left it, or all cleared jobs are forgotten.
     pub(crate) const fn look_again(&mut self) {
         self.due = true;
     }
 
-    /// Everything was forgotten.
+    /// Resets the progress, because all jobs were deleted.
     pub(crate) fn start_over(&mut self) {
         *self = Self { due: true, ..Self::default() };
     }
 }
 
 impl<D: Disk> Engine<D> {
-    /// Does a slice of the work. True: there is more.
+    /// Does one slice of the work. Returns true if there is more.
     pub(crate) fn reclaim_slice(&mut self) -> Result<bool, EngineError> {
         if self.reclaim.copying.is_some() {
             return self.copy_slice();
@@ -65,7 +65,7 @@ impl<D: Disk> Engine<D> {
         self.reclaim.due = false;
         self.reclaim.segments_begun = self.journal.segments_begun;
         self.remove_dead_segments();
-        // Jobs that are being forgotten free segments without a copy.
+        // Forgetting cleared jobs frees segments without copying.
         if self.state.cleared.is_empty() && self.worth_copying() {
             self.begin_copying();
             return Ok(true);
@@ -73,7 +73,7 @@ impl<D: Disk> Engine<D> {
         Ok(false)
     }
 
-    /// Whether there is something to look at.
+    /// Returns whether there is work or a check to do.
     pub(crate) const fn reclaim_due(&self) -> bool {
         self.reclaim.due
             || self.reclaim.copying.is_some()
@@ -93,7 +93,7 @@ impl<D: Disk> Engine<D> {
         self.journal.log.segments().first().filter(|first| first.sealed).map(|first| first.number)
     }
 
-    /// Whether dead bytes outweigh live ones.
+    /// Returns whether dead bytes outweigh live ones.
     fn worth_copying(&self) -> bool {
         let segments = self.journal.log.segments();
         let sealed = segments.iter().filter(|segment| segment.sealed);
@@ -163,7 +163,7 @@ impl<D: Disk> Engine<D> {
         Ok(true)
     }
 
-    /// The job of a candidate, if it still lives in the oldest segment.
+    /// Returns the job of a candidate if it is still live in the oldest segment.
     fn live(&self, candidate: Candidate, oldest: Option<u32>) -> Option<JobIndex> {
         let arena = &self.state.arena;
         match candidate {

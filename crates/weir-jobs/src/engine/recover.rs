@@ -1,8 +1,8 @@
-//! From the log back to memory, by the records' heads alone.
+//! Rebuilds the state in memory from the heads of the log's records.
 //!
-//! Two walks. The first finds what has ended: records that were replaced or removed (sorted, since
-//! there may be millions), places that were emptied, the last word on each queue. The second adds
-//! every job whose record still counts, in log order.
+//! This takes two passes. The first collects what has ended: records that were replaced or removed
+//! (sorted, since there may be millions), queues and sets that were cleared, and the last state of
+//! each queue. The second adds every job whose record is still valid, in log order.
 
 use std::collections::HashMap;
 
@@ -16,17 +16,17 @@ use crate::metrics::JobsMetrics;
 use crate::model::{QueueName, SetName};
 use crate::settings::JobServerLimits;
 
-/// Jobs that are added to the jid index together: enough that each part of the table gets
-/// hundreds, few enough that the list costs 2 MiB.
+/// Number of jobs that are added to the jid index together: enough that each part of the table
+/// receives hundreds, few enough that the list takes 2 MiB.
 const INDEX_BATCH_JOBS: usize = 1 << 18;
 
-/// Why memory could not be rebuilt.
+/// Why the state could not be rebuilt.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
-    /// A segment can't be read.
+    /// A segment could not be read.
     #[error("cannot read the jobs log: {0}")]
     Read(#[from] RecordError),
-    /// A record that a newer (or broken) Weir wrote.
+    /// A record that a newer (or faulty) version of Weir wrote.
     #[error(
         "segment {segment}, offset {offset} of the jobs log holds a record that this version of \
          Weir does not know: was it written by a newer one?"
@@ -34,32 +34,32 @@ pub enum RecoverError {
     Unknown { segment: u32, offset: u32 },
 }
 
-/// What the first walk learned.
+/// The result of the first pass.
 #[derive(Debug, Default)]
 struct FirstPass {
-    /// Positions of records that no longer count, sorted.
+    /// Positions of records that are no longer valid, sorted.
     records: Vec<u64>,
-    /// Records of jobs, whether they count or not.
+    /// Number of job records, valid or not.
     puts: usize,
-    /// Jobs waiting in the queue before this position are gone, but for those that workers held.
+    /// Jobs waiting in the queue before this position are gone, except those that were reserved.
     queues_cleared: HashMap<u16, Cleared, foldhash::fast::RandomState>,
     sets_cleared: [Option<RecordPosition>; 3],
     flushed: Option<RecordPosition>,
     queues: HashMap<u16, QueueFacts>,
-    /// Whether a queue may be hidden: most logs know none, and need not look at each record.
+    /// Whether a queue may be hidden. In most logs none is, so job records need no check.
     any_hidden: bool,
     totals: EngineTotals,
     seed: Option<u64>,
-    /// Where the first snapshot is that can be read; before it the seed is not known.
+    /// The position of the first readable snapshot. The seed of the records before it is unknown.
     seed_known_from: Option<RecordPosition>,
     next_order: u64,
 }
 
-/// A queue was cleared at this position.
+/// The clearing of a queue.
 #[derive(Debug)]
 struct Cleared {
     at: RecordPosition,
-    /// Sorted.
+    /// Records that remain valid, sorted.
     kept: Vec<RecordPosition>,
 }
 
@@ -81,7 +81,8 @@ pub(crate) fn recover<D: Disk>(
     let mut state = EngineState::new(seed, metrics);
     state.totals = ended.totals;
     for facts in ended.queues.values() {
-        // A name was checked when it came in; a smaller limit since then must not lose its jobs.
+        // The name was checked when it was pushed. A limit lowered since then must not lose its
+        // jobs.
         let limits = JobServerLimits { queue_name_bytes_max: usize::MAX, ..limits.clone() };
         if let Ok(name) = QueueName::parse(&facts.name, &limits) {
             state.queues.define(facts.number, name);
@@ -115,7 +116,8 @@ pub(crate) fn recover<D: Disk>(
 }
 
 impl Put {
-    /// Queue orders are given in sequence; the orders of sets are times.
+    /// Returns the least value for `next_order`. Orders in queues are assigned in sequence; those
+    /// in sets are times.
     const fn order_floor(&self) -> u64 {
         match self.stored {
             StoredPlace::Queue => self.order + 1,
@@ -129,7 +131,7 @@ fn entry(position: RecordPosition, put: &Put) -> NewEntry {
     NewEntry { position, order: put.order, hash: put.hash, queue: put.queue, rest }
 }
 
-/// Which records of the second walk still count. Positions must come in order.
+/// Decides which records of the second pass are valid. Positions must be ascending.
 struct Survivors<'a> {
     ended: &'a FirstPass,
     next_ended: usize,
@@ -170,7 +172,7 @@ impl FirstPass {
                     }
                 }
                 RecordHead::QueueCleared { queue } => {
-                    // Which jobs stay is not known without it: all do.
+                    // Without the body it is unknown which jobs remain, so keep all.
                     if let Some(body) = read_noted(log, &reader, position, &mut buffer)? {
                         let kept = read_positions(body).map_err(|_| unknown(position))?;
                         ended.clear(queue, position, kept);
@@ -184,7 +186,7 @@ impl FirstPass {
         Ok(ended)
     }
 
-    /// A snapshot says all that the records before it added up to.
+    /// Replaces the collected state by that of a snapshot, which sums up all records before it.
     fn begin(&mut self, position: RecordPosition, snapshot: EngineSnapshot) {
         self.seed_known_from.get_or_insert(position);
         self.seed = Some(snapshot.seed);
@@ -241,7 +243,8 @@ impl FirstPass {
         }
     }
 
-    /// What an earlier clearing ended stays ended: only what that one kept may be kept now.
+    /// Records that a queue was cleared. Jobs that an earlier clearing ended remain ended: of
+    /// `kept`, only those that it kept are retained.
     fn clear(&mut self, queue: u16, at: RecordPosition, mut kept: Vec<RecordPosition>) {
         kept.sort_unstable();
         if let Some(before) = self.queues_cleared.get(&queue) {
@@ -250,7 +253,7 @@ impl FirstPass {
         self.queues_cleared.insert(queue, Cleared { at, kept });
     }
 
-    /// A removed queue comes back with a push, or with a job that comes to wait in it.
+    /// Shows a removed queue again after a push, or when a job starts to wait in it.
     fn show(&mut self, put: &Put) {
         let comes_to_wait = put.stored == StoredPlace::Queue && put.cause != Cause::Copied;
         if put.cause == Cause::Pushed || comes_to_wait {
@@ -289,8 +292,8 @@ impl EngineTotals {
     }
 }
 
-/// The body of a record that is not a job's; `None`: it is damaged, which is noted, and what it
-/// said is lost.
+/// Reads the body of a record other than a job's. Returns `None` if it is damaged; the damage is
+/// recorded and the content is lost.
 fn read_noted<'b, D: Disk>(
     log: &SegmentLog<D>,
     reader: &RecordReader<D>,

@@ -1,4 +1,5 @@
-//! Which worker has which job, and until when. Memory only: after a crash every job is back in its queue.
+//! The reservations: worker, job and expiry. In memory only: after a crash every job is back in its
+//! queue.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,10 +10,10 @@ use super::arena::JobIndex;
 use super::index::hash_of;
 use crate::model::Wid;
 
-/// A worker's hold on a job.
+/// A worker's reservation of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct EngineReservation {
-    /// Its number, never given again: jobs' indices are.
+    /// A number that is never reused, unlike the index of a job.
     pub(crate) ticket: u64,
     pub(crate) job: JobIndex,
     pub(crate) jid: Box<str>,
@@ -21,7 +22,7 @@ pub(crate) struct EngineReservation {
     pub(crate) expires_at: Timestamp,
 }
 
-/// All reservations. Two jobs with one jid may both be out; an ACK ends either of them.
+/// All reservations. Two jobs with the same jid may both be reserved; an ACK ends either of them.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     by_jid: HashTable<EngineReservation>,
@@ -39,12 +40,12 @@ impl Reservations {
         self.by_jid.len()
     }
 
-    /// How many jobs a worker holds.
+    /// Returns the number of jobs that a worker has reserved.
     pub(crate) fn busy(&self, wid: &Wid) -> u64 {
         self.busy.get(wid).copied().unwrap_or(0)
     }
 
-    /// A number for a new reservation.
+    /// Returns the number for a new reservation.
     pub(crate) fn ticket(&mut self) -> u64 {
         self.next_ticket += 1;
         self.next_ticket
@@ -64,17 +65,17 @@ impl Reservations {
         self.by_jid.insert_unique(key(&reservation.jid), reservation, rehash);
     }
 
-    /// A reservation of `jid`.
+    /// Returns a reservation of `jid`.
     pub(crate) fn get(&self, jid: &str) -> Option<&EngineReservation> {
         self.by_jid.find(key(jid), |reservation| &*reservation.jid == jid)
     }
 
-    /// Ends the reservation of this very job.
+    /// Ends the reservation of `job`.
     pub(crate) fn remove_job(&mut self, jid: &str, job: JobIndex) -> Option<EngineReservation> {
         self.remove_where(jid, |found| found.job == job)
     }
 
-    /// Ends this reservation, unless it has ended already.
+    /// Ends the reservation with this ticket, unless it has already ended.
     pub(crate) fn remove_ticket(&mut self, jid: &str, ticket: u64) -> Option<EngineReservation> {
         self.remove_where(jid, |found| found.ticket == ticket)
     }
@@ -98,7 +99,8 @@ impl Reservations {
         Some(reservation)
     }
 
-    /// Moves the end later; never earlier. False: no such reservation.
+    /// Extends a reservation until `until`; never shortens it. Returns false if there is no such
+    /// reservation.
     pub(crate) fn extend(&mut self, jid: &str, until: Timestamp) -> bool {
         let Some(reservation) = self.by_jid.find_mut(key(jid), |found| &*found.jid == jid) else {
             return false;
@@ -111,12 +113,12 @@ impl Reservations {
         true
     }
 
-    /// When the next reservation lapses.
+    /// Returns when the next reservation expires.
     pub(crate) fn next_expiry(&self) -> Option<Timestamp> {
         self.by_expiry.first().map(|(at, _)| *at)
     }
 
-    /// The job whose reservation has lapsed longest, by `now`.
+    /// Returns the job whose reservation expired first, if any has expired by `now`.
     pub(crate) fn lapsed(&self, now: Timestamp) -> Option<JobIndex> {
         self.by_expiry.first().filter(|(at, _)| *at <= now).map(|(_, job)| *job)
     }

@@ -1,4 +1,4 @@
-//! Reading the records of a walk, on whatever thread has time for it.
+//! Reads the records of a scan, on any thread.
 
 use weir_log::{Disk, RecordError, RecordReader};
 
@@ -7,30 +7,30 @@ use super::look::{WalkStop, stored_job};
 use crate::model::{EntryKey, QueueName};
 use crate::store::{Filter, ScanPage};
 
-/// A walk's stops with what is needed to read them.
+/// The stops of a scan, with the data needed to read them.
 #[derive(Debug)]
 pub(crate) struct ScanWalk<D: Disk> {
     pub(crate) reader: RecordReader<D>,
     pub(crate) stops: Vec<(WalkStop, QueueName)>,
     pub(crate) filter: Filter,
-    /// Where the walk begins.
+    /// The key after which the scan begins.
     pub(crate) after: Option<EntryKey>,
     pub(crate) limit: usize,
-    /// Whether there is more behind the last stop.
+    /// Whether more jobs follow the last stop.
     pub(crate) more: bool,
 }
 
-/// What a walk found.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct ScanOutcome {
     pub(crate) page: ScanPage,
-    /// Jobs whose records can't be read: no part of the page, and the owner's to drop.
+    /// Jobs whose records can't be read. They are not in the page; the owner drops them.
     pub(crate) unreadable: Vec<(WalkStop, RecordError)>,
 }
 
 impl<D: Disk> ScanWalk<D> {
-    /// Reads until the page is full or the stops are over. None: a record had moved meanwhile
-    /// (compaction), so the walk has to be taken anew; on the thread that owns the log that
+    /// Reads until the page is full or no stop is left. Returns `None` if a record was moved in the
+    /// meantime (compaction), so the scan must be repeated. On the thread that owns the log that
     /// can't happen.
     pub(crate) fn read(self) -> Option<ScanOutcome> {
         let mut found = ScanOutcome::default();
@@ -48,7 +48,8 @@ impl<D: Disk> ScanWalk<D> {
                 }
                 Err(RecordError::Gone { .. }) => return None,
                 Err(error) => {
-                    // Dropped by its owner, it is not in the way of who begins there again.
+                    // The owner drops this job, so it does not affect a scan that continues from
+                    // `last`.
                     last = last.or_else(|| self.after.clone()).or_else(|| beginning(&stop));
                     found.unreadable.push((stop, error));
                 }
@@ -63,7 +64,7 @@ impl<D: Disk> ScanWalk<D> {
     }
 }
 
-/// A key before the first job of a place.
+/// Returns a key before the first job of the scan.
 fn beginning(first: &WalkStop) -> Option<EntryKey> {
     Some(EntryKey { order: first.order, jid: Box::default() })
 }

@@ -1,16 +1,16 @@
-//! How many live jobs each segment still holds: what decides which segments go.
+//! Counts the live jobs in each segment, which decides which segments can be removed.
 
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct SegmentCount {
-    /// Jobs that were written here.
+    /// Jobs whose records were written to the segment.
     written: u32,
-    /// Of those, jobs that are still live and whose record is still here.
+    /// Those of them that are live and whose record was not moved.
     live: u32,
 }
 
-/// Live records per segment, from the oldest segment on.
+/// Live records per segment, starting with the oldest segment.
 #[derive(Debug, Default)]
 pub(crate) struct LiveCounts {
     first: u32,
@@ -18,30 +18,31 @@ pub(crate) struct LiveCounts {
 }
 
 impl LiveCounts {
-    /// A job's record was written to `segment`.
+    /// Counts a job's record that was written to `segment`.
     pub(crate) fn add(&mut self, segment: u32) {
         let count = self.count_mut(segment);
         count.written += 1;
         count.live += 1;
     }
 
-    /// A job's record in `segment` is no longer needed.
+    /// Counts a job's record in `segment` that is no longer needed.
     pub(crate) fn release(&mut self, segment: u32) {
         self.count_mut(segment).live -= 1;
     }
 
-    /// Live records in `segment`.
+    /// Returns the number of live records in `segment`.
     pub(crate) fn live(&self, segment: u32) -> u32 {
         self.count(segment).live
     }
 
-    /// The share of a segment's job records that is live (0 to 1). A segment without jobs: 0.
+    /// Returns the fraction of a segment's job records that are live (0 to 1), or 0 for a segment
+    /// without jobs.
     pub(crate) fn live_share(&self, segment: u32) -> f64 {
         let SegmentCount { written, live } = self.count(segment);
         if written == 0 { 0.0 } else { f64::from(live) / f64::from(written) }
     }
 
-    /// Segments below `first` are gone.
+    /// Drops the counts of segments below `first`, which were removed.
     pub(crate) fn forget_before(&mut self, first: u32) {
         while self.first < first && !self.counts.is_empty() {
             self.counts.pop_front();

@@ -1,5 +1,5 @@
-//! The whole engine on a disk that loses what was not synced: random work, random power cuts and
-//! kills, and after each the promises of the log, checked against a ledger kept outside.
+//! Tests the whole engine on a disk that loses unsynced data: random operations, random power cuts
+//! and kills, and after each a check of the log's promises against a separate ledger.
 //!
 //! `WEIR_SIMULATION_RUNS` sets how many seeds are run, `WEIR_SIMULATION_SEED` the first of them.
 
@@ -23,17 +23,17 @@ const QUEUES: [&str; 3] = ["default", "mailers", "pull"];
 const STEPS: usize = 120;
 const STEPS_LONG: usize = 900;
 
-/// Where a job is as far as the log knows: a reserved job waits.
+/// The queue or set of each job as recorded in the log; a reserved job counts as waiting.
 type View = BTreeSet<(u8, u16, u64, u32)>;
 
-/// What must and what may be there after a crash.
+/// What must and what may exist after a crash.
 #[derive(Debug, Default)]
 struct Ledger {
     /// jid -> the log's end after its push.
     pushed: BTreeMap<String, u64>,
     /// jid -> the log's end after it was acked, discarded, cleared.
     ended: BTreeMap<String, u64>,
-    /// The state after each step and the log's end then; None: the step wrote several records.
+    /// The state after each step and the log's end then. `None`: the step wrote several records.
     views: Vec<(u64, Option<View>)>,
 }
 
@@ -46,7 +46,7 @@ struct Run {
     random: fastrand::Rng,
     next_jid: u32,
     crashes: u32,
-    /// Positions in the log begin anew at each start: ends of former lives are 0.
+    /// Whether the disk is full.
     full: bool,
 }
 
@@ -107,7 +107,7 @@ impl Run {
         self.check_consistency();
     }
 
-    /// Runs an operation; while the log is behind, it is synced, as the sync thread would.
+    /// Runs an operation. While the log is behind, syncs it as the sync thread would.
     fn run<T>(
         &mut self,
         mut operation: impl FnMut(&mut Engine<SimulatedDisk>, Timestamp) -> Result<T, EngineError>,
@@ -122,7 +122,7 @@ impl Run {
                 }
             }
         }
-        // Without a file system that reserves room, a full disk is met when writing.
+        // If the file system can't allocate in advance, a full disk is only noticed on a write.
         assert!(self.full, "syncing did not make room");
         Err(StoreError::DiskFull)
     }
@@ -158,7 +158,7 @@ impl Run {
             Err(StoreError::DiskFull) => assert!(self.full, "a push was refused without need"),
             Err(other) => panic!("{other}"),
         }
-        // A new queue is a record of its own: the view between the two is not known.
+        // A new queue is a separate record; the view between the two records is unknown.
         self.note(self.next_jid > 30);
     }
 
@@ -196,7 +196,7 @@ impl Run {
         self.note(true);
     }
 
-    /// An ACK from before a crash, or of a job that is anywhere, or nowhere.
+    /// Acknowledges a job that was reserved before a crash, is in any state, or does not exist.
     fn late_ack(&mut self) {
         let nth = self.random.usize(..self.ledger.pushed.len().max(1));
         let Some(jid) = self.ledger.pushed.keys().nth(nth).cloned() else {
@@ -257,7 +257,7 @@ impl Run {
         self.note(false);
     }
 
-    /// Jobs that an operation ended besides the one it was about.
+    /// Records the end of jobs that an operation ended in addition to its own.
     fn note_vanished(&mut self) {
         let live: BTreeSet<u32> = live(&self.engine).map(|e| e.hash).collect();
         let end = self.engine.end().0;
@@ -282,7 +282,7 @@ impl Run {
         self.reopen(disk, durable);
     }
 
-    /// The process dies: what was written stays, what was only in memory goes.
+    /// Kills the process: what was written survives, what was only in memory is lost.
     fn kill(&mut self) {
         let written = if self.random.bool() {
             self.engine.journal.log.flush().map_or(self.syncer.durable().0, |lsn| lsn.0)
@@ -329,14 +329,14 @@ impl Run {
         }
     }
 
-    /// The states that the log may tell: the last promised one and all later ones.
+    /// Returns the views that the log may recover to: the last durable one and all later ones.
     fn views_from(&self, promised: u64) -> impl Iterator<Item = Option<View>> + '_ {
         let last_promised = self.ledger.views.iter().rposition(|(end, _)| *end <= promised);
         let from = last_promised.unwrap_or(0);
         self.ledger.views[from..].iter().map(|(_, view)| view.clone())
     }
 
-    /// Everything that is in the log now is durable.
+    /// Records that everything in the log is durable.
     fn start_new_life(&mut self) {
         let live: BTreeSet<u32> = live(&self.engine).map(|e| e.hash).collect();
         let seed = self.engine.state.seed;
@@ -353,7 +353,7 @@ impl Run {
         self.ledger.views.push((0, Some(view)));
     }
 
-    /// All counts agree with the jobs that there are.
+    /// Checks that all counts match the jobs.
     fn check_consistency(&self) {
         let state = &self.engine.state;
         let mut by_segment: BTreeMap<u32, u32> = BTreeMap::new();
@@ -393,7 +393,7 @@ fn open(disk: &SimulatedDisk, seed: u64) -> (Engine<SimulatedDisk>, weir_log::Re
     Engine::open(disk.clone(), &settings(), JobsMetrics::detached(), random).unwrap()
 }
 
-/// The jobs that are there for everybody.
+/// Returns the jobs that are visible.
 fn live(engine: &Engine<SimulatedDisk>) -> impl Iterator<Item = &ArenaEntry> {
     let state = &engine.state;
     state.arena.iter().filter(|(job, _)| !state.is_cleared(*job)).map(|(_, entry)| entry)

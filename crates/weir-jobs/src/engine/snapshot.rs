@@ -1,18 +1,18 @@
-//! The small state that outlives its records: counters, queues, the hash seed. Written whole at
-//! the head of every segment, so that deleting old segments loses nothing.
+//! The small state that must outlive its records: counters, queues, the hash seed. It is written at
+//! the start of every segment, so that deleting old segments loses nothing.
 
 use super::varint::{self, FieldReader, Malformed};
 
-/// Totals since the log began.
+/// Totals since the log was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EngineTotals {
     pub(crate) pushed: u64,
-    /// Ended, well or not.
+    /// Jobs that finished, including failed ones.
     pub(crate) processed: u64,
     pub(crate) failed: u64,
 }
 
-/// A queue that exists.
+/// The state of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueueFacts {
     pub(crate) number: u16,
@@ -28,9 +28,9 @@ const HIDDEN: u8 = 2;
 /// The body of a [`super::head::RecordHead::Snapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EngineSnapshot {
-    /// Of the jid hashes in this log.
+    /// The seed of the jid hashes in this log.
     pub(crate) seed: u64,
-    /// Every order given so far is below this.
+    /// Greater than every order assigned so far.
     pub(crate) next_order: u64,
     pub(crate) totals: EngineTotals,
     pub(crate) queues: Vec<QueueFacts>,

@@ -1,5 +1,5 @@
-//! Everything the engine knows, in memory, and the changes that keep its parts consistent. No log,
-//! no clock: live running and recovery make the same changes.
+//! The engine's state in memory, and the changes that keep its parts consistent. It uses neither
+//! the log nor a clock, so normal operation and recovery make the same changes.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use super::snapshot::{EngineSnapshot, EngineTotals};
 use crate::metrics::JobsMetrics;
 use crate::model::SetName;
 
-/// A set ordered by time.
+/// A set of jobs, ordered by time.
 pub(crate) type TimeSet = BTreeSet<(u64, JobIndex)>;
 
-/// Jobs, where they rest, and the counts.
+/// All jobs, their queues, sets and reservations, and the totals.
 #[derive(Debug)]
 pub(crate) struct EngineState {
     pub(crate) arena: Arena,
@@ -27,21 +27,21 @@ pub(crate) struct EngineState {
     pub(crate) queues: Queues,
     sets: [TimeSet; 3],
     pub(crate) reserved: Reservations,
-    /// Jobs of emptied places that still take up memory.
+    /// Jobs of cleared queues and sets that still occupy memory.
     pub(crate) cleared: Cleared,
     pub(crate) segments: LiveCounts,
-    /// Live jobs that only a look at all of them finds; see [`ArenaEntry::indexed`].
+    /// Number of live jobs that are not in the index; see [`ArenaEntry::indexed`].
     pub(crate) unindexed: usize,
-    /// Some records in the log have other hashes than their jobs here.
+    /// Whether some records in the log have other hashes than their jobs in memory.
     pub(crate) rehashed: bool,
     pub(crate) totals: EngineTotals,
-    /// Of the jid hashes.
+    /// The seed of the jid hashes.
     pub(crate) seed: u64,
-    /// Every order given so far is below this.
+    /// Greater than every order assigned so far.
     pub(crate) next_order: u64,
 }
 
-/// A job as the log has it.
+/// A job as recorded in the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewEntry {
     pub(crate) position: RecordPosition,
@@ -52,7 +52,7 @@ pub(crate) struct NewEntry {
 }
 
 impl StoredPlace {
-    /// Where a job rests whose newest record says so.
+    /// Returns the state of a job whose newest record has this place.
     pub(crate) const fn rest(self) -> EntryState {
         match self {
             Self::Queue => EntryState::Waiting,
@@ -102,20 +102,20 @@ impl EngineState {
         &self.sets[set as usize]
     }
 
-    /// The hash under which `jid` is indexed here.
+    /// Returns the hash under which `jid` is indexed.
     pub(crate) fn hash(&self, jid: &str) -> u32 {
         hash_of(jid, self.seed)
     }
 
-    /// Adds a job to the place where it rests.
+    /// Adds a job to its queue or set, and to the index.
     pub(crate) fn insert(&mut self, new: NewEntry) -> JobIndex {
         let job = self.insert_unindexed(new);
         self.index(new.hash, job);
         job
     }
 
-    /// Adds many jobs to the index, in an order that is kind to the processor's caches: by hash, so
-    /// that one part of the table is filled after another.
+    /// Adds many jobs to the index, sorted by hash: filling one part of the table after another
+    /// uses the CPU's caches better.
     pub(crate) fn index_all(&mut self, jobs: &mut Vec<(u32, JobIndex)>) {
         jobs.sort_unstable();
         for (hash, job) in jobs.drain(..) {
@@ -130,7 +130,7 @@ impl EngineState {
         }
     }
 
-    /// Adds a job that [`EngineState::index_all`] will add to the index.
+    /// Adds a job without indexing it; [`EngineState::index_all`] does that later.
     pub(crate) fn insert_unindexed(&mut self, new: NewEntry) -> JobIndex {
         let NewEntry { position, order, hash, queue, rest } = new;
         let entry = ArenaEntry { position, order, hash, queue, rest, indexed: false };
@@ -142,13 +142,14 @@ impl EngineState {
         job
     }
 
-    /// Forgets a job, wherever it rests. A reserved one must have left its reservation.
+    /// Removes a job from its queue or set and from memory. A reservation must have been removed
+    /// before.
     pub(crate) fn remove(&mut self, job: JobIndex) -> ArenaEntry {
         self.unplace(job);
         self.remove_unplaced(job)
     }
 
-    /// Forgets a job that has left its place already.
+    /// Removes a job from memory that has already left its queue or set.
     pub(crate) fn remove_unplaced(&mut self, job: JobIndex) -> ArenaEntry {
         let entry = *self.arena.get(job);
         if entry.indexed {
@@ -162,7 +163,7 @@ impl EngineState {
         entry
     }
 
-    /// Moves a job to another place of rest.
+    /// Moves a job to another queue or set.
     pub(crate) fn rest(&mut self, job: JobIndex, rest: EntryState, order: u64) {
         self.unplace(job);
         let entry = self.arena.get_mut(job);
@@ -171,7 +172,7 @@ impl EngineState {
         self.place(job);
     }
 
-    /// The job's record is at another position now.
+    /// Updates the position of a job's record.
     pub(crate) fn relocate(&mut self, job: JobIndex, position: RecordPosition) {
         let entry = self.arena.get_mut(job);
         let old = std::mem::replace(&mut entry.position, position);
@@ -179,8 +180,8 @@ impl EngineState {
         self.segments.add(position.segment);
     }
 
-    /// Takes the next job of a queue from its old or its new end and calls it reserved. The caller
-    /// adds the reservation.
+    /// Removes the oldest or newest job of a queue and marks it as reserved. The caller adds the
+    /// reservation.
     pub(crate) fn take(&mut self, queue: u16, newest: bool) -> Option<JobIndex> {
         let lane = &mut self.queues.get_mut(queue).lane;
         let job = if newest { lane.pop_last() } else { lane.pop_first() }?;
@@ -189,7 +190,7 @@ impl EngineState {
         Some(job)
     }
 
-    /// What outlives the records that said it.
+    /// Returns the state that must survive the removal of its records.
     pub(crate) fn snapshot(&self) -> EngineSnapshot {
         EngineSnapshot {
             seed: self.seed,
@@ -199,8 +200,8 @@ impl EngineState {
         }
     }
 
-    /// Takes all jobs out of a queue's lane at once; [`EngineState::cleared`] holds them until they are
-    /// forgotten. Returns how many.
+    /// Removes all waiting jobs of a queue at once; [`EngineState::cleared`] holds them until they
+    /// are forgotten. Returns their number.
     pub(crate) fn clear_lane(&mut self, queue: u16) -> usize {
         let lane = std::mem::take(&mut self.queues.get_mut(queue).lane);
         let jobs = lane.len();
@@ -208,7 +209,7 @@ impl EngineState {
         jobs
     }
 
-    /// As [`EngineState::clear_lane`], of a set.
+    /// Like [`EngineState::clear_lane`], for a set.
     pub(crate) fn clear_set(&mut self, set: SetName) -> usize {
         let jobs = std::mem::take(&mut self.sets[set as usize]);
         let count = jobs.len();
@@ -216,7 +217,7 @@ impl EngineState {
         count
     }
 
-    /// Whether a job went with its place and only takes up memory.
+    /// Returns whether a job was removed with its queue or set and only occupies memory.
     pub(crate) fn is_cleared(&self, job: JobIndex) -> bool {
         !self.cleared.is_empty() && !self.is_in_place(job)
     }

@@ -1,6 +1,6 @@
-//! The thread that waits for the disk, so that the thread that serves never does.
+//! The thread that waits for the disk, so that the serving thread never has to.
 //!
-//! A request made while a sync runs is completed by the next one: all requests meanwhile share it
+//! A request made while a sync runs is completed by the next one, which all such requests share
 //! (group commit).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,53 +14,53 @@ use weir_log::{Disk, Lsn, SyncError, Syncer, Upkeep};
 
 use crate::metrics::JobsMetrics;
 
-/// How often a full disk is tried again.
+/// How often a full disk is retried.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Sync times kept for the percentiles that the console shows.
+/// Number of sync durations that are stored for the percentiles in the console.
 const TIMES_KEPT: usize = 1024;
 
-/// When the thread wakes.
+/// What was requested of the thread, in ascending urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SyncRequest {
     Nothing,
-    /// A sync within [`SyncThread::lazy_wait`].
+    /// A sync within [`Pace::lazy_wait`].
     Soon,
     Now,
     Stop,
 }
 
-/// What both sides see.
+/// The state shared by both threads.
 #[derive(Debug)]
 struct SyncState {
     wanted: Mutex<SyncRequest>,
     changed: Condvar,
-    /// Up to here the log is durable.
+    /// The position up to which the log is durable.
     durable: AtomicU64,
-    /// What the last sync complained of.
+    /// The error of the last sync.
     problem: Mutex<Option<SyncError>>,
-    /// What the last upkeep complained of.
+    /// The error of the last upkeep.
     upkeep: Mutex<Option<SyncError>>,
-    /// The serving thread can't go on before the next upkeep.
+    /// The serving thread can't continue before the next upkeep.
     held_up: AtomicBool,
     /// Notifies the serving thread that a round has ended.
     finished: Arc<Notify>,
     times: Mutex<Vec<f64>>,
 }
 
-/// A running sync thread. Dropping it without [`SyncThread::stop`] stops it without a last sync.
+/// A running sync thread. Dropping it without [`SyncThread::stop`] does not wait for its end.
 #[derive(Debug)]
 pub(crate) struct SyncThread {
     shared: Arc<SyncState>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How the thread works.
+/// How long requests wait before a sync starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// How long a lazy request may wait for company.
+    /// How long a lazy request may wait for others to join.
     pub(crate) lazy_wait: Duration,
-    /// How long an urgent one may.
+    /// How long an urgent request waits for others to join.
     pub(crate) gather_wait: Duration,
 }
 
@@ -89,39 +89,39 @@ impl SyncThread {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Asks for a sync at once.
+    /// Requests a sync at once.
     pub(crate) fn request(&self) {
         self.shared.want(SyncRequest::Now);
     }
 
-    /// Asks for a sync and upkeep at once, and to be told when both are over: the log has no room
-    /// for the next record.
+    /// Requests a sync and upkeep at once, and a notification after both, because the log has no
+    /// space for the next record.
     pub(crate) fn request_room(&self) {
         self.shared.held_up.store(true, Ordering::Release);
         self.shared.want(SyncRequest::Now);
     }
 
-    /// Asks for a sync within the lazy wait.
+    /// Requests a sync within the lazy wait.
     pub(crate) fn request_soon(&self) {
         self.shared.want(SyncRequest::Soon);
     }
 
-    /// Up to here the log is durable.
+    /// Returns the position up to which the log is durable.
     pub(crate) fn durable(&self) -> Lsn {
         Lsn(self.shared.durable.load(Ordering::Acquire))
     }
 
-    /// What the last round complained of.
+    /// Returns the error of the last round.
     pub(crate) fn problem(&self) -> Option<SyncError> {
         locked(&self.shared.problem).clone()
     }
 
-    /// Notified when a round is over. One task may wait for it.
+    /// Returns the notification that a round has ended. Only one task may wait for it.
     pub(crate) fn finished(&self) -> Arc<Notify> {
         Arc::clone(&self.shared.finished)
     }
 
-    /// Median and 99th percentile of recent syncs, in seconds.
+    /// Returns the median and the 99th percentile of recent syncs, in seconds.
     pub(crate) fn percentiles(&self) -> (f64, f64) {
         let mut times = locked(&self.shared.times).clone();
         times.sort_unstable_by(f64::total_cmp);
@@ -129,7 +129,7 @@ impl SyncThread {
         (at(50).unwrap_or(0.0), at(99).unwrap_or(0.0))
     }
 
-    /// Ends the thread after a last sync.
+    /// Stops the thread after a last sync, and waits for its end.
     pub(crate) fn stop(&mut self) {
         self.shared.want(SyncRequest::Stop);
         if let Some(thread) = self.thread.take()
@@ -147,7 +147,7 @@ impl Drop for SyncThread {
 }
 
 impl SyncState {
-    /// Raises the requested level; a lower request never replaces a higher one.
+    /// Raises the requested level. A lower request never replaces a higher one.
     fn want(&self, wish: SyncRequest) {
         let mut wanted = locked(&self.wanted);
         if *wanted as u8 >= wish as u8 {
@@ -172,7 +172,7 @@ impl<D: Disk> SyncWorker<D> {
         loop {
             let stop = self.wait();
             if !stop && !self.pace.gather_wait.is_zero() {
-                // The setting's purpose: others may join this sync.
+                // This is the purpose of `gather_wait`: others may join this sync.
                 std::thread::sleep(self.pace.gather_wait);
             }
             self.round();
@@ -182,7 +182,7 @@ impl<D: Disk> SyncWorker<D> {
         }
     }
 
-    /// Waits until a sync is requested. True: for the last time.
+    /// Waits until a sync is requested. Returns true if it is the last one.
     fn wait(&self) -> bool {
         let mut wanted = locked(&self.shared.wanted);
         loop {
@@ -221,7 +221,8 @@ impl<D: Disk> SyncWorker<D> {
         false
     }
 
-    /// A full disk is tried again by itself; after a failed sync nothing is.
+    /// Returns whether the last error is retried without a request: a full disk is, a failed sync
+    /// is not.
     fn has_problem(&self) -> bool {
         let retried = |problem: &Mutex<Option<SyncError>>| {
             let problem = locked(problem);
@@ -235,9 +236,9 @@ impl<D: Disk> SyncWorker<D> {
         let result = self.syncer.sync();
         self.note_time(self.clock.now().since(started).as_secs_f64());
         self.publish(result.err());
-        // Allocation and deletion may take long: those who waited for the sync have their answer,
-        // those whom a full segment held up get theirs after each step, and who wants the next sync
-        // goes before what is left.
+        // Allocation and deletion may take long. Tasks that waited for the sync were notified
+        // before, those that wait for space are notified after the next step, and a requested sync
+        // takes precedence over the remaining upkeep.
         while self.maintain() == Upkeep::More && !self.is_wanted() {}
     }
 
@@ -255,7 +256,8 @@ impl<D: Disk> SyncWorker<D> {
         !matches!(*locked(&self.shared.wanted), SyncRequest::Nothing)
     }
 
-    /// Without room for the next segment what was synced is still durable: no promise is broken.
+    /// Records the error of the upkeep. Synced data is durable even without space for the next
+    /// segment, so no wait fails.
     fn note_upkeep(&self, problem: Option<SyncError>) {
         note(&self.shared.upkeep, problem);
         if self.shared.held_up.swap(false, Ordering::AcqRel) {
@@ -285,7 +287,7 @@ impl<D: Disk> SyncWorker<D> {
     }
 }
 
-/// Keeps the last complaint, and logs it when it is a new one.
+/// Stores the last error, and logs it if it differs from the one before.
 fn note(last: &Mutex<Option<SyncError>>, problem: Option<SyncError>) {
     let mut last = locked(last);
     if let Some(problem) = &problem

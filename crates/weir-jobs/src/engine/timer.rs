@@ -1,4 +1,4 @@
-//! The store's background tasks, and the one that does what time brings ([`super::due`]).
+//! The store's background tasks, in particular the timer for work that is due ([`super::due`]).
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::inner::EngineShared;
 use crate::settings::Fsync;
 use crate::store::StoreError;
 
-/// The timer reads the clock at least this often, because the clock may be set.
+/// Maximum sleep of the timer, because the system clock may be set.
 const TIMER_SLEEP_MAX: Duration = Duration::from_secs(30);
 
-/// How long the timer waits when the disk is full before it tries again.
+/// Delay before the timer retries after an error, such as a full disk.
 const TIMER_RETRY: Duration = Duration::from_secs(1);
 
 impl<D: Disk> EngineShared<D> {
@@ -33,7 +33,7 @@ impl<D: Disk> EngineShared<D> {
         tasks
     }
 
-    /// Does what is due and sleeps until more is.
+    /// Processes what is due and sleeps until more is.
     async fn run_timer(self: Rc<Self>) {
         loop {
             let sleep = match self.tick().await {
@@ -49,12 +49,12 @@ impl<D: Disk> EngineShared<D> {
                 }
             };
             self.timer_at.set(self.clock.now() + sleep);
-            // Whichever comes first; both lead back to the clock.
+            // Either event leads back to reading the clock.
             let _ = tokio::time::timeout(sleep, self.timer_changed.notified()).await;
         }
     }
 
-    /// One slice of what is due.
+    /// Processes one slice of what is due. Returns when to continue.
     pub(super) async fn tick(&self) -> Result<NextCall, StoreError> {
         let start = self.clock.now();
         let ticked = self.retrying(|engine, now| engine.tick(now)).await?;
@@ -63,7 +63,7 @@ impl<D: Disk> EngineShared<D> {
         Ok(ticked.next)
     }
 
-    /// Wakes the timer if something is due earlier.
+    /// Wakes the timer if something is due before its next wake-up.
     pub(super) fn rearm(&self) {
         let next = self.engine.borrow().next_time();
         let earlier = match next {

@@ -1,6 +1,7 @@
-//! Little-endian base-128 integers (LEB128) and length-prefixed text: what records are made of.
+//! Encodes the fields of records: little-endian base-128 integers (LEB128) and length-prefixed
+//! text.
 
-/// The bytes end early or say something impossible.
+/// The bytes end early or contain an impossible value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed record")]
 pub(crate) struct Malformed;
@@ -13,7 +14,7 @@ pub(crate) fn put(into: &mut Vec<u8>, mut value: u64) {
     into.push(low_byte(value));
 }
 
-/// Small negative numbers stay small.
+/// Appends a zigzag number, so that small negative numbers take few bytes.
 pub(crate) fn put_signed(into: &mut Vec<u8>, value: i64) {
     put(into, (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned());
 }
@@ -27,7 +28,7 @@ const fn low_byte(value: u64) -> u8 {
     (value & 0x7F) as u8
 }
 
-/// Reads fields one after another.
+/// Reads one field after another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldReader<'a>(pub(crate) &'a [u8]);
 
@@ -56,7 +57,7 @@ impl<'a> FieldReader<'a> {
         Err(Malformed)
     }
 
-    /// A number that fits the given width.
+    /// Reads a number that must fit into `T`.
     pub(crate) fn narrow<T: TryFrom<u64>>(&mut self) -> Result<T, Malformed> {
         T::try_from(self.number()?).map_err(|_| Malformed)
     }

@@ -1,16 +1,16 @@
-//! The waiting jobs of one queue, in order: 4 bytes each, open at both ends and in the middle.
+//! The waiting jobs of one queue, in order, at 4 bytes per job.
 //!
-//! A list of short runs. New jobs come at the end and leave at either end in O(1); a job that
-//! returns to its place, or is deleted, costs a binary search and a move within one run.
+//! A list of short runs. Jobs are added at the end and removed at either end in O(1). Returning a
+//! job to its position, or deleting one, takes a binary search and a move within one run.
 
 use std::collections::VecDeque;
 
 use super::arena::{Arena, JobIndex};
 
-/// Jobs per run: moves within a run stay below 2 KiB.
+/// Maximum number of jobs per run, so that moves within a run stay below 2 KiB.
 const RUN_JOBS: usize = 512;
 
-/// Waiting jobs ordered by their entries' `order`.
+/// Waiting jobs, sorted by their entries' `order`.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingList {
     runs: VecDeque<VecDeque<JobIndex>>,
@@ -22,17 +22,17 @@ impl WaitingList {
         self.len
     }
 
-    /// The job that has waited longest.
+    /// Returns the job that has waited longest.
     pub(crate) fn first(&self) -> Option<JobIndex> {
         self.runs.front().and_then(VecDeque::front).copied()
     }
 
-    /// The newest job.
+    /// Returns the newest job.
     pub(crate) fn last(&self) -> Option<JobIndex> {
         self.runs.back().and_then(VecDeque::back).copied()
     }
 
-    /// Adds a job at its place; at the end in O(1).
+    /// Inserts a job by its order; at the end in O(1).
     pub(crate) fn insert(&mut self, job: JobIndex, arena: &Arena) {
         let order = arena.get(job).order;
         self.len += 1;
@@ -45,7 +45,7 @@ impl WaitingList {
         self.split(run);
     }
 
-    /// Takes out the job that has waited longest.
+    /// Removes and returns the job that has waited longest.
     pub(crate) fn pop_first(&mut self) -> Option<JobIndex> {
         let job = self.runs.front_mut()?.pop_front()?;
         if self.runs.front().is_some_and(VecDeque::is_empty) {
@@ -55,7 +55,7 @@ impl WaitingList {
         Some(job)
     }
 
-    /// Takes the newest job.
+    /// Removes and returns the newest job.
     pub(crate) fn pop_last(&mut self) -> Option<JobIndex> {
         let job = self.runs.back_mut()?.pop_back()?;
         if self.runs.back().is_some_and(VecDeque::is_empty) {
@@ -65,10 +65,10 @@ impl WaitingList {
         Some(job)
     }
 
-    /// Takes out a job from wherever it is.
+    /// Removes a job from any position.
     ///
     /// # Panics
-    /// When the job is not in the lane.
+    /// If the job is not in the list.
     pub(crate) fn remove(&mut self, job: JobIndex, arena: &Arena) {
         let (run, place) = self.seek(arena.get(job).order, arena);
         assert_eq!(self.runs[run].get(place), Some(&job), "a waiting job is in its lane");
@@ -79,13 +79,13 @@ impl WaitingList {
         self.len -= 1;
     }
 
-    /// Whether the job is in the lane.
+    /// Returns whether the job is in the list.
     pub(crate) fn contains(&self, job: JobIndex, arena: &Arena) -> bool {
         let (run, place) = self.seek(arena.get(job).order, arena);
         self.runs.get(run).and_then(|run| run.get(place)) == Some(&job)
     }
 
-    /// Jobs behind `after` (exclusive) in order.
+    /// Iterates over the jobs after `after` (exclusive), in order.
     pub(crate) fn after<'a>(
         &'a self,
         after: Option<u64>,
@@ -101,7 +101,7 @@ impl WaitingList {
         self.runs.iter().skip(run).enumerate().flat_map(skip_in_first)
     }
 
-    /// Jobs before `before` (exclusive), the newest first.
+    /// Iterates over the jobs before `before` (exclusive), newest first.
     pub(crate) fn before<'a>(
         &'a self,
         before: Option<u64>,
@@ -119,7 +119,7 @@ impl WaitingList {
         match self.runs.back_mut().filter(|run| run.len() < RUN_JOBS) {
             Some(run) => run.push_back(job),
             None => {
-                // A short first run: most queues are short.
+                // Start with a short run, because most queues are short.
                 let mut run =
                     VecDeque::with_capacity(if self.runs.is_empty() { 4 } else { RUN_JOBS });
                 run.push_back(job);
@@ -128,7 +128,7 @@ impl WaitingList {
         }
     }
 
-    /// Run and place of the first job whose order is not below `order`.
+    /// Returns the run and index of the first job whose order is at least `order`.
     fn seek(&self, order: u64, arena: &Arena) -> (usize, usize) {
         let below = |job: &JobIndex| arena.get(*job).order < order;
         let run = self.runs.partition_point(|run| run.back().is_some_and(below));

@@ -1,4 +1,5 @@
-//! Waiting for the disk: promises to clients, room for appends, and the tasks that keep both.
+//! Waiting for the disk: for durability, and for space for appends, with the tasks that end both
+//! waits.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::store::StoreError;
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<D: Disk> EngineShared<D> {
-    /// Resolves when all that was done so far is as durable as the settings promise.
+    /// Waits until everything done so far is as durable as the settings demand.
     pub(super) async fn promise(&self) -> Result<(), StoreError> {
         self.rearm();
         let end = self.engine.borrow().end();
@@ -26,7 +27,7 @@ impl<D: Disk> EngineShared<D> {
         self.promises.until(end).await
     }
 
-    /// Like [`EngineShared::promise`], but an ACK only waits with `fsync_acks`.
+    /// Like [`EngineShared::promise`], but waits for ACKs only if `fsync_acks` is set.
     pub(super) async fn promise_of_ack(&self) -> Result<(), StoreError> {
         if self.fsync_acks {
             return self.promise().await;
@@ -38,7 +39,7 @@ impl<D: Disk> EngineShared<D> {
         Ok(())
     }
 
-    /// Resolves when the sync thread has caught up with an append that found no room.
+    /// Waits until the sync thread has completed a round, after an append found no space.
     pub(super) async fn room(&self) -> Result<(), StoreError> {
         let over = self.round_over.notified();
         self.sync.borrow().request_room();
@@ -46,7 +47,7 @@ impl<D: Disk> EngineShared<D> {
         self.check_open()
     }
 
-    /// Runs an operation, again and again while the sync thread is behind.
+    /// Runs an operation, and retries it while the sync thread is behind.
     pub(super) async fn retrying<T>(
         &self,
         mut operation: impl FnMut(&mut Engine<D>, Timestamp) -> Result<T, EngineError>,
@@ -67,7 +68,7 @@ impl<D: Disk> EngineShared<D> {
         if self.closed.get() { Err(StoreError::Closed) } else { Ok(()) }
     }
 
-    /// Keeps promises as the sync thread reports.
+    /// Resolves the waits for durability as the sync thread reports progress.
     pub(super) async fn run_promises(self: Rc<Self>) {
         let finished = self.sync.borrow().finished();
         loop {
@@ -102,7 +103,8 @@ impl<D: Disk> EngineShared<D> {
         self.promises.break_up_to(end, StoreError::Failed(reason));
     }
 
-    /// Writes what was appended into the page cache, once for all requests meanwhile.
+    /// Writes what was appended into the page cache, once for all requests that arrived in the
+    /// meantime.
     pub(super) async fn run_flushes(self: Rc<Self>) {
         loop {
             self.flush_wanted.notified().await;

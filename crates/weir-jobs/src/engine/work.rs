@@ -1,4 +1,4 @@
-//! Work going out to workers and coming back: take, ack, fail, lapse, release.
+//! Fetching and finishing jobs: take, ack, fail, expiry of reservations, release.
 
 use weir_base::clock::Timestamp;
 use weir_log::Disk;
@@ -16,16 +16,16 @@ use crate::model::{Delivery, FailureReport, QueueName, SetName, Wid};
 use crate::rules;
 use crate::store::{FailOutcome, StoreError};
 
-/// A job on its way to a worker.
+/// A job that is being delivered to a worker.
 #[derive(Debug)]
 pub(crate) struct EngineFetch {
-    /// Of its reservation.
+    /// The ticket of its reservation.
     pub(crate) ticket: u64,
     pub(crate) delivery: Delivery,
 }
 
 impl<D: Disk> Engine<D> {
-    /// Reserves the next job of the queues that a worker asks for; None: there is none for it.
+    /// Reserves the next job of `queues`. Returns `None` if no job is available.
     pub(crate) fn take(
         &mut self,
         wid: Option<&Wid>,
@@ -91,16 +91,16 @@ impl<D: Disk> Engine<D> {
         Ok(EngineFetch { ticket, delivery })
     }
 
-    /// A job that was taken never reached its worker: it goes back to its place, unless its
-    /// reservation has ended since. Returns its queue.
+    /// Returns a job that was not delivered to its former position, unless its reservation has
+    /// ended since. Returns its queue.
     pub(crate) fn put_back(&mut self, taken: &EngineFetch) -> Option<u16> {
         let jid = &taken.delivery.jid;
         let reservation = self.state.reserved.remove_ticket(jid, taken.ticket)?;
         Some(self.wait_again(reservation.job))
     }
 
-    /// Ends a reservation, or removes a job that waits again after a crash. Returns the job's queue
-    /// if the jid was known.
+    /// Ends a reservation, or removes a job that waits again because of a crash. Returns the job's
+    /// queue, or `None` if the jid is unknown.
     pub(crate) fn ack(&mut self, jid: &str, now: Timestamp) -> Result<Option<u16>, EngineError> {
         let reserved = self
             .state
@@ -136,7 +136,7 @@ impl<D: Disk> Engine<D> {
         Ok(Some(queue))
     }
 
-    /// Ends a reservation with a failure. Returns what became of the job, and its queue.
+    /// Ends a reservation with a failure. Returns the outcome and the job's queue.
     pub(crate) fn fail(
         &mut self,
         report: FailureReport,
@@ -203,8 +203,8 @@ impl<D: Disk> Engine<D> {
         queue.failed_total += 1;
     }
 
-    /// The longest-lapsed reservation, if any has lapsed, counts as failed. Returns the job's queue,
-    /// which may have a slot free now.
+    /// Fails the job whose reservation expired first, if any has expired. Returns the job's queue,
+    /// in which another job may run now.
     pub(crate) fn lapse_one(&mut self, now: Timestamp) -> Result<Option<u16>, EngineError> {
         let Some(job) = self.state.reserved.lapsed(now) else {
             return Ok(None);
@@ -217,8 +217,8 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// The worker is gone: one of its jobs waits again, or has failed if that happened too often.
-    /// Returns the job's queue; None: the worker holds nothing.
+    /// Releases one job of a vanished worker: it waits again, or fails if it was returned too
+    /// often. Returns the job's queue, or `None` if the worker has no reservations.
     pub(crate) fn release_one(
         &mut self,
         wid: &Wid,
@@ -253,7 +253,8 @@ impl<D: Disk> Engine<D> {
         Ok(Some(queue))
     }
 
-    /// From the job's record; by looking through the reservations if that can't be read.
+    /// Returns a reserved job's jid from its record, or from the reservations if the record can't
+    /// be read.
     fn reserved_jid(&mut self, job: JobIndex) -> Box<str> {
         let position = self.state.arena.get(job).position;
         if let Ok(body) = read_body(&self.journal.reader, position, &mut self.buffer) {
@@ -269,12 +270,12 @@ impl<D: Disk> Engine<D> {
         queue
     }
 
-    /// The live job with this jid whose entry is `wanted`.
+    /// Returns a live job with this jid whose entry satisfies `wanted`.
     pub(crate) fn find(&self, jid: &str, wanted: impl Fn(&ArenaEntry) -> bool) -> Option<JobIndex> {
         self.find_all(jid, wanted).next()
     }
 
-    /// The live jobs with this jid whose entries are `wanted`.
+    /// Returns the live jobs with this jid whose entries satisfy `wanted`.
     pub(crate) fn find_all<'a>(
         &'a self,
         jid: &'a str,

@@ -1,4 +1,4 @@
-//! ACK: a job is done.
+//! ACK: acknowledges a job.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ struct AckText<'a> {
     jid: Cow<'a, str>,
 }
 
-/// `ACK {"jid":..}`: `+OK`, also for a jid without a reservation.
+/// Runs `ACK {"jid":..}`. Replies `+OK`, even for a jid without a reservation.
 pub(super) async fn ack<S: Store>(
     service: &JobService<S>,
     json: &[u8],
@@ -26,7 +26,7 @@ pub(super) async fn ack<S: Store>(
     Ok(FaktoryReply::Ok)
 }
 
-/// ACK after ACK on one connection: ended together, answered one by one.
+/// Runs consecutive ACKs of one connection as one batch. Returns a reply for each.
 pub(super) async fn ack_run<'a, S: Store>(
     service: &JobService<S>,
     texts: impl Iterator<Item = &'a [u8]>,

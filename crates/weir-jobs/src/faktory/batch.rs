@@ -1,4 +1,4 @@
-//! ACKB and FAILB: many jobs end with one command.
+//! ACKB and FAILB: finish many jobs with one command.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::store::{Store, StoreError};
 #[derive(Deserialize)]
 struct JidText<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// `ACKB [jid, ..]`: bulk `{jid: error}` of those that nobody holds.
+/// Runs `ACKB [jid, ..]`. Replies with a bulk `{jid: error}` for those that are not reserved.
 pub(super) async fn ackb<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
@@ -32,7 +32,8 @@ pub(super) async fn ackb<S: Store>(
     Ok(FaktoryReply::errors(unknown.into_iter().map(not_found)))
 }
 
-/// `FAILB [failure, ..]`, each as FAIL takes it: bulk `{jid: error}` of those that were not stored.
+/// Runs `FAILB [failure, ..]`, each as in FAIL. Replies with a bulk `{jid: error}` for those that
+/// were not stored.
 pub(super) async fn failb<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,

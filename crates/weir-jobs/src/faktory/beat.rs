@@ -1,4 +1,4 @@
-//! BEAT: a worker process is alive.
+//! BEAT: the heartbeat of a worker process.
 
 use std::borrow::Cow;
 
@@ -20,9 +20,9 @@ struct BeatText<'a> {
     rss_kb: Option<i64>,
 }
 
-/// `BEAT {wid,current_state?,rss_kb?}`: `+OK`, or bulk `{"state":..}` once it is not running. As in
-/// the original a state of another name changes nothing: a BEAT that is refused would cost the
-/// worker its jobs.
+/// Runs `BEAT {wid,current_state?,rss_kb?}`. Replies `+OK`, or a bulk `{"state":..}` unless the
+/// worker is to keep running. As in Faktory, an unknown `current_state` is ignored: rejecting a
+/// BEAT would cost the worker its reservations.
 pub(super) fn beat<S: Store>(
     service: &JobService<S>,
     json: &[u8],

@@ -1,27 +1,28 @@
-//! The memory of half-read lines and unread replies, over all connections.
+//! The buffers for incomplete lines and unsent replies, over all connections.
 //!
-//! A connection holds a buffer only while there is something in it, so an idle one costs nothing.
-//! Buffers start at [`BUFFER_BYTES`]; what a large line grew is freed with it. All capacity in use
-//! is counted; growing past `limits.buffered_bytes_max` is refused, a small buffer never is (there
-//! are at most two per connection), so that ordinary commands go on.
+//! A connection holds a buffer only while there is something in it, so an idle one needs no memory.
+//! Buffers start with [`BUFFER_BYTES`]; one that grew for a large line is freed afterwards. All
+//! capacity in use is counted. Growing beyond `limits.buffered_bytes_max` is rejected, but a small
+//! buffer is always granted (at most two per connection), so that ordinary commands keep working.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-/// A buffer's first capacity: a few dozen ordinary commands.
+/// The initial capacity of a buffer: a few dozen ordinary commands.
 pub(crate) const BUFFER_BYTES: usize = 16 << 10;
-/// Free buffers that are kept: 1 MiB in all. Only as many are in use as commands are under way.
+/// Maximum number of free buffers: 1 MiB in all. Only as many are in use as commands are in
+/// progress.
 const FREE_BUFFERS_MAX: usize = 64;
 
-/// The free buffers and the count of what is in use.
+/// The free buffers, and the count of bytes in use.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     free: RefCell<Vec<Vec<u8>>>,
     used_bytes: Cell<usize>,
 }
 
-/// A buffer in use. Dropping it gives it back.
+/// A buffer in use. Dropping it returns it to the free buffers.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
@@ -29,12 +30,12 @@ pub(crate) struct Buffer {
     home: Rc<Buffers>,
 }
 
-/// `limits.buffered_bytes_max` would be passed.
+/// The error that growing a buffer would exceed `limits.buffered_bytes_max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
 impl Buffers {
-    /// An empty buffer.
+    /// Returns an empty buffer.
     pub(crate) fn take(self: &Rc<Self>) -> Buffer {
         let bytes = self.free.borrow_mut().pop();
         let bytes = bytes.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES));
@@ -43,15 +44,15 @@ impl Buffers {
         buffer
     }
 
-    /// Bytes of all buffers in use.
+    /// Returns the capacity of all buffers in use, in bytes.
     pub(crate) fn used_bytes(&self) -> usize {
         self.used_bytes.get()
     }
 }
 
 impl Buffer {
-    /// Makes room for more than now, at most `bytes_max` in all, as long as all buffers together
-    /// stay within `total_max`. Quadruples, so that a large line is copied seldom.
+    /// Grows the capacity up to `bytes_max`, if all buffers together stay within `total_max`.
+    /// Quadruples it, so that a large line is rarely copied.
     pub(crate) fn grow(&mut self, bytes_max: usize, total_max: usize) -> Result<(), NoRoom> {
         let target = (self.bytes.capacity() * 4).min(bytes_max).max(self.bytes.len() + 1);
         let more = target.saturating_sub(self.bytes.capacity());
@@ -63,7 +64,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Counts the capacity that it has now.
+    /// Updates the count to the buffer's present capacity.
     pub(crate) fn count(&mut self) {
         let used = self.home.used_bytes.get() - self.counted_bytes + self.bytes.capacity();
         self.counted_bytes = self.bytes.capacity();

@@ -1,4 +1,4 @@
-//! The life of one connection: greeting, HELLO, commands, end.
+//! The phases of one connection: greeting, HELLO, commands, close.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -20,19 +20,19 @@ use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::Store;
 use crate::workers::Profile;
 
-/// What becomes of a new connection.
+/// Whether a new connection is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Serve,
-    /// It is rejected after its HELLO: there are too many connections.
+    /// The connection is rejected after its HELLO because there are too many.
     Refuse,
 }
 
-/// The client.
+/// The client of a connection.
 #[derive(Debug)]
 pub(crate) struct FaktoryClient {
     pub(crate) address: IpAddr,
-    /// None: a producer.
+    /// `None` for a producer.
     pub(crate) wid: Option<Wid>,
     pub(crate) signal: Rc<Signal>,
 }
@@ -52,7 +52,8 @@ pub(crate) async fn serve<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     let limits = &service.settings().limits;
     match end {
         CloseReason::Silent => {
-            // What was answered before goes out; if the client is gone, so be it.
+            // Send the replies to earlier commands. Errors are ignored, since the client may be
+            // gone.
             if wire.send(limits.write_timeout).await.is_ok() {
                 wire.finish(limits.write_timeout).await;
             }
@@ -70,7 +71,7 @@ pub(crate) async fn serve<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
         CloseReason::Limit(limit) => {
             service.metrics.limit_hit(limit);
             tracing::debug!(%address, limit = limit.name(), "connection closed");
-            // To a client that does not read nothing can be said.
+            // A client that does not read can't receive an orderly close.
             if limit != JobServerLimit::WriteTimeout {
                 wire.finish(limits.write_timeout).await;
             }
@@ -102,7 +103,7 @@ async fn converse<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     }
     wire.replies.simple("OK");
     client.wid = hello.wid;
-    // The session keeps no settings over an idle time: they may be reloaded.
+    // The session holds no settings while it is idle, because they may be reloaded.
     drop(settings);
     let result = FaktorySession::new(Rc::clone(service), &client).run(wire).await;
     if let Some(wid) = &client.wid {
@@ -124,7 +125,7 @@ async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
         bytes_max: limits.hello_bytes_max,
         limit: JobServerLimit::HelloBytesMax,
         buffered_bytes_max: limits.buffered_bytes_max,
-        // The whole greeting has its limit.
+        // The caller limits the time of the whole greeting.
         timeout: Duration::MAX,
     };
     let line = wire.line(line_limits).await?;
@@ -132,8 +133,8 @@ async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
     Ok(hello?)
 }
 
-/// A wrong password is answered like that, however it is wrong; many of them make all from that
-/// address wait.
+/// Checks the password of a HELLO. Every kind of wrong password gets the same error. After many
+/// wrong ones, each check for that address is delayed.
 async fn check_password<S: Store>(
     service: &JobService<S>,
     client: &FaktoryClient,
@@ -156,7 +157,7 @@ async fn check_password<S: Store>(
         sleep(limits.wrong_password_delay).await;
     }
     let (version, proof) = (hello.version, hello.password_hash.clone());
-    // Thousands of rounds of SHA-256 would hold up everybody on this thread.
+    // Thousands of rounds of SHA-256 would block every connection on this thread.
     let check = tokio::task::spawn_blocking(move || challenge.proves(&password, version, &proof));
     if check.await.unwrap_or(false) {
         return Ok(());
@@ -187,6 +188,6 @@ pub(crate) async fn turn_away<IO: AsyncWrite + Unpin>(mut io: IO, why: &str, lim
         io.write_all(text.as_bytes()).await?;
         io.shutdown().await
     };
-    // Politeness, no more: whether it arrives is up to the client.
+    // Best effort: the client may not read the error.
     let _ = timeout(limit, farewell).await;
 }

@@ -1,4 +1,4 @@
-//! FAIL: a job failed.
+//! FAIL: reports that a job failed.
 
 use serde::Deserialize;
 
@@ -10,7 +10,7 @@ use crate::rules;
 use crate::server::JobService;
 use crate::store::Store;
 
-/// What the original writes where a worker left out the error's type or message.
+/// What Faktory stores if a worker sends no type or message of the error.
 const UNKNOWN: &str = "unknown";
 
 #[derive(Deserialize)]
@@ -21,7 +21,7 @@ struct FailText {
     backtrace: Option<Vec<String>>,
 }
 
-/// `FAIL {jid,errtype,message,backtrace}`: `+OK` once the retry or the death is stored.
+/// Runs `FAIL {jid,errtype,message,backtrace}`. Replies `+OK` once the outcome is stored.
 pub(super) async fn fail<S: Store>(
     service: &JobService<S>,
     json: &[u8],
@@ -41,7 +41,7 @@ pub(super) fn parse(json: &[u8]) -> Result<FailureReport, FaktoryError> {
     Ok(rules::cut(report, rules::BACKTRACE_LINES_MAX))
 }
 
-/// The jid of a report that may be malformed otherwise; empty when there is none.
+/// Returns the jid of a report that may be malformed otherwise, or an empty string.
 pub(super) fn jid_of(json: &str) -> String {
     #[derive(Deserialize)]
     struct JidOnly {

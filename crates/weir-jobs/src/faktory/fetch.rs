@@ -1,4 +1,4 @@
-//! FETCH and FETCHB: ask for a job, or for many, waiting a while when there is none.
+//! FETCH and FETCHB: request one job, or many, and wait if there is none.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -18,7 +18,7 @@ use crate::model::{Delivery, QueueName};
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{BatchSize, FetchRequest, Store};
 
-/// The queues of a connection's last FETCH: a worker names the same ones every time.
+/// The queues of a connection's last FETCH, cached because a worker names the same ones every time.
 #[derive(Debug, Default)]
 pub(super) struct NamedQueues {
     text: Vec<u8>,
@@ -26,7 +26,8 @@ pub(super) struct NamedQueues {
 }
 
 impl NamedQueues {
-    /// Keeps the queues that `text` names; answers whether they are others than before.
+    /// Parses and stores the queues that `text` names. Returns whether they differ from the
+    /// previous ones.
     pub(super) fn read(
         &mut self,
         text: &[u8],
@@ -42,7 +43,7 @@ impl NamedQueues {
         Ok(true)
     }
 
-    /// In the order in which they were named.
+    /// Returns the queues in the order in which they were named.
     pub(super) fn queues(&self) -> &[QueueName] {
         &self.queues
     }
@@ -62,7 +63,7 @@ fn parse(text: &[u8], limits: &JobServerLimits) -> Result<Vec<QueueName>, Faktor
     if queues.is_empty() { Err(FaktoryError::NoQueue) } else { Ok(queues) }
 }
 
-/// `N q1 q2 ..`: the number of jobs that a FETCHB asks for, and its queues.
+/// Splits `N q1 q2 ..` into the number of jobs that a FETCHB requests, and its queues.
 pub(super) fn split_count<'t>(
     text: &'t [u8],
     limits: &JobServerLimits,
@@ -77,7 +78,7 @@ pub(super) fn split_count<'t>(
         return Err(malformed("a queue must follow the number of jobs"));
     }
     let max = limits.batch_jobs_max;
-    // A number that does not fit is too large in any case.
+    // A number that does not fit into `usize` is over the limit anyway.
     let jobs = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
     match jobs.filter(|jobs| *jobs <= max) {
         Some(jobs) => Ok((jobs, queues)),
@@ -89,7 +90,7 @@ fn malformed(complaint: &str) -> FaktoryError {
     FaktoryError::malformed("FETCHB", format_args!("{complaint}: FETCHB N QUEUE [QUEUE ..]"))
 }
 
-/// `FETCH q1 q2 ..`: bulk job, or null after `limits.fetch_wait`.
+/// Runs `FETCH q1 q2 ..`. Replies with a bulk job, or null after `limits.fetch_wait`.
 pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     session: &FaktorySession<'_, S>,
     wire: &mut Wire<IO>,
@@ -100,8 +101,8 @@ pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     Ok(fetched.map(|jobs| jobs.into_iter().next().map_or(FaktoryReply::Null, answer)))
 }
 
-/// `FETCHB N q1 q2 ..`: as soon as there is one, an array of up to N jobs; an empty one after
-/// `limits.fetch_wait`.
+/// Runs `FETCHB N q1 q2 ..`. Replies with an array of up to N jobs as soon as there is one, or with
+/// an empty array after `limits.fetch_wait`.
 pub(super) async fn fetchb<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     session: &FaktorySession<'_, S>,
     wire: &mut Wire<IO>,
@@ -120,9 +121,9 @@ pub(super) async fn fetchb<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     }))
 }
 
-/// The session's named queues are what it asks for. While it waits, earlier replies have been sent,
-/// and a client that hangs up ends it: the job that was on its way stays where it was. Being told to
-/// be quiet, or the server's end, ends it with nothing.
+/// Fetches from the session's named queues. Before it waits, earlier replies are sent. If the
+/// client disconnects, the fetch is cancelled and the job stays in its queue. If the worker is
+/// quieted or the server shuts down, returns no job.
 async fn take<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     session: &FaktorySession<'_, S>,
     wire: &mut Wire<IO>,

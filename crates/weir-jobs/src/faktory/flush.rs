@@ -1,4 +1,4 @@
-//! FLUSH: forget everything, where that is allowed.
+//! FLUSH: deletes all jobs, if that is allowed.
 
 use super::refusal::FaktoryError;
 use super::replies::FaktoryReply;
@@ -6,7 +6,7 @@ use crate::server::JobService;
 use crate::settings::JobServerSettings;
 use crate::store::Store;
 
-/// `FLUSH`: `+OK` once all jobs are gone.
+/// Runs `FLUSH`. Replies `+OK` once all jobs are deleted.
 pub(super) async fn flush<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,

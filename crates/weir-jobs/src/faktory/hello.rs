@@ -1,4 +1,4 @@
-//! The greeting: `+HI`, then the client's HELLO.
+//! The greeting: the server's `+HI`, then the client's HELLO.
 
 use std::fmt::Write as _;
 
@@ -11,25 +11,26 @@ use crate::model::Wid;
 use crate::settings::JobServerLimits;
 use crate::workers::Profile;
 
-/// Labels that are kept of one worker.
+/// Maximum number of labels of one worker; further ones are ignored.
 const LABELS_MAX: usize = 64;
 
-/// What HELLO must start with; a client that says anything else is not spoken to.
+/// The start of a HELLO. The connection of a client that sends anything else is closed.
 const START: &[u8] = b"HELLO {";
 
-/// What a client said of itself.
+/// The content of HELLO.
 #[derive(Debug)]
 pub(crate) struct Hello {
-    /// None: a producer.
+    /// `None` for a producer.
     pub(crate) wid: Option<Wid>,
     pub(crate) profile: Profile,
-    /// The protocol version that it speaks; below 2 the password is hashed once.
+    /// The client's protocol version. Below 2 the password is hashed once.
     pub(crate) version: u64,
     pub(crate) password_hash: String,
 }
 
-/// `HI {..}`, without spaces inside the JSON: the Node client splits the line at them. Clients for
-/// PHP and Java compare the whole line, so it announces a batch's limit only where that is asked for.
+/// Returns `HI {..}` without spaces in the JSON, because the Node client splits the line at them.
+/// Clients for PHP and Java compare the whole line, so the limit of a batch is announced only if
+/// configured.
 pub(crate) fn greeting(challenge: Option<&Challenge>, batch_jobs_max: Option<usize>) -> String {
     let mut text = String::from("HI {\"v\":2");
     if let Some(Challenge { iterations, salt }) = challenge {
@@ -44,7 +45,7 @@ pub(crate) fn greeting(challenge: Option<&Challenge>, batch_jobs_max: Option<usi
 }
 
 impl Hello {
-    /// Reads the HELLO line, its end included. None: it is no HELLO.
+    /// Parses the HELLO line, including its line end. Returns `None` if it is no HELLO.
     pub(crate) fn parse(
         line: &[u8],
         limits: &JobServerLimits,
@@ -80,13 +81,13 @@ impl Hello {
     }
 }
 
-/// A number that is only shown: what a client can't tell is 0, or -1, or absent.
+/// Returns 0 for a number that is absent or negative. For values that are only displayed.
 fn at_least_0(number: Option<i64>) -> u64 {
     number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
 }
 
-/// The JSON of HELLO. Clients leave out, or send as null, what they don't have; `username` and
-/// what else there may be is ignored.
+/// The JSON of HELLO. Clients omit members that they don't have, or send them as null. `username`
+/// and unknown members are ignored.
 #[derive(Deserialize)]
 struct HelloText {
     v: Option<u64>,

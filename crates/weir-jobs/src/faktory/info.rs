@@ -1,4 +1,4 @@
-//! INFO: what is where, in the shape and with the types that strict clients read.
+//! INFO: the server's state, in the shape and with the types that strict clients expect.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use crate::stamp::rfc3339;
 use crate::store::{Counts, Store};
 use weir_base::clock::Timestamp;
 
-/// The version of Faktory whose protocol this is; clients compare it.
+/// The version of Faktory whose protocol is implemented; clients compare it.
 const FAKTORY_VERSION: &str = "1.10.0";
-/// Clients look for "Enterprise" in it to know whether TRACK and BATCH are served.
+/// Clients search it for "Enterprise" to detect whether TRACK and BATCH are supported.
 const DESCRIPTION: &str = "Weir";
 
 #[derive(Serialize)]
@@ -44,8 +44,9 @@ struct Sets {
     working: u64,
 }
 
-/// The original's background tasks, which dashboards and clients' suites read. Here one timer serves
-/// all sets and reservations, exactly when something is due: its passes are the cycles of each.
+/// Faktory's background tasks, which dashboards and clients' test suites read. Weir has one timer
+/// for all sets and reservations, which runs exactly when something is due. Its passes are reported
+/// as the cycles of each task.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct TaskFigures {
@@ -66,7 +67,7 @@ struct Reaper {
 #[derive(Serialize)]
 struct Scanner {
     cycles: u64,
-    /// Jobs that were due: put into their queues or, of the dead, forgotten.
+    /// Jobs that were due: moved to their queues or, in the dead set, deleted.
     enqueued: u64,
     size: u64,
     wall_time_sec: f64,
@@ -82,7 +83,7 @@ struct Server {
     used_memory_mb: u64,
 }
 
-/// `INFO`: bulk JSON.
+/// Runs `INFO`. Replies with bulk JSON.
 pub(super) fn info<S: Store>(service: &JobService<S>) -> Result<FaktoryReply, FaktoryError> {
     let now = service.clock.now();
     let counts = service.store.counts();
@@ -140,7 +141,7 @@ fn faktory(counts: &Counts, tasks: TaskFigures) -> Faktory<'_> {
     }
 }
 
-/// `15:04:05 UTC`
+/// Formats a time as `15:04:05 UTC`.
 fn utc_time(now: Timestamp) -> String {
     let second = now.as_millis() / 1_000 % 86_400;
     format!("{:02}:{:02}:{:02} UTC", second / 3_600, second / 60 % 60, second % 60)

@@ -1,21 +1,21 @@
-//! Line framing: a command is a line that ends in `\n` or `\r\n`.
+//! Splits bytes into commands: a command is a line that ends in `\n` or `\r\n`.
 
 use memchr::memchr;
 
 use crate::metrics::FaktoryVerb;
 
-/// One command as it was received.
+/// One command as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FaktoryCommand<'a> {
     pub(crate) verb: FaktoryVerb,
-    /// The verb's own bytes: what an unknown one said.
+    /// The bytes of the verb, for errors about unknown verbs.
     pub(crate) word: &'a [u8],
-    /// What follows the first space.
+    /// The bytes after the first space.
     pub(crate) rest: &'a [u8],
 }
 
 impl<'a> FaktoryCommand<'a> {
-    /// Splits a line (without its end) at the first space.
+    /// Splits a line (without its line end) at the first space.
     pub(crate) fn parse(line: &'a [u8]) -> Self {
         let (word, rest) = match memchr(b' ', line) {
             Some(space) => (&line[..space], &line[space + 1..]),
@@ -25,7 +25,8 @@ impl<'a> FaktoryCommand<'a> {
     }
 }
 
-/// The complete lines of `bytes`, without their ends. Bytes behind the last `\n` are left out.
+/// Iterates over the complete lines of `bytes`, without their line ends. Ignores bytes after the
+/// last `\n`.
 #[derive(Clone, Debug)]
 pub(crate) struct CompleteLines<'a> {
     bytes: &'a [u8],
@@ -36,12 +37,12 @@ impl<'a> CompleteLines<'a> {
         Self { bytes }
     }
 
-    /// Bytes that were not handed out yet.
+    /// Returns the number of bytes not yet iterated over.
     pub(crate) const fn bytes_left(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The next line's command, if its verb is `verb`; it is taken then.
+    /// Returns and consumes the next line if its verb is `verb`.
     pub(crate) fn next_if(&mut self, verb: FaktoryVerb) -> Option<&'a [u8]> {
         let mut ahead = self.clone();
         let line = ahead.next()?;

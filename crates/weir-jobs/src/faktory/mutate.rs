@@ -1,4 +1,4 @@
-//! MUTATE: act on the jobs of a set.
+//! MUTATE: applies an action to the jobs of a set.
 
 use serde::Deserialize;
 
@@ -22,12 +22,12 @@ struct MutateText {
 #[derive(Default, Deserialize)]
 struct FilterText {
     jids: Option<Vec<String>>,
-    /// A glob, in spite of its name.
+    /// A glob, despite its name.
     regexp: Option<String>,
     jobtype: Option<String>,
 }
 
-/// `MUTATE {cmd,target,filter?}`: `+OK` once it is done, however many jobs it hit.
+/// Runs `MUTATE {cmd,target,filter?}`. Replies `+OK` once it is done, however many jobs matched.
 pub(super) async fn mutate<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,

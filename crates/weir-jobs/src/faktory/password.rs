@@ -1,18 +1,18 @@
-//! Passwords: the challenge, its proof, and what guessing costs.
+//! Password checks: the challenge, its proof, and the cost of guessing.
 //!
-//! The client hashes `iterations` times, and so must the server: about a millisecond, off the
-//! thread that serves. An address with many wrong passwords ([`weir_base::failed_attempts`]) waits
-//! before each further check, and few may wait at once, so that guessing costs the server a bounded
-//! share of one core.
+//! The client hashes `iterations` times, and so must the server. That takes about a millisecond, on
+//! another thread than the serving one. An address with many wrong passwords
+//! ([`weir_base::failed_attempts`]) waits before each further check, and only a few may wait at
+//! once, so that guessing costs the server a bounded part of one core.
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use weir_base::secret::Secret;
 
-/// What the original draws from.
+/// The range from which Faktory draws.
 const ITERATIONS: std::ops::RangeInclusive<u32> = 4_000..=8_095;
 
-/// What a client must hash its password with.
+/// The parameters with which a client must hash its password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Challenge {
     pub(crate) iterations: u32,
@@ -21,14 +21,15 @@ pub(crate) struct Challenge {
 }
 
 impl Challenge {
-    /// A new one for each connection, so that a proof that was overheard is worth nothing.
+    /// Draws a new challenge. Each connection gets its own, so that an intercepted proof can't be
+    /// reused.
     pub(crate) fn draw() -> Self {
         let salt = format!("{:016x}", fastrand::u64(..));
         Self { iterations: fastrand::u32(ITERATIONS), salt }
     }
 
-    /// Whether `proof` (hexadecimal) is this challenge's for `password`. Takes the same time for
-    /// any proof. Protocol versions below 2 hash once.
+    /// Returns whether `proof` (hexadecimal) matches this challenge and `password`, in constant
+    /// time. Protocol versions below 2 hash once.
     pub(crate) fn proves(&self, password: &Secret, version: u64, proof: &str) -> bool {
         let iterations = if version < 2 { 1 } else { self.iterations };
         let expected = hash(password.expose(), &self.salt, iterations);
@@ -36,7 +37,7 @@ impl Challenge {
     }
 }
 
-/// The first round hashes the text, each later one the raw 32 bytes.
+/// Hashes the text in the first round, and the raw 32 bytes in each later one.
 fn hash(password: &str, salt: &str, iterations: u32) -> String {
     let mut digest = Sha256::new().chain_update(password).chain_update(salt).finalize();
     for _ in 1..iterations {
@@ -53,7 +54,7 @@ mod tests {
         Challenge { iterations, salt: "55104dc76695721d".into() }
     }
 
-    /// The vector of the protocol's public description: password "foobar", 1,545 rounds.
+    /// Checks the vector of the protocol's public description: password "foobar", 1,545 rounds.
     #[test]
     fn the_proof_is_the_protocols() {
         let challenge = challenge(1_545);

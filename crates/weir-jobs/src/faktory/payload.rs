@@ -1,4 +1,4 @@
-//! The JSON that follows most verbs: an object, or an array of what a batch is about.
+//! Parses the JSON that follows most verbs: an object, or an array of the elements of a batch.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,8 +8,8 @@ use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 
 use super::refusal::FaktoryError;
 
-/// Reads the object behind `command`. Serde alone would take an array as one, too, its elements in
-/// the order of our fields.
+/// Parses the object after `command`. Serde alone would also accept an array, with its elements in
+/// the order of the fields.
 pub(super) fn parse<'a, T: Deserialize<'a>>(
     command: &'static str,
     json: &'a [u8],
@@ -20,8 +20,8 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(
     serde_json::from_slice(json).map_err(|error| FaktoryError::malformed(command, error))
 }
 
-/// Reads the array behind `command`, which may have `max` elements. Those of a longer one are not
-/// kept.
+/// Parses the array after `command`. Returns an error, without storing the elements, if it has more
+/// than `max`.
 pub(super) fn parse_array<'a, T: Deserialize<'a>>(
     command: &'static str,
     json: &'a [u8],
@@ -35,7 +35,7 @@ pub(super) fn parse_array<'a, T: Deserialize<'a>>(
     elements.ok_or(FaktoryError::BatchJobs { command, max })
 }
 
-/// The elements of an array; None: there are more than `max`.
+/// Collects the elements of an array, or `None` if there are more than `max`.
 struct UpTo<T> {
     max: usize,
     element: PhantomData<T>,

@@ -1,4 +1,4 @@
-//! PUSH and PUSHB.
+//! PUSH and PUSHB: store jobs.
 
 use super::refusal::FaktoryError;
 use super::replies::FaktoryReply;
@@ -7,7 +7,7 @@ use crate::server::JobService;
 use crate::settings::JobServerSettings;
 use crate::store::{Store, StoreError};
 
-/// `PUSH job`: `+OK` once it is stored.
+/// Runs `PUSH job`. Replies `+OK` once it is stored.
 pub(super) async fn push<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
@@ -22,7 +22,7 @@ pub(super) async fn push<S: Store>(
     stored.map(|()| FaktoryReply::Ok)
 }
 
-/// PUSH after PUSH on one connection: stored together, answered one by one.
+/// Runs consecutive PUSHes of one connection as one batch. Returns a reply for each.
 pub(super) async fn push_run<'a, S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
@@ -40,7 +40,7 @@ pub(super) async fn push_run<'a, S: Store>(
     parsed.into_iter().map(answer).collect()
 }
 
-/// `PUSHB [job, ..]`: bulk `{jid: error}` of those that were not stored.
+/// Runs `PUSHB [job, ..]`. Replies with a bulk `{jid: error}` for those that were not stored.
 pub(super) async fn pushb<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
@@ -76,9 +76,9 @@ pub(crate) async fn push_all<S: Store>(
     store_all(jobs, async |part| store.push(part).await).await
 }
 
-/// Stores `jobs` in order, all together when the store takes them so. One that it refuses for
-/// itself (too large, one queue too many) does not keep out the others: the batch is halved until
-/// that one is alone.
+/// Stores `jobs` in order, all at once if the store accepts them. If one job is rejected on its own
+/// account (too large, one queue too many), the batch is halved until that job is isolated, so that
+/// the others are stored.
 pub(crate) async fn store_all<T>(
     jobs: &[T],
     store: impl AsyncFn(&[T]) -> Result<(), StoreError>,

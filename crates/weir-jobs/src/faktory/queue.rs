@@ -1,4 +1,4 @@
-//! QUEUE: pause, resume, remove, latency.
+//! QUEUE: pauses, resumes or removes queues, and reports their latency.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::store::{QueueAction, Store};
 
 const COMMAND: &str = "QUEUE";
 const USAGE: &str = "QUEUE PAUSE|RESUME|REMOVE NAME.. (or *), QUEUE LATENCY NAME..";
-/// All queues, in the place of names.
+/// Stands for all queues in place of names.
 const ALL: &str = "*";
 
-/// `QUEUE ACTION names|*` and `QUEUE LATENCY names`, the action in any case. Unknown names are
-/// ignored.
+/// Runs `QUEUE ACTION names|*` or `QUEUE LATENCY names`. The action may be in any case. Ignores
+/// unknown names.
 pub(super) async fn queue<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
@@ -38,8 +38,8 @@ pub(super) async fn queue<S: Store>(
     Ok(FaktoryReply::Ok)
 }
 
-/// The queues that exist among `names`; `*` alone: all. Among names it is refused, so that a slip
-/// doesn't remove every queue.
+/// Returns the queues among `names` that exist; for a single `*`, all. Rejects `*` together with
+/// names, so that a typo does not remove every queue.
 fn named<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
@@ -56,7 +56,7 @@ fn named<S: Store>(
     Ok(queues.filter(|queue| all || names.contains(&queue.as_str())).collect())
 }
 
-/// Seconds that the next job of each queue has waited; 0 for an empty or unknown one.
+/// Replies with the latency of each queue in seconds: 0 for an empty or unknown one.
 fn latency<S: Store>(
     service: &JobService<S>,
     names: &[&str],

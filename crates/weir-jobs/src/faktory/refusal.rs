@@ -1,4 +1,4 @@
-//! Every `-ERR` of the protocol: what went wrong becomes an answer here and nowhere else.
+//! All `-ERR` replies of the protocol. Other errors are converted to replies only here.
 
 use std::net::IpAddr;
 
@@ -7,10 +7,10 @@ use crate::metrics::JobServerLimit;
 use crate::model::NameError;
 use crate::store::StoreError;
 
-/// Characters of a client's own text that an error repeats.
+/// Maximum number of characters of a client's own text that an error repeats.
 const ECHO_CHARACTERS_MAX: usize = 50;
 
-/// Why a command, or a connection, was refused. The text is what the client reads behind `-ERR `.
+/// Why a command or a connection was rejected. The text is sent after `-ERR `.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FaktoryError {
     #[error(transparent)]
@@ -60,22 +60,22 @@ pub(crate) enum FaktoryError {
 }
 
 impl FaktoryError {
-    /// The text is not what the command takes.
+    /// Creates the error for invalid arguments of `command`.
     pub(crate) fn malformed(command: &'static str, complaint: impl std::fmt::Display) -> Self {
         Self::Malformed { command, complaint: complaint.to_string() }
     }
 
-    /// The verb is unknown.
+    /// Creates the error for an unknown verb.
     pub(crate) fn unknown_command(word: &[u8]) -> Self {
         Self::UnknownCommand(echo(&String::from_utf8_lossy(word)))
     }
 
-    /// No worker has sent HELLO with this wid, or it has been reaped.
+    /// Creates the error for a wid that never sent HELLO or was reaped.
     pub(crate) fn unknown_worker(wid: &str) -> Self {
         Self::UnknownWorker(echo(wid))
     }
 
-    /// The limit that was met, if one was.
+    /// Returns the limit that was reached, if any.
     pub(crate) fn limit(&self) -> Option<JobServerLimit> {
         match self {
             Self::Job(error) => error.limit().and_then(JobServerLimit::named),
@@ -94,7 +94,7 @@ impl FaktoryError {
     }
 }
 
-/// The beginning of a client's text.
+/// Returns the beginning of a client's text.
 fn echo(text: &str) -> String {
     text.chars().take(ECHO_CHARACTERS_MAX).collect()
 }

@@ -1,4 +1,4 @@
-//! Replies: RESP as the protocol uses it, gathered and sent with one write.
+//! Encodes replies in the protocol's subset of RESP, to be sent with one write.
 
 use std::io::Write as _;
 use std::rc::Rc;
@@ -8,27 +8,27 @@ use serde_json::Value;
 use super::buffers::{Buffer, Buffers};
 use super::refusal::FaktoryError;
 
-/// Replies that wait for more than this are sent before the next command runs.
+/// If pending replies exceed this size, they are sent before the next command runs.
 pub(crate) const SEND_BYTES: usize = 64 << 10;
 
-/// `$`, the digits of a length and two line ends.
+/// Maximum size of the frame of a bulk: `$`, the digits of a length and two line ends.
 const BULK_FRAME_BYTES_MAX: usize = 25;
 
-/// What a command is answered with.
+/// The reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FaktoryReply {
-    /// `+OK`
+    /// Encoded as `+OK`.
     Ok,
-    /// `$-1`: no job.
+    /// Encoded as `$-1`: no job.
     Null,
-    /// `$length` and the bytes.
+    /// Encoded as `$length` and the bytes.
     Bulk(Vec<u8>),
-    /// `*count` and a bulk for each of them.
+    /// Encoded as `*count` and a bulk for each element.
     Array(Vec<Vec<u8>>),
 }
 
 impl FaktoryReply {
-    /// It says that there was no job.
+    /// Returns whether the reply means that there was no job.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::Null => true,
@@ -37,14 +37,14 @@ impl FaktoryReply {
         }
     }
 
-    /// `{jid: error}` of the jobs of a batch for which a command was not done.
+    /// Returns a bulk `{jid: error}` for the jobs of a batch that failed.
     pub(crate) fn errors(errors: impl Iterator<Item = (String, String)>) -> Self {
         let errors = errors.map(|(jid, error)| (jid, Value::String(error))).collect();
         Self::Bulk(Value::Object(errors).to_string().into_bytes())
     }
 }
 
-/// The replies of one connection that are not sent yet.
+/// The replies of one connection that are not yet sent.
 #[derive(Debug)]
 pub(crate) struct Replies {
     buffer: Option<Buffer>,
@@ -56,12 +56,12 @@ impl Replies {
         Self { buffer: None, buffers }
     }
 
-    /// What is to be sent.
+    /// Returns the bytes to send.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.buffer.as_ref().map_or(&[], |buffer| buffer.as_slice())
     }
 
-    /// All of [`Replies::bytes`] was sent.
+    /// Clears the replies after all of [`Replies::bytes`] was sent.
     pub(crate) fn sent(&mut self) {
         self.buffer = None;
     }
@@ -75,7 +75,7 @@ impl Replies {
         }
     }
 
-    /// `+text`
+    /// Appends `+text`.
     pub(crate) fn simple(&mut self, text: &str) {
         let buffer = self.open();
         for part in [b"+", text.as_bytes(), b"\r\n"] {
@@ -84,7 +84,7 @@ impl Replies {
         buffer.count();
     }
 
-    /// `-ERR text`, on one line whatever the text holds.
+    /// Appends `-ERR text` on one line: control characters are replaced by spaces.
     pub(crate) fn error(&mut self, refusal: &FaktoryError) {
         let text = refusal.to_string();
         let buffer = self.open();
@@ -105,7 +105,7 @@ impl Replies {
         // Writing to a Vec can't fail.
         let _ = write!(**buffer, "${}\r\n", bytes.len());
         if bytes.len() > SEND_BYTES {
-            // A large job is not worth doubling for.
+            // Doubling the buffer would waste memory for a large job.
             buffer.reserve_exact(bytes.len() + 2);
         }
         buffer.extend_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! The commands of one connection, in the order of their arrival.
+//! Runs the commands of one connection in the order in which they arrive.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ use crate::server::JobService;
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::Store;
 
-/// A client's commands after HELLO.
+/// Processes a client's commands after HELLO.
 #[derive(Debug)]
 pub(crate) struct FaktorySession<'c, S> {
     pub(super) service: Rc<JobService<S>>,
@@ -31,7 +31,7 @@ impl<'c, S: Store> FaktorySession<'c, S> {
         Self { service, client, named_queues: NamedQueues::default() }
     }
 
-    /// Answers until the connection ends.
+    /// Runs commands until the connection ends.
     pub(crate) async fn run<IO: AsyncRead + AsyncWrite + Unpin>(
         mut self,
         wire: &mut Wire<IO>,
@@ -67,7 +67,7 @@ impl<'c, S: Store> FaktorySession<'c, S> {
                 let asked = self.read_fetch(command, &settings.limits);
                 answered = bytes.len() - lines.bytes_left();
                 if answered == bytes.len() {
-                    // A FETCH may wait long: it holds no buffer meanwhile.
+                    // A FETCH may wait for long, so release its buffer.
                     arrived = None;
                 }
                 self.fetch(wire, &settings, verb, asked).await?;
@@ -78,13 +78,13 @@ impl<'c, S: Store> FaktorySession<'c, S> {
             if wire.replies.bytes().len() > SEND_BYTES {
                 wire.send(settings.limits.write_timeout).await?;
             }
-            // A long pipeline lets others run now and then.
+            // Let other tasks run during a long pipeline.
             tokio::task::coop::consume_budget().await;
         }
         Ok(())
     }
 
-    /// Keeps the queues of a FETCH or a FETCHB. Answers how many jobs it is for.
+    /// Stores the queues of a FETCH or a FETCHB. Returns the number of jobs requested.
     fn read_fetch(
         &mut self,
         command: FaktoryCommand<'_>,
@@ -121,7 +121,7 @@ impl<'c, S: Store> FaktorySession<'c, S> {
         Ok(())
     }
 
-    /// Answers one command, or a run of them that the store takes together.
+    /// Runs one command, or consecutive ones that the store handles as a batch.
     async fn answer<IO: AsyncRead + AsyncWrite + Unpin>(
         &self,
         wire: &mut Wire<IO>,
@@ -147,7 +147,8 @@ impl<'c, S: Store> FaktorySession<'c, S> {
             FaktoryVerb::Queue => queue::queue(&self.service, settings, command.rest).await,
             FaktoryVerb::Mutate => mutate::mutate(&self.service, settings, command.rest).await,
             FaktoryVerb::Track | FaktoryVerb::Batch => Err(FaktoryError::Enterprise(verb.label())),
-            // These two are not answered here: what they name is read before their line is let go.
+            // FETCH and FETCHB never get here: their queues are stored before their line is
+            // released.
             FaktoryVerb::Unknown | FaktoryVerb::Fetch | FaktoryVerb::Fetchb => {
                 Err(FaktoryError::unknown_command(command.word))
             }
@@ -195,7 +196,7 @@ impl<'c, S: Store> FaktorySession<'c, S> {
         Ok(())
     }
 
-    /// Writes the answer and counts the command.
+    /// Writes the reply and counts the command.
     fn reply<IO: AsyncRead + AsyncWrite + Unpin>(
         &self,
         wire: &mut Wire<IO>,
@@ -226,7 +227,7 @@ impl<'c, S: Store> FaktorySession<'c, S> {
     }
 }
 
-/// Lines that come whole in a buffer may still be too long.
+/// Returns an error if a line is too long. Lines that arrive complete in one buffer may be.
 fn check_length(line: &[u8], limits: &JobServerLimits) -> Result<(), FaktoryError> {
     let max = limits.line_bytes_max;
     if line.len() <= max {

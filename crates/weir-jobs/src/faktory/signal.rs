@@ -1,23 +1,23 @@
-//! Orders of the server to one connection, which sees them wherever it waits.
+//! Signals from the server to one connection, which notices them wherever it waits.
 //!
-//! Everything lives on one thread, so telling is a `Cell` and a waker: a connection that waits for
-//! its client costs nothing here.
+//! Everything runs on one thread, so a signal is a `Cell` and a waker: it costs nothing while a
+//! connection waits for its client.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 
-/// How a connection continues. Orders only get stricter.
+/// How a connection continues. The level only increases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SignalLevel {
-    /// As usual.
+    /// The connection is served normally.
     Serve,
-    /// Its worker gets no more jobs.
+    /// The worker gets no more jobs.
     Quiet,
-    /// A waiting FETCH is answered with null; what has arrived is answered; then it is closed.
+    /// A waiting FETCH returns null, all commands received are run, then the connection is closed.
     Close,
 }
 
-/// The order in force for one connection.
+/// The signal of one connection.
 #[derive(Debug)]
 pub(crate) struct Signal {
     order: Cell<SignalLevel>,
@@ -31,12 +31,12 @@ impl Default for Signal {
 }
 
 impl Signal {
-    /// The order in force.
+    /// Returns the present level.
     pub(crate) fn order(&self) -> SignalLevel {
         self.order.get()
     }
 
-    /// Gives an order. One that is not stricter changes nothing.
+    /// Raises the level. A level that is not higher changes nothing.
     pub(crate) fn give(&self, order: SignalLevel) {
         if order > self.order.get() {
             self.order.set(order);
@@ -46,7 +46,7 @@ impl Signal {
         }
     }
 
-    /// Ready once the order is `order` or stricter.
+    /// Returns ready once the level is `order` or higher.
     pub(crate) fn poll_at_least(&self, order: SignalLevel, context: &Context<'_>) -> Poll<()> {
         if self.order.get() >= order {
             return Poll::Ready(());

@@ -1,7 +1,7 @@
-//! One connection's two directions: complete lines in, gathered replies out.
+//! Reads complete lines from a connection, and sends its replies together.
 //!
-//! Promises: what arrived together is handed on together; a line is never longer than its limit,
-//! complete within its time; while a command runs, a disconnect of the client is noticed.
+//! Lines that arrive together are returned together. No line is longer than its limit or takes
+//! longer than its timeout. While a command runs, a disconnect of the client is noticed.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -20,16 +20,16 @@ use super::replies::Replies;
 use super::signal::{Signal, SignalLevel};
 use crate::metrics::JobServerLimit;
 
-/// Why a connection ends.
+/// Why a connection is closed.
 #[derive(Debug)]
 pub(crate) enum CloseReason {
-    /// The client left, or the server lets it go: nothing more is said.
+    /// The client disconnected, or the server closes the connection without an error.
     Silent,
-    /// The client receives the reason.
+    /// The connection is closed with this error, which is sent to the client.
     Refused(FaktoryError),
-    /// A limit after which the client cannot receive a reason.
+    /// A limit after which the client can't receive an error.
     Limit(JobServerLimit),
-    /// The socket failed.
+    /// The socket returned an error.
     Io(io::Error),
 }
 
@@ -45,34 +45,34 @@ impl From<io::Error> for CloseReason {
     }
 }
 
-/// How work ended that ran while the client was watched.
+/// How [`Wire::watch`] ended.
 #[derive(Debug)]
 pub(crate) enum Watched<T> {
     Done(T),
-    /// The order came first.
+    /// The signal reached the requested level first.
     Ordered,
     /// The client closed its side, or the socket failed, first.
     HungUp,
 }
 
-/// What one line, and all of them, may take.
+/// The limits of one line, and of all of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineLimits {
     pub(crate) bytes_max: usize,
-    /// That of `bytes_max`.
+    /// The limit that `bytes_max` stands for.
     pub(crate) limit: JobServerLimit,
-    /// Over all connections.
+    /// Limit over all connections.
     pub(crate) buffered_bytes_max: usize,
-    /// From the line's first byte to its last.
+    /// Time from the first byte of the line to its last.
     pub(crate) timeout: Duration,
 }
 
-/// A client's socket with what has arrived and what is to be sent.
+/// A client's socket with the bytes received and the replies to send.
 #[derive(Debug)]
 pub(crate) struct Wire<IO> {
     io: IO,
     arrived: Option<Buffer>,
-    /// Bytes of `arrived` that hold no line end.
+    /// Number of bytes of `arrived` that were searched and have no line end.
     searched: usize,
     ended: bool,
     buffers: Rc<Buffers>,
@@ -86,7 +86,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         Self { io, arrived: None, searched: 0, ended: false, buffers, signal, replies }
     }
 
-    /// All complete lines that have arrived, waiting for the first.
+    /// Returns all complete lines received. Waits for the first one if there is none.
     pub(crate) async fn lines(&mut self, limits: LineLimits) -> Result<Buffer, CloseReason> {
         if let Some(lines) = self.take_lines() {
             return Ok(lines);
@@ -100,7 +100,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         }
     }
 
-    /// A line has begun: all of it must come in time.
+    /// Reads the rest of a line within its timeout.
     async fn rest_of_line(&mut self, limits: LineLimits) -> Result<Buffer, CloseReason> {
         let rest = async {
             loop {
@@ -119,7 +119,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         poll_fn(|context| self.poll_more(context, limits)).await
     }
 
-    /// The first complete line that has arrived, waiting for it; what follows stays.
+    /// Returns the first complete line received, waiting for it if necessary. Further bytes stay in
+    /// the buffer.
     pub(crate) async fn line(&mut self, limits: LineLimits) -> Result<Vec<u8>, CloseReason> {
         let mut lines = self.lines(limits).await?;
         let end = memchr(b'\n', &lines).map_or(lines.len(), |end| end + 1);
@@ -135,7 +136,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         Ok(line)
     }
 
-    /// Takes what is complete out of what has arrived; a begun line stays.
+    /// Removes the complete lines from the buffer. An incomplete line stays.
     fn take_lines(&mut self) -> Option<Buffer> {
         let arrived = self.arrived.as_mut()?;
         let found = memrchr(b'\n', &arrived[self.searched..]);
@@ -155,7 +156,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         std::mem::replace(&mut self.arrived, rest)
     }
 
-    /// Ready once something arrived. Ends: the client's, the order's, a limit's.
+    /// Reads once. Returns an error if the client, the signal or a limit ends the connection.
     fn poll_more(
         &mut self,
         context: &mut Context<'_>,
@@ -184,12 +185,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         if arrived.len() < arrived.capacity() {
             return Ok(());
         }
-        // Room for one byte too many shows that a line is too long.
+        // One byte more than the limit shows that a line is too long.
         let most = limits.bytes_max.saturating_add(1).max(BUFFER_BYTES);
         arrived.grow(most, limits.buffered_bytes_max).map_err(|_| FaktoryError::Buffered)
     }
 
-    /// Reads into `arrived`, which must have room. An idle connection gives its buffer back.
+    /// Reads into `arrived`, which must have room. Releases the buffer of an idle connection.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let buffers = &self.buffers;
         let arrived = self.arrived.get_or_insert_with(|| buffers.take());
@@ -203,8 +204,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         result
     }
 
-    /// Runs `work` and watches the client and the order meanwhile. What arrives is kept, up to one
-    /// buffer: a client that sends more than that ahead is only noticed to be gone afterwards.
+    /// Runs `work` and watches for a disconnect and for the signal. Bytes that arrive are stored,
+    /// up to one buffer: if a client sends more than that in advance, its disconnect is only
+    /// noticed afterwards.
     pub(crate) async fn watch<W: Future>(
         &mut self,
         mut work: Pin<&mut W>,
@@ -237,14 +239,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         }
     }
 
-    /// Sends the replies. A client that doesn't take them in time is cut off.
+    /// Sends the replies. Returns an error if the client does not read them in time.
     pub(crate) async fn send(&mut self, limit: Duration) -> Result<(), CloseReason> {
         if self.replies.bytes().is_empty() {
             return Ok(());
         }
         {
             let mut write = pin!(write_all(&mut self.io, self.replies.bytes()));
-            // Nearly always the socket takes all at once: no timer for that.
+            // Usually the socket accepts everything at once, and no timer is needed.
             match poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await {
                 Poll::Ready(written) => written?,
                 Poll::Pending => {
@@ -258,15 +260,15 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         Ok(())
     }
 
-    /// Closes our side, so that the client reads an end in order: over TLS that is `close_notify`,
-    /// without which its library reports an error.
+    /// Closes the server's side, so that the client reads an orderly end: over TLS that is
+    /// `close_notify`, without which its library reports an error.
     pub(crate) async fn finish(mut self, limit: Duration) {
-        // Whatever came of it: the connection is over.
+        // The connection is over whether or not this succeeds.
         let _ = timeout(limit, self.io.shutdown()).await;
     }
 
-    /// Closes our side and reads on for up to `linger`, so that what was sent arrives: closing with
-    /// unread bytes would make the system throw it away.
+    /// Closes the server's side and reads for up to `linger`, so that the replies arrive: if bytes
+    /// were unread at the close, the system would discard the replies.
     pub(crate) async fn close(mut self, linger: Duration) {
         self.arrived = None;
         let drained = async {
@@ -278,7 +280,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
             }
             io::Result::Ok(())
         };
-        // Whatever came of it: the connection is over.
+        // The connection is over whether or not this succeeds.
         let _ = timeout(linger, drained).await;
     }
 }

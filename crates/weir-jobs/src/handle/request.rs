@@ -1,4 +1,4 @@
-//! What travels from a handle to the thread that owns the store.
+//! The requests that a handle sends to the thread that owns the store.
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -7,10 +7,10 @@ use crate::settings::JobServerSettings;
 use crate::store::{Action, QueueAction};
 use crate::view;
 
-/// The channel for the result.
+/// The sender of a request's result.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, HandleError>>;
 
-/// A request and its place among `limits.admin_requests_max`, held until it is answered.
+/// A request and its permit out of `limits.admin_requests_max`, held until the reply is sent.
 #[derive(Debug)]
 pub(crate) struct Envelope {
     pub(crate) request: HandleRequest,

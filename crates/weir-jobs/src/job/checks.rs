@@ -1,9 +1,9 @@
-//! What valid JSON may still be wrong with: nesting that breaks recursive readers, and escapes that
-//! are half a character.
+//! Checks that valid JSON may fail: nesting that breaks recursive parsers, and escapes that are
+//! half a character.
 //!
-//! Both are skipped in a few nanoseconds when the text has too few brackets or no backslash.
+//! Both take a few nanoseconds if the text has few brackets or no backslash.
 
-/// Whether `json` (valid JSON) nests deeper than `max`.
+/// Returns whether `json` (valid JSON) nests deeper than `max`.
 pub(super) fn nests_deeper_than(json: &str, max: usize) -> bool {
     let opened = memchr::memchr2_iter(b'{', b'[', json.as_bytes()).take(max + 1).count();
     opened > max && depth(json.as_bytes()) > max
@@ -29,8 +29,8 @@ fn depth(json: &[u8]) -> usize {
     deepest
 }
 
-/// Whether `json` (valid JSON) has an escape of half a surrogate pair, which no text can hold:
-/// strict readers would fail on the whole job, others would change it.
+/// Returns whether `json` (valid JSON) has an escape of half a surrogate pair, which is not a valid
+/// character: strict parsers would fail on the whole job, others would change it.
 pub(super) fn has_lone_surrogate(json: &str) -> bool {
     let bytes = json.as_bytes();
     let mut at = 0;
@@ -53,7 +53,8 @@ enum Surrogate {
     Low,
 }
 
-/// The half that the escape at `at` stands for; None: something else is there.
+/// Returns the half of a surrogate pair that the escape at `at` encodes, or `None` for anything
+/// else.
 fn surrogate_at(bytes: &[u8], at: usize) -> Option<Surrogate> {
     let escape = bytes.get(at..at + 6)?;
     if !matches!(escape, [b'\\', b'u', b'd' | b'D', ..]) {

@@ -1,16 +1,16 @@
-//! Why a job is refused.
+//! The reasons for rejecting a job.
 
 use std::fmt;
 
 use crate::model::NameError;
 
-/// Characters of a parser's complaint that are passed on (it may quote the job).
+/// Maximum number of characters of a parser's error that are passed on (it may quote the job).
 const COMPLAINT_CHARACTERS_MAX: usize = 200;
 
-/// Why a job was refused. The text is what the client reads; it has one line.
+/// Why a job was rejected. The text is sent to the client and has one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
-    /// Not JSON, not an object, or a member of the wrong type.
+    /// The job is not JSON or not an object, or a member is of the wrong type.
     #[error("malformed job: {0}")]
     Malformed(String),
     #[error("jobs must have a reasonable jid parameter")]
@@ -34,7 +34,7 @@ pub enum JobError {
 }
 
 impl JobError {
-    /// The setting of the limit that was reached, for the metric.
+    /// Returns the name of the limit that was reached, for the metric.
     #[must_use]
     pub const fn limit(&self) -> Option<&'static str> {
         match self {

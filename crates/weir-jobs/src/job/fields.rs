@@ -1,4 +1,4 @@
-//! What the server reads of a job, each member checked by the protocol's rule.
+//! Reads the members of a job that the server uses, and checks each by the protocol's rule.
 
 use std::borrow::Cow;
 
@@ -12,19 +12,19 @@ use crate::rules::BACKTRACE_LINES_MAX;
 use crate::settings::JobServerLimits;
 use crate::stamp::parse_rfc3339;
 
-/// The shortest jid that the protocol takes.
+/// Minimum length of a jid in the protocol.
 const JID_BYTES_MIN: usize = 8;
 const RESERVE_FOR_SECONDS_DEFAULT: u32 = 1_800;
 const RESERVE_FOR_SECONDS_MIN: u32 = 60;
 const RESERVE_FOR_SECONDS_MAX: u32 = 86_400;
 pub(super) const RETRY_DEFAULT: i32 = 25;
 
-/// A job's members, checked.
+/// The checked members of a job.
 #[derive(Debug)]
 pub(super) struct CheckedFields<'a> {
     pub(super) jid: Cow<'a, str>,
     pub(super) jobtype: Cow<'a, str>,
-    /// None: the client named none.
+    /// `None` if the client named no queue.
     pub(super) queue: Option<Cow<'a, str>>,
     pub(super) has_created_at: bool,
     pub(super) has_retry: bool,
@@ -36,7 +36,7 @@ pub(super) struct Rules {
     pub(super) reserve_for_seconds: u32,
     pub(super) retry: i32,
     pub(super) backtrace: u32,
-    /// None: now.
+    /// `None`: now.
     pub(super) at: Option<Timestamp>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> CheckedFields<'a> {
     }
 }
 
-/// The jid, whatever else is wrong; empty: there is none that can be read.
+/// Returns the jid even if other members are invalid, or an empty string if it can't be read.
 pub(super) fn jid_of(members: &JobMembers<'_>) -> String {
     text(members, JobMember::Jid).ok().flatten().unwrap_or_default().into_owned()
 }
@@ -85,7 +85,7 @@ fn check_shape(
     Ok(())
 }
 
-/// At least 8 bytes, as the original counts.
+/// Returns the jid. It must have at least 8 bytes, as Faktory counts.
 fn jid<'a>(members: &JobMembers<'a>, limits: &JobServerLimits) -> Result<Cow<'a, str>, JobError> {
     let jid = text(members, JobMember::Jid)?.filter(|jid| jid.len() >= JID_BYTES_MIN);
     within(JobMember::Jid, jid.ok_or(JobError::Jid)?, limits)
@@ -125,7 +125,8 @@ fn check_args(members: &JobMembers<'_>) -> Result<(), JobError> {
     if args.starts_with('[') { Ok(()) } else { Err(JobError::malformed("args must be an array")) }
 }
 
-/// Workers written in a typed language read it as a map and fail on anything else.
+/// Checks that `custom` is an object: workers in a typed language read it as a map and fail
+/// otherwise.
 fn check_custom(members: &JobMembers<'_>) -> Result<(), JobError> {
     match members.value(JobMember::Custom) {
         Some(custom) if !custom.starts_with('{') => {
@@ -144,7 +145,8 @@ fn rules(members: &JobMembers<'_>, now: Timestamp) -> Result<Rules, JobError> {
     })
 }
 
-/// 60 - 86,400 s: absent and 0 are the default, less than a minute counts as one.
+/// Returns 60 to 86,400 s. If absent or 0, returns the default; less than a minute becomes a
+/// minute.
 fn reserve_for(members: &JobMembers<'_>) -> Result<u32, JobError> {
     let seconds = integer(members, JobMember::ReserveFor)?.unwrap_or(0);
     if seconds < 0 {
@@ -157,7 +159,7 @@ fn reserve_for(members: &JobMembers<'_>) -> Result<u32, JobError> {
     }
 }
 
-/// Retries beyond what any job lives to see count as the most that there are.
+/// Returns the number of retries, clamped to the range of `i32`.
 fn retry(members: &JobMembers<'_>) -> Result<i32, JobError> {
     let Some(retries) = integer(members, JobMember::Retry)? else {
         return Ok(RETRY_DEFAULT);
@@ -166,7 +168,8 @@ fn retry(members: &JobMembers<'_>) -> Result<i32, JobError> {
     Ok(i32::try_from(retries).unwrap_or(most))
 }
 
-/// Lines of backtrace to keep; a job that names no number above 0 keeps what the protocol keeps.
+/// Returns the lines of backtrace to store: the protocol's maximum unless the job has a number from
+/// 1 to that maximum.
 fn backtrace(members: &JobMembers<'_>) -> Result<u32, JobError> {
     let lines = integer(members, JobMember::Backtrace)?.unwrap_or(0);
     Ok(match u32::try_from(lines) {
@@ -175,7 +178,7 @@ fn backtrace(members: &JobMembers<'_>) -> Result<u32, JobError> {
     })
 }
 
-/// When it is due; a time that has passed means now.
+/// Returns when the job is due, or `None` (now) for a time in the past.
 fn at(members: &JobMembers<'_>, now: Timestamp) -> Result<Option<Timestamp>, JobError> {
     let Some(text) = text(members, JobMember::At)?.filter(|text| !text.is_empty()) else {
         return Ok(None);
@@ -186,7 +189,7 @@ fn at(members: &JobMembers<'_>, now: Timestamp) -> Result<Option<Timestamp>, Job
     Ok((due > now).then_some(due))
 }
 
-/// A string member; None: absent or null.
+/// Returns a string member, or `None` if it is absent or null.
 fn text<'a>(members: &JobMembers<'a>, member: JobMember) -> Result<Option<Cow<'a, str>>, JobError> {
     let Some(raw) = members.value(member) else {
         return Ok(None);
@@ -201,7 +204,7 @@ fn text<'a>(members: &JobMembers<'a>, member: JobMember) -> Result<Option<Cow<'a
     }
 }
 
-/// A whole number; None: absent or null.
+/// Returns an integer member, or `None` if it is absent or null.
 fn integer(members: &JobMembers<'_>, member: JobMember) -> Result<Option<i64>, JobError> {
     let Some(raw) = members.value(member) else {
         return Ok(None);

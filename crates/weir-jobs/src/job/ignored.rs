@@ -1,10 +1,10 @@
-//! Members of `custom` that Faktory Enterprise obeys and Weir does not: they are kept for the worker, and
-//! counted, since a client that sets them relies on them.
+//! Members of `custom` that Faktory Enterprise implements and Weir ignores. They are passed to the
+//! worker, and counted because a client that sets them relies on them.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// A member of `custom` that changes nothing here.
+/// A member of `custom` that Weir ignores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IgnoredMember {
     UniqueFor,
@@ -12,10 +12,10 @@ pub(crate) enum IgnoredMember {
 }
 
 impl IgnoredMember {
-    /// All of them, in the order of their discriminants.
+    /// All members, in the order of their discriminants.
     pub(crate) const ALL: [Self; 2] = [Self::UniqueFor, Self::ExpiresAt];
 
-    /// As jobs have it.
+    /// Returns the member's name in jobs.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::UniqueFor => "unique_for",
@@ -23,7 +23,7 @@ impl IgnoredMember {
         }
     }
 
-    /// What happens instead of what a client may expect.
+    /// Returns a phrase that says how the behavior differs from what a client expects.
     pub(crate) const fn consequence(self) -> &'static str {
         match self {
             Self::UniqueFor => "such jobs are not unique",
@@ -32,7 +32,7 @@ impl IgnoredMember {
     }
 }
 
-/// How many jobs had each.
+/// The number of jobs that had each member.
 pub(crate) type IgnoredCounts = [u64; IgnoredMember::ALL.len()];
 
 #[derive(Deserialize)]
@@ -41,7 +41,8 @@ struct Custom {
     expires_at: Option<IgnoredAny>,
 }
 
-/// Counts those of a job's `custom`. Nearly none has them: only those are parsed.
+/// Counts the ignored members of a job's `custom`. Parses it only if it contains such a name, which
+/// is rare.
 pub(super) fn count(custom: &str, counts: &mut IgnoredCounts) {
     if !IgnoredMember::ALL.iter().any(|member| custom.contains(member.name())) {
         return;

@@ -1,7 +1,8 @@
-//! The members of a pushed job's JSON object, borrowed from the text, and where to cut it.
+//! The members of a pushed job's JSON object, borrowed from the text, and the ranges to cut from
+//! it.
 //!
-//! Values are taken as raw slices: nothing is converted that the server does not read, so what a
-//! worker gets is what was pushed, byte for byte.
+//! Values are raw slices of the text. Nothing is converted that the server does not use, so a
+//! worker receives what was pushed, byte for byte.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,7 +10,7 @@ use std::ops::Range;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// A member that the server reads or owns.
+/// A member that the server reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobMember {
     Jid,
@@ -64,8 +65,8 @@ impl JobMember {
         }
     }
 
-    /// Whether the text must lose this member: because the server writes its own, or because a
-    /// null or empty one means "absent" and a strict reader would stumble over it.
+    /// Returns whether the member must be removed from the text: because the server writes its own,
+    /// or because null or an empty string means "absent" and would confuse a strict parser.
     fn is_cut(self, value: &str) -> bool {
         match self {
             Self::EnqueuedAt | Self::Failure => true,
@@ -76,7 +77,7 @@ impl JobMember {
     }
 }
 
-/// What was found in a job's text.
+/// The members found in a job's text.
 #[derive(Debug, Default)]
 pub(super) struct JobMembers<'a> {
     values: [Option<&'a str>; MEMBERS],
@@ -86,7 +87,7 @@ pub(super) struct JobMembers<'a> {
 }
 
 impl<'a> JobMembers<'a> {
-    /// Reads `json`: an object without white space around it.
+    /// Parses `json`, an object without white space around it.
     pub(super) fn read(json: &'a str) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(json);
         let members = MembersOf { json }.deserialize(&mut deserializer)?;
@@ -94,7 +95,7 @@ impl<'a> JobMembers<'a> {
         Ok(members)
     }
 
-    /// The raw JSON value of a member; null counts as absent.
+    /// Returns the raw JSON value of a member, or `None` if it is absent or null.
     pub(super) fn value(&self, member: JobMember) -> Option<&'a str> {
         self.values[member as usize].filter(|value| *value != "null")
     }
@@ -127,15 +128,15 @@ impl<'a> JobMembers<'a> {
     }
 }
 
-/// All members that [`JobMember::is_cut`] may say yes to, each once.
+/// Number of members for which [`JobMember::is_cut`] may return true.
 const CUTS_MAX: usize = 9;
 
-/// Which parts of the text go, so that what is left is an object again.
+/// The ranges to cut from the text so that an object remains.
 #[derive(Debug)]
 struct Cuts {
     ranges: [Range<usize>; CUTS_MAX],
     count: usize,
-    /// Where the last member's value ended; behind the opening brace at first.
+    /// The end of the last member's value; initially after the opening brace.
     end: usize,
     kept: bool,
 }
@@ -156,8 +157,8 @@ impl Cuts {
         self.end = end;
     }
 
-    /// A member goes with the comma before it; the members before the first kept one go with the
-    /// comma behind.
+    /// Cuts a member with the comma before it. Members before the first one that is kept are cut
+    /// with the comma after them.
     fn cut(&mut self, json: &str, end: usize) {
         if self.kept {
             self.ranges[self.count] = self.end..end;
@@ -201,7 +202,7 @@ impl<'a> Visitor<'a> for MembersOf<'a> {
     }
 }
 
-/// A key, escapes resolved: `"j\u0069d"` is `jid`.
+/// Deserializes a key with its escapes resolved: `"j\u0069d"` is `jid`.
 struct NameOf;
 
 impl<'a> DeserializeSeed<'a> for NameOf {

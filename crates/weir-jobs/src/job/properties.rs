@@ -1,5 +1,5 @@
-//! Whatever is pushed: the result is valid JSON that equals what came in, less what the server owns,
-//! plus what it adds, and nothing else has moved.
+//! Property tests of pushed jobs: the result is valid JSON that equals the input, without the
+//! members that the server owns and with those that it adds, in the same order.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ const NOW_TEXT: &str = "2026-11-20T19:28:22.123456Z";
 /// An object's members as text, each with the name that a parser will see.
 type MemberTexts = Vec<(String, String)>;
 
-/// Any JSON value as somebody might write it.
+/// Generates any JSON value in any notation.
 fn value() -> impl Strategy<Value = String> {
     let number = prop_oneof![
         any::<i64>().prop_map(|number| number.to_string()),
@@ -43,7 +43,7 @@ fn value() -> impl Strategy<Value = String> {
     })
 }
 
-/// A JSON string, with characters that must or may be escaped.
+/// Generates a JSON string, with characters that must or may be escaped.
 fn text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => "[a-z{}\\[\\],:éß\u{1F600} ]",
@@ -59,7 +59,7 @@ fn space() -> impl Strategy<Value = String> {
     "[ \t\r\n]{0,2}"
 }
 
-/// The same name, some of its characters escaped.
+/// Generates the same name with some of its characters escaped.
 fn escaped(name: &'static str) -> impl Strategy<Value = String> {
     prop::collection::vec(prop::bool::weighted(0.1), name.len()).prop_map(move |escapes| {
         let letters = name.chars().zip(escapes);
@@ -70,7 +70,7 @@ fn escaped(name: &'static str) -> impl Strategy<Value = String> {
     })
 }
 
-/// A member that the server reads, there or not, with a value that it takes.
+/// Generates a member that the server reads, present or absent, with a valid value.
 fn known(
     name: &'static str,
     values: &'static [&'static str],
@@ -108,7 +108,7 @@ fn job() -> impl Strategy<Value = MemberTexts> {
     })
 }
 
-/// An object's text with white space wherever it may be.
+/// Writes an object with white space wherever it is allowed.
 fn written(members: &MemberTexts, spaces: &[String]) -> String {
     let mut spaces = spaces.iter().cycle();
     let mut space = || spaces.next().map_or("", String::as_str);
@@ -128,7 +128,7 @@ fn parsed(text: &str) -> Map<String, Value> {
     }
 }
 
-/// The text with all numbers outside strings as strings, because a `Value` can't hold them all.
+/// Replaces numbers outside strings by strings, because a `Value` can't represent them all.
 fn without_numbers(text: &str) -> String {
     let (mut result, mut in_string, mut escaped, mut in_number) =
         (String::new(), false, false, false);
@@ -179,7 +179,8 @@ proptest! {
         prop_assert_eq!(job.jobtype, expected["jobtype"].as_str().unwrap());
         prop_assert_eq!(job.jid, "jid-é-0001");
 
-        // Never twice, which a `Value` would hide, and the base alone is a job, too.
+        // Members are never duplicated, which a `Value` would hide, and the base alone is a job
+        // too.
         prop_assert!(JobMembers::read(text).unwrap().duplicate.is_none(), "{}", text);
         let base = format!("{}}}", &text[..job.base_bytes]);
         let mut without_tail = expected;
@@ -196,7 +197,7 @@ proptest! {
         let mut batch = JobBatch::new();
         let job = batch.parse_one(pushed.as_bytes(), NOW, &JobServerLimits::default()).unwrap();
         let text = std::str::from_utf8(job.json).unwrap();
-        // Every member that the server does not own is there as it was written, and in order.
+        // Every member that the server does not own is unchanged and in order.
         let mut from = 0;
         for (name, value) in &members {
             let known: String = serde_json::from_str(name).unwrap();
@@ -208,7 +209,7 @@ proptest! {
                 let behind = &text[from + at + name.len()..];
                 let found = behind.trim_start().strip_prefix(':').unwrap().trim_start();
                 prop_assert!(found.starts_with(value.as_str()), "{} in {}", value, text);
-                // Behind the value, for a name may stand in it, too.
+                // Continue after the value, because it may contain a name too.
                 from = text.len() - found.len() + value.len();
             }
         }

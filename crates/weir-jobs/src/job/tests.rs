@@ -4,7 +4,7 @@ use serde_json::Value;
 const NOW: Timestamp = Timestamp::from_micros(1_795_202_902_123_456);
 const NOW_TEXT: &str = "2026-11-20T19:28:22.123456Z";
 
-/// What the server adds to a job with nothing but the required members.
+/// Returns what the server adds to a job that has only the required members.
 fn all_added() -> String {
     format!(
         r#","created_at":"{NOW_TEXT}","queue":"default","retry":25,"enqueued_at":"{NOW_TEXT}"}}"#

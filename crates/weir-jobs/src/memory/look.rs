@@ -1,4 +1,4 @@
-//! What can be seen without changing anything: counts, one job, reservations, a page of a place.
+//! Read-only operations: counts, one job, reservations, a page of a queue or set.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use crate::model::{EntryKey, JobLocation, QueueName, SetName, Wid};
 use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanPage, ScanRequest, StoredJob};
 
 impl MemoryState {
-    /// What is where. `fetches_waiting` is the caller's to fill in.
+    /// Returns the counts, without `fetches_waiting`, which the caller sets.
     pub(super) fn counts(&self) -> Counts {
         let visible = self.queues.iter().filter(|(_, queue)| !queue.hidden);
         Counts {
@@ -28,7 +28,7 @@ impl MemoryState {
         }
     }
 
-    /// Up to `limit` reservations, oldest first.
+    /// Returns up to `limit` reservations, oldest first.
     pub(super) fn reservations(&self, limit: usize) -> Vec<Reserved> {
         let held = self.expiry.iter().filter_map(|(_, id)| self.job(*id).reserved());
         let mut held: Vec<Reserved> = held.collect();
@@ -37,7 +37,7 @@ impl MemoryState {
         held
     }
 
-    /// How many jobs a worker holds.
+    /// Returns the number of jobs that a worker has reserved.
     pub(super) fn busy(&self, wid: &Wid) -> u64 {
         let held = self.expiry.iter().filter(|(_, id)| match &self.job(*id).rest {
             MemoryJobState::Reserved(reservation) => reservation.wid.as_ref() == Some(wid),
@@ -46,12 +46,12 @@ impl MemoryState {
         held.count() as u64
     }
 
-    /// One job, wherever it is.
+    /// Finds a job by its jid in all queues, sets and reservations.
     pub(super) fn find(&self, jid: &str) -> Option<StoredJob> {
         self.find_where(jid, |_| true).map(|id| self.job(id).stored())
     }
 
-    /// A page of the jobs of a place.
+    /// Returns a page of the jobs of a queue or set.
     pub(super) fn scan(&self, request: &ScanRequest) -> ScanPage {
         let mut walk = self.walk(request);
         let mut page = ScanPage::default();
@@ -69,7 +69,7 @@ impl MemoryState {
         page
     }
 
-    /// The jobs of a place behind `after`, in the order asked for.
+    /// Iterates over the jobs of a queue or set after `after`, in the requested direction.
     fn walk(&self, request: &ScanRequest) -> Box<dyn Iterator<Item = JobId> + '_> {
         let newest_first = request.newest_first;
         let after = request.after.as_ref();
@@ -87,8 +87,8 @@ impl MemoryState {
         }
     }
 
-    /// Where `key` is, or was: a walk whose last job has left goes on with the first of the same
-    /// time, so that none is passed over. Showing one twice does no harm.
+    /// Returns the position of `key` in its set. If its job is gone, the scan continues with the
+    /// first job of the same time, so that none is skipped. Returning one twice does no harm.
     fn set_place(&self, request: &ScanRequest, key: &EntryKey) -> (u64, JobId) {
         let twins = self.entries(&request.place, key);
         let job = if request.newest_first {

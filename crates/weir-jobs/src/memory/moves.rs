@@ -1,5 +1,5 @@
-//! Jobs that operators and time move: requeue, kill, discard; queues that are paused, cleared and
-//! removed; what is due.
+//! Moving jobs on behalf of operators and timers: requeue, kill, discard, and what is due. Also
+//! pausing, clearing and removing queues.
 
 use weir_base::clock::Timestamp;
 
@@ -10,16 +10,16 @@ use crate::metrics::JobServerLimit;
 use crate::model::{EntryKey, JobLocation, QueueName, SetName};
 use crate::store::{Action, QueueAction, Selection};
 
-/// What an action did.
+/// The result of an action.
 #[derive(Debug, Default)]
 pub(super) struct Acted {
     pub(super) jobs: u64,
-    /// Queues that have new work.
+    /// Queues with new jobs.
     pub(super) queues: Vec<QueueName>,
 }
 
 impl MemoryState {
-    /// Acts on the selected jobs that rest in `place`, in order.
+    /// Applies `action` to the selected jobs of `place`, in order.
     pub(super) fn act(
         &mut self,
         place: &JobLocation,
@@ -35,7 +35,7 @@ impl MemoryState {
         };
         let mut acted = Acted::default();
         for id in selected {
-            // A key may be named twice, and a kill may push another job over the dead set's cap.
+            // A key may be given twice, and a kill may push another job out of the full dead set.
             if !self.jobs.get(&id).is_some_and(|job| job.rests_in(place)) {
                 continue;
             }
@@ -59,12 +59,13 @@ impl MemoryState {
         }
     }
 
-    /// The resting job that `key` names in `place`.
+    /// Returns the job that `key` identifies in `place`.
     pub(super) fn entry(&self, place: &JobLocation, key: &EntryKey) -> Option<JobId> {
         self.entries(place, key).next()
     }
 
-    /// The resting jobs that `key` names: several only if a producer used a jid twice in one batch.
+    /// Returns the jobs that `key` identifies: several only if a producer used a jid twice in one
+    /// batch.
     pub(super) fn entries<'a>(
         &'a self,
         place: &'a JobLocation,
@@ -77,7 +78,7 @@ impl MemoryState {
         })
     }
 
-    /// Puts a resting job at the end of its queue.
+    /// Moves a job to the end of its queue. Returns the queue.
     fn requeue(&mut self, id: JobId, now: Timestamp) -> QueueName {
         let order = self.next_order(now);
         let job = self.job(id);
@@ -95,7 +96,7 @@ impl MemoryState {
         self.trim_dead();
     }
 
-    /// The oldest dead jobs go until the dead set is within its cap.
+    /// Deletes the oldest dead jobs until the dead set is within its limit.
     pub(super) fn trim_dead(&mut self) {
         while self.set(SetName::Dead).len() > self.limits.dead_jobs_max {
             let Some((_, oldest)) = self.set(SetName::Dead).first().copied() else {
@@ -106,8 +107,8 @@ impl MemoryState {
         }
     }
 
-    /// Pauses, resumes, clears or removes a queue; unknown ones are ignored. Returns how many jobs
-    /// went.
+    /// Pauses, resumes, clears or removes a queue. Ignores unknown ones. Returns the number of jobs
+    /// deleted.
     pub(super) fn act_on_queue(&mut self, name: &QueueName, action: QueueAction) -> u64 {
         let Some(queue) = self.queues.get_mut(name) else {
             return 0;
@@ -140,14 +141,15 @@ impl MemoryState {
         gone
     }
 
-    /// Puts `allocation` in force. Returns the queues, whose work may go to others now.
+    /// Applies `allocation`. Returns all queues, since their waiting jobs may be runnable now.
     pub(super) fn allocate(&mut self, allocation: Allocation) -> Vec<QueueName> {
         self.dispatcher.retain(&allocation);
         self.allocation = allocation;
         self.queues.keys().cloned().collect()
     }
 
-    /// Does all that is due. Returns the queues that may have work for those who wait, in order.
+    /// Processes everything that is due. Returns the queues that may have jobs for waiting fetches,
+    /// in order.
     pub(super) fn tick(&mut self, now: Timestamp) -> Vec<QueueName> {
         let mut queues = Vec::new();
         while let Some(name) = self.lapse_one(now) {
@@ -172,7 +174,7 @@ impl MemoryState {
         first.map(|(_, id)| *id)
     }
 
-    /// When there is something to do next.
+    /// Returns when the next work is due.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         let first = |set| self.set(set).first().map(|(at, _)| Timestamp::from_micros(*at));
         let times = [

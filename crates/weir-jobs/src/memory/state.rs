@@ -1,7 +1,7 @@
-//! All that the memory store knows: jobs, the places where they rest, and the counts.
+//! The state of the memory store: jobs, their queues, sets and reservations, and the totals.
 //!
-//! Every live job is in exactly one place: its queue's lane, one of the three sets, or the
-//! reservations. [`MemoryState::leave`] and [`MemoryState::enter`] are the only ways out of and into a place.
+//! Every live job is in exactly one place: the `lane` of its queue, one of the three sets, or the
+//! reservations. Only [`MemoryState::leave`] and [`MemoryState::enter`] change its place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::{NewJob, QueueName, SetName, Wid};
 use crate::settings::JobServerLimits;
 
-/// Names a job for as long as it lives; older jobs have lower numbers.
+/// Identifies a job for its lifetime. Older jobs have lower numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct JobId(u64);
 
@@ -33,10 +33,10 @@ pub(super) struct MemoryJob {
     pub(super) backtrace: u32,
     pub(super) json: Vec<u8>,
     pub(super) base_bytes: usize,
-    /// Microseconds: when it was enqueued (unique within the store), is due, or died.
+    /// Microseconds: when it was enqueued (unique in the store), is due, or died.
     pub(super) order: u64,
     pub(super) rest: MemoryJobState,
-    /// How often it came back because its worker vanished, since it was enqueued.
+    /// How often it was returned because its worker vanished, since it was enqueued.
     pub(super) returns: u8,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum MemoryJobState {
     Reserved(MemoryReservation),
 }
 
-/// A worker's hold on a job.
+/// A worker's reservation of a job.
 #[derive(Clone, Debug)]
 pub(super) struct MemoryReservation {
     pub(super) wid: Option<Wid>,
@@ -59,21 +59,21 @@ pub(super) struct MemoryReservation {
 /// One queue.
 #[derive(Debug)]
 pub(super) struct MemoryQueue {
-    /// Its waiting jobs by order.
+    /// Its waiting jobs, sorted by order.
     pub(super) lane: BTreeMap<u64, JobId>,
     pub(super) paused: bool,
-    /// Removed by an operator while it still had jobs elsewhere.
+    /// Removed by an operator while jobs of it were reserved or in sets.
     pub(super) hidden: bool,
-    /// Its jobs that workers hold.
+    /// Number of its reserved jobs.
     pub(super) reserved: u32,
-    /// Its live jobs anywhere.
+    /// Number of its live jobs in any state.
     pub(super) jobs: u64,
     pub(super) totals: MemoryTotals,
     pub(super) metrics: QueueMetrics,
 }
 
 impl MemoryQueue {
-    /// An operator removed it, but it still has jobs somewhere.
+    /// Marks a queue as removed while it still has jobs.
     pub(super) fn hide(&mut self) {
         self.hidden = true;
         self.paused = false;
@@ -81,29 +81,29 @@ impl MemoryQueue {
     }
 }
 
-/// Counts since the start.
+/// Totals since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MemoryTotals {
     pub(super) pushed: u64,
-    /// Ended, well or not.
+    /// Jobs that finished, including failed ones.
     pub(super) processed: u64,
     pub(super) failed: u64,
 }
 
-/// Jobs, where they rest, and the counts.
+/// All jobs, their queues, sets and reservations, and the totals.
 #[derive(Debug)]
 pub(super) struct MemoryState {
     pub(super) jobs: BTreeMap<JobId, MemoryJob>,
     pub(super) queues: BTreeMap<QueueName, MemoryQueue>,
     sets: [BTreeSet<(u64, JobId)>; 3],
-    /// Reserved jobs by when their reservation lapses.
+    /// Reserved jobs, sorted by the expiry of their reservations.
     pub(super) expiry: BTreeSet<(Timestamp, JobId)>,
     pub(super) by_jid: BTreeMap<Box<str>, BTreeSet<JobId>>,
     pub(super) totals: MemoryTotals,
-    /// Bytes of all jobs' texts.
+    /// Size of all jobs' texts, in bytes.
     pub(super) bytes: usize,
     next_id: u64,
-    /// Every order given so far is below this.
+    /// Greater than every order assigned so far.
     next_order: u64,
     pub(super) allocation: Allocation,
     pub(super) dispatcher: Dispatcher,
@@ -136,7 +136,7 @@ impl MemoryState {
         }
     }
 
-    /// Forgets all jobs and queues, but gives no place in a queue twice.
+    /// Deletes all jobs and queues, but continues the sequence of orders.
     pub(super) fn flush(&mut self) {
         let fresh = Self::new(self.allocation.clone(), self.limits.clone(), self.metrics.clone());
         let old = std::mem::replace(self, fresh);
@@ -148,24 +148,24 @@ impl MemoryState {
         &self.sets[set as usize]
     }
 
-    /// A job that is there.
+    /// Returns a live job.
     pub(super) fn job(&self, id: JobId) -> &MemoryJob {
         self.jobs.get(&id).expect("an id in a place names a live job")
     }
 
-    /// A queue that is there.
+    /// Returns an existing queue.
     pub(super) fn queue(&mut self, name: &QueueName) -> &mut MemoryQueue {
         self.queues.get_mut(name).expect("a live job's queue is there")
     }
 
-    /// A place at the end of every queue.
+    /// Returns an order after that of every job in any queue.
     pub(super) fn next_order(&mut self, now: Timestamp) -> u64 {
         let order = now.as_micros().max(self.next_order);
         self.next_order = order + 1;
         order
     }
 
-    /// Adds a job to its queue, which must be there, or to a set.
+    /// Adds a job to its queue, which must exist, or to a set.
     pub(super) fn insert(
         &mut self,
         new: &NewJob<'_>,
@@ -202,7 +202,7 @@ impl MemoryState {
         self.enter(id, rest, order);
     }
 
-    /// Moves a job to another place.
+    /// Moves a job to another queue, set or reservation.
     pub(super) fn rest(&mut self, id: JobId, rest: MemoryJobState, order: u64) {
         self.leave(id);
         self.enter(id, rest, order);
@@ -215,7 +215,7 @@ impl MemoryState {
         job.json = json;
     }
 
-    /// Removes a job from wherever it is; a removed queue goes with its last job.
+    /// Removes a job from its place and from memory, and a removed queue with its last job.
     pub(super) fn forget(&mut self, id: JobId) {
         self.leave(id);
         let job = self.jobs.remove(&id).expect("an id in a place names a live job");

@@ -1,4 +1,4 @@
-//! Jobs coming in, going out to workers, and coming back: push, take, ack, fail, lapse, release.
+//! Storing, fetching and finishing jobs: push, take, ack, fail, expiry of reservations, release.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::model::{Delivery, FailureReport, NewJob, QueueName, SetName, Wid};
 use crate::rules::{self, Return};
 use crate::store::{FailOutcome, Restored, StoreError};
 
-/// A job on its way to a worker.
+/// A job that is being delivered to a worker.
 #[derive(Debug)]
 pub(super) struct MemoryFetch {
     pub(super) id: JobId,
@@ -23,7 +23,7 @@ pub(super) struct MemoryFetch {
 }
 
 impl MemoryState {
-    /// Stores all jobs or none. Returns the queues that have new work, in order.
+    /// Stores all jobs or none. Returns the queues with new jobs, in order.
     pub(super) fn push(
         &mut self,
         jobs: &[NewJob<'_>],
@@ -33,7 +33,7 @@ impl MemoryState {
         self.add(&places.collect::<Vec<_>>(), now)
     }
 
-    /// Like [`MemoryState::push`], but each job goes to the set where it rested.
+    /// Like [`MemoryState::push`], but puts each job into its former set.
     pub(super) fn restore(
         &mut self,
         jobs: &[Restored<'_>],
@@ -72,7 +72,7 @@ impl MemoryState {
         Ok(())
     }
 
-    /// The queue of each job; those that are new are made, unless they are too many.
+    /// Returns the queue of each job. Creates new ones, unless there are too many.
     fn make_queues<'n>(
         &mut self,
         names: impl Iterator<Item = &'n str>,
@@ -100,7 +100,7 @@ impl MemoryState {
         Ok(names)
     }
 
-    /// Reserves the next job of the queues that a worker asks for; None: there is none for it.
+    /// Reserves the next job of `queues`. Returns `None` if no job is available.
     pub(super) fn take(
         &mut self,
         wid: Option<&Wid>,
@@ -135,7 +135,8 @@ impl MemoryState {
         MemoryFetch { id, since: now, delivery }
     }
 
-    /// A job that was taken never reached its worker: it goes back to its place. Returns its queue.
+    /// Returns a job that was not delivered to its former position, unless its reservation has
+    /// ended since. Returns its queue.
     pub(super) fn put_back(&mut self, taken: &MemoryFetch) -> Option<QueueName> {
         let job = self.jobs.get(&taken.id)?;
         let MemoryJobState::Reserved(reservation) = &job.rest else {
@@ -145,7 +146,8 @@ impl MemoryState {
         is_this_one.then(|| self.wait_again(taken.id))
     }
 
-    /// Ends a reservation, or removes a job that waits again. Returns its queue; None: unknown.
+    /// Ends a reservation, or removes a job that waits again. Returns the job's queue, or `None` if
+    /// the jid is unknown.
     pub(super) fn ack(&mut self, jid: &str, now: Timestamp) -> Option<QueueName> {
         let reserved = |job: &MemoryJob| matches!(job.rest, MemoryJobState::Reserved(_));
         let waiting = |job: &MemoryJob| matches!(job.rest, MemoryJobState::Waiting);
@@ -161,7 +163,7 @@ impl MemoryState {
         Some(name)
     }
 
-    /// Ends a reservation with a failure. Returns its queue, too.
+    /// Ends a reservation with a failure. Returns the outcome and the job's queue.
     pub(super) fn fail(
         &mut self,
         report: FailureReport,
@@ -203,22 +205,22 @@ impl MemoryState {
         (outcome, name)
     }
 
-    /// The job rests in `set` now, with a new text.
+    /// Moves a job to `set` with a new text.
     pub(super) fn settle(&mut self, id: JobId, set: SetName, at: Timestamp, json: Vec<u8>) {
         self.rewrite(id, json);
         self.rest(id, MemoryJobState::In(set), at.as_micros());
         self.reset_returns(id);
     }
 
-    /// The reservation that lapsed first, if any has, counts as failed. Returns its queue.
+    /// Fails the job whose reservation expired first, if any has expired. Returns the job's queue.
     pub(super) fn lapse_one(&mut self, now: Timestamp) -> Option<QueueName> {
         let (_, id) = *self.expiry.first().filter(|(at, _)| *at <= now)?;
         let report = rules::reservation_expired(self.job(id).jid.clone());
         Some(self.fail_job(id, report, now).1)
     }
 
-    /// The worker is gone: its jobs wait again, or have failed if that happened too often.
-    /// Returns the queue of each.
+    /// Releases the jobs of a vanished worker: they wait again, or fail if they were returned too
+    /// often. Returns the queue of each.
     pub(super) fn release(&mut self, wid: &Wid, now: Timestamp) -> Vec<QueueName> {
         let is_held = |job: &MemoryJob| match &job.rest {
             MemoryJobState::Reserved(reservation) => reservation.wid.as_ref() == Some(wid),
@@ -250,7 +252,8 @@ impl MemoryState {
         name
     }
 
-    /// Moves the end of a reservation later; never earlier. False: no such reservation.
+    /// Extends a reservation until `until`; never shortens it. Returns false if there is no such
+    /// reservation.
     pub(super) fn extend(&mut self, jid: &str, until: Timestamp) -> bool {
         let reserved = |job: &MemoryJob| matches!(job.rest, MemoryJobState::Reserved(_));
         let Some(id) = self.find_where(jid, reserved) else {
@@ -270,7 +273,7 @@ impl MemoryState {
         true
     }
 
-    /// The oldest live job with this jid that is `wanted`.
+    /// Returns the oldest live job with this jid that satisfies `wanted`.
     pub(super) fn find_where(
         &self,
         jid: &str,

@@ -1,4 +1,4 @@
-//! The limits that can be met, each with the name of its setting.
+//! The limits that can be reached, each with the name of its setting.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ pub enum JobServerLimit {
 }
 
 impl JobServerLimit {
-    /// All, in the order of their discriminants.
+    /// All limits, in the order of their discriminants.
     pub const ALL: &[Self] = &[
         Self::ConnectionsMax,
         Self::OpenFiles,
@@ -74,13 +74,13 @@ impl JobServerLimit {
         Self::AdminRequestsMax,
     ];
 
-    /// The limit whose setting has this name.
+    /// Returns the limit whose setting has this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|limit| limit.name() == name)
     }
 
-    /// The last part of the setting's name, which is the label of the metric.
+    /// Returns the last part of the setting's name, which is the label of the metric.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self.setting() {
@@ -89,7 +89,7 @@ impl JobServerLimit {
         }
     }
 
-    /// None: the system's limit of open files.
+    /// Returns the setting, or `None` for the system's limit of open files.
     #[must_use]
     pub const fn setting(self) -> Option<Setting> {
         Some(match self {
@@ -125,7 +125,7 @@ impl JobServerLimit {
     }
 }
 
-/// The whole name of the setting.
+/// Writes the full name of the setting.
 impl fmt::Display for JobServerLimit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.setting() {

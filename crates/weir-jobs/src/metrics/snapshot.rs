@@ -1,5 +1,5 @@
-//! What a scrape shows of depths, sets, totals and storage: published once a second by the thread
-//! that owns the state, so that a scrape never waits for it.
+//! Depths, set sizes, totals and storage for a scrape. The thread that owns the state publishes
+//! them once a second, so that a scrape never waits for it.
 
 use std::fmt::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::OTHER_QUEUES;
 
-/// The state of the server at one moment.
+/// The state of the server at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricsSnapshot {
     pub queues: Vec<QueueSnapshot>,
@@ -32,7 +32,7 @@ pub struct MetricsSnapshot {
     pub log_damages: u64,
 }
 
-/// One queue at that moment.
+/// The state of one queue at that time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueSnapshot {
     pub name: String,
@@ -45,7 +45,7 @@ pub struct QueueSnapshot {
 }
 
 impl QueueSnapshot {
-    /// Depths and totals add up; the latency is the longest.
+    /// Adds another queue: sums depths and totals, and takes the higher latency.
     fn join(&mut self, other: &Self) {
         self.depth += other.depth;
         self.latency_seconds = self.latency_seconds.max(other.latency_seconds);
@@ -72,7 +72,7 @@ impl Collector for SnapshotCollector {
     }
 }
 
-/// Keeps `max` queues and sums the rest up as `other`.
+/// Retains the first `max` queues and sums up the others as `other`.
 fn cap_queues(queues: &mut Vec<QueueSnapshot>, max: usize) {
     if queues.len() <= max {
         return;

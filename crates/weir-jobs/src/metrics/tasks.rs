@@ -1,11 +1,11 @@
-//! What the store's timer and the reaper have done since the start: `tasks` in INFO.
+//! Counters of the store's timer and the reaper since the start: `tasks` in INFO.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::model::SetName;
 
-/// Counters of the work that time brings.
+/// Counters of work that was due.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     passes: AtomicU64,
@@ -16,24 +16,25 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// The timer has checked all sets and reservations, which took this long.
+    /// Counts a check of all sets and reservations by the timer, and its duration.
     pub(crate) fn passed(&self, took: Duration) {
         self.passes.fetch_add(1, Relaxed);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.pass_micros.fetch_add(micros, Relaxed);
     }
 
-    /// A job of this set was due: it went to its queue, or, of the dead, is forgotten.
+    /// Counts a job of this set that was due: it moved to its queue or, in the dead set, was
+    /// deleted.
     pub(crate) fn was_due(&self, set: SetName) {
         self.due[set as usize].fetch_add(1, Relaxed);
     }
 
-    /// A reservation lapsed, which counts as a failure.
+    /// Counts an expired reservation, which is a failure.
     pub(crate) fn reservation_lapsed(&self) {
         self.lapsed_reservations.fetch_add(1, Relaxed);
     }
 
-    /// A worker stopped beating.
+    /// Counts a worker that was reaped.
     pub(crate) fn worker_reaped(&self) {
         self.reaped_workers.fetch_add(1, Relaxed);
     }

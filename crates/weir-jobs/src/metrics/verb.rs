@@ -1,4 +1,4 @@
-//! The protocol's verbs and what can come of a command, as labels.
+//! The protocol's verbs and the results of commands, as metric labels.
 
 /// A verb of the Faktory protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -7,40 +7,40 @@ pub enum FaktoryVerb {
     Push,
     /// Store many jobs.
     Pushb,
-    /// Ask for a job.
+    /// Fetch one job.
     Fetch,
-    /// Ask for many jobs.
+    /// Fetch many jobs.
     Fetchb,
-    /// A job is done.
+    /// Acknowledge one job.
     Ack,
-    /// Many jobs are done.
+    /// Acknowledge many jobs.
     Ackb,
-    /// A job failed.
+    /// Report one failed job.
     Fail,
-    /// Many jobs failed.
+    /// Report many failed jobs.
     Failb,
-    /// A worker is alive.
+    /// A worker's heartbeat.
     Beat,
-    /// What is where.
+    /// Return the server's state.
     Info,
-    /// Forget everything.
+    /// Delete all jobs.
     Flush,
-    /// Good-bye.
+    /// Close the connection.
     End,
-    /// Pause, resume, remove, latency.
+    /// Pause, resume or remove queues, or report their latency.
     Queue,
-    /// Act on the jobs of a set.
+    /// Apply an action to the jobs of a set.
     Mutate,
-    /// Progress of a job (Enterprise).
+    /// Report the progress of a job (Enterprise).
     Track,
-    /// Groups of jobs (Enterprise).
+    /// Manage groups of jobs (Enterprise).
     Batch,
-    /// Anything else.
+    /// Any other word.
     Unknown,
 }
 
 impl FaktoryVerb {
-    /// All, in the order of their discriminants.
+    /// All verbs, in the order of their discriminants.
     pub const ALL: [Self; 17] = [
         Self::Push,
         Self::Pushb,
@@ -61,7 +61,7 @@ impl FaktoryVerb {
         Self::Unknown,
     ];
 
-    /// The verb that a line starts with. Verbs are upper case.
+    /// Parses the verb at the start of a line. Verbs are upper case.
     #[must_use]
     pub const fn parse(word: &[u8]) -> Self {
         match word {
@@ -85,7 +85,7 @@ impl FaktoryVerb {
         }
     }
 
-    /// The label in metrics: the verb itself.
+    /// Returns the label in metrics: the verb itself.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -113,19 +113,19 @@ impl FaktoryVerb {
 /// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CommandResult {
-    /// Done.
+    /// The command succeeded.
     Ok,
-    /// A FETCH or a FETCHB that found nothing.
+    /// A FETCH or a FETCHB found no job.
     Empty,
-    /// Answered with an error.
+    /// The reply was an error.
     Error,
 }
 
 impl CommandResult {
-    /// All, in the order of their discriminants.
+    /// All results, in the order of their discriminants.
     pub const ALL: [Self; 3] = [Self::Ok, Self::Empty, Self::Error];
 
-    /// The label in metrics.
+    /// Returns the label in metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {

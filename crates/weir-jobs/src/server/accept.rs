@@ -1,4 +1,4 @@
-//! Accepting: every connection is served, refused in the protocol's way, or turned away at once.
+//! Accepts connections: each is served, rejected after HELLO, or rejected immediately.
 
 use std::fs::File;
 use std::io;
@@ -17,9 +17,9 @@ use crate::faktory::{self, Admission, Signal};
 use crate::metrics::JobServerLimit;
 use crate::store::Store;
 
-/// The delay before accepting again after an error of the system, in place of a busy loop.
+/// Delay before accepting again after a system error, to avoid a busy loop.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// Held open only to be given up when there are no descriptors left.
+/// A file that is held open and closed when no file descriptors are left.
 const SPARE: &str = "/dev/null";
 
 /// Accepts the connections of one listener.
@@ -41,7 +41,7 @@ impl<S: Store> Acceptor<S> {
         Self { service, tls, shutdown, spare: File::open(SPARE).ok() }
     }
 
-    /// Until the server ends.
+    /// Accepts connections until the server shuts down.
     pub(super) async fn run(mut self, listener: TcpListener) {
         let shutdown = self.shutdown.clone();
         loop {
@@ -55,7 +55,7 @@ impl<S: Store> Acceptor<S> {
                 Err(error) if is_descriptor_limit(&error) => {
                     self.use_spare(&listener, &error).await;
                 }
-                // The client is gone already.
+                // The client has already disconnected.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept connections; trying again");
@@ -76,7 +76,8 @@ impl<S: Store> Acceptor<S> {
             self.service.metrics.limit_hit(JobServerLimit::RefusalsMax);
             return faktory::turn_away(stream, "too many connections", limits.linger_timeout).await;
         };
-        // Replies are gathered already; without this they would wait for the client's ACK.
+        // Replies are already batched; without this option they would wait for the client's TCP
+        // ACK.
         let _ = stream.set_nodelay(true);
         let (id, signal) = self.service.connections.open();
         let service = Rc::clone(&self.service);
@@ -97,7 +98,8 @@ impl<S: Store> Acceptor<S> {
         }
     }
 
-    /// No descriptor left: the spare one lets us say so instead of leaving the client in the dark.
+    /// Frees the spare descriptor, so that one connection can be accepted and rejected with an
+    /// error message.
     async fn use_spare(&mut self, listener: &TcpListener, error: &io::Error) {
         self.service.metrics.limit_hit(JobServerLimit::OpenFiles);
         tracing::warn!(%error, "no open files left: connection rejected (ulimit -n)");
@@ -134,7 +136,7 @@ async fn serve_tls<S: Store>(
     }
 }
 
-/// Counts a connection out, however its task ends.
+/// Removes a connection from the open ones when its task ends, in whatever way.
 struct ConnectionGuard<S> {
     service: Rc<JobService<S>>,
     id: u64,

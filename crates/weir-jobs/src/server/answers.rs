@@ -1,4 +1,4 @@
-//! Processes the requests of [`crate::handle::Handle`], each in a task of its own.
+//! Processes the requests of [`crate::handle::Handle`], each in its own task.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -90,11 +90,11 @@ async fn answer<S: Store>(service: &JobService<S>, request: HandleRequest) {
 }
 
 fn done<T>(reply: Reply<T>, result: Result<T, HandleError>) {
-    // Whoever asked may have left; what was done stays done.
+    // The receiver may have been dropped; the action is complete regardless.
     let _ = reply.send(result);
 }
 
-/// Reading ends when no caller waits for it any more.
+/// Runs a read request, and cancels it if the receiver is dropped.
 async fn read<T>(mut reply: Reply<T>, work: impl Future<Output = Result<T, HandleError>>) {
     let result = tokio::select! {
         biased;
@@ -202,7 +202,8 @@ async fn act<S: Store>(
     }
 }
 
-/// Queues that don't exist are an error here: a person has misspelt them.
+/// Returns the queues to act on. Unknown names are an error here, because they are typos of an
+/// operator.
 fn named<S: Store>(service: &JobService<S>, queues: Queues) -> Result<Vec<QueueName>, HandleError> {
     let known = service.store.counts().queues.into_iter().map(|queue| queue.name);
     let names = match queues {
@@ -231,7 +232,7 @@ fn ready<S: Store>(service: &JobService<S>) -> Result<(), HandleError> {
     }
 }
 
-/// `scheduled`, `retries`, `dead` or `queue:NAME`.
+/// Parses `scheduled`, `retries`, `dead` or `queue:NAME`.
 pub(super) fn place<S: Store>(
     text: &str,
     service: &JobService<S>,

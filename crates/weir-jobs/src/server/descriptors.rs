@@ -1,10 +1,10 @@
-//! Open files: connections must not take those that the log needs.
+//! Limits connections by the number of open files, so that the log can always open its own.
 
 use rustix::process::{Resource, getrlimit};
 
 use crate::settings::JobServerLimits;
 
-/// Lowers `connections_max` so that `descriptors_reserved` of the process's open files are left.
+/// Lowers `connections_max` so that `descriptors_reserved` file descriptors remain free.
 pub(super) fn fit(limits: &mut JobServerLimits) {
     let Some(files) = getrlimit(Resource::Nofile).current else {
         return;

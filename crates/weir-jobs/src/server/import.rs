@@ -1,10 +1,11 @@
-//! Export lines and the way back.
+//! Writes and imports export lines.
 //!
-//! An export line is `{"place":"retries","at":"2026-11-20T19:28:22.123456Z","job":{..}}`: where the
-//! job rested, when it was due (scheduled, retries), died (dead) or entered its queue, and its text
-//! with its `failure`, byte for byte as a worker would get it. Importing it puts the job back into
-//! the same place with the same time, failure and retries left. A line without `place` is a plain
-//! job and is pushed. A job that enters a queue again gets a new `enqueued_at`: it waits from now.
+//! An export line is `{"place":"retries","at":"2026-11-20T19:28:22.123456Z","job":{..}}`: the queue
+//! or set, when the job was due (scheduled, retries), died (dead) or entered its queue, and its
+//! text with its `failure`, byte for byte as it is sent to a worker. Importing it restores the job
+//! to the same place with the same time, failure and retries left. A line without `place` is a
+//! plain job and is pushed. A job that returns to a queue gets a new `enqueued_at`, so its wait
+//! starts now.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -29,23 +30,23 @@ struct ExportLine<'a> {
     job: Option<&'a RawValue>,
 }
 
-/// The fields of an export line besides the job.
+/// The fields of an export line other than the job.
 #[derive(Clone, Debug)]
 struct ExportedState {
-    /// None: its queue.
+    /// `None`: its queue.
     set: Option<SetName>,
     at: Timestamp,
     failure: Option<FailureState>,
 }
 
-/// The member of an exported job that a push would leave out.
+/// The member of an exported job that a push would discard.
 #[derive(Deserialize)]
 struct ExportedFailure<'a> {
     #[serde(borrow)]
     failure: Option<&'a RawValue>,
 }
 
-/// The export line of a listed job.
+/// Returns the export line of a listed job.
 pub fn line(place: &str, job: &view::JobView) -> String {
     let at = Timestamp::from_micros(micros(job.at));
     format!(
@@ -65,7 +66,7 @@ fn micros(seconds: f64) -> u64 {
     (seconds * 1e6).round() as u64
 }
 
-/// Puts exported lines back. A line that is refused does not keep out the others.
+/// Imports exported lines. Rejecting one line does not affect the others.
 pub(super) async fn import<S: Store>(
     service: &JobService<S>,
     texts: &[Vec<u8>],
@@ -119,7 +120,7 @@ fn note<'a>(
     }
 }
 
-/// Adds the line's job to the batch; answers what else it says. None: it is a plain job.
+/// Adds the line's job to the batch. Returns the other fields, or `None` for a plain job.
 fn read_line<S: Store>(
     service: &JobService<S>,
     batch: &mut JobBatch,
@@ -155,7 +156,7 @@ fn failure(job: &str) -> Result<Option<FailureState>, String> {
     known.map(Some).ok_or_else(|| "failure is not what an export holds".to_owned())
 }
 
-/// The job's final text, with the failure that it carries.
+/// Returns the job's final text, including its failure.
 fn text(job: &NewJob<'_>, rest: &Option<ExportedState>) -> Vec<u8> {
     match rest.as_ref().and_then(|rest| rest.failure.as_ref()) {
         Some(failure) => job_text::failed(job.json, job.base_bytes, failure),

@@ -1,6 +1,6 @@
-//! How much memory the process holds.
+//! Reads the memory usage of the process.
 
-/// Resident bytes of this process; 0 where the system does not say.
+/// Returns the resident memory of this process in bytes, or 0 if it is unknown.
 pub(crate) fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

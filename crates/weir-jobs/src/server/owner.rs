@@ -1,4 +1,4 @@
-//! The thread that owns the store: its runtime, its tasks, its end.
+//! The thread that owns the store: its runtime, its tasks, its shutdown.
 
 use std::rc::Rc;
 use std::sync::mpsc::SyncSender;
@@ -23,22 +23,23 @@ use crate::store::{Store, StoreError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobServerOutcome {
     pub ended: OwnerEnd,
-    /// Whether everything that was acknowledged is safely closed.
+    /// Whether everything that was acknowledged is durable.
     pub closed: Result<(), StoreError>,
 }
 
 /// Why the connections ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerEnd {
-    /// All had their answers.
+    /// All commands were completed.
     Clean,
-    /// The deadline passed, or there was none: this many tasks were aborted.
+    /// The deadline passed, or the stop was immediate: this many tasks were aborted.
     Cut { tasks: usize },
     /// The thread panicked.
     Panicked,
 }
 
-/// Runs a server on this thread. Sends to `opened` whether it started; None: it did not.
+/// Runs a server on this thread. Sends to `opened` whether it started. Returns `None` if it did
+/// not.
 pub(super) fn run(
     start: JobServerOptions,
     requests: Receiver<Envelope>,
@@ -54,7 +55,7 @@ pub(super) fn run(
     let tasks = LocalSet::new();
     tasks.block_on(&runtime, async {
         let (clock, metrics) = (start.clock.clone(), start.metrics.clone());
-        // The one place where the kinds of store are told apart.
+        // The only code that distinguishes the kinds of store.
         match start.settings.store {
             StoreKind::Memory => {
                 let store = MemoryStore::open(&start.settings, clock, metrics);
@@ -126,24 +127,25 @@ async fn serve<S: Store>(
     Some(serve_until_told(&service, &shutdown, &stop).await)
 }
 
-/// The life of a server after its start, and its end in order.
+/// Serves until a stop is requested, then shuts down in order.
 async fn serve_until_told<S: Store>(
     service: &Rc<JobService<S>>,
     shutdown: &ShutdownToken,
     stop: &JobServerStop,
 ) -> JobServerOutcome {
-    // These never end by themselves, so nobody waits for them.
+    // These tasks never end by themselves, so the shutdown does not wait for them.
     let reaper = tokio::task::spawn_local(watch::reap_workers(Rc::clone(service)));
     let sampler = tokio::task::spawn_local(watch::sample_totals(Rc::clone(service)));
     tokio::select! {
         () = stop.graceful.cancelled() => {}
         () = stop.at_once.cancelled() => {}
     }
-    // 1. Nobody new: the listeners close here; whoever handed them to us keeps theirs.
+    // 1. Accept no more: the listeners close here, while the process that passed them keeps its
+    // own.
     shutdown.request();
-    // 2. Waiting FETCHes answer null, what has arrived is answered, connections close.
+    // 2. Waiting FETCHes return null, commands that arrived are run, connections close.
     service.connections.signal_all(SignalLevel::Close);
-    // 3. Commands that run finish and their replies go out, until the deadline.
+    // 3. Commands in progress finish and their replies are sent, until the deadline.
     let drained = tokio::select! {
         drained = shutdown.drain(stop.deadline) => drained,
         () = stop.at_once.cancelled() => Drained::DeadlinePassed { tasks_left: shutdown.tasks() },
@@ -154,7 +156,7 @@ async fn serve_until_told<S: Store>(
     };
     reaper.abort();
     sampler.abort();
-    // 4. What was acknowledged is made durable.
+    // 4. Everything acknowledged is made durable.
     let closing = timeout(stop.deadline, service.store.close()).await;
     let late = StoreError::Failed(format!("not closed within {:?}", stop.deadline));
     JobServerOutcome { ended, closed: closing.unwrap_or(Err(late)) }

@@ -1,4 +1,4 @@
-//! Rates over the last minute, from totals that are sampled periodically.
+//! Rates over the last minute, computed from totals that are sampled periodically.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -8,11 +8,11 @@ use weir_base::clock::Timestamp;
 use crate::model::QueueName;
 use crate::store::QueueCounts;
 
-/// How often the totals are sampled.
+/// The interval between samples of the totals.
 pub(crate) const SAMPLE_EVERY: Duration = Duration::from_secs(5);
-/// What a rate is measured over.
+/// The time span of a rate.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Jobs per second below which a queue stands still: less than one in the window.
+/// Jobs per second below which a queue counts as not shrinking: less than one job per window.
 const STILL: f64 = 1.0 / 120.0;
 
 /// The samples of the last minute.
@@ -39,7 +39,7 @@ impl From<&QueueCounts> for QueueTotals {
     }
 }
 
-/// Jobs per second of one queue.
+/// The rates of one queue, in jobs per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Rate {
     pub(crate) pushed: f64,
@@ -47,7 +47,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// How long a backlog lasts at this rate; None: it grows or stands still.
+    /// Returns the time to drain in seconds, or `None` if the queue does not shrink.
     pub(crate) fn drain_seconds(self, depth: u64) -> Option<f64> {
         if depth == 0 {
             return Some(0.0);
@@ -58,7 +58,8 @@ impl Rate {
 }
 
 impl QueueRates {
-    /// Notes the totals; forgets what is older than the window, but for one sample.
+    /// Adds a sample of the totals. Drops samples older than the window, except the newest of
+    /// those.
     pub(crate) fn sample(&mut self, now: Timestamp, queues: &[QueueCounts]) {
         while self.samples.get(1).is_some_and(|second| now.since(second.at) >= WINDOW) {
             self.samples.pop_front();
@@ -67,8 +68,8 @@ impl QueueRates {
         self.samples.push_back(RateSample { at: now, queues });
     }
 
-    /// The rate of a queue whose totals are now these. A queue that is new since the oldest sample
-    /// began at 0.
+    /// Returns the rate of a queue with these totals. A queue that is newer than the oldest sample
+    /// is assumed to have started at 0.
     pub(crate) fn rate(&self, now: Timestamp, queue: &QueueCounts) -> Rate {
         let Some(oldest) = self.samples.front() else {
             return Rate::default();

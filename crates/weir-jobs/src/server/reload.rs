@@ -1,11 +1,12 @@
-//! Settings that change while the server runs, and those that can't.
+//! Applies changed settings to a running server, except those that need a restart.
 
 use super::JobService;
 use crate::allocation::Allocation;
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::Store;
 
-/// Puts `new` in force and answers which changes need a restart; those keep their old value.
+/// Applies `new`. Returns the names of the changed settings that need a restart; they keep their
+/// old values.
 pub(super) fn reload<S: Store>(service: &JobService<S>, mut new: JobServerSettings) -> Vec<String> {
     let old = service.settings();
     let kept = restore_fixed(&old, &mut new);
@@ -15,7 +16,7 @@ pub(super) fn reload<S: Store>(service: &JobService<S>, mut new: JobServerSettin
     kept
 }
 
-/// Takes the old value of everything that the store, the log or the metrics were built with.
+/// Restores the old values of the settings with which the store, the log or the metrics were built.
 fn restore_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<String> {
     let mut kept = Vec::new();
     macro_rules! keep {

@@ -1,13 +1,14 @@
-//! What people type to find jobs, as the store's globs.
+//! Converts search terms that operators enter into the store's globs.
 
-/// A glob that finds `glob` anywhere in a job's text.
+/// Returns a glob that finds `glob` anywhere in a job's text.
 pub(crate) fn anywhere(glob: &str) -> String {
     let front = if glob.starts_with('*') { "" } else { "*" };
     let back = if glob.ends_with('*') && !glob.ends_with("\\*") { "" } else { "*" };
     format!("{front}{glob}{back}")
 }
 
-/// Plain text is found as it is, anywhere; with `*` or `?` it is a glob.
+/// Returns the glob for a search term. Plain text is found literally anywhere in the job; text with
+/// `*` or `?` is a glob.
 pub(crate) fn pattern(text: &str) -> String {
     if text.contains(['*', '?']) { anywhere(text) } else { anywhere(&escape(text)) }
 }

@@ -1,4 +1,5 @@
-//! What all tasks on the owner's thread share: the store, the settings in force, the connections.
+//! State shared by all tasks on the owner's thread: the store, the current settings, the
+//! connections.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,10 +16,10 @@ use crate::server::rates::QueueRates;
 use crate::settings::JobServerSettings;
 use crate::workers::WorkerRegistry;
 
-/// Batches that are kept for the next PUSH: only as many are in use as pushes are parsed at once.
+/// Maximum number of batches to reuse. Only as many are in use as pushes are parsed at once.
 const FREE_BATCHES_MAX: usize = 16;
 
-/// The state of a running server, on the one thread that may touch it.
+/// The state of a running server. Only one thread may access it.
 #[derive(Debug)]
 pub(crate) struct JobService<S> {
     pub(crate) store: Rc<S>,
@@ -29,12 +30,12 @@ pub(crate) struct JobService<S> {
     pub(crate) connections: OpenConnections,
     pub(crate) workers: RefCell<WorkerRegistry>,
     pub(crate) wrong_passwords: RefCell<FailedAttempts>,
-    /// Passwords that wait for their check.
+    /// Number of passwords that wait for their check.
     pub(crate) password_checks: Gauge,
     pub(crate) waiting_fetches: Gauge,
     pub(crate) commands_total: Cell<u64>,
     pub(crate) rates: RefCell<QueueRates>,
-    /// Told when the settings changed.
+    /// Notified when the settings change.
     pub(crate) reloaded: Notify,
     settings: RefCell<Rc<JobServerSettings>>,
     free_batches: RefCell<Vec<JobBatch>>,
@@ -66,23 +67,23 @@ impl<S> JobService<S> {
         }
     }
 
-    /// The settings in force. The value does not change with a reload.
+    /// Returns the current settings. A reload does not change the returned value.
     pub(crate) fn settings(&self) -> Rc<JobServerSettings> {
         Rc::clone(&self.settings.borrow())
     }
 
-    /// Puts settings in force.
+    /// Replaces the current settings.
     pub(crate) fn set_settings(&self, settings: JobServerSettings) {
         *self.settings.borrow_mut() = Rc::new(settings);
         self.reloaded.notify_waiters();
     }
 
-    /// An empty batch; give it back with [`JobService::recycle_batch`].
+    /// Returns an empty batch. Return it with [`JobService::recycle_batch`].
     pub(crate) fn take_batch(&self) -> JobBatch {
         self.free_batches.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Keeps a batch's memory for the next.
+    /// Keeps a batch's buffer for reuse.
     pub(crate) fn recycle_batch(&self, mut batch: JobBatch) {
         self.note_ignored(batch.take_ignored());
         let mut free = self.free_batches.borrow_mut();
@@ -94,7 +95,7 @@ impl<S> JobService<S> {
 }
 
 impl<S> JobService<S> {
-    /// Counts members that change nothing, and says so of each once.
+    /// Counts ignored members, and logs a warning when each is first seen.
     fn note_ignored(&self, counts: IgnoredCounts) {
         for (member, jobs) in IgnoredMember::ALL.into_iter().zip(counts) {
             if jobs > 0 && self.metrics.ignored_members(member, jobs) {
@@ -108,27 +109,27 @@ impl<S> JobService<S> {
     }
 }
 
-/// How many do something at the moment.
+/// Counts operations in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(Cell<usize>);
 
-/// One of those. Dropping it counts it out.
+/// One operation in progress. Dropping it decrements the gauge.
 #[derive(Debug)]
 pub(crate) struct GaugeSlot<'g>(&'g Gauge);
 
 impl Gauge {
-    /// One more, if there are fewer than `max`.
+    /// Increments the gauge if it is below `max`.
     pub(crate) fn enter(&self, max: usize) -> Option<GaugeSlot<'_>> {
         (self.0.get() < max).then(|| self.count())
     }
 
-    /// One more.
+    /// Increments the gauge.
     pub(crate) fn count(&self) -> GaugeSlot<'_> {
         self.0.set(self.0.get() + 1);
         GaugeSlot(self)
     }
 
-    /// How many there are.
+    /// Returns the number of operations in progress.
     pub(crate) fn get(&self) -> usize {
         self.0.get()
     }
@@ -140,7 +141,7 @@ impl Drop for GaugeSlot<'_> {
     }
 }
 
-/// All open connections, each with the way to tell it something.
+/// All open connections, each with its signal.
 #[derive(Debug, Default)]
 pub(crate) struct OpenConnections {
     next: Cell<u64>,
@@ -148,7 +149,7 @@ pub(crate) struct OpenConnections {
 }
 
 impl OpenConnections {
-    /// Counts a new connection in.
+    /// Adds a new connection. Returns its id and signal.
     pub(crate) fn open(&self) -> (u64, Rc<Signal>) {
         let id = self.next.get();
         self.next.set(id + 1);
@@ -157,17 +158,17 @@ impl OpenConnections {
         (id, signal)
     }
 
-    /// Counts it out.
+    /// Removes a connection.
     pub(crate) fn close(&self, id: u64) {
         self.open.borrow_mut().remove(&id);
     }
 
-    /// Sends an order to all connections.
+    /// Raises the signal of all connections to `order`.
     pub(crate) fn signal_all(&self, order: SignalLevel) {
         self.open.borrow().values().for_each(|signal| signal.give(order));
     }
 
-    /// How many are open.
+    /// Returns the number of open connections.
     pub(crate) fn len(&self) -> usize {
         self.open.borrow().len()
     }

@@ -1,4 +1,4 @@
-//! The server's state as plain data for people.
+//! Converts the server's state into the plain data of [`crate::view`].
 
 use serde::Deserialize;
 use weir_base::clock::Timestamp;
@@ -10,7 +10,7 @@ use crate::stamp::rfc3339;
 use crate::store::{JobState, QueueCounts, Reserved, Storage, Store, StoreCondition, StoredJob};
 use crate::view;
 
-/// The whole server on one page.
+/// Returns the overview of the server.
 pub(super) fn overview<S: Store>(service: &JobService<S>) -> view::JobServerOverview {
     let now = service.clock.now();
     let settings = service.settings();
@@ -77,13 +77,13 @@ fn log(storage: Storage) -> view::StorageView {
     }
 }
 
-/// A damaged place of the log.
+/// Converts a damaged range of the log.
 pub(super) fn damage(damage: weir_log::Damage) -> view::Damage {
     let weir_log::Damage { file, offset, bytes, set_aside, why } = damage;
     view::Damage { file, offset: offset.into(), bytes, set_aside, why }
 }
 
-/// All queues, by name.
+/// Returns all queues, sorted by name.
 pub(super) fn queues<S: Store>(service: &JobService<S>) -> Vec<view::QueueView> {
     let now = service.clock.now();
     let settings = service.settings();
@@ -120,7 +120,7 @@ fn queue_view<S: Store>(
     }
 }
 
-/// A job with all that is known of it.
+/// Converts a job.
 pub(super) fn job(job: StoredJob) -> view::JobView {
     let (state, wid) = match job.state {
         JobState::Enqueued => (view::JobViewState::Enqueued, None),
@@ -165,7 +165,7 @@ fn failure(failure: FailureState) -> view::FailureView {
     }
 }
 
-/// A reserved job and its worker.
+/// Converts a reservation.
 pub(super) fn reservation(reserved: Reserved) -> view::ReservationView {
     view::ReservationView {
         jid: reserved.jid.into(),

@@ -1,4 +1,4 @@
-//! Walks through places of any size, a page at a time, letting others run in between.
+//! Scans queues and sets of any size, page by page, yielding to other tasks in between.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,8 @@ use crate::store::{
     Action, Filter, JobState, ScanPage, ScanRequest, Selection, Store, StoreError, StoredJob,
 };
 
-/// Acts on all jobs of a place that match and were there when it began. Answers how many it hit.
+/// Applies `action` to all matching jobs that were in `place` at the start. Returns the number of
+/// jobs affected.
 pub(crate) async fn act_on_matching<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
@@ -49,8 +50,8 @@ async fn act_page_by_page<S: Store>(
     Ok(hit)
 }
 
-/// Jids are looked up one by one; the place is only walked for those that are elsewhere too (two
-/// jobs may share a jid).
+/// Looks up jids one by one. Scans `place` only for those that were found elsewhere, since two jobs
+/// may have the same jid.
 async fn act_on_jids<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
@@ -86,7 +87,7 @@ fn rests_in(job: &StoredJob, place: &JobLocation) -> bool {
     }
 }
 
-/// How many jobs of a place match.
+/// Counts the jobs of a queue or set that match.
 pub(crate) async fn count_matching<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
@@ -104,7 +105,7 @@ pub(crate) async fn count_matching<S: Store>(
     Ok(count)
 }
 
-/// How many jobs a place holds.
+/// Returns the number of jobs in a queue or set.
 pub(crate) fn total<S: Store>(service: &JobService<S>, place: &JobLocation) -> u64 {
     let counts = service.store.counts();
     match place {
@@ -117,8 +118,8 @@ pub(crate) fn total<S: Store>(service: &JobService<S>, place: &JobLocation) -> u
     }
 }
 
-/// Where a walk is. It ends with the jobs of the order that was the last when it began, so that it
-/// does not run after jobs that come in meanwhile.
+/// The state of a walk. It ends at the order that was the last one when it began, so that it does
+/// not follow jobs that are added in the meantime.
 struct ListWalk {
     request: ScanRequest,
     last: u64,
@@ -152,7 +153,7 @@ impl ListWalk {
         Ok(Self { request, last, ended })
     }
 
-    /// The matching jobs of the next page, maybe none; None: the walk is over.
+    /// Returns the matching jobs of the next page, possibly none, or `None` at the end.
     async fn next<S: Store>(
         &mut self,
         service: &JobService<S>,
@@ -162,7 +163,7 @@ impl ListWalk {
         }
         yield_now().await;
         let ScanPage { mut jobs, next, .. } = service.store.scan(self.request.clone()).await?;
-        // Stores order jobs of the same moment each in its own way: only the moment is compared.
+        // Stores sort jobs of the same time differently, so only the time is compared.
         jobs.retain(|job| job.key.order <= self.last);
         self.ended = next.as_ref().is_none_or(|next| next.order > self.last);
         self.request.after = next;

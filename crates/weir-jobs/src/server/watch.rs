@@ -12,14 +12,15 @@ use crate::server::JobService;
 use crate::server::rates::SAMPLE_EVERY;
 use crate::store::{Counts, QueueCounts, Store, StoreError};
 
-/// The reaper looks at the clock at least this often: the machine may have slept, the clock jumped.
+/// Maximum interval at which the reaper reads the clock, because the machine may sleep or its clock
+/// may be set.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often what a scrape shows is renewed.
+/// The interval at which the metrics' snapshot is published.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
-/// Before a release that failed is tried again.
+/// Delay before a failed release is retried.
 const RELEASE_AGAIN: Duration = Duration::from_secs(1);
 
-/// Reaps each worker when its last BEAT is `limits.heartbeat_timeout` ago.
+/// Reaps each worker once its last BEAT is `limits.heartbeat_timeout` ago.
 pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
     loop {
         let limit = service.settings().limits.heartbeat_timeout;
@@ -32,7 +33,7 @@ pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
         }
         let next = service.workers.borrow().next_reap(limit);
         let wait = next.map_or(LOOK_EVERY, |next| next.since(now)).min(LOOK_EVERY);
-        // New settings may bring the next reaping nearer.
+        // New settings may shorten the timeout.
         let _ = timeout(wait, service.reloaded.notified()).await;
     }
 }
@@ -56,7 +57,7 @@ async fn release<S: Store>(service: &JobService<S>, wid: &Wid) {
     }
 }
 
-/// Keeps what a scrape shows and the rates of the last minute up to date.
+/// Publishes the metrics' snapshot and samples the totals for the rates, periodically.
 pub(crate) async fn sample_totals<S: Store>(service: Rc<JobService<S>>) {
     let mut ticks = interval(PUBLISH_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
