@@ -140,7 +140,8 @@ fn of_group(flow: &Flow, lines: &[FluidQueue], ends: &[Option<f64>]) -> Drain {
     }
 }
 
-/// What grows now is said to grow; what waits for others to be empty first ends with them.
+/// Returns the time to drain of one queue. Growing queues are reported as growing; queues that get
+/// threads only once others are empty end with the simulation.
 fn own(
     queue: &ObservedQueue,
     line: &FluidQueue,

@@ -106,7 +106,8 @@ impl Observation {
     }
 
     /// Selects the pushed queues that belong to this shard: those that it knows. Queues that no
-    /// shard knows are assigned to the first one, or to a shard that could not be read.
+    /// shard knows are assigned to the first one. While a shard is unreadable they are left out,
+    /// because it may know them.
     fn pushed_to(&self, place: usize, names: Vec<String>) -> Vec<String> {
         let knows = |jobs: &SidekiqObservation, name: &str| {
             jobs.queue(name).is_some_and(|queue| queue.pushed)

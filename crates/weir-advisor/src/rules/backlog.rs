@@ -1,4 +1,4 @@
-//! A queue that is behind: how fast it grows, when it is over.
+//! A queue has a backlog; reports its growth and its time to drain.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use crate::wording::{self, counted_rate};
 
 pub(crate) const NAME: &str = "backlog";
 
-/// A queue is behind when its oldest job has waited this long.
+/// Minimum latency of a backlog.
 const LATENCY_MIN: Duration = Duration::from_secs(60);
-/// Fewer jobs are a slow job or two, not a backlog.
+/// Minimum number of jobs. Fewer are explained by single slow jobs.
 const LENGTH_MIN: u64 = 100;
-/// From here on new jobs are better served before the old ones.
+/// Latency from which it is better to run new jobs before the backlog.
 const SET_ASIDE_MIN: Duration = Duration::from_secs(600);
-/// So late, and none of them worked off: then a single job is a backlog.
+/// Latency from which even a single job counts if none is completed.
 const STUCK_MIN: Duration = Duration::from_secs(600);
 
-/// Every thread has had its job for as long: they wait for something that does not come.
+/// If every thread has had its job for this long, the threads are stuck.
 const HANG_MIN: Duration = Duration::from_secs(300);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
-    // Of a few that stand behind other queues that rule tells more.
+    // The rule `starving_queue` explains few jobs behind other queues better.
     let is_stuck =
         |queue: &ObservedQueue| is_stuck(queue) && !starving_queue::explains(jobs, queue);
     let behind = |queue: &&ObservedQueue| !queue.paused && (is_long(queue) || is_stuck(queue));
@@ -42,7 +42,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     found.chain(jobs.queues.iter().filter(|it| is_forgotten(it)).map(paused)).collect()
 }
 
-/// Paused on purpose, and perhaps by somebody who has gone home since.
+/// Reports whether the queue may have been paused and forgotten.
 fn is_forgotten(queue: &ObservedQueue) -> bool {
     queue.paused && queue.length > 0 && queue.latency >= STUCK_MIN
 }
@@ -60,13 +60,13 @@ fn is_long(queue: &ObservedQueue) -> bool {
     queue.length >= LENGTH_MIN && queue.latency >= LATENCY_MIN
 }
 
-/// A few jobs that nobody takes, though somebody serves their queue.
+/// Reports whether no process takes the queue's few jobs although one serves it.
 fn is_stuck(queue: &ObservedQueue) -> bool {
     let is_late = queue.length > 0 && queue.latency >= STUCK_MIN && !queue.is_set_aside();
     is_late && queue.flow.known().is_some() && queue.stands()
 }
 
-/// Within double quotes of Ruby, for which `#` may begin code.
+/// Escapes text for a double-quoted Ruby string, where `#` may begin interpolation.
 fn ruby(text: &str) -> String {
     let escaped = |letter| match letter {
         '"' | '\\' | '#' => vec!['\\', letter],
