@@ -83,8 +83,8 @@ pub const fn postgres_share(memory_bytes: u64) -> u64 {
     memory_bytes / 4
 }
 
-/// Rounds down to steps of 16 MB below 256 MB, of 128 MB below 1 GB, of 256 MB below 4 GB, and of 1
-/// GB above.
+/// Rounds to the nearest multiple of 16 MB below 256 MB, of 128 MB below 1 GB, of 256 MB below 4
+/// GB, and of 1 GB above.
 #[must_use]
 pub(super) fn rounded(bytes: u64) -> u64 {
     let step = match bytes {

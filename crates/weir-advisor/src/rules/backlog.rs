@@ -102,20 +102,20 @@ fn found(
         return Finding { next: process.print_threads_command(), ..finding };
     }
     if !is_long(queue) {
-        // Not behind others, but stuck: what its threads do is in Sidekiq's log then.
+        // The queue is stuck rather than behind others, so Sidekiq's log shows what its threads do.
         let process = jobs.serving_queue(&queue.name).next();
         return Finding { next: process.and_then(JobProcess::print_threads_command), ..finding };
     }
     match drain {
-        // It is over before anything that is done about it.
+        // The queue is empty before any remedy takes effect.
         Some(Drain::After(left)) if left < SET_ASIDE_MIN => finding,
         _ if is_to_be_set_aside(jobs, queue) => set_aside(jobs, repaired, finding, &queue.name),
         _ => finding.next("weir plan"),
     }
 }
 
-/// In two steps, unless somebody serves the backlog already: as Sidekiq is set up by nobody it does not, and
-/// the command would refuse.
+/// Suggests to set the backlog aside. This takes two steps unless a process serves the backlog's
+/// queue already; without one, the command would report an error.
 fn set_aside(
     jobs: &SidekiqObservation,
     repaired: &Repaired<'_>,
@@ -140,7 +140,7 @@ fn set_aside(
     if !first.is_empty() {
         return finding;
     }
-    // One line for all of them: a second one would take the first one's backlog away.
+    // A single line for all of them, because a second line would remove the first one's backlog.
     let others = jobs.queues.iter().filter(|it| is_to_be_set_aside(jobs, it));
     let backlogs: Vec<String> = others.map(|it| backlog_of(&it.name)).collect();
     repaired.with_last(finding, queue, &backlogs).next(command)
@@ -155,7 +155,7 @@ fn backlog_of(queue: &str) -> String {
     format!("{queue}{SET_ASIDE_SUFFIX}")
 }
 
-/// A backlog of it is there already, which the command does not overwrite.
+/// Reports whether its backlog queue already has jobs. The command does not overwrite those.
 fn has_been_set_aside(jobs: &SidekiqObservation, queue: &ObservedQueue) -> bool {
     jobs.queue(&backlog_of(&queue.name)).is_some_and(|it| it.length > 0)
 }
@@ -206,8 +206,8 @@ fn stands(queue: &ObservedQueue) -> String {
     }
 }
 
-/// The first process that serves it, where none of its jobs is worked off and every thread that could has had
-/// its job for long: more of the queue's own jobs would hang as well.
+/// Returns the first process that serves the queue, if none of its jobs is completed and all
+/// threads that serve it have had their jobs for long. More jobs of this queue would hang as well.
 fn hanging<'a>(jobs: &'a SidekiqObservation, queue: &'a ObservedQueue) -> Option<&'a JobProcess> {
     let mut serving = jobs.serving_queue(&queue.name);
     let hangs = |process: &JobProcess| process.all_have_had_their_job_for(HANG_MIN);
