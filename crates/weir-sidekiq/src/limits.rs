@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// Ceilings of one look at one Redis. What is cut off by one is named in [`Snapshot::cut`].
+/// Limits of one sample of one Redis. Limits that truncated it are named in [`RedisSnapshot::cut`].
 ///
-/// [`Snapshot::cut`]: crate::Snapshot::cut
+/// [`RedisSnapshot::cut`]: crate::RedisSnapshot::cut
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleLimits {
     /// Maximum number of queues.
