@@ -190,7 +190,8 @@ fn guaranteed(layout: &ProcessLayout, queues: &[&str]) -> Proof {
     proof(Claim::GuaranteedSlots, outcome, figures)
 }
 
-/// Explains why a worker's share of threads for a queue is unknown.
+/// Explains why it is unknown whether `worker` has a thread for a queue that it serves first or at
+/// random.
 fn why_unknown(worker: &WorkerLayout) -> String {
     let name = &worker.name;
     if worker.is_by_chance() {

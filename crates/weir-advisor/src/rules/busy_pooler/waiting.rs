@@ -156,7 +156,8 @@ fn remedied(
     finding.change(format!("{name}'s settings"), line).next(next)
 }
 
-/// Returns the suggested pool size: twice the present one, or in session mode one per client.
+/// Returns the desired number of additional connections: as many as there are, or in session mode
+/// one per waiting client if that is more.
 fn wanted(pool: &ConnectionPool, allowed: u32) -> u32 {
     match pool.mode.as_str() {
         "session" => allowed.max(pool.clients_waiting),
