@@ -98,8 +98,8 @@ impl Flow {
     /// Returns the factors that limit the time to drain at 95 % confidence, such as 0.9 and 1.1.
     /// The second is `None` if the queue may never drain.
     ///
-    /// Both the measured change and the future one vary by chance; the future part weighs as much
-    /// as the change's share of the remaining jobs.
+    /// Both the measured change and the future one vary by chance. The variance of the future one,
+    /// relative to that of the measured one, is the change divided by the remaining jobs.
     #[must_use]
     pub fn spread(&self) -> (f64, Option<f64>) {
         let change = self.change();
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_meltdown_drains_in_fourteen_hours() {
-        // 194,000 jobs, 3.85 a second: the window must be long enough to tell that from chance.
+        // 194,000 jobs at 3.85 per second: the window must be long enough to tell that from chance.
         let window = Duration::from_secs(100);
         let flow = Flow { window, before: 194_385, after: 194_000, ..Flow::default() };
         assert_eq!(flow.served_per_second(), 3.85);
@@ -196,16 +196,16 @@ mod tests {
         assert_eq!(flow(1_000, 1_400, 50.0).drain(), Drain::Grows);
         assert_eq!(flow(1_000, 900, 5.0).drain(), Drain::After(Duration::from_secs(90)));
         assert_eq!(flow(1_000, 1_000, 5.0).drain(), Drain::Stands);
-        // 500 came, 510 went: as likely the other way round.
+        // 500 arrivals and 510 completions may as well have been the other way round.
         assert_eq!(flow(1_000, 990, 50.0).drain(), Drain::Stands);
-        // 1,000 came or went: chance is up to 95.
+        // With 1,000 arrivals and completions, changes up to 95 are attributed to chance.
         assert_eq!(flow(1_000, 1_080, 54.0).drain(), Drain::Stands);
         assert_eq!(flow(1_000, 1_110, 55.5).drain(), Drain::Grows);
     }
 
     #[test]
     fn that_a_queue_stands_takes_long_enough_to_show() {
-        // Nothing came or went in ten seconds: up to 1,080 may in an hour.
+        // Without events in ten seconds, up to 1,080 are possible in an hour.
         assert!(!flow(1_500, 1_500, 0.0).is_steady());
         assert!(flow(20_000, 20_000, 0.0).is_steady());
         assert!(!flow(200_000, 199_990, 50.0).is_steady());
@@ -221,7 +221,8 @@ mod tests {
         };
         let steady = variance(&counts(&|second| 1_000 - u64::from(second) * 10)).unwrap();
         assert!(steady < 1e-9, "{steady}");
-        // A hundred at once in the first second, nothing after it: 90^2 + 9 * 10^2, of nine degrees.
+        // 100 completions in the first second and none later: 90^2 + 9 * 10^2, with nine degrees of
+        // freedom.
         let bunch = variance(&counts(&|second| if second == 0 { 1_000 } else { 900 })).unwrap();
         assert!((bunch - 10_000.0).abs() < 1e-6, "{bunch}");
         let known = |deviation| Flow { deviation: Some(deviation), ..flow(1_000, 900, 0.0) };
@@ -251,7 +252,7 @@ mod tests {
         let second = |at: u64| Timestamp::from_millis(1_000_000 + at * 1_000);
         let newest: Vec<_> = (0..20).rev().map(second).collect();
         assert_eq!(arrivals_per_second(&newest, second(20)), 1.0);
-        // The last came long ago: the rate is of that whole time.
+        // The last job arrived long ago, so the rate is an average over that time.
         assert_eq!(arrivals_per_second(&newest, second(200)), 0.1);
         assert_eq!(arrivals_per_second(&[], second(0)), 0.0);
         assert_eq!(arrivals_per_second(&[second(5)], second(5)), 0.0);

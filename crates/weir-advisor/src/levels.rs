@@ -124,7 +124,7 @@ mod tests {
             levels.note(window(second, 32, 200));
         }
         let deviations: Vec<_> = levels.goodput().iter().map(|it| it.deviation).collect();
-        // 10, 20 and 30 a second differ by 10, their mean by 10 / sqrt(3).
+        // The deviation of 10, 20 and 30 per second is 10; that of their mean is 10 / sqrt(3).
         assert!((deviations[0] - 5.77).abs() < 0.01 && deviations[1] == 0.0, "{deviations:?}");
     }
 

@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn threads_go_on_with_the_next_queue_that_they_serve() {
-        // Both work on the first; then only one of them may help with the second.
+        // Both teams serve the first queue; only one of them also serves the second.
         let lines = [waits(20_000.0, 200.0, 0.0), waits(5_000.0, 0.0, 0.0)];
         let teams = [strict(5.0, &[0, 1]), strict(5.0, &[0])];
         assert_eq!(ends(&lines, &teams), [Some(100.0), Some(150.0)]);
@@ -208,7 +208,7 @@ mod tests {
     fn what_comes_for_others_takes_its_share() {
         let lines = [taken(100.0), waits(1_000.0, 100.0, 0.0), waits(1_000.0, 0.0, 50.0)];
         let teams = [strict(10.0, &[0, 1, 2])];
-        // 500 have come for the third meanwhile: 1,500 at 50 a second.
+        // 500 jobs for the third queue have arrived meanwhile: 1,500 at 50 per second.
         assert_eq!(ends(&lines, &teams), [None, Some(10.0), Some(40.0)]);
     }
 
@@ -216,7 +216,8 @@ mod tests {
     fn jobs_that_take_longer_keep_their_pace() {
         let lines = [waits(1_000.0, 100.0, 0.0), waits(1_000.0, 10.0, 0.0)];
         let teams = [strict(5.0, &[0, 1]), strict(5.0, &[1])];
-        // 900 are left of the second after ten seconds, and ten threads do 20 a second.
+        // After ten seconds the second queue has 900 jobs left, and ten threads complete 20 per
+        // second.
         assert_eq!(ends(&lines, &teams), [Some(10.0), Some(55.0)]);
     }
 

@@ -135,7 +135,7 @@ mod tests {
     use crate::healthy;
     use crate::observation::{Missing, MissingReason};
 
-    /// Two healthy shards.
+    /// Returns two healthy shards.
     fn sharded() -> Observation {
         let mut observation = healthy::observation();
         let server = observation.redis[0].known_mut().clone();

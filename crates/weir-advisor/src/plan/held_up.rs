@@ -106,7 +106,8 @@ mod tests {
     fn what_jobs_take_while_they_are_held_up_is_no_demand() {
         let mut observation = healthy::observation();
         let queue = observation.jobs.known_mut().queue_mut("push");
-        // 25 threads work off one in a second: by these figures 100 in a second take 2,500 threads.
+        // 25 threads complete one job per second: by these figures, 100 per second need 2,500
+        // threads.
         queue.in_hand = 25;
         let flow = queue.flow.known_mut();
         (flow.before, flow.after, flow.arrivals_per_second) = (9_010, 10_000, 100.0);
@@ -125,7 +126,8 @@ mod tests {
     fn a_rate_that_rests_on_the_time_of_jobs_held_up_is_none() {
         let mut observation = healthy::observation();
         let queue = observation.jobs.known_mut().queue_mut("push");
-        // Always empty, with four jobs in hand: with 0.2 s each that would be 20 a second.
+        // The queue is empty, with four jobs in progress: at 0.2 s each, that would be 20 per
+        // second.
         queue.in_hand = 4;
         let flow = queue.flow.known_mut();
         (flow.before, flow.after, flow.arrivals_per_second) = (0, 0, 0.0);

@@ -203,7 +203,8 @@ mod tests {
 
     #[test]
     fn a_target_takes_threads_beyond_the_load() {
-        // Ten busy on average; three more come free often enough for half a second each in one second.
+        // Ten threads are busy on average. With jobs of half a second, three more become idle often
+        // enough for a target of one second.
         assert_eq!(threads(&queue(20.0, 0.5, Some(1.0)), 0.5), Some(12));
         assert_eq!(threads(&queue(20.0, 0.5, Some(30.0)), 0.5), Some(11));
         assert_eq!(threads(&queue(20.0, 0.5, Some(1.0)), 2.0), Some(16));

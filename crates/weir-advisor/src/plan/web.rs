@@ -66,10 +66,11 @@ mod tests {
 
     #[test]
     fn erlangs_formula_gives_the_values_of_its_tables() {
-        // One thread: the share that waits is the utilisation. Two at a load of one: a third.
+        // With one thread, the waiting share equals the utilisation. With two threads at a load of
+        // one, it is a third.
         assert!((waiting_share(1, 0.5) - 0.5).abs() < 1e-9);
         assert!((waiting_share(2, 1.0) - 1.0 / 3.0).abs() < 1e-9);
-        // Ten threads at a load of eight: 0.409.
+        // With ten threads at a load of eight, it is 0.409.
         assert!((waiting_share(10, 8.0) - 0.409).abs() < 1e-3);
     }
 

@@ -259,20 +259,20 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
         assert_eq!(finding.next.as_deref(), Some("weir sidekiq set-aside push"));
-        // The command refuses as long as nobody serves the backlog: that is the first step.
+        // The first step is to serve the backlog, because the command reports an error otherwise.
         let line = finding.change.unwrap().line;
         assert!(
             line.starts_with("-q default,16 -q push,12 ") && line.ends_with(" -q push_backlog,1"),
             "{line}"
         );
-        // Two at once are in one line.
+        // Two backlogs are in one line.
         let pull = observation.jobs.known_mut().queue_mut("pull");
         (pull.length, pull.latency) = (9_000, Duration::from_secs(1_200));
         for finding in check(&observation) {
             let line = finding.change.unwrap().line;
             assert!(line.ends_with(" -q push_backlog,1 -q pull_backlog,1"), "{line}");
         }
-        // What another finding says of the same queues comes first.
+        // Changes to the same queues from other findings come first.
         observation.jobs.known_mut().queue_mut("fasp").name = "new".to_owned();
         let finding = check(&observation).remove(0);
         assert_eq!((finding.change, finding.next), (None, None));
@@ -363,7 +363,7 @@ mod tests {
             finding.consequence.starts_with("No job was completed: every thread"),
             "{finding:?}"
         );
-        // One thread goes on.
+        // One thread is making progress.
         observation.jobs.known_mut().processes[0].in_hand[7].age = Duration::from_secs(2);
         assert_ne!(check(&observation)[0].next.as_deref(), Some("kill -TTIN 1"));
     }

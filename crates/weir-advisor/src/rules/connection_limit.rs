@@ -87,7 +87,7 @@ mod tests {
             finding.evidence.starts_with("20 connections are open, of at most 20 "),
             "{finding:?}"
         );
-        // Pools of 10, 10, 25 and 5.
+        // Pools of 10, 10, 25 and 5 connections.
         assert_eq!(finding.change.unwrap().line, r#"ALTER ROLE "shop" CONNECTION LIMIT 50;"#);
         assert_eq!(with(20, 19)[0].severity, Severity::Warning);
         let finding = with(60, 60).remove(0);

@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn who_waits_himself_is_a_victim_and_not_what_to_end() {
-        // 7 holds up 8, which holds up 1 and 2; 2 stands behind 1 as well.
+        // 7 blocks 8, which blocks 1 and 2; 1 also blocks 2.
         let chain = [wait(8, 7, 60), wait(1, 8, 50), wait(2, 8, 40), wait(2, 1, 40)];
         let findings = findings(&chain);
         assert_eq!(findings.len(), 1, "{findings:?}");

@@ -145,7 +145,7 @@ mod tests {
         assert_eq!((finding.severity, finding.next.as_deref()), (Severity::Warning, None));
         assert!(finding.evidence.ends_with("rejects writes: its last snapshot failed (MISCONF)"));
         assert_eq!(crate::advise(&observation).findings[0].rule, "redis-persistence");
-        // Processes that beat were not refused.
+        // Processes with heartbeats were able to write them.
         let mut quiet = healthy::observation();
         quiet.redis[0].known_mut().info.persistence.last_snapshot_ok = false;
         quiet.jobs.known_mut().processes.iter_mut().for_each(|it| it.quiet = true);

@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(check(&observation)[0].next.as_deref(), Some("weir plan"));
     }
 
-    /// Pools of 290 on a database that has 197 slots.
+    /// Returns pools of 290 connections for a database with 197 slots.
     fn behind_pgbouncer(connections: Option<u32>) -> Observation {
         let mut observation = healthy::observation();
         observation.services.known_mut()[0] = service("web", 50, 5, "DB_POOL=");
@@ -205,13 +205,13 @@ mod tests {
             observation.postgres.known_mut().exceptions.known_mut().limits = vec![limit];
             check(&observation).pop().map(|it| (it.evidence, it.change.unwrap().line))
         };
-        // Pools of 10, 10, 25 and 5.
+        // Pools of 10, 10, 25 and 5 connections.
         assert_eq!(with(healthy::observation(), 50), None);
         let (evidence, line) = with(healthy::observation(), 49).unwrap();
         let expected = "50 connections may be open, database app allows 49 (CONNECTION LIMIT)";
         assert_eq!(evidence, expected);
         assert_eq!(line, r#"ALTER DATABASE "app" CONNECTION LIMIT 50;"#);
-        // The pooler's 20, and 10 of who does without it.
+        // The pooler's 20 connections, and 10 of a service with direct sessions.
         assert_eq!(with(behind_pgbouncer(Some(20)), 30), None);
         let (_, line) = with(behind_pgbouncer(Some(20)), 29).unwrap();
         assert_eq!(line, r#"ALTER DATABASE "app" CONNECTION LIMIT 30;"#);

@@ -96,7 +96,7 @@ mod tests {
         assert!(
             check(&observation)[0].change.as_ref().unwrap().line.ends_with(" -q fasp,1 -q pull,1")
         );
-        // "push" is two letters away and real.
+        // "push" differs by two letters and has jobs.
         serve(&mut observation, "pulls");
         assert!(check(&observation)[0].evidence.contains("\"pulls\""));
     }

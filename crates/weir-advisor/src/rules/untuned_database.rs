@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_value_is_that_of_a_plan_and_the_same_at_every_look() {
-        // A machine of 23.5 GB, of which others leave a little more or less.
+        // A machine with 23.5 GB, where the memory that other processes leave varies slightly.
         let total = 23_500_000 * 1_024;
         let share_bytes = plan::postgres_share(total);
         let lines: std::collections::BTreeSet<String> = [21_272, 21_080, 20_824]
