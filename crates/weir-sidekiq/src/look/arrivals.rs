@@ -117,7 +117,8 @@ impl SnapshotReader<'_> {
 mod tests {
     use super::*;
 
-    /// Of a list in which so many are newer, and how many were looked at.
+    /// Searches a list with `newer` newer jobs. Returns their number as found, and the number of
+    /// steps.
     fn find(newer: u64, known: u64, length: u64) -> (u64, usize) {
         let mut search = Search::behind(known.min(newer), length);
         let mut steps = 0;

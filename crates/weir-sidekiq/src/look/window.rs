@@ -180,7 +180,7 @@ mod tests {
         SampleLimits { step_jobs: 20, window_bytes: 1_000, ..SampleLimits::default() }
     }
 
-    /// A list whose entries have so many bytes, the newest first.
+    /// Reads a list whose entries have these sizes in bytes, newest first.
     fn read(sizes: &[usize], start: WindowStart, entries_max: usize) -> (Vec<usize>, usize) {
         let mut window = EntryWindow::new(ReadCommand::ListRange, "queue:a", start, entries_max);
         let mut steps = Vec::new();
@@ -212,7 +212,7 @@ mod tests {
     fn large_jobs_are_not_asked_for_twice() {
         assert_eq!(read(&[5_000; 200], WindowStart::Rank(0), 100), (vec![1], 5_000));
         assert_eq!(read(&[300; 200], WindowStart::Rank(0), 100), (vec![1, 2], 900));
-        // Small ones do not hide them for longer than a step.
+        // Small entries hide large ones for at most one step.
         let mut sizes = vec![2; 200];
         sizes[..30].fill(800);
         assert_eq!(read(&sizes, WindowStart::Rank(0), 100), (vec![1], 800));
