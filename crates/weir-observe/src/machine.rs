@@ -128,7 +128,7 @@ mod tests {
         let earlier = counters("cpu  100 0 100 700 100 0 0 0 50 0\ncpu0 1\ncpu1 1\nintr 5\n");
         let mut later = counters("cpu  160 0 120 790 130 0 0 0 90 0\ncpu0 1\ncpu1 1\nintr 5\n");
         assert_eq!(later.cores, 2);
-        // 200 ticks went by, 120 of them idle; guests' are not counted twice.
+        // 200 ticks have passed, 120 of them idle; guest time is not counted twice.
         assert!((later.idle_since(&earlier) - 1.2).abs() < 1e-9);
         let mut earlier = earlier;
         earlier.processes.insert(7, 10);
