@@ -23,7 +23,8 @@ pub(crate) fn total(proc: &Path) -> Option<u64> {
     kilobytes(&fs::read_to_string(proc.join("meminfo")).ok()?, "MemTotal:")
 }
 
-/// Returns the lowest limit of a process' control groups (version 2), or `None` without a limit.
+/// Returns the lowest memory limit of a process' control groups (version 2), or `None` if there is
+/// no limit.
 pub(crate) fn group_limit(proc: &Path, pid: u32, mount: &Path) -> Option<u64> {
     let groups = fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;

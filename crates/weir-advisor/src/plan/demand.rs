@@ -54,8 +54,8 @@ pub fn demand(queue: &ObservedQueue) -> QueueDemand {
     QueueDemand { known, ..said }
 }
 
-/// Returns the average number of jobs in progress, and whether it is an upper limit. Returns `None`
-/// if there are too few samples or no arrivals.
+/// Returns the average number of jobs in progress, and whether it is an upper limit. The number is
+/// 0 if there are too few samples or no arrivals.
 fn on_average(lately: &RecentActivity, rate: f64) -> (f64, bool) {
     match lately.in_hand > 0.0 {
         true => (lately.in_hand, false),

@@ -183,7 +183,7 @@ fn workers(wanted: &PlanInput, layout: &ProcessLayout, processes: usize) -> Vec<
 }
 
 /// Adds a queue that was set aside at the end of every process that serves its original queue in
-/// strict order, and of no other.
+/// strict order. If there is none, adds it to a single other process.
 fn add_last(wanted: &PlanInput, workers: &mut Vec<WorkerLayout>, backlog: &str) {
     let own = backlog.strip_suffix(SET_ASIDE_SUFFIX).unwrap_or(backlog);
     let has_order = |it: &WorkerLayout| it.ordering == Ordering::Strict;

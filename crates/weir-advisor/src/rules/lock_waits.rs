@@ -33,8 +33,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 }
 
 /// Returns the sessions that block `wait` and are not blocked themselves; those in between are
-/// victims, too. In a cycle, which Postgres resolves by itself, returns the last session before it
-/// closes.
+/// victims, too. In a cycle, which Postgres resolves by itself, returns the direct blocker.
 fn blockers(waits: &[LockWait], wait: &LockWait) -> BTreeSet<u32> {
     let (mut ends, mut seen) = (BTreeSet::new(), BTreeSet::new());
     let mut next = vec![wait.blocking_pid];

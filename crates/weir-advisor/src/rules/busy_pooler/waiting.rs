@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// The database has 197 slots, and sessions in so many of them.
+    /// Returns the findings for a database with 197 slots, `open` of which are in use.
     fn all(pgbouncer: PgBouncer, open: u32) -> Vec<Finding> {
         let mut observation = healthy::observation();
         observation.postgres.known_mut().connections.known_mut().sessions =
