@@ -1,4 +1,4 @@
-//! All findings, and one verdict above them.
+//! The list of all findings and a one-line summary of them.
 
 use std::time::Duration;
 
@@ -11,34 +11,34 @@ use crate::observation::{Observation, ObservedQueue, SidekiqObservation};
 use crate::rules;
 use crate::wording;
 
-/// What doctor says.
+/// The output of `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// In one line.
+    /// The summary, which is displayed as one line.
     pub verdict: Summary,
-    /// The worst first; of two that are equally bad, the one that causes the other.
+    /// Sorted by severity, worst first. Among equals, causes come before their effects.
     pub findings: Vec<Finding>,
 }
 
-/// The cause, how long until it is over, what to do.
+/// The cause, the time to drain and the next step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// None when nothing is wrong.
+    /// The worst severity, or `None` when nothing is wrong.
     pub severity: Option<Severity>,
-    /// What is wrong.
+    /// Subject and evidence of the worst finding.
     pub cause: String,
-    /// When all that waits and is served is worked off; none when it was not measured.
+    /// When all served queues will be empty, or `None` if that was not measured.
     pub drain: Option<Drain>,
-    /// Where that may lie by chance; none where that is within a tenth.
+    /// The range of `drain` at 95 % confidence, or `None` if it is within 10 %.
     pub between: Option<Between>,
-    /// Queues that wait and that no process serves: they never get empty.
+    /// Queues with jobs that no process serves. They never drain.
     pub unserved: Vec<String>,
-    /// What to do next: what the first finding says ([`Finding::to_do`]).
+    /// The next step, from the first finding's [`Finding::to_do`].
     pub next: Option<String>,
 }
 
 impl Summary {
-    /// Until every queue is empty; none where that is not known, or never.
+    /// Returns the time until every queue is empty, or `None` if it is unknown or infinite.
     #[must_use]
     pub fn until_all_is_empty(&self) -> Option<Duration> {
         match self.drain? {
@@ -49,11 +49,11 @@ impl Summary {
     }
 }
 
-/// Asks every rule.
+/// Runs every rule and returns the findings with their summary.
 #[must_use]
 pub fn advise(observation: &Observation) -> Advice {
     let mut findings = rules::check(observation);
-    // Stable: the order of the rules, causes first, stays among those that are equally bad.
+    // The sort is stable: among equals, the order of the rules (causes first) is preserved.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Advice { verdict: verdict(observation, &findings), findings }
 }
@@ -69,11 +69,11 @@ fn verdict(observation: &Observation, findings: &[Finding]) -> Summary {
     Summary { severity, cause, drain, between, unserved, next: worst.to_do() }
 }
 
-/// When what is served is worked off, and what is not served.
+/// The time to drain of the served queues, its range, and the names of the unserved queues.
 pub(crate) type Ends = (Option<Drain>, Option<Between>, Vec<String>);
 
-/// Of each Sidekiq by itself: the whole takes as long as the one that takes longest, and as long as one of
-/// them is not known, it is not known.
+/// Combines the shards: the slowest one determines the time to drain, and if one is unknown, so is
+/// the total.
 fn drain(observation: &Observation) -> Ends {
     let mut unserved = Vec::new();
     let mut ends = Vec::new();
@@ -88,7 +88,7 @@ fn drain(observation: &Observation) -> Ends {
     (last.map(|it| it.0), last.and_then(|it| it.1), unserved)
 }
 
-/// The same of one.
+/// Returns the same for one shard.
 pub(crate) fn drain_of(jobs: &SidekiqObservation) -> Ends {
     let waiting = jobs.queues.iter().filter(|queue| queue.length > 0 && !queue.paused);
     let (served, unserved): (Vec<&ObservedQueue>, Vec<&ObservedQueue>) =

@@ -1,8 +1,8 @@
-//! How a setting of Postgres is changed so that the change takes effect.
+//! Suggests changes of Postgres settings in the place where they take effect.
 //!
-//! What `ALTER SYSTEM` has set stands in `postgresql.auto.conf`, which is read after `postgresql.conf` and
-//! wins; a `-c` on the command line wins over every file; and a role or a database may have values of its
-//! own. So the line to change is where the present value comes from.
+//! Values from `ALTER SYSTEM` are in `postgresql.auto.conf`, which overrides `postgresql.conf`. A
+//! `-c` on the command line overrides every file, and roles and databases may have values of their
+//! own. A change is therefore suggested where the present value comes from.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use crate::observation::{DatabaseObservation, SettingException};
 const ALTERED: &str = "postgresql.auto.conf";
 const MAIN: &str = "postgresql.conf";
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin<'a> {
-    /// It is as Postgres ships, or stands in `postgresql.conf`.
+    /// The default, or a line in `postgresql.conf`.
     Main,
-    /// In a file, and which one may not be seen.
+    /// A file whose name is not visible.
     SomeFile,
-    /// In a file that `postgresql.conf` includes.
+    /// A file included by `postgresql.conf`.
     Included(&'a str),
     /// `ALTER SYSTEM`.
     Altered,
@@ -48,17 +48,18 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// A setting that holds a size, as some sessions have it.
+/// A setting for a size, as it applies to some sessions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size<'a> {
     pub(crate) setting: &'a str,
     pub(crate) bytes: u64,
-    /// Whose it is; none: of all for whom there is no exception.
+    /// The role or database with its own value, or `None` for all others.
     exception: Option<&'a SettingException>,
 }
 
 impl<'a> Size<'a> {
-    /// What was seen, and what roles and databases have instead: a number alone is of `unit_bytes` each.
+    /// Returns the server's value and those of roles and databases. Plain numbers are multiples of
+    /// `unit_bytes`.
     pub(crate) fn all(
         postgres: &'a DatabaseObservation,
         (setting, seen_bytes): (&'a str, u64),
@@ -72,7 +73,7 @@ impl<'a> Size<'a> {
         std::iter::once(seen).chain(others).collect()
     }
 
-    /// "`work_mem` of role shop".
+    /// Returns the subject of a finding: "`work_mem` of role shop".
     pub(crate) fn subject(&self) -> String {
         match self.exception {
             Some(exception) => format!("{} of {}", self.setting, exception.holder.words()),
@@ -80,7 +81,7 @@ impl<'a> Size<'a> {
         }
     }
 
-    /// The finding with the line that gives it another value.
+    /// Adds the line that changes the value to the finding.
     pub(crate) fn change(
         &self,
         finding: Finding,
@@ -94,11 +95,11 @@ impl<'a> Size<'a> {
     }
 }
 
-/// Where a line stands that `ALTER SYSTEM` and files lose against.
+/// Where to change values that override `ALTER SYSTEM` and files.
 const EXCEPTION: &str =
     "psql, as a superuser (it was set for them alone, which overrides ALTER SYSTEM and all files)";
 
-/// What roles and databases have instead of the value that was seen.
+/// Returns the values of roles and databases that differ from the observed one.
 pub(crate) fn others<'a>(
     postgres: &'a DatabaseObservation,
     setting: &'a str,
@@ -108,7 +109,7 @@ pub(crate) fn others<'a>(
     exceptions.filter(|it| Some(*it) != seen).collect()
 }
 
-/// Where the value that was seen is an exception itself.
+/// Returns the exception that applies to the observer's own session.
 fn seen_by<'a>(
     postgres: &'a DatabaseObservation,
     setting: &'a str,
@@ -128,7 +129,7 @@ fn seen_by<'a>(
     })
 }
 
-/// The finding with the line that sets `setting`, where it takes effect.
+/// Adds the line that sets `setting` to the finding, in the place where it takes effect.
 pub(crate) fn change(
     finding: Finding,
     postgres: &DatabaseObservation,
@@ -136,7 +137,7 @@ pub(crate) fn change(
     restart: bool,
 ) -> Finding {
     let origin = Origin::of(postgres, setting);
-    // A file that differs from the command line waits for ever.
+    // A file that differs from the command line is always pending, so pending says nothing here.
     let finding = match origin {
         Origin::CommandLine => finding,
         _ => waiting(finding, postgres, setting),
@@ -169,7 +170,7 @@ pub(crate) fn change(
             (place.to_owned(), line)
         }
     };
-    // What the command line says is read at a start only.
+    // The command line is read only at the start.
     if restart || place.starts_with("the command line") {
         finding.change_and_restart(place, line)
     } else {
@@ -177,7 +178,7 @@ pub(crate) fn change(
     }
 }
 
-/// Somebody has changed it already: what is seen is what runs.
+/// Adds to the evidence that the setting was already changed and needs a restart.
 fn waiting(mut finding: Finding, postgres: &DatabaseObservation, setting: &str) -> Finding {
     if postgres.pending_restart.iter().any(|name| name == setting) {
         finding.evidence.push_str("; it was changed and takes effect after a restart");

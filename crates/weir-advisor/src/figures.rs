@@ -1,9 +1,8 @@
-//! An observation as figures with names and labels: what Prometheus is told of it.
+//! An observation as metrics with labels, for Prometheus.
 //!
-//! - [`metric`]: every metric, with its meaning; the dashboard is made from the same table;
-//! - [`figures`]: their values. What is not known has none, which is not the same as zero;
-//! - [`Admitted`]: which names get series of their own: labels are bounded, and what was left out is a
-//!   figure, too.
+//! - [`metric`]: all metrics with their help texts. The dashboard is generated from the same table;
+//! - [`figures`]: their values. Unknown facts have no value, rather than zero;
+//! - [`Admitted`]: limits the number of label values. A metric counts the names that were left out.
 
 mod admitted;
 mod jobs;
@@ -22,29 +21,30 @@ use crate::observation::{Observation, SourceState};
 pub use self::admitted::{Admitted, LabelLimits};
 use self::metric::{METRICS, Metric, SHARD};
 
-/// One value.
+/// A value of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Of what.
+    /// The metric.
     pub metric: &'static Metric,
-    /// By the names of [`Metric::labels`], in their order; behind them the Redis, where there are several.
+    /// Label names and values in the order of [`Metric::labels`], followed by the Redis if there
+    /// are several.
     pub labels: Vec<(&'static str, String)>,
-    /// Infinite for what never ends.
+    /// The value. Infinite for queues that never drain.
     pub value: f64,
 }
 
-/// The look itself.
+/// Data about the sampling itself.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleSummary<'a> {
-    /// When it ended.
+    /// When sampling ended.
     pub at: Timestamp,
-    /// How long it took.
+    /// How long sampling took.
     pub took: Duration,
-    /// How each source has answered.
+    /// The state of each source.
     pub sources: &'a [SourceState],
 }
 
-/// All figures of an observation, metric by metric.
+/// Returns all values of an observation, grouped by metric.
 #[must_use]
 pub fn figures(
     observation: &Observation,
@@ -60,23 +60,23 @@ pub fn figures(
     for names in [&admitted.queues, &admitted.services] {
         figures.add("left_out", &[names.limit()], names.left_out() as f64);
     }
-    // All values of a metric must stand together.
+    // Prometheus requires the values of a metric to be contiguous.
     let place = |figure: &Figure| METRICS.iter().position(|it| it.name == figure.metric.name);
     figures.0.sort_by_key(place);
     figures.0
 }
 
-/// Those that were collected.
+/// The values collected so far.
 #[derive(Debug, Default)]
 struct CollectedFigures(Vec<Figure>);
 
 impl CollectedFigures {
-    /// `name` is one of [`METRICS`], with as many labels.
+    /// Adds a value. `name` must be in [`METRICS`], with the same number of labels.
     fn add(&mut self, name: &str, labels: &[&str], value: f64) {
         self.add_of(None, name, labels, value);
     }
 
-    /// The same of one Sidekiq, by its Redis; none: there is no other.
+    /// Adds a value for one Sidekiq, identified by its Redis; `None` if there is only one.
     fn add_of(&mut self, shard: Option<&str>, name: &str, labels: &[&str], value: f64) {
         let metric = METRICS.iter().find(|metric| metric.name == name);
         let metric = metric.unwrap_or_else(|| panic!("{name} is in the table"));

@@ -1,54 +1,54 @@
-//! What a rule says.
+//! The output of a rule.
 
 use serde::Serialize;
 
-/// One thing that is wrong, or not known.
+/// A problem, or a fact that could not be determined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The rule, by a name that stays: `unserved-queue`.
+    /// The stable name of the rule, such as `unserved-queue`.
     pub rule: &'static str,
     /// How bad.
     pub severity: Severity,
-    /// What it is about: a queue, a process, a setting.
+    /// The queue, process or setting that the finding is about.
     pub subject: String,
-    /// What was seen, with figures.
+    /// The figures that the finding is based on.
     pub evidence: String,
-    /// What that leads to.
+    /// What happens if nothing is changed.
     pub consequence: String,
-    /// What ends it.
+    /// The remedy.
     pub change: Option<SuggestedChange>,
     /// The command to run next.
     pub next: Option<String>,
-    /// Who serves which queues once it is done, for a change of that.
+    /// For changes to the served queues: which process serves which queues after the change.
     #[serde(skip)]
     pub assigns: Vec<Assignment>,
-    /// Whose it is, where there are several Redis servers: the one, as its address names it.
+    /// The Redis server by its address, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
 }
 
-/// A change of which process serves which queues.
+/// A change to which process serves which queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assignment {
-    /// A capsule of a process has these queues, and no others, once it is restarted.
+    /// After a restart, this capsule serves exactly these queues.
     Queues {
-        /// Its identity.
+        /// The identity of the process.
         process: String,
-        /// Of its capsules this one.
+        /// The capsule of that process.
         capsule: String,
-        /// In their order.
+        /// Queues in the order in which they are configured.
         queues: Vec<String>,
-        /// Of those that it served, names that were misspelt: they lose nothing.
+        /// Misspelt names that the capsule served so far. Removing them leaves no queue unserved.
         misspelt: Vec<String>,
     },
     /// A process is stopped for good.
     Stop {
-        /// Its identity.
+        /// The identity of the process.
         process: String,
     },
-    /// One more process serves these queues.
+    /// One additional process serves these queues.
     Start {
-        /// In their order.
+        /// Queues in the order in which they are configured.
         queues: Vec<String>,
     },
 }
@@ -57,21 +57,21 @@ pub enum Assignment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It could not be seen.
+    /// The fact could not be determined.
     Unknown,
-    /// Worth knowing.
+    /// Worth knowing; no action is urgent.
     Notice,
-    /// It will hurt.
+    /// It will cause harm.
     Warning,
-    /// It hurts now.
+    /// It causes harm now.
     Critical,
 }
 
 impl Severity {
-    /// All of them, the least first.
+    /// All severities, lowest first.
     pub const ALL: [Self; 4] = [Self::Unknown, Self::Notice, Self::Warning, Self::Critical];
 
-    /// In a word.
+    /// Returns the name as used in JSON and in metric labels.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,16 +86,16 @@ impl Severity {
 /// The exact line to change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SuggestedChange {
-    /// The file, or the kind of file, where it stands.
+    /// The file or the kind of file that contains the line.
     pub place: String,
-    /// As it should be.
+    /// The line as it should read.
     pub line: String,
-    /// Whether the change takes a restart of what reads the line.
+    /// Whether the process that reads the line must be restarted.
     pub restart: bool,
 }
 
 impl Finding {
-    /// What to do about it, in one line: the line to change, the command to run, or both.
+    /// Returns the remedy in one line: the line to change, the command to run, or both.
     #[must_use]
     pub fn to_do(&self) -> Option<String> {
         let change = self.change.as_ref();
@@ -116,7 +116,7 @@ impl Finding {
         Self { rule, severity, subject, evidence, consequence, change, next, assigns, shard }
     }
 
-    /// Whether it is about this, on whatever Redis.
+    /// Reports whether the finding is about `subject`, on any Redis server.
     #[must_use]
     pub fn is_about(&self, subject: &str) -> bool {
         let rest = self.subject.strip_prefix(subject);
@@ -126,7 +126,7 @@ impl Finding {
         }
     }
 
-    /// One of several Redis servers'.
+    /// Marks the finding as belonging to one of several Redis servers.
     pub(crate) fn of_shard(mut self, shard: &str) -> Self {
         self.subject.push_str(&on(shard));
         self.shard = Some(shard.to_owned());
@@ -138,12 +138,12 @@ impl Finding {
         self
     }
 
-    /// A line that takes effect when its file is read again.
+    /// Sets a change that takes effect on reload.
     pub(crate) fn change(self, place: impl Into<String>, line: impl Into<String>) -> Self {
         self.changed(place.into(), line.into(), false)
     }
 
-    /// A line that takes effect when the process starts again.
+    /// Sets a change that takes effect on restart.
     pub(crate) fn change_and_restart(
         self,
         place: impl Into<String>,
@@ -152,7 +152,7 @@ impl Finding {
         self.changed(place.into(), line.into(), true)
     }
 
-    /// Who serves what once the change is done.
+    /// Records which process serves which queues after the change.
     pub(crate) fn assigns(mut self, assignment: Assignment) -> Self {
         self.assigns.push(assignment);
         self
@@ -169,7 +169,7 @@ impl Finding {
     }
 }
 
-/// What a subject ends with where there are several Redis servers.
+/// Returns the suffix of subjects when there are several Redis servers.
 pub(crate) fn on(shard: &str) -> String {
     format!(" of Redis {shard}")
 }

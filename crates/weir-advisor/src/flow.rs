@@ -1,71 +1,72 @@
-//! Growth and time to drain of a queue, from two looks at it.
+//! Growth and time to drain of a queue, from two samples of it.
 //!
-//! Redis has no counters per queue. Two lengths give the net change; the times at which the newest
-//! jobs were enqueued give the arrivals; what was served is the difference.
+//! Redis has no counters per queue. Two lengths give the net change, and the enqueue times of the
+//! newest jobs give the arrival rate; the completion rate is the difference.
 
 use std::time::Duration;
 
 use serde::Serialize;
 use weir_base::clock::Timestamp;
 
-/// Two looks at a queue.
+/// The change of a queue between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Flow {
-    /// Between the looks.
+    /// Time between the samples.
     pub window: Duration,
-    /// Length at the first.
+    /// Length at the first sample.
     pub before: u64,
-    /// Length at the second.
+    /// Length at the second sample.
     pub after: u64,
-    /// Jobs that came per second.
+    /// The arrival rate.
     pub arrivals_per_second: f64,
-    /// By how many jobs the change differs from one such window to the next (one standard deviation),
-    /// as counts between the looks tell; none: there were too few, and it is reckoned.
+    /// Standard deviation of the net change over one window, in jobs, measured from samples in
+    /// between. `None` if there were too few samples; it is then estimated.
     pub deviation: Option<f64>,
 }
 
-/// When it is over.
+/// When a queue will be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Drain {
-    /// Nothing waits.
+    /// No jobs are waiting.
     Empty,
-    /// After so long, if things go on as they do.
+    /// After this time, at the present rates.
     After(Duration),
-    /// It neither grows nor shrinks beyond chance.
+    /// The length does not change by more than chance explains.
     Stands,
-    /// It gets longer.
+    /// The queue is growing.
     Grows,
 }
 
-/// A change below so many standard deviations may be chance.
+/// Changes of fewer standard deviations than this are attributed to chance.
 ///
-/// At two, one queue in twenty that stands would be called moving; at three, one in 370.
+/// At two, 1 in 20 unchanged queues would be reported as changing; at three, 1 in 370.
 const CHANCE_DEVIATIONS: f64 = 3.0;
-/// Nineteen in twenty lie within so many, of a deviation that ten counts tell (Student's t).
+/// Half-width of the 95 % interval in standard deviations, when estimated from ten counts
+/// (Student's t).
 const BETWEEN_DEVIATIONS: f64 = 2.26;
-/// Of events that were not seen once there are no more than so many, nineteen times in twenty (-ln 0.05).
+/// 95 % upper limit of the expected number of events when none was observed (-ln 0.05).
 const UNSEEN_EVENTS: f64 = 3.0;
 const HOUR_SECONDS: f64 = 3_600.0;
 const STEADY_SHARE: f64 = 0.1;
-/// Fewer counts tell nothing of a deviation.
+/// The minimum number of counts for estimating a deviation.
 const COUNTS_MIN: usize = 4;
 
 impl Flow {
-    /// Change of length per second.
+    /// Returns the change of length per second.
     #[must_use]
     pub fn net_per_second(&self) -> f64 {
         let seconds = self.window.as_secs_f64();
         if seconds > 0.0 { (self.after as f64 - self.before as f64) / seconds } else { 0.0 }
     }
 
-    /// Jobs that were taken per second.
+    /// Returns the completion rate in jobs per second.
     #[must_use]
     pub fn served_per_second(&self) -> f64 {
         (self.arrivals_per_second - self.net_per_second()).max(0.0)
     }
 
-    /// When the queue is empty.
+    /// Returns when the queue will be empty.
     #[must_use]
     pub fn drain(&self) -> Drain {
         let net = self.net_per_second();
@@ -81,8 +82,8 @@ impl Flow {
         }
     }
 
-    /// Several queues that the same threads serve: those that are empty leave them to the others,
-    /// so the whole drains at the rate of the whole.
+    /// Sums the flows of queues that share threads. Threads of an empty queue serve the others, so
+    /// the whole drains at the total rate.
     #[must_use]
     pub fn total<'a>(flows: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
         flows.into_iter().copied().reduce(|one, other| Self {
@@ -94,11 +95,11 @@ impl Flow {
         })
     }
 
-    /// How much longer or shorter than reckoned the drain may take, as factors of it: 0.9 and 1.1. The
-    /// second is none where there may be no end.
+    /// Returns the factors that limit the time to drain at 95 % confidence, such as 0.9 and 1.1.
+    /// The second is `None` if the queue may never drain.
     ///
-    /// What was seen may have been chance, and what is to come will have its own: its share of the whole
-    /// is the change's of what is left.
+    /// Both the measured change and the future one vary by chance. The variance of the future one,
+    /// relative to that of the measured one, is the change divided by the remaining jobs.
     #[must_use]
     pub fn spread(&self) -> (f64, Option<f64>) {
         let change = self.change();
@@ -111,8 +112,9 @@ impl Flow {
         )
     }
 
-    /// Whether it is known to stand: within an hour it grows or shrinks by less than a tenth. What has not
-    /// changed in ten seconds may do so all the same; of counts that are none, three may be expected.
+    /// Reports whether the queue is known to be steady: within an hour its length changes by less
+    /// than a tenth. No change in ten seconds alone does not prove that: with zero observed events,
+    /// three may still be expected.
     #[must_use]
     pub fn is_steady(&self) -> bool {
         let seconds = self.window.as_secs_f64();
@@ -128,19 +130,19 @@ impl Flow {
         (self.after as f64 - self.before as f64).abs()
     }
 
-    /// Where nothing was counted in between, arrivals and services are taken as Poisson counts, whose
-    /// difference has the variance of their sum.
+    /// Returns the standard deviation of the net change. Without samples in between, arrivals and
+    /// completions are taken as Poisson counts: the variance of their difference is their sum.
     fn deviation(&self) -> f64 {
         let events = (self.arrivals_per_second + self.served_per_second()).max(0.0);
         self.deviation.unwrap_or_else(|| (events * self.window.as_secs_f64()).sqrt())
     }
 }
 
-/// The variance of a queue's change from the first to the last of several counts, each with its seconds.
-/// None: they are too few.
+/// Estimates the variance of a queue's change over a series of counts, each with its time in
+/// seconds. Returns `None` if there are too few counts.
 ///
-/// What every stretch differs from the mean pace adds up. Jobs that take long in a bunch, or that come in
-/// bunches, show in it, where reckoning would take them for steady.
+/// Sums the squared deviations of each interval from the mean rate. That captures bursts of
+/// arrivals and of slow jobs, which a Poisson estimate would miss.
 #[must_use]
 pub fn variance(counts: &[(f64, u64)]) -> Option<f64> {
     let (first, last) = (counts.first()?, counts.last()?);
@@ -156,14 +158,15 @@ pub fn variance(counts: &[(f64, u64)]) -> Option<f64> {
     Some(strays.sum::<f64>() * stretches as f64 / (stretches - 1) as f64)
 }
 
-/// Arrivals per second, from when the newest jobs of a queue were enqueued (newest first).
+/// Estimates the arrival rate from the enqueue times of a queue's newest jobs (newest first).
 ///
-/// A queue that is shorter than the sample has lost jobs to workers, and tells too few.
+/// Underestimates it when the queue is shorter than the sample, because workers have already taken
+/// some of the jobs.
 #[must_use]
 pub fn arrivals_per_second(newest_first: &[Timestamp], now: Timestamp) -> f64 {
     let Some(oldest) = newest_first.last() else { return 0.0 };
     let span = now.since(*oldest).as_secs_f64();
-    // A sample from within one tick of a clock says nothing of a rate.
+    // A sample within one clock tick gives no rate.
     if span < 0.001 { 0.0 } else { newest_first.len() as f64 / span }
 }
 
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_meltdown_drains_in_fourteen_hours() {
-        // 194,000 jobs, 3.85 a second: the window must be long enough to tell that from chance.
+        // 194,000 jobs at 3.85 per second: the window must be long enough to tell that from chance.
         let window = Duration::from_secs(100);
         let flow = Flow { window, before: 194_385, after: 194_000, ..Flow::default() };
         assert_eq!(flow.served_per_second(), 3.85);
@@ -193,16 +196,16 @@ mod tests {
         assert_eq!(flow(1_000, 1_400, 50.0).drain(), Drain::Grows);
         assert_eq!(flow(1_000, 900, 5.0).drain(), Drain::After(Duration::from_secs(90)));
         assert_eq!(flow(1_000, 1_000, 5.0).drain(), Drain::Stands);
-        // 500 came, 510 went: as likely the other way round.
+        // 500 arrivals and 510 completions may as well have been the other way round.
         assert_eq!(flow(1_000, 990, 50.0).drain(), Drain::Stands);
-        // 1,000 came or went: chance is up to 95.
+        // With 1,000 arrivals and completions, changes up to 95 are attributed to chance.
         assert_eq!(flow(1_000, 1_080, 54.0).drain(), Drain::Stands);
         assert_eq!(flow(1_000, 1_110, 55.5).drain(), Drain::Grows);
     }
 
     #[test]
     fn that_a_queue_stands_takes_long_enough_to_show() {
-        // Nothing came or went in ten seconds: up to 1,080 may in an hour.
+        // Without events in ten seconds, up to 1,080 are possible in an hour.
         assert!(!flow(1_500, 1_500, 0.0).is_steady());
         assert!(flow(20_000, 20_000, 0.0).is_steady());
         assert!(!flow(200_000, 199_990, 50.0).is_steady());
@@ -218,7 +221,8 @@ mod tests {
         };
         let steady = variance(&counts(&|second| 1_000 - u64::from(second) * 10)).unwrap();
         assert!(steady < 1e-9, "{steady}");
-        // A hundred at once in the first second, nothing after it: 90^2 + 9 * 10^2, of nine degrees.
+        // 100 completions in the first second and none later: 90^2 + 9 * 10^2, with nine degrees of
+        // freedom.
         let bunch = variance(&counts(&|second| if second == 0 { 1_000 } else { 900 })).unwrap();
         assert!((bunch - 10_000.0).abs() < 1e-6, "{bunch}");
         let known = |deviation| Flow { deviation: Some(deviation), ..flow(1_000, 900, 0.0) };
@@ -248,7 +252,7 @@ mod tests {
         let second = |at: u64| Timestamp::from_millis(1_000_000 + at * 1_000);
         let newest: Vec<_> = (0..20).rev().map(second).collect();
         assert_eq!(arrivals_per_second(&newest, second(20)), 1.0);
-        // The last came long ago: the rate is of that whole time.
+        // The last job arrived long ago, so the rate is an average over that time.
         assert_eq!(arrivals_per_second(&newest, second(200)), 0.1);
         assert_eq!(arrivals_per_second(&[], second(0)), 0.0);
         assert_eq!(arrivals_per_second(&[second(5)], second(5)), 0.0);

@@ -1,8 +1,8 @@
-//! When the queues of a job system are empty, together.
+//! Forecasts when all queues of a job system will be empty.
 //!
-//! A queue's own pace is not enough: threads whose queue has emptied go on with the next one that they
-//! serve, and only with one that they serve. So queues are parted into groups that no process links; what
-//! a group's pace says of its end is refined by working it off, queue after queue ([`fluid`]).
+//! The rate of a single queue is not enough: when a queue is empty, its threads serve the other
+//! queues of their process. Queues are therefore split into groups that share no process. For each
+//! group, a simulation of the queues ([`fluid`]) refines the estimate from the group's total rate.
 
 mod fluid;
 #[cfg(test)]
@@ -19,32 +19,32 @@ use self::teams::LinkedQueues;
 use crate::flow::{Drain, Flow};
 use crate::observation::{ObservedQueue, SidekiqObservation};
 
-/// A group of more queues is reckoned as a whole.
+/// Larger groups are not simulated; their total rate is used.
 const LINES_MAX: usize = 100;
-/// Of a narrower range nobody wants to read.
+/// Narrower ranges are not reported.
 const RANGE_SHARE_MIN: f64 = 0.1;
 
-/// When they are empty, as far as it can be told.
+/// The time to drain of all queues and of each one, as far as known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forecast {
-    /// All that is served.
+    /// Of all served queues.
     pub all: Option<Drain>,
-    /// Where `all` may lie by chance.
+    /// The range of `all` at 95 % confidence.
     pub between: Option<Between>,
     queues: BTreeMap<String, (Drain, Option<Between>)>,
 }
 
-/// Nineteen times in twenty it takes no less and no more.
+/// A range at 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Between {
     /// At least.
     pub shortest: Duration,
-    /// At most; none: there may be no end.
+    /// At most; `None` if it may never end.
     pub longest: Option<Duration>,
 }
 
 impl Between {
-    /// Around a time by a flow's chance; none where that is a tenth of it or less.
+    /// Returns the range around `drain` by the variation of `flow`, or `None` if it is within 10 %.
     fn around(drain: Drain, flow: &Flow) -> Option<Self> {
         let Drain::After(left) = drain else { return None };
         let (shorter, longer) = flow.spread();
@@ -56,7 +56,7 @@ impl Between {
 }
 
 impl Forecast {
-    /// Of a system that was looked at twice.
+    /// Computes the forecast from two samples of a system.
     #[must_use]
     pub fn of(jobs: &SidekiqObservation) -> Self {
         let mut forecast = Self::default();
@@ -73,7 +73,8 @@ impl Forecast {
             None => total().map(|flow| flow.drain()),
         };
         if jobs.has_more_processes {
-            // What was not seen is no good news: a queue may be one that nobody serves.
+            // With unlisted processes or queues, only bad news is certain: an unseen queue may be
+            // unserved.
             forecast.all = forecast.all.filter(|it| matches!(it, Drain::Grows | Drain::Stands));
         }
         let has_end = is_known && forecast.all.is_some();
@@ -81,13 +82,13 @@ impl Forecast {
         forecast
     }
 
-    /// Of one queue; none: it was not looked at twice.
+    /// Returns the time to drain of one queue, or `None` if it was not sampled twice.
     #[must_use]
     pub fn queue(&self, name: &str) -> Option<Drain> {
         self.queues.get(name).map(|(drain, _)| *drain)
     }
 
-    /// Where that may lie by chance.
+    /// Returns the range of the queue's time to drain.
     #[must_use]
     pub fn queue_between(&self, name: &str) -> Option<Between> {
         self.queues.get(name)?.1
@@ -112,14 +113,14 @@ impl Forecast {
     }
 }
 
-/// Of one group.
+/// The forecast of one group.
 struct GroupForecast {
     drain: Drain,
     between: Option<Between>,
     is_behind: bool,
 }
 
-/// That there is no end is worse than any.
+/// Returns a sort key: drains that never end rank highest.
 pub(crate) fn rank(drain: Drain) -> (u8, Duration) {
     match drain {
         Drain::Empty => (0, Duration::ZERO),
@@ -129,7 +130,7 @@ pub(crate) fn rank(drain: Drain) -> (u8, Duration) {
     }
 }
 
-/// By working it off; by the whole pace where that has no end.
+/// Returns the time to drain by simulation, or by the total rate if the simulation does not end.
 fn of_group(flow: &Flow, lines: &[FluidQueue], ends: &[Option<f64>]) -> Drain {
     let waiting = lines.iter().zip(ends).filter(|(line, _)| line.waits);
     let ends: Option<Vec<f64>> = waiting.map(|(_, end)| *end).collect();
@@ -139,7 +140,8 @@ fn of_group(flow: &Flow, lines: &[FluidQueue], ends: &[Option<f64>]) -> Drain {
     }
 }
 
-/// What grows now is said to grow; what waits for others to be empty first ends with them.
+/// Returns the time to drain of one queue. Growing queues are reported as growing; queues that get
+/// threads only once others are empty end with the simulation.
 fn own(
     queue: &ObservedQueue,
     line: &FluidQueue,

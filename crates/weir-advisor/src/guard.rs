@@ -1,10 +1,13 @@
-//! No line is printed that would leave a queue unserved.
+//! Removes changes that would leave a queue unserved.
 //!
-//! Every finding passes here before it is given out. A remedy that changes which process serves which queues
-//! says so ([`Finding::assigns`]); what would run then is put before the judge of [`plan`](crate::plan). One
-//! that takes a queue from a process needs another that was seen to run and serves it: a heartbeat outlives
-//! its process by a minute. One that gives out the scheduler needs that nobody has it, not even a process
-//! that comes back. What does not pass loses its line and says why.
+//! Every finding passes through the guard before it is reported. Remedies that change which process
+//! serves which queues declare that in [`Finding::assigns`], and the guard checks the resulting
+//! layout with [`plan`](crate::plan).
+//!
+//! Taking a queue from a process requires another process that serves it and was seen running,
+//! because a heartbeat outlives its process by a minute. Assigning the scheduler requires that no
+//! other process has it, including ones that may come back. A finding that fails the check loses
+//! its change and says why.
 
 use crate::finding::{Assignment, Finding};
 use crate::observation::{Capsule, JobProcess, Observation, ProcessPresence};
@@ -12,24 +15,24 @@ use crate::plan::{Claim, ClaimOutcome, Gap, ProcessLayout, WorkerLayout, judge, 
 use crate::wording;
 
 const SCHEDULER: &str = "scheduler";
-/// Heartbeats are 10 s apart: within that time each process that runs is seen to.
+/// Heartbeats are 10 s apart, so every running process is seen within this window.
 pub(crate) const LOOK_LONGER: &str = "weir doctor --window 30s";
-/// In a line that changes who serves what, beside those that say so.
+/// Text that marks a change of served queues even without [`Finding::assigns`].
 const SIGNS: [&str; 2] = ["-q ", "cap.queues"];
 
-/// What runs, and what was said to be changed so far.
+/// Tracks the running processes and the changes suggested so far.
 pub(crate) struct Guard {
     now: Vec<RunningProcess>,
-    /// With the remedies of all findings before: somebody may follow them all.
+    /// The processes after all remedies so far, because an operator may apply all of them.
     then: Vec<RunningProcess>,
 }
 
-/// Threads with their queues, of a process that runs or may come back.
+/// A capsule of a process that is running or may come back.
 #[derive(Clone)]
 struct RunningProcess {
     process: String,
     worker: WorkerLayout,
-    /// It was seen to run, and takes jobs.
+    /// Whether it was seen running and accepts jobs.
     is_sure: bool,
 }
 
@@ -41,7 +44,7 @@ impl Guard {
         Self { then: now.clone(), now }
     }
 
-    /// The finding, without its line where that would do harm.
+    /// Returns the finding, without its change if that would do harm.
     pub(crate) fn pass(&mut self, finding: Finding) -> Finding {
         if finding.assigns.is_empty() {
             return without_queues(finding);
@@ -60,7 +63,7 @@ impl Guard {
     }
 }
 
-/// A line about queues whose effect nobody has said can't be judged, and is not given out.
+/// Removes changes of queues without [`Finding::assigns`], as their effect cannot be checked.
 pub(crate) fn without_queues(finding: Finding) -> Finding {
     let is_about_queues = |line: &str| SIGNS.iter().any(|sign| line.contains(sign));
     let change = finding.change.as_ref().map(|change| change.line.as_str());
@@ -97,7 +100,7 @@ fn worker(capsule: &Capsule) -> WorkerLayout {
         concurrency: capsule.concurrency,
         ordering: capsule.ordering,
         queues: capsule.queues.iter().map(|queue| queue.name.clone()).collect(),
-        // Sidekiq 7 tells the threads of its capsules together.
+        // Sidekiq 7 reports only the total threads of all capsules.
         gaps: vec![Gap::Threads],
         ..WorkerLayout::default()
     }
@@ -130,7 +133,7 @@ fn changed(before: &[RunningProcess], assigns: &[Assignment]) -> Vec<RunningProc
     after
 }
 
-/// What would go wrong with `finding`, in words.
+/// Describes the harm that `finding` would do, if any.
 fn harm(before: &[RunningProcess], after: &[RunningProcess], finding: &Finding) -> Option<String> {
     let lost = lost(before, after, &finding.assigns);
     let left = unserved(&layout(after.iter().filter(|it| it.is_sure)), &lost);
@@ -151,7 +154,7 @@ fn harm(before: &[RunningProcess], after: &[RunningProcess], finding: &Finding) 
         .then(|| format!("two processes would serve {SCHEDULER} once its own process runs again"))
 }
 
-/// Queues that some process serves no longer. A name that was misspelt is nobody's.
+/// Returns the queues that a process would no longer serve. Misspelt names do not count.
 fn lost<'a>(
     before: &'a [RunningProcess],
     after: &[RunningProcess],

@@ -1,4 +1,4 @@
-//! A system with nothing wrong, which each rule's test breaks in one place.
+//! A healthy system, in which each rule's test changes one thing.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::observation::{
 
 const GIB: u64 = 1 << 30;
 
-/// Mastodon on one machine of 4 cores and 8 GB, as its documentation and PgTune would have it.
+/// Returns Mastodon on one machine with 4 cores and 8 GB, configured by its documentation and
+/// PgTune.
 pub(crate) fn observation() -> Observation {
     Observation {
         jobs: Fact::Known(jobs()),
@@ -103,7 +104,7 @@ fn queue(name: &str) -> ObservedQueue {
     }
 }
 
-/// A process with one capsule.
+/// Returns a process with one capsule.
 pub(crate) fn process(
     pid: u32,
     concurrency: u32,
@@ -200,19 +201,19 @@ fn postgres() -> DatabaseObservation {
     }
 }
 
-/// So many sessions of a service.
+/// Returns `count` sessions of a service.
 pub(crate) fn sessions(service: &str, state: SessionState, count: u32) -> Sessions {
     Sessions { service: service.to_owned(), state, count, longest: Duration::from_secs(1) }
 }
 
-/// So many processes with a pool each.
+/// Returns a service of several processes with a pool each.
 pub(crate) fn service(name: &str, processes: u32, pool: u32, set_by: &str) -> ConnectionPools {
     let (name, set_by) = (name.to_owned(), set_by.to_owned());
     ConnectionPools { name, processes, pool, set_by, threads: None }
 }
 
 impl<T> Fact<T> {
-    /// What a test breaks.
+    /// Returns the value for a test to change.
     pub(crate) fn known_mut(&mut self) -> &mut T {
         match self {
             Self::Known(value) => value,
@@ -222,7 +223,7 @@ impl<T> Fact<T> {
 }
 
 impl SidekiqObservation {
-    /// The queue that a test breaks.
+    /// Returns the queue for a test to change.
     pub(crate) fn queue_mut(&mut self, name: &str) -> &mut ObservedQueue {
         self.queues.iter_mut().find(|queue| queue.name == name).unwrap()
     }

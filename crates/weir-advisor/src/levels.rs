@@ -1,8 +1,8 @@
-//! Goodput by concurrency, from windows of time: what was worked off while so many threads were busy.
+//! Goodput by concurrency: completion rates by the number of busy threads.
 //!
-//! Only windows in which jobs waited count: without a backlog goodput is what comes, whatever the
-//! threads. Threads vary by one or two all the time, so windows are put together by levels, four for
-//! each doubling.
+//! Only windows with a backlog count: without one, goodput equals the arrival rate, however many
+//! threads run. The number of busy threads fluctuates, so windows are grouped into levels, four per
+//! doubling.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -11,34 +11,35 @@ use weir_base::clock::Timestamp;
 
 use crate::observation::Goodput;
 
-/// Levels for each doubling of threads: 16, 19, 23, 27, 32.
+/// Levels per doubling of threads: 16, 19, 23, 27, 32.
 const LEVELS_PER_DOUBLING: f64 = 4.0;
-/// Windows that are kept of a level: the newest say how things are.
+/// Windows stored per level. The oldest are dropped, because the newest describe the present
+/// system.
 const WINDOWS_MAX: usize = 40;
-/// Fewer windows are chance.
+/// Levels with fewer windows are ignored, as they may be due to chance.
 const WINDOWS_MIN: usize = 3;
-/// What was measured before is another system.
+/// Older windows are dropped: the system has probably changed since.
 const AGE_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// What was measured, bounded: at most [`WINDOWS_MAX`] windows of each of some hundred levels.
+/// All measured windows. Memory is limited to [`WINDOWS_MAX`] windows for each of about 100 levels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Levels(BTreeMap<u32, VecDeque<LoadWindow>>);
 
-/// One window.
+/// A measured time window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadWindow {
     /// When it ended.
     pub at: Timestamp,
-    /// How long it was.
+    /// Its duration.
     pub length: Duration,
-    /// Threads that were busy.
+    /// Number of busy threads.
     pub threads: u32,
-    /// Jobs finished in it.
+    /// Jobs finished in the window.
     pub jobs: u64,
 }
 
 impl Levels {
-    /// Notes a window in which jobs waited all the time.
+    /// Adds a window during which jobs were waiting all the time.
     pub fn note(&mut self, window: LoadWindow) {
         if window.threads == 0 || window.length.is_zero() {
             return;
@@ -54,7 +55,7 @@ impl Levels {
         self.0.retain(|_, level| !level.is_empty());
     }
 
-    /// Each level that was measured often enough, by its threads.
+    /// Returns the goodput of each level with enough windows, by number of threads.
     #[must_use]
     pub fn goodput(&self) -> Vec<Goodput> {
         let enough = self.0.values().filter(|level| level.len() >= WINDOWS_MIN);
@@ -74,7 +75,8 @@ fn mean(level: &VecDeque<LoadWindow>) -> Goodput {
     }
 }
 
-/// Of the mean: that of single windows, over the root of their number.
+/// Returns the standard deviation of the mean: that of single windows over the root of their
+/// number.
 fn deviation(level: &VecDeque<LoadWindow>) -> f64 {
     let windows = level.len() as f64;
     let rates = || level.iter().map(|window| window.jobs as f64 / window.length.as_secs_f64());
@@ -122,7 +124,7 @@ mod tests {
             levels.note(window(second, 32, 200));
         }
         let deviations: Vec<_> = levels.goodput().iter().map(|it| it.deviation).collect();
-        // 10, 20 and 30 a second differ by 10, their mean by 10 / sqrt(3).
+        // The deviation of 10, 20 and 30 per second is 10; that of their mean is 10 / sqrt(3).
         assert!((deviations[0] - 5.77).abs() < 0.01 && deviations[1] == 0.0, "{deviations:?}");
     }
 

@@ -1,20 +1,21 @@
-//! What is wrong with a job system, how long until it is over, and which line to change.
+//! Diagnoses a job system: what is wrong, how long until the backlog is empty, and which line of
+//! which file to change.
 //!
-//! Pure: an [`Observation`] goes in, [`Advice`] comes out. Who observed it, and how, is not known
-//! here; neither are sockets, clocks or files.
+//! The crate is pure: [`advise`] turns an [`Observation`] into [`Advice`]. It uses no sockets, no
+//! clocks and no files; other crates collect the observation.
 //!
-//! - [`observation`]: what may be known, each fact with the reason why it is not;
-//! - [`flow`]: growth and time to drain from two looks at a queue;
-//! - [`forecast`]: when all queues are empty, by who serves them;
-//! - [`rules`]: one file for each thing that can be wrong;
-//! - `guard`: no line is printed that would leave a queue unserved;
-//! - [`finding`], [`advice`]: what is said about it;
-//! - [`wording`]: figures as people read them; [`shell`], [`sql`]: commands that can be pasted;
-//! - [`levels`]: what was worked off with how many threads;
-//! - [`mod@figures`]: all of it as metrics;
-//! - [`mod@plan`]: processes, pools and settings for a machine, and a judge of layouts.
+//! - [`observation`]: all facts that can be known, each with a reason when it is missing;
+//! - [`flow`]: growth and time to drain of a queue, from two samples;
+//! - [`forecast`]: time to drain of all queues, given which processes serve them;
+//! - [`rules`]: one file per kind of problem;
+//! - `guard`: removes changes that would leave a queue unserved;
+//! - [`finding`], [`advice`]: the output;
+//! - [`wording`]: figures for people; [`shell`], [`sql`]: commands that can be pasted;
+//! - [`levels`]: goodput by number of busy threads;
+//! - [`mod@figures`]: observation and findings as metrics;
+//! - [`mod@plan`]: computes processes, pools and settings for a machine, and checks layouts.
 //!
-//! Promise: a fact that is missing never counts as "fine", and a healthy system is met with silence.
+//! A missing fact never counts as "fine", and a healthy system yields no findings.
 
 pub mod advice;
 mod database_settings;

@@ -1,4 +1,4 @@
-//! What can be known of a system whose jobs are behind.
+//! All facts that can be known about a job system and the machines under it.
 
 mod access;
 mod exceptions;
@@ -42,48 +42,49 @@ pub use self::sidekiq::ShardJobs;
 pub(crate) use self::sidekiq::Sidekiq;
 pub use self::source::{SourceKind, SourceState};
 
-/// Everything that one look (or two, some seconds apart) has shown.
+/// The result of one sample, or of two samples some seconds apart.
 ///
-/// `Default` is an observer that asked nobody.
+/// `Default` has every fact as [`Fact::NotAsked`].
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Observation {
-    /// Queues, processes and sets of Sidekiq, over all shards; unknown if one of these is.
+    /// Queues, processes and sets of Sidekiq over all shards. Unknown if one shard is.
     pub jobs: Fact<SidekiqObservation>,
-    /// The same of each shard, in the order of `redis`. Empty where there is one Redis, which `jobs` tells.
+    /// The same per shard, in the order of `redis`. Empty if there is only one Redis.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<ShardJobs>,
-    /// The Redis servers behind them, one for each shard.
+    /// The Redis servers with Sidekiq's data, one per shard.
     pub redis: Vec<Fact<RedisServer>>,
-    /// How each of them was reached, where that takes more than its name.
+    /// Connection parameters of the Redis servers that need more than their name.
     #[serde(skip)]
     pub redis_access: Vec<RedisAccess>,
     /// The application's database.
     pub postgres: Fact<DatabaseObservation>,
-    /// How it was reached.
+    /// Connection parameters of the database.
     #[serde(skip)]
     pub postgres_access: Option<PostgresAccess>,
     /// The machine that the observer runs on.
     pub machine: Fact<Machine>,
-    /// Who may open how many connections to the database.
+    /// The services that open connections to the database, with the size of their pools.
     pub services: Fact<Vec<ConnectionPools>>,
-    /// What stands between them and the database; none: nobody has seen or named one.
+    /// The pooler between the services and the database, or `None` if none was detected or
+    /// configured.
     pub pooler: Option<Pooler>,
-    /// What that says of itself, if it is a PgBouncer and was asked.
+    /// Pools and settings of the pooler, if it is a PgBouncer and was queried.
     pub pgbouncer: Fact<PgBouncer>,
     /// The queues that the application's version pushes to.
     pub pushed_queues: Fact<Vec<String>>,
-    /// What was worked off at different numbers of threads.
+    /// Completion rates at different numbers of threads.
     pub goodput: Fact<Vec<Throughput>>,
     /// How long requests take inside the app and outside.
     pub requests: Fact<Vec<RequestPath>>,
     /// Queues of Weir's own job store.
     pub own_queues: Fact<Vec<OwnQueue>>,
-    /// Limits of the observer that have cut something off: "`queues_max` (1000)".
+    /// Limits of the observer that truncated the observation: "`queues_max` (1000)".
     pub cut: Vec<String>,
 }
 
 impl Observation {
-    /// Why something is not known, of all that was asked for.
+    /// Returns the reasons for all facts that were queried and are not known.
     pub fn missing(&self) -> impl Iterator<Item = &Missing> {
         let postgres = self.postgres.known();
         [

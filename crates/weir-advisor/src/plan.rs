@@ -1,8 +1,7 @@
-//! From a machine, queues and a database's limit to processes, pools and settings; and a judgement
-//! of a layout that somebody else has made.
+//! Computes processes, pools and settings from a machine, its queues and the database's limits, and
+//! checks layouts that others have made.
 //!
-//! One judge for both: what [`plan`] makes is put before [`judge`], and a plan that breaks a rule is
-//! not given out.
+//! [`plan`] checks its own result with [`judge`] and does not return a plan that breaks a rule.
 
 mod claim;
 mod cores;
@@ -40,60 +39,60 @@ pub use self::postgres::{
 pub use self::redis::{redis_script, redis_settings};
 pub use self::web::{WebDemand, threads_enough};
 
-/// What Postgres keeps for superusers, as it ships.
+/// Connections that Postgres reserves for superusers by default.
 pub const RESERVED_CONNECTIONS: u32 = 3;
 
-/// What there is, and what is wanted of it.
+/// The machine, the expected load and the limits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlanInput {
-    /// Cores of the machine.
+    /// CPU cores of the machine.
     pub cores: u32,
-    /// Its memory.
+    /// Memory of the machine.
     pub memory_bytes: u64,
-    /// Of that, for Postgres; 0 if it runs elsewhere.
+    /// Memory of the machine for Postgres; 0 if it runs elsewhere.
     pub postgres_memory_bytes: u64,
-    /// Of that, for Redis; 0 if it runs elsewhere.
+    /// Memory of the machine for Redis; 0 if it runs elsewhere.
     pub redis_memory_bytes: u64,
-    /// The database's disk.
+    /// The type of the database's disk.
     pub storage: Storage,
-    /// The database's ceiling.
+    /// The database's `max_connections`.
     pub max_connections: u32,
-    /// Connections that nobody plans with: psql, a deploy's migrations, monitoring.
+    /// Connections for psql, migrations and monitoring, which are not planned.
     pub reserve: u32,
-    /// Connections that only superusers get, or a role.
+    /// Connections reserved for superusers or for a role.
     pub reserved_connections: u32,
-    /// Connections that a pooler in between opens at most; none: nothing stands between.
+    /// The most connections that a pooler opens to the database, or `None` without a pooler.
     pub pooler_connections: Option<u32>,
-    /// Requests of the application.
+    /// The HTTP load.
     pub web: WebDemand,
-    /// Streaming processes, with the pool of each.
+    /// Number of streaming processes, and the pool size of each.
     pub streaming: (u32, u32),
-    /// The queues, in the order of their importance.
+    /// The queues, most important first.
     pub queues: Vec<QueueDemand>,
-    /// What processes need, measured or as a rule.
+    /// Memory per process, measured or default.
     pub process_memory: ProcessMemory,
 }
 
-/// What comes into a queue.
+/// The load of a queue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct QueueDemand {
     /// Its name.
     pub name: String,
-    /// Jobs per second.
+    /// Arrival rate.
     pub arrivals_per_second: f64,
-    /// Seconds of a thread for one job.
+    /// Mean duration of a job in seconds.
     pub service_seconds: f64,
-    /// Seconds that 19 of 20 jobs may wait, also while every thread is busy.
+    /// 95 % of jobs are to wait less than this many seconds, even while every thread is busy.
     pub target_seconds: Option<f64>,
-    /// What of this somebody has said or seen.
+    /// Which of these figures were configured or measured.
     pub known: DemandSource,
-    /// Its share of the threads that run now, where nothing tells how many it takes.
+    /// Its share of the present threads, for queues with unknown load.
     pub threads_now: u32,
-    /// Its place among the queues of the processes that run: what comes first there matters most.
+    /// Its position among the queues of the running processes; the first matters most.
     pub importance: u32,
 }
 
-/// Memory of processes.
+/// Memory per process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessMemory {
     /// A Ruby process without its threads.
@@ -105,57 +104,58 @@ pub struct ProcessMemory {
 }
 
 impl Default for ProcessMemory {
-    /// What Mastodon's processes settle at; measured ones are better.
+    /// Typical values of Mastodon's processes. Measured values are better.
     fn default() -> Self {
         Self { ruby_bytes: 300 << 20, thread_bytes: 8 << 20, streaming_bytes: 150 << 20 }
     }
 }
 
-/// What to run, with which settings, and why that holds.
+/// What to run, with which settings, and the evidence that it suffices.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
     /// Processes and pools.
     pub layout: ProcessLayout,
-    /// For `postgresql.conf`; none if Postgres runs elsewhere.
+    /// Settings for `postgresql.conf`; empty if Postgres runs elsewhere.
     pub postgres: Vec<PlannedSetting>,
-    /// For Redis, to be set while it runs; none if Redis runs elsewhere.
+    /// Settings for the running Redis; empty if Redis runs elsewhere.
     pub redis: Vec<PlannedSetting>,
-    /// Each rule with the figures that show it.
+    /// Each rule with its figures.
     pub proofs: Vec<Proof>,
 }
 
-/// A line of a file of settings.
+/// A line of a settings file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlannedSetting {
     /// Its name.
     pub name: &'static str,
-    /// As the file has it.
+    /// The value as written in the file.
     pub value: String,
-    /// Where it comes from.
+    /// Why this value was chosen.
     pub reason: &'static str,
-    /// Whether it takes a restart.
+    /// Whether it requires a restart.
     pub restart: bool,
 }
 
-/// Why there is no plan.
+/// Why no plan is possible.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Impossible {
-    /// The rules that the best layout does not keep.
+    /// The rules that the best layout breaks.
     pub broken: Vec<Proof>,
-    /// What would make room, a line each.
+    /// Changes that would make a plan possible, one per line.
     #[serde(rename = "ways_out")]
     pub remedies: Vec<String>,
 }
 
-/// The layout for `wanted`, with proof.
+/// Computes the layout for `wanted`, with evidence for each rule.
 ///
 /// # Errors
-/// When the machine or the database is too small: with the rules that can't be kept, figures and ways out.
+/// Returns [`Impossible`] with the broken rules, their figures and remedies if the machine or the
+/// database is too small.
 pub fn plan(wanted: &PlanInput) -> Result<Plan, Impossible> {
     let mut layout = split::layout(wanted);
     let mut proofs = proofs(wanted, &layout);
     if !broken(&proofs).is_empty() {
-        // Threads that run now, and that nothing is known to need, are in no plan's way.
+        // Present threads without a known need must not make a plan impossible.
         layout = split::layout(&current_threads::forgotten(wanted));
         proofs = self::proofs(wanted, &layout);
     }
@@ -189,7 +189,8 @@ fn proofs(wanted: &PlanInput, layout: &ProcessLayout) -> Vec<Proof> {
     proofs
 }
 
-/// Those for which a layout is not given out. What comes need not be known for one; all else is.
+/// Returns the broken rules that prevent a plan. Claims about the load may be unknown; all others
+/// must hold.
 fn broken(proofs: &[Proof]) -> Vec<Proof> {
     let may_be_unknown = |proof: &Proof| matches!(proof.claim, Claim::KeepsUp | Claim::TargetsKept);
     let is_kept = |proof: &Proof| match proof.outcome {
@@ -200,7 +201,7 @@ fn broken(proofs: &[Proof]) -> Vec<Proof> {
     proofs.iter().filter(|proof| !is_kept(proof)).cloned().collect()
 }
 
-/// The whole number at or above `number`, within what counts can be.
+/// Rounds up, within the range of counts.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,7 +1,7 @@
-//! The queues of a process, as a line to change.
+//! Suggests the list of queues of a process.
 //!
-//! A `-q` replaces all queues of `sidekiq.yml`, and a process serves what its line names and nothing
-//! else: so the line always has all of them.
+//! `-q` replaces all queues of `sidekiq.yml`, and a process serves only the queues that are listed.
+//! A suggested line therefore always contains all of them.
 
 mod words;
 
@@ -17,18 +17,18 @@ use crate::observation::{
 };
 use crate::rules::starving_queue;
 
-/// Threads of a process of Sidekiq that nobody has said anything about.
+/// Threads of a new Sidekiq process when nothing is known.
 const CONCURRENCY: u32 = 5;
 const SCHEDULER: &str = "scheduler";
-/// Unserved queues that are compared with what is served. Whoever can push chooses their names, and
-/// the comparison is of each with all.
+/// Unserved queues that are checked for misspellings. Each is compared with every served name, and
+/// clients that push jobs can create any number of them.
 const MISSPELT_MAX: usize = 20;
 
-/// The queues of all capsules as they have to be so that no queue is left over. One list for all
-/// findings: who does what one says after what another says must not undo that.
+/// The queues of all capsules after a repair that leaves no queue unserved. All findings share this
+/// list, so applying one finding does not undo another.
 pub(crate) struct Repaired<'a> {
     capsules: Vec<(&'a JobProcess, &'a Capsule, Vec<WeightedQueue>)>,
-    /// By the queue that was left over: the capsule, and the name that was misspelt there.
+    /// For each unserved queue: the capsule that is to serve it, and the misspelt name there.
     by_queue: BTreeMap<&'a str, (usize, Option<String>)>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Repaired<'a> {
             .iter()
             .filter(|it| !it.paused && (it.length > 0 || it.name == SCHEDULER && it.pushed));
         let names = waiting.map(|it| it.name.as_str()).chain(pushed.iter().map(String::as_str));
-        // One whose process is quieted or has ended is served again once that is started.
+        // Queues of a quiet or ended process are served once that process is restarted.
         let is_nobodys = |name: &&str| {
             jobs.serving_queue(name).next().is_none() && jobs.absent_servers(name).next().is_none()
         };
@@ -60,7 +60,7 @@ impl<'a> Repaired<'a> {
         repaired
     }
 
-    /// With the line of a capsule as it has to be, whatever is wrong with its queues.
+    /// Adds the repaired line of a capsule to the finding.
     pub(crate) fn line_of(
         &self,
         finding: Finding,
@@ -73,15 +73,15 @@ impl<'a> Repaired<'a> {
         }
     }
 
-    /// Whether a finding changes the queues of what serves `queue`.
+    /// Reports whether the repair changes the queues of a capsule that serves `queue`.
     pub(crate) fn is_changed(&self, queue: &str) -> bool {
         let serves = |queues: &[WeightedQueue]| queues.iter().any(|it| it.name == queue);
         let mut serving = self.capsules.iter().filter(|(_, _, queues)| serves(queues));
         serving.any(|(_, capsule, queues)| capsule.queues != *queues)
     }
 
-    /// With the line of a capsule that serves `queue` and backlogs behind all others; as it is where none that
-    /// runs does.
+    /// Adds the line of a capsule that serves `queue`, with `backlogs` behind all other queues.
+    /// Returns the finding unchanged if no running process serves it.
     pub(crate) fn with_last(&self, finding: Finding, queue: &str, backlogs: &[String]) -> Finding {
         let serves = |queues: &[WeightedQueue]| queues.iter().any(|it| it.name == queue);
         let mut capsules = self.capsules.iter();
@@ -91,7 +91,7 @@ impl<'a> Repaired<'a> {
         };
         let mut queues = queues.clone();
         queues.retain(|it| !backlogs.contains(&it.name));
-        // The least weight is 1, which must be the backlog's own.
+        // The lowest possible weight is 1, which must be left to the backlog.
         let least = queues.iter().map(|it| it.weight).min().unwrap_or_default();
         let factor = if least < 2 { 2 } else { 1 };
         for queue in &mut queues {
@@ -99,7 +99,7 @@ impl<'a> Repaired<'a> {
         }
         let last = |name: &String| WeightedQueue { name: name.clone(), weight: 1 };
         queues.extend(backlogs.iter().map(last));
-        // By chance all alike none is the last.
+        // In equal random order, no queue would be last.
         let ordering = match capsule.ordering {
             Ordering::Random => Ordering::Weighted,
             other => other,
@@ -108,7 +108,7 @@ impl<'a> Repaired<'a> {
         self.changed(finding, process, &capsule, &queues)
     }
 
-    /// What starves in it comes first; all others keep their order.
+    /// Moves starving queues to the front and preserves the order of the others.
     fn begin_with(&mut self, process: &JobProcess, capsule: &Capsule, names: &[&str]) {
         if let Some((_, _, queues)) =
             self.capsules.iter_mut().find(|it| is_it(it, process, capsule))
@@ -117,18 +117,19 @@ impl<'a> Repaired<'a> {
         }
     }
 
-    /// With the line for a process that serves the scheduler beside another that does.
+    /// Adds the line for a process that should no longer serve the scheduler, because another one
+    /// does.
     pub(crate) fn without_scheduler(&self, finding: Finding, process: &JobProcess) -> Finding {
         let serves = |it: &Capsule| it.queues.iter().any(|queue| queue.name == SCHEDULER);
         let mut own = self.capsules.iter().filter(|(it, _, _)| it.identity == process.identity);
         match own.find(|(_, capsule, _)| serves(capsule)) {
-            // Without any -q it would serve the queue default.
+            // Without any -q, it would serve the queue `default`.
             Some((_, _, queues)) if queues.is_empty() => {
                 let finding = finding
                     .change(format!("the unit of {}", process.identity), "stop and disable it");
                 finding.assigns(Assignment::Stop { process: process.identity.clone() })
             }
-            // Nobody that was seen to run would keep it.
+            // No process that was seen running would serve the scheduler.
             Some((_, _, queues)) if queues.iter().any(|it| it.name == SCHEDULER) => {
                 finding.next(guard::LOOK_LONGER)
             }
@@ -137,8 +138,8 @@ impl<'a> Repaired<'a> {
         }
     }
 
-    /// Of processes that were seen to run the one with the fewest queues beside it; without such a one
-    /// nobody leaves it.
+    /// Leaves the scheduler to one process: among those seen running, the one with the fewest other
+    /// queues. Changes nothing if none was seen running.
     fn assign_one_scheduler(&mut self) {
         let is_it = |queue: &WeightedQueue| queue.name == SCHEDULER;
         let serving = self.capsules.iter_mut().filter(|(_, _, queues)| queues.iter().any(is_it));
@@ -152,20 +153,20 @@ impl<'a> Repaired<'a> {
         }
     }
 
-    /// Who serves a queue that nobody pushes to and whose name is close, and that name.
+    /// Returns the process that serves a similar name to which no jobs are pushed, and that name.
     pub(crate) fn misspelt(&self, queue: &str) -> Option<(&'a str, &str)> {
         let (at, served) = self.by_queue.get(queue)?;
         Some((self.capsules[*at].0.identity.as_str(), served.as_deref()?))
     }
 
-    /// With the line that has `queue` served.
+    /// Adds the line that makes a capsule serve `queue`.
     pub(crate) fn change(&self, finding: Finding, queue: &str) -> Finding {
         let Some((at, _)) = self.by_queue.get(queue) else { return finding };
         let (process, capsule, queues) = &self.capsules[*at];
         self.changed(finding, process, capsule, queues)
     }
 
-    /// The finding with the line that has `capsule` of `process` serve `queues`.
+    /// Adds the line that makes `capsule` of `process` serve `queues`.
     fn changed(
         &self,
         finding: Finding,
@@ -190,7 +191,7 @@ impl<'a> Repaired<'a> {
         }
         let is_nobodys = |served: &&str| {
             let is_pushed = jobs.queue(served).is_some_and(|it| it.pushed);
-            // It waits for what `weir sidekiq set-aside` will put there.
+            // Queues for `weir sidekiq set-aside` may be empty for now.
             !is_pushed && !is_set_aside(served) && !pushed.iter().any(|it| it == served)
         };
         let all = self.capsules.iter().flat_map(|(_, _, queues)| queues);
@@ -212,12 +213,12 @@ impl<'a> Repaired<'a> {
                 .iter_mut()
                 .filter(|it| it.name == *served)
                 .for_each(|it| name.clone_into(&mut it.name)),
-            // Its few jobs are short, and behind others they come late.
+            // The scheduler's jobs are few and short, and they must not be late.
             None if name == SCHEDULER => {
                 queues.insert(0, WeightedQueue { name: name.to_owned(), weight: 1 })
             }
             None => {
-                // What was set aside waits for all others, this one too.
+                // Queues that were set aside stay last.
                 let others = queues.iter().rposition(|it| !is_set_aside(&it.name));
                 let at =
                     if is_set_aside(name) { queues.len() } else { others.map_or(0, |it| it + 1) };
@@ -227,7 +228,7 @@ impl<'a> Repaired<'a> {
         self.by_queue.insert(name, (at, served));
     }
 
-    /// The capsule that serves most queues.
+    /// Returns the index of the capsule with the most queues.
     fn main(&self) -> Option<usize> {
         let count = |(_, (_, capsule, _)): &(usize, &(_, &Capsule, _))| {
             std::cmp::Reverse(capsule.queues.len())
@@ -244,12 +245,13 @@ fn is_it(
     process.identity == wanted.identity && capsule.name == of.name
 }
 
-/// Who keeps the scheduler comes first: one that was seen to run, and that serves the fewest beside it.
+/// Returns a sort key for choosing the process that serves the scheduler: first seen running, then
+/// with the fewest queues.
 pub(crate) fn scheduler_rank(process: &JobProcess) -> (bool, usize) {
     (process.presence != ProcessPresence::Seen, process.served().count())
 }
 
-/// The finding with a process more, which takes no queue from another.
+/// Adds the command for one more process, which takes no queue from another.
 pub(crate) fn one_more(finding: Finding, concurrency: u32, names: &[&str]) -> Finding {
     let threads = concurrency.clamp(1, CONCURRENCY);
     let line = format!("bundle exec sidekiq -c {threads} {}", new_flags(names));
@@ -258,7 +260,7 @@ pub(crate) fn one_more(finding: Finding, concurrency: u32, names: &[&str]) -> Fi
         .assigns(Assignment::Start { queues: names.iter().map(ToString::to_string).collect() })
 }
 
-/// Queues of a process that is new, each with its turns.
+/// Returns the `-q` flags for the queues of a new process.
 fn new_flags(names: &[&str]) -> String {
     let queue = |name: &&str| WeightedQueue { name: (*name).to_owned(), weight: 1 };
     let queues: Vec<_> = names.iter().map(queue).collect();
@@ -266,8 +268,8 @@ fn new_flags(names: &[&str]) -> String {
     words::flags(order, &queues)
 }
 
-/// The finding with two processes in the place of one, so that each has a core: the same queues in both, but
-/// for the scheduler, which one of them keeps.
+/// Suggests to replace one process by two, so that each can use a core. Both serve the same queues,
+/// except the scheduler, which only one of them serves.
 pub(crate) fn in_two(finding: Finding, process: &JobProcess, capsule: &Capsule) -> Finding {
     let threads = capsule.concurrency;
     let (first, second) = (threads.div_ceil(2), (threads / 2).max(1));

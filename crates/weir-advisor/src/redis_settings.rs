@@ -1,18 +1,21 @@
-//! How settings of a running Redis are changed.
+//! Suggests changes of settings of a running Redis.
 //!
-//! `redis.conf` is read at a start only, and a Redis that starts with `appendonly yes` and has no
-//! append-only file yet starts empty, whatever its snapshot holds. A running one writes all its jobs
-//! into that file when it is told by `CONFIG SET`; `CONFIG REWRITE` then makes its own file say the same.
+//! Editing `redis.conf` loses jobs: it is read only at the start, and a Redis that starts with
+//! `appendonly yes` but without an append-only file starts empty, even if there is a snapshot.
+//! After `CONFIG SET`, a running Redis writes all jobs to that file; `CONFIG REWRITE` then updates
+//! `redis.conf`.
 
-/// `redis-cli` ends with 0 where Redis has refused: what it said is shown, and only OK goes on.
+/// Prints the reply and succeeds only for OK. `redis-cli` exits with 0 even if Redis replied with
+/// an error.
 const IS_OK: &str = "{ read -r reply; echo \"$reply\"; [ \"$reply\" = OK ]; }";
 
-/// Sets one, and keeps it over a restart. `redis_cli` is how to talk to the server.
+/// Returns the command that sets a value and persists it. `redis_cli` is the call of `redis-cli`.
 pub(crate) fn set(redis_cli: &str, name: &str, value: &str) -> String {
     format!("{redis_cli} CONFIG SET {name} {value} && {redis_cli} CONFIG REWRITE")
 }
 
-/// Turns the append-only file on: `redis.conf` may say so only when all jobs are in that file.
+/// Returns the command that enables the append-only file. It updates `redis.conf` only once all
+/// jobs are in the file.
 pub(crate) fn append_only(redis_cli: &str) -> String {
     let wait = wait_for_file(redis_cli);
     format!(
@@ -20,7 +23,7 @@ pub(crate) fn append_only(redis_cli: &str) -> String {
     )
 }
 
-/// Goes on when every job is in the append-only file.
+/// Returns a command that waits until every job is in the append-only file.
 pub(crate) fn wait_for_file(redis_cli: &str) -> String {
     wait_while(
         redis_cli,
@@ -31,14 +34,14 @@ pub(crate) fn wait_for_file(redis_cli: &str) -> String {
     )
 }
 
-/// Goes on when all data was read from disk.
+/// Returns a command that waits until all data has been loaded from disk.
 pub(crate) fn wait_for_data(redis_cli: &str) -> String {
-    // `async_loading` of a replica is waited for as well.
+    // Also matches a replica's `async_loading`.
     wait_while(redis_cli, "*loading:1*) sleep 1;; *loading:0*) exit 0;;")
 }
 
-/// `cases` of what `INFO persistence` says. Whatever else it says ends the wait: `redis-cli` ends with 0 also
-/// where it is not let in, and a loop that looks for one answer would go on for ever.
+/// Returns a loop over the output of `INFO persistence` with `cases`. Any other output ends the
+/// loop: `redis-cli` exits with 0 even after a failed login, and the loop would never end.
 fn wait_while(redis_cli: &str, cases: &str) -> String {
     format!(
         "(while reply=$({redis_cli} INFO persistence 2>&1); do case $reply in {cases} *) break;; \

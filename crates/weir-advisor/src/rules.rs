@@ -1,8 +1,8 @@
-//! What can be wrong: one file for each.
+//! The rules, one file per problem.
 //!
-//! A rule is a pure function from an [`Observation`] to what it found. It is silent about facts that
-//! are not known; that they are not is the finding of `unseen` alone. (Whether pools fit behind a pooler
-//! that nobody has measured is asked by `over_commit` only where it matters.)
+//! A rule is a pure function from an [`Observation`] to findings. Rules ignore unknown facts; only
+//! `unseen` reports them. (`over_commit` also reports when the connections behind a pooler are
+//! unknown, but only where it matters.)
 
 mod absent_server;
 mod backlog;
@@ -55,28 +55,29 @@ use crate::finding::Finding;
 use crate::guard::{self, Guard};
 use crate::observation::{Observation, Sidekiq};
 
-/// One thing that can be wrong.
+/// A check for one kind of problem.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// As findings name it.
+    /// Its name, as used in findings.
     pub name: &'static str,
-    /// What of it there is.
+    /// Returns the findings.
     pub check: fn(&Observation) -> Vec<Finding>,
-    /// Of what that is asked.
+    /// What it is run on.
     pub asked_of: RuleScope,
 }
 
-/// Of what a rule is asked.
+/// What a rule is run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleScope {
-    /// All that was seen.
+    /// The whole observation.
     Everything,
-    /// Each Redis with its own queues and processes: what serves a queue on one of them does not serve
+    /// Each Redis separately: processes of one shard do not serve queues of another, even if the
+    /// names are equal.
     /// another one's queue of that name.
     EachSidekiq,
 }
 
-/// What all of them find, in their order.
+/// Runs all rules and returns the findings in the rules' order.
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let sidekiqs = observation.sidekiqs();
     let guard = |it: &Sidekiq<'_>| Guard::of(&it.observation);
@@ -84,7 +85,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let mut findings = Vec::new();
     for rule in RULES {
         match rule.asked_of {
-            // What is about everything changes nobody's queues.
+            // These rules must not change which process serves which queues.
             RuleScope::Everything => {
                 findings.extend((rule.check)(observation).into_iter().map(guard::without_queues));
             }
@@ -107,10 +108,10 @@ fn check_one(rule: &Rule, sidekiq: &Sidekiq<'_>, guard: &mut Guard) -> Vec<Findi
     findings.map(of_shard).collect()
 }
 
-/// All of them, causes before what they cause: of two findings that are equally bad, the verdict
-/// names the one that stands first here.
+/// All rules, causes before their effects. Among findings of equal severity, the summary names the
+/// first in this order.
 pub const RULES: &[Rule] = &[
-    // Of what is not seen nothing else can be said.
+    // Unreachable sources come first: nothing else is known about them.
     rule(unreachable::NAME, unreachable::check),
     rule(slots_exhausted::NAME, slots_exhausted::check),
     rule(redis_refuses::NAME, redis_refuses::check),
@@ -120,14 +121,15 @@ pub const RULES: &[Rule] = &[
     rule(redis_eviction::NAME, redis_eviction::check),
     rule(redis_persistence::NAME, redis_persistence::check),
     rule(redis_memory::NAME, redis_memory::check),
-    // A full disk ends the database, whatever else is wrong with it.
+    // A full disk stops the database, whatever else is wrong.
     rule(replication_slot::NAME, replication_slot::check),
     rule(read_only_database::NAME, read_only_database::check),
     rule(lock_waits::NAME, lock_waits::check),
     of_sidekiq(unserved_queue::NAME, unserved_queue::check),
     of_sidekiq(duplicate_scheduler::NAME, duplicate_scheduler::check),
     of_sidekiq(failing_jobs::NAME, failing_jobs::check),
-    // Where it reads what it could keep, neither threads nor processes help.
+    // While the database reads from disk what it could cache, more threads or processes do not
+    // help.
     rule(untuned_database::NAME, untuned_database::check),
     of_sidekiq(overdue_jobs::NAME, overdue_jobs::check),
     rule(connection_slots::NAME, connection_slots::check),

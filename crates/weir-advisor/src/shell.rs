@@ -1,12 +1,12 @@
-//! Commands that can be pasted into a shell as they stand, whatever names are in them.
+//! Shell commands that can be pasted safely, whatever names they contain.
 
 use std::fmt::Write;
 
-/// A word for a shell. Names of queues come from whoever pushes jobs: one may be a command itself.
+/// Quotes a word for a shell. Queue names come from clients and may contain commands.
 #[must_use]
 pub fn word(text: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:=,@%+".contains(letter);
-    // What a terminal obeys, and the bar at which monitoring cuts a line, must not be printed.
+    // Control characters affect terminals, and some monitoring plugins cut a line at `|`.
     let unprintable = |letter: char| letter.is_control() || letter == '|';
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();
@@ -30,9 +30,9 @@ pub fn word(text: &str) -> String {
     quoted + "'"
 }
 
-/// A statement of SQL as a word. Texts in it stay readable.
+/// Quotes an SQL statement as a word, with string literals still readable.
 pub(crate) fn statement(sql: &str) -> String {
-    // What a shell reads between double quotes as well, and what else `word` has to escape.
+    // Characters special between double quotes, and those that `word` escapes.
     let escaped = |letter: char| "\"$`\\!|".contains(letter) || letter.is_control();
     match sql.contains('\'') && !sql.contains(escaped) {
         true => format!("\"{sql}\""),
@@ -40,8 +40,8 @@ pub(crate) fn statement(sql: &str) -> String {
     }
 }
 
-/// How to talk to the Redis of this name, whose `master` Sentinels may have named; a password is for
-/// `REDISCLI_AUTH`, and never printed.
+/// Returns the `redis-cli` call for the Redis named `name`; `master` is its address from Sentinel.
+/// Passwords belong in `REDISCLI_AUTH` and are never printed.
 pub(crate) fn redis_cli(name: &str, master: Option<&str>) -> String {
     let (address, database) = match name.rsplit_once('/') {
         Some((address, number)) if is_number(number) => (address, format!(" -n {number}")),
@@ -53,7 +53,7 @@ pub(crate) fn redis_cli(name: &str, master: Option<&str>) -> String {
             format!("redis-cli -h {} -p {port}{database}", word(host))
         }
         _ if address.starts_with('/') => format!("redis-cli -s {}{database}", word(address)),
-        // Without them it would talk to whoever listens on that machine.
+        // Without host and port, it would connect to the local Redis.
         _ => format!("redis-cli -h HOST -p PORT{database}"),
     }
 }

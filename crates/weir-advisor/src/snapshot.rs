@@ -1,4 +1,5 @@
-//! One look at all sources, with what is said about it: what is kept, shown and measured.
+//! A sample of all sources together with its findings, as stored, displayed and exported as
+//! metrics.
 
 use std::time::Duration;
 
@@ -7,12 +8,12 @@ use weir_base::clock::Timestamp;
 use crate::advice::Advice;
 use crate::observation::{Observation, SourceState};
 
-/// What the sources said at one time, with the findings.
+/// The values of all sources at one time, with the findings about them.
 #[derive(Debug)]
 pub struct ObservedSnapshot {
-    /// When it ended.
+    /// When sampling ended.
     pub at: Timestamp,
-    /// How long it took.
+    /// How long sampling took.
     pub took: Duration,
     pub observation: Observation,
     pub advice: Advice,

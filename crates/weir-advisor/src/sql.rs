@@ -1,12 +1,12 @@
-//! Names and values as SQL reads them: statements that can be pasted into psql.
+//! Quotes names and values in SQL statements for psql.
 
-/// A name, whatever its letters and whether it is a word of SQL.
+/// Quotes an identifier, including keywords and special characters.
 #[must_use]
 pub fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A text.
+/// Quotes a string literal.
 #[must_use]
 pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))

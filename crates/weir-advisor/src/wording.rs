@@ -1,4 +1,4 @@
-//! Figures as people read them.
+//! Formats figures for people.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::forecast::Between;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// "14 h 3 min", "39 s", "400 ms": two units at most.
+/// Formats a duration with at most two units: "14 h 3 min", "39 s", "400 ms".
 #[must_use]
 pub fn duration(duration: Duration) -> String {
     let (millis, seconds) = (duration.as_millis(), duration.as_secs());
@@ -24,12 +24,13 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
-/// "30 min", or "30 min (25 min to 41 min)" where chance makes as much of a difference.
+/// Formats a duration with its range if chance makes a difference: "30 min", "30 min (25 min to 41
+/// min)".
 #[must_use]
 pub fn about(left: Duration, between: Option<Between>) -> String {
     let left = duration(left);
     match between.map(|it| (roughly(it.shortest), it.longest.map(roughly))) {
-        // Less than a second makes no difference.
+        // A range that rounds to a single value is left out.
         Some((shortest, Some(longest))) if shortest == longest => left,
         Some((shortest, Some(longest))) => format!("{left} ({shortest} to {longest})"),
         Some((shortest, None)) => format!("{left} (at least {shortest})"),
@@ -37,7 +38,7 @@ pub fn about(left: Duration, between: Option<Between>) -> String {
     }
 }
 
-/// "43 min", "3 h": one unit, of which there are at least two.
+/// Rounds a duration to one unit, of which there are at least two: "43 min", "3 h".
 fn roughly(duration: Duration) -> String {
     const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3_600, "h"), (60, "min")];
     let seconds = duration.as_secs();
@@ -48,7 +49,7 @@ fn roughly(duration: Duration) -> String {
     }
 }
 
-/// "194,000".
+/// Formats a count with thousands separators: "194,000".
 #[must_use]
 pub fn count(count: u64) -> String {
     let digits = count.to_string();
@@ -62,19 +63,19 @@ pub fn count(count: u64) -> String {
     text
 }
 
-/// "1 slow command", "1,234 slow commands".
+/// Formats a count with its noun: "1 slow command", "1,234 slow commands".
 #[must_use]
 pub fn number(of: impl Into<u64>, one: &str, several: &str) -> String {
     let of = of.into();
     format!("{} {}", count(of), if of == 1 { one } else { several })
 }
 
-/// "1 job waits", "1,234 jobs wait".
+/// Formats a sentence: "1 job waits", "1,234 jobs wait".
 pub(crate) fn jobs_wait(jobs: u64) -> String {
     number(jobs, "job waits", "jobs wait")
 }
 
-/// With how long the oldest has, where jobs say when they were enqueued.
+/// Formats the same with the age of the oldest job, if known.
 pub(crate) fn jobs_wait_since(jobs: u64, oldest: Duration) -> String {
     let wait = jobs_wait(jobs);
     match (oldest.is_zero(), jobs) {
@@ -84,7 +85,7 @@ pub(crate) fn jobs_wait_since(jobs: u64, oldest: Duration) -> String {
     }
 }
 
-/// "128 MB", "2 GB", in powers of 1,024 as Postgres and Redis count.
+/// Formats a size in powers of 1,024, as Postgres and Redis do: "128 MB", "2 GB".
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
     let mebibytes = bytes as f64 / MIB;
@@ -98,7 +99,7 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// "3.9/s", "2.4/min": in the unit that shows what there is.
+/// Formats a rate with the unit that fits its size: "3.9/s", "2.4/min".
 #[must_use]
 pub fn rate(per_second: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(1.0, "s"), (60.0, "min"), (3_600.0, "h")];
@@ -112,24 +113,24 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
-/// A rate that was counted for so long: "3.9/s", and "< 1 in 10 s" where nothing was counted. That is no
-/// zero: jobs that come every minute are seldom seen within ten seconds.
+/// Formats a rate that was counted over `window`: "3.9/s", or "< 1 in 10 s" for a count of zero,
+/// because jobs that arrive every minute are rarely seen within ten seconds.
 #[must_use]
 pub fn counted_rate(per_second: f64, window: Duration) -> String {
-    // Half of one: counts are whole, and their seconds are not.
+    // Compares with one half because counts are whole, but the product is not exact.
     match per_second * window.as_secs_f64() < 0.5 {
         true => format!("< 1 in {}", duration(window)),
         false => rate(per_second),
     }
 }
 
-/// "61 %", of a share from 0 to 1.
+/// Formats a share from 0 to 1: "61 %".
 #[must_use]
 pub fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// "a, b and c".
+/// Formats a list: "a, b and c".
 #[must_use]
 pub fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<_> = words.into_iter().collect();

@@ -1,25 +1,25 @@
-//! What a command line tells of whose process it is.
+//! Derives the name of a service from a process' command line.
 
 use std::fs;
 use std::path::Path;
 
-/// What serves requests, by the names of its programs.
+/// Program names of web servers.
 const WEB: [&str; 7] =
     ["puma", "unicorn", "pitchfork", "passenger", "gunicorn", "uvicorn", "hypercorn"];
-/// What passes connections on to Postgres.
+/// Program names of connection poolers for Postgres.
 const POOLERS: [&str; 7] =
     ["pgbouncer", "pgcat", "odyssey", "pgpool", "pgagroal", "pgdog", "supavisor"];
-/// Programs whose first argument is the program.
+/// Programs whose first argument names the actual program.
 const INTERPRETERS: [&str; 6] = ["ruby", "node", "python", "python3", "bundle", "sh"];
 
-/// The service of a process.
+/// Returns the service of a process.
 pub(crate) fn service_of(proc: &Path, pid: u32) -> Option<String> {
     let line = fs::read(proc.join(pid.to_string()).join("cmdline")).ok()?;
     let line = String::from_utf8_lossy(&line).replace('\0', " ");
     Some(line.trim()).filter(|line| !line.is_empty()).map(service)
 }
 
-/// "sidekiq", "web", "streaming", or the name of the program.
+/// Returns "sidekiq", "web", "streaming", or the name of the program.
 pub(crate) fn service(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().take(4).collect();
     let programs: Vec<&str> = words.iter().map(|word| program(word)).collect();
@@ -40,12 +40,12 @@ pub(crate) fn service(line: &str) -> String {
     }
 }
 
-/// Whether a service of that name passes connections on to Postgres.
+/// Reports whether the service is a connection pooler for Postgres.
 pub(crate) fn is_pooler(service: &str) -> bool {
     POOLERS.contains(&service)
 }
 
-/// "/usr/bin/puma:" -> "puma".
+/// Returns the program's name: "/usr/bin/puma:" -> "puma".
 fn program(word: &str) -> &str {
     let name = word.rsplit('/').next().unwrap_or(word);
     name.trim_end_matches(':')

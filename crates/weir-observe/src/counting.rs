@@ -1,4 +1,4 @@
-//! Counts of what waits between the two looks: they tell what of a change may be chance.
+//! Counts waiting jobs between the two samples, to estimate which changes may be due to chance.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,14 +7,16 @@ use weir_advisor::flow;
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{Lengths, RedisConnection, RedisSnapshot};
 
-/// Counts between the looks: nine stretches of ten tell a deviation to within a quarter.
+/// Counts between the samples. The resulting ten intervals estimate a deviation to within a
+/// quarter.
 const COUNTS: u32 = 9;
-/// A stretch that is shorter than a round trip and some jobs tells nothing.
+/// Shorter intervals are dominated by the round trip and single jobs.
 const STRETCH_MIN: Duration = Duration::from_millis(100);
-/// The longest queues of a Redis that are counted: one round trip.
+/// Maximum number of queues per Redis that are counted, longest first, in one round trip.
 const QUEUES_MAX: usize = 49;
 
-/// When to count, from the first look on. None: the window is too short.
+/// Returns the times of the counts, relative to the first sample. Yields none if the window is too
+/// short.
 pub(crate) fn moments(window: Duration) -> impl Iterator<Item = Duration> {
     let stretch = window / (COUNTS + 1);
     (1..=COUNTS).map(move |count| stretch * count).filter(move |_| stretch >= STRETCH_MIN)
@@ -27,11 +29,11 @@ pub(crate) struct QueueLengths {
     counted: Vec<Lengths>,
 }
 
-/// By how many jobs the change of each queue may differ by chance, squared.
+/// Variance of each queue's change, in jobs squared.
 pub(crate) type Variances = BTreeMap<String, f64>;
 
 impl QueueLengths {
-    /// Of what waits.
+    /// Starts with the queues that have jobs in the first sample.
     pub(crate) fn of(first: &RedisSnapshot) -> Self {
         let mut waiting: Vec<_> =
             first.queues.iter().flatten().filter(|it| it.length > 0).collect();
@@ -41,8 +43,8 @@ impl QueueLengths {
         Self { queues, counted: vec![Lengths { at: first.at, lengths }] }
     }
 
-    /// Once more; when that was, by the clock of Redis. Who can't be asked is not counted; the second look says
-    /// why.
+    /// Counts again and returns the time by Redis' clock. Returns `None` on errors, which the
+    /// second sample reports.
     pub(crate) async fn count(&mut self, connection: &mut RedisConnection) -> Option<Timestamp> {
         let lengths = connection.lengths(&self.queues).await.ok()?.ok()?;
         let at = lengths.at;
@@ -50,7 +52,7 @@ impl QueueLengths {
         Some(at)
     }
 
-    /// With the second look as the last count.
+    /// Returns the variances, with the second sample as the last count.
     pub(crate) fn variances(&self, second: &RedisSnapshot) -> Variances {
         let ends = second.queues.iter().flatten().map(|it| (it.name.as_str(), it.length));
         let ends: BTreeMap<&str, u64> = ends.collect();
@@ -66,7 +68,7 @@ impl QueueLengths {
     }
 }
 
-/// Of all shards: a queue's jobs in one of them are independent of those in another.
+/// Sums the variances over all shards, where changes are independent.
 pub(crate) fn joined(shards: impl IntoIterator<Item = Variances>) -> Variances {
     let mut joined = Variances::new();
     for (name, variance) in shards.into_iter().flatten() {

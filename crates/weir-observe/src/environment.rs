@@ -1,15 +1,16 @@
-//! What the environment of a process on this machine says of its pool and its threads.
+//! Reads the size of the pool and the number of threads from a local process' environment.
 //!
-//! The kernel shows it to its own user and to root. Of all variables only these are read: others may be
-//! secret. A process that writes a long title over its environment says nothing.
+//! The kernel shows the environment to the same user and to root. Only these variables are used,
+//! since others may be secret. Processes that overwrite their environment with a long title yield
+//! nothing.
 
 use std::fs;
 use std::path::Path;
 
-/// Bytes of an environment that are read: far more than anybody sets.
+/// Maximum bytes of an environment that are read.
 const BYTES_MAX: usize = 256 << 10;
 
-/// What it was started with.
+/// The variables at the start of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StartEnvironment {
     /// `DB_POOL`.
@@ -21,7 +22,7 @@ pub(crate) struct StartEnvironment {
 }
 
 impl StartEnvironment {
-    /// What may not be read says nothing.
+    /// Reads the environment of a process. Unreadable ones yield no values.
     pub(crate) fn read(proc: &Path, pid: u32) -> Self {
         let environment = fs::read(proc.join(pid.to_string()).join("environ"));
         Self::parse(&environment.unwrap_or_default())
@@ -43,7 +44,8 @@ impl StartEnvironment {
         }
     }
 
-    /// Threads of a web server: where two variables differ, its settings decide, so the fewer.
+    /// Returns the threads of a web server. If both variables are set, returns the lower one,
+    /// because the server's configuration decides which is used.
     pub(crate) fn web_threads(self) -> Option<u32> {
         [self.max_threads, self.rails_max_threads].into_iter().flatten().min()
     }

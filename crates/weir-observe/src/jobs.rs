@@ -1,4 +1,4 @@
-//! Two looks at Sidekiq, in the advisor's words.
+//! Converts two samples of Sidekiq to the advisor's types.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,18 +15,19 @@ use weir_sidekiq::{
 
 use crate::redis::{known, refused};
 
-/// Processes beat every 10 s (5 s before version 6.5). After twice that at least one heartbeat is missing.
+/// Processes send a heartbeat every 10 s (5 s before version 6.5). After twice that time, at least
+/// one is missing.
 const MISSED_BEAT: Duration = Duration::from_secs(20);
-/// A heartbeat takes less from its process to Redis. What clocks differ by more, they differ.
+/// A heartbeat takes less time to reach Redis, so larger differences are due to the clocks.
 const CLOCKS_DIFFER_MIN_SECONDS: f64 = 5.0;
 
-/// Shares of a sample that are kept: what comes after them is no cause of anything.
+/// Maximum number of shares per sample, largest first.
 const SHARES_MAX: usize = 5;
 
-/// All of Sidekiq; unknown without its queues or processes, for who serves what is most of what rules
-/// ask. A set, or one key, that can't be read is left out and named.
+/// Returns the state of Sidekiq. It is unknown without queues or processes, because most rules need
+/// both. Other sets or keys that cannot be read are listed as missing.
 ///
-/// `described` is the one of the two that looked at everything; if both did, the second.
+/// `described` is the sample with all data; if both have it, the second one.
 pub(crate) fn jobs(
     described: &RedisSnapshot,
     first: &RedisSnapshot,
@@ -34,7 +35,7 @@ pub(crate) fn jobs(
 ) -> Fact<SidekiqObservation> {
     let (before, now) = (by_identity(first), by_identity(second));
     let processes = known(&described.processes, "Sidekiq's processes", |all| {
-        // One without a heartbeat at the second look has ended, as in any deployment.
+        // A process without a heartbeat in the second sample has ended, as in any deployment.
         let is_there = |it: &&ProcessSample| now.contains_key(it.identity.as_str());
         let of = |look: &ProcessSample| {
             let id = look.identity.as_str();
@@ -65,7 +66,7 @@ pub(crate) fn jobs(
         let scheduled = set("the scheduled set", |it| &it.scheduled);
         let retries = set("the retry set", |it| &it.retries);
         let mut dead = set("the dead set", |it| &it.dead);
-        // The dead are past their time for ever.
+        // Dead jobs are never due.
         (dead.overdue, dead.overdue_by) = (0, Duration::ZERO);
         (dead.overdue_moves, dead.overdue_fewer_per_second) = (false, 0.0);
         let processed = known(&second.processed, "the count of finished jobs", |count| *count);
@@ -96,7 +97,7 @@ fn by_identity(look: &RedisSnapshot) -> BTreeMap<&str, &ProcessSample> {
     processes.iter().map(|it| (it.identity.as_str(), it)).collect()
 }
 
-/// Of a process by its heartbeats: one between the looks shows that it runs.
+/// Derives the state of a process from its heartbeats. One between the samples proves that it runs.
 fn presence(has_beaten: bool, beat_age: Duration) -> ProcessPresence {
     if has_beaten {
         ProcessPresence::Seen
@@ -109,7 +110,8 @@ fn presence(has_beaten: bool, beat_age: Duration) -> ProcessPresence {
 
 type SetSamples = weir_sidekiq::Read<SetSample>;
 
-/// Without its growth: what is not known of a set is no flood.
+/// Returns the set without growth, or an empty set if it is unknown, so that no rule reports
+/// growth.
 fn set_or_unknown(set: Fact<JobSet>) -> JobSet {
     match set {
         Fact::Known(set) => set,
@@ -122,7 +124,7 @@ fn set_or_unknown(set: Fact<JobSet>) -> JobSet {
     }
 }
 
-/// Of all looks, each once.
+/// Returns the odd keys of all samples without duplicates.
 fn odd_keys(looks: &[&RedisSnapshot]) -> Vec<Missing> {
     let odd: BTreeMap<&str, _> =
         looks.iter().flat_map(|look| &look.odd).map(|odd| (odd.what.as_str(), odd)).collect();
@@ -152,7 +154,7 @@ fn failed_share(first: &RedisSnapshot, second: &RedisSnapshot) -> Fact<f64> {
     }
 }
 
-/// Both, or the first reason why not.
+/// Combines two facts. Returns the first reason if one is unknown.
 trait Zip<T> {
     fn zip<U>(self, other: Fact<U>) -> Fact<(T, U)>;
 }
@@ -167,7 +169,7 @@ impl<T> Zip<T> for Fact<T> {
     }
 }
 
-/// Queues of both looks: those that only a process names are in the first alone.
+/// Merges the queues of both samples. Queues that only a process names are in the first one only.
 fn merged(
     earlier: &[QueueSample],
     later: &[QueueSample],
@@ -184,7 +186,7 @@ fn merged(
     queues.values().map(|(before, after)| queue(*before, *after, from, to)).collect()
 }
 
-/// From what threads said with their last heartbeat.
+/// Counts the jobs in progress as of the last heartbeats.
 fn count_in_hand(queues: &mut [ObservedQueue], look: &RedisSnapshot) {
     let processes = look.processes.as_deref().unwrap_or_default();
     for work in processes.iter().flat_map(|process| &process.work) {
@@ -224,8 +226,8 @@ fn queue(
     }
 }
 
-/// Those that came between the looks, where they were counted; otherwise by the spacing of the newest, which
-/// of a burst is the burst's.
+/// Returns the arrival rate: the counted arrivals between the samples, or else an estimate from the
+/// spacing of the newest jobs, which overestimates after a burst.
 fn arrivals(queue: &QueueSample, from: Timestamp, to: Timestamp) -> f64 {
     let seconds = to.since(from).as_secs_f64();
     let newest = &queue.newest;
@@ -236,8 +238,8 @@ fn arrivals(queue: &QueueSample, from: Timestamp, to: Timestamp) -> f64 {
     }
 }
 
-/// Whether jobs may have come after `from` and been taken already. The oldest is taken first, so as long as
-/// one of before is there, all that came since are.
+/// Reports whether jobs that arrived after `from` may already have been taken. Jobs are taken
+/// oldest first, so if one from before `from` is left, none were.
 fn is_least(queue: &QueueSample, from: Timestamp) -> bool {
     let all_are_told = queue.newest.len() as u64 >= queue.length;
     let all_came = queue.came.is_some_and(|came| came >= queue.length);
@@ -247,7 +249,7 @@ fn is_least(queue: &QueueSample, from: Timestamp) -> bool {
 fn job_set(before: &SetSample, after: &SetSample, from: Timestamp, to: Timestamp) -> JobSet {
     let window = to.since(from);
     let mut flow = Flow { window, before: before.size, after: after.size, ..Flow::default() };
-    // How many come and go is not known; the change itself is the least.
+    // Arrivals and departures are unknown. The net change is a lower limit.
     flow.arrivals_per_second = flow.net_per_second().max(0.0);
     let overdue_by = after.first.map_or(Duration::ZERO, |first| to.since(first));
     let fewer = before.due.saturating_sub(after.due);
@@ -257,7 +259,8 @@ fn job_set(before: &SetSample, after: &SetSample, from: Timestamp, to: Timestamp
         size: after.size,
         overdue: after.due,
         overdue_by,
-        // The first is taken first: as many may have become due.
+        // Jobs are taken lowest time first. A changed first job shows movement even if as many have
+        // become due.
         overdue_moves: fewer > 0 || before.due > 0 && after.first > before.first,
         overdue_fewer_per_second: if seconds > 0.0 { fewer as f64 / seconds } else { 0.0 },
         died_lately: after.lately,
@@ -289,7 +292,7 @@ fn shares<'a>(words: impl Iterator<Item = Option<&'a str>>) -> Vec<SampleShare> 
 
 fn job_process(look: &ProcessSample, redis: Timestamp) -> JobProcess {
     let clock_ahead_seconds = clock_ahead_seconds(look, redis);
-    // By the clock of its host, which is the one that has written its times.
+    // The host has written the times by its own clock.
     let now = ahead(redis, clock_ahead_seconds);
     JobProcess {
         identity: look.identity.clone(),
@@ -310,7 +313,8 @@ fn job_process(look: &ProcessSample, redis: Timestamp) -> JobProcess {
     }
 }
 
-/// How far the clock of its host is ahead of that of Redis, by its last heartbeat; 0 where they agree.
+/// Returns how far the host's clock is ahead of Redis' clock, from the last heartbeat; 0 if they
+/// agree.
 fn clock_ahead_seconds(look: &ProcessSample, redis: Timestamp) -> f64 {
     let (Some(beat), Some(age)) = (look.beat, look.beat_age) else { return 0.0 };
     let ahead = beat.as_secs_f64() - (redis.as_secs_f64() - age.as_secs_f64());

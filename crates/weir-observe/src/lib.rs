@@ -1,17 +1,18 @@
-//! Fills an [`Observation`] from the servers that hold jobs and from this machine. Read-only.
+//! Collects an [`Observation`] from the servers that hold jobs and from this machine. Read-only.
 //!
-//! - [`observe`]: two looks, some seconds apart, at everything that was named;
-//! - [`Watcher`]: the same again and again, for a service;
-//! - `shards`: one Redis or several, each by itself and all together;
-//! - `jobs`, `redis`: what a look at Sidekiq means in the advisor's words;
-//! - `postgres`: what a database says of itself, and who holds its connections;
-//! - `lately`: jobs in hand over many looks;
-//! - `services`, `environment`: who may open connections to it; `pooler`: what passes them on;
-//! - `pgbouncer`: what that says of itself, if it is one;
-//! - `machine`, `memory`, `sockets`, `commands`: cores, memory and processes, from the kernel.
+//! - [`observe`]: takes two samples of all configured sources, some seconds apart;
+//! - [`Watcher`]: samples them repeatedly, for a service;
+//! - `shards`: combines one or several Redis servers, each by itself and all together;
+//! - `jobs`, `redis`: convert samples of Sidekiq and Redis to the advisor's types;
+//! - `postgres`: samples a database, and finds out which services hold its connections;
+//! - `recent`: averages jobs in progress over many samples;
+//! - `services`, `environment`: find the services that may open connections; `pooler`: detects a
+//!   pooler in front of the database;
+//! - `pgbouncer`: queries it if it is a PgBouncer;
+//! - `machine`, `memory`, `sockets`, `commands`: read cores, memory and processes from the kernel.
 //!
-//! Promise: a source that is absent, refuses or does not answer leaves its facts unknown, with what
-//! it said and what would let it be seen; it keeps no other source from being seen.
+//! A source that is absent, unresponsive or rejects the observer leaves its facts unknown, with the
+//! error and a remedy. It does not affect the other sources.
 //!
 //! [`Observation`]: weir_advisor::Observation
 

@@ -1,4 +1,4 @@
-//! Cores and memory of this machine, and what processes on it use, from `/proc`.
+//! Reads this machine's cores and memory, and the CPU usage of processes, from `/proc`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use weir_advisor::observation::{Fact, Machine, Missing, MissingReason};
 
 use crate::memory::kilobytes;
 
-/// Counters at one time; two of them give shares.
+/// CPU counters at one time. Two of them give usage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     total: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Of the machine, and of those of `pids` that run on it.
+    /// Reads the counters of the machine and of the processes `pids`.
     pub(crate) fn read(proc: &Path, pids: impl IntoIterator<Item = u32>) -> Option<Self> {
         let mut counters = Self::parse(&fs::read_to_string(proc.join("stat")).ok()?)?;
         for pid in pids {
@@ -30,8 +30,8 @@ impl Counters {
         Some(counters)
     }
 
-    /// The first line of `/proc/stat` sums all cores: user, nice, system, idle, iowait, ..; guests
-    /// are within user. Each core has a line of its own.
+    /// Parses `/proc/stat`. Its first line has the sums over all cores: user, nice, system, idle,
+    /// iowait, ..; guest time is included in user. Each core has a line of its own.
     fn parse(stat: &str) -> Option<Self> {
         let all = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> =
@@ -45,12 +45,12 @@ impl Counters {
         Some(Self { total: ticks.iter().sum(), idle, cores, processes: BTreeMap::new() })
     }
 
-    /// Cores that nobody has used since `earlier`.
+    /// Returns the average number of idle cores since `earlier`.
     fn idle_since(&self, earlier: &Self) -> f64 {
         self.cores_of(self.idle.saturating_sub(earlier.idle), earlier)
     }
 
-    /// Cores that a process has used since `earlier`.
+    /// Returns the average number of cores that a process has used since `earlier`.
     pub(crate) fn used_since(&self, earlier: &Self, pid: u32) -> Option<f64> {
         let (before, after) = (earlier.processes.get(&pid)?, self.processes.get(&pid)?);
         Some(self.cores_of(after.saturating_sub(*before), earlier))
@@ -62,7 +62,8 @@ impl Counters {
     }
 }
 
-/// User and system time, behind the name in parentheses, which may hold anything.
+/// Returns user and system time. The fields follow the name in parentheses, which may contain any
+/// character.
 fn process_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
@@ -71,7 +72,7 @@ fn process_ticks(stat: &str) -> Option<u64> {
     Some(user.saturating_add(system))
 }
 
-/// Between two looks.
+/// Returns the state of the machine between two samples.
 pub(crate) fn machine(
     proc: &Path,
     earlier: Option<&Counters>,
@@ -99,7 +100,7 @@ fn unseen(proc: &Path) -> Missing {
     }
 }
 
-/// Cores and memory of this machine, as far as the kernel tells.
+/// Returns the number of cores and the memory in bytes of this machine, if the kernel reports them.
 #[must_use]
 pub fn this_machine() -> Option<(u32, u64)> {
     let proc = Path::new("/proc");
@@ -108,7 +109,7 @@ pub fn this_machine() -> Option<(u32, u64)> {
     Some((cores, memory))
 }
 
-/// The name that processes on this machine give it.
+/// Returns the machine's host name, which processes on it report.
 pub(crate) fn hostname(proc: &Path) -> Option<String> {
     let name = fs::read_to_string(proc.join("sys/kernel/hostname")).ok()?;
     Some(name.trim().to_owned())
@@ -127,7 +128,7 @@ mod tests {
         let earlier = counters("cpu  100 0 100 700 100 0 0 0 50 0\ncpu0 1\ncpu1 1\nintr 5\n");
         let mut later = counters("cpu  160 0 120 790 130 0 0 0 90 0\ncpu0 1\ncpu1 1\nintr 5\n");
         assert_eq!(later.cores, 2);
-        // 200 ticks went by, 120 of them idle; guests' are not counted twice.
+        // 200 ticks have passed, 120 of them idle; guest time is not counted twice.
         assert!((later.idle_since(&earlier) - 1.2).abs() < 1e-9);
         let mut earlier = earlier;
         earlier.processes.insert(7, 10);

@@ -1,12 +1,13 @@
-//! Memory that a program may take, as the kernel tells.
+//! Determines the memory available to a program from the kernel's data.
 
 use std::fs;
 use std::path::Path;
 
-/// Processes that are looked at: far more than a machine runs.
+/// Maximum number of processes that are read.
 const PROCESSES_MAX: usize = 20_000;
 
-/// The machine's memory without what processes of other names hold for themselves.
+/// Returns the machine's memory without the private memory of processes with names other than
+/// `names`.
 pub(crate) fn left_for(proc: &Path, names: &[&str]) -> Option<u64> {
     let total = total(proc)?;
     let others: u64 = processes(proc)
@@ -17,12 +18,13 @@ pub(crate) fn left_for(proc: &Path, names: &[&str]) -> Option<u64> {
     Some(total.saturating_sub(others))
 }
 
-/// The machine's memory.
+/// Returns the machine's memory.
 pub(crate) fn total(proc: &Path) -> Option<u64> {
     kilobytes(&fs::read_to_string(proc.join("meminfo")).ok()?, "MemTotal:")
 }
 
-/// The least that the control groups of a process allow (version 2); none if they allow all.
+/// Returns the lowest memory limit of a process' control groups (version 2), or `None` if there is
+/// no limit.
 pub(crate) fn group_limit(proc: &Path, pid: u32, mount: &Path) -> Option<u64> {
     let groups = fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -30,13 +32,13 @@ pub(crate) fn group_limit(proc: &Path, pid: u32, mount: &Path) -> Option<u64> {
     folders.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok()).min()
 }
 
-/// Numbers of all processes.
+/// Returns the process IDs of all processes.
 pub(crate) fn processes(proc: &Path) -> impl Iterator<Item = u32> {
     let entries = fs::read_dir(proc).into_iter().flatten().filter_map(Result::ok);
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(PROCESSES_MAX)
 }
 
-/// The bytes behind `name` in `meminfo` or `status`.
+/// Returns the value of a field of `meminfo` or `status` in bytes.
 pub(crate) fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let number: u64 = field(text, name)?.strip_suffix(" kB")?.parse().ok()?;
     number.checked_mul(1024)

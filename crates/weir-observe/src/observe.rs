@@ -1,4 +1,4 @@
-//! Two looks at all sources.
+//! Takes two samples of all sources.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,35 +22,36 @@ use crate::recent::RecentSamples;
 use crate::shards::{self, Described, ShardSamples};
 use crate::{pooler, presence, redis, services};
 
-/// What to look at.
+/// The sources to observe, and limits.
 #[derive(Clone, Debug)]
 pub struct Sources {
-    /// One, or each shard.
+    /// One Redis, or each shard.
     pub redis: Vec<RedisEndpoint>,
-    /// What a look may cost each of them.
+    /// Limits of the cost of a sample for each Redis.
     pub limits: SampleLimits,
-    /// The application's database; none: not asked.
+    /// The application's database, if it is to be observed.
     pub postgres: Option<PostgresSource>,
-    /// Who opens connections to it, beside Sidekiq's processes; of the same name, instead of them.
+    /// Services that open connections to the database, in addition to Sidekiq's processes. Entries
+    /// override detected services of the same name.
     pub services: Vec<ConnectionPools>,
-    /// Connections that a pooler in between opens at most; 0: nothing stands between, none: nobody said.
+    /// The most connections that a pooler opens. `Some(0)`: there is no pooler; `None`: unknown.
     pub pooler: Option<u32>,
-    /// The PgBouncer that stands between; none: not asked.
+    /// The PgBouncer in front of the database, if it is to be queried.
     pub pgbouncer: Option<PgBouncerSource>,
-    /// The queues that the application pushes to; none: not asked.
+    /// The queues that the application pushes to, if known.
     pub pushed_queues: Vec<String>,
-    /// Between the two looks: longer tells slower changes from chance.
+    /// Time between the two samples. With a longer one, slower changes can be told from chance.
     pub window: Duration,
-    /// Where the kernel tells of this machine; none: not asked.
+    /// Path of the proc file system, if this machine is to be observed.
     pub proc: Option<PathBuf>,
 }
 
 impl Sources {
-    /// Long enough for a time to drain within 6 %, as measured; short enough to wait for.
+    /// Long enough for a time to drain to within 6 %, as measured; short enough to wait for.
     pub const WINDOW: Duration = Duration::from_secs(10);
 }
 
-/// Looks twice. No source's failure is one of the others.
+/// Takes two samples. The failure of a source does not affect the others.
 pub async fn observe(sources: &Sources) -> Observation {
     let mut shards: Vec<ObservedShard> = Vec::new();
     let names = shards::names(sources);
@@ -101,7 +102,7 @@ pub async fn observe(sources: &Sources) -> Observation {
     observation
 }
 
-/// Until the window is over.
+/// Counts waiting jobs until the window ends.
 async fn count_meanwhile(shards: &mut [ObservedShard], sources: &Sources) {
     let from = tokio::time::Instant::now();
     for moment in counting::moments(sources.window) {
@@ -113,7 +114,7 @@ async fn count_meanwhile(shards: &mut [ObservedShard], sources: &Sources) {
     tokio::time::sleep_until(from + sources.window).await;
 }
 
-/// Of each shard its own, and of all together their sum.
+/// Sets the deviations of each shard's queues, and those of the sums over all shards.
 fn set_deviations(observation: &mut Observation, variances: Vec<Variances>) {
     for (shard, variances) in observation.shards.iter_mut().zip(&variances) {
         deviate(&mut shard.jobs, variances);
@@ -139,7 +140,7 @@ async fn sample_pooler(sources: &Sources) -> Fact<PgBouncer> {
     seen
 }
 
-/// What follows from what the database and the pooler say, if they were asked.
+/// Adds facts that are derived from the database and the pooler, if those were queried.
 pub(crate) fn add_database(observation: &mut Observation, sources: &Sources) {
     if sources.postgres.is_some() || sources.pgbouncer.is_some() {
         observation.pooler = pooler::pooler(sources, observation);
@@ -149,11 +150,11 @@ pub(crate) fn add_database(observation: &mut Observation, sources: &Sources) {
     }
 }
 
-/// A Redis, as far as it could be seen.
+/// A Redis with its samples, as far as it could be read.
 struct ObservedShard {
     name: String,
     database: i64,
-    /// Where Sentinels have said that it is.
+    /// The master's address from Sentinel.
     master: Option<String>,
     seen: Result<(RedisConnection, RedisSnapshot), Missing>,
     counts: QueueLengths,
@@ -178,7 +179,7 @@ impl ObservedShard {
         let Ok((connection, _)) = &mut self.seen else { return };
         let Some(at) = self.counts.count(connection).await else { return };
         if self.lately.is_due(at) {
-            // Who can't be asked again is not counted; the second look says why.
+            // Errors are ignored here, because the second sample reports them.
             if let Ok(Ok(processes)) = connection.processes(limits).await {
                 note_in_hand(&mut self.lately, at, &processes);
             }
@@ -195,13 +196,13 @@ impl ObservedShard {
         master: &mut Option<String>,
     ) -> Result<(RedisConnection, RedisSnapshot), SidekiqError> {
         let mut connection = RedisConnection::open(endpoint, limits).await?;
-        // It is known also of one that then answers nothing.
+        // The address is known even if the server then fails.
         *master = connection.master().map(str::to_owned);
         let snapshot = connection.sample(SampleScope::Everything, limits).await?;
         Ok((connection, snapshot))
     }
 
-    /// Both looks.
+    /// Takes the second sample and returns both.
     async fn sample_again(&mut self, limits: &SampleLimits) -> ShardSamples {
         let (connection, first) = self.seen.as_mut().map_err(|missing| missing.clone())?;
         match second(connection, first, limits).await {
@@ -226,7 +227,7 @@ fn note_in_hand(lately: &mut RecentSamples, at: Timestamp, processes: &[ProcessS
     lately.note(at, in_hand.into_iter().map(|(queue, count)| (queue, count, 0.0)));
 }
 
-/// What has changed, and which processes have a heartbeat still.
+/// Samples the changes, and drops processes without a heartbeat.
 async fn second(
     connection: &mut RedisConnection,
     first: &RedisSnapshot,
@@ -235,7 +236,7 @@ async fn second(
     let mut second = connection.sample_since(SampleScope::Changes, Some(first.at), limits).await?;
     let mut processes = first.processes.clone().unwrap_or_default();
     let identities: Vec<_> = processes.iter().map(|process| process.identity.clone()).collect();
-    // Who may not be asked again is taken to be as it was.
+    // If the check is rejected, the processes are assumed to be unchanged.
     if let Ok(beats) = connection.heartbeats(&identities).await? {
         processes.retain_mut(|process| {
             let Some(now) = beats.get(&process.identity) else { return false };
@@ -247,7 +248,8 @@ async fn second(
     Ok(second)
 }
 
-/// Sidekiq's processes that say to run on this machine, by identity.
+/// Returns the process IDs of Sidekiq processes that report this machine as their host, by
+/// identity.
 pub(crate) fn local_processes<'a>(
     proc: &Path,
     snapshots: impl Iterator<Item = &'a RedisSnapshot>,
@@ -265,7 +267,7 @@ pub(crate) fn cores_used(
     later: &Counters,
 ) {
     for process in job_processes(observation) {
-        // A number alone may be another process's, on another machine.
+        // A process ID alone is not enough, because another machine may use the same one.
         let pid = local.get(&process.identity);
         if let Some(used) = pid.and_then(|pid| later.used_since(earlier, *pid)) {
             process.cores_used = Fact::Known(used);
@@ -273,14 +275,14 @@ pub(crate) fn cores_used(
     }
 }
 
-/// Sidekiq's processes, wherever they are listed.
+/// Returns all Sidekiq processes, wherever they are listed.
 pub(crate) fn job_processes(
     observation: &mut Observation,
 ) -> impl Iterator<Item = &mut JobProcess> {
     all_jobs(observation).flat_map(|jobs| &mut jobs.processes)
 }
 
-/// Of each shard, and of all together.
+/// Returns the jobs of each shard and of all together.
 pub(crate) fn all_jobs(
     observation: &mut Observation,
 ) -> impl Iterator<Item = &mut SidekiqObservation> {

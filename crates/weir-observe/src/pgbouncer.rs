@@ -1,6 +1,6 @@
-//! What PgBouncer says of itself, in its own database of the name `pgbouncer`.
+//! Queries PgBouncer's admin database, which is named `pgbouncer`.
 //!
-//! That database speaks the simple protocol alone, and knows no transactions: a question is one `SHOW`.
+//! It supports only the simple protocol and no transactions, so each query is a `SHOW` command.
 
 mod address;
 mod refused;
@@ -15,24 +15,25 @@ use weir_advisor::observation::{
 pub use self::address::pgbouncer_endpoint;
 use crate::postgres::{PostgresConnection, PostgresEndpoint, PostgresError, PostgresLimits};
 
-/// Of more, those at which nobody waits are left out.
+/// Maximum number of pools. Those without waiting clients are dropped first.
 const POOLS_MAX: usize = 1_000;
-/// Its own database, which has no connections.
+/// The admin database, which has no server connections.
 const OWN: &str = "pgbouncer";
 
-/// A PgBouncer to ask.
+/// A PgBouncer to query.
 #[derive(Clone, Debug)]
 pub struct PgBouncerSource {
-    /// Where it is: [`pgbouncer_endpoint`].
+    /// Its address: [`pgbouncer_endpoint`].
     pub endpoint: PostgresEndpoint,
-    /// How long it may take.
+    /// Timeouts.
     pub limits: PostgresLimits,
 }
 
-/// What one look needs.
+/// Number of queries per sample.
 pub(crate) const QUESTIONS: u64 = 3;
 
-/// By the connection of the look before, if there is one: one that has failed is not given back.
+/// Samples PgBouncer over the connection of the previous sample, if given. Returns the connection
+/// for the next one, unless it failed.
 pub(crate) async fn sample(
     source: &PgBouncerSource,
     held: Option<PostgresConnection>,
@@ -43,7 +44,7 @@ pub(crate) async fn sample(
     }
 }
 
-/// One that does not answer.
+/// Returns the reason for a timeout.
 pub(crate) fn late(source: &PgBouncerSource, after: Duration) -> Missing {
     refused::missing(&source.endpoint, &PostgresError::Deadline(after))
 }
@@ -69,7 +70,7 @@ async fn try_look(
     Ok((connection, PgBouncer { pools, has_more_pools, databases, settings }))
 }
 
-/// Of columns that versions have under several names, the one that is there.
+/// Returns a column whose name depends on the version.
 fn text(row: &SimpleQueryRow, names: &[&str]) -> String {
     let at = row.columns().iter().position(|column| names.contains(&column.name()));
     at.and_then(|at| row.get(at)).unwrap_or_default().to_owned()

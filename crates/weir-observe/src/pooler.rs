@@ -1,7 +1,8 @@
-//! What stands between the application and its database: seen, or said.
+//! Detects a connection pooler between the application and its database, unless it is configured.
 //!
-//! Seen is who holds sessions of the database, that the address which was given leads to another port of
-//! it, and what runs on this machine. On another machine a pooler shows nothing of itself, unless it is asked.
+//! Signs of a pooler are sessions of the database that it holds, a configured address that leads to
+//! another port than the database's own, and a running process on this machine. A pooler on another
+//! machine cannot be detected unless it is queried.
 
 use std::path::Path;
 
@@ -11,12 +12,13 @@ use weir_advisor::wording;
 use crate::observe::Sources;
 use crate::{commands, memory};
 
-/// Of what nobody knows the name.
+/// Name of a pooler of unknown kind.
 const UNNAMED: &str = "a pooler";
-/// What stands between by the option of that name.
+/// Name of a configured pooler.
 const SAID: &str = "pgbouncer";
 
-/// What somebody has said of it wins: the connections that it opens at most, and that there is none (0).
+/// Returns the pooler. Configured values take precedence: its maximum of connections, or 0 for no
+/// pooler.
 pub(crate) fn pooler(sources: &Sources, observation: &Observation) -> Option<Pooler> {
     let Observation { postgres, pgbouncer, .. } = observation;
     let endpoint = sources.postgres.as_ref().map(|source| &source.endpoint);
@@ -40,7 +42,7 @@ fn found(
     Some(Pooler { name, shown_by, connections })
 }
 
-/// Its name, and what shows it.
+/// Returns the name of a detected pooler, and the evidence.
 fn seen(postgres: &Fact<DatabaseObservation>, proc: Option<&Path>) -> Option<(String, String)> {
     let postgres = postgres.known();
     let holder = postgres.and_then(holder);

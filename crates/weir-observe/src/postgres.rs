@@ -1,11 +1,13 @@
-//! Two looks at Postgres: what it says of itself, and who holds its connections.
+//! Takes two samples of Postgres, and finds out which services hold its connections.
 //!
-//! - [`PostgresEndpoint`]: where it is and how to get in; `tls`: certificates from files;
-//! - `connection`: in the simple protocol; `session`: one that only asks, each question in a read-only transaction with limits
-//!   of its own; a pooler in between does not mind;
-//! - `settings`, `exceptions`, `activity`, `locks`, `slots`, `cache`, `host`, `statements`: what is asked, and what the answers mean;
-//! - `error`, `away`: why it was not seen, and what would let it be;
-//! - `titles`: who holds its connections when there is none left to ask by.
+//! - [`PostgresEndpoint`]: address and credentials; `tls`: certificates from files;
+//! - `connection`: a connection with the simple protocol; `session`: a read-only connection that
+//!   executes each query in a transaction with its own timeouts, so that it also works through a
+//!   pooler;
+//! - `settings`, `exceptions`, `activity`, `locks`, `slots`, `cache`, `host`, `statements`: the
+//!   queries and their results;
+//! - `error`, `away`: reasons for failures, with remedies;
+//! - `titles`: lists the holders of connections when the database has no free slot for a query.
 
 mod activity;
 mod away;
@@ -43,31 +45,31 @@ use self::session::PostgresSession;
 use self::settings::ReportedSettings;
 use crate::environment::StartEnvironment;
 
-/// A database to look at.
+/// A database to observe.
 #[derive(Clone, Debug)]
 pub struct PostgresSource {
-    /// Where it is.
+    /// Its address.
     pub endpoint: PostgresEndpoint,
-    /// What a look may cost it.
+    /// Limits of the cost of a sample.
     pub limits: PostgresLimits,
-    /// Memory that it may use; none: what others leave of this machine, if it runs here.
+    /// Memory that it may use, or `None` for what other processes leave if it runs on this machine.
     pub memory_bytes: Option<u64>,
 }
 
-/// Ceilings of a look at Postgres.
+/// Limits of a sample of Postgres.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PostgresLimits {
-    /// Until a connection is there.
+    /// Timeout for connecting.
     pub connect_timeout: Duration,
-    /// Until a question is answered; Postgres itself ends it (`statement_timeout`).
+    /// Timeout for a query, enforced by Postgres (`statement_timeout`).
     pub statement_timeout: Duration,
-    /// Until a lock of the catalog is had (`lock_timeout`).
+    /// Timeout for locks on the catalog (`lock_timeout`).
     pub lock_timeout: Duration,
-    /// Sessions that are looked at.
+    /// Maximum number of sessions.
     pub sessions_max: u32,
-    /// Waits for locks that are looked at.
+    /// Maximum number of lock waits.
     pub lock_waits_max: u32,
-    /// Kinds of statements that are looked at, where `pg_stat_statements` is there; 0: nobody asks.
+    /// Maximum number of statements from `pg_stat_statements`, if available; 0 disables the query.
     pub statements_max: u32,
 }
 
@@ -77,7 +79,7 @@ impl Default for PostgresLimits {
             connect_timeout: Duration::from_secs(5),
             statement_timeout: Duration::from_secs(5),
             lock_timeout: Duration::from_secs(1),
-            // More sessions than anybody sets max_connections to.
+            // More than any realistic `max_connections`.
             sessions_max: 20_000,
             lock_waits_max: 500,
             statements_max: 0,
@@ -85,7 +87,7 @@ impl Default for PostgresLimits {
     }
 }
 
-/// A database, as far as it could be seen.
+/// A database with its session, as far as it could be reached.
 #[derive(Debug)]
 pub(crate) struct Database {
     source: PostgresSource,
@@ -93,7 +95,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// The first look: counters only.
+    /// Takes the first sample, which consists of counters only.
     pub(crate) async fn sample(source: &PostgresSource, proc: Option<&Path>) -> Self {
         let seen = match PostgresSession::open(&source.endpoint, &source.limits).await {
             Ok(mut session) => {
@@ -111,7 +113,7 @@ impl Database {
         Self { source: source.clone(), seen }
     }
 
-    /// The second: all there is. `names` are services by the number of a process on this machine.
+    /// Takes the second sample, with all data. `names` are services by local process ID.
     pub(crate) async fn sample_again(
         &mut self,
         proc: Option<&Path>,
@@ -122,7 +124,7 @@ impl Database {
             Err(missing) => return Fact::Unknown(missing.clone()),
         };
         let Whereabouts { local, other_port } = host::whereabouts(session, proc).await;
-        // Not one answer: all that follows would wait as long.
+        // The session does not respond, so each further query would time out as well.
         if let Some(after) = session.silent_for() {
             return Fact::Unknown(error::silent(&self.source.endpoint, after));
         }
@@ -138,7 +140,7 @@ impl Database {
         let exceptions = exceptions::exceptions(session).await;
         let blocks = cache::blocks(session).await;
         let cache_hit_ratio = cache::hit_ratio(before, blocks.clone());
-        // A database that is asked little needs more than one window to say something.
+        // A database with little traffic needs more than one window for a hit ratio.
         if cache_hit_ratio != Fact::NotAsked || before.known().is_none() {
             *before = blocks;
         }
@@ -166,12 +168,12 @@ impl Database {
         })
     }
 
-    /// Questions that it was asked up to now.
+    /// Returns the number of queries so far.
     pub(crate) fn questions(&self) -> u64 {
         self.seen.as_ref().map_or(0, |(session, _)| session.questions())
     }
 
-    /// Leaves it.
+    /// Closes the session.
     pub(crate) async fn close(self) {
         if let Ok((session, _)) = self.seen {
             session.close().await;
@@ -179,12 +181,12 @@ impl Database {
     }
 }
 
-/// One that does not answer.
+/// Returns the reason for a timeout.
 pub(crate) fn late(source: &PostgresSource, after: Duration) -> Missing {
     error::unreachable(&source.endpoint, &PostgresError::Deadline(after))
 }
 
-/// With every slot taken it can't be asked; on this machine it can be seen.
+/// Lists the holders of connections by local process titles when no slot is free for a query.
 fn ledger_without_asking(
     source: &PostgresSource,
     proc: Option<&Path>,
@@ -196,7 +198,7 @@ fn ledger_without_asking(
     proc.filter(|_| here).and_then(|proc| titles::ledger(proc, source.endpoint.port()))
 }
 
-/// What the processes that hold connections were started with.
+/// Reads the environments of the processes that hold connections.
 fn clients(proc: Option<&Path>, owners: BTreeMap<u32, String>) -> Vec<ClientProcess> {
     let Some(proc) = proc else { return Vec::new() };
     let client = |(pid, service): (u32, String)| {

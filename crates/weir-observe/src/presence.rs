@@ -1,7 +1,7 @@
-//! Whether processes of Sidekiq that run on this machine, by the name of their host, still do.
+//! Checks whether Sidekiq processes with this machine's host name are still running.
 //!
-//! A heartbeat outlives its process by a minute. On the same machine the kernel knows better; elsewhere, and
-//! where other users' processes are hidden, only heartbeats tell.
+//! A heartbeat outlives its process by a minute, so the kernel knows better. On other machines, and
+//! if other users' processes are hidden, only heartbeats are available.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,29 +13,30 @@ use weir_advisor::observation::{Observation, ProcessPresence, SidekiqObservation
 use crate::machine;
 use crate::observe::{all_jobs, job_processes};
 
-/// What every machine runs, and what cannot be seen where other users' processes are hidden.
+/// Process ID of init. If it is not visible, other users' processes are hidden.
 const INIT: &str = "1";
-/// In the title of a process of Sidekiq.
+/// Part of the title of a Sidekiq process.
 const TITLE: &[u8] = b"sidekiq";
 
-/// What the kernel says of a number.
+/// What the kernel reports about a process ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PidStatus {
-    /// It is a process of Sidekiq.
+    /// A Sidekiq process has it.
     Sidekiq,
-    /// There is no such process.
+    /// No process has it.
     Nothing,
-    /// Another program has that number: a container's numbers are its own.
+    /// Another program has it, or it belongs to a container with its own process IDs.
     Unclear,
 }
 
-/// Corrects what heartbeats say of the processes in `local` (by identity, with their numbers).
+/// Corrects the presence of the processes in `local`, which are process IDs by identity.
 pub(crate) fn see(observation: &mut Observation, local: &BTreeMap<String, u32>, proc: &Path) {
     for process in job_processes(observation) {
         let Some(pid) = local.get(&process.identity) else { continue };
         process.presence = match (process.presence, seen(proc, *pid)) {
             (ProcessPresence::Presumed, PidStatus::Sidekiq) => ProcessPresence::Seen,
-            // One that has just beaten runs, whatever its number is here.
+            // A recent heartbeat proves that the process runs, even if the process ID is not found
+            // here.
             (ProcessPresence::Presumed | ProcessPresence::Silent, PidStatus::Nothing) => {
                 ProcessPresence::Gone
             }
@@ -47,7 +48,8 @@ pub(crate) fn see(observation: &mut Observation, local: &BTreeMap<String, u32>, 
     }
 }
 
-/// Processes of this machine that run without a heartbeat. The number of one that beats is not another's.
+/// Returns the ghosts that are running on this machine. Process IDs of processes with heartbeats
+/// are skipped.
 fn running_ghosts(jobs: &SidekiqObservation, proc: &Path) -> Vec<String> {
     let Some(hostname) = machine::hostname(proc) else { return Vec::new() };
     let beats = |pid: u32| jobs.processes.iter().any(|it| it.hostname == hostname && it.pid == pid);
@@ -66,7 +68,7 @@ fn seen(proc: &Path, pid: u32) -> PidStatus {
     }
     let folder = proc.join(pid.to_string());
     match fs::read(folder.join("cmdline")) {
-        // It has ended, and nobody has asked how.
+        // It has ended, but its parent has not reaped it.
         Ok(title) if title.is_empty() && is_zombie(&folder) => PidStatus::Nothing,
         Ok(title) if title.windows(TITLE.len()).any(|it| it == TITLE) => PidStatus::Sidekiq,
         Err(error) if error.kind() == io::ErrorKind::NotFound => PidStatus::Nothing,
@@ -74,7 +76,7 @@ fn seen(proc: &Path, pid: u32) -> PidStatus {
     }
 }
 
-/// By its state, behind the name in parentheses, which may hold anything.
+/// Checks the state, which follows the name in parentheses; the name may contain any character.
 fn is_zombie(folder: &Path) -> bool {
     let stat = fs::read_to_string(folder.join("stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, fields)| fields.trim_start().starts_with('Z'))

@@ -1,4 +1,5 @@
-//! Jobs in hand over many looks: a single one seldom meets a job that takes milliseconds.
+//! Averages jobs in progress over many samples, because a single one rarely catches jobs that take
+//! milliseconds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,13 +7,13 @@ use std::time::Duration;
 use weir_advisor::observation::{RecentActivity, SidekiqObservation};
 use weir_base::clock::Timestamp;
 
-/// Processes say with each heartbeat what their threads have in hand, every ten seconds at the latest: a look
-/// that comes sooner may be told the same once more.
+/// Processes report jobs in progress with each heartbeat, at least every ten seconds. Earlier
+/// samples could see the same data again.
 const BEAT: Duration = Duration::from_secs(10);
-/// Of a period; two are remembered. Half an hour of looks that are 15 s apart.
+/// Samples per period. Two periods are stored, each of half an hour with samples 15 s apart.
 const LOOKS_MAX: u32 = 120;
 
-/// What the looks at one Sidekiq have shown.
+/// Totals of the samples of one Sidekiq.
 #[derive(Debug, Default)]
 pub(crate) struct RecentSamples {
     last: Option<Timestamp>,
@@ -23,7 +24,7 @@ pub(crate) struct RecentSamples {
 #[derive(Debug, Default)]
 struct Period {
     looks: u32,
-    /// As many as a look has.
+    /// Limited to the queues of a sample.
     queues: BTreeMap<String, QueueActivity>,
 }
 
@@ -34,12 +35,12 @@ struct QueueActivity {
 }
 
 impl RecentSamples {
-    /// Whether a look would tell something new.
+    /// Reports whether a sample at `at` would have new data.
     pub(crate) fn is_due(&self, at: Timestamp) -> bool {
         self.last.is_none_or(|last| at.since(last) >= BEAT)
     }
 
-    /// One more look: of each queue its jobs in hand, and how many are worked off in a second.
+    /// Adds a sample: for each queue its jobs in progress and its completion rate.
     pub(crate) fn note<'a>(
         &mut self,
         at: Timestamp,
@@ -60,7 +61,7 @@ impl RecentSamples {
         }
     }
 
-    /// Of all queues of a look.
+    /// Adds a sample with all of its queues.
     pub(crate) fn note_jobs(&mut self, at: Timestamp, jobs: &SidekiqObservation) {
         let queues = jobs.queues.iter().map(|queue| {
             let served = queue.flow.known().map_or(0.0, |flow| flow.served_per_second());
@@ -69,14 +70,14 @@ impl RecentSamples {
         self.note(at, queues);
     }
 
-    /// Gives each queue what its looks have shown.
+    /// Sets the averages of each queue.
     pub(crate) fn add_to(&self, jobs: &mut SidekiqObservation) {
         for queue in &mut jobs.queues {
             queue.lately = self.of(&queue.name);
         }
     }
 
-    /// None: there was no second look.
+    /// Returns the averages of a queue, or `None` before the second sample.
     fn of(&self, name: &str) -> Option<RecentActivity> {
         let periods = [&self.before, &self.now];
         let looks: u32 = periods.iter().map(|period| period.looks).sum();

@@ -1,4 +1,4 @@
-//! What a Redis says of itself, in the advisor's words.
+//! Converts the status of a Redis to the advisor's types.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use weir_sidekiq::{
     UnreadyKind,
 };
 
-/// Fewer keys than this say nothing of what a Redis is used for.
+/// Smaller samples of keys do not show what a Redis is used for.
 const SAMPLED_MIN: u64 = 50;
 const FILES: &str = "check the paths of --redis-ca, --redis-cert and --redis-key (ca, cert and key \
                      in [[observe.redis]])";
 
-/// One server, from a look at everything.
+/// Returns the server from a sample with all data.
 pub(crate) fn server(name: &str, database: i64, snapshot: &RedisSnapshot) -> Fact<RedisServer> {
     let Some(read) = &snapshot.server else { return Fact::NotAsked };
     known(read, "the status of Redis", |look| RedisServer {
@@ -26,7 +26,7 @@ pub(crate) fn server(name: &str, database: i64, snapshot: &RedisSnapshot) -> Fac
         database,
         info: RedisInfo {
             persistence: Persistence {
-                // Without it, what matters is whether the append-only file is on, which INFO reports.
+                // If unknown, the state of the append-only file is decisive, which INFO reports.
                 snapshots: look.snapshots.as_ref().ok().copied(),
                 ..look.info.persistence
             },
@@ -47,7 +47,8 @@ pub(crate) fn server(name: &str, database: i64, snapshot: &RedisSnapshot) -> Fac
     })
 }
 
-/// What it did between two looks at everything; not known after a restart, which begins its counts anew.
+/// Returns the operations between two samples with all data. Unknown after a restart, which resets
+/// the counters.
 pub(crate) fn recent_operations(
     earlier: &RedisSnapshot,
     later: &RedisSnapshot,
@@ -71,7 +72,8 @@ fn commands(before: &ServerSample, now: &ServerSample, window: Duration) -> Vec<
     let (Ok(before), Ok(now)) = (&before.commands, &now.commands) else { return Vec::new() };
     let before: BTreeMap<&str, _> = before.iter().map(|it| (it.name.as_str(), it)).collect();
     let rate = |now: &CommandSample| {
-        // One that is new among those that are kept was called before as well: nobody knows how often.
+        // A command missing in the earlier sample was below its limit, so the difference is
+        // unknown.
         let before = before.get(now.name.as_str())?;
         let calls = now.calls.checked_sub(before.calls).filter(|calls| *calls > 0)?;
         let took = now.took.saturating_sub(before.took);
@@ -95,7 +97,7 @@ fn cache_like_share(keys: &ForeignKeys) -> f64 {
     if keys.sampled < SAMPLED_MIN { 0.0 } else { keys.expiring as f64 / keys.sampled as f64 }
 }
 
-/// A part that was read, or why it was not.
+/// Converts a part of a sample, or the reason why it is missing.
 pub(crate) fn known<T, U>(read: &Read<T>, what: &str, map: impl FnOnce(&T) -> U) -> Fact<U> {
     match read {
         Ok(value) => Fact::Known(map(value)),
@@ -111,7 +113,7 @@ pub(crate) fn refused(what: &str, refusal: &RejectedCommand) -> Missing {
     Missing { what: what.to_owned(), obstacle, reason: format!("{command}: {reason}"), remedy }
 }
 
-/// A Redis of which nothing is known.
+/// Returns why nothing is known of a Redis.
 pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
     let what = what.to_owned();
     match error {
@@ -121,7 +123,7 @@ pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
             reason: format!("Redis {name} rejects {command}: {reason}"),
             remedy: Some(grant.clone()),
         },
-        // It was not even asked: what is wrong is doctor's own.
+        // A local error: the Redis was not contacted.
         SidekiqError::Certificate { .. } => Missing {
             what,
             obstacle: MissingReason::Login,

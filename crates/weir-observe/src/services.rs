@@ -1,4 +1,4 @@
-//! Who may open connections to the database.
+//! Determines the services that may open connections to the database.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,11 +9,12 @@ use weir_advisor::observation::{
 
 use crate::environment::StartEnvironment;
 
-/// The name that stands for all of Sidekiq's processes, unless one is given by its own.
+/// The name that a configuration may use for all Sidekiq processes together.
 const ALL_SIDEKIQ: &str = "sidekiq";
 
-/// Sidekiq's processes as their heartbeats and `started`, by identity, tell them, and `given`; what is
-/// given wins. Unknown as long as nobody is known: a sum without everybody is still the least.
+/// Returns the `given` services and the detected Sidekiq processes; `started` has environments by
+/// identity. Given values take precedence. Not known only if there are no services at all, because
+/// even a partial sum is a lower limit.
 pub(crate) fn services(
     given: &[ConnectionPools],
     jobs: Option<&SidekiqObservation>,
@@ -23,7 +24,7 @@ pub(crate) fn services(
     for seen in jobs.map(|jobs| sidekiq(jobs, started)).unwrap_or_default() {
         let same = given.iter().position(|it| is_same(&it.name, &seen.name));
         match same.or_else(|| given.iter().position(|it| it.name == ALL_SIDEKIQ)) {
-            // Its threads were seen, unless they were given as well.
+            // The observed threads count, unless threads were given as well.
             Some(at) if given[at].threads.is_none() => {
                 services[at].threads = services[at].threads.max(seen.threads);
             }
@@ -34,7 +35,8 @@ pub(crate) fn services(
     if services.is_empty() { Fact::NotAsked } else { Fact::Known(services) }
 }
 
-/// What the processes say that hold connections to the database, beside Sidekiq's: those have heartbeats.
+/// Adds services from the local processes that hold connections to the database. Sidekiq is
+/// skipped, because its heartbeats are used.
 pub(crate) fn add_clients(services: &mut Fact<Vec<ConnectionPools>>, clients: &[ClientProcess]) {
     let mut seen: Vec<ConnectionPools> = Vec::new();
     for client in clients.iter().filter(|client| !is_sidekiq(&client.service)) {
@@ -59,7 +61,7 @@ pub(crate) fn add_clients(services: &mut Fact<Vec<ConnectionPools>>, clients: &[
     }
 }
 
-/// What the processes of this machine were started with, by identity.
+/// Returns the environments of local Sidekiq processes, by identity.
 pub(crate) fn started(
     proc: Option<&Path>,
     local: &BTreeMap<String, u32>,
@@ -71,7 +73,7 @@ pub(crate) fn started(
         .collect()
 }
 
-/// Names of the processes of this machine, by their numbers.
+/// Returns the services of local Sidekiq processes, by process ID.
 pub(crate) fn names(
     jobs: Option<&SidekiqObservation>,
     local: &BTreeMap<String, u32>,
@@ -81,14 +83,14 @@ pub(crate) fn names(
     jobs.processes.iter().filter_map(of).collect()
 }
 
-/// Whether two names are one: units are called "sidekiq-push".
+/// Compares names. Units have names such as "sidekiq-push".
 fn is_same(one: &str, other: &str) -> bool {
     let words = |name: &str| name.replace(['-', '_'], " ");
     words(one) == words(other)
 }
 
-/// A pool is as large as there are threads, unless `DB_POOL` says otherwise. A heartbeat without threads
-/// could not be read.
+/// Returns the Sidekiq services. The pool size is the number of threads, unless `DB_POOL` is set.
+/// Processes without threads are skipped, because their heartbeat was unreadable.
 fn sidekiq(
     jobs: &SidekiqObservation,
     started: &BTreeMap<String, StartEnvironment>,
@@ -99,7 +101,7 @@ fn sidekiq(
         let started = started.get(&process.identity).copied().unwrap_or_default();
         let set_by = match started {
             StartEnvironment { pool: Some(_), .. } => POOL_VARIABLE,
-            // Without `-c` that is what Sidekiq's threads are.
+            // Without `-c`, this variable sets Sidekiq's threads.
             StartEnvironment { rails_max_threads: Some(number), .. } if number == threads => {
                 "RAILS_MAX_THREADS="
             }
@@ -114,7 +116,7 @@ fn sidekiq(
     services
 }
 
-/// One more of those that are alike, or the first.
+/// Counts a process with identical ones, or adds it.
 fn count(services: &mut Vec<ConnectionPools>, one: ConnectionPools) {
     let alike =
         |it: &&mut ConnectionPools| ConnectionPools { processes: 1, ..(**it).clone() } == one;
@@ -124,7 +126,7 @@ fn count(services: &mut Vec<ConnectionPools>, one: ConnectionPools) {
     }
 }
 
-/// "sidekiq push": by the queue that stands first.
+/// Returns a name from the first queue: "sidekiq push".
 fn name(process: &JobProcess) -> String {
     let first = process.served().next();
     first.map_or_else(|| ALL_SIDEKIQ.to_owned(), |queue| format!("{ALL_SIDEKIQ} {queue}"))

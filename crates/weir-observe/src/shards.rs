@@ -1,4 +1,4 @@
-//! What the looks at one Redis or several mean: each by itself, and all together.
+//! Combines the samples of one or several Redis servers, each by itself and all together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,7 +11,7 @@ use weir_sidekiq::{RedisAddress, RedisEndpoint, RedisSnapshot, join};
 use crate::observe::Sources;
 use crate::{jobs, services};
 
-/// What the looks at all shards say, and what was given.
+/// Returns an observation from the samples of all shards and the configured sources.
 pub(crate) fn of_jobs(
     sources: &Sources,
     names: &[String],
@@ -36,7 +36,7 @@ pub(crate) fn of_jobs(
     observation
 }
 
-/// Two services of one name may be watched by different Sentinels.
+/// Makes names unique: services with the same name may be monitored by different Sentinels.
 pub(crate) fn names(sources: &Sources) -> Vec<String> {
     let mut unique: Vec<String> = Vec::new();
     for name in sources.redis.iter().map(ToString::to_string) {
@@ -47,7 +47,7 @@ pub(crate) fn names(sources: &Sources) -> Vec<String> {
     unique
 }
 
-/// How each was reached, for commands that are to be pasted.
+/// Returns the connection parameters of each server, for commands that can be pasted.
 fn access(endpoints: &[RedisEndpoint], names: &[String]) -> Vec<RedisAccess> {
     let path = |path: &Path| path.display().to_string();
     let of = |(endpoint, name): (&RedisEndpoint, &String)| RedisAccess {
@@ -66,7 +66,7 @@ fn access(endpoints: &[RedisEndpoint], names: &[String]) -> Vec<RedisAccess> {
     endpoints.iter().zip(names).map(of).collect()
 }
 
-/// Where Sentinels have said that each of them is.
+/// Sets the master's address from Sentinel for each server.
 pub(crate) fn name_masters<'a>(
     observation: &mut Observation,
     masters: impl Iterator<Item = Option<&'a str>>,
@@ -76,7 +76,7 @@ pub(crate) fn name_masters<'a>(
     }
 }
 
-/// Processes of every shard that was seen: those of one that is away keep nobody from knowing the others'.
+/// Returns the processes of all shards that could be read, even if others are unreachable.
 pub(crate) fn processes(observation: &Observation) -> Option<SidekiqObservation> {
     let seen: Vec<&SidekiqObservation> =
         observation.each_jobs().filter_map(|(_, jobs)| jobs.known()).collect();
@@ -87,10 +87,10 @@ pub(crate) fn processes(observation: &Observation) -> Option<SidekiqObservation>
     })
 }
 
-/// Both looks at one shard.
+/// Both samples of a shard.
 pub(crate) type ShardSamples = Result<(RedisSnapshot, RedisSnapshot), Missing>;
 
-/// Which of two looks was at everything, processes included.
+/// Which of two samples has all data, including processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Described {
     First,
@@ -110,7 +110,7 @@ impl Described {
     }
 }
 
-/// Of each of several shards.
+/// Returns the jobs of each of several shards.
 fn shards(names: &[String], looks: &[ShardSamples], described: Described) -> Vec<ShardJobs> {
     let of = |(name, looked): (&String, &ShardSamples)| {
         let jobs = match looked {
@@ -124,7 +124,7 @@ fn shards(names: &[String], looks: &[ShardSamples], described: Described) -> Vec
     if looks.len() > 1 { names.iter().zip(looks).map(of).collect() } else { Vec::new() }
 }
 
-/// With the shard in the name of what is missing.
+/// Adds the shard's name to the description of missing facts.
 fn named(mut jobs: Fact<SidekiqObservation>, shard: &str) -> Fact<SidekiqObservation> {
     let name = |missing: &mut Missing| missing.what = format!("{} of Redis {shard}", missing.what);
     match &mut jobs {
@@ -135,7 +135,8 @@ fn named(mut jobs: Fact<SidekiqObservation>, shard: &str) -> Fact<SidekiqObserva
     jobs
 }
 
-/// Of all shards, or of none: a part of the jobs is not the jobs.
+/// Returns the jobs of all shards, or unknown if one is missing, because partial data would be
+/// misleading.
 fn all_jobs(looks: Vec<ShardSamples>, described: Described) -> Fact<SidekiqObservation> {
     let looks: Vec<_> = match looks.into_iter().collect() {
         Ok(looks) => looks,
@@ -148,7 +149,7 @@ fn all_jobs(looks: Vec<ShardSamples>, described: Described) -> Fact<SidekiqObser
     }
 }
 
-/// Limits that cut something off in one of the looks.
+/// Returns the limits that truncated one of the samples.
 fn cut(looks: &[ShardSamples]) -> Vec<String> {
     let seen = looks.iter().flatten();
     let limits = seen.flat_map(|(first, second)| first.cut.iter().chain(&second.cut));

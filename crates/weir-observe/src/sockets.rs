@@ -1,4 +1,4 @@
-//! Which process holds which TCP connection, from `/proc`.
+//! Finds the processes that hold TCP connections, from `/proc`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,11 +7,11 @@ use std::path::Path;
 
 use crate::memory;
 
-/// An end of a connection.
+/// Address and port of one end of a connection.
 pub(crate) type SocketEnd = (IpAddr, u16);
 
-/// Processes by the ends of theirs among `wanted`; with `port`, only of connections to it. What may
-/// not be looked at is left out.
+/// Returns the processes that hold one of the `wanted` local ends; with `port`, only of connections
+/// to that port. Processes that may not be inspected are left out.
 pub(crate) fn owners(
     proc: &Path,
     wanted: &BTreeSet<SocketEnd>,
@@ -34,7 +34,7 @@ pub(crate) fn owners(
     owners
 }
 
-/// The far ends of connections to `port` of this machine.
+/// Returns the remote ends of connections to a local `port`.
 pub(crate) fn clients_of(proc: &Path, port: u16) -> BTreeSet<SocketEnd> {
     let tables = ["net/tcp", "net/tcp6"].map(|table| fs::read_to_string(proc.join(table)));
     let lines = tables.iter().flatten().flat_map(|text| text.lines());
@@ -46,8 +46,8 @@ pub(crate) fn clients_of(proc: &Path, port: u16) -> BTreeSet<SocketEnd> {
     lines.filter_map(far).collect()
 }
 
-/// The inode and the near end of a line, if it is wanted:
-/// "  0: 0100007F:A3D2 0100007F:1538 01 ... inode ..".
+/// Returns the inode and the local end of a line, if it is wanted: "  0: 0100007F:A3D2
+/// 0100007F:1538 01 ... inode ..".
 fn connection(
     line: &str,
     wanted: &BTreeSet<SocketEnd>,
@@ -60,7 +60,7 @@ fn connection(
     is_it.then_some((inode, near))
 }
 
-/// "0100007F:1538": words of the address in the machine's order, the port as a number.
+/// Parses "0100007F:1538". The words of the address are in native byte order; the port is a number.
 fn end(text: &str) -> Option<SocketEnd> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -72,7 +72,7 @@ fn end(text: &str) -> Option<SocketEnd> {
             for (at, chunk) in bytes.chunks_exact_mut(4).enumerate() {
                 chunk.copy_from_slice(&word(at * 8)?.to_ne_bytes());
             }
-            // A socket for both versions shows the older one's addresses within the newer.
+            // Dual-stack sockets show IPv4 addresses as mapped IPv6 addresses.
             Ipv6Addr::from(bytes).to_canonical()
         }
         _ => return None,

@@ -1,8 +1,8 @@
-//! Looks again and again: each look is the second of the one before it.
+//! Samples all sources repeatedly. Each sample is compared with the previous one.
 //!
-//! A source keeps its connection from look to look. One that fails leaves its facts unknown, with what it
-//! said, and is left alone for a while, longer each time; no other source waits for it for longer than
-//! [`PollSchedule::look_timeout`].
+//! A source keeps its connection between samples. If it fails, its facts are unknown, with its
+//! error, and it is skipped for a while, longer after each failure. It delays other sources by at
+//! most [`PollSchedule::look_timeout`].
 
 mod database;
 mod goodput;
@@ -27,34 +27,34 @@ use crate::recent::RecentSamples;
 use crate::shards::{self, Described, ShardSamples};
 use crate::{presence, redis, services};
 
-/// How often, and how long at most.
+/// The interval and the timeouts of sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PollSchedule {
-    /// From the beginning of one look to that of the next.
+    /// Time from the start of one sample to the start of the next.
     pub interval: Duration,
-    /// What a look at one source may take.
+    /// Timeout for sampling one source.
     pub look_timeout: Duration,
-    /// The longest that a source is left alone after failures.
+    /// Longest time for which a source is skipped after failures.
     pub retry_max: Duration,
 }
 
-/// What one look at everything has shown.
+/// The result of sampling all sources once.
 #[derive(Clone, Debug)]
 pub struct Round {
-    /// When it ended.
+    /// When sampling ended.
     pub at: Timestamp,
-    /// How long it took.
+    /// How long sampling took.
     pub took: Duration,
-    /// What was seen.
+    /// The resulting observation.
     pub observation: Observation,
-    /// How each source has answered.
+    /// The state of each source.
     pub sources: Vec<SourceState>,
 }
 
-/// Who looks.
+/// Samples the sources repeatedly.
 #[derive(Debug)]
 pub struct Watcher {
-    /// `window` has no meaning here: looks are as far apart as they come.
+    /// `window` is not used, because each sample is compared with the previous one.
     sources: Sources,
     pace: PollSchedule,
     clock: Clock,
@@ -62,15 +62,16 @@ pub struct Watcher {
     database: Option<Box<WatchedDatabase>>,
     pooler: Option<Box<WatchedPooler>>,
     earlier: Option<Counters>,
-    /// Of the round before, who was quiet.
+    /// The quiet processes of the previous round.
     before: Option<Observation>,
     levels: Levels,
-    /// Of all shards together, then of each where there are several.
+    /// Recent samples of all shards together, followed by those of each if there are several.
     lately: Vec<RecentSamples>,
 }
 
 impl Watcher {
-    /// Nothing is looked at yet. `random` spreads the tries of several watchers.
+    /// Creates a watcher without connecting. `random` varies the times of retries between several
+    /// watchers.
     #[must_use]
     pub fn new(
         sources: Sources,
@@ -90,7 +91,8 @@ impl Watcher {
         Self { shards, database, pooler, earlier, before, levels, lately, sources, pace, clock }
     }
 
-    /// Looks once at everything. One that is dropped on the way closes its connections, and is the last.
+    /// Samples all sources once. If the future is dropped, its connections are closed and the
+    /// watcher must not be used again.
     pub async fn round(&mut self) -> Round {
         let began = self.clock.now();
         let looks = self.sample_shards().await;
@@ -130,7 +132,8 @@ impl Watcher {
         Round { at, took: at.since(began), sources: sources.cloned().collect(), observation }
     }
 
-    /// Leaves the database and the pooler: a slot is free then, without a line in a log.
+    /// Closes the connections to the database and the pooler, which frees their slots without a log
+    /// entry.
     pub async fn close(self) {
         if let Some(database) = self.database {
             database.close().await;
@@ -140,7 +143,7 @@ impl Watcher {
         }
     }
 
-    /// All at the same time: one that is slow holds up no other.
+    /// Samples all shards concurrently, so that a slow one does not delay the others.
     async fn sample_shards(&mut self) -> Vec<ShardSamples> {
         let mut looking = JoinSet::new();
         for (place, mut shard) in std::mem::take(&mut self.shards).into_iter().enumerate() {

@@ -1,36 +1,37 @@
-//! Why no connection came about, and what to do: by what the system or TLS said, and what was asked for.
+//! Explains why no connection could be made, from the error of the system or TLS and the kind of
+//! address.
 
 use redis::RedisError;
 
 use crate::endpoint::RedisAddress;
 use crate::unready::UnreadyKind;
 
-/// One reason.
+/// The reason for a failed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Away {
     pub(crate) kind: UnreadyKind,
-    /// What that means, of a Redis.
+    /// A description that follows the name of the Redis.
     pub(crate) what: &'static str,
-    /// What to do.
+    /// What an operator can do.
     pub(crate) remedy: &'static str,
 }
 
 /// How a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sign {
-    /// Nobody listens.
+    /// The connection was refused.
     Refused,
-    /// Nobody says anything.
+    /// There was no response.
     Silence,
-    /// It ended before it began.
+    /// The connection was closed before the first reply.
     Broken,
-    /// There is no such name, or no such socket.
+    /// The host name or the socket does not exist.
     NotThere,
-    /// This user may not.
+    /// The user lacks the permission.
     Denied,
 }
 
-/// How it is reached.
+/// How the server is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reachability {
     Plain,
@@ -39,7 +40,7 @@ enum Reachability {
     Sentinels,
 }
 
-/// None: of what was said nothing is known that could be done.
+/// Returns the reason, or `None` if no remedy is known for the error.
 pub(crate) fn of(address: &RedisAddress, error: &RedisError) -> Option<Away> {
     let said = error.to_string();
     if let Some(refusal) = of_tls(&said) {
@@ -57,7 +58,7 @@ const fn way(address: &RedisAddress) -> Reachability {
     }
 }
 
-/// The client tells some by their kind, and others in words only.
+/// Classifies the error. The client library reports some causes by kind and others only as text.
 fn sign(error: &RedisError, said: &str) -> Option<Sign> {
     let said = said.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
@@ -76,7 +77,7 @@ fn sign(error: &RedisError, said: &str) -> Option<Sign> {
     })
 }
 
-/// What TLS itself says, in the words of rustls.
+/// Recognizes TLS errors by the messages of rustls.
 fn of_tls(said: &str) -> Option<Away> {
     const NOT_TRUSTED: &str = "has a certificate that is not trusted here";
     let kind = UnreadyKind::Certificate;
@@ -129,7 +130,7 @@ fn explained(way: Reachability, sign: Sign) -> Option<Away> {
             "if its port does not use TLS (tls-port in redis.conf), use redis://; otherwise check \
              host and port, and firewalls",
         ),
-        // Before TLS it can't say that it has no connection left.
+        // Before the TLS handshake, Redis cannot report that it has too many clients.
         (Reachability::Tls, Sign::Broken) => (
             "closes the connection",
             "check that its port uses TLS (tls-port in redis.conf; if not, use redis://), whether \

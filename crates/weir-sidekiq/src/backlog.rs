@@ -1,9 +1,10 @@
-//! A queue's backlog, set aside as a queue of its own and brought back: the one thing here that writes.
+//! Sets a queue's backlog aside as a separate queue and brings it back. This is the only part of
+//! the crate that writes.
 //!
-//! New jobs of a queue run behind its old ones. With the list renamed to `QUEUE_backlog`, which some
-//! process serves last, new jobs run at once and the old ones when nothing else is to do. A list is
-//! pushed to at its head and taken from at its tail, so what is brought back goes behind the tail:
-//! older than all that came since. Each step is one script: all of it happens, or nothing.
+//! New jobs wait behind a backlog. Once its list is renamed to `QUEUE_backlog`, which a process
+//! serves last, new jobs run at once, and old ones when the other queues are empty. Jobs are pushed
+//! at the head of a list and taken from its tail, so the backlog is brought back behind the tail,
+//! because it is older than all newer jobs. Each step is a script, so it is atomic.
 
 use std::time::Duration;
 
@@ -18,10 +19,10 @@ use crate::snapshot::{ProcessSample, RejectedCommand};
 
 const SUFFIX: &str = "_backlog";
 
-/// What a user of Redis needs beyond [`READ_ONLY_ACL`](crate::READ_ONLY_ACL).
+/// The permissions needed in addition to [`READ_ONLY_ACL`](crate::READ_ONLY_ACL).
 const GRANT: &str = "+eval +evalsha +script|load +exists +llen +rename +sadd +srem +lpop +rpush";
 
-/// -1: there is a backlog already.
+/// Returns -1 if there is a backlog already.
 const SET_ASIDE: &str = "if redis.call('EXISTS', KEYS[2]) == 1 then return -1 end \
     local length = redis.call('LLEN', KEYS[1]) \
     if length == 0 then return 0 end \
@@ -29,8 +30,9 @@ const SET_ASIDE: &str = "if redis.call('EXISTS', KEYS[2]) == 1 then return -1 en
     redis.call('SADD', KEYS[3], ARGV[1]) \
     return length";
 
-/// The newest of the backlog first, so that its oldest ends up at the tail. What is left is returned;
-/// with the last job the name goes as well. The queue's own may have gone meanwhile, with its last job.
+/// Moves the newest jobs of the backlog first, so that the oldest ends up at the tail, and returns
+/// the number of remaining jobs. Adds the queue to the set of names, because Sidekiq may have
+/// removed it with its last job; removes the backlog's name with its last job.
 const BRING_BACK: &str = "if redis.call('LLEN', KEYS[2]) > 0 then redis.call('SADD', KEYS[3], ARGV[3]) end \
     for step = 1, tonumber(ARGV[2]) do \
       local job = redis.call('LPOP', KEYS[2]) \
@@ -41,24 +43,24 @@ const BRING_BACK: &str = "if redis.call('LLEN', KEYS[2]) > 0 then redis.call('SA
     if left == 0 then redis.call('SREM', KEYS[3], ARGV[1]) end \
     return left";
 
-/// Jobs of one step back: below 10 ms of Redis for jobs of 2 kB.
+/// Jobs moved per step. That takes Redis less than 10 ms for jobs of 2 kB.
 const STEP_JOBS: u64 = 1_000;
 
-/// A process beats every 10 s; its heartbeat outlives it by a minute.
+/// A process sends a heartbeat every 10 s; the key expires after a minute.
 const BEAT_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// What became of a queue.
+/// The outcome of setting a queue aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetAside {
-    /// So many jobs wait in its backlog now.
+    /// The number of jobs now in the backlog.
     Done(u64),
-    /// It has no jobs.
+    /// The queue has no jobs.
     Empty,
-    /// There is a backlog from before, which is never overwritten.
+    /// There is an earlier backlog, which is not overwritten.
     Exists,
 }
 
-/// A queue and the backlog of it.
+/// A queue and its backlog.
 #[derive(Debug)]
 pub struct Backlog {
     connection: RedisConnection,
@@ -66,16 +68,16 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Of `queue`.
+    /// Uses `connection` for the backlog of `queue`.
     #[must_use]
     pub fn of(connection: RedisConnection, queue: &str) -> Self {
         Self { connection, queue: queue.to_owned() }
     }
 
-    /// Sets it aside, whatever its length at once.
+    /// Sets the whole queue aside in one step.
     ///
     /// # Errors
-    /// When Redis can't be reached, or does not allow it.
+    /// Returns an error if the Redis is unreachable or denies permission.
     pub async fn set_aside(&mut self) -> Result<SetAside, SidekiqError> {
         let answer = self.invoke(SET_ASIDE, 0).await?;
         Ok(match u64::try_from(answer) {
@@ -85,10 +87,11 @@ impl Backlog {
         })
     }
 
-    /// Brings back some jobs; how many are left. Whoever is killed between two steps goes on later.
+    /// Moves some jobs back and returns the number of remaining ones. May be interrupted between
+    /// two calls and continued later.
     ///
     /// # Errors
-    /// When Redis can't be reached, or does not allow it.
+    /// Returns an error if the Redis is unreachable or denies permission.
     pub async fn bring_back(&mut self) -> Result<u64, SidekiqError> {
         Ok(u64::try_from(self.invoke(BRING_BACK, STEP_JOBS).await?).unwrap_or_default())
     }
@@ -109,7 +112,8 @@ impl Backlog {
 
     fn failed(&self, error: &redis::RedisError) -> SidekiqError {
         let reason = error.detail().map_or_else(|| error.to_string(), str::to_owned);
-        // Redis 6 tells a script's missing right with the code, 7 in words, other versions in others.
+        // The error for missing permissions in a script has a code in Redis 6 and various texts in
+        // later versions.
         let not_allowed = error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
             || ["NOPERM", "The user executing the script can't", "ACL failure in script"]
                 .iter()
@@ -123,34 +127,34 @@ impl Backlog {
     }
 }
 
-/// As a backlog is called: `pull_backlog`.
+/// Returns the name of a queue's backlog: `pull_backlog`.
 #[must_use]
 pub fn backlog_of(queue: &str) -> String {
     format!("{queue}{SUFFIX}")
 }
 
-/// Whether `queue` is a backlog itself.
+/// Reports whether `queue` is a backlog.
 #[must_use]
 pub fn is_backlog(queue: &str) -> bool {
     queue.ends_with(SUFFIX)
 }
 
-/// Why a queue can't be set aside.
+/// Why a queue cannot be set aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotReady<'a> {
     /// This process serves the backlog before other queues.
     Before(&'a ProcessSample),
-    /// Nobody serves the backlog; this process the queue.
+    /// No process serves the backlog. This process serves the queue.
     OnlyQueue(&'a ProcessSample),
-    /// Nobody serves the queue: its new jobs would not run either.
+    /// No process serves the queue, so its new jobs would not run either.
     Nobody,
 }
 
-/// Who serves the backlog of a queue, which must be nobody before anything else, while somebody
-/// serves the queue. `now` is the time of the look at `processes`.
+/// Returns a process that serves the backlog of `queue`, if every process with the backlog serves
+/// it last and some process serves the queue. `now` is the time of the sample of `processes`.
 ///
 /// # Errors
-/// When that is not so.
+/// Returns the condition that is not met.
 pub fn served_last<'a>(
     processes: &'a [ProcessSample],
     queue: &str,
@@ -175,8 +179,8 @@ pub fn served_last<'a>(
     }
 }
 
-/// Flags for the capsule of `process` that serves `queue`, with the backlog behind: all of its queues,
-/// for one `-q` on a command line replaces those of a configuration file.
+/// Returns the `-q` flags for the capsule of `process` that serves `queue`, with the backlog last.
+/// They include all of its queues, because `-q` replaces those of the configuration file.
 #[must_use]
 pub fn queues_with_backlog(process: &ProcessSample, queue: &str) -> Vec<String> {
     let serves = |capsule: &&Capsule| capsule.queues.iter().any(|it| it.name == queue);
@@ -186,7 +190,7 @@ pub fn queues_with_backlog(process: &ProcessSample, queue: &str) -> Vec<String> 
     if matches!(capsule.mode, CapsuleMode::Strict | CapsuleMode::Unknown) {
         return others().map(|it| it.name.clone()).chain([backlog.clone()]).collect();
     }
-    // The least weight is 1, which must be the backlog's own.
+    // The lowest possible weight is 1, which must be left to the backlog.
     let least = others().map(|it| it.weight).min().unwrap_or_default();
     let factor = if least < 2 { 2 } else { 1 };
     let weighted =
@@ -200,7 +204,7 @@ fn leaves_others_first(capsule: &Capsule, backlog: &str) -> bool {
     };
     let (own, others) = (capsule.queues[at].weight, capsule.queues.len() > 1);
     match capsule.mode {
-        // Sidekiq 6 tells the order only; in that of a strict process it is the last.
+        // Sidekiq 6 reports only the order. In strict order, the backlog would be last.
         CapsuleMode::Strict | CapsuleMode::Unknown => at + 1 == capsule.queues.len(),
         CapsuleMode::Random => !others,
         CapsuleMode::Weighted => {

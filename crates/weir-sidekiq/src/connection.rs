@@ -1,4 +1,4 @@
-//! One way to a Redis.
+//! A connection to a Redis.
 
 use std::fs;
 use std::path::Path;
@@ -20,18 +20,19 @@ use crate::questions::{Question, READ_ONLY_ACL, ReadCommand, ReplyResult};
 use crate::snapshot::RejectedCommand;
 use crate::unready;
 
-/// A connection; by itself it only asks.
+/// A connection. Its own methods only read.
 #[derive(Debug)]
 pub struct RedisConnection {
     inner: MultiplexedConnection,
     name: String,
     address: RedisAddress,
-    /// `HOST:PORT`, where Sentinels were asked for it.
+    /// `HOST:PORT` of the master, if Sentinel was used.
     master: Option<String>,
     user: Option<String>,
-    /// What breaks before may be another protocol's port.
+    /// Whether a reply was received. A failure before that may mean that the port uses another
+    /// protocol.
     has_answered: bool,
-    /// Everything that this user lacks, once something was refused.
+    /// All missing permissions, determined after the first rejected command.
     lacking: Option<String>,
 }
 
@@ -39,7 +40,8 @@ impl RedisConnection {
     /// Connects within `connect_timeout`.
     ///
     /// # Errors
-    /// When a certificate can't be read, nobody answers, or the password is wrong.
+    /// Returns an error if a certificate cannot be read, the server does not respond, or the login
+    /// fails.
     pub async fn open(
         endpoint: &RedisEndpoint,
         limits: &SampleLimits,
@@ -69,24 +71,24 @@ impl RedisConnection {
         }
     }
 
-    /// As errors and reports name it.
+    /// Returns the name used in errors and reports.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// `HOST:PORT` of the master that Sentinels have named; none: nobody asked them.
+    /// Returns `HOST:PORT` of the master named by Sentinel, or `None` if Sentinel is not used.
     #[must_use]
     pub fn master(&self) -> Option<&str> {
         self.master.as_deref()
     }
 
-    /// For what writes.
+    /// Returns the underlying connection, for writing.
     pub(crate) const fn inner(&mut self) -> &mut MultiplexedConnection {
         &mut self.inner
     }
 
-    /// One round trip; each question is answered or refused by itself.
+    /// Sends the queries in one round trip. Each gets its own reply or error.
     pub(crate) async fn query(
         &mut self,
         questions: &[Question],
@@ -100,8 +102,8 @@ impl RedisConnection {
         Ok(answers.into_iter().map(|it| it.map_err(|refusal| self.with_line(refusal))).collect())
     }
 
-    /// The rules that this user lacks of all that a look needs: whoever gives them one after the other would
-    /// need a look for each.
+    /// Returns all permissions that the user lacks for a sample. Reporting one at a time would take
+    /// a sample for each.
     async fn missing_grants(&mut self) -> Result<String, SidekiqError> {
         let questions = ReadCommand::ALL.map(ReadCommand::least);
         let answers = self.answers(&questions).await?;
@@ -111,7 +113,7 @@ impl RedisConnection {
                 rules.push(rule);
             }
         }
-        // As the documented line has them: keys before commands.
+        // In the documented order: keys before commands.
         rules.sort_by_key(|rule| !rule.starts_with('~'));
         Ok(rules.join(" "))
     }
@@ -143,7 +145,8 @@ impl RedisConnection {
         Ok(answers.map(|(question, value)| question.answer(value)).collect())
     }
 
-    /// Its rule, and all others that are missing, as a line that has the user of this connection.
+    /// Completes the error with a command that grants all missing permissions to the connection's
+    /// user.
     pub(crate) fn with_line(&self, refusal: RejectedCommand) -> RejectedCommand {
         let lacking = self.lacking.as_deref().unwrap_or_default();
         let line = |rule: String| {
@@ -166,7 +169,7 @@ impl RedisConnection {
         failed(self.name.clone(), self.user.as_deref(), error)
     }
 
-    /// An error of what can't be done without.
+    /// Converts a rejected indispensable command to an error.
     pub(crate) fn refused(&self, refusal: RejectedCommand) -> SidekiqError {
         let (name, RejectedCommand { command, reason, grant }) = (self.name.clone(), refusal);
         match grant {
@@ -186,8 +189,8 @@ fn unready(name: &str, said: &str) -> Option<SidekiqError> {
     })
 }
 
-/// What has failed. Of a connection that broke, or a password that was not taken, that may be a refusal of
-/// whoever comes: the server says so to the next one as well.
+/// Returns the cause of a failure. A broken connection or a rejected password may be due to a
+/// server that rejects every client. In that case, a new connection shows the server's message.
 async fn why(
     name: String,
     address: &RedisAddress,
@@ -213,11 +216,11 @@ fn failed(name: String, user: Option<&str>, error: &RedisError) -> SidekiqError 
         return unready;
     }
     if error.kind() == ErrorKind::AuthenticationFailed {
-        // The client keeps to itself what Redis said.
+        // The client library does not return the server's message.
         return unready(&name, "WRONGPASS ").expect("it is one of the troubles");
     }
     if detail.contains("'select'") {
-        // Nothing more can be asked: all that a look needs.
+        // Without `SELECT`, missing permissions cannot be determined, so all are listed.
         let rules = format!("~* {READ_ONLY_ACL} +select");
         let (command, grant) = ("SELECT".to_owned(), grant::line(user, &rules));
         return SidekiqError::Refused { name, command, reason: detail.to_owned(), grant };
@@ -225,7 +228,7 @@ fn failed(name: String, user: Option<&str>, error: &RedisError) -> SidekiqError 
     SidekiqError::Connection { name, reason: error.to_string() }
 }
 
-/// Why a connection did not come about, with what to do.
+/// Returns why a connection failed, with the remedy.
 async fn never_there(
     name: String,
     address: &RedisAddress,
@@ -270,7 +273,7 @@ fn tcp(host: &str, port: u16, tls: bool) -> ConnectionAddr {
     }
 }
 
-/// Without `CLIENT SETINFO`, which the documented ACL does not allow.
+/// Disables `CLIENT SETINFO`, which the documented ACL does not allow.
 fn login(endpoint: &RedisEndpoint) -> RedisConnectionInfo {
     let mut login =
         RedisConnectionInfo::default().set_db(endpoint.database).set_skip_set_lib_name();

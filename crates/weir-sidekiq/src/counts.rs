@@ -1,4 +1,4 @@
-//! Lengths of some queues and nothing else, as often as somebody wants: a microsecond of Redis for each.
+//! Reads only the lengths of some queues, for frequent use. Each takes Redis one microsecond.
 
 use weir_base::clock::Timestamp;
 
@@ -9,20 +9,20 @@ use crate::look::time_of;
 use crate::questions::{Question, ReadCommand};
 use crate::snapshot::Read;
 
-/// How many jobs wait in each of the queues that were asked for.
+/// Lengths of the requested queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths {
-    /// By the clock of Redis.
+    /// Time by Redis' clock.
     pub at: Timestamp,
-    /// In the order in which they were asked for.
+    /// Lengths in the order of the request.
     pub lengths: Vec<u64>,
 }
 
 impl RedisConnection {
-    /// Counts once, in one round trip: not more than some dozens of queues should be asked for.
+    /// Reads the lengths in one round trip, so `queues` should have at most some dozens.
     ///
     /// # Errors
-    /// When the connection fails. What Redis refuses is no error.
+    /// Returns an error if the connection fails. A rejected command is not an error.
     pub async fn lengths(&mut self, queues: &[String]) -> Result<Read<Lengths>, SidekiqError> {
         let length =
             |queue: &String| Question::new(ReadCommand::ListLength, &[&keys::queue(queue)]);

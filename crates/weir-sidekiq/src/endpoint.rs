@@ -1,4 +1,4 @@
-//! Where a Redis is, and how to get in.
+//! Address and credentials of a Redis.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,69 +10,71 @@ use crate::error::SidekiqError;
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-/// One Redis, or one that Sentinels name.
+/// A Redis server, given directly or through Sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisEndpoint {
-    /// Where it is.
+    /// The server's address.
     pub address: RedisAddress,
-    /// Its number there; others than 0 take the right to `SELECT`.
+    /// Number of the database. Numbers other than 0 require permission for `SELECT`.
     pub database: i64,
-    /// Who asks; none is Redis's `default`.
+    /// The user name, or `None` for Redis' `default`.
     pub username: Option<String>,
-    /// From the environment or a file, never from an address.
+    /// The password, from the environment or a file, never from the URL.
     pub password: Option<Secret>,
-    /// Certificates, where the address says TLS.
+    /// Certificates for TLS.
     pub tls: TlsFiles,
 }
 
-/// How a server is reached.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedisAddress {
     /// Over TCP.
     Tcp {
-        /// Name or address.
+        /// Host name or IP address.
         host: String,
-        /// 6379.
+        /// Port, by default 6379.
         port: u16,
-        /// `rediss://`.
+        /// Whether TLS is used (`rediss://`).
         tls: bool,
     },
-    /// Over a socket of this machine.
+    /// A Unix socket.
     Unix(PathBuf),
-    /// Where the Sentinels say.
+    /// The master named by Sentinel.
     Sentinel(Sentinel),
 }
 
-/// Several Sentinels and the service that they watch.
+/// Several Sentinels and the service that they monitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentinel {
-    /// Asked in turn until one answers.
+    /// Addresses, which are tried in order.
     pub addresses: Vec<(String, u16)>,
-    /// `mymaster`.
+    /// Name of the service, such as `mymaster`.
     pub service: String,
-    /// To Sentinels and server alike.
+    /// Whether TLS is used, for Sentinels and server alike.
     pub tls: bool,
-    /// The Sentinels' own user.
+    /// User name for the Sentinels.
     pub username: Option<String>,
-    /// The Sentinels' own password.
+    /// Password for the Sentinels.
     pub password: Option<Secret>,
 }
 
-/// PEM files.
+/// Paths of PEM files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Who may have signed the server's certificate; none: those that the system trusts.
+    /// CA certificates for verifying the server, or `None` for the system's.
     pub authority: Option<PathBuf>,
-    /// This client's certificate and key, where the server asks for one.
+    /// The client's certificate and key, if the server requires them.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
 impl RedisEndpoint {
-    /// Of `redis://[USER@]HOST[:PORT][/DATABASE]`, `rediss://..` (TLS), `unix:///PATH[?db=DATABASE]`
-    /// or `redis+sentinel://HOST[:PORT][,HOST[:PORT]]/SERVICE[/DATABASE]` (`rediss+sentinel`).
+    /// Parses `redis://[USER@]HOST[:PORT][/DATABASE]`, `rediss://..` (TLS),
+    /// `unix:///PATH[?db=DATABASE]` or
+    /// `redis+sentinel://HOST[:PORT][,HOST[:PORT]]/SERVICE[/DATABASE]` (`rediss+sentinel`).
     ///
     /// # Errors
-    /// When it is none of these, or holds a password: that would stand in lists of processes.
+    /// Returns an error if the URL is invalid or contains a password, which would be visible in
+    /// process lists.
     pub fn parse(url: &str) -> Result<Self, SidekiqError> {
         parse(url).map_err(|problem| SidekiqError::Address { address: redacted(url), problem })
     }
@@ -152,7 +154,7 @@ fn host_port(text: &str, default: u16) -> Result<(String, u16), &'static str> {
     Ok((host.to_owned(), port))
 }
 
-/// As an address writes letters that would part it: `a%40b`.
+/// Decodes percent-encoded characters: `a%40b`.
 fn decoded(text: &str) -> Result<String, &'static str> {
     const ODD: &str = "a % in the user name must be followed by two hexadecimal digits";
     let mut parts = text.split('%');
@@ -174,7 +176,7 @@ fn number(text: &str) -> Result<i64, &'static str> {
     }
 }
 
-/// Without all before the last `@`, which may hold a password.
+/// Removes everything before the last `@`, which may contain a password.
 fn redacted(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://***@{rest}"),
@@ -183,7 +185,7 @@ fn redacted(url: &str) -> String {
     }
 }
 
-/// As errors and reports name it.
+/// Formats the address for errors and reports.
 impl fmt::Display for RedisEndpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.address {

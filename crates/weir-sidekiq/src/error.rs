@@ -1,4 +1,4 @@
-//! Why there is no snapshot.
+//! Errors that prevent a sample.
 
 use std::time::Duration;
 
@@ -6,71 +6,71 @@ use thiserror::Error;
 
 use crate::unready::UnreadyKind;
 
-/// Each names the Redis and what to do.
+/// Each error names the Redis and the remedy.
 #[derive(Debug, Error)]
 pub enum SidekiqError {
-    /// An address that is none.
+    /// The address is invalid.
     #[error("Redis address {address:?}: {problem}")]
     Address {
-        /// As given, without what could be a password.
+        /// The address without anything that could be a password.
         address: String,
-        /// What is wrong with it.
+        /// What is wrong with the address.
         problem: &'static str,
     },
-    /// A certificate or key that can't be read.
+    /// A certificate or a key cannot be read.
     #[error("{path}: {source}; it must be a PEM file that this user may read")]
     Certificate {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Nobody there, or not let in.
+    /// The connection or the login failed.
     #[error("Redis {name}: {reason}")]
     Connection {
-        /// Its address.
+        /// Address of the Redis.
         name: String,
-        /// What the connection said.
+        /// The error of the connection.
         reason: String,
     },
-    /// It answers nobody just now, or not whoever asks like this.
+    /// The Redis rejects all commands at present, or all from this client.
     #[error("Redis {name} {what} ({reason}); {remedy}")]
     Unready {
-        /// Its address.
+        /// Address of the Redis.
         name: String,
-        /// What keeps it from answering.
+        /// Why it rejects commands.
         kind: UnreadyKind,
-        /// What it does instead.
+        /// What it does, in words.
         what: &'static str,
-        /// What Redis said.
+        /// The error message from Redis.
         reason: String,
-        /// What to do.
+        /// What an operator can do.
         remedy: &'static str,
     },
-    /// The user that asks may not do what can't be done without.
+    /// The user lacks permission for an indispensable command.
     #[error("Redis {name}: {command} is rejected: {reason}; {grant}")]
     Refused {
-        /// Its address.
+        /// Address of the Redis.
         name: String,
         /// The command.
         command: String,
-        /// What Redis said.
+        /// The error message from Redis.
         reason: String,
-        /// The line that allows it: `ACL SETUSER weir +zcard`.
+        /// The command that grants the permission: `ACL SETUSER weir +zcard`.
         grant: String,
     },
-    /// It takes too long.
+    /// The sample takes too long.
     #[error("Redis {name}: no snapshot within {after:?}; it is overloaded, or far away")]
     Deadline {
-        /// Its address.
+        /// Address of the Redis.
         name: String,
         /// The limit.
         after: Duration,
     },
-    /// It would cost too much.
+    /// The sample needs too many commands.
     #[error("Redis {name}: a snapshot needs more than {commands_max} commands (commands_max)")]
     TooManyCommands {
-        /// Its address.
+        /// Address of the Redis.
         name: String,
         /// The limit.
         commands_max: usize,

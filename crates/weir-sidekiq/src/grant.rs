@@ -1,14 +1,14 @@
-//! The line that lets a user of Redis do what it may not.
+//! Formats commands that grant permissions to a Redis user.
 
-/// Who asks without a name.
+/// The user of clients without a user name.
 const NOBODYS: &str = "default";
 
-/// As `redis-cli` takes it: `ACL SETUSER weir +zcard`.
+/// Returns the command in `redis-cli` syntax: `ACL SETUSER weir +zcard`.
 pub(crate) fn line(user: Option<&str>, rules: &str) -> String {
     format!("ACL SETUSER {} {rules}", word(user.unwrap_or(NOBODYS)))
 }
 
-/// One word for `redis-cli`, which reads quotes as C does.
+/// Quotes a word for `redis-cli`, which uses C syntax.
 fn word(name: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "_-.@:/+".contains(letter);
     if !name.is_empty() && name.chars().all(is_plain) {

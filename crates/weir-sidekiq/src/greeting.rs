@@ -1,7 +1,7 @@
-//! What a Redis says before it was asked anything: it does so only to refuse who has come.
+//! Reads what a Redis sends before any command, which is an error if it rejects the client.
 //!
-//! Whoever has sent something by then, a password at least, mostly loses it: the connection is reset
-//! before what was said is read.
+//! Clients that have already sent a command, such as a login, usually miss that error, because the
+//! connection is reset before they read it.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::endpoint::RedisAddress;
 
-/// A refusal comes at once; who is let in is told nothing.
+/// A rejected client gets the error at once; an accepted one gets nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
 const LONGEST: usize = 200;
 
-/// "ERR max number of clients reached". None: nothing is said, or nothing can be: before TLS, and where
-/// Sentinels say who it is.
+/// Returns an error such as "ERR max number of clients reached". Returns `None` if there is none,
+/// and for TLS and Sentinel, where it cannot be read.
 pub(crate) async fn of(address: &RedisAddress) -> Option<String> {
     tokio::time::timeout(PATIENCE, said(address)).await.ok().flatten()
 }

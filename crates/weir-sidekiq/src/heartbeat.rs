@@ -1,4 +1,4 @@
-//! What a process says of itself: the JSON under `info` of its heartbeat.
+//! Parses the JSON in the field `info` of a heartbeat.
 
 use std::fmt;
 
@@ -8,29 +8,29 @@ use weir_base::clock::Timestamp;
 
 use crate::time;
 
-/// Threads of a process that share queues.
+/// Threads of a process that share a set of queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capsule {
-    /// `default` for the first.
+    /// Name; the first capsule is `default`.
     pub name: String,
-    /// Threads.
+    /// Number of threads.
     pub concurrency: u32,
-    /// How it chooses among its queues.
+    /// How it selects among its queues.
     pub mode: CapsuleMode,
-    /// In the order in which it looks at them.
+    /// Queues in the order in which they are checked.
     pub queues: Vec<WeightedQueue>,
 }
 
-/// How a capsule chooses the next queue.
+/// How a capsule selects the next queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CapsuleMode {
-    /// All weights are 0: the first that has jobs.
+    /// All weights are 0: the first queue that has jobs.
     Strict,
-    /// All weights are 1: by chance.
+    /// All weights are 1: random with equal probabilities.
     Random,
-    /// By chance, by weight.
+    /// Random by weight.
     Weighted,
-    /// Sidekiq 6 tells the order only.
+    /// Not known: Sidekiq 6 reports only the order of the queues.
     #[default]
     Unknown,
 }
@@ -40,11 +40,11 @@ pub enum CapsuleMode {
 pub struct WeightedQueue {
     /// Its name.
     pub name: String,
-    /// 0 in strict order, and where it is not told.
+    /// 0 in strict order, or if not reported.
     pub weight: u32,
 }
 
-/// What is read of `info`.
+/// The fields of `info` that are used.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct HeartbeatInfo {
     #[serde(default)]
@@ -82,7 +82,8 @@ impl HeartbeatInfo {
         serde_json::from_slice(json).ok()
     }
 
-    /// By what the version tells: capsules (8.0.8 and later), weights (7 and later), or queues only.
+    /// Returns the capsules from what the version reports: capsules (8.0.8 and later), weights (7
+    /// and later), or queues only.
     pub(crate) fn capsules(&self) -> Vec<Capsule> {
         if !self.capsules.0.is_empty() {
             return self.capsules.0.iter().map(|(name, info)| info.capsule(name)).collect();
@@ -99,7 +100,7 @@ impl HeartbeatInfo {
         }]
     }
 
-    /// Version 7 tells the threads of all capsules together: they are put down to the first.
+    /// Version 7 reports the total threads of all capsules, which are assigned to the first one.
     fn weighted(&self) -> Vec<Capsule> {
         let capsules = self.weights.0.iter().enumerate().map(|(index, weights)| Capsule {
             name: if index == 0 { "default".to_owned() } else { format!("capsule {}", index + 1) },
@@ -141,7 +142,7 @@ fn queues(weights: &Ordered<u32>) -> Vec<WeightedQueue> {
     weights.0.iter().map(queue).collect()
 }
 
-/// The members of an object in their order, which is the order of strict queues.
+/// The members of a JSON object in their order, which is the order of strict queues.
 #[derive(Debug)]
 struct Ordered<T>(Vec<(String, T)>);
 
@@ -177,7 +178,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
     }
 }
 
-/// One object for each capsule, in a list; a single object where there is but one.
+/// A list with one object per capsule, or a single object if there is one capsule.
 #[derive(Debug, Default)]
 struct Weights(Vec<Ordered<u32>>);
 
@@ -215,14 +216,14 @@ impl<'de> Deserialize<'de> for Weights {
     }
 }
 
-/// A job in hand: the queue and payload under a thread's name in `IDENTITY:work`.
+/// A job in progress: queue and payload under a thread's name in `IDENTITY:work`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RunningJob {
     #[serde(default)]
     pub(crate) queue: String,
     #[serde(default, deserialize_with = "time::deserialize")]
     pub(crate) run_at: Option<Timestamp>,
-    /// Text up to version 7.0 or so an object: both are read.
+    /// A string, or an object up to about version 7.0. Both are accepted.
     #[serde(default)]
     payload: Option<Box<serde_json::value::RawValue>>,
 }
@@ -230,11 +231,11 @@ pub(crate) struct RunningJob {
 impl RunningJob {
     pub(crate) fn parse(json: &[u8]) -> Option<Self> {
         let work: Option<Self> = serde_json::from_slice(json).ok();
-        // What is no object at all has no thread's work in it.
+        // Only objects describe a thread's job.
         serde_json::from_slice::<IgnoredAny>(json).ok().and(work)
     }
 
-    /// The job itself.
+    /// Returns the job.
     pub(crate) fn job(&self) -> Option<crate::JobSummary> {
         let payload = self.payload.as_ref()?.get();
         let text: Option<String> = serde_json::from_str(payload).ok();

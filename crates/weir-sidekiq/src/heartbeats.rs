@@ -1,5 +1,5 @@
-//! Whether processes still beat, and whether those that were quiet still are: the second of two looks at
-//! them.
+//! Reads whether processes still send heartbeats and are still quiet, for the second of two
+//! samples.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use crate::questions::{Question, ReadCommand, RedisReply};
 use crate::snapshot::Read;
 use crate::time;
 
-/// As many questions as one round trip has.
+/// Queries per round trip.
 const ROUND: usize = 50;
 
-/// What a heartbeat says that changes.
+/// The fields of a heartbeat that change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// When it was, by the clock of its host.
+    /// Its time, by the host's clock.
     pub beat: Option<Timestamp>,
-    /// The process takes no new jobs.
+    /// Whether the process accepts no new jobs.
     pub quiet: bool,
 }
 
 impl RedisConnection {
-    /// The heartbeats of these processes, of those that have one.
+    /// Returns the heartbeats of those processes that have one.
     ///
     /// # Errors
-    /// When the connection fails. What Redis refuses is no error.
+    /// Returns an error if the connection fails. A rejected command is not an error.
     pub async fn heartbeats(
         &mut self,
         identities: &[String],
@@ -44,7 +44,8 @@ impl RedisConnection {
                         let field = |at: usize| fields.get(at)?.as_deref();
                         let beat = field(0).and_then(time::from_text);
                         let quiet = field(1) == Some("true");
-                        // A process writes all of its fields with each heartbeat.
+                        // A process writes all fields with each heartbeat, so a single field proves
+                        // that there is one.
                         if fields.iter().any(Option::is_some) {
                             beats.insert(identity.clone(), Heartbeat { beat, quiet });
                         }

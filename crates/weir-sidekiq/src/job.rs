@@ -1,4 +1,5 @@
-//! What may be told of a job: all but its arguments, which hold private posts.
+//! Extracts the properties of a job that may be reported: all except its arguments, which may
+//! contain private data.
 
 use std::borrow::Cow;
 
@@ -8,23 +9,23 @@ use weir_base::clock::Timestamp;
 
 use crate::time;
 
-/// Words of a job that are told are cut here: a class's name is no longer.
+/// Longer strings are truncated. Class names are not that long.
 const WORD_BYTES_MAX: usize = 200;
-/// Of a job's arguments that are searched for a host.
+/// Bytes of a job's arguments that are searched for a host.
 const ARGUMENTS_SEARCHED_MAX: usize = 16 * 1024;
 
-/// One job, without its arguments.
+/// A job without its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobSummary {
-    /// The class that works it off: what it wraps, where it is wrapped (`ActiveJob`).
+    /// The class that runs the job. For `ActiveJob`, the wrapped class.
     pub class: String,
-    /// When it entered its queue; when it was made, where that is not told.
+    /// Enqueue time, or creation time if missing.
     pub enqueued_at: Option<Timestamp>,
-    /// The remote host that it is about, if its arguments hold an address.
+    /// The remote host, if the arguments contain a URL.
     pub host: Option<String>,
-    /// The class of the error that it failed with last.
+    /// The class of the last error.
     pub error: Option<String>,
-    /// How often it was tried again.
+    /// Number of retries so far.
     pub retries: u64,
 }
 
@@ -49,7 +50,7 @@ struct Payload<'a> {
 }
 
 impl JobSummary {
-    /// Of a payload; none if it is no job.
+    /// Parses a payload. Returns `None` if it is not a job.
     pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
         let payload: Payload<'_> = serde_json::from_slice(payload).ok()?;
         let class = payload.display_class.or(payload.wrapped).or(payload.class)?;
@@ -68,7 +69,7 @@ fn word(text: &str) -> String {
     text[..end.unwrap_or(0)].to_owned()
 }
 
-/// The host of the first address in the text of the arguments.
+/// Returns the host of the first URL in the arguments.
 fn host(arguments: &str) -> Option<String> {
     let searched =
         arguments.as_bytes().get(..ARGUMENTS_SEARCHED_MAX).unwrap_or(arguments.as_bytes());
@@ -76,7 +77,7 @@ fn host(arguments: &str) -> Option<String> {
     let (_, rest) = text.split_once("https://").or_else(|| text.split_once("http://"))?;
     let is_host = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '.';
     let end = rest.find(|letter| !is_host(letter)).unwrap_or(rest.len());
-    // "user:password@host" would tell a secret: what is before an @ is no host.
+    // In "user:password@host", the part before the @ is not a host and may be secret.
     let after = &rest[end..];
     let is_user = after.starts_with('@')
         || after.strip_prefix(':').is_some_and(|it| {

@@ -2,7 +2,7 @@
 
 pub(crate) const QUEUES: &str = "queues";
 pub(crate) const PROCESSES: &str = "processes";
-/// Sidekiq Pro.
+/// Only used by Sidekiq Pro.
 pub(crate) const PAUSED: &str = "paused";
 pub(crate) const SCHEDULED: &str = "schedule";
 pub(crate) const RETRIES: &str = "retry";
@@ -14,12 +14,12 @@ pub(crate) fn queue(name: &str) -> String {
     format!("queue:{name}")
 }
 
-/// Jobs in hand: Sidekiq 7 and later; before.
+/// Keys of the jobs in progress: Sidekiq 7 and later, and earlier versions.
 pub(crate) fn work(identity: &str) -> [String; 2] {
     [format!("{identity}:work"), format!("{identity}:workers")]
 }
 
-/// Whether Sidekiq, or one of the gems that come with it, owns `key`.
+/// Reports whether `key` belongs to Sidekiq or one of its gems.
 pub(crate) fn is_own(key: &str) -> bool {
     const NAMES: [&str; 7] = [QUEUES, PROCESSES, PAUSED, SCHEDULED, RETRIES, DEAD, "dear-leader"];
     const PREFIXES: [&str; 8] =
@@ -31,9 +31,9 @@ pub(crate) fn is_own(key: &str) -> bool {
         || is_identity(key)
 }
 
-/// The prefix that `redis-namespace` has put before one of Sidekiq's keys, by those that every Sidekiq has.
+/// Returns the prefix of `redis-namespace` before one of the keys that every Sidekiq has.
 pub(crate) fn namespace(key: &str) -> Option<&str> {
-    // Resque's keys are called alike, under a prefix of its own.
+    // Resque uses the same key names under its own prefix.
     const OTHERS: [&str; 1] = ["resque"];
     let prefix = [QUEUES, PROCESSES, PROCESSED]
         .into_iter()
@@ -41,7 +41,7 @@ pub(crate) fn namespace(key: &str) -> Option<&str> {
     Some(prefix).filter(|prefix| !prefix.is_empty() && !OTHERS.contains(prefix))
 }
 
-/// `host:pid:<12 hex>`.
+/// Reports whether `key` is an identity: `host:pid:<12 hex>`.
 fn is_identity(key: &str) -> bool {
     let mut parts = key.rsplitn(3, ':');
     let (nonce, pid, host) = (parts.next(), parts.next(), parts.next());

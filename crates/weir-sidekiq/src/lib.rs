@@ -1,16 +1,17 @@
-//! What Sidekiq keeps in Redis, for versions 6.4, 7 and 8, read without writing; and the one change
-//! that is made to it, [`Backlog`].
+//! Reads Sidekiq's data in Redis, for versions 6.4, 7 and 8. Read-only, except for [`Backlog`].
 //!
-//! The only crate that knows Sidekiq's layout: its keys, its jobs, its heartbeats.
+//! This is the only crate that knows Sidekiq's keys and the formats of its jobs and heartbeats.
 //!
-//! - [`RedisEndpoint`]: where a Redis is and how to get in; [`RedisConnection`]: one way to it;
-//! - [`RedisConnection::sample`]: a [`RedisSnapshot`], of which each part may be refused;
-//! - [`RedisConnection::lengths`]: how many jobs wait in some queues, as often as somebody likes;
-//! - [`SampleLimits`]: what a look may cost Redis and the caller.
+//! - [`RedisEndpoint`]: address and credentials of a Redis; [`RedisConnection`]: a connection to
+//!   it;
+//! - [`RedisConnection::sample`]: returns a [`RedisSnapshot`], each part of which Redis may reject;
+//! - [`RedisConnection::lengths`]: returns the lengths of some queues, cheaply enough for frequent
+//!   use;
+//! - [`SampleLimits`]: limits the cost of a sample for Redis and for the client.
 //!
-//! Promises: for a look only commands of [`READ_ONLY_ACL`] are sent; no list, set or hash is ever read whole
-//! unless it was counted first and is small; a look ends after a number of commands, of bytes of jobs
-//! and a time; the arguments of jobs do not leave this crate.
+//! Guarantees: samples use only commands of [`READ_ONLY_ACL`]. Lists, sets and hashes are read
+//! whole only if they were counted first and are small. The number of commands, the bytes of jobs
+//! and the time are limited. Job arguments do not leave this crate.
 
 mod away;
 mod backlog;

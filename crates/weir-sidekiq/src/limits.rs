@@ -1,52 +1,52 @@
-//! What a look may cost.
+//! Limits of the cost of a sample.
 
 use std::time::Duration;
 
-/// Ceilings of one look at one Redis. What is cut off by one is named in [`Snapshot::cut`].
+/// Limits of one sample of one Redis. Limits that truncated it are named in [`RedisSnapshot::cut`].
 ///
-/// [`Snapshot::cut`]: crate::Snapshot::cut
+/// [`RedisSnapshot::cut`]: crate::RedisSnapshot::cut
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleLimits {
-    /// Queues that are looked at.
+    /// Maximum number of queues.
     pub queues_max: usize,
-    /// Processes with a heartbeat that are looked at.
+    /// Maximum number of processes with a heartbeat.
     pub processes_max: usize,
-    /// Identities that are asked for a heartbeat: those of processes that were killed stay in the list.
+    /// Maximum number of identities whose heartbeat is checked. Killed processes stay in the list.
     pub identities_max: usize,
-    /// Threads of one process whose jobs in hand are read.
+    /// Maximum number of threads per process whose jobs in progress are read.
     pub threads_max: usize,
-    /// Newest jobs of a queue that tell how fast jobs come.
+    /// Maximum number of newest jobs per queue that are read for the arrival rate.
     pub arrivals_max: usize,
-    /// Jobs in each of the windows of a queue's sample (oldest, middle, newest).
+    /// Jobs in each window of a queue's sample (oldest, middle, newest).
     pub sample_window: usize,
-    /// Jobs that a queue must have for its windows to be read.
+    /// Minimum queue depth for which windows are read.
     pub sample_length_min: u64,
-    /// Bytes of one window of jobs. It is read in steps, and none is begun that would not fit if its
-    /// jobs were as large as those before.
+    /// Maximum bytes of jobs per window. A window is read in steps. A step is skipped if it would
+    /// exceed the limit with jobs as large as the previous ones.
     pub window_bytes: usize,
-    /// Jobs of one such step, the first of which is one job: how large they are shows only then.
+    /// Maximum jobs per step. The first step is always one job, because its size is unknown.
     pub step_jobs: usize,
-    /// Jobs of one round trip: what a look reads beyond `jobs_bytes_max` is at most one of them.
+    /// Maximum jobs per round trip. `jobs_bytes_max` is exceeded by at most one round trip.
     pub jobs_per_round: usize,
-    /// Bytes of jobs that one look reads, those in hand included.
+    /// Maximum bytes of jobs per sample, including jobs in progress.
     pub jobs_bytes_max: usize,
-    /// Jobs of the retry and dead sets that are sampled.
+    /// Jobs sampled from the retry and dead sets.
     pub set_sample: usize,
-    /// Keys that are looked at to tell who else uses this Redis.
+    /// Number of keys sampled to detect other programs.
     pub keys_sample: usize,
-    /// Entries of the slow log.
+    /// Maximum entries of the slow log.
     pub slow_commands: usize,
-    /// Commands of others whose counts are kept: those that took most time.
+    /// Maximum number of commands with statistics, highest total time first.
     pub operations_max: usize,
-    /// Commands of one round trip: between two, Redis serves others.
+    /// Maximum commands per round trip. Redis serves other clients between round trips.
     pub commands_per_round: usize,
-    /// Commands of one look.
+    /// Maximum commands per sample.
     pub commands_max: usize,
-    /// Until a connection is there.
+    /// Timeout for connecting.
     pub connect_timeout: Duration,
-    /// Until one round trip is answered.
+    /// Timeout for one round trip.
     pub answer_timeout: Duration,
-    /// Until the look is over.
+    /// Timeout for a sample.
     pub deadline: Duration,
 }
 
@@ -55,28 +55,28 @@ impl Default for SampleLimits {
         Self {
             queues_max: 1_000,
             processes_max: 1_000,
-            // A hundred round trips.
+            // This takes 100 round trips.
             identities_max: 5_000,
             threads_max: 200,
-            // 100 jobs of 2 kB are 0.4 ms of Redis.
+            // 100 jobs of 2 kB take Redis 0.4 ms.
             arrivals_max: 100,
-            // Three windows of 40 tell a share of a half to within 9 points.
+            // Three windows of 40 jobs estimate a share of one half to within 9 percentage points.
             sample_window: 40,
             sample_length_min: 1_000,
-            // Windows of jobs of 2 kB are far below; with jobs of a megabyte a window is one job.
+            // Far above windows of 2 kB jobs. With jobs of one megabyte, a window is a single job.
             window_bytes: 512 * 1024,
             step_jobs: 20,
             jobs_per_round: 100,
-            // Three windows of jobs of 2 kB of each of 180 queues.
+            // Enough for three windows of 2 kB jobs in each of 180 queues.
             jobs_bytes_max: 64 << 20,
             set_sample: 100,
             keys_sample: 200,
             slow_commands: 32,
             operations_max: 50,
-            // 50 commands of 40 jobs are below 10 ms, which no fetch notices.
+            // 50 commands of 40 jobs take less than 10 ms, which fetches do not notice.
             commands_per_round: 50,
-            // 12 steps for each queue and 5 commands for each process, if there are 1,000 of both, and one for
-            // each identity.
+            // Enough for 1,000 queues with 12 steps each, 1,000 processes with 5 commands each, and
+            // one command per identity.
             commands_max: 24_000,
             connect_timeout: Duration::from_secs(5),
             answer_timeout: Duration::from_secs(5),

@@ -1,4 +1,4 @@
-//! One look at one Redis, in few round trips, each bounded.
+//! Samples one Redis in a few round trips of limited size.
 
 mod arrivals;
 mod processes;
@@ -19,22 +19,22 @@ use crate::limits::SampleLimits;
 use crate::questions::{Question, ReadCommand, RedisReply, ReplyResult};
 use crate::snapshot::{OddKey, ProcessSample, Read, RedisSnapshot, RejectedCommand};
 
-/// What a look is for.
+/// What a sample includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleScope {
-    /// All there is.
+    /// All data.
     Everything,
-    /// Lengths, and how fast jobs come: the second of two looks. Without processes, samples and
-    /// what Redis says of itself.
+    /// Lengths and arrival rates only, for the second of two samples. Leaves out processes, job
+    /// samples and the server's status.
     Changes,
 }
 
 impl RedisConnection {
-    /// Looks once.
+    /// Takes a sample.
     ///
     /// # Errors
-    /// When the connection fails, or the look takes longer or more commands than `limits` allow.
-    /// What Redis refuses is no error: that part of the snapshot says so.
+    /// Returns an error if the connection fails or a limit of time or commands is exceeded. A
+    /// rejected command is not an error; the snapshot contains it in place of the value.
     pub async fn sample(
         &mut self,
         scope: SampleScope,
@@ -43,10 +43,10 @@ impl RedisConnection {
         self.sample_since(scope, None, limits).await
     }
 
-    /// The same, and counts the jobs of each queue that have come since another look.
+    /// Takes a sample and counts the jobs of each queue that arrived since an earlier one.
     ///
     /// # Errors
-    /// As [`RedisConnection::sample`].
+    /// As for [`RedisConnection::sample`].
     pub async fn sample_since(
         &mut self,
         scope: SampleScope,
@@ -58,10 +58,10 @@ impl RedisConnection {
         within(limits.deadline, name, looking).await
     }
 
-    /// Looks at nothing but the processes, with what they have in hand.
+    /// Reads only the processes with their jobs in progress.
     ///
     /// # Errors
-    /// As [`RedisConnection::sample`].
+    /// As for [`RedisConnection::sample`].
     pub async fn processes(
         &mut self,
         limits: &SampleLimits,
@@ -84,14 +84,14 @@ async fn within<T>(
     }
 }
 
-/// A look that is under way.
+/// A sample in progress.
 struct SnapshotReader<'a> {
     connection: &'a mut RedisConnection,
     limits: &'a SampleLimits,
     cut: BTreeSet<String>,
     odd: Vec<OddKey>,
     commands: usize,
-    /// Of jobs that were read.
+    /// Bytes of jobs read so far.
     job_bytes: usize,
 }
 
@@ -147,7 +147,7 @@ impl<'a> SnapshotReader<'a> {
         Ok(snapshot)
     }
 
-    /// The clock of Redis: without it nothing is known to be late or due.
+    /// Returns the time by Redis' clock, which determines latencies and due jobs.
     async fn time(&mut self) -> Result<Timestamp, SidekiqError> {
         let answer = self.query_one(Question::new(ReadCommand::Time, &[])).await?;
         answer.and_then(time_of).map_err(|refusal| self.connection.refused(refusal))
@@ -164,7 +164,7 @@ impl<'a> SnapshotReader<'a> {
         Ok([next(), next()])
     }
 
-    /// All answers, in as many round trips as `commands_per_round` makes of them.
+    /// Sends the queries in as many round trips as `commands_per_round` requires.
     async fn query(&mut self, questions: &[Question]) -> Result<Vec<ReplyResult>, SidekiqError> {
         self.commands = self.commands.saturating_add(questions.len());
         if self.commands > self.limits.commands_max {
@@ -184,8 +184,8 @@ impl<'a> SnapshotReader<'a> {
         Ok(answers.pop().expect("a connection answers each question or fails"))
     }
 
-    /// What was read; none of a key that is of another type than Sidekiq's, which says nothing of the
-    /// others. What the user that asks may not read, it may not read of the others either.
+    /// Records a key of unexpected type and returns `None` for it, since it does not affect other
+    /// keys. Missing permissions remain an error, because they do affect the others.
     fn unless_odd<T>(&mut self, what: impl Fn() -> String, read: Read<T>) -> Read<Option<T>> {
         match read {
             Ok(value) => Ok(Some(value)),
@@ -197,8 +197,9 @@ impl<'a> SnapshotReader<'a> {
         }
     }
 
-    /// Members of a set, in windows, up to `max`; `limit` names what cuts it. One that is not UTF-8 is
-    /// none of Sidekiq's, which writes JSON: it is left out and said.
+    /// Returns the members of a set, read in windows, up to `max`; `limit` is the limit's name.
+    /// Members that are not UTF-8 are recorded as odd and left out, since Sidekiq writes only
+    /// UTF-8.
     async fn members(
         &mut self,
         key: &str,
@@ -234,7 +235,7 @@ impl<'a> SnapshotReader<'a> {
     }
 }
 
-/// Of all that are not UTF-8 in a set, one.
+/// Summarizes the members of a set that are not UTF-8.
 fn odd_members(key: &str, odd: &BTreeSet<Vec<u8>>) -> Option<OddKey> {
     let first = odd.first()?.escape_ascii();
     let what = match odd.len() {
@@ -246,7 +247,7 @@ fn odd_members(key: &str, odd: &BTreeSet<Vec<u8>>) -> Option<OddKey> {
     Some(OddKey { what, refusal })
 }
 
-/// What `TIME` answers.
+/// Parses the reply to `TIME`.
 pub(crate) fn time_of(told: RedisReply) -> Read<Timestamp> {
     let (seconds, micros): (u64, u64) = told.read()?;
     Ok(Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros)))

@@ -1,19 +1,19 @@
-//! The commands that are sent, none of which writes, and what their answers mean.
+//! The commands that are sent, none of which writes, and parsing of their replies.
 
 use redis::{Cmd, FromRedisValue, ServerErrorKind, Value};
 
 use crate::keys;
 use crate::snapshot::{Read, RejectedCommand};
 
-/// The rules of a Redis ACL that suffice, for a user without keys to write:
-/// `ACL SETUSER weir on >PASSWORD ~* RULES`. Another database than 0 takes `+select`, and Sentinel
+/// The ACL rules that suffice for reading, without write access to keys: `ACL SETUSER weir on
+/// >PASSWORD ~* RULES`. Databases other than 0 also require `+select`, and Sentinel requires
 /// `+role`.
 pub const READ_ONLY_ACL: &str = "+ping +info +config|get +llen +lindex +lrange +smembers +sscan \
     +scard +sismember +hgetall +hmget +hget +hlen +zcard +zrange +zcount +zrangebyscore +get +mget \
     +type +ttl +pttl +exists +scan +memory|usage +slowlog|get +slowlog|len +latency|latest \
     +latency|history +client|list +time +dbsize";
 
-/// Every command that is ever sent: that none of them writes is a matter of this type.
+/// Every command that the crate sends for reading. None of them writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadCommand {
     Time,
@@ -36,7 +36,7 @@ pub(crate) enum ReadCommand {
 }
 
 impl ReadCommand {
-    /// As an ACL names it.
+    /// Returns the name of the command in ACL rules.
     const fn rule(self) -> &'static str {
         match self {
             Self::Time => "time",
@@ -61,7 +61,7 @@ impl ReadCommand {
 }
 
 impl ReadCommand {
-    /// All of them.
+    /// All commands.
     pub(crate) const ALL: [Self; 17] = [
         Self::Time,
         Self::Info,
@@ -82,7 +82,7 @@ impl ReadCommand {
         Self::SortedRange,
     ];
 
-    /// The least that it can ask, of a key that Sidekiq has.
+    /// Returns the cheapest query with this command, on a key that every Sidekiq has.
     pub(crate) fn least(self) -> Question {
         let key = keys::QUEUES;
         let arguments: &[&str] = match self {
@@ -106,7 +106,7 @@ impl ReadCommand {
     }
 }
 
-/// One command with its arguments.
+/// A command with its arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     command: ReadCommand,
@@ -118,7 +118,7 @@ impl Question {
         Self { command, arguments: arguments.iter().map(ToString::to_string).collect() }
     }
 
-    /// Members from one rank to another of a list or sorted set.
+    /// Returns the query for a range of ranks of a list or sorted set.
     pub(crate) fn range(command: ReadCommand, key: &str, from: i64, to: i64) -> Self {
         Self::new(command, &[key, &from.to_string(), &to.to_string()])
     }
@@ -135,7 +135,7 @@ impl Question {
         command
     }
 
-    /// What Redis answered, or why it would not.
+    /// Converts Redis' value to a reply or an error.
     pub(crate) fn answer(&self, value: Value) -> ReplyResult {
         match value {
             Value::ServerError(error) => Err(self.refusal(
@@ -149,7 +149,7 @@ impl Question {
     fn refusal(&self, not_allowed: bool, reason: &str) -> RejectedCommand {
         let rule = self.command.rule();
         let grant = not_allowed.then(|| {
-            // "no permissions to access one of the keys" names no command.
+            // The error "no permissions to access one of the keys" is not about a command.
             if reason.contains("keys") { "~*".to_owned() } else { format!("+{rule}") }
         });
         let command = rule.replace('|', " ").to_ascii_uppercase();
@@ -157,10 +157,10 @@ impl Question {
     }
 }
 
-/// An answer to a question.
+/// The reply to a query, or the error.
 pub(crate) type ReplyResult = Read<RedisReply>;
 
-/// What Redis told.
+/// A reply from Redis, with its query.
 #[derive(Debug)]
 pub(crate) struct RedisReply {
     value: Value,
@@ -168,7 +168,7 @@ pub(crate) struct RedisReply {
 }
 
 impl RedisReply {
-    /// As another type; an answer of another kind is a refusal, not a panic.
+    /// Converts the reply to a type. An unexpected type is an error.
     pub(crate) fn read<T: FromRedisValue>(self) -> Read<T> {
         redis::from_redis_value(self.value).map_err(|_| {
             let key = self.question.arguments.first().map_or("", String::as_str);

@@ -1,4 +1,4 @@
-//! One Redis server: `INFO`, `CONFIG GET save`, `SLOWLOG GET`.
+//! Status of a Redis server: `INFO`, `CONFIG GET save`, `SLOWLOG GET`.
 
 use std::time::Duration;
 
@@ -7,34 +7,34 @@ use weir_base::clock::Timestamp;
 
 use crate::snapshot::Read;
 
-/// One Redis server.
+/// Status of a Redis server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSample {
     /// `redis_version`.
     pub version: String,
-    /// The other values of `INFO`.
+    /// Other values from `INFO`.
     pub info: RedisInfo,
-    /// `INFO commandstats`, what took most time first; as many as `operations_max` allows.
+    /// `INFO commandstats`, highest total time first, limited by `operations_max`.
     pub commands: Read<Vec<CommandSample>>,
-    /// Whether `save` holds a rule.
+    /// Whether `save` contains a rule.
     pub snapshots: Read<bool>,
     /// The newest entries of the slow log.
     pub slow_commands: Read<Vec<SlowCommand>>,
 }
 
-/// What Redis has counted of one command since its statistics were reset.
+/// Statistics of one command since the last reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandSample {
     /// `lrange`, `config|get`.
     pub name: String,
-    /// How often it was called.
+    /// Number of calls.
     pub calls: u64,
-    /// How long all of that took.
+    /// Total duration.
     pub took: Duration,
 }
 
 impl CommandSample {
-    /// Of the text of `INFO commandstats`: `cmdstat_get:calls=7,usec=30,..`; at most `max`.
+    /// Parses at most `max` lines of `INFO commandstats`: `cmdstat_get:calls=7,usec=30,..`.
     pub(crate) fn parse(info: &str, max: usize) -> Vec<Self> {
         let line = |line: &str| {
             let (name, fields) = line.trim().strip_prefix("cmdstat_")?.split_once(':')?;
@@ -52,14 +52,14 @@ impl CommandSample {
     }
 }
 
-/// An entry of the slow log, without the command's arguments: they hold jobs.
+/// An entry of the slow log, without the command's arguments, which contain jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowCommand {
     /// `LRANGE`.
     pub command: String,
-    /// How long it took.
+    /// Duration.
     pub took: Duration,
-    /// When.
+    /// When the command was executed.
     pub at: Timestamp,
 }
 
@@ -70,7 +70,7 @@ impl Default for ServerSample {
 }
 
 impl ServerSample {
-    /// Of the text of `INFO`.
+    /// Parses the output of `INFO`.
     pub(crate) fn parse(info: &str) -> Self {
         Self {
             version: redis_field(info, "redis_version").unwrap_or_default().to_owned(),

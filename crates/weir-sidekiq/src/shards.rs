@@ -1,4 +1,4 @@
-//! Several Redis servers with one application's jobs, as one.
+//! Combines the data of one application's jobs on several Redis servers.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use weir_base::clock::Timestamp;
 
 use crate::snapshot::{QueueSample, Read, RedisSnapshot, SetSample};
 
-/// All shards as one snapshot; none of none.
+/// Joins the snapshots of all shards. Returns `None` if there are none.
 ///
-/// Queues of one name are one queue; what one shard refuses is refused of all, for a part of the
-/// jobs is not the jobs. What servers say of themselves is not joined: each has its own.
+/// Queues with the same name become one. What one shard rejects counts as rejected for all, because
+/// partial data would be misleading. The servers' status is not joined.
 #[must_use]
 pub fn join(shards: impl IntoIterator<Item = RedisSnapshot>) -> Option<RedisSnapshot> {
     shards.into_iter().reduce(|one, other| RedisSnapshot {
@@ -51,8 +51,8 @@ fn queues(one: Vec<QueueSample>, other: Vec<QueueSample>) -> Vec<QueueSample> {
 }
 
 fn add(known: &mut QueueSample, other: QueueSample) {
-    // The spacing of the newest jobs tells how fast they come, so both lists must reach equally far
-    // back: what is older than where one of them was cut is left out.
+    // The spacing of the newest jobs determines the arrival rate, so both lists must cover the same
+    // period. Jobs older than where one list was cut are dropped.
     let reach = [reach(known), reach(&other)].into_iter().flatten().max();
     known.newest.extend(other.newest);
     known.newest.retain(|at| reach.is_none_or(|reach| *at >= reach));
@@ -65,7 +65,7 @@ fn add(known: &mut QueueSample, other: QueueSample) {
     known.sample.extend(other.sample);
 }
 
-/// How far back the newest jobs go; none if they are all jobs of the queue.
+/// Returns the time at which the list of newest jobs was cut, or `None` if it includes all jobs.
 fn reach(queue: &QueueSample) -> Option<Timestamp> {
     let cut = (queue.newest.len() as u64) < queue.length;
     queue.newest.last().copied().filter(|_| cut)

@@ -1,4 +1,4 @@
-//! One look at Sidekiq: plain data.
+//! The result of one sample of Sidekiq's data.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,64 +9,64 @@ use crate::heartbeat::Capsule;
 use crate::job::JobSummary;
 use crate::server::ServerSample;
 
-/// As [`RedisSnapshot::cut`] names it.
+/// Name of the limit in [`RedisSnapshot::cut`].
 pub(crate) const PROCESSES_MAX: &str = "processes_max";
 pub(crate) const IDENTITIES_MAX: &str = "identities in the list of processes";
 
-/// A part that was read, or why it was not.
+/// A part of a sample, or why Redis rejected it.
 pub type Read<T> = Result<T, RejectedCommand>;
 
-/// Redis would not tell.
+/// A command that Redis rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedCommand {
     /// The command: `SLOWLOG GET`.
     pub command: String,
-    /// What Redis said.
+    /// Redis' error message.
     pub reason: String,
-    /// The line that would allow it, if that is the reason: `ACL SETUSER weir +slowlog|get`.
+    /// The command that grants the permission, if that is the reason: `ACL SETUSER weir
+    /// +slowlog|get`.
     pub grant: Option<String>,
 }
 
-/// A key that is not what Sidekiq would have there.
+/// A key of another type than Sidekiq would use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OddKey {
-    /// What it would be: "queue pull".
+    /// What the key should be: "queue pull".
     pub what: String,
-    /// What Redis said.
+    /// The error that Redis returned for it.
     pub refusal: RejectedCommand,
 }
 
-/// All that one look has shown.
+/// All values of one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisSnapshot {
-    /// By the clock of Redis.
+    /// Time of the sample by Redis' clock.
     pub at: Timestamp,
-    /// Queues that were pushed to or that a process names, by name.
+    /// Queues that were pushed to or that a process names, sorted by name.
     pub queues: Read<Vec<QueueSample>>,
     /// Processes with a heartbeat.
     pub processes: Read<Vec<ProcessSample>>,
-    /// Identities in the list of processes without a heartbeat.
+    /// Identities in the process list that have no heartbeat.
     pub ghosts: Vec<String>,
-    /// Jobs that wait for their time.
+    /// Jobs scheduled for a later time.
     pub scheduled: Read<SetSample>,
-    /// Failed jobs that will be tried again.
+    /// Failed jobs that will be retried.
     pub retries: Read<SetSample>,
-    /// Failed jobs that will not.
+    /// Failed jobs that will not be retried.
     pub dead: Read<SetSample>,
-    /// Jobs finished since ever.
+    /// Total jobs finished.
     pub processed: Read<u64>,
-    /// Jobs failed since ever.
+    /// Total jobs failed.
     pub failed: Read<u64>,
-    /// The server, if it was asked for.
+    /// The server's status, if requested.
     pub server: Option<Read<ServerSample>>,
-    /// Who else uses this Redis, if it was asked for.
+    /// Keys of other programs, if requested.
     pub foreign_keys: Option<Read<ForeignKeys>>,
-    /// Keys of another type than Sidekiq's and names that are none of its: what they would tell is left
-    /// out of the rest.
+    /// Keys of unexpected types, and invalid names. They are left out of the other fields.
     pub odd: Vec<OddKey>,
-    /// Limits that have cut something off: "`queues_max` (1000)".
+    /// Limits that truncated the sample: "`queues_max` (1000)".
     pub cut: Vec<String>,
-    /// Commands that the look has cost.
+    /// Number of commands sent.
     pub commands: usize,
 }
 
@@ -75,19 +75,20 @@ pub struct RedisSnapshot {
 pub struct QueueSample {
     /// Its name.
     pub name: String,
-    /// Jobs were pushed to it at some time; otherwise only a process names it.
+    /// Whether jobs have ever been pushed to it. If not, only a process names it.
     pub pushed: bool,
     /// Paused (Sidekiq Pro).
     pub paused: bool,
-    /// Jobs that wait.
+    /// Jobs that are waiting.
     pub length: u64,
-    /// When the next to be taken, or the first behind it that tells, was enqueued.
+    /// Enqueue time of the next job, or of the first one after it that has such a time.
     pub oldest: Option<Timestamp>,
-    /// When the newest were enqueued, newest first.
+    /// Enqueue times of the newest jobs, newest first.
     pub newest: Vec<Timestamp>,
-    /// Of those in it, how many have come since the other look; none: that was not asked, or can't be told.
+    /// Jobs in the queue that arrived since the earlier sample. `None` if not requested or not
+    /// determinable.
     pub came: Option<u64>,
-    /// From three windows: oldest, middle, newest.
+    /// Jobs from three windows: oldest, middle, newest.
     pub sample: Vec<JobSummary>,
 }
 
@@ -96,76 +97,76 @@ pub struct QueueSample {
 pub struct SetSample {
     /// Jobs in it.
     pub size: u64,
-    /// Of those, due by now (of the dead set: all).
+    /// Jobs that are due (in the dead set, all).
     pub due: u64,
-    /// Of the dead set those that died within the last hour; of others 0.
+    /// In the dead set, jobs that died within the last hour; in the other sets 0.
     pub lately: u64,
-    /// The smallest time in it.
+    /// The lowest time in the set.
     pub first: Option<Timestamp>,
-    /// Of the retry set those that are due next, of the dead set those that died last.
+    /// In the retry set, the jobs due next; in the dead set, the ones that died last.
     pub sample: Vec<JobSummary>,
 }
 
-/// One process.
+/// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessSample {
     /// `host:pid:nonce`.
     pub identity: String,
-    /// As it names its host.
+    /// Host name as the process reports it.
     pub hostname: String,
-    /// Its number there.
+    /// Its process ID on that host.
     pub pid: u32,
-    /// What its operator calls it.
+    /// The tag that its operator assigned.
     pub tag: Option<String>,
-    /// Sidekiq's version; not told by 6.
+    /// Sidekiq's version. Not reported by version 6.
     pub version: Option<String>,
-    /// When it started.
+    /// Start time.
     pub started_at: Option<Timestamp>,
-    /// Its last heartbeat, by the clock of its host.
+    /// Time of its last heartbeat, by its host's clock.
     pub beat: Option<Timestamp>,
-    /// How long ago that was by the clock of Redis: each heartbeat makes its key expire after a minute.
+    /// Age of its last heartbeat by Redis' clock, derived from the key's expiry of one minute.
     pub beat_age: Option<Duration>,
-    /// Jobs in hand.
+    /// Number of jobs in progress.
     pub busy: u64,
-    /// It takes no new jobs.
+    /// Whether it accepts no new jobs.
     pub quiet: bool,
     /// Resident memory.
     pub rss_bytes: Option<u64>,
-    /// Its own round trip to Redis.
+    /// Round-trip time to Redis as measured by the process.
     pub round_trip_us: Option<u64>,
-    /// Its threads.
+    /// Its threads by capsule.
     pub capsules: Vec<Capsule>,
-    /// Jobs in hand, as of the last heartbeat.
+    /// Jobs in progress at the last heartbeat.
     pub work: Vec<RunningJobSample>,
 }
 
-/// A job in hand.
+/// A job in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningJobSample {
-    /// Where it came from.
+    /// The queue that it came from.
     pub queue: String,
-    /// Since when.
+    /// Start time.
     pub run_at: Option<Timestamp>,
-    /// Without its arguments.
+    /// The job without its arguments.
     pub job: Option<JobSummary>,
 }
 
 /// A sample of the keys of a Redis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForeignKeys {
-    /// Keys that were looked at.
+    /// Number of sampled keys.
     pub sampled: u64,
-    /// Of those, not Sidekiq's.
+    /// Of the sampled keys, those that are not Sidekiq's.
     pub foreign: u64,
-    /// Of those, with a time to live: a cache's.
+    /// Of the foreign keys, those with a time to live, as in a cache.
     pub expiring: u64,
-    /// Prefixes under which there are keys of a Sidekiq (`redis-namespace`). They are searched for where
-    /// there are none without one.
+    /// Prefixes of Sidekiq keys (`redis-namespace`). Searched for only if there are no Sidekiq keys
+    /// without a prefix.
     pub namespaces: BTreeSet<String>,
 }
 
 impl RedisSnapshot {
-    /// Whether there is not one key of Sidekiq's, as far as all of them could be read.
+    /// Reports whether there are no Sidekiq keys, as far as all parts could be read.
     pub(crate) fn is_without_sidekiq(&self) -> bool {
         let is_empty = |set: &Read<SetSample>| set.as_ref().is_ok_and(|set| set.size == 0);
         let is_none = |count: &Read<u64>| count.as_ref().is_ok_and(|count| *count == 0);
@@ -177,7 +178,7 @@ impl RedisSnapshot {
             && [&self.processed, &self.failed].into_iter().all(is_none)
     }
 
-    /// Whether there may be processes that are not among those that are told of.
+    /// Reports whether there may be further processes that were not read.
     #[must_use]
     pub fn has_more_processes(&self) -> bool {
         let is_of_processes =
@@ -187,7 +188,7 @@ impl RedisSnapshot {
 }
 
 impl ProcessSample {
-    /// The queues of all its capsules.
+    /// Returns the queues of all its capsules.
     pub fn served(&self) -> impl Iterator<Item = &str> {
         let queues = self.capsules.iter().flat_map(|capsule| &capsule.queues);
         queues.map(|queue| queue.name.as_str())

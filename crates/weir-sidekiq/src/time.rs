@@ -1,14 +1,15 @@
-//! Times as Sidekiq writes them: seconds with a fraction up to version 7, whole milliseconds from 8 on.
+//! Parses Sidekiq's timestamps: fractional seconds up to version 7, whole milliseconds since
+//! version 8.
 
 use serde::{Deserialize, Deserializer};
 use weir_base::clock::Timestamp;
 
-/// Seconds reach this in the year 5138, milliseconds did in 1973.
+/// Larger numbers are milliseconds. In seconds this is the year 5138, in milliseconds 1973.
 const MILLISECONDS_FROM: f64 = 1e11;
-/// The last second of the year 9999: what lies beyond is no time.
+/// The last second of the year 9999. Later times are invalid.
 const SECONDS_MAX: f64 = 253_402_300_799.0;
 
-/// The time that `number` stands for; none if it can't be one.
+/// Converts `number` to a time, or returns `None` if it cannot be one.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -20,12 +21,13 @@ pub(crate) fn timestamp(number: f64) -> Option<Timestamp> {
     sane.then(|| Timestamp::from_micros((seconds * 1e6).round() as u64))
 }
 
-/// The same, of text.
+/// Parses a time from text.
 pub(crate) fn from_text(text: &str) -> Option<Timestamp> {
     timestamp(text.parse().ok()?)
 }
 
-/// A member of a job or heartbeat: a time that is missing or odd is no reason to drop the rest.
+/// Deserializes a time. Missing or invalid times become `None`, so the rest of the object remains
+/// usable.
 pub(crate) fn deserialize<'de, D>(deserializer: D) -> Result<Option<Timestamp>, D::Error>
 where
     D: Deserializer<'de>,

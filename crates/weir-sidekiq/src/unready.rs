@@ -1,36 +1,36 @@
-//! Why a Redis answers nobody just now, whatever the question, and what to do.
+//! Recognizes why a Redis rejects all commands, and suggests a remedy.
 
-/// One such reason.
+/// A reason with its remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnreadyReason {
-    /// What Redis begins with, or what it says.
+    /// The beginning of Redis' error, or a part of it.
     sign: &'static str,
-    /// What it is.
+    /// The kind of reason.
     pub(crate) kind: UnreadyKind,
-    /// What that means, of a Redis.
+    /// A description that follows the name of the Redis.
     pub(crate) what: &'static str,
-    /// What to do.
+    /// What an operator can do.
     pub(crate) remedy: &'static str,
 }
 
-/// What keeps a Redis from answering.
+/// Why a Redis rejects all commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnreadyKind {
-    /// It reads its data from disk.
+    /// It is loading data from disk.
     Loading,
-    /// It does not know who asks.
+    /// The login failed.
     Login,
-    /// It shows a certificate that is not trusted, or asks for one.
+    /// Its certificate is not trusted, or it requires a client certificate.
     Certificate,
-    /// Nobody answers there.
+    /// There is no response at the address.
     Away,
-    /// It has no connection left (`maxclients`).
+    /// All connections are in use (`maxclients`).
     ClientsExhausted,
-    /// A script runs and does not end.
+    /// A script is running.
     Script,
-    /// It is a replica without its master.
+    /// It is a replica that has lost its master.
     MasterLost,
-    /// It takes no writes.
+    /// It rejects writes.
     ReadOnly,
 }
 
@@ -88,10 +88,11 @@ const TROUBLES: [UnreadyReason; 8] = [
     },
 ];
 
-/// Of what Redis said, its code included; none if that is about one question only.
+/// Finds the reason for an error message, including its code. Returns `None` if the error affects a
+/// single command only.
 pub(crate) fn of(said: &str) -> Option<&'static UnreadyReason> {
     TROUBLES.iter().find(|trouble| {
-        // A code stands at the beginning; elsewhere the word may be anybody's.
+        // Error codes are at the beginning. Elsewhere the word may be user data.
         if trouble.sign.ends_with(' ') {
             said.starts_with(trouble.sign)
         } else {

@@ -1,32 +1,32 @@
-//! Which names get series of their own.
+//! Limits the names that get their own time series.
 //!
-//! Whoever came first keeps its place as long as it is there: were it those that are longest just now,
-//! series would come and go, and there would be no end of them.
+//! A name is admitted first come, first served, and stays admitted while it exists. Selecting the
+//! longest queues instead would create ever new series.
 
 use std::collections::BTreeSet;
 
-/// What names share that have no place.
+/// The label shared by names that are not admitted.
 pub(super) const OTHER: &str = "other";
-/// A longer name is somebody's mischief, and would be stored with every value.
+/// Longer names are never admitted, because a label is stored with every value.
 const NAME_BYTES_MAX: usize = 128;
 
-/// How many names get series of their own.
+/// Maximum numbers of names with their own series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LabelLimits {
-    /// Queues.
+    /// Number of queues.
     pub metrics_queues_max: usize,
-    /// Services that hold connections to the database.
+    /// Number of services with connections to the database.
     pub metrics_services_max: usize,
 }
 
 impl Default for LabelLimits {
     fn default() -> Self {
-        // Mastodon has 7 queues; services are kinds of processes.
+        // Mastodon has 7 queues. Services are few, as they are kinds of processes.
         Self { metrics_queues_max: 100, metrics_services_max: 50 }
     }
 }
 
-/// Names that have places, from one observation to the next.
+/// The admitted names, to be passed from one observation to the next.
 #[derive(Clone, Debug)]
 pub struct Admitted {
     pub(super) queues: AdmittedNames,
@@ -34,7 +34,7 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// Nobody has a place yet.
+    /// Creates a set without admitted names.
     #[must_use]
     pub const fn new(limits: LabelLimits) -> Self {
         let LabelLimits { metrics_queues_max, metrics_services_max } = limits;
@@ -45,7 +45,7 @@ impl Admitted {
     }
 }
 
-/// Names of one kind, each with the Redis that it is of; "" where there is no other.
+/// Admitted names of one kind, each with its Redis ("" if there is only one).
 #[derive(Clone, Debug)]
 pub(super) struct AdmittedNames {
     limit: &'static str,
@@ -59,7 +59,8 @@ impl AdmittedNames {
         Self { limit, max, known: BTreeSet::new(), left_out: 0 }
     }
 
-    /// Those that are there now: who has gone makes room, unless its Redis `is_away`.
+    /// Updates the set with the names that are `present`. Drops absent names, unless their Redis
+    /// `is_away`.
     pub(super) fn admit(
         &mut self,
         present: &BTreeSet<(String, String)>,
@@ -74,19 +75,19 @@ impl AdmittedNames {
         self.left_out = present.difference(&self.known).count();
     }
 
-    /// The same of what is of no Redis.
+    /// Updates a set of names that belong to no Redis.
     pub(super) fn admit_plain<'a>(&mut self, present: impl IntoIterator<Item = &'a str>) {
         let present = present.into_iter().map(|name| (String::new(), name.to_owned())).collect();
         self.admit(&present, |_| false);
     }
 
-    /// The name itself, or what those share that have no place.
+    /// Returns the label for a name: the name itself if admitted, otherwise [`OTHER`].
     pub(super) fn label<'a>(&self, shard: &str, name: &'a str) -> &'a str {
         let is_known = self.known.contains(&(shard.to_owned(), name.to_owned()));
         if is_known { name } else { OTHER }
     }
 
-    /// The setting that says how many there are.
+    /// Returns the setting that limits this set.
     pub(super) const fn limit(&self) -> &'static str {
         self.limit
     }

@@ -1,4 +1,4 @@
-//! Of Sidekiq.
+//! Metrics of Sidekiq.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) fn add(
     }
 }
 
-/// Those of a Redis that is away keep their places.
+/// Updates the admitted queues. Those of an unreachable Redis stay admitted.
 fn admit(observation: &Observation, names: &mut AdmittedNames) {
     let of = |shard: Option<&str>| shard.unwrap_or_default().to_owned();
     let mut away = BTreeSet::new();
@@ -41,10 +41,10 @@ fn admit(observation: &Observation, names: &mut AdmittedNames) {
     names.admit(&present, |shard| away.contains(shard));
 }
 
-/// Figures of one Sidekiq.
+/// Collects the metrics of one Sidekiq.
 struct OfSidekiq<'a> {
     figures: &'a mut CollectedFigures,
-    /// Its Redis; none: there is no other.
+    /// Its Redis, or `None` if there is only one.
     shard: Option<&'a str>,
 }
 
@@ -72,7 +72,7 @@ fn add_jobs(figures: &mut OfSidekiq<'_>, jobs: &SidekiqObservation) {
     }
     let alive = jobs.processes.iter().filter(|process| process.is_alive());
     let (serving, alive) = (jobs.serving().count(), alive.count());
-    // One that beats no more is on its way to be a ghost.
+    // Processes without recent heartbeats count as ghosts.
     let ghosts = jobs.ghosts.len() + jobs.processes.len() - alive;
     figures.add("processes", &["serving"], serving as f64);
     figures.add("processes", &["quiet"], (alive - serving) as f64);
@@ -82,7 +82,7 @@ fn add_jobs(figures: &mut OfSidekiq<'_>, jobs: &SidekiqObservation) {
 }
 
 fn add_set(figures: &mut OfSidekiq<'_>, name: &str, set: &JobSet) {
-    // One that may not be read has no size, which is not 0.
+    // An unreadable set has no size, rather than 0.
     if set.flow.missing().is_some() {
         return;
     }
@@ -90,7 +90,7 @@ fn add_set(figures: &mut OfSidekiq<'_>, name: &str, set: &JobSet) {
     figures.add("set_overdue", &[name], set.overdue as f64);
 }
 
-/// Those that share a label are one.
+/// Adds the metrics of queues. Queues that share a label are summed.
 fn add_queues(figures: &mut OfSidekiq<'_>, jobs: &SidekiqObservation, names: &AdmittedNames) {
     let forecast = Forecast::of(jobs);
     let mut by_label: BTreeMap<&str, Vec<&ObservedQueue>> = BTreeMap::new();
@@ -116,8 +116,8 @@ fn add_queue(
     figures.add("queue_in_hand", label, sum(|queue| queue.in_hand));
     let latency = queues.iter().map(|queue| queue.latency).max().unwrap_or_default();
     figures.add("queue_latency_seconds", label, latency.as_secs_f64());
-    // Of several, the one that is served least; of those with jobs, if there are some: old names that are
-    // empty and that nobody serves would stand for all others.
+    // Of several queues, reports the one with the fewest processes. Prefers queues with jobs, or
+    // else empty unserved queues with obsolete names would hide the others.
     let served_by = |waits: bool| {
         let queues = queues.iter().filter(|queue| !waits || queue.length > 0);
         queues.map(|queue| jobs.serving_queue(&queue.name).count()).min()
@@ -126,7 +126,7 @@ fn add_queue(
     figures.add("queue_served_by", label, fewest.unwrap_or_default() as f64);
     let flows: Option<Vec<&Flow>> = queues.iter().map(|queue| queue.flow.known()).collect();
     if let Some(flow) = flows.and_then(Flow::total) {
-        // What may have come and gone unseen is not zero.
+        // Rates that are only lower limits are not exported.
         if queues.iter().all(|queue| !queue.flow_is_least) {
             figures.add("queue_arriving_per_second", label, flow.arrivals_per_second);
             figures.add("queue_served_per_second", label, flow.served_per_second());

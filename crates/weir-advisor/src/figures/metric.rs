@@ -1,55 +1,55 @@
-//! Every metric that an observation gives, with its meaning.
+//! The table of all metrics of an observation.
 
-/// One metric.
+/// A metric.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Behind [`PREFIX`]; a counter's ends with `_total` where it is read.
+    /// Name without [`PREFIX`]. Counters also get the suffix `_total`.
     pub name: &'static str,
-    /// What it says.
+    /// The help text.
     pub help: &'static str,
-    /// Whether it only rises.
+    /// Gauge or counter.
     pub kind: MetricKind,
-    /// What it is measured in.
+    /// The unit of its values.
     pub unit: Unit,
     /// Names of its labels.
     pub labels: &'static [&'static str],
-    /// Of each Sidekiq: where there are several Redis servers, it has a label [`SHARD`] as well.
+    /// Whether it exists per Sidekiq. With several Redis servers it then has the label [`SHARD`].
     pub of_each_sidekiq: bool,
 }
 
-/// What all names begin with.
+/// The common prefix of all names.
 pub const PREFIX: &str = "weir_observe_";
-/// The label that parts one Sidekiq from another, as it parts their Redis servers.
+/// The label that identifies a Sidekiq by its Redis server.
 pub const SHARD: &str = "redis";
 
-/// Whether it only rises.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It goes up and down.
+    /// Can rise and fall.
     Gauge,
-    /// It only rises.
+    /// Only rises.
     Counter,
 }
 
-/// What it is measured in.
+/// The unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Things.
+    /// A number of items.
     Count,
-    /// Things per second.
+    /// Items per second.
     PerSecond,
     /// Seconds.
     Seconds,
     /// Bytes.
     Bytes,
-    /// From 0 to 1.
+    /// A ratio from 0 to 1.
     Share,
     /// 0 or 1.
     Yes,
 }
 
 impl Metric {
-    /// As Prometheus stores it.
+    /// Returns the name of the time series in Prometheus.
     #[must_use]
     pub fn series(&self) -> String {
         let suffix = match self.kind {
@@ -92,7 +92,7 @@ const QUEUE: &[&str] = &["queue"];
 const REDIS: &[&str] = &[SHARD];
 const SOURCE: &[&str] = &["source", "name"];
 
-/// All of them, in the order in which they are told.
+/// All metrics in the order of output.
 pub static METRICS: &[Metric] = &[
     of_sidekiq(gauge("queue_size", Unit::Count, QUEUE, "Jobs waiting in the queue")),
     of_sidekiq(gauge("queue_in_hand", Unit::Count, QUEUE, "Jobs in progress")),

@@ -1,4 +1,4 @@
-//! Of the PgBouncer before the database: all its pools together, for their names have no bound.
+//! Metrics of PgBouncer: sums over all pools, because the number of pools is unlimited.
 
 use super::CollectedFigures;
 use crate::observation::{ConnectionPool, Observation};

@@ -1,4 +1,4 @@
-//! Of Postgres, Redis and the machine.
+//! Metrics of Postgres, Redis and the machine.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn add_postgres(
     }
 }
 
-/// Postgres has a dozen kinds.
+/// Sums waiting sessions by kind of event. Postgres has about a dozen kinds.
 fn by_kind(waits: &[SessionWait]) -> BTreeMap<&str, u32> {
     let mut kinds = BTreeMap::new();
     for wait in waits {

@@ -1,4 +1,4 @@
-//! Of findings, and of the looks themselves.
+//! Metrics of findings and of the sampling itself.
 
 use std::collections::BTreeMap;
 

@@ -123,7 +123,7 @@ fn a_system_that_is_known_has_a_value_of_every_metric() {
     assert_eq!(value(&figures, "rule_findings", &["ghost-process", "warning"]), Some(1.0));
     assert_eq!(value(&figures, "redis_operation_seconds", &["127.0.0.1:6379"]), Some(0.00005));
     assert_eq!(value(&figures, "source_up", &["redis", "127.0.0.1:6379"]), Some(1.0));
-    // All values of a metric stand together.
+    // The values of a metric are contiguous.
     let mut names: Vec<_> = figures.iter().map(|figure| figure.metric.name).collect();
     names.dedup();
     assert_eq!(names.len(), told.len());
@@ -223,7 +223,7 @@ fn an_old_name_does_not_make_the_others_look_unserved() {
     assert_eq!(value(&figures, "queue_served_by", &["old"]), Some(0.0));
 }
 
-/// Two shards; of the second one nobody serves `push`.
+/// Returns two shards. No process of the second one serves `push`.
 fn sharded() -> Observation {
     let mut observation = healthy::observation();
     for name in ["a:1", "b:2"] {

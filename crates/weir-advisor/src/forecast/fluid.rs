@@ -1,53 +1,54 @@
-//! Queues worked off as if jobs were a liquid: from one that gets empty to the next.
+//! Simulates queues as fluids, from one queue becoming empty to the next.
 //!
-//! Until the first is empty everything goes on as it was seen. From then on threads are shared out as
-//! their processes' orders say, each at the pace that explains what was seen.
+//! Until the first queue is empty, all rates are as observed. From then on, threads are shared out
+//! in the order of their process' queues, at the rates per thread that explain the observation.
 
-/// One queue. Rates are jobs per second.
+/// A queue. Rates are in jobs per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FluidQueue {
     pub(super) length: f64,
     pub(super) arrivals: f64,
     pub(super) served: f64,
-    /// Of its length, as seen; what may be chance is none.
+    /// Observed change of its length; 0 if it may be due to chance.
     pub(super) change: f64,
-    /// Otherwise its jobs are taken as they come.
+    /// Whether it has a backlog. Otherwise jobs are completed as they arrive.
     pub(super) waits: bool,
 }
 
-/// Threads that serve the same queues.
+/// Threads that serve the same queues in the same order.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Team {
     pub(super) threads: f64,
     pub(super) order: FluidOrder,
-    /// Places of lines, in order, each with its weight.
+    /// Indices of queues in order, with their weights.
     pub(super) queues: Vec<(usize, f64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FluidOrder {
-    /// The first that waits has all.
+    /// The first queue with a backlog gets all threads.
     Strict,
-    /// Those that wait have their jobs taken by their weights.
+    /// Queues with a backlog share the threads by weight.
     Shared,
 }
 
-/// Rounds in which paces are brought to what was seen; each halves what is wrong at least.
+/// Rounds of fitting the rates per thread to the observation. Each at least halves the error.
 const CALIBRATION_ROUNDS: usize = 30;
 
-/// Seconds until each line is empty; none: never, as far as can be told.
+/// Returns the seconds until each queue is empty, or `None` for queues that do not drain.
 pub(super) fn run(lines: &[FluidQueue], teams: &[Team]) -> Vec<Option<f64>> {
     let mut ends = vec![None; lines.len()];
     let Some(paces) = paces(lines, teams) else { return ends };
     let mut lines = lines.to_vec();
     let mut now = 0.0;
-    // Each turn empties a line; one that begins to wait again is emptied once more at most.
+    // Each iteration empties a queue. A queue that builds up a new backlog is emptied at most once
+    // more.
     for _ in 0..2 * lines.len() {
         let Some(step) = until_one_is_empty(&lines) else { break };
         now += step;
         for (line, end) in lines.iter_mut().zip(&mut ends).filter(|(line, _)| line.waits) {
             line.length = (line.length + line.change * step).max(0.0);
-            // A thousandth of a job is none: what is left of it is rounding.
+            // Less than a thousandth of a job is a rounding error.
             line.waits = line.length > 1e-3;
             *end = (!line.waits).then_some(now);
         }
@@ -67,7 +68,7 @@ fn until_one_is_empty(lines: &[FluidQueue]) -> Option<f64> {
     shrink.map(|line| line.length / -line.change).reduce(f64::min)
 }
 
-/// What the order of `teams` does not explain of what was worked off, as a share of it.
+/// Returns the share of completions that the order of `teams` does not explain.
 pub(super) fn misfit(lines: &[FluidQueue], teams: &[Team]) -> f64 {
     let Some(pace) = common_pace(lines, teams) else { return 1.0 };
     let explained = share_out(&mut lines.to_vec(), teams, &vec![pace; lines.len()]);
@@ -76,13 +77,13 @@ pub(super) fn misfit(lines: &[FluidQueue], teams: &[Team]) -> f64 {
     apart / all
 }
 
-/// Jobs per second of a thread, for each line. None: nothing is worked off.
+/// Returns the rate per thread for each queue, or `None` if no job is completed.
 fn paces(lines: &[FluidQueue], teams: &[Team]) -> Option<Vec<f64>> {
     let mut paces = vec![common_pace(lines, teams)?; lines.len()];
     if teams.iter().any(|team| team.order == FluidOrder::Shared) {
         return Some(paces);
     }
-    // Jobs of one queue may take longer than those of another: what waits shows it.
+    // Adjusts the rates per queue, because jobs of different queues may differ in duration.
     let explained = share_out(&mut lines.to_vec(), teams, &paces);
     for ((line, explained), pace) in lines.iter().zip(explained).zip(&mut paces) {
         if line.waits && line.served > 0.0 && explained > 0.0 {
@@ -92,7 +93,7 @@ fn paces(lines: &[FluidQueue], teams: &[Team]) -> Option<Vec<f64>> {
     Some(paces)
 }
 
-/// The one with which all together work off what was seen.
+/// Returns the common rate per thread that yields the observed total.
 fn common_pace(lines: &[FluidQueue], teams: &[Team]) -> Option<f64> {
     let threads: f64 = teams.iter().map(|team| team.threads).sum();
     let seen: f64 = lines.iter().map(|line| line.served).sum();
@@ -108,12 +109,12 @@ fn common_pace(lines: &[FluidQueue], teams: &[Team]) -> Option<f64> {
     Some(pace)
 }
 
-/// Jobs per second that are worked off of each line. What is not taken as it comes begins to wait.
+/// Returns the completion rate of each queue. Queues whose arrivals exceed it get a backlog.
 fn share_out(lines: &mut [FluidQueue], teams: &[Team], paces: &[f64]) -> Vec<f64> {
     loop {
         let (served, left) = shared_once(lines, teams, paces);
         let mut late = lines.iter_mut().zip(left).filter(|(line, left)| {
-            // A millionth of what comes is rounding.
+            // Less than a millionth of the arrivals is a rounding error.
             !line.waits && *left > 1e-6 * line.arrivals
         });
         let Some((line, _)) = late.next() else { return served };
@@ -121,12 +122,12 @@ fn share_out(lines: &mut [FluidQueue], teams: &[Team], paces: &[f64]) -> Vec<f64
     }
 }
 
-/// The same, and what comes per second and is left.
+/// Does one pass, and also returns the arrivals per second that are not completed.
 fn shared_once(lines: &[FluidQueue], teams: &[Team], paces: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let mut served = vec![0.0; lines.len()];
     let mut left: Vec<f64> =
         lines.iter().map(|line| if line.waits { 0.0 } else { line.arrivals }).collect();
-    // Threads that nothing waits for are there first.
+    // Threads without a backlog are assigned first.
     let mut teams: Vec<&Team> = teams.iter().collect();
     teams.sort_by_key(|team| team.queues.iter().any(|(place, _)| lines[*place].waits));
     for team in teams {
@@ -154,7 +155,8 @@ impl Team {
         }
     }
 
-    /// Of those that wait, of all jobs that are taken; where all weigh nothing, alike.
+    /// Returns the shares of the queues with a backlog in all jobs taken. Equal if all weights are
+    /// 0.
     fn shares(&self, lines: &[FluidQueue]) -> Vec<(usize, f64)> {
         let waiting: Vec<_> =
             self.queues.iter().copied().filter(|(place, _)| lines[*place].waits).collect();
@@ -193,7 +195,7 @@ mod tests {
 
     #[test]
     fn threads_go_on_with_the_next_queue_that_they_serve() {
-        // Both work on the first; then only one of them may help with the second.
+        // Both teams serve the first queue; only one of them also serves the second.
         let lines = [waits(20_000.0, 200.0, 0.0), waits(5_000.0, 0.0, 0.0)];
         let teams = [strict(5.0, &[0, 1]), strict(5.0, &[0])];
         assert_eq!(ends(&lines, &teams), [Some(100.0), Some(150.0)]);
@@ -206,7 +208,7 @@ mod tests {
     fn what_comes_for_others_takes_its_share() {
         let lines = [taken(100.0), waits(1_000.0, 100.0, 0.0), waits(1_000.0, 0.0, 50.0)];
         let teams = [strict(10.0, &[0, 1, 2])];
-        // 500 have come for the third meanwhile: 1,500 at 50 a second.
+        // 500 jobs for the third queue have arrived meanwhile: 1,500 at 50 per second.
         assert_eq!(ends(&lines, &teams), [None, Some(10.0), Some(40.0)]);
     }
 
@@ -214,7 +216,8 @@ mod tests {
     fn jobs_that_take_longer_keep_their_pace() {
         let lines = [waits(1_000.0, 100.0, 0.0), waits(1_000.0, 10.0, 0.0)];
         let teams = [strict(5.0, &[0, 1]), strict(5.0, &[1])];
-        // 900 are left of the second after ten seconds, and ten threads do 20 a second.
+        // After ten seconds the second queue has 900 jobs left, and ten threads complete 20 per
+        // second.
         assert_eq!(ends(&lines, &teams), [Some(10.0), Some(55.0)]);
     }
 

@@ -1,4 +1,4 @@
-//! Drains of different shapes, event by event, against what is said of them after ten seconds.
+//! Compares forecasts after ten seconds with event-by-event simulations of several scenarios.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,25 +10,25 @@ use crate::observation::{
     Capsule, Fact, JobProcess, ObservedQueue, Ordering, SidekiqObservation, WeightedQueue,
 };
 
-/// A queue with what comes and how long its jobs take.
+/// A queue with its arrival rate and job duration.
 #[derive(Clone, Copy)]
 struct SimulatedQueue {
     name: &'static str,
     waiting: u64,
     arrivals_per_second: f64,
     millis: u64,
-    /// One job in so many takes twenty times as long; 0: none.
+    /// One in this many jobs takes twenty times as long; 0: none.
     long_in: u64,
 }
 
-/// Threads with their queues, in strict order.
+/// Threads that serve queues in strict order.
 #[derive(Clone, Copy)]
 struct SimulatedProcess {
     threads: u32,
     queues: &'static [usize],
 }
 
-/// Microseconds since the beginning, and what happens then.
+/// Microseconds since the start, and the event at that time.
 type TimedEvent = Reverse<(u64, Happening)>;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +68,7 @@ impl Simulation {
         all
     }
 
-    /// Poisson arrivals.
+    /// Schedules the next Poisson arrival.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some seconds")]
     fn expect_arrival(&mut self, place: usize) {
         let rate = self.sources[place].arrivals_per_second;
@@ -117,7 +117,7 @@ impl Simulation {
         }
     }
 
-    /// What is said after a window that begins at `from`, with a count of each second.
+    /// Returns the forecast from a window that begins at `from`, with a count every second.
     fn look(&mut self, from: u64, ordering: Ordering) -> Forecast {
         self.run_until(from);
         let came = self.came.clone();
@@ -165,7 +165,7 @@ impl Simulation {
         self.processes.iter().map(process).collect()
     }
 
-    /// Seconds until no queue has more than a thread each.
+    /// Runs until no queue has more jobs than threads, and returns the seconds that it took.
     fn drain(&mut self) -> f64 {
         let (from, threads) =
             (self.now, self.processes.iter().map(|it| u64::from(it.threads)).sum());
@@ -185,7 +185,7 @@ const fn source(
     SimulatedQueue { name, waiting, arrivals_per_second, millis, long_in: 0 }
 }
 
-/// What is said and what comes true, in seconds, for each of `seeds`.
+/// Returns the forecast and the simulated time in seconds for each of `seeds`.
 fn said_and_true(
     sources: &[SimulatedQueue],
     processes: &[SimulatedProcess],
@@ -200,7 +200,7 @@ fn said_and_true(
     (0..20).map(one).collect()
 }
 
-/// Within a tenth, whatever chance does.
+/// Asserts that the forecast is within a tenth of the simulated time.
 fn assert_close(sources: &[SimulatedQueue], processes: &[SimulatedProcess], ordering: Ordering) {
     for (forecast, said, truth) in said_and_true(sources, processes, ordering) {
         assert!((said / truth - 1.0).abs() < 0.1, "{said} s said, {truth} s true: {forecast:?}");

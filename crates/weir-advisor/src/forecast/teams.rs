@@ -1,4 +1,4 @@
-//! Which threads serve which queues together.
+//! Groups threads by the queues that they serve.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use super::fluid::{self, FluidOrder, FluidQueue, Team};
 use crate::flow::{Drain, Flow};
 use crate::observation::{Capsule, ObservedQueue, Ordering, SidekiqObservation};
 
-/// What Sidekiq 6 does not tell of its order is taken to be strict if that explains what was worked off
-/// but for this share.
+/// If strict order explains all but this share of the completions, a capsule with unknown order
+/// (Sidekiq 6) is taken to be strict.
 const MISFIT_MAX: f64 = 0.2;
 
-/// Queues that processes link, by name, with who serves them.
+/// Queues linked by common processes, by name, with the capsules that serve them.
 pub(super) struct LinkedQueues<'a> {
     queues: BTreeMap<&'a str, &'a ObservedQueue>,
     capsules: Vec<&'a Capsule>,
 }
 
-/// All that is served and not paused.
+/// Returns the groups of all queues that are served and not paused.
 pub(super) fn groups(jobs: &SidekiqObservation) -> Vec<LinkedQueues<'_>> {
     let served: BTreeMap<&str, &ObservedQueue> = jobs
         .queues
@@ -49,7 +49,7 @@ impl<'a> LinkedQueues<'a> {
         self.queues.values().copied()
     }
 
-    /// All its queues as one; none: one of them was not looked at twice.
+    /// Returns the sum of the queues' flows, or `None` if one was not sampled twice.
     pub(super) fn flow(&self) -> Option<Flow> {
         let flows: Option<Vec<&Flow>> = self.queues().map(|it| it.flow.known()).collect();
         Flow::total(flows?)
@@ -59,13 +59,13 @@ impl<'a> LinkedQueues<'a> {
         self.capsules.iter().map(|capsule| capsule.concurrency).sum()
     }
 
-    /// One for each queue.
+    /// Returns one simulated queue per queue.
     pub(super) fn lines(&self) -> Vec<FluidQueue> {
         let threads = f64::from(self.threads());
         self.queues().map(|queue| line(queue, threads)).collect()
     }
 
-    /// Seconds until each queue is empty.
+    /// Returns the seconds until each queue is empty.
     pub(super) fn run(&self, lines: &[FluidQueue]) -> Vec<Option<f64>> {
         let strict = self.teams(lines, FluidOrder::Strict);
         if !self.capsules.iter().any(|capsule| capsule.ordering == Ordering::Unknown) {
@@ -77,7 +77,8 @@ impl<'a> LinkedQueues<'a> {
         fluid::run(lines, if is_strict { &strict } else { &shared })
     }
 
-    /// Capsules that serve the same in the same order are one; where the order is not told it is `unknown`.
+    /// Merges capsules that serve the same queues in the same order. Capsules whose order is
+    /// unknown get the order `unknown`.
     fn teams(&self, lines: &[FluidQueue], unknown: FluidOrder) -> Vec<Team> {
         let mut teams: Vec<Team> = Vec::new();
         for capsule in &self.capsules {
@@ -100,7 +101,7 @@ impl<'a> LinkedQueues<'a> {
         let queues = capsule.queues.iter().filter_map(|served| {
             let place = self.queues.keys().position(|name| *name == served.name)?;
             let weight = match capsule.ordering {
-                // The only sign of it is what it did.
+                // Without a known order, the observed rate serves as weight.
                 Ordering::Unknown => lines[place].served,
                 _ => f64::from(served.weight.max(1)),
             };
@@ -110,7 +111,7 @@ impl<'a> LinkedQueues<'a> {
     }
 }
 
-/// What its threads have in hand within a second is no backlog: its jobs are worked off as they come.
+/// Returns the simulated queue. Jobs that the threads complete within a second are not a backlog.
 fn line(queue: &ObservedQueue, threads: f64) -> FluidQueue {
     let flow = queue.flow.known().copied().unwrap_or_default();
     let (length, served) = (queue.length as f64, flow.served_per_second());

@@ -1,5 +1,5 @@
-//! Whatever is seen: somebody who follows one printed line, or all of them, leaves no queue unserved. The
-//! lines are read as they are printed, not as the rules meant them.
+//! Checks for arbitrary observations that applying one suggested line, or all of them, leaves no
+//! queue unserved. The lines are interpreted as printed, independently of the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,7 +25,7 @@ const PRESENCES: [ProcessPresence; 4] = [
     ProcessPresence::Gone,
 ];
 
-/// Queues by process and capsule: its place as it is printed.
+/// Queues by process and by the place that a suggested line names for the capsule.
 type Serving = BTreeMap<(String, String), Vec<String>>;
 
 fn any_process(pid: u32) -> impl Strategy<Value = JobProcess> {
@@ -45,7 +45,7 @@ fn any_process(pid: u32) -> impl Strategy<Value = JobProcess> {
             JobProcess {
                 capsules: capsules.into_iter().enumerate().map(capsule).collect(),
                 presence,
-                // One in four is quiet.
+                // One process in four is quiet.
                 quiet: quiet && pid.is_multiple_of(2),
                 busy,
                 cores_used: Fact::Known(1.0),
@@ -103,7 +103,7 @@ fn served(serving: &Serving) -> BTreeSet<&str> {
     serving.values().flatten().map(String::as_str).collect()
 }
 
-/// "-q a,1 -q b" or "cap.queues = ['a,1', 'b']".
+/// Parses "-q a,1 -q b" or "cap.queues = ['a,1', 'b']".
 fn queues_of(line: &str) -> Vec<String> {
     let name = |word: &str| word.split(',').next().unwrap_or_default().to_owned();
     if let Some((_, list)) = line.split_once("cap.queues = [") {
@@ -113,7 +113,7 @@ fn queues_of(line: &str) -> Vec<String> {
     line.split("-q ").skip(1).map(|it| name(it.trim())).collect()
 }
 
-/// Does what a finding says, to the letter; false: it is about no queues.
+/// Applies a finding literally. Returns false if it is not about queues.
 fn follow(serving: &mut Serving, finding: &Finding) -> bool {
     let Some(change) = &finding.change else { return false };
     let (place, line) = (change.place.as_str(), change.line.as_str());
@@ -147,7 +147,7 @@ fn follow(serving: &mut Serving, finding: &Finding) -> bool {
     true
 }
 
-/// Those that somebody pushes to. A name that only a process has may be a misspelt one.
+/// Returns the queues that jobs are pushed to. Names that only a process has may be misspelt.
 fn needed(observation: &Observation) -> BTreeSet<&str> {
     let jobs = observation.jobs.known().expect("they were seen");
     let pushed = jobs.queues.iter().filter(|it| it.pushed).map(|it| it.name.as_str());
@@ -155,8 +155,8 @@ fn needed(observation: &Observation) -> BTreeSet<&str> {
     pushed.chain(pushes).collect()
 }
 
-/// Queues that were served by a process that takes jobs, and that none of those that are sure to run serves
-/// any more though a process was told to leave it.
+/// Returns the queues that a running process served before, that a finding removes from a process,
+/// and that no process seen running serves afterwards.
 fn stranded(observation: &Observation, findings: &[&Finding]) -> Vec<String> {
     let jobs = observation.jobs.known().expect("they were seen");
     let all = serving(jobs, JobProcess::takes_jobs);
@@ -167,7 +167,7 @@ fn stranded(observation: &Observation, findings: &[&Finding]) -> Vec<String> {
         follow(&mut after_all, finding);
         let mut alone = after_sure.clone();
         follow(&mut alone, finding);
-        // What is told to a process that may have ended starts nothing.
+        // A change to a process that may have ended does not start it.
         alone.retain(|(process, _), _| sure.contains(process));
         after_sure = alone;
     }
@@ -203,7 +203,7 @@ proptest! {
     }
 }
 
-/// Two that serve the scheduler, of which the one that serves nothing else was killed a moment ago.
+/// Returns two processes that serve the scheduler. The one without other queues was just killed.
 fn killed(presence: ProcessPresence) -> Observation {
     let mut observation = healthy::observation();
     let jobs = observation.jobs.known_mut();
@@ -227,7 +227,7 @@ fn the_only_live_process_never_has_to_leave_the_scheduler() {
     for presence in [ProcessPresence::Silent, ProcessPresence::Gone] {
         assert_eq!(lines(&killed(presence)), [], "{presence:?}: one serves it");
     }
-    // The other one is the one that is seen: it keeps the scheduler.
+    // The other process was seen running, so it retains the scheduler.
     let presumed = lines(&killed(ProcessPresence::Presumed));
     assert!(presumed.iter().all(|(line, _)| line.as_deref() == Some("stop and disable it")));
 }

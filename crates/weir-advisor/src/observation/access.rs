@@ -1,35 +1,36 @@
-//! How the observer got into a Redis: a command that is to be pasted takes the same.
+//! How to connect to a Redis as the observer did, for commands that can be pasted.
 
 use serde::Serialize;
 
 use super::Observation;
 use crate::shell::{self, word};
 
-/// Of one server.
+/// Connection parameters of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RedisAccess {
     /// The server, as [`Observation::redis`] names it.
     pub name: String,
-    /// `HOST:PORT` where Sentinels have named it; none: its name has it, or nobody knows.
+    /// `HOST:PORT` from Sentinel. `None` if the name contains it, or if it is unknown.
     pub master: Option<String>,
     /// Over TLS.
     pub tls: bool,
-    /// File of who may have signed its certificate, where one was given.
+    /// File with the trusted CA certificates, if one was configured.
     pub authority: Option<String>,
-    /// Files of a certificate to show it, and of its key.
+    /// Files of the client certificate and its key.
     pub client: Option<(String, String)>,
-    /// Who asks; none is Redis' `default`.
+    /// The user name, or `None` for Redis' `default`.
     pub user: Option<String>,
-    /// With a password, which is not here.
+    /// Whether a password is used. The password itself is not stored.
     pub has_password: bool,
 }
 
-/// `redis-cli` ends with 0 also where it is not let in: without this, what waits for an answer waits for ever.
+/// Aborts if the password is missing: `redis-cli` exits with 0 after a failed login, and a loop
+/// that waits for a reply would never end.
 const PASSWORD: &str =
     "export REDISCLI_AUTH=\"${REDISCLI_AUTH:?must be set to the password of this Redis}\" && ";
 
 impl RedisAccess {
-    /// What stands between `redis-cli` and the rest.
+    /// Returns the options for `redis-cli`.
     fn options(&self) -> String {
         let mut options = String::new();
         let mut option = |name: &str, value: &str| {
@@ -51,7 +52,7 @@ impl RedisAccess {
 }
 
 impl Observation {
-    /// A command around one or more `redis-cli` that talk to the Redis of this name.
+    /// Returns a command built by `command` from the `redis-cli` call for the Redis named `name`.
     pub(crate) fn redis_command(&self, name: &str, command: impl Fn(&str) -> String) -> String {
         let Some(access) = self.access(name) else { return command(&shell::redis_cli(name, None)) };
         let plain = shell::redis_cli(name, access.master.as_deref());
@@ -61,7 +62,7 @@ impl Observation {
         format!("{password}{}", command(&cli))
     }
 
-    /// What an address of another server of that kind begins with: `rediss://weir@`.
+    /// Returns the URL prefix for servers with the same parameters, such as `rediss://weir@`.
     pub(crate) fn redis_scheme(&self, name: &str) -> String {
         let access = self.access(name);
         let scheme = if access.is_some_and(|it| it.tls) { "rediss" } else { "redis" };
@@ -75,7 +76,7 @@ impl Observation {
     }
 }
 
-/// As an address writes letters that would part it.
+/// Percent-encodes a user name for a URL.
 fn encoded(user: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let letter = |byte: u8| match is_plain(byte) {

@@ -1,4 +1,4 @@
-//! What roles and databases have instead of what the server has: `ALTER ROLE`, `ALTER DATABASE`.
+//! Limits and settings of single roles and databases: `ALTER ROLE`, `ALTER DATABASE`.
 
 use std::time::Duration;
 
@@ -6,48 +6,48 @@ use serde::Serialize;
 
 use crate::sql;
 
-/// All of them that matter to the database that was asked.
+/// All exceptions that affect the observed database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Exceptions {
-    /// Ceilings of sessions.
+    /// Connection limits.
     pub limits: Vec<ConnectionLimit>,
-    /// Values of settings: they win over every file and over `ALTER SYSTEM`.
+    /// Values of settings. They override every file and `ALTER SYSTEM`.
     pub settings: Vec<SettingException>,
 }
 
-/// `CONNECTION LIMIT`, which superusers are not held to.
+/// A `CONNECTION LIMIT`. It does not apply to superusers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ConnectionLimit {
-    /// Whose sessions.
+    /// The role or database with the limit.
     pub holder: Holder,
-    /// So many at most.
+    /// The limit.
     pub connections: u32,
-    /// So many are open.
+    /// Open sessions.
     pub open: u32,
 }
 
-/// `ALTER .. SET`.
+/// A value set by `ALTER .. SET`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SettingException {
-    /// Whose sessions.
+    /// The role or database with the value.
     pub holder: Holder,
-    /// The setting.
+    /// Name of the setting.
     pub name: String,
-    /// As it was written: "64MB".
+    /// The value as written: "64MB".
     pub value: String,
 }
 
-/// Whose sessions: of a role, of a database, of a role in a database, or all of them.
+/// The sessions to which an exception applies: by role, by database, by both, or all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Holder {
-    /// None: of any role.
+    /// `None`: any role.
     pub role: Option<String>,
-    /// None: in any database.
+    /// `None`: any database.
     pub database: Option<String>,
 }
 
 impl Holder {
-    /// As people say it: "role shop".
+    /// Returns a description: "role shop".
     #[must_use]
     pub fn words(&self) -> String {
         match (&self.role, &self.database) {
@@ -58,7 +58,7 @@ impl Holder {
         }
     }
 
-    /// What a statement begins with that changes it: `ALTER ROLE "shop"`.
+    /// Returns the beginning of the statement that changes it: `ALTER ROLE "shop"`.
     #[must_use]
     pub fn alter(&self) -> String {
         let of = |kind: &str, name: &str| format!("{kind} {}", sql::identifier(name));
@@ -74,7 +74,7 @@ impl Holder {
 }
 
 impl ConnectionLimit {
-    /// The statement that makes it another one.
+    /// Returns the statement that sets the limit to `connections`.
     #[must_use]
     pub fn line(&self, connections: u32) -> String {
         format!("{} CONNECTION LIMIT {connections};", self.holder.alter())
@@ -82,13 +82,14 @@ impl ConnectionLimit {
 }
 
 impl SettingException {
-    /// The statement that gives it another value.
+    /// Returns the statement that sets `value`.
     #[must_use]
     pub fn line(&self, value: &str) -> String {
         format!("{} SET {} = '{}';", self.holder.alter(), self.name, value.trim_matches('\''))
     }
 
-    /// Its value as a time, as Postgres reads it; a number alone is of milliseconds. None: it is no time.
+    /// Parses the value as a duration with Postgres' rules; plain numbers are milliseconds. Returns
+    /// `None` if it is not one.
     #[must_use]
     pub fn duration(&self) -> Option<Duration> {
         let (number, unit) = self.parts();
@@ -103,7 +104,7 @@ impl SettingException {
         Duration::try_from_secs_f64(number? * seconds).ok()
     }
 
-    /// A number and its unit.
+    /// Splits the value into a number and a unit.
     fn parts(&self) -> (Option<f64>, &str) {
         let text = self.value.trim();
         let digits = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
@@ -111,8 +112,8 @@ impl SettingException {
         (number.parse().ok(), unit.trim())
     }
 
-    /// Its value in bytes, as Postgres reads sizes; a number alone is of `unit_bytes` each. None: it is no
-    /// size.
+    /// Parses the value as a size in bytes with Postgres' rules; plain numbers are multiples of
+    /// `unit_bytes`. Returns `None` if it is not one.
     #[must_use]
     pub fn bytes(&self, unit_bytes: u64) -> Option<u64> {
         let (number, unit) = self.parts();
@@ -136,7 +137,7 @@ impl SettingException {
 }
 
 impl Exceptions {
-    /// Those of one setting.
+    /// Returns the exceptions of one setting.
     pub fn of<'a>(&'a self, setting: &'a str) -> impl Iterator<Item = &'a SettingException> {
         self.settings.iter().filter(move |it| it.name == setting)
     }

@@ -2,59 +2,59 @@
 
 use serde::Serialize;
 
-/// What is known of something that was looked for, or was not.
+/// A fact: known, unknown for a reason, or not queried.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact<T> {
-    /// It was seen.
+    /// The source returned it.
     Known(T),
-    /// It was asked for and not told.
+    /// It was queried, but the source did not return it.
     Unknown(Missing),
-    /// Nobody asked: that source is not set up. No rule complains about it.
+    /// It was not queried, because the source is not configured. No rule reports it.
     NotAsked,
 }
 
 /// Why a fact is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// What would be known: "states of connections".
+    /// A description of the fact: "states of connections".
     pub what: String,
-    /// In the way.
+    /// The kind of reason.
     pub obstacle: MissingReason,
-    /// What the source said.
+    /// The source's error message.
     pub reason: String,
-    /// The grant or line that would let it be seen.
+    /// The grant or setting that makes the fact visible.
     pub remedy: Option<String>,
 }
 
-/// What kept a fact from being seen.
+/// Why a fact could not be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MissingReason {
-    /// The user that asked may not see it.
+    /// The user lacks the privilege.
     NotAllowed,
-    /// It does not know who asks, or shows a certificate that is not trusted.
+    /// Login failed, or the certificate is not trusted.
     Login,
-    /// Nobody answered, or not in time.
+    /// The source did not respond, or not in time.
     Unreachable,
-    /// Every connection slot of the database is taken (SQLSTATE 53300).
+    /// All connection slots of the database are in use (SQLSTATE 53300).
     SlotsExhausted,
-    /// Every session that a role or a database may have is open (`CONNECTION LIMIT`, SQLSTATE 53300).
+    /// A role's or a database's `CONNECTION LIMIT` is reached (SQLSTATE 53300).
     LimitReached,
-    /// Every connection of a Redis is taken (`maxclients`).
+    /// All connections of a Redis are in use (`maxclients`).
     ClientsExhausted,
-    /// A script holds a Redis up.
+    /// A script blocks the Redis.
     Script,
-    /// A Redis is still loading its data from disk.
+    /// The Redis is still loading its data from disk.
     Loading,
-    /// A Redis is a replica without its master.
+    /// The Redis is a replica that has lost its master.
     MasterLost,
-    /// This version of the source does not have it.
+    /// This version of the source does not provide it.
     NotSupported,
 }
 
 impl<T> Fact<T> {
-    /// The fact, if it was seen.
+    /// Returns the value if it is known.
     pub const fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
@@ -62,7 +62,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// The same of another, or the same reason.
+    /// Transforms the value and preserves the reason if there is none.
     #[must_use]
     pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Fact<U> {
         match self {
@@ -72,7 +72,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// The reason, if it was asked for and not seen.
+    /// Returns the reason if the fact was queried and is not known.
     pub const fn missing(&self) -> Option<&Missing> {
         match self {
             Self::Unknown(missing) => Some(missing),
@@ -81,7 +81,7 @@ impl<T> Fact<T> {
     }
 }
 
-// Derived, it would ask for `T: Default`, which no fact needs.
+// Not derived: the derive would require `T: Default`.
 #[expect(clippy::derivable_impls, reason = "derived, it would ask for T: Default")]
 impl<T> Default for Fact<T> {
     fn default() -> Self {

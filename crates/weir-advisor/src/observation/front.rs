@@ -1,44 +1,44 @@
-//! What a running Weir has measured, and what waits in it.
+//! Measurements from a running Weir.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What was worked off with different numbers of threads.
+/// Completion rates by number of threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
-    /// Whose threads: "Sidekiq".
+    /// The program that runs the threads: "Sidekiq".
     pub of: String,
-    /// So many run now.
+    /// Present number of threads.
     pub threads_now: u32,
     /// Where their number is set: "the command lines of Sidekiq's processes".
     pub place: String,
-    /// What each number of them worked off while jobs waited.
+    /// Goodput at each number of threads while jobs were waiting.
     pub levels: Vec<Goodput>,
 }
 
-/// What was worked off with so many threads.
+/// Completion rate at a number of busy threads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goodput {
-    /// Threads of all processes.
+    /// Busy threads over all processes.
     pub threads: u32,
-    /// Jobs finished.
+    /// Jobs finished per second.
     pub jobs_per_second: f64,
-    /// By how much that may differ by chance (one standard deviation of the mean), as its windows tell.
+    /// Standard deviation of `jobs_per_second` as a mean over its windows.
     #[serde(default)]
     pub deviation: f64,
 }
 
-/// Where the time of an app's requests goes (95th percentiles).
+/// The parts of an app's response time (95th percentiles).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestPath {
     /// The app.
     pub app: String,
-    /// As the app measures itself (`X-Runtime`); where it does not, as its worker takes.
+    /// Time in the app by its own measurement (`X-Runtime`), or else in its worker.
     pub inside: Duration,
-    /// Waiting for a worker that is free.
+    /// Time in the request queue, waiting for an idle worker.
     pub waiting: Duration,
-    /// As the client sees it.
+    /// Time as seen by the client.
     pub outside: Duration,
     /// Workers of the app.
     pub workers: u32,
@@ -49,16 +49,16 @@ pub struct RequestPath {
 pub struct OwnQueue {
     /// Its name.
     pub name: String,
-    /// Jobs that wait.
+    /// Jobs that are waiting.
     pub length: u64,
-    /// How long the oldest has waited.
+    /// Age of the oldest job.
     pub latency: Duration,
-    /// Somebody wants it so.
+    /// An operator has paused it.
     pub is_paused: bool,
-    /// Workers that asked for its jobs lately.
+    /// Workers that recently fetched from it.
     pub fetchers: u32,
-    /// Jobs that came per second.
+    /// Arrival rate.
     pub arrivals_per_second: f64,
-    /// Jobs that were worked off per second.
+    /// Completion rate.
     pub served_per_second: f64,
 }

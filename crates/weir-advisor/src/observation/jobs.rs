@@ -7,37 +7,37 @@ use serde::Serialize;
 use super::{Fact, JobProcess, Missing};
 use crate::flow::Flow;
 
-/// What `weir sidekiq set-aside` puts behind a queue's name.
+/// Suffix that `weir sidekiq set-aside` appends to the name of a queue.
 pub(crate) const SET_ASIDE_SUFFIX: &str = "_backlog";
 
-/// All that Sidekiq says of itself.
+/// State of one Sidekiq, from its Redis.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SidekiqObservation {
-    /// Every queue that was ever pushed to or that a process serves.
+    /// Every queue that has ever been pushed to or that a process serves.
     pub queues: Vec<ObservedQueue>,
     /// Processes with a heartbeat.
     pub processes: Vec<JobProcess>,
-    /// There are more, which were not looked at: who is not among these may serve a queue all the same.
+    /// Some processes were not read (`processes_max`). They may serve further queues.
     pub has_more_processes: bool,
-    /// Identities in the list of processes without a heartbeat.
+    /// Identities in the process list that have no heartbeat.
     pub ghosts: Vec<String>,
-    /// Of these, the ones that still run on this machine: their heartbeats do not reach this Redis.
+    /// Ghosts that still run on this machine: their heartbeats do not reach this Redis.
     pub running_ghosts: Vec<String>,
-    /// Jobs that wait for their time.
+    /// Jobs scheduled for a later time.
     pub scheduled: JobSet,
-    /// Failed jobs that will be tried again.
+    /// Failed jobs that will be retried.
     pub retries: JobSet,
-    /// Failed jobs that nobody will try again.
+    /// Failed jobs that will not be retried.
     pub dead: JobSet,
-    /// Jobs finished since ever, failed ones included.
+    /// Total jobs finished, including failed ones.
     pub processed: Fact<u64>,
-    /// Jobs failed since ever.
+    /// Total jobs failed.
     pub failed: Fact<u64>,
-    /// Jobs finished per second between two looks.
+    /// Jobs finished per second between two samples.
     pub processed_per_second: Fact<f64>,
-    /// Of those, the share that failed; unknown while none was counted.
+    /// Share of those that failed. Unknown if none finished.
     pub failed_share: Fact<f64>,
-    /// Parts that could not be read and are left out of the rest.
+    /// Parts that could not be read and are missing from the other fields.
     pub unread: Vec<Missing>,
 }
 
@@ -46,57 +46,57 @@ pub struct SidekiqObservation {
 pub struct ObservedQueue {
     /// Its name.
     pub name: String,
-    /// Jobs were pushed to it at some time; otherwise only a process names it.
+    /// Whether jobs have ever been pushed to it. If not, only a process names it.
     pub pushed: bool,
-    /// Jobs that wait.
+    /// Jobs that are waiting.
     pub length: u64,
-    /// Jobs of it that threads have in hand.
+    /// Jobs of this queue that are in progress.
     pub in_hand: u64,
-    /// The same over looks of the last minutes; none: there was one.
+    /// Averages over the samples of the last minutes, or `None` after a single sample.
     pub lately: Option<RecentActivity>,
-    /// How long the oldest has waited.
+    /// Age of the oldest job.
     pub latency: Duration,
     /// Paused (Sidekiq Pro).
     pub paused: bool,
-    /// From two looks at it.
+    /// Change between two samples.
     pub flow: Fact<Flow>,
-    /// Jobs may have come and been taken between the looks without a sign, so that more came and were
-    /// worked off than `flow` says: nothing was left of what was there before.
+    /// `flow` is a lower limit: none of the earlier jobs was left, so further jobs may have arrived
+    /// and been completed between the samples unnoticed.
     pub flow_is_least: bool,
-    /// From a bounded sample of its jobs.
+    /// Composition of a bounded sample of its jobs.
     pub sample: Fact<JobSample>,
 }
 
-/// Jobs in hand over several looks, a heartbeat apart or more.
+/// Averages over several samples, at least one heartbeat apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RecentActivity {
-    /// So many.
+    /// Number of samples.
     pub looks: u32,
-    /// Jobs in hand, on average: threads that the queue keeps busy.
+    /// Average number of jobs in progress, which is the number of threads that the queue occupies.
     pub in_hand: f64,
-    /// Jobs that were worked off per second, on average, as far as it was seen.
+    /// Average completion rate, as far as observed.
     pub per_second: f64,
 }
 
-/// What a bounded sample of a queue or set is made of. Arguments of jobs are not part of it.
+/// Composition of a bounded sample of a queue or a set. Job arguments are not included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct JobSample {
-    /// Jobs that were looked at.
+    /// Jobs in the sample.
     pub size: u64,
-    /// By job class, most first.
+    /// By job class, most frequent first.
     pub classes: Vec<SampleShare>,
-    /// By remote host, as far as jobs name one.
+    /// By remote host, for jobs that name one.
     pub hosts: Vec<SampleShare>,
-    /// By class of error.
+    /// By error class.
     pub errors: Vec<SampleShare>,
 }
 
-/// How many of a sample have something in common.
+/// The number of jobs in a sample that share a property.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SampleShare {
-    /// In common.
+    /// The shared property.
     pub name: String,
-    /// So many.
+    /// Number of jobs.
     pub count: u64,
 }
 
@@ -105,69 +105,70 @@ pub struct SampleShare {
 pub struct JobSet {
     /// Jobs in it.
     pub size: u64,
-    /// Jobs whose time has come and that are still in it.
+    /// Jobs that are due and still in the set.
     pub overdue: u64,
-    /// How long ago the first of those was due.
+    /// How long the first of those has been due.
     pub overdue_by: Duration,
-    /// Between two looks some of those were taken.
+    /// Some overdue jobs were taken between two samples.
     pub overdue_moves: bool,
-    /// So many fewer they have become in each second between.
+    /// Decrease of overdue jobs per second between the samples.
     pub overdue_fewer_per_second: f64,
-    /// Of the dead, those that died within the last hour.
+    /// In the dead set: jobs that died within the last hour.
     pub died_lately: u64,
-    /// Growth from two looks.
+    /// Change between two samples.
     pub flow: Fact<Flow>,
-    /// From a bounded sample.
+    /// Composition of a bounded sample.
     pub sample: Fact<JobSample>,
 }
 
 impl SidekiqObservation {
-    /// Processes that take jobs.
+    /// Returns the processes that accept jobs.
     pub fn serving(&self) -> impl Iterator<Item = &JobProcess> {
         self.processes.iter().filter(|process| process.takes_jobs())
     }
 
-    /// Those that serve `queue` and take no jobs now: quieted, silent or gone. Started again, they do.
+    /// Returns the processes that serve `queue` but accept no jobs now (quiet, silent or gone).
+    /// After a restart they would.
     pub fn absent_servers<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a JobProcess> {
         self.processes.iter().filter(move |it| !it.takes_jobs() && it.serves(queue))
     }
 
-    /// Those of them that take jobs of `queue`.
+    /// Returns the processes that accept jobs from `queue`.
     pub fn serving_queue<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a JobProcess> {
         self.serving().filter(move |process| process.serves(queue))
     }
 
-    /// Whether no process takes jobs of `queue`, as far as can be said.
+    /// Reports whether no process accepts jobs from `queue`. False if some processes were not read.
     #[must_use]
     pub fn nobody_serves(&self, queue: &str) -> bool {
         !self.has_more_processes && self.serving_queue(queue).next().is_none()
     }
 
-    /// The queue of that name.
+    /// Returns the queue of that name.
     #[must_use]
     pub fn queue(&self, name: &str) -> Option<&ObservedQueue> {
         self.queues.iter().find(|queue| queue.name == name)
     }
 
-    /// Threads of the processes that take jobs.
+    /// Returns the number of threads of the processes that accept jobs.
     #[must_use]
     pub fn threads(&self) -> u32 {
         self.serving().map(JobProcess::concurrency).sum()
     }
 
-    /// Jobs in hand.
+    /// Returns the number of jobs in progress.
     #[must_use]
     pub fn busy(&self) -> u64 {
         self.processes.iter().filter(|it| it.is_alive()).map(|process| process.busy).sum()
     }
 
-    /// How long the oldest job of any queue has waited.
+    /// Returns the highest latency of all queues.
     #[must_use]
     pub fn latency_max(&self) -> Duration {
         self.queues.iter().map(|queue| queue.latency).max().unwrap_or_default()
     }
 
-    /// All queues together; none: one of them was not looked at twice.
+    /// Returns the flow over all queues, or `None` if a queue was not sampled twice.
     #[must_use]
     pub fn flow(&self) -> Option<Flow> {
         let flows: Option<Vec<&Flow>> =
@@ -175,7 +176,7 @@ impl SidekiqObservation {
         Flow::total(flows?)
     }
 
-    /// Whether there is nothing of Sidekiq's at all, as far as that can be said.
+    /// Reports whether the Redis contains nothing of Sidekiq, as far as known.
     #[must_use]
     pub fn is_nowhere(&self) -> bool {
         let sets = [&self.scheduled, &self.retries, &self.dead];
@@ -189,8 +190,8 @@ impl SidekiqObservation {
             && counts.iter().all(|count| count.known().is_none_or(|count| *count == 0))
     }
 
-    /// Jobs that come and that are worked off per second, in all queues: by the queues where they tell,
-    /// otherwise by Sidekiq's own counter. None: neither does.
+    /// Returns the arrival and completion rates over all queues. Uses the queues' flows if they are
+    /// exact, otherwise Sidekiq's counter. `None` if neither is available.
     #[must_use]
     pub fn pace(&self) -> Option<(f64, f64)> {
         let flow = self.flow()?;
@@ -202,7 +203,7 @@ impl SidekiqObservation {
         Some(((counted + flow.net_per_second()).max(come), counted))
     }
 
-    /// Jobs that wait in all queues.
+    /// Returns the number of waiting jobs in all queues.
     #[must_use]
     pub fn backlog(&self) -> u64 {
         self.queues.iter().map(|queue| queue.length).sum()
@@ -210,19 +211,20 @@ impl SidekiqObservation {
 }
 
 impl ObservedQueue {
-    /// `weir sidekiq set-aside` has renamed it: it is meant to wait until nothing else is to do.
+    /// Reports whether `weir sidekiq set-aside` renamed it. Such a queue waits until the other
+    /// queues are empty.
     #[must_use]
     pub fn is_set_aside(&self) -> bool {
         is_set_aside(&self.name)
     }
 
-    /// Its flow, if that is all there was: not if more may have come and gone unseen.
+    /// Returns its flow if that is exact rather than a lower limit.
     #[must_use]
     pub fn paced(&self) -> Option<&Flow> {
         self.flow.known().filter(|_| !self.flow_is_least)
     }
 
-    /// Not one of its jobs was worked off between two looks.
+    /// Reports whether none of its jobs was completed between two samples.
     pub(crate) fn stands(&self) -> bool {
         let fewer_than_one = |flow: &Flow| {
             flow.after >= flow.before && flow.served_per_second() * flow.window.as_secs_f64() < 1.0
@@ -231,7 +233,7 @@ impl ObservedQueue {
     }
 }
 
-/// Whether a queue of that name holds what was set aside.
+/// Reports whether `name` is that of a queue that was set aside.
 #[must_use]
 pub(crate) fn is_set_aside(name: &str) -> bool {
     name.ends_with(SET_ASIDE_SUFFIX)

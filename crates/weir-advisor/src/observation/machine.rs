@@ -1,44 +1,44 @@
-//! The machine, and who runs on it.
+//! The observer's machine, and the services that open connections to the database.
 
 use serde::Serialize;
 
 /// The machine that the observer runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Machine {
-    /// Cores.
+    /// Number of CPU cores.
     pub cores: u32,
-    /// All memory.
+    /// Total memory.
     pub memory_bytes: u64,
-    /// Memory that could be had without swapping.
+    /// Memory available without swapping.
     pub memory_available_bytes: u64,
-    /// Cores that were idle between two looks.
+    /// Average number of idle cores between two samples.
     pub cores_idle: f64,
 }
 
-/// Processes of one kind with a connection pool each.
+/// Processes of one kind, each with a connection pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ConnectionPools {
     /// "web", "streaming", "sidekiq push".
     pub name: String,
-    /// Processes of it.
+    /// Number of processes.
     pub processes: u32,
-    /// Connections that each may open.
+    /// Connections per process.
     pub pool: u32,
-    /// What sets the pool, up to the number: "`DB_POOL=`", "-c ".
+    /// The setting for the pool size, up to the number: "`DB_POOL=`", "-c ".
     pub set_by: String,
-    /// Threads of each that take connections from the pool; none: nobody has said.
+    /// Threads per process that use the pool, or `None` if unknown.
     pub threads: Option<u32>,
 }
 
 impl ConnectionPools {
-    /// Connections that all of it may open.
+    /// Returns the most connections that all processes together may open.
     #[must_use]
     pub const fn connections(&self) -> u32 {
         self.processes.saturating_mul(self.pool)
     }
 
-    /// Where the line that sets the pool stands. In a file of environment that services share it would
-    /// be the pool of all of them.
+    /// Returns where the line that sets the pool belongs. An environment file that several services
+    /// share would change all of their pools.
     #[must_use]
     pub fn place(&self) -> String {
         let Self { name, set_by, .. } = self;
@@ -48,11 +48,13 @@ impl ConnectionPools {
         }
     }
 
-    /// The line that sets the pool. Threads that it leaves without a connection must go with it.
+    /// Returns the line that sets the pool size. If that leaves threads without a connection, the
+    /// line also reduces the threads.
     #[must_use]
     pub fn pool_line(&self, pool: u32) -> String {
         let line = format!("{}{pool}", self.set_by);
-        // Where threads set the pool, the line is theirs.
+        // Without a setting for the pool, the number of threads sets it, and the line is for the
+        // threads.
         match self.threads {
             Some(threads) if threads > pool && self.has_pool_of_its_own() => {
                 format!("{line}, and at most as many threads ({})", self.threads_set_by())
@@ -61,36 +63,36 @@ impl ConnectionPools {
         }
     }
 
-    /// Whether the pool has another line than the threads.
+    /// Reports whether the pool has a setting apart from the number of threads.
     #[must_use]
     pub fn has_pool_of_its_own(&self) -> bool {
         self.set_by == POOL_VARIABLE
     }
 
-    /// What sets the threads.
+    /// Returns the name of the setting for the number of threads.
     #[must_use]
     pub fn threads_set_by(&self) -> &'static str {
         if is_sidekiq(&self.name) { "-c or RAILS_MAX_THREADS" } else { "MAX_THREADS" }
     }
 }
 
-/// The variable that applications read the size of their pool from, up to the number.
+/// The variable with which applications set the size of their pool, up to the number.
 pub const POOL_VARIABLE: &str = "DB_POOL=";
 
-/// Whether a service of that name are processes of Sidekiq.
+/// Reports whether the name of a service stands for Sidekiq processes.
 #[must_use]
 pub fn is_sidekiq(service: &str) -> bool {
     service.strip_prefix("sidekiq").is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
 }
 
-/// What passes connections on between the application and the database: its clients' pools are not what
-/// the database has to bear.
+/// A connection pooler between the services and the database. With it, the services' pools do not
+/// determine the connections to the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pooler {
     /// "pgbouncer".
     pub name: String,
-    /// What shows that it is there: "it holds 20 connections".
+    /// The evidence for the pooler: "it holds 20 connections".
     pub shown_by: String,
-    /// Connections to the database that it opens at most; none: nobody has said.
+    /// The most connections that it opens to the database, or `None` if unknown.
     pub connections: Option<u32>,
 }

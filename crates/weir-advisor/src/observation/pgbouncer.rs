@@ -1,82 +1,82 @@
-//! What PgBouncer says of itself: its pools, and who waits at them.
+//! PgBouncer's own statistics: its pools and the clients that wait for a connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// `SHOW POOLS`, `SHOW DATABASES` and `SHOW CONFIG`.
+/// Output of `SHOW POOLS`, `SHOW DATABASES` and `SHOW CONFIG`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PgBouncer {
-    /// One for each database and user; those with the longest wait first.
+    /// One per database and user, longest wait first.
     pub pools: Vec<ConnectionPool>,
-    /// There are more.
+    /// Whether further pools were left out.
     pub has_more_pools: bool,
-    /// Where its databases lead to.
+    /// Its databases, with the servers that they are on.
     pub databases: Vec<PooledDatabase>,
-    /// What it was told.
+    /// Its settings.
     pub settings: PgBouncerSettings,
 }
 
-/// Connections that the clients of one user in one database share.
+/// The connections that one user's clients share in one database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ConnectionPool {
-    /// As clients name it.
+    /// Name of the database as clients use it.
     pub database: String,
-    /// Whose.
+    /// The user.
     pub user: String,
     /// `pool_mode`: "transaction", "session" or "statement".
     pub mode: String,
-    /// Clients that have a connection, or do nothing (`cl_active`).
+    /// Clients with a connection, and idle clients (`cl_active`).
     pub clients_active: u32,
-    /// Clients that wait for one (`cl_waiting`).
+    /// Clients that are waiting for a connection (`cl_waiting`).
     pub clients_waiting: u32,
-    /// How long the first of them has waited (`maxwait`).
+    /// How long the first of those has waited (`maxwait`).
     pub longest_wait: Duration,
-    /// Connections that a client has (`sv_active`).
+    /// Connections in use by a client (`sv_active`).
     pub connections_active: u32,
-    /// Connections that are free (`sv_idle`).
+    /// Idle connections (`sv_idle`).
     pub connections_idle: u32,
-    /// All of them, also those that are being opened, tested or ended.
+    /// All connections, including those being opened, tested or closed.
     pub connections: u32,
 }
 
-/// One of its databases.
+/// A database in PgBouncer's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PooledDatabase {
-    /// As clients name it.
+    /// Name as clients use it.
     pub name: String,
-    /// The server that it leads to; empty: a socket.
+    /// Host of the server, or empty for a socket.
     pub host: String,
     /// Its port.
     pub port: String,
-    /// The database there.
+    /// Name of the database on that server.
     pub database: String,
-    /// Connections that each pool may have.
+    /// Maximum number of connections per pool.
     pub pool_size: u32,
-    /// Connections that a pool may have beside those once its clients have waited for long.
+    /// Additional connections per pool once clients have waited for long.
     pub reserve_pool_size: u32,
-    /// Connections that its pools may have together (`max_db_connections`); 0: there is no such limit.
+    /// Maximum number of connections of all its pools (`max_db_connections`); 0: no limit.
     pub connections_max: u32,
-    /// Connections that they have.
+    /// Present number of connections.
     pub connections: u32,
-    /// Somebody has told it to wait (`PAUSE`).
+    /// An operator has paused it (`PAUSE`).
     pub is_paused: bool,
 }
 
-/// Settings that say what its pools may have.
+/// Settings that limit the pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PgBouncerSettings {
     /// `default_pool_size`.
     pub default_pool_size: u32,
-    /// `max_user_connections`; 0: there is no such limit.
+    /// `max_user_connections`; 0: no limit.
     pub max_user_connections: u32,
-    /// After that a client that waits is refused; zero: never.
+    /// Clients that wait longer are disconnected; zero: no timeout.
     pub query_wait_timeout: Duration,
 }
 
 impl ConnectionPool {
-    /// Connections that are being opened, tested or ended.
+    /// Returns the number of connections that are being opened, tested or closed.
     #[must_use]
     pub fn connections_besides(&self) -> u32 {
         self.connections.saturating_sub(self.connections_active + self.connections_idle)
@@ -84,13 +84,13 @@ impl ConnectionPool {
 }
 
 impl PooledDatabase {
-    /// Connections that one pool of it has at most.
+    /// Returns the maximum number of connections of one pool.
     #[must_use]
     pub const fn pool_max(&self) -> u32 {
         self.pool_size.saturating_add(self.reserve_pool_size)
     }
 
-    /// Whether its pools have all connections that they may have together.
+    /// Reports whether its pools have reached `connections_max`.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.connections_max > 0 && self.connections >= self.connections_max
@@ -102,16 +102,18 @@ impl PooledDatabase {
 }
 
 impl PgBouncer {
-    /// The database that a pool is of.
+    /// Returns the database of that name.
     #[must_use]
     pub fn database(&self, name: &str) -> Option<&PooledDatabase> {
         self.databases.iter().find(|database| database.name == name)
     }
 
-    /// Connections that its pools open at most to the server which has `database`, by its name there or here.
-    /// None: it has no pool yet, or leads to several servers and not to one of them by that name.
+    /// Returns the most connections that the pools open to the server with `database`, which is
+    /// named as on the server or as in PgBouncer. Returns `None` if there is no pool yet, or if
+    /// there are several servers and none is identified by that name.
     ///
-    /// A pool is there from its first client on, so this is what those open who have come up to now.
+    /// PgBouncer creates a pool for its first client, so only pools with clients so far are
+    /// counted.
     #[must_use]
     pub fn connections_max(&self, database: Option<&str>) -> Option<u32> {
         if self.has_more_pools {
@@ -121,7 +123,7 @@ impl PgBouncer {
         let is_there = |it: &&PooledDatabase| it.server() == (host, port);
         let databases = self.databases.iter().filter(is_there);
         let by_database = databases.clone().map(|it| self.most_of(it)).fold(0, u32::saturating_add);
-        // No user has more than this in all of them together.
+        // `max_user_connections` limits the sum over all databases.
         let by_user = match self.settings.max_user_connections {
             0 => u32::MAX,
             most => {
@@ -143,7 +145,7 @@ impl PgBouncer {
         }
     }
 
-    /// The only one that its pools lead to, or the only one that has the database.
+    /// Returns the only server that the pools connect to, or the only one that has the database.
     fn server_of(&self, database: Option<&str>) -> Option<(&str, &str)> {
         let used = self.databases.iter().filter(|it| self.most_of(it) > 0);
         let mut servers: BTreeMap<(&str, &str), bool> = BTreeMap::new();

@@ -8,44 +8,45 @@ use serde::Serialize;
 use super::{Exceptions, Fact, Replication};
 use crate::plan::{DatabaseWorkload, PostgresMachine, Storage};
 
-/// What Postgres says. Each part needs rights of its own.
+/// State of the Postgres server. Each part needs different privileges.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DatabaseObservation {
-    /// Who asked it, if that is known.
+    /// The observer's user name, if known.
     pub user: Option<String>,
-    /// As `SHOW` tells them.
+    /// Settings from `SHOW`.
     pub settings: Fact<PostgresSettings>,
-    /// Settings in its files that wait for a restart (`pg_settings.pending_restart`).
+    /// Settings that were changed in files and need a restart (`pg_settings.pending_restart`).
     pub pending_restart: Vec<String>,
-    /// Where settings come from that are not as Postgres ships.
+    /// Sources of the settings that differ from the defaults.
     pub origins: Vec<SettingOrigin>,
-    /// Why nothing can be written; none: it can.
+    /// Why it accepts no writes, or `None` if it does.
     pub read_only: Option<ReadOnly>,
-    /// What roles and databases have instead.
+    /// Limits and settings of single roles and databases.
     pub exceptions: Fact<Exceptions>,
     /// Its sessions.
     pub connections: Fact<DatabaseConnections>,
-    /// Processes of this machine that hold some of them, as far as that can be seen.
+    /// Local processes with connections to the database, as far as visible.
     pub clients: Vec<ClientProcess>,
-    /// The port that it listens on, where the address that was given has another one.
+    /// The port that the server listens on, if it differs from the configured one.
     pub other_port: Option<u16>,
-    /// What it runs on.
+    /// The server's machine.
     pub host: Fact<DatabaseHost>,
-    /// Blocks found in shared buffers, of all that were asked for, lately. From 0 to 1.
+    /// Share of requested blocks found in shared buffers recently, from 0 to 1.
     pub cache_hit_ratio: Fact<f64>,
-    /// Sessions that wait for others.
+    /// Sessions that are blocked by others.
     pub lock_waits: Fact<Vec<LockWait>>,
-    /// What busy sessions wait for. Of some databases nobody asks.
+    /// What busy sessions are waiting for. Not queried on every database.
     pub waits: Fact<Vec<SessionWait>>,
-    /// The statements that took most time. Not asked for where `pg_stat_statements` is not there.
+    /// Statements by total time. Not queried without `pg_stat_statements`.
     pub statements: Fact<Vec<StatementTimes>>,
-    /// What it keeps for replicas and subscriptions.
+    /// Replication slots and their limits.
     pub replication: Fact<Replication>,
 }
 
 impl DatabaseObservation {
-    /// Settings that have another value after a restart. Of one on the command line, Postgres says that it
-    /// waits whenever a file has another value, which the command line will hide again.
+    /// Returns the settings that will change at a restart. Leaves out those fixed on the command
+    /// line: Postgres reports them as pending whenever a file differs, but the command line wins
+    /// again after a restart.
     pub fn waiting_for_restart(&self) -> impl Iterator<Item = &str> {
         let fixed = |name: &str| {
             self.origins.iter().any(|it| it.name == name && it.source == "command line")
@@ -54,66 +55,66 @@ impl DatabaseObservation {
     }
 }
 
-/// Why a database takes no writes.
+/// Why a database accepts no writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadOnly {
-    /// It replays what a primary writes (`in_hot_standby`, since version 14).
+    /// It is a standby (`in_hot_standby`, since version 14).
     Standby,
-    /// `default_transaction_read_only`, for more than one role.
+    /// `default_transaction_read_only` is set for more than one role.
     Setting,
 }
 
-/// Where the value of a setting comes from.
+/// The source of a setting's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SettingOrigin {
-    /// The setting.
+    /// Name of the setting.
     pub name: String,
     /// `pg_settings.source`: "configuration file", "command line", "user".
     pub source: String,
-    /// `pg_settings.sourcefile`; none: no file, or not to be seen.
+    /// `pg_settings.sourcefile`, or `None` if there is no file or it is not visible.
     pub file: Option<String>,
 }
 
-/// A process of this machine that holds connections to the database.
+/// A local process with connections to the database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClientProcess {
-    /// Whose it is.
+    /// The service that the process belongs to.
     pub service: String,
-    /// Its number.
+    /// Its process ID.
     pub pid: u32,
-    /// `DB_POOL` in its environment; none: not set, or not to be seen.
+    /// `DB_POOL` in its environment, or `None` if not set or not visible.
     pub pool: Option<u32>,
-    /// Its threads, as its environment has them.
+    /// The number of threads set in its environment.
     pub threads: Option<u32>,
 }
 
-/// Busy sessions that wait for the same.
+/// Busy sessions that are waiting for the same event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SessionWait {
     /// `pg_stat_activity.wait_event_type`: "IO", "Lock", "`LWLock`".
     pub kind: String,
     /// `wait_event`: "`DataFileRead`".
     pub event: String,
-    /// Sessions.
+    /// Number of sessions.
     pub count: u32,
 }
 
-/// One kind of statement since the statistics were reset (`pg_stat_statements`).
+/// Statistics of a normalized statement since the last reset (`pg_stat_statements`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StatementTimes {
-    /// Without any value that somebody has written.
+    /// The statement's text without literal values.
     pub text: String,
-    /// How often it was executed.
+    /// Number of executions.
     pub calls: u64,
-    /// How long all of that took.
+    /// Total execution time.
     pub total: Duration,
-    /// Of the time of all statements of the database: from 0 to 1.
+    /// Share of the total time of all statements of the database, from 0 to 1.
     pub share: f64,
 }
 
 impl StatementTimes {
-    /// How long one took on average.
+    /// Returns the mean execution time.
     #[must_use]
     pub fn mean(&self) -> Duration {
         let calls = u32::try_from(self.calls).unwrap_or(u32::MAX);
@@ -121,59 +122,60 @@ impl StatementTimes {
     }
 }
 
-/// Settings that matter for a job system.
+/// Settings that matter to a job system.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PostgresSettings {
-    /// Ceiling of sessions.
+    /// Maximum number of sessions.
     pub max_connections: u32,
-    /// Of those, kept for superusers and, since version 16, for a role (`reserved_connections`).
+    /// Slots reserved for superusers and, since version 16, for a role (`reserved_connections`).
     pub superuser_reserved_connections: u32,
-    /// Its own cache.
+    /// Size of the shared buffer cache.
     pub shared_buffers_bytes: u64,
-    /// What the planner takes to be cached, the kernel's cache included.
+    /// The planner's estimate of cached data, including the kernel's cache.
     pub effective_cache_size_bytes: u64,
-    /// For one sort or hash.
+    /// Memory per sort or hash.
     pub work_mem_bytes: u64,
-    /// Cost of a random read against a sequential one.
+    /// Cost of a random read relative to a sequential one.
     pub random_page_cost: f64,
 }
 
 impl PostgresSettings {
-    /// Sessions that who is no superuser can have.
+    /// Returns the number of sessions available to users other than superusers.
     #[must_use]
     pub const fn usable_connections(&self) -> u32 {
         self.max_connections.saturating_sub(self.superuser_reserved_connections)
     }
 }
 
-/// Free slots below which a deploy, which starts new processes before it ends the old ones, may be
-/// refused: of the 15 that `weir plan` leaves Postgres keeps 3 for superusers, so a plan whose pools are
-/// all open is met with silence.
+/// With fewer free slots than this, a deploy that starts new processes before it stops the old ones
+/// may fail. `weir plan` leaves 15 slots, of which Postgres reserves 3 for superusers, so a plan
+/// with all pools open causes no finding.
 const FREE_MIN: u32 = 12;
-/// A small server has a tenth of its slots to spare.
+/// For small servers, the limit is a tenth of the slots instead.
 const FREE_SHARE: f64 = 0.1;
 
-/// Whether so few of the usable slots are left that a deploy may be refused.
+/// Reports whether a deploy may fail because too few of the usable slots are free.
 #[must_use]
 pub fn is_nearly_full(open: u32, usable: u32) -> bool {
     let free = f64::from(usable.saturating_sub(open));
     free < (FREE_SHARE * f64::from(usable)).min(f64::from(FREE_MIN))
 }
 
-/// The database's machine.
+/// The machine of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DatabaseHost {
-    /// Memory that the database may take for its own: on a mixed host its share only.
+    /// Memory that the database may use. On a shared machine, only its share.
     pub memory_bytes: u64,
-    /// What settings are reckoned from: the same at every look. What was said, what its control group allows,
-    /// or its share of a machine that others use as well.
+    /// Basis for recommended settings, which must not vary from sample to sample: the configured
+    /// size, the limit of its control group, or the database's share of a machine with other
+    /// services.
     pub share_bytes: u64,
-    /// Somebody has said so; otherwise it is what others leave at the moment.
+    /// Whether `memory_bytes` was configured. Otherwise it is what other processes leave now.
     pub is_said: bool,
 }
 
 impl DatabaseHost {
-    /// As settings are reckoned for it, by the rules of a plan.
+    /// Returns the machine as input for computing settings by the rules of a plan.
     #[must_use]
     pub const fn machine(&self, cores: u32, connections: u32) -> PostgresMachine {
         PostgresMachine {
@@ -186,23 +188,23 @@ impl DatabaseHost {
     }
 }
 
-/// All sessions.
+/// All open sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DatabaseConnections {
-    /// By service and state.
+    /// Sessions by service and state.
     pub sessions: Vec<Sessions>,
 }
 
 /// Sessions of one service in one state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sessions {
-    /// Whose they are, by address and process rather than `application_name`.
+    /// The service, determined by address and process rather than by `application_name`.
     pub service: String,
-    /// What they do.
+    /// Their state.
     pub state: SessionState,
-    /// So many.
+    /// Number of sessions.
     pub count: u32,
-    /// How long the oldest has been in that state.
+    /// Time that the oldest has been in that state.
     pub longest: Duration,
 }
 
@@ -210,18 +212,18 @@ pub struct Sessions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
-    /// It runs a statement.
+    /// It is executing a statement.
     Active,
-    /// It waits for its client.
+    /// It is waiting for its client.
     Idle,
-    /// It waits for its client with a transaction open.
+    /// It is waiting for its client inside a transaction.
     IdleInTransaction,
-    /// NULL to who lacks `pg_monitor`.
+    /// NULL, because the observer lacks `pg_monitor`.
     Hidden,
 }
 
 impl SessionState {
-    /// As people say it.
+    /// Returns the state in words, for people.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -232,7 +234,7 @@ impl SessionState {
         }
     }
 
-    /// As labels name it.
+    /// Returns the name used in labels.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -244,35 +246,37 @@ impl SessionState {
     }
 }
 
-/// A session that waits for another.
+/// A session that is blocked by another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LockWait {
-    /// The session that waits.
+    /// Process ID of the blocked session.
     pub waiting_pid: u32,
-    /// Who waits.
+    /// Service of the blocked session.
     pub waiting_service: String,
-    /// For whom.
+    /// Service of the blocking session.
     pub blocking_service: String,
-    /// The session that it waits for; 0: a prepared transaction, which has none.
+    /// Process ID of the blocking session; 0 for a prepared transaction, which has none.
     pub blocking_pid: u32,
-    /// What that session does, and since when; none: it is no client's, or not told.
+    /// State of the blocking session and its duration. `None` if it has no client or is not
+    /// visible.
     pub blocking_state: Option<(SessionState, Duration)>,
-    /// What that session waits for itself, other than a lock (`wait_event`): "`SyncRep`".
+    /// What the blocking session itself is waiting for, other than a lock (`wait_event`):
+    /// "`SyncRep`".
     pub blocking_event: Option<String>,
-    /// What is locked.
+    /// The locked relation.
     pub relation: Option<String>,
-    /// How long.
+    /// How long it has been blocked.
     pub waited: Duration,
 }
 
 impl DatabaseConnections {
-    /// All of them.
+    /// Returns the number of open sessions.
     #[must_use]
     pub fn open(&self) -> u32 {
         self.sessions.iter().map(|sessions| sessions.count).sum()
     }
 
-    /// Whose they are, each once, most first.
+    /// Returns the services, those with the most sessions first.
     #[must_use]
     pub fn services(&self) -> Vec<&str> {
         let mut open: BTreeMap<&str, u32> = BTreeMap::new();
@@ -284,7 +288,7 @@ impl DatabaseConnections {
         services.into_iter().map(|(service, _)| service).collect()
     }
 
-    /// "web 60 (55 idle), sidekiq 25": most first.
+    /// Describes the sessions by service, largest first: "web 60 (55 idle), sidekiq 25".
     #[must_use]
     pub fn ledger(&self) -> String {
         let line = |service: &str| {
@@ -298,7 +302,7 @@ impl DatabaseConnections {
         self.services().into_iter().map(line).collect::<Vec<_>>().join(", ")
     }
 
-    /// Those of one service in one state.
+    /// Returns the number of one service's sessions in one state.
     #[must_use]
     pub fn of(&self, service: &str, state: SessionState) -> u32 {
         let sessions = self.sessions.iter();
@@ -306,7 +310,7 @@ impl DatabaseConnections {
         sessions.map(|sessions| sessions.count).sum()
     }
 
-    /// Those in one state.
+    /// Returns the number of sessions in one state.
     #[must_use]
     pub fn in_state(&self, state: SessionState) -> u32 {
         let sessions = self.sessions.iter().filter(|sessions| sessions.state == state);

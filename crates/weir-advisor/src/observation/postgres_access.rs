@@ -1,34 +1,34 @@
-//! How the observer got into the database: a command that is to be pasted takes the same.
+//! How to connect to the database as the observer did, for commands that can be pasted.
 
 use super::Observation;
 use crate::shell::{self, word};
 
-/// Without a password, which is not here.
+/// Connection parameters of the database, without the password.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PostgresAccess {
-    /// A name, an address or the folder of its socket; several are parted by commas.
+    /// Host name, address or socket directory. Several are separated by commas.
     pub host: String,
-    /// The same of its ports.
+    /// Port. Several are separated by commas.
     pub port: String,
-    /// Who asks, if the address says so.
+    /// User name, if configured.
     pub user: Option<String>,
-    /// The database, if the address says so.
+    /// Database name, if configured.
     pub database: Option<String>,
-    /// Over TLS, with its certificate verified.
+    /// Whether TLS with certificate verification is used.
     pub tls: bool,
-    /// File of who may have signed that, where one was given.
+    /// File with the trusted CA certificates, if one was configured.
     pub authority: Option<String>,
-    /// Files of a certificate to show it, and of its key.
+    /// Files of the client certificate and its key.
     pub client: Option<(String, String)>,
-    /// The environment variable that holds the password, where one was named.
+    /// The environment variable with the password, if one was configured.
     pub password_variable: Option<String>,
 }
 
 impl PostgresAccess {
-    /// What libpq reads from the environment, and stands before the command.
+    /// Returns the variables for libpq, to be put before a command.
     fn environment(&self) -> String {
         let mut environment = String::new();
-        // Without it psql takes PGPASSWORD, or asks.
+        // Without it, psql uses PGPASSWORD or prompts.
         if let Some(name) = self.password_variable.as_deref().filter(|it| is_variable(it)) {
             environment.push_str(&format!("PGPASSWORD=\"${name}\" "));
         }
@@ -51,7 +51,7 @@ impl PostgresAccess {
 }
 
 impl Observation {
-    /// A statement as a command for a shell, which talks to the database as the observer did.
+    /// Returns a shell command that executes `statement` with the observer's connection parameters.
     pub(crate) fn psql(&self, statement: &str) -> String {
         let statement = shell::statement(statement);
         let Some(access) = &self.postgres_access else { return format!("psql -c {statement}") };
@@ -70,7 +70,7 @@ impl Observation {
     }
 }
 
-/// As a shell reads the name of one.
+/// Reports whether `name` is a valid name of a shell variable.
 fn is_variable(name: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     name.bytes().all(is_letter) && !name.starts_with(|first: char| first.is_ascii_digit())

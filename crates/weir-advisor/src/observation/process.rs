@@ -1,4 +1,4 @@
-//! Processes that work off jobs, and what they serve.
+//! Processes that run jobs, and the queues that they serve.
 
 use std::time::Duration;
 
@@ -7,124 +7,124 @@ use serde::Serialize;
 use super::Fact;
 use crate::{shell, wording};
 
-/// One process that works off jobs.
+/// A Sidekiq process.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct JobProcess {
     /// `host:pid:nonce`.
     pub identity: String,
-    /// The host as the process names it.
+    /// Host name as the process reports it.
     pub hostname: String,
-    /// Its number there.
+    /// Its process ID on that host.
     pub pid: u32,
-    /// Jobs in hand.
+    /// Number of jobs in progress.
     pub busy: u64,
-    /// Since when threads have their jobs, as far as they tell, with the class of each.
+    /// Jobs in progress with class and age, as far as known.
     pub in_hand: Vec<JobInHand>,
-    /// It takes no new jobs (TSTP) and still beats.
+    /// It accepts no new jobs (TSTP) and still sends heartbeats.
     pub quiet: bool,
-    /// For so long it was seen to be quiet, at least: no heartbeat tells since when.
+    /// How long it has been observed to be quiet, at least. Heartbeats do not say since when.
     pub quiet_for: Duration,
-    /// Since its start, as far as it tells.
+    /// Time since its start, if known.
     pub running_for: Option<Duration>,
-    /// Since its last heartbeat.
+    /// Time since its last heartbeat.
     pub beat_age: Duration,
-    /// Whether it runs, as far as it was seen.
+    /// Whether it is running, as far as known.
     pub presence: ProcessPresence,
-    /// How far the clock of its host is ahead of that of Redis; 0 where they agree, or nobody knows.
+    /// How far its host's clock is ahead of Redis' clock; 0 if equal or unknown.
     pub clock_ahead_seconds: f64,
-    /// Its threads, with what they serve. At least one.
+    /// Its capsules. There is at least one.
     pub capsules: Vec<Capsule>,
-    /// Cores that it used between two looks; known on the same host only.
+    /// CPU cores used between two samples. Known on the observer's host only.
     pub cores_used: Fact<f64>,
 }
 
-/// Whether a process runs. A heartbeat outlives its process by a minute.
+/// Whether a process is running. Redis keeps a heartbeat for a minute after its process has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessPresence {
-    /// It has beaten between two looks, or runs on this machine.
+    /// It sent a heartbeat between two samples, or runs on this machine.
     Seen,
-    /// Its last heartbeat is not old: it may have ended since.
+    /// Its last heartbeat is recent. It may have ended since.
     #[default]
     Presumed,
     /// It has missed a heartbeat.
     Silent,
-    /// Its host is this machine, which has no process of its number.
+    /// It was on this machine, where its process ID no longer exists.
     Gone,
 }
 
-/// What a thread works at.
+/// A job in progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct JobInHand {
-    /// Its class; empty where it could not be read.
+    /// Job class, or empty if it could not be read.
     pub class: String,
-    /// How long the thread has had it.
+    /// How long the job has been running.
     pub age: Duration,
 }
 
-/// Threads of a process that share queues (Sidekiq 7+; earlier a process has one).
+/// Threads of a process that share a set of queues (Sidekiq 7+; earlier versions have one set).
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Capsule {
-    /// `default` for the first.
+    /// Name; the first capsule is `default`.
     pub name: String,
-    /// Threads.
+    /// Number of threads.
     pub concurrency: u32,
-    /// How it chooses among its queues.
+    /// How it selects among its queues.
     pub ordering: Ordering,
-    /// In the order in which they are looked at.
+    /// Queues in the order in which they are checked.
     pub queues: Vec<WeightedQueue>,
 }
 
-/// A queue as a capsule serves it.
+/// A queue of a capsule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WeightedQueue {
     /// Its name.
     pub name: String,
-    /// 0 in strict order; unknown of Sidekiq 6.
+    /// 0 in strict order. Not reported by Sidekiq 6.
     pub weight: u32,
 }
 
-/// How a capsule chooses the next queue.
+/// How a capsule selects the next queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ordering {
-    /// The first that has jobs.
+    /// The first queue that has jobs.
     Strict,
-    /// By chance, all alike.
+    /// Random with equal probabilities.
     Random,
-    /// By chance, by weight.
+    /// Random by weight.
     Weighted,
-    /// Sidekiq 6 tells the order only.
+    /// Not known: Sidekiq 6 reports only the order of the queues.
     #[default]
     Unknown,
 }
 
 impl JobProcess {
-    /// All its threads.
+    /// Returns the number of threads of all capsules.
     #[must_use]
     pub fn concurrency(&self) -> u32 {
         self.capsules.iter().map(|capsule| capsule.concurrency).sum()
     }
 
-    /// Whether every thread has had its job for so long.
+    /// Reports whether every thread has been running its job for at least `age`.
     pub(crate) fn all_have_had_their_job_for(&self, age: Duration) -> bool {
         let old = self.in_hand.iter().filter(|job| job.age >= age).count();
         self.concurrency() > 0 && old as u64 >= u64::from(self.concurrency())
     }
 
-    /// Whether it takes new jobs, as far as can be said.
+    /// Reports whether it accepts new jobs, as far as known.
     #[must_use]
     pub const fn takes_jobs(&self) -> bool {
         !self.quiet && self.is_alive()
     }
 
-    /// Whether it runs, as far as can be said.
+    /// Reports whether it is running, as far as known.
     #[must_use]
     pub const fn is_alive(&self) -> bool {
         matches!(self.presence, ProcessPresence::Seen | ProcessPresence::Presumed)
     }
 
-    /// Why it takes no new jobs: "is quiet (TSTP)".
+    /// Says why it accepts no new jobs: "is quiet (TSTP)".
     #[must_use]
     pub fn why_it_takes_none(&self) -> String {
         match self.presence {
@@ -142,14 +142,14 @@ impl JobProcess {
         }
     }
 
-    /// The command at which it writes what its threads do into its log.
+    /// Returns the command that makes it log the backtraces of its threads.
     #[must_use]
     pub fn print_threads_command(&self) -> Option<String> {
         self.signal("TTIN")
     }
 
-    /// The command that sends it a signal; none if its number is not known, for 0 is whoever asks. That
-    /// number is its host's or its container's: anywhere else it is another process.
+    /// Returns the command that sends it a signal, for its own host or container. Returns `None` if
+    /// the process ID is unknown: `kill` with 0 would signal the operator's own process group.
     #[must_use]
     pub fn signal(&self, name: &str) -> Option<String> {
         if self.pid == 0 {
@@ -158,10 +158,10 @@ impl JobProcess {
         self.there(&format!("kill -{name} {}", self.pid))
     }
 
-    /// A command on its host, or in its container.
+    /// Wraps a command to run on the process' host or in its container.
     #[must_use]
     pub fn there(&self, command: &str) -> Option<String> {
-        // What a core of this machine did was seen of processes of this machine only.
+        // CPU usage is known only for processes of this machine.
         if self.cores_used.known().is_some() {
             return Some(command.to_owned());
         }
@@ -169,7 +169,7 @@ impl JobProcess {
             return None;
         }
         let host = shell::word(&self.hostname);
-        // What Docker calls a container that nobody has named.
+        // A host name of 12 hexadecimal digits is the default for Docker containers.
         let is_container = self.hostname.len() == 12
             && self.hostname.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
         Some(match is_container {
@@ -178,13 +178,13 @@ impl JobProcess {
         })
     }
 
-    /// Whether one of its capsules serves `queue`.
+    /// Reports whether one of its capsules serves `queue`.
     #[must_use]
     pub fn serves(&self, queue: &str) -> bool {
         self.served().any(|served| served == queue)
     }
 
-    /// The queues of all its capsules.
+    /// Returns the queues of all its capsules.
     pub fn served(&self) -> impl Iterator<Item = &str> {
         let queues = self.capsules.iter().flat_map(|capsule| &capsule.queues);
         queues.map(|queue| queue.name.as_str())

@@ -7,39 +7,39 @@ use serde::Serialize;
 use super::redis_info::{Persistence, RedisInfo};
 use super::{Fact, Missing};
 
-/// One server (or shard).
+/// A server or shard.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RedisServer {
     /// Its address without a password.
     pub name: String,
-    /// The number of the database that was looked at.
+    /// Number of the database that was read.
     pub database: i64,
-    /// What `INFO` reports.
+    /// Values from `INFO`.
     #[serde(flatten)]
     pub info: RedisInfo,
-    /// Prefixes under which there are keys of a Sidekiq (`redis-namespace`), as far as they were seen.
+    /// Prefixes of Sidekiq keys (`redis-namespace`), as far as found.
     pub namespaces: Vec<String>,
     /// The newest entries of its slow log.
     pub slow_commands: Fact<Vec<SlowCommand>>,
-    /// What it did between two looks.
+    /// Commands executed between two samples.
     pub lately: Fact<RedisOperations>,
-    /// Of a bounded sample of keys, those that are not Sidekiq's and expire. From 0 to 1.
+    /// Share of keys in a bounded sample that expire and are not Sidekiq's, from 0 to 1.
     pub cache_like_share: Fact<f64>,
 }
 
-/// What a server did between two looks.
+/// Activity of a server between two samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RedisOperations {
     /// Commands per second.
     pub per_second: f64,
-    /// Keys thrown away per second.
+    /// Keys evicted per second.
     pub evicted_per_second: f64,
-    /// By command, what took most time first.
+    /// By command, highest share of time first.
     pub commands: Vec<CommandRate>,
 }
 
 impl RedisOperations {
-    /// How long one command took on average; none: there was none.
+    /// Returns the mean duration of a command, or `None` if none was executed.
     #[must_use]
     pub fn mean(&self) -> Option<Duration> {
         let calls: f64 = self.commands.iter().map(|command| command.per_second).sum();
@@ -48,32 +48,33 @@ impl RedisOperations {
     }
 }
 
-/// One command between two looks.
+/// Activity of one command between two samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommandRate {
     /// `LRANGE`.
     pub command: String,
     /// Calls per second.
     pub per_second: f64,
-    /// How long one took on average.
+    /// Mean duration.
     pub mean: Duration,
-    /// Of Redis' time, which is one thread's: from 0 to 1.
+    /// Share of Redis' single thread that it used, from 0 to 1.
     pub share: f64,
 }
 
-/// An entry of the slow log: the command's name only, for arguments hold jobs.
+/// An entry of the slow log. Only the command's name is read, because arguments contain jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlowCommand {
     /// `LRANGE`.
     pub command: String,
-    /// How long Redis did nothing else.
+    /// Duration, during which Redis executed nothing else.
     pub took: Duration,
     /// How long ago.
     pub age: Duration,
 }
 
 impl RedisServer {
-    /// Why it takes no writes, a heartbeat neither; none: it does, as far as it says.
+    /// Returns why it rejects writes, including heartbeats, or `None` if it accepts them as far as
+    /// known.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<&'static str> {
         let Persistence { last_append_ok, last_snapshot_ok, snapshots, .. } = self.info.persistence;
@@ -94,21 +95,23 @@ impl RedisServer {
         }
     }
 
-    /// Whether it evicts keys to make room; a heartbeat expires, and is among the first to go.
+    /// Reports whether it evicts keys when memory is full. Heartbeats have an expiry and are among
+    /// the first to be evicted.
     #[must_use]
     pub fn evicts(&self) -> bool {
         let has_evicted = self.info.evicted_keys > 0 && self.info.maxmemory_policy != "noeviction";
         has_evicted && self.is_nearly_full()
     }
 
-    /// Most of `maxmemory` is in use: a backlog that grows fills the last tenth in minutes.
+    /// Reports whether at least 90 % of `maxmemory` is in use. A growing backlog fills the rest in
+    /// minutes.
     #[must_use]
     pub fn is_nearly_full(&self) -> bool {
         let (used, ceiling) = (self.info.used_memory_bytes, self.info.maxmemory_bytes);
         ceiling > 0 && used.saturating_mul(10) >= ceiling.saturating_mul(9)
     }
 
-    /// Why heartbeats of processes that run may be missing here.
+    /// Returns why heartbeats of running processes may be missing.
     #[must_use]
     pub fn loses_heartbeats(&self) -> Option<String> {
         if let Some(why) = self.refuses_writes() {

@@ -1,65 +1,65 @@
-//! Values of Redis' `INFO`. weir-sidekiq reads its text and fills them in.
+//! Values of Redis' `INFO`, parsed from its text.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// One Redis server, by its `INFO`. Values that a version does not report are zero or empty.
+/// Values from the `INFO` of a Redis server. Zero or empty if its version does not report them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RedisInfo {
-    /// Its databases that have keys.
+    /// Databases that contain keys.
     pub keyspaces: Vec<Keyspace>,
-    /// The server whose replica it is; none: it is a master.
+    /// The master, if the server is a replica.
     pub replica_of: Option<Master>,
-    /// `min-replicas-to-write` is set (only then INFO counts good replicas) and no replica is connected: every
-    /// write is rejected.
+    /// Whether every write is rejected because `min-replicas-to-write` is set and no replica is
+    /// connected. INFO reports good replicas only with that setting.
     pub lacks_replicas: bool,
     /// `used_memory`.
     pub used_memory_bytes: u64,
     /// `total_system_memory`.
     pub system_memory_bytes: u64,
-    /// `maxmemory`; 0 is none.
+    /// `maxmemory`; 0: no limit.
     pub maxmemory_bytes: u64,
     /// `maxmemory_policy`.
     pub maxmemory_policy: String,
-    /// Keys that were evicted for lack of memory since its start.
+    /// Keys evicted since its start.
     pub evicted_keys: u64,
-    /// How it keeps data over a restart.
+    /// Persistence settings and state.
     pub persistence: Persistence,
     /// `latest_fork_usec`.
     pub latest_fork: Duration,
     /// `connected_clients`.
     pub clients: u64,
-    /// Commands since its start (`total_commands_processed`).
+    /// Commands executed since its start (`total_commands_processed`).
     pub operations: u64,
 }
 
-/// What Redis says under "Persistence".
+/// The section "Persistence" of `INFO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Persistence {
-    /// Each write goes to a file.
+    /// The append-only file is enabled.
     pub append_only: bool,
-    /// Snapshots are configured; unknown without `CONFIG GET`.
+    /// Snapshots are configured. Unknown without `CONFIG GET`.
     pub snapshots: Option<bool>,
-    /// The last snapshot was written.
+    /// The last snapshot succeeded.
     pub last_snapshot_ok: bool,
-    /// The last write to the file was.
+    /// The last write to the append-only file succeeded.
     pub last_append_ok: bool,
     /// Writes since the last snapshot.
     pub changes_since_snapshot: u64,
 }
 
-/// One of the numbered databases of a server.
+/// A numbered database of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Keyspace {
     /// Its number.
     pub database: i64,
-    /// Keys in it.
+    /// Number of keys.
     pub keys: u64,
 }
 
 impl Keyspace {
-    /// Of a line of `INFO keyspace`: `db0:keys=14,expires=0,..`.
+    /// Parses a line of `INFO keyspace`: `db0:keys=14,expires=0,..`.
     fn parse(line: &str) -> Option<Self> {
         let (database, fields) = line.trim().strip_prefix("db")?.split_once(':')?;
         let keys = fields.split(',').find_map(|field| field.strip_prefix("keys="))?;
@@ -72,12 +72,12 @@ impl Keyspace {
 pub struct Master {
     /// `HOST:PORT`.
     pub address: String,
-    /// Whether it receives what is written there.
+    /// Whether the replication link is up.
     pub is_linked: bool,
 }
 
 impl RedisInfo {
-    /// Of the text of `INFO`.
+    /// Parses the output of `INFO`.
     #[must_use]
     pub fn parse(info: &str) -> Self {
         let field = |name: &str| redis_field(info, name);
@@ -111,7 +111,7 @@ impl RedisInfo {
     }
 }
 
-/// The value of one field of `INFO`, by its whole name.
+/// Returns the value of the `INFO` field with exactly that name.
 #[must_use]
 pub fn redis_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let is_named = |line: &&str| line.strip_prefix(name).is_some_and(|it| it.starts_with(':'));

@@ -1,45 +1,45 @@
-//! Replication slots of the database: what Postgres keeps for those who come back.
+//! Replication slots of the database, which make Postgres retain WAL for disconnected clients.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// All slots, and what bounds them.
+/// All slots, and the limits on retained WAL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Replication {
-    /// Those that hold back most first.
+    /// Slots, most retained WAL first.
     pub slots: Vec<ReplicationSlot>,
-    /// WAL that Postgres lets gather between two checkpoints without any slot (`max_wal_size`).
+    /// WAL that Postgres retains between checkpoints even without slots (`max_wal_size`).
     pub wal_bytes_max: u64,
     /// `max_slot_wal_keep_size`.
     pub limit: SlotLimit,
 }
 
-/// How much WAL a slot may hold back.
+/// How much WAL a slot may retain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SlotLimit {
-    /// Any amount, and this version has no setting for it (before 13).
+    /// Unlimited: versions before 13 have no setting for it.
     #[default]
     NotSupported,
-    /// Any amount (-1, as Postgres ships).
+    /// Unlimited: -1, the default.
     Unlimited,
-    /// So many bytes.
+    /// At most this many bytes.
     Bytes(u64),
 }
 
-/// One slot.
+/// A replication slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReplicationSlot {
     /// Its name.
     pub name: String,
-    /// Whether somebody reads from it.
+    /// Whether a client is reading from it.
     pub active: bool,
-    /// How long nobody does, where that is told (since 17).
+    /// Time since a client last read from it, if known (since version 17).
     pub inactive_for: Option<Duration>,
-    /// WAL that was written since what it still needs.
+    /// Retained WAL.
     pub held_bytes: u64,
-    /// Whether what it needs is there.
+    /// Whether the WAL that it needs is still available.
     pub state: WalStatus,
 }
 
@@ -47,11 +47,11 @@ pub struct ReplicationSlot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WalStatus {
-    /// "reserved" or "extended"; or not told, before 13.
+    /// "reserved" or "extended", or not reported (before version 13).
     #[default]
     Kept,
-    /// The next checkpoint removes some of it.
+    /// The next checkpoint will remove some of it.
     Unreserved,
-    /// Some of it is gone.
+    /// Some of it has been removed.
     Lost,
 }

@@ -1,4 +1,4 @@
-//! Each Sidekiq by itself: where there are several shards, each has its own queues, processes and sets.
+//! Per-shard views. Each shard has its own queues, processes and sets.
 
 use std::borrow::Cow;
 
@@ -6,33 +6,33 @@ use serde::Serialize;
 
 use super::{Fact, JobProcess, Observation, SidekiqObservation};
 
-/// Sidekiq's part of one of several Redis servers.
+/// Sidekiq's state on one of several Redis servers.
 #[derive(Clone, Debug, Serialize)]
 pub struct ShardJobs {
     /// The server, as [`Observation::redis`] names it.
     pub name: String,
-    /// What was seen there.
+    /// State of Sidekiq on that server.
     pub jobs: Fact<SidekiqObservation>,
 }
 
-/// One Sidekiq, for rules that judge what belongs together.
+/// A view of one Sidekiq, for rules that must not mix shards.
 pub(crate) struct Sidekiq<'a> {
-    /// Its server; none where there is no other.
+    /// Name of its server, or `None` if there is only one.
     pub(crate) name: Option<&'a str>,
-    /// Of all that was seen what concerns it.
+    /// The observation reduced to this Sidekiq.
     pub(crate) observation: Cow<'a, Observation>,
 }
 
 impl Observation {
-    /// Jobs of each Redis, with its name where there are several.
+    /// Returns the jobs of each Redis, with its name if there are several.
     pub fn each_jobs(&self) -> impl Iterator<Item = (Option<&str>, &Fact<SidekiqObservation>)> {
         let shards = self.shards.iter().map(|it| (Some(it.name.as_str()), &it.jobs));
         let alone = self.shards.is_empty().then_some((None, &self.jobs));
         shards.chain(alone)
     }
 
-    /// With the jobs of one of several Redis servers in the place of all of them, and the queues that are
-    /// pushed to there: for a plan, which is one Sidekiq's. None: there is no such server.
+    /// Returns a copy with the jobs and pushed queues of one of several shards only, for example to
+    /// plan it. Returns `None` if there is no such shard.
     #[must_use]
     pub fn only(&self, shard: &str) -> Option<Self> {
         let place = self.shards.iter().position(|it| it.name == shard)?;
@@ -49,7 +49,8 @@ impl Observation {
         self.shards.iter().enumerate().map(of).collect()
     }
 
-    /// A process that was quiet at the look before this one as well has been so for the time of both.
+    /// Adds up quiet time: processes that were already quiet in the sample `before` have been quiet
+    /// since then.
     pub fn remember(&mut self, before: &Self) {
         let known = |it: &Self| -> Vec<(String, std::time::Duration)> {
             let processes = it.each_jobs().filter_map(|(_, jobs)| jobs.known());
@@ -74,7 +75,7 @@ impl Observation {
         }
     }
 
-    /// What [`remember`](Self::remember) needs of this, and nothing else.
+    /// Returns a copy with only the data that [`remember`](Self::remember) needs.
     #[must_use]
     pub fn only_quiet(&self) -> Self {
         let quiet = |jobs: &SidekiqObservation| {
@@ -104,8 +105,9 @@ impl Observation {
         Sidekiq { name: Some(&shard.name), observation: Cow::Owned(observation) }
     }
 
-    /// Which of the queues that the application pushes to are this shard's: those that it knows. What no
-    /// shard knows is the first one's; as long as one is not seen, it may be that one's.
+    /// Selects the pushed queues that belong to this shard: those that it knows. Queues that no
+    /// shard knows are assigned to the first one. While a shard is unreadable they are left out,
+    /// because it may know them.
     fn pushed_to(&self, place: usize, names: Vec<String>) -> Vec<String> {
         let knows = |jobs: &SidekiqObservation, name: &str| {
             jobs.queue(name).is_some_and(|queue| queue.pushed)
@@ -133,7 +135,7 @@ mod tests {
     use crate::healthy;
     use crate::observation::{Missing, MissingReason};
 
-    /// Two healthy shards.
+    /// Returns two healthy shards.
     fn sharded() -> Observation {
         let mut observation = healthy::observation();
         let server = observation.redis[0].known_mut().clone();

@@ -1,4 +1,4 @@
-//! How a source has answered to who looks at it again and again.
+//! State of the sources for an observer that samples them repeatedly.
 
 use std::time::Duration;
 
@@ -6,41 +6,41 @@ use serde::Serialize;
 
 use super::Missing;
 
-/// What a source is.
+/// The kind of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceKind {
-    /// A Redis, or one of several shards.
+    /// A Redis server, or one of several shards.
     Redis,
     /// The application's database.
     Postgres,
-    /// The PgBouncer before it.
+    /// The PgBouncer in front of the database.
     PgBouncer,
 }
 
-/// One source.
+/// State of one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SourceState {
-    /// What it is.
+    /// Its kind.
     pub kind: SourceKind,
     /// Its address without a password.
     pub name: String,
-    /// Why it was not seen at the last look; none: it was.
+    /// Why the last sample failed, or `None` if it succeeded.
     pub problem: Option<Missing>,
-    /// Looks at it.
+    /// Number of samples.
     pub looks: u64,
-    /// Looks that have failed, wholly or in part.
+    /// Samples that failed wholly or in part.
     pub failures: u64,
-    /// Looks that were left out, since it had failed shortly before.
+    /// Samples skipped because a recent one had failed.
     pub spared: u64,
-    /// Commands or questions that it was sent.
+    /// Commands or queries sent to it.
     pub questions: u64,
-    /// How long the last look took.
+    /// Duration of the last sample.
     pub took: Duration,
 }
 
 impl SourceKind {
-    /// As labels name it.
+    /// Returns the name used in labels.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

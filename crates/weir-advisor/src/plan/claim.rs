@@ -1,43 +1,43 @@
-//! Rules that a layout must keep, and whether they are kept.
+//! The rules for a layout, and the outcome of checking them.
 
 use serde::Serialize;
 
-/// A rule that a layout must keep.
+/// A rule that a layout must satisfy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Claim {
-    /// The sum of pools leaves the reserve.
+    /// The sum of all pools leaves the reserved connections free.
     ConnectionsFit,
-    /// Each queue stands first in some process.
+    /// Each queue is the first one of some process.
     EveryQueueFirst,
-    /// Mail and the scheduler are behind nobody.
+    /// Mail and the scheduler do not wait behind other queues.
     GuaranteedSlots,
-    /// One process serves the scheduler.
+    /// Exactly one process serves the scheduler.
     SchedulerOnce,
-    /// No thread waits for a connection of its own process.
+    /// Each process has at least as many connections as threads.
     PoolsCoverThreads,
-    /// Each process can work at all. Only said where it can't.
+    /// Each process has threads. Reported only if broken.
     ThreadsThere,
-    /// What was set aside waits behind all others. Only said where something was.
+    /// Queues that were set aside come last. Reported only if there are some.
     SetAsideLast,
-    /// The queues of a process all have a weight, or none has. Only said where that is not so.
+    /// The queues of a process all have weights, or none has. Reported only if broken.
     OneOrder,
-    /// Each kind of process has another name. Only said where not.
+    /// Each kind of process has a unique name. Reported only if broken.
     NamesDiffer,
-    /// What is said to be a queue is one. Only said where not.
+    /// Every name given as a queue is a valid one. Reported only if broken.
     QueuesRead,
-    /// All processes have their memory.
+    /// The memory suffices for all processes.
     MemoryFits,
-    /// The machine has cores for all threads.
+    /// The machine has enough cores for all threads.
     CoresEnough,
-    /// No queue grows without end.
+    /// No queue grows indefinitely.
     KeepsUp,
-    /// Jobs wait no longer than they may.
+    /// Jobs wait no longer than their target.
     TargetsKept,
 }
 
 impl Claim {
-    /// In words.
+    /// Returns a description.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -59,15 +59,15 @@ impl Claim {
     }
 }
 
-/// Whether a rule is kept.
+/// Whether a rule is satisfied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimOutcome {
-    /// It is.
+    /// It is satisfied.
     Holds,
-    /// It is not.
+    /// It is not satisfied.
     Broken,
-    /// What it takes to tell is not said.
+    /// Data for checking it is missing.
     Unknown,
 }
 
@@ -76,7 +76,8 @@ impl ClaimOutcome {
         if holds { Self::Holds } else { Self::Broken }
     }
 
-    /// What is broken is so whatever is unknown beside it.
+    /// Returns the outcome. A rule that is known to be broken is broken, even if other data is
+    /// missing.
     pub(super) const fn told(is_broken: bool, is_unknown: bool) -> Self {
         match (is_broken, is_unknown) {
             (true, _) => Self::Broken,
@@ -86,19 +87,19 @@ impl ClaimOutcome {
     }
 }
 
-/// A rule, and whether it is kept.
+/// A rule with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Proof {
     /// The rule.
     pub claim: Claim,
-    /// Whether it is kept.
+    /// Whether it is satisfied.
     pub outcome: ClaimOutcome,
-    /// What shows it: "185 of 185 connections, 15 in reserve".
+    /// The figures behind the outcome: "185 of 185 connections, 15 in reserve".
     pub figures: String,
 }
 
 impl Proof {
-    /// Whether the rule is kept, for sure.
+    /// Reports whether the rule is known to be satisfied.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.outcome == ClaimOutcome::Holds

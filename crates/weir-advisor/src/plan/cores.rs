@@ -1,7 +1,8 @@
-//! Whether a machine has cores for all threads.
+//! Checks whether a machine has enough cores for all threads.
 //!
-//! Ruby runs one thread of a process at a time, and threads wait for the database and the net most of theirs: a
-//! core keeps up with 25, which is what one process is given at most. More only wait for each other.
+//! Ruby runs one thread of a process at a time, and threads spend most of their time waiting for
+//! the database and the network. A core keeps up with 25 threads, which is also the limit per
+//! process; more threads would only wait for each other.
 
 use super::PlanInput;
 use super::claim::{Claim, ClaimOutcome, Proof};
@@ -9,12 +10,12 @@ use super::layout::ProcessLayout;
 use super::split::CONCURRENCY_MAX;
 use crate::wording::number;
 
-/// Threads that a machine can keep busy.
+/// Returns how many threads the machine's cores can keep busy.
 pub(super) const fn threads_max(wanted: &PlanInput) -> u32 {
     wanted.cores.saturating_mul(CONCURRENCY_MAX)
 }
 
-/// Threads of Sidekiq and of the web.
+/// Returns the number of threads of Sidekiq and of the web processes.
 fn threads(layout: &ProcessLayout) -> u64 {
     let of = |processes: u32, threads: u32| u64::from(processes) * u64::from(threads);
     let services = layout.services.iter().map(|it| of(it.processes, it.threads));
@@ -36,7 +37,7 @@ pub(super) fn enough(wanted: &PlanInput, layout: &ProcessLayout) -> Proof {
     }
 }
 
-/// Cores that the threads of the layout take.
+/// Returns the number of cores that the layout's threads need.
 pub(super) fn remedy(layout: &ProcessLayout) -> String {
     let cores = threads(layout).div_ceil(u64::from(CONCURRENCY_MAX));
     format!("{} (--cores {cores}), on this machine or on others", number(cores, "core", "cores"))

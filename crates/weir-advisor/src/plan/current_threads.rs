@@ -1,5 +1,5 @@
-//! Threads that run now for queues of which nobody knows how many they take: an hour without work is no
-//! reason to have fewer of them.
+//! Preserves the present threads of queues with unknown load: an hour without jobs does not mean
+//! that a queue needs fewer threads.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::observation::{Capsule, SidekiqObservation, is_set_aside};
 use super::split::is_alone_by_name;
 use super::{PlanInput, QueueDemand};
 
-/// Gives each of `queues` that is not known its share of the threads that serve it now.
+/// Assigns each queue with unknown load its share of the threads that serve it now.
 pub(super) fn keep(queues: &mut [QueueDemand], jobs: &SidekiqObservation) {
     let planned: BTreeSet<String> = queues.iter().map(|queue| queue.name.clone()).collect();
     let unknown = queues.iter_mut().filter(|queue| !queue.known.knows_load());
@@ -19,15 +19,16 @@ pub(super) fn keep(queues: &mut [QueueDemand], jobs: &SidekiqObservation) {
     }
 }
 
-/// The same without.
+/// Returns a copy without these shares.
 pub(super) fn forgotten(wanted: &PlanInput) -> PlanInput {
     let mut wanted = wanted.clone();
     wanted.queues.iter_mut().for_each(|queue| queue.threads_now = 0);
     wanted
 }
 
-/// Threads of a capsule are shared out among its queues that are `planned`, the first ones get what is left
-/// over. Mail and the clock get one beside others: in processes of their own their threads would help nobody.
+/// Splits the threads of a capsule among its `planned` queues; the first ones get the remainder.
+/// Mail and the scheduler get one thread if they share the capsule, because in a process of their
+/// own they could not lend threads to others.
 fn share(capsule: &Capsule, planned: &BTreeSet<String>, name: &str) -> u32 {
     let names = capsule.queues.iter().map(|queue| queue.name.as_str());
     let names = names.filter(|name| planned.contains(*name) && !is_set_aside(name));

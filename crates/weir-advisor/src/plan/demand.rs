@@ -1,6 +1,6 @@
-//! What a queue needs, as it was seen to need.
+//! Estimates the load of a queue from samples.
 //!
-//! Source: Little's law. Jobs in hand are their rate times the seconds of a thread that each takes.
+//! Based on Little's law: jobs in progress = completion rate x seconds of a thread per job.
 
 use serde::Serialize;
 use weir_base::hint;
@@ -9,22 +9,22 @@ use crate::observation::{ObservedQueue, RecentActivity, SidekiqObservation};
 
 use super::{DemandSource, QueueDemand, current_threads, importance};
 
-/// Seconds of a job where nobody has seen one end: half of what a delivery over the net takes.
+/// Assumed job duration when none was observed: half of a delivery over the network.
 const SERVICE_SECONDS: f64 = 0.2;
-/// Below, one job more or less makes the difference.
+/// Lower rates are too imprecise, because a single job more or less changes them.
 const SERVED_MIN: f64 = 0.2;
-/// A longer job was held up, by a debugger or a database.
+/// Jobs that run longer were delayed, for example by a debugger or a database.
 const SERVICE_SECONDS_MAX: f64 = 600.0;
 
-/// Looks in which none of a queue's jobs was in hand say how few they are.
+/// Minimum number of samples without a job in progress that limits how many there can be.
 const LOOKS_MIN: u32 = 10;
-/// Of a queue that keeps so many threads busy, in all looks together, one series in twenty meets none of its
-/// jobs (-ln 0.05).
+/// If a queue keeps this many threads busy, summed over all samples, 1 in 20 series of samples
+/// finds no job in progress (-ln 0.05).
 const MISSED: f64 = 3.0;
 
-/// Of two looks at a queue. One that is always empty shows few of its arrivals, but its jobs in hand;
-/// one with a backlog shows all that come. Where none is in hand just now, the looks before tell how many are
-/// on average.
+/// Estimates the load from two samples of a queue. A backlog shows all arrivals; an empty queue
+/// shows few arrivals, but its jobs in progress. If none is in progress now, the average over
+/// earlier samples is used.
 #[must_use]
 pub fn demand(queue: &ObservedQueue) -> QueueDemand {
     let flow = queue.flow.known();
@@ -54,8 +54,8 @@ pub fn demand(queue: &ObservedQueue) -> QueueDemand {
     QueueDemand { known, ..said }
 }
 
-/// Jobs in hand on average, and whether they may be fewer. None, if there are too few looks to tell, or if
-/// nothing came.
+/// Returns the average number of jobs in progress, and whether it is an upper limit. The number is
+/// 0 if there are too few samples or no arrivals.
 fn on_average(lately: &RecentActivity, rate: f64) -> (f64, bool) {
     match lately.in_hand > 0.0 {
         true => (lately.in_hand, false),
@@ -66,16 +66,16 @@ fn on_average(lately: &RecentActivity, rate: f64) -> (f64, bool) {
     }
 }
 
-/// What is to be planned for, and what is not.
+/// The queues to plan for, and the names that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Demands {
-    /// Those with most to do first.
+    /// Queues by load, highest first.
     pub queues: Vec<QueueDemand>,
-    /// Names that stand somewhere and get no process.
+    /// Configured or known names that get no process.
     pub left_out: Vec<LeftOut>,
 }
 
-/// A name that is no queue any more, or never was one.
+/// A name that is no longer a queue, or never was one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// The name.
@@ -84,17 +84,18 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// Of all queues that have jobs, that a live process serves or that the application is known to push to.
+/// Returns the load of all queues that have jobs, that a running process serves, or that the
+/// application is known to push to.
 ///
-/// Sidekiq never forgets a name that was pushed to once: one that is empty and that nobody serves is left
-/// out, as is one that is only served, and misspelt.
+/// Sidekiq never forgets a name that jobs were pushed to. Empty queues without a process are
+/// therefore left out, and so are misspelt names that are served but not pushed to.
 #[must_use]
 pub fn demands(jobs: &SidekiqObservation, pushes: &[String]) -> Demands {
     demands_of(jobs, pushes, false)
 }
 
-/// The same, where something holds jobs up ([`held_up`](super::held_up)): how long they take now tells nothing
-/// of how many threads they need.
+/// Does the same while something holds jobs up ([`held_up`](super::held_up)): present durations
+/// then say nothing about the threads needed.
 #[must_use]
 pub fn demands_held_up(jobs: &SidekiqObservation, pushes: &[String]) -> Demands {
     demands_of(jobs, pushes, true)
@@ -124,7 +125,8 @@ fn demands_of(jobs: &SidekiqObservation, pushes: &[String], is_held_up: bool) ->
     demands
 }
 
-/// Its time was that of whatever holds it up, and so is a rate that rests on it.
+/// Returns the load without durations, and without rates derived from them, because the delay
+/// distorts both.
 fn demand_held_up(queue: &ObservedQueue) -> QueueDemand {
     let seen = demand(queue);
     let arrivals_per_second = match seen.known {
@@ -137,13 +139,14 @@ fn demand_held_up(queue: &ObservedQueue) -> QueueDemand {
 }
 
 impl QueueDemand {
-    /// Of a queue that the application pushes to and that nobody has seen yet.
+    /// Returns assumed figures for a queue that the application pushes to but that was never
+    /// observed.
     #[must_use]
     pub fn unseen(name: &str) -> Self {
         Self { known: DemandSource::Nothing, ..Self::said(name.to_owned(), 0.0, SERVICE_SECONDS) }
     }
 
-    /// Of a queue whose figures somebody knows.
+    /// Returns configured figures of a queue.
     #[must_use]
     pub const fn said(name: String, arrivals_per_second: f64, service_seconds: f64) -> Self {
         Self {
@@ -157,7 +160,7 @@ impl QueueDemand {
         }
     }
 
-    /// Whether somebody has said or seen what comes.
+    /// Reports whether the arrival rate was configured or measured.
     #[must_use]
     pub fn knows_rate(&self) -> bool {
         self.known.knows_rate()
@@ -165,12 +168,12 @@ impl QueueDemand {
     }
 }
 
-/// None: it is one to plan for.
+/// Returns why `queue` gets no process, or `None` if it is to be planned for.
 fn why_not(jobs: &SidekiqObservation, pushes: &[String], queue: &ObservedQueue) -> Option<String> {
     if has_jobs(queue) || pushes.contains(&queue.name) {
         return None;
     }
-    // One that is quiet, for it is about to end, serves again in its next life.
+    // A quiet process is about to restart, and will serve its queues again.
     let is_served = jobs.processes.iter().any(|process| process.serves(&queue.name));
     if is_served {
         return meant(jobs, pushes, queue).map(|meant| {
@@ -180,7 +183,7 @@ fn why_not(jobs: &SidekiqObservation, pushes: &[String], queue: &ObservedQueue) 
             )
         });
     }
-    // While no process is there to be asked, a name may be that of any of their queues.
+    // Only if all running processes are known can a name be ruled out.
     let everybody_was_asked = !jobs.processes.is_empty() && !jobs.has_more_processes;
     everybody_was_asked.then(|| {
         "it is empty and no process serves it; `--pushes` names queues that the application still pushes to"
@@ -193,8 +196,8 @@ fn has_jobs(queue: &ObservedQueue) -> bool {
     queue.length > 0 || queue.in_hand > 0 || came()
 }
 
-/// The queue to plan for that nobody serves and whose name is nearly that of `served`, which nobody has
-/// pushed to.
+/// Returns the unserved queue whose name `served` probably misspells; jobs were never pushed to
+/// `served`.
 fn meant<'a>(
     jobs: &'a SidekiqObservation,
     pushes: &'a [String],

@@ -1,4 +1,4 @@
-//! What changes: processes and settings as they run, against the plan's.
+//! Compares running processes and present settings with the plan.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::observation::{JobProcess, Observation, Ordering, PostgresSettings};
 use super::postgres::size as postgres_size;
 use super::{Plan, WorkerLayout};
 
-/// Lines that begin with `-` (runs now, no more then) and `+` (then).
+/// Returns lines that begin with `-` (removed by the plan) or `+` (added by the plan).
 #[must_use]
 pub fn difference(observation: &Observation, plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
@@ -44,7 +44,8 @@ fn changes(now: &BTreeMap<String, u32>, then: &BTreeMap<String, u32>) -> Vec<Str
     gone.chain(new).collect()
 }
 
-/// Sidekiq 6 does not tell weights: one that has the queues of a planned one in their order is that one.
+/// Describes a running process. Sidekiq 6 does not report weights, so a process with the queues of
+/// a planned one in the same order counts as equal.
 fn running(process: &JobProcess, planned_ones: &[WorkerLayout]) -> String {
     if process.capsules.iter().all(|capsule| capsule.ordering == Ordering::Unknown) {
         let same = |it: &&WorkerLayout| {
@@ -71,7 +72,8 @@ fn planned(worker: &WorkerLayout) -> String {
     command(worker.concurrency, &queue_words(worker))
 }
 
-/// As Sidekiq takes them: of queues by chance each has the weight 1.
+/// Returns the queues in the syntax of Sidekiq's `-q`. Random order is written as weight 1 for
+/// each.
 #[must_use]
 pub fn queue_words(worker: &WorkerLayout) -> Vec<String> {
     let by_chance = matches!(worker.ordering, Ordering::Random | Ordering::Weighted);

@@ -1,24 +1,24 @@
-//! Whether jobs take longer than they would: a plan that takes waiting for demand asks for threads that only
-//! wait as well.
+//! Detects whether something delays jobs. A plan that counted the waiting as load would ask for
+//! more threads that only wait as well.
 
 use std::time::Duration;
 
 use crate::observation::{DatabaseObservation, Observation, SessionState};
 use crate::wording;
 
-/// Of busy sessions: if more of them wait than work, more sessions get no more done.
+/// Share of busy sessions that are waiting. Above it, more sessions complete no more work.
 const WAITING_SHARE: f64 = 0.5;
-/// Fewer say nothing.
+/// The minimum number of busy sessions for a conclusion.
 const BUSY_MIN: u32 = 4;
-/// Kinds of waits in which a session does no work for its client (`wait_event_type`): another session or the
-/// disk is the cause, or it sleeps (`SpinDelay`, `PgSleep`).
+/// Wait events (`wait_event_type`) in which a session does no work for its client, because of
+/// another session, the disk or a sleep (`SpinDelay`, `PgSleep`).
 const HELD_UP_BY: [&str; 6] = ["Lock", "LWLock", "IO", "BufferPin", "IPC", "Timeout"];
 const LOCK_WAIT_MIN: Duration = Duration::from_secs(10);
 const HITS_MIN: f64 = 0.95;
-/// Cores that nobody uses, below which jobs wait for one.
+/// With fewer idle cores, jobs are waiting for CPU time.
 const CORES_IDLE_MIN: f64 = 0.1;
 
-/// What holds jobs up, in words; empty: nothing that was seen.
+/// Describes what delays jobs. Returns an empty list if nothing was found.
 #[must_use]
 pub fn held_up(observation: &Observation) -> Vec<String> {
     let of_database = observation.postgres.known().map(of_database).unwrap_or_default();
@@ -49,7 +49,7 @@ fn of_database(postgres: &DatabaseObservation) -> Vec<String> {
     [locks, waiting(postgres), hits].into_iter().flatten().collect()
 }
 
-/// Busy sessions most of which wait.
+/// Describes the waits of busy sessions, if most of them are waiting.
 fn waiting(postgres: &DatabaseObservation) -> Option<String> {
     let busy = postgres.connections.known()?.in_state(SessionState::Active);
     let waits = postgres.waits.known()?.iter();
@@ -106,7 +106,8 @@ mod tests {
     fn what_jobs_take_while_they_are_held_up_is_no_demand() {
         let mut observation = healthy::observation();
         let queue = observation.jobs.known_mut().queue_mut("push");
-        // 25 threads work off one in a second: by these figures 100 in a second take 2,500 threads.
+        // 25 threads complete one job per second: by these figures, 100 per second need 2,500
+        // threads.
         queue.in_hand = 25;
         let flow = queue.flow.known_mut();
         (flow.before, flow.after, flow.arrivals_per_second) = (9_010, 10_000, 100.0);
@@ -125,7 +126,8 @@ mod tests {
     fn a_rate_that_rests_on_the_time_of_jobs_held_up_is_none() {
         let mut observation = healthy::observation();
         let queue = observation.jobs.known_mut().queue_mut("push");
-        // Always empty, with four jobs in hand: with 0.2 s each that would be 20 a second.
+        // The queue is empty, with four jobs in progress: at 0.2 s each, that would be 20 per
+        // second.
         queue.in_hand = 4;
         let flow = queue.flow.known_mut();
         (flow.before, flow.after, flow.arrivals_per_second) = (0, 0, 0.0);

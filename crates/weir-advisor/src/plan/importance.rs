@@ -1,23 +1,24 @@
-//! Which queue threads with nothing to do help first: the order that the processes that run agree on.
+//! Ranks queues by importance, so that idle threads help the most important one first.
 //!
-//! One process tells only its own order, and each usually has its own queue first, whatever its importance.
-//! Counted for each queue is the share of others that stand before it in processes in which another is first.
+//! The running processes' orders of queues determine the rank. Each process usually has its own
+//! queue first regardless of importance, so the first queue of each is ignored: the rank of a queue
+//! is the share of the others that precede it in processes where it is not first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::observation::{Capsule, SidekiqObservation};
 
-/// Parts of the whole: shares as integers can be compared.
+/// Shares are integers in parts of this, so that they can be compared.
 const WHOLE: u64 = 1_000;
 
-/// Where a queue stands, over all orders.
+/// The positions of a queue over all orders.
 #[derive(Clone, Copy, Default)]
 struct QueueRank {
-    /// Of queues that stand before it, without the first of each process.
+    /// Number of queues that precede it, without the first of each process.
     before: u64,
-    /// Of queues that stand beside it, without the first.
+    /// Number of queues that it shares processes with, without the first of each.
     beside: u64,
-    /// Some process with other queues looks at it first.
+    /// Whether it is the first of several queues of some process.
     is_first: bool,
 }
 
@@ -29,11 +30,11 @@ impl QueueRank {
     }
 }
 
-/// For each queue that is served, from 0 (always before the others) to 1,000 (always behind); half of that where
-/// nothing tells. By weight, then by place.
+/// Ranks each served queue from 0 (always before the others) to 1,000 (always after them), or 500
+/// if nothing is known. Orders by weight, then by position.
 pub(super) fn ranks(jobs: &SidekiqObservation) -> BTreeMap<&str, u32> {
     let capsules = jobs.processes.iter().flat_map(|process| &process.capsules);
-    // A kind of process counts once, however many of it there are.
+    // Equal orders count once, however many processes have them.
     let orders: BTreeSet<Vec<&str>> = capsules.map(order).collect();
     let mut all: BTreeMap<&str, QueueRank> = BTreeMap::new();
     for order in &orders {

@@ -1,6 +1,7 @@
-//! Whether a layout keeps the rules, with the figures that show it.
+//! Checks a layout against the rules, with the figures behind each outcome.
 //!
-//! What is not said proves nothing: a rule that rests on it is unknown, with what is missing.
+//! Missing data proves nothing: the outcome of a rule that depends on it is unknown, and the
+//! figures name what is missing.
 
 use crate::observation::{is_nearly_full, is_set_aside};
 use crate::wording::{bytes, list};
@@ -9,10 +10,10 @@ use super::claim::{Claim, ClaimOutcome, Proof};
 use super::layout::{Gap, ProcessLayout, WorkerLayout};
 
 const SCHEDULER: &str = "scheduler";
-/// Queues that a person or the clock waits for: behind others they come an hour late.
+/// Queues that a person or the scheduler waits for. Behind other queues they could be an hour late.
 const GUARANTEED: [&str; 2] = ["mailers", SCHEDULER];
 
-/// Each rule, for a layout that has to serve `queues`.
+/// Checks every rule for a layout that is to serve `queues`.
 #[must_use]
 pub fn judge(layout: &ProcessLayout, queues: &[&str]) -> Vec<Proof> {
     let mut proofs = vec![
@@ -33,7 +34,7 @@ fn proof(claim: Claim, outcome: ClaimOutcome, figures: String) -> Proof {
     Proof { claim, outcome, figures }
 }
 
-/// Names of those of which something is not said.
+/// Returns the names of the processes with this gap.
 fn lacking<'a>(layout: &'a ProcessLayout, gap: &'a Gap) -> Vec<&'a str> {
     let services = layout.services.iter().map(|it| (it.name.as_str(), &it.gaps));
     let workers = layout.workers.iter().map(|it| (it.name.as_str(), &it.gaps));
@@ -49,7 +50,7 @@ fn connections(layout: &ProcessLayout) -> Proof {
     } else {
         format!("{reserved_connections} that Postgres reserves for superusers")
     };
-    // Of these more may be open than are counted.
+    // These processes may open more connections than are counted.
     let is_least =
         [Gap::Processes, Gap::Command].iter().any(|gap| !lacking(layout, gap).is_empty());
     let least = if is_least && layout.pooler_connections.is_none() { "at least " } else { "" };
@@ -75,7 +76,7 @@ fn connections(layout: &ProcessLayout) -> Proof {
     proof(Claim::ConnectionsFit, outcome, figures)
 }
 
-/// What of the sum is not known; empty where everything is.
+/// Describes which connections are unknown. Empty if all are known.
 fn unknown_connections(layout: &ProcessLayout) -> String {
     let of = |gap: &Gap, what: &str| {
         let names = lacking(layout, gap);
@@ -92,13 +93,13 @@ fn unknown_connections(layout: &ProcessLayout) -> String {
     if reasons.is_empty() {
         return String::new();
     }
-    // A pool that is not said is as large as its threads at least, or they wait for each other.
+    // An unknown pool is assumed to be as large as the number of threads.
     let is_reckoned = !lacking(layout, &Gap::Pool).is_empty();
     let reckoned = if is_reckoned { " if pools are as large as their threads" } else { "" };
     format!("{reckoned}; unknown, because {}", list(reasons.iter().map(String::as_str)))
 }
 
-/// None: all are known.
+/// Names the processes with an unknown command, or returns `None` if there are none.
 fn unknown_commands(layout: &ProcessLayout) -> Option<String> {
     match lacking(layout, &Gap::Command).as_slice() {
         [] => None,
@@ -121,7 +122,7 @@ fn every_queue_first(layout: &ProcessLayout, queues: &[&str]) -> Proof {
     if !never.is_empty() {
         figures.push(format!("no process serves {}", list(never.iter().copied())));
     }
-    // What was set aside is behind on purpose.
+    // Queues that were set aside are last on purpose.
     let behind: Vec<_> = behind.into_iter().filter(|queue| !is_set_aside(queue)).collect();
     if !behind.is_empty() {
         figures.push(format!("no process serves {} first", list(behind.iter().copied())));
@@ -137,13 +138,14 @@ fn every_queue_first(layout: &ProcessLayout, queues: &[&str]) -> Proof {
     proof(Claim::EveryQueueFirst, outcome, figures.join("; "))
 }
 
-/// Queues that no process of the layout serves.
+/// Returns the queues that no process of the layout serves.
 pub(crate) fn unserved<'a>(layout: &ProcessLayout, queues: &[&'a str]) -> Vec<&'a str> {
     let is_served = |queue: &&str| layout.workers.iter().any(|it| it.serves(queue));
     queues.iter().copied().filter(|queue| !is_served(queue)).collect()
 }
 
-/// What is missing may be what a process does whose queues are not said.
+/// Returns the outcome: unknown rather than broken if a process with unknown queues may satisfy the
+/// rule.
 fn unless_unsaid(layout: &ProcessLayout, holds: bool, figures: &mut Vec<String>) -> ClaimOutcome {
     let unsaid = lacking(layout, &Gap::Queues);
     if holds || unsaid.is_empty() {
@@ -188,7 +190,8 @@ fn guaranteed(layout: &ProcessLayout, queues: &[&str]) -> Proof {
     proof(Claim::GuaranteedSlots, outcome, figures)
 }
 
-/// Of a process in which a queue has turns, but no threads that anybody could count.
+/// Explains why it is unknown whether `worker` has a thread for a queue that it serves first or at
+/// random.
 fn why_unknown(worker: &WorkerLayout) -> String {
     let name = &worker.name;
     if worker.is_by_chance() {
@@ -202,7 +205,7 @@ fn why_unknown(worker: &WorkerLayout) -> String {
     }
 }
 
-/// " (only behind push)".
+/// Describes the queues that precede one: " (only behind push)".
 fn behind(layout: &ProcessLayout, queue: &str) -> String {
     let serving = layout.workers.iter().filter(|worker| worker.serves(queue));
     let mut before: Vec<_> =
@@ -258,7 +261,7 @@ fn pools(layout: &ProcessLayout) -> Proof {
     proof(Claim::PoolsCoverThreads, outcome, figures.join("; "))
 }
 
-/// None where all can work: that goes without saying.
+/// Returns `None` if all processes have threads.
 fn threads_there(layout: &ProcessLayout) -> Option<Proof> {
     let none = |it: &&WorkerLayout| it.concurrency == 0 && !it.gaps.contains(&Gap::Threads);
     let mut figures: Vec<_> = layout
@@ -279,7 +282,7 @@ fn threads_there(layout: &ProcessLayout) -> Option<Proof> {
     (!figures.is_empty()).then(|| proof(Claim::ThreadsThere, outcome, figures.join("; ")))
 }
 
-/// None where nothing was set aside. A process that serves nothing else holds nobody up.
+/// Returns `None` if no queue was set aside. A process without other queues delays none.
 fn set_aside_last(layout: &ProcessLayout) -> Option<Proof> {
     let (mut seen, mut unknown, mut broken) = (Vec::new(), Vec::new(), Vec::new());
     for worker in &layout.workers {
@@ -308,7 +311,7 @@ fn set_aside_last(layout: &ProcessLayout) -> Option<Proof> {
     (!seen.is_empty()).then(|| proof(Claim::SetAsideLast, outcome, figures))
 }
 
-/// None where it is clear for all.
+/// Returns `None` if the order is unambiguous for all processes.
 fn one_order(layout: &ProcessLayout) -> Option<Proof> {
     let names = lacking(layout, &Gap::Order);
     (!names.is_empty()).then(|| {
@@ -322,7 +325,7 @@ fn one_order(layout: &ProcessLayout) -> Option<Proof> {
     })
 }
 
-/// None where nobody said how much there is: what is not known is not judged.
+/// Returns `None` if the available memory is unknown.
 fn memory(layout: &ProcessLayout) -> Option<Proof> {
     let (needed, most) = (layout.memory_bytes(), layout.memory_bytes_max?);
     let mut figures = format!("processes need {} of {}", bytes(needed), bytes(most));

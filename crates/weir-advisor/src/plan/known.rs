@@ -1,45 +1,47 @@
-//! What of a queue's figures rests on something, and what is assumed.
+//! Says which figures of a queue were configured or measured, and which are assumed.
 
 use serde::Serialize;
 
-/// What somebody has said or seen of a queue.
+/// The basis of a queue's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DemandSource {
-    /// What comes, and what each takes.
+    /// Arrival rate and job duration are known.
     All,
-    /// What comes, and what each takes at most: in many looks none of its jobs was in hand.
+    /// The arrival rate is known, and an upper limit of the duration: in many samples no job was in
+    /// progress.
     AtMost,
-    /// How many threads are busy, by its jobs in hand; not with how many jobs in a second.
+    /// The number of busy threads is known, but not the rate.
     Busy,
-    /// What comes; no job of it was in hand.
+    /// Only the arrival rate is known; no job was in progress.
     Comes,
-    /// What comes; what each takes was seen while something held all jobs up, and is assumed.
+    /// Only the arrival rate is known; durations were measured while jobs were delayed, so they are
+    /// assumed.
     HeldUp,
-    /// Nothing: its figures are assumed.
+    /// Nothing is known; all figures are assumed.
     Nothing,
 }
 
 impl DemandSource {
-    /// What comes.
+    /// Reports whether the arrival rate is known.
     #[must_use]
     pub const fn knows_rate(self) -> bool {
         matches!(self, Self::All | Self::AtMost | Self::Comes | Self::HeldUp)
     }
 
-    /// What each takes.
+    /// Reports whether the job duration is known.
     #[must_use]
     pub const fn knows_seconds(self) -> bool {
         matches!(self, Self::All | Self::AtMost)
     }
 
-    /// Whether what each takes is the most that it can be.
+    /// Reports whether the duration is an upper limit.
     #[must_use]
     pub const fn is_most(self) -> bool {
         matches!(self, Self::AtMost)
     }
 
-    /// How many threads it keeps busy.
+    /// Reports whether the number of busy threads is known.
     #[must_use]
     pub const fn knows_load(self) -> bool {
         matches!(self, Self::All | Self::AtMost | Self::Busy)

@@ -1,120 +1,122 @@
-//! Processes and their pools, planned or as they are.
+//! A set of processes with their pools, planned or running.
 
 use serde::Serialize;
 
 use crate::observation::Ordering;
 
-/// All that opens connections, and what there is for it.
+/// All processes that open connections, and the limits that they share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessLayout {
-    /// Web and streaming.
+    /// Web and streaming processes.
     pub services: Vec<ServiceLayout>,
-    /// Sidekiq's processes.
+    /// Sidekiq processes.
     pub workers: Vec<WorkerLayout>,
-    /// The database's ceiling.
+    /// The database's `max_connections`.
     pub max_connections: u32,
-    /// Connections that nobody plans with.
+    /// Connections kept free for other clients.
     pub reserve: u32,
-    /// Of all connections those that only superusers get, or a role (`superuser_reserved_connections` and
-    /// `reserved_connections`). The reserve may be among them.
+    /// Connections reserved for superusers or a role (`superuser_reserved_connections`,
+    /// `reserved_connections`). They may overlap with `reserve`.
     pub reserved_connections: u32,
-    /// Connections that a pooler in between opens at most; none: nothing stands between.
+    /// The most connections that a pooler opens to the database, or `None` without a pooler.
     pub pooler_connections: Option<u32>,
-    /// Memory that these processes may use; none if it is not known.
+    /// Memory available to these processes, or `None` if unknown.
     pub memory_bytes_max: Option<u64>,
 }
 
-/// What is not said of processes, or not in one way.
+/// A property of a process that is unknown or contradictory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gap {
-    /// What it starts: it may hold connections, and nothing of it is counted.
+    /// The command: it may open connections, none of which are counted.
     Command,
-    /// How many processes there are: one is counted.
+    /// The number of processes: one is counted.
     Processes,
-    /// How many threads each has.
+    /// The number of threads per process.
     Threads,
-    /// How large the pool of each is: reckoned to be as large as its threads.
+    /// The pool size per process: taken to be the number of threads.
     Pool,
-    /// How much memory each takes.
+    /// The memory per process.
     Memory,
-    /// Which queues it serves.
+    /// The served queues.
     Queues,
-    /// Some of its queues have a weight and some have none, or another order is said than they have.
+    /// The order of queues: only some have weights, or the configured order contradicts the
+    /// weights.
     Order,
 }
 
-/// Processes of one kind that are no workers of jobs.
+/// Processes of one kind that run no jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ServiceLayout {
     /// "web", "streaming".
     pub name: String,
-    /// So many.
+    /// Number of processes.
     pub processes: u32,
-    /// Threads of each that use the database.
+    /// Threads per process that use the database.
     pub threads: u32,
-    /// Connections that each may open.
+    /// Pool size per process.
     pub pool: u32,
-    /// Memory of each.
+    /// Memory per process.
     pub memory_bytes: u64,
-    /// What nobody has said of them: it is reckoned, and proves nothing.
+    /// Unknown properties. They are estimated and prove nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<Gap>,
 }
 
-/// Processes of Sidekiq that are alike.
+/// Identical Sidekiq processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WorkerLayout {
-    /// Of the systemd unit.
+    /// Name of the systemd unit.
     pub name: String,
-    /// So many.
+    /// Number of processes.
     pub processes: u32,
-    /// `-c` of each.
+    /// `-c` of each process.
     pub concurrency: u32,
-    /// `DB_POOL` of each.
+    /// `DB_POOL` of each process.
     pub pool: u32,
-    /// How the next queue is chosen.
+    /// How the next queue is selected.
     pub ordering: Ordering,
     /// `-q`, in order.
     pub queues: Vec<String>,
-    /// Memory of each.
+    /// Memory per process.
     pub memory_bytes: u64,
-    /// What nobody has said of them: it is reckoned, and proves nothing.
+    /// Unknown properties. They are estimated and prove nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<Gap>,
 }
 
 impl ProcessLayout {
-    /// Sessions that who is no superuser can have.
+    /// Returns the number of sessions available to users other than superusers.
     #[must_use]
     pub const fn usable_connections(&self) -> u32 {
         self.max_connections.saturating_sub(self.reserved_connections)
     }
 
-    /// Connections that pools may open: the reserve is for psql, migrations and monitoring, which get none
-    /// of those that only superusers get.
+    /// Returns the number of connections for pools. The reserve is for psql, migrations and
+    /// monitoring, which cannot use connections reserved for superusers.
     #[must_use]
     pub fn budget(&self) -> u32 {
         self.max_connections.saturating_sub(self.reserve.max(self.reserved_connections))
     }
 
-    /// Connections that all may open to the database.
+    /// Returns the most connections that all processes together open to the database.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.pooler_connections.map_or_else(|| self.pools(), u64::from)
     }
 
-    /// Connections that all pools may open, to the database or to a pooler in between.
+    /// Returns the sum of all pools, whether they connect to the database or to a pooler.
     #[must_use]
     pub fn pools(&self) -> u64 {
-        // Of two numbers of 32 bits the product has 64 at most: what is too much never seems to fit.
+        // Products of two 32-bit numbers fit 64 bits, so an excessive layout cannot overflow and
+        // seem to fit.
         let of = |processes: u32, pool: u32| u64::from(processes) * u64::from(pool);
         let services = self.services.iter().map(|it| of(it.processes, it.pool));
         let workers = self.workers.iter().map(|it| of(it.processes, it.pool));
         services.chain(workers).fold(0, u64::saturating_add)
     }
 
-    /// Memory that all need.
+    /// Returns the memory that all processes need.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let of = |processes: u32, bytes: u64| u64::from(processes).saturating_mul(bytes);
@@ -125,30 +127,30 @@ impl ProcessLayout {
 }
 
 impl WorkerLayout {
-    /// Whether it works off jobs of `queue`.
+    /// Reports whether it runs jobs of `queue`.
     #[must_use]
     pub fn serves(&self, queue: &str) -> bool {
         self.works() && self.queues.iter().any(|it| it == queue)
     }
 
-    /// Threads of all of its processes.
+    /// Returns the number of threads of all its processes.
     #[must_use]
     pub const fn threads(&self) -> u32 {
         self.processes.saturating_mul(self.concurrency)
     }
 
-    /// It has threads, as far as anybody has said.
+    /// Reports whether it has threads, or may have them.
     fn works(&self) -> bool {
         self.processes > 0 && (self.concurrency > 0 || self.gaps.contains(&Gap::Threads))
     }
 
-    /// Whether its queues have their turns by chance, so that none of them is the first.
+    /// Reports whether its queues are selected at random, so that none is first.
     #[must_use]
     pub fn is_by_chance(&self) -> bool {
         self.queues.len() > 1 && matches!(self.ordering, Ordering::Random | Ordering::Weighted)
     }
 
-    /// Whether `queue` has turns of its own: it stands first, or all have them by chance.
+    /// Reports whether `queue` is not behind others: it is first, or the selection is random.
     #[must_use]
     pub fn is_first(&self, queue: &str) -> bool {
         let first = self.queues.first().is_some_and(|it| it == queue);

@@ -1,4 +1,4 @@
-//! Planned settings of Postgres that a file beside `postgresql.conf` would not put in force.
+//! Finds planned Postgres settings that would have no effect in a file next to `postgresql.conf`.
 
 use serde::Serialize;
 
@@ -7,18 +7,18 @@ use crate::observation::{ConnectionLimit, DatabaseObservation, SettingException}
 
 use super::Plan;
 
-/// A planned setting that comes from somewhere that wins.
+/// A planned setting that is overridden elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Overruled {
-    /// The setting.
+    /// Name of the setting.
     pub name: &'static str,
-    /// What wins over the file.
+    /// The source that overrides the file.
     pub by: String,
-    /// What ends that.
+    /// How to remove the override.
     pub remedy: String,
 }
 
-/// Those of the plan's settings that something else sets now.
+/// Returns the settings of the plan that are overridden now.
 #[must_use]
 pub fn overruled(postgres: &DatabaseObservation, plan: &Plan) -> Vec<Overruled> {
     let of = |name: &'static str| {
@@ -33,7 +33,7 @@ pub fn overruled(postgres: &DatabaseObservation, plan: &Plan) -> Vec<Overruled> 
                 "the command line of Postgres".to_owned(),
                 format!("remove -c {name} from that command line"),
             ),
-            // Said below, with what ends it, unless that may not be seen.
+            // Reported below with a remedy, if the exceptions are visible.
             Origin::Role if postgres.exceptions.known().is_some() => return None,
             Origin::Role => (
                 "ALTER ROLE or ALTER DATABASE".to_owned(),
@@ -42,13 +42,13 @@ pub fn overruled(postgres: &DatabaseObservation, plan: &Plan) -> Vec<Overruled> 
         };
         Some(Overruled { name, by, remedy })
     };
-    // Its own file, where it is in force already, wins over nothing.
+    // A file that this plan wrote earlier is no override.
     let foreign = |it: &Overruled| !it.by.ends_with("/postgresql-weir.conf");
     let files = plan.postgres.iter().filter_map(|setting| of(setting.name)).filter(foreign);
     files.chain(exceptions(postgres, plan)).collect()
 }
 
-/// What roles and databases have instead, and how many sessions.
+/// Returns the settings and connection limits of roles and databases that override the plan.
 fn exceptions<'a>(
     postgres: &'a DatabaseObservation,
     plan: &'a Plan,
@@ -62,10 +62,10 @@ fn exceptions<'a>(
         };
         known.into_iter().flat_map(move |known| known.of(name)).map(of)
     };
-    // What was judged to fit the database is no more than its ceiling.
+    // The planned connections are within `max_connections`, so they fit 32 bits.
     let connections = u32::try_from(plan.layout.connections()).unwrap_or(u32::MAX);
     let limit = move |limit: &ConnectionLimit| {
-        // A role without a session may be anybody's.
+        // A role without sessions may be unrelated to the application.
         let is_used = limit.holder.database.is_some() || limit.open > 0;
         (is_used && limit.connections < connections).then(|| Overruled {
             name: "max_connections",

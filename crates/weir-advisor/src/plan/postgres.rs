@@ -1,8 +1,8 @@
-//! Settings of Postgres by PgTune's rules (<https://pgtune.leopard.in.ua>), where newer hardware and
-//! versions agree with them, each with its reason.
+//! Computes Postgres settings by PgTune's rules (<https://pgtune.leopard.in.ua>), adapted to newer
+//! hardware and versions. Each setting has a reason.
 //!
-//! Only the database's share of a machine's memory counts. `io_method` is left alone: containers
-//! forbid `io_uring`, and the server then does not start.
+//! Only the database's share of the memory counts. `io_method` is not set: containers forbid
+//! `io_uring`, and the server would not start.
 
 use serde::Serialize;
 
@@ -11,47 +11,47 @@ use super::PlannedSetting;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// What Postgres starts if nobody says.
+/// Postgres' default for worker processes.
 const WORKERS_SHIPPED: u64 = 8;
-/// Cores from which on parallel work is worth its processes.
+/// Number of cores from which parallel queries are worthwhile.
 const PARALLEL_CORES_MIN: u32 = 4;
 
-/// What the database runs on, and what for.
+/// The machine and the workload of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PostgresMachine {
     /// Memory that the database may use.
     pub memory_bytes: u64,
-    /// Cores.
+    /// Number of CPU cores.
     pub cores: u32,
     /// `max_connections`.
     pub connections: u32,
-    /// What for.
+    /// The kind of load.
     pub workload: DatabaseWorkload,
-    /// Its disk.
+    /// The type of its disk.
     pub storage: Storage,
 }
 
-/// What the database does.
+/// The kind of load on a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DatabaseWorkload {
     /// Many small reads.
     Web,
-    /// Many small writes: jobs.
+    /// Many small writes, such as jobs.
     Oltp,
-    /// Both, and reports.
+    /// A mix of small queries and reports.
     Mixed,
-    /// Reports.
+    /// Reports over large amounts of data.
     Warehouse,
-    /// Beside everything else of a desk.
+    /// A desktop that runs other programs as well.
     Desktop,
 }
 
-/// The database's disk.
+/// The type of the database's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Storage {
-    /// It turns.
+    /// A rotating disk.
     Hdd,
     /// SATA.
     Ssd,
@@ -59,7 +59,7 @@ pub enum Storage {
     Nvme,
 }
 
-/// All settings, in the order of their weight.
+/// Returns all settings, most important first.
 #[must_use]
 pub fn postgres_settings(machine: &PostgresMachine) -> Vec<PlannedSetting> {
     let mut settings = memory(machine);
@@ -77,14 +77,14 @@ fn at_start(name: &'static str, value: String, reason: &'static str) -> PlannedS
     PlannedSetting { name, value, reason, restart: true }
 }
 
-/// What the database has of a machine that it shares with an application, where nobody says otherwise.
+/// Returns the default share of a machine's memory for a database next to an application.
 #[must_use]
 pub const fn postgres_share(memory_bytes: u64) -> u64 {
     memory_bytes / 4
 }
 
-/// As somebody would set it: in steps of 128 MB, of 256 MB from 1 GB on, of 1 GB from 4 GB on. Below 256 MB in
-/// steps of 16 MB.
+/// Rounds to the nearest multiple of 16 MB below 256 MB, of 128 MB below 1 GB, of 256 MB below 4
+/// GB, and of 1 GB above.
 #[must_use]
 pub(super) fn rounded(bytes: u64) -> u64 {
     let step = match bytes {
@@ -96,7 +96,7 @@ pub(super) fn rounded(bytes: u64) -> u64 {
     bytes.saturating_add(step / 2) / step * step
 }
 
-/// What the planner takes to be cached.
+/// Returns the size of `effective_cache_size` in bytes.
 #[must_use]
 pub fn effective_cache_size(machine: &PostgresMachine) -> u64 {
     rounded(match machine.workload {
@@ -142,7 +142,7 @@ fn memory(machine: &PostgresMachine) -> Vec<PlannedSetting> {
     settings
 }
 
-/// Its own cache.
+/// Returns the size of `shared_buffers` in bytes.
 #[must_use]
 pub fn shared_buffers(machine: &PostgresMachine) -> u64 {
     rounded(match machine.workload {
@@ -151,7 +151,7 @@ pub fn shared_buffers(machine: &PostgresMachine) -> u64 {
     })
 }
 
-/// For one sort or hash.
+/// Returns the size of `work_mem` in bytes.
 #[must_use]
 pub fn work_mem(machine: &PostgresMachine) -> u64 {
     let workers = if machine.cores >= PARALLEL_CORES_MIN {
@@ -217,7 +217,7 @@ fn parallel(machine: &PostgresMachine) -> Vec<PlannedSetting> {
     settings
 }
 
-/// As `postgresql.conf` has it, in the largest unit that leaves a whole number.
+/// Formats a size for `postgresql.conf` in the largest unit that divides it.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     if bytes >= GIB && bytes.is_multiple_of(GIB) {

@@ -1,11 +1,11 @@
-//! Settings of a Redis that holds jobs.
+//! Computes settings of a Redis that stores jobs.
 
 use std::fmt::Write;
 
 use super::PlannedSetting;
 use crate::redis_settings;
 
-/// What keeps jobs: nothing is evicted, and a crash loses at most a second.
+/// Returns settings for durable jobs: nothing is evicted, and a crash loses at most one second.
 #[must_use]
 pub fn redis_settings() -> Vec<PlannedSetting> {
     let setting = |name, value: &str, reason| PlannedSetting {
@@ -26,9 +26,11 @@ pub fn redis_settings() -> Vec<PlannedSetting> {
     ]
 }
 
-/// What sets them in a Redis that runs, and keeps them: the options of `redis-cli` are its own.
+/// Returns a script that sets and persists the settings in a running Redis. The script takes the
+/// options of `redis-cli`.
 ///
-/// No file to include: a Redis that starts with `appendonly yes` and has no such file yet starts empty.
+/// An include file would be dangerous: a Redis that starts with `appendonly yes` but without an
+/// append-only file starts empty.
 #[must_use]
 pub fn redis_script(settings: &[PlannedSetting]) -> String {
     let cli = "redis-cli \"$@\"";

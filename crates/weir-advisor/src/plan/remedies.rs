@@ -1,5 +1,4 @@
-//! What would make room where there is no plan: whoever reads that something is too small asks next how
-//! large it has to be.
+//! Says how large the machine or the database must be when no plan is possible.
 
 use crate::wording::bytes;
 
@@ -8,10 +7,10 @@ use super::layout::ProcessLayout;
 use super::split::{SCHEDULER, WEB};
 use super::{PlanInput, cores, targets};
 
-/// The most that Postgres starts with.
+/// The largest value that Postgres accepts.
 const MAX_CONNECTIONS_MAX: u64 = 262_143;
 
-/// For each rule that the best layout breaks.
+/// Returns a remedy for each rule that the best layout breaks.
 pub(super) fn remedies(
     wanted: &PlanInput,
     layout: &ProcessLayout,
@@ -29,7 +28,7 @@ fn remedy(wanted: &PlanInput, layout: &ProcessLayout, claim: Claim) -> Option<St
         Claim::TargetsKept => {
             Some("more processes would not help: give those queues a longer --target".to_owned())
         }
-        // Kept by every layout that is made here.
+        // Every computed layout satisfies these.
         Claim::EveryQueueFirst
         | Claim::GuaranteedSlots
         | Claim::SchedulerOnce
@@ -42,7 +41,7 @@ fn remedy(wanted: &PlanInput, layout: &ProcessLayout, claim: Claim) -> Option<St
     }
 }
 
-/// Its layout has the fewest threads that the rules allow already.
+/// The layout already has the fewest threads that the rules allow.
 fn connections(layout: &ProcessLayout) -> String {
     let kept = layout.reserve.max(layout.reserved_connections);
     let least = layout.connections().saturating_add(u64::from(kept));
@@ -59,7 +58,7 @@ fn connections(layout: &ProcessLayout) -> String {
     raised.into_iter().chain(pooler).collect::<Vec<_>>().join(", or ")
 }
 
-/// Where threads can't be added.
+/// Returns the remedy for the case that no more threads can be added.
 fn keeping_up(wanted: &PlanInput, layout: &ProcessLayout) -> Option<String> {
     let is_behind =
         |name: &str| targets::loads(wanted, layout).any(|it| it.is_behind() && it.is(name));

@@ -1,14 +1,14 @@
-//! Which processes, with which queues, threads and pools.
+//! Decides on processes with their queues, threads and pools.
 //!
-//! - Mail and the scheduler have a process each, with nothing else in it: nobody's long job holds
-//!   their threads.
-//! - Each other queue is first in a process of its own, and behind in those of others, so that
-//!   threads help elsewhere when their own queue is empty; where memory is short, queues with the
-//!   least to do share one process, in turns by chance.
-//! - A queue is guaranteed 1.3 x what it needs and half a thread, and what its target takes; what is
-//!   left of the budget goes to where most is to do, up to 1.6 x the need of all and six threads, for
-//!   more would only slow the database down.
-//! - A queue of which nobody knows what it needs keeps the threads that it has now.
+//! - Mail and the scheduler get a process each without other queues, so that long jobs cannot
+//!   occupy their threads.
+//! - Each other queue is first in a process of its own and listed after it in the other processes,
+//!   so that threads help elsewhere when their queue is empty. If memory is short, the queues with
+//!   the lowest load share one process in random order.
+//! - A queue is guaranteed 1.3 times its load plus half a thread, and what its target requires. The
+//!   rest of the connection budget goes to the queues with the highest load, up to 1.6 times the
+//!   total load plus six threads; more threads would only slow down the database.
+//! - A queue with unknown load keeps its present threads.
 
 use std::collections::BTreeSet;
 
@@ -20,27 +20,27 @@ use super::targets;
 use super::web::threads_enough;
 use super::{DemandSource, PlanInput, QueueDemand, ceiling};
 
-/// Over what a queue needs on average: what comes in bursts.
+/// Factor over the average load of a queue, for bursts.
 const GUARANTEE: f64 = 1.3;
 const GUARANTEE_SLOTS: f64 = 0.5;
-/// Threads of all processes without a backlog.
+/// Factor over the total load for all threads, without a backlog.
 const TOTAL: f64 = 1.6;
 const TOTAL_SLOTS: f64 = 6.0;
-/// Threads that one Ruby process can keep busy.
+/// Number of threads that one Ruby process can keep busy.
 pub(super) const CONCURRENCY_MAX: u32 = 25;
-/// A deploy or crash of one must not end the service.
+/// With one process, a deploy or a crash would interrupt the service.
 const WEB_PROCESSES_MIN: u32 = 2;
-/// Queues with a process for themselves alone.
+/// Queues that get a process without other queues.
 const ALONE: [&str; 2] = [SCHEDULER, "mailers"];
 pub(super) const SCHEDULER: &str = "scheduler";
 pub(super) const WEB: &str = "web";
 const NAME_PREFIX: &str = "sidekiq-";
-/// More threads than any machine has, by far; sums of them are still exact.
+/// Far more threads than any machine has, but small enough for exact sums.
 const BUSY_MAX: f64 = 1e12;
-/// What names a group of workers in `weir.toml`.
+/// Maximum length of the name of a worker group in `weir.toml`.
 const NAME_LETTERS_MAX: usize = 32;
 
-/// The best layout; whether it keeps the rules is judged elsewhere.
+/// Computes the best layout. The caller checks it against the rules.
 pub(super) fn layout(wanted: &PlanInput) -> ProcessLayout {
     let services = services(wanted);
     let mut layout = ProcessLayout {
@@ -49,13 +49,13 @@ pub(super) fn layout(wanted: &PlanInput) -> ProcessLayout {
         max_connections: wanted.max_connections,
         reserve: wanted.reserve,
         reserved_connections: wanted.reserved_connections,
-        // One that opens none is none.
+        // A pooler without connections counts as none.
         pooler_connections: wanted.pooler_connections.filter(|connections| *connections > 0),
         memory_bytes_max: Some(processes_memory(wanted)),
     };
     let most = wanted.queues.iter().filter(|it| !is_alone(it) && !is_set_aside(&it.name)).count();
-    // As many processes as memory allows; with one there is nothing left to save. Where memory is short the
-    // many that can't fit need not be tried, whatever the number of queues.
+    // Tries as many processes as memory allows, then fewer. Counts that cannot fit are skipped, so
+    // the number of queues does not matter.
     let room = processes_memory(wanted) / wanted.process_memory.ruby_bytes.max(1);
     let most = most.min(usize::try_from(room).unwrap_or(usize::MAX)).max(1);
     for processes in (1..=most).rev() {
@@ -100,7 +100,7 @@ fn services(wanted: &PlanInput) -> Vec<ServiceLayout> {
     let streaming = ServiceLayout {
         name: "streaming".to_owned(),
         processes: streaming,
-        // It answers many clients with few statements.
+        // A streaming process serves many clients with few statements.
         threads: 1,
         pool,
         memory_bytes: wanted.process_memory.streaming_bytes,
@@ -109,8 +109,8 @@ fn services(wanted: &PlanInput) -> Vec<ServiceLayout> {
     vec![web, streaming]
 }
 
-/// Threads that a queue needs on average. One that is held up keeps those that it has, whatever comes: of how
-/// long its jobs take nothing is known, and more threads would only wait as well.
+/// Returns the average number of threads that a queue needs. Delayed queues keep their present
+/// threads: the duration of their jobs is unknown, and more threads would only wait as well.
 pub(super) fn need(queue: &QueueDemand) -> f64 {
     if queue.known == DemandSource::HeldUp && queue.threads_now > 0 {
         return 0.0;
@@ -118,41 +118,41 @@ pub(super) fn need(queue: &QueueDemand) -> f64 {
     busy(queue.arrivals_per_second, queue.service_seconds)
 }
 
-/// Threads that are busy on average (Little's law), finite whatever it is made of: what is beyond
-/// [`BUSY_MAX`] fits nowhere.
+/// Returns the average number of busy threads (Little's law), clamped to [`BUSY_MAX`].
 pub(super) fn busy(per_second: f64, seconds: f64) -> f64 {
     let busy = per_second * seconds;
     if busy.is_nan() { 0.0 } else { busy.clamp(0.0, BUSY_MAX) }
 }
 
-/// Without a target.
+/// Returns the guaranteed threads of a queue without a target.
 fn guarantee(queue: &QueueDemand) -> u32 {
     ceiling(GUARANTEE * need(queue) + GUARANTEE_SLOTS).max(1)
 }
 
-/// What is not known to be too much.
+/// Returns the present threads of a group.
 fn threads_now(group: &[&QueueDemand]) -> u32 {
     group.iter().map(|queue| queue.threads_now).fold(0, u32::saturating_add)
 }
 
-/// Threads of a process whose queues are `group`, when one of them may be busy for `longest`.
+/// Returns the guaranteed threads of a process with the queues of `group`, each thread of which may
+/// be busy for `longest` seconds.
 fn guarantee_of_group(group: &[&QueueDemand], longest: f64) -> u32 {
     let sum = group.iter().map(|queue| guarantee(queue)).fold(0, u32::saturating_add);
     let targets = group.iter().filter_map(|queue| targets::threads(queue, longest));
-    // Those who share a process get equal shares of the threads that come free.
+    // Queues that share a process get equal shares of the threads that become idle.
     let shares = u32::try_from(group.len()).unwrap_or(u32::MAX);
     targets.map(|threads| threads.saturating_mul(shares)).fold(sum, u32::max)
 }
 
-/// Groups of queues that share a process, with the threads of each.
+/// Returns at most `processes` groups of queues that share a process, with their threads.
 fn workers(wanted: &PlanInput, layout: &ProcessLayout, processes: usize) -> Vec<WorkerLayout> {
     let (aside, queues): (Vec<&QueueDemand>, Vec<_>) =
         wanted.queues.iter().partition(|it| is_set_aside(&it.name));
     let (alone, mut others): (Vec<_>, Vec<_>) = queues.into_iter().partition(|it| is_alone(it));
-    // Stable: of queues with as much to do the more important comes first.
+    // The sort is stable: among equal loads, the more important queue comes first.
     others.sort_by(|one, other| need(other).total_cmp(&need(one)));
     let groups = groups(&others, processes);
-    // Threads whose own queue is empty help the most important one that has jobs.
+    // The other queues by importance, for threads whose own queue is empty.
     let mut all = wanted
         .queues
         .iter()
@@ -163,7 +163,7 @@ fn workers(wanted: &PlanInput, layout: &ProcessLayout, processes: usize) -> Vec<
     let mut workers: Vec<_> = alone.iter().map(|queue| alone_worker(wanted, queue)).collect();
     let alone = workers.iter().map(WorkerLayout::threads).fold(0, u32::saturating_add);
     let used = layout.pools().saturating_add(u64::from(alone));
-    // Clients of a pooler wait at it, and not for the database.
+    // With a pooler, the number of threads is not limited by the database's connections.
     let most = layout.pooler_connections.map_or_else(|| layout.budget(), |_| u32::MAX);
     let budget = most.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX));
     let need_of_all: f64 = wanted.queues.iter().map(need).sum();
@@ -182,8 +182,8 @@ fn workers(wanted: &PlanInput, layout: &ProcessLayout, processes: usize) -> Vec<
     workers
 }
 
-/// What was set aside waits until nothing else is to do: last in every process with its own queue that
-/// has an order, and in no other.
+/// Adds a queue that was set aside at the end of every process that serves its original queue in
+/// strict order. If there is none, adds it to a single other process.
 fn add_last(wanted: &PlanInput, workers: &mut Vec<WorkerLayout>, backlog: &str) {
     let own = backlog.strip_suffix(SET_ASIDE_SUFFIX).unwrap_or(backlog);
     let has_order = |it: &WorkerLayout| it.ordering == Ordering::Strict;
@@ -195,16 +195,16 @@ fn add_last(wanted: &PlanInput, workers: &mut Vec<WorkerLayout>, backlog: &str) 
             .filter(|it| is_own(it))
             .for_each(|it| it.queues.push(backlog.to_owned()));
     } else if let Some(any) = workers.iter_mut().find(|it| is_common(it)) {
-        // Its queue is gone, or has turns by chance.
+        // The original queue is gone or selected at random.
         any.queues.push(backlog.to_owned());
     } else {
-        // It must not hold up mail, and where turns are by chance it would not be last.
+        // A process of its own: it must not delay mail, and in random order it would not be last.
         workers.push(of_one_queue(wanted, backlog, 1, 1));
     }
 }
 
-/// Names for units, services of compose and groups of Weir's: small letters, digits, - and _, not too
-/// long, each another.
+/// Assigns unique names that are valid for systemd units, compose services and Weir's groups:
+/// lower-case letters, digits, - and _, of limited length.
 fn name(workers: &mut [WorkerLayout]) {
     let mut taken = BTreeSet::new();
     for worker in workers {
@@ -226,7 +226,7 @@ fn name(workers: &mut [WorkerLayout]) {
     }
 }
 
-/// Those with most to do for themselves, the rest together in the last.
+/// Splits the queues: those with the highest load get a process each, the rest share the last one.
 fn groups<'a>(queues: &[&'a QueueDemand], processes: usize) -> Vec<Vec<&'a QueueDemand>> {
     let own = processes.saturating_sub(1).min(queues.len());
     let (own, rest) = queues.split_at(own);
@@ -237,7 +237,7 @@ fn groups<'a>(queues: &[&'a QueueDemand], processes: usize) -> Vec<Vec<&'a Queue
     groups
 }
 
-/// What is guaranteed to each group, and the rest of `total` by need.
+/// Returns the threads of each group: its guarantee, plus a share of the rest of `total` by load.
 fn threads(groups: &[Vec<&QueueDemand>], guaranteed: &[u32], total: u32) -> Vec<u32> {
     let group_need = |group: &Vec<&QueueDemand>| group.iter().map(|queue| need(queue)).sum::<f64>();
     let all = guaranteed.iter().copied().fold(0, u32::saturating_add);
@@ -252,7 +252,7 @@ fn threads(groups: &[Vec<&QueueDemand>], guaranteed: &[u32], total: u32) -> Vec<
 
 fn alone_worker(wanted: &PlanInput, queue: &QueueDemand) -> WorkerLayout {
     let threads = guarantee_of_group(&[queue], queue.service_seconds).max(queue.threads_now);
-    // Two processes would enqueue twice what runs by the clock.
+    // A second process would enqueue every scheduled job twice.
     let processes = if queue.name == SCHEDULER { 1 } else { threads.div_ceil(CONCURRENCY_MAX) };
     let concurrency = threads.div_ceil(processes).min(CONCURRENCY_MAX);
     of_one_queue(wanted, &queue.name, processes, concurrency)
@@ -271,7 +271,8 @@ fn of_one_queue(wanted: &PlanInput, name: &str, processes: u32, concurrency: u32
     }
 }
 
-/// With so many threads, of which so many are `guaranteed`.
+/// Returns the worker for a group with `threads`, of which `guaranteed` must not be lost by
+/// rounding.
 fn worker(
     wanted: &PlanInput,
     group: &[&QueueDemand],
@@ -280,8 +281,8 @@ fn worker(
 ) -> WorkerLayout {
     let own: Vec<&str> = group.iter().map(|queue| queue.name.as_str()).collect();
     let processes = threads.div_ceil(CONCURRENCY_MAX).max(1);
-    // Rounded down: a connection more may be over the budget, a thread less is no harm unless it is
-    // guaranteed.
+    // Rounds down, because one more connection may exceed the budget. Guaranteed threads are
+    // rounded up.
     let concurrency = (threads / processes).max(guaranteed.div_ceil(processes)).max(1);
     let (ordering, queues) = match own.as_slice() {
         [first] => {

@@ -1,8 +1,8 @@
-//! How long jobs wait where every thread is busy, which is when a target counts.
+//! Computes how long jobs wait while every thread is busy, which is when targets matter.
 //!
-//! Source: the waiting line M/M/c while all c threads are busy. What waits is worked off at
-//! (c - load) / service time, and a wait is exponential with that rate: 19 of 20 are below ln 20
-//! times its mean.
+//! Based on the M/M/c queue with all c threads busy: waiting jobs start at the rate (c - load) /
+//! service time, and waits are exponentially distributed. 95 % of them are below ln 20 times the
+//! mean.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -15,28 +15,28 @@ use super::layout::{ProcessLayout, ServiceLayout, WorkerLayout};
 use super::split::{WEB, need};
 use super::{DemandSource, PlanInput, QueueDemand, ceiling};
 
-/// ln 20: the wait that 19 of 20 stay below, in means.
+/// ln 20: the 95th percentile of an exponential distribution in units of its mean.
 const NINETEEN_OF_TWENTY: f64 = 2.995_732_273_553_991;
 
-/// The fewest threads with which the queue keeps its target, when each of them may be busy for
-/// `longest` with a job of another queue; none without a target.
+/// Returns the fewest threads with which the queue meets its target if each may be busy for
+/// `longest` seconds with another queue's job. Returns `None` without a target.
 pub(super) fn threads(queue: &QueueDemand, longest: f64) -> Option<u32> {
     let target = queue.target_seconds?;
     Some(ceiling(need(queue) + NINETEEN_OF_TWENTY * longest / target))
 }
 
-/// Seconds that 19 of 20 jobs wait at most; infinite where the threads don't keep up.
+/// Returns the 95th percentile of the wait in seconds; infinite if the threads do not keep up.
 fn wait(threads: f64, load: f64, longest: f64) -> f64 {
     let spare = threads - load;
     if spare > 0.0 { NINETEEN_OF_TWENTY * longest / spare } else { f64::INFINITY }
 }
 
-/// The longest mean time of a job among `queues`.
+/// Returns the longest mean duration of a job among `queues`.
 pub(super) fn longest<'a>(queues: impl IntoIterator<Item = &'a QueueDemand>) -> f64 {
     queues.into_iter().map(|queue| queue.service_seconds).fold(0.0, f64::max)
 }
 
-/// Whether each target is kept; none where there is no target.
+/// Checks the targets of all queues. Returns `None` if there are no targets.
 pub(super) fn proof(wanted: &PlanInput, layout: &ProcessLayout) -> Option<Proof> {
     let (mut kept, mut broken, mut is_unknown) = (Vec::new(), Vec::new(), false);
     for queue in &wanted.queues {
@@ -57,7 +57,7 @@ pub(super) fn proof(wanted: &PlanInput, layout: &ProcessLayout) -> Option<Proof>
     (!all.is_empty()).then_some(Proof { claim: Claim::TargetsKept, outcome, figures })
 }
 
-/// Who works, and how much of it.
+/// The load of one kind of process.
 pub(super) struct WorkerLoad {
     name: String,
     busy: f64,
@@ -66,7 +66,7 @@ pub(super) struct WorkerLoad {
 
 impl WorkerLoad {
     fn of(wanted: &PlanInput, worker: &WorkerLayout) -> Option<Self> {
-        // What was set aside need not keep up: it is there to be worked off when nothing else is.
+        // Queues that were set aside need not keep up.
         let queues = wanted.queues.iter().filter(|queue| !is_set_aside(&queue.name));
         let first = queues.filter(|queue| worker.is_first(&queue.name));
         let name = match (worker.queues.as_slice(), worker.is_by_chance()) {
@@ -98,7 +98,7 @@ impl WorkerLoad {
     }
 }
 
-/// Of all processes of Sidekiq, and of the web.
+/// Returns the load of all Sidekiq and web processes.
 pub(super) fn loads<'a>(
     wanted: &'a PlanInput,
     layout: &'a ProcessLayout,
@@ -108,7 +108,7 @@ pub(super) fn loads<'a>(
     workers.chain(web.map(|web| WorkerLoad::of_web(wanted, web)))
 }
 
-/// Whether the threads of each process are more than its queues, or requests, keep busy on average.
+/// Checks whether each process has more threads than its queues or requests keep busy on average.
 pub(super) fn has_enough_threads(wanted: &PlanInput, layout: &ProcessLayout) -> Proof {
     let loads: Vec<_> = loads(wanted, layout).collect();
     let behind: Vec<_> = loads
@@ -131,7 +131,7 @@ pub(super) fn has_enough_threads(wanted: &PlanInput, layout: &ProcessLayout) -> 
     Proof { claim: Claim::KeepsUp, outcome, figures }
 }
 
-/// Why nobody can tell whether all keep up; none: it can be told.
+/// Explains why it is unknown whether all processes keep up, or returns `None` if it is known.
 fn unknown(wanted: &PlanInput, layout: &ProcessLayout) -> Option<String> {
     let is_one = |it: &&QueueDemand| !it.known.knows_load() && !is_set_aside(&it.name);
     let queues: Vec<_> = wanted.queues.iter().filter(is_one).collect();
@@ -150,7 +150,7 @@ fn unknown(wanted: &PlanInput, layout: &ProcessLayout) -> Option<String> {
         ));
     }
     if !came.is_empty() {
-        // One look seldom meets what takes milliseconds.
+        // A single sample rarely catches jobs that take milliseconds.
         let why = "arrived and none was in progress in a sample; take more samples (weir plan \
                    --window 2m takes ten)";
         ways.push(format!("jobs of {} {why}", names(&came)));
@@ -180,11 +180,11 @@ fn words(seconds: f64) -> String {
     duration.map_or_else(|_| "forever".to_owned(), wording::duration)
 }
 
-/// What a queue's jobs wait for the threads of `worker`, in which it has its turn first.
+/// Returns the wait of a queue's jobs in `worker`, where it is not behind others.
 fn wait_in(wanted: &PlanInput, worker: &WorkerLayout, queue: &QueueDemand) -> f64 {
     let served = wanted.queues.iter().filter(|queue| worker.serves(&queue.name));
     let threads = f64::from(worker.threads());
-    // Of queues that are chosen among by chance, each gets its share of the threads that come free.
+    // In random order, each queue gets a share of the threads that become idle.
     let share = match worker.ordering {
         Ordering::Strict | Ordering::Unknown => threads,
         Ordering::Random | Ordering::Weighted => threads / worker.queues.len().max(1) as f64,
@@ -203,7 +203,8 @@ mod tests {
 
     #[test]
     fn a_target_takes_threads_beyond_the_load() {
-        // Ten busy on average; three more come free often enough for half a second each in one second.
+        // Ten threads are busy on average. With jobs of half a second, three more become idle often
+        // enough for a target of one second.
         assert_eq!(threads(&queue(20.0, 0.5, Some(1.0)), 0.5), Some(12));
         assert_eq!(threads(&queue(20.0, 0.5, Some(30.0)), 0.5), Some(11));
         assert_eq!(threads(&queue(20.0, 0.5, Some(1.0)), 2.0), Some(16));

@@ -14,7 +14,7 @@ fn queue(name: &str, arrivals_per_second: f64, service_seconds: f64) -> QueueDem
     QueueDemand::said(name.to_owned(), arrivals_per_second, service_seconds)
 }
 
-/// The plan with a target for one queue.
+/// Plans with a target for one queue.
 fn aimed(name: &str, target_seconds: f64, wanted: PlanInput) -> Result<Plan, Impossible> {
     let mut wanted = wanted;
     let queue = wanted.queues.iter_mut().find(|queue| queue.name == name);
@@ -22,7 +22,7 @@ fn aimed(name: &str, target_seconds: f64, wanted: PlanInput) -> Result<Plan, Imp
     plan(&wanted)
 }
 
-/// Mastodon's queues on 4 cores, 8 GB, 200 connections.
+/// Returns Mastodon's queues on 4 cores, 8 GB and 200 connections.
 fn mastodon() -> PlanInput {
     PlanInput {
         cores: 4,
@@ -85,7 +85,7 @@ fn a_database_that_is_too_small_is_said_with_figures() {
 
 #[test]
 fn threads_are_capped_by_cores() {
-    // 80 busy threads on one core: they would only wait for it.
+    // 80 busy threads on one core would only wait for it.
     let mut wanted = PlanInput { cores: 1, max_connections: 500, ..mastodon() };
     wanted.queues = vec![queue("default", 160.0, 0.5)];
     let Impossible { broken, remedies } = plan(&wanted).unwrap_err();
@@ -103,14 +103,14 @@ fn queues_that_are_held_up_keep_the_threads_that_they_have() {
     let held_up = |name: &str| QueueDemand {
         known: DemandSource::HeldUp,
         threads_now: 5,
-        // By the assumed time 40 threads.
+        // With the assumed duration, 40 threads.
         ..queue(name, 200.0, 0.2)
     };
     wanted.queues = vec![held_up("default"), held_up("push"), queue("pull", 2.0, 1.0)];
     let layout = plan(&wanted).unwrap().layout;
     let threads = |name: &str| layout.workers.iter().find(|it| it.name == name).unwrap().threads();
     assert_eq!((threads("sidekiq-default"), threads("sidekiq-push")), (5, 5));
-    // While no process runs there is nothing to keep.
+    // Without running processes, there are no threads to preserve.
     wanted.queues = vec![QueueDemand { threads_now: 0, ..queue("default", 20.0, 0.2) }];
     wanted.queues[0].known = DemandSource::HeldUp;
     assert!(plan(&wanted).unwrap().layout.workers[0].threads() > 4);
@@ -131,7 +131,7 @@ fn a_process_that_is_idle_helps_the_most_important_queue_first() {
     };
     assert_eq!(order(&wanted, "sidekiq-fasp"), "fasp default push pull");
     assert_eq!(order(&wanted, "sidekiq-push"), "push default pull fasp");
-    // As the processes that run have it.
+    // In the order of the running processes.
     for (at, queue) in (0..).zip(&mut wanted.queues) {
         queue.importance = 9 - at;
     }
@@ -230,7 +230,7 @@ fn little_memory_has_rare_queues_share_a_process() {
     assert!(plan.layout.workers.len() < full.layout.workers.len());
 }
 
-/// What an observer would see of a plan that runs.
+/// Returns the observation of a running plan.
 fn observed(plan: &Plan) -> Observation {
     let mut observation = healthy::observation();
     let workers = plan.layout.workers.iter();
@@ -244,7 +244,7 @@ fn observed(plan: &Plan) -> Observation {
     let workers = workers.map(|it| healthy::service(&it.name, it.processes, it.pool, "-c "));
     *observation.services.known_mut() = web.chain(workers).collect();
     let postgres = observation.postgres.known_mut();
-    // All pools are open: more there can't be.
+    // All pools are fully open.
     let services = observation.services.known_mut().iter();
     let open = services
         .map(|it| healthy::sessions(&it.name, SessionState::Active, it.processes * it.pool));

@@ -1,37 +1,37 @@
-//! How many threads of the application are enough, by the arithmetic of waiting lines.
+//! Computes how many web threads are enough.
 //!
-//! Source: Erlang's C formula (M/M/c): the share of requests that find all threads busy, and how
-//! long those wait.
+//! Based on Erlang's C formula (M/M/c): the share of requests that find all threads busy, and how
+//! long they wait.
 
 use serde::Serialize;
 
 use super::ceiling;
 use super::split::busy;
 
-/// Requests that wait may add this to what a request takes, on average.
+/// Acceptable mean wait as a share of the service time.
 const WAIT_SHARE: f64 = 0.1;
-/// Beyond that many threads the formula has nothing to say that a machine could do.
+/// The search ends at this many threads, more than a machine can run.
 const THREADS_MAX: u32 = 1_000;
 
-/// What the application is asked, as measured.
+/// The measured HTTP load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WebDemand {
     /// Requests per second, in the busiest minutes.
     pub requests_per_second: f64,
-    /// Seconds of a thread for one request, on average.
+    /// Mean seconds of a thread per request.
     pub service_seconds: f64,
-    /// Threads of one process (`MAX_THREADS`).
+    /// Threads per process (`MAX_THREADS`).
     pub threads: u32,
 }
 
 impl WebDemand {
-    /// Threads that are busy on average.
+    /// Returns the average number of busy threads.
     pub(super) fn busy(&self) -> f64 {
         busy(self.requests_per_second, self.service_seconds)
     }
 }
 
-/// The fewest threads with which requests wait no longer than a tenth of what they take.
+/// Returns the fewest threads for which the mean wait is at most a tenth of the service time.
 #[must_use]
 pub fn threads_enough(demand: &WebDemand) -> u32 {
     let load = demand.busy();
@@ -43,13 +43,14 @@ pub fn threads_enough(demand: &WebDemand) -> u32 {
     (least..=THREADS_MAX).find(enough).unwrap_or(THREADS_MAX)
 }
 
-/// Mean wait in units of the service time, for a load in threads; infinite when they do not keep up.
+/// Returns the mean wait in units of the service time, for a load in threads. Infinite if the
+/// threads do not keep up.
 fn mean_wait(threads: u32, load: f64) -> f64 {
     let spare = f64::from(threads) - load;
     if spare <= 0.0 { f64::INFINITY } else { waiting_share(threads, load) / spare }
 }
 
-/// Erlang C, by the recursion of Erlang B, which does not overflow.
+/// Computes Erlang C by the recursion for Erlang B, which does not overflow.
 fn waiting_share(threads: u32, load: f64) -> f64 {
     let lost = (1..=threads).fold(1.0, |lost, thread| {
         let offered = load * lost;
@@ -65,10 +66,11 @@ mod tests {
 
     #[test]
     fn erlangs_formula_gives_the_values_of_its_tables() {
-        // One thread: the share that waits is the utilisation. Two at a load of one: a third.
+        // With one thread, the waiting share equals the utilisation. With two threads at a load of
+        // one, it is a third.
         assert!((waiting_share(1, 0.5) - 0.5).abs() < 1e-9);
         assert!((waiting_share(2, 1.0) - 1.0 / 3.0).abs() < 1e-9);
-        // Ten threads at a load of eight: 0.409.
+        // With ten threads at a load of eight, it is 0.409.
         assert!((waiting_share(10, 8.0) - 0.409).abs() < 1e-3);
     }
 

@@ -1,11 +1,11 @@
-//! A list of queues as Sidekiq takes it: flags for the default capsule, Ruby for each other one.
+//! Formats a list of queues: flags for the default capsule, Ruby for the others.
 
 use crate::observation::{Capsule, JobProcess, Ordering, WeightedQueue};
 use crate::shell;
 
 const DEFAULT: &str = "default";
 
-/// All queues of a capsule.
+/// Returns the line with all queues of a capsule.
 pub(super) fn line(capsule: &Capsule, queues: &[WeightedQueue]) -> String {
     match is_by_flags(capsule) {
         true => flags(capsule.ordering, queues),
@@ -13,12 +13,12 @@ pub(super) fn line(capsule: &Capsule, queues: &[WeightedQueue]) -> String {
     }
 }
 
-/// Where that line stands.
+/// Returns where that line belongs.
 pub(super) fn place(process: &JobProcess, capsule: &Capsule) -> String {
     let identity = &process.identity;
     let name = &capsule.name;
     if !is_by_flags(capsule) {
-        // Before 8.0.8 a heartbeat has no names of capsules, and they are counted.
+        // Heartbeats before 8.0.8 do not contain names of capsules, which are then numbered.
         let of = if name.starts_with("capsule ") { "" } else { "the capsule " };
         return format!(
             "all queues of {of}{name} of {identity} (config.capsule in its initializer, or :capsules: of its \
@@ -35,7 +35,7 @@ pub(super) fn place(process: &JobProcess, capsule: &Capsule) -> String {
     )
 }
 
-/// A `-q` is of the default capsule, whatever others there are.
+/// Reports whether `-q` flags configure the capsule: they apply to the default one only.
 fn is_by_flags(capsule: &Capsule) -> bool {
     ["", DEFAULT].contains(&capsule.name.as_str())
 }
@@ -51,7 +51,7 @@ pub(super) fn flags(ordering: Ordering, queues: &[WeightedQueue]) -> String {
     queues.iter().map(flag).collect::<Vec<_>>().join(" ")
 }
 
-/// Between single quotes nothing of a name is Ruby.
+/// Formats the queues as Ruby. Single-quoted strings have no interpolation.
 fn in_ruby(ordering: Ordering, queues: &[WeightedQueue]) -> String {
     let word = |queue: &WeightedQueue| {
         let name = queue.name.replace('\\', r"\\").replace('\'', r"\'");

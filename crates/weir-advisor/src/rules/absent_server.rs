@@ -1,5 +1,5 @@
-//! A queue whose only process is quiet, silent or gone: it is served again once that is started, and a line
-//! that gives the queue to another process would have it served twice then.
+//! Finds queues whose only process is quiet, silent or gone. The remedy is to start that process
+//! again: if another process took over the queue, it would later be served twice.
 
 use std::time::Duration;
 
@@ -7,12 +7,13 @@ use crate::finding::{Finding, Severity};
 use crate::observation::{ProcessPresence, SidekiqObservation};
 use crate::wording;
 
-/// What a deployment needs at most, during which processes are quiet.
+/// Processes may be quiet this long during a deployment.
 const DEPLOYMENT: Duration = Duration::from_secs(600);
-/// Units that have failed or were stopped are in the list as well.
+/// Also lists failed and stopped units.
 const UNITS: &str = "systemctl list-units --all '*sidekiq*'";
 
-/// The finding of `rule` about such a queue; none: it is none. `waiting` is what waits in it.
+/// Returns the finding of `rule` for such a queue, or `None` if it is not one. `waiting` is the
+/// number of waiting jobs.
 pub(super) fn found(
     rule: &'static str,
     subject: &str,

@@ -1,4 +1,4 @@
-//! A queue that is behind: how fast it grows, when it is over.
+//! A queue has a backlog; reports its growth and its time to drain.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use crate::wording::{self, counted_rate};
 
 pub(crate) const NAME: &str = "backlog";
 
-/// A queue is behind when its oldest job has waited this long.
+/// Minimum latency of a backlog.
 const LATENCY_MIN: Duration = Duration::from_secs(60);
-/// Fewer jobs are a slow job or two, not a backlog.
+/// Minimum number of jobs. Fewer are explained by single slow jobs.
 const LENGTH_MIN: u64 = 100;
-/// From here on new jobs are better served before the old ones.
+/// Latency from which it is better to run new jobs before the backlog.
 const SET_ASIDE_MIN: Duration = Duration::from_secs(600);
-/// So late, and none of them worked off: then a single job is a backlog.
+/// Latency from which even a single job counts if none is completed.
 const STUCK_MIN: Duration = Duration::from_secs(600);
 
-/// Every thread has had its job for as long: they wait for something that does not come.
+/// If every thread has had its job for this long, the threads are stuck.
 const HANG_MIN: Duration = Duration::from_secs(300);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
-    // Of a few that stand behind other queues that rule tells more.
+    // The rule `starving_queue` explains few jobs behind other queues better.
     let is_stuck =
         |queue: &ObservedQueue| is_stuck(queue) && !starving_queue::explains(jobs, queue);
     let behind = |queue: &&ObservedQueue| !queue.paused && (is_long(queue) || is_stuck(queue));
@@ -42,7 +42,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     found.chain(jobs.queues.iter().filter(|it| is_forgotten(it)).map(paused)).collect()
 }
 
-/// Paused on purpose, and perhaps by somebody who has gone home since.
+/// Reports whether the queue may have been paused and forgotten.
 fn is_forgotten(queue: &ObservedQueue) -> bool {
     queue.paused && queue.length > 0 && queue.latency >= STUCK_MIN
 }
@@ -60,13 +60,13 @@ fn is_long(queue: &ObservedQueue) -> bool {
     queue.length >= LENGTH_MIN && queue.latency >= LATENCY_MIN
 }
 
-/// A few jobs that nobody takes, though somebody serves their queue.
+/// Reports whether no process takes the queue's few jobs although one serves it.
 fn is_stuck(queue: &ObservedQueue) -> bool {
     let is_late = queue.length > 0 && queue.latency >= STUCK_MIN && !queue.is_set_aside();
     is_late && queue.flow.known().is_some() && queue.stands()
 }
 
-/// Within double quotes of Ruby, for which `#` may begin code.
+/// Escapes text for a double-quoted Ruby string, where `#` may begin interpolation.
 fn ruby(text: &str) -> String {
     let escaped = |letter| match letter {
         '"' | '\\' | '#' => vec!['\\', letter],
@@ -102,20 +102,20 @@ fn found(
         return Finding { next: process.print_threads_command(), ..finding };
     }
     if !is_long(queue) {
-        // Not behind others, but stuck: what its threads do is in Sidekiq's log then.
+        // The queue is stuck rather than behind others, so Sidekiq's log shows what its threads do.
         let process = jobs.serving_queue(&queue.name).next();
         return Finding { next: process.and_then(JobProcess::print_threads_command), ..finding };
     }
     match drain {
-        // It is over before anything that is done about it.
+        // The queue is empty before any remedy takes effect.
         Some(Drain::After(left)) if left < SET_ASIDE_MIN => finding,
         _ if is_to_be_set_aside(jobs, queue) => set_aside(jobs, repaired, finding, &queue.name),
         _ => finding.next("weir plan"),
     }
 }
 
-/// In two steps, unless somebody serves the backlog already: as Sidekiq is set up by nobody it does not, and
-/// the command would refuse.
+/// Suggests to set the backlog aside. This takes two steps unless a process serves the backlog's
+/// queue already; without one, the command would report an error.
 fn set_aside(
     jobs: &SidekiqObservation,
     repaired: &Repaired<'_>,
@@ -140,7 +140,7 @@ fn set_aside(
     if !first.is_empty() {
         return finding;
     }
-    // One line for all of them: a second one would take the first one's backlog away.
+    // A single line for all of them, because a second line would remove the first one's backlog.
     let others = jobs.queues.iter().filter(|it| is_to_be_set_aside(jobs, it));
     let backlogs: Vec<String> = others.map(|it| backlog_of(&it.name)).collect();
     repaired.with_last(finding, queue, &backlogs).next(command)
@@ -155,7 +155,7 @@ fn backlog_of(queue: &str) -> String {
     format!("{queue}{SET_ASIDE_SUFFIX}")
 }
 
-/// A backlog of it is there already, which the command does not overwrite.
+/// Reports whether its backlog queue already has jobs. The command does not overwrite those.
 fn has_been_set_aside(jobs: &SidekiqObservation, queue: &ObservedQueue) -> bool {
     jobs.queue(&backlog_of(&queue.name)).is_some_and(|it| it.length > 0)
 }
@@ -206,8 +206,8 @@ fn stands(queue: &ObservedQueue) -> String {
     }
 }
 
-/// The first process that serves it, where none of its jobs is worked off and every thread that could has had
-/// its job for long: more of the queue's own jobs would hang as well.
+/// Returns the first process that serves the queue, if none of its jobs is completed and all
+/// threads that serve it have had their jobs for long. More jobs of this queue would hang as well.
 fn hanging<'a>(jobs: &'a SidekiqObservation, queue: &'a ObservedQueue) -> Option<&'a JobProcess> {
     let mut serving = jobs.serving_queue(&queue.name);
     let hangs = |process: &JobProcess| process.all_have_had_their_job_for(HANG_MIN);
@@ -259,20 +259,20 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
         assert_eq!(finding.next.as_deref(), Some("weir sidekiq set-aside push"));
-        // The command refuses as long as nobody serves the backlog: that is the first step.
+        // The first step is to serve the backlog, because the command reports an error otherwise.
         let line = finding.change.unwrap().line;
         assert!(
             line.starts_with("-q default,16 -q push,12 ") && line.ends_with(" -q push_backlog,1"),
             "{line}"
         );
-        // Two at once are in one line.
+        // Two backlogs are in one line.
         let pull = observation.jobs.known_mut().queue_mut("pull");
         (pull.length, pull.latency) = (9_000, Duration::from_secs(1_200));
         for finding in check(&observation) {
             let line = finding.change.unwrap().line;
             assert!(line.ends_with(" -q push_backlog,1 -q pull_backlog,1"), "{line}");
         }
-        // What another finding says of the same queues comes first.
+        // Changes to the same queues from other findings come first.
         observation.jobs.known_mut().queue_mut("fasp").name = "new".to_owned();
         let finding = check(&observation).remove(0);
         assert_eq!((finding.change, finding.next), (None, None));
@@ -363,7 +363,7 @@ mod tests {
             finding.consequence.starts_with("No job was completed: every thread"),
             "{finding:?}"
         );
-        // One thread goes on.
+        // One thread is making progress.
         observation.jobs.known_mut().processes[0].in_hand[7].age = Duration::from_secs(2);
         assert_ne!(check(&observation)[0].next.as_deref(), Some("kill -TTIN 1"));
     }

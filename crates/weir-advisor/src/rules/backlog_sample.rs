@@ -1,4 +1,4 @@
-//! What a backlog is made of, where one class or host stands out.
+//! A single job class or remote host dominates a backlog.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{JobSample, Observation, ObservedQueue, SampleShare};
@@ -7,11 +7,11 @@ use crate::wording::{count, percent};
 pub(crate) const NAME: &str = "backlog-made-of";
 
 const LENGTH_MIN: u64 = 1_000;
-/// Jobs in a sample below which shares are chance.
+/// Smaller samples are too imprecise.
 const SAMPLE_MIN: u64 = 100;
-/// One class beside others.
+/// Minimum share of one class among several.
 const CLASS_SHARE: f64 = 0.6;
-/// One remote host beside thousands.
+/// Minimum share of one remote host; usually there are thousands.
 const HOST_SHARE: f64 = 0.3;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -24,7 +24,7 @@ fn found(queue: &ObservedQueue) -> Option<Finding> {
     let sample = queue.sample.known().filter(|sample| sample.size >= SAMPLE_MIN)?;
     let host = largest(sample, &sample.hosts, HOST_SHARE);
     let host = host.map(|(share, host)| format!("{share} are for {host}"));
-    // A queue of one class only is no news.
+    // If the queue has a single class only, its share says nothing.
     let classes = if sample.classes.len() > 1 { sample.classes.as_slice() } else { &[] };
     let class = largest(sample, classes, CLASS_SHARE);
     let class = class.map(|(share, class)| format!("{share} are {class}"));

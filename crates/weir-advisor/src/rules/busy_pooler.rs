@@ -1,8 +1,9 @@
-//! A pooler all of whose connections are busy: its clients wait for one, whatever the database has left.
+//! All connections of a pooler are busy, so its clients wait, even if the database accepts more
+//! connections.
 //!
-//! Who waits a PgBouncer says itself, where it is asked (`waiting`). The database does not see it: it sees that
-//! every connection which the pooler may open is there, and that none of them is free. That is so at one moment:
-//! in a small pool it may be chance.
+//! If PgBouncer is queried, it reports its waiting clients (`waiting`). The database cannot show
+//! them: it only shows that the pooler has opened all connections it may and that none is idle.
+//! That is a snapshot, and for small pools it may be chance.
 
 mod waiting;
 
@@ -26,7 +27,7 @@ fn found(observation: &Observation) -> Option<Finding> {
     let in_state = |state| connections.of(&pooler.name, state);
     let (active, stuck) =
         (in_state(SessionState::Active), in_state(SessionState::IdleInTransaction));
-    // One that is hidden may be free.
+    // A session with hidden state may be idle.
     if active.saturating_add(stuck) < most {
         return None;
     }
@@ -42,7 +43,7 @@ fn found(observation: &Observation) -> Option<Finding> {
         "Meanwhile its clients wait for a connection, and fail after query_wait_timeout. PgBouncer \
          reports how many wait: --pgbouncer-url.",
     );
-    // What all others hold the database has not left.
+    // Connections of other clients are not available to the pooler.
     let usable = postgres.settings.known()?.usable_connections();
     let others = connections.open().saturating_sub(active.saturating_add(stuck));
     let enough = most.saturating_mul(2).min(usable.saturating_sub(others));

@@ -1,11 +1,11 @@
-//! How often the database finds a block in its own cache.
+//! The database finds too few blocks in its own cache.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::Observation;
 
 pub(crate) const NAME: &str = "cache-hits";
 
-/// A database that serves users finds 99 of 100; below 95 it mostly waits for the disk.
+/// A healthy database finds 99 % of blocks in its cache; below 95 % it mostly waits for the disk.
 const RATIO_MIN: f64 = 0.95;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {

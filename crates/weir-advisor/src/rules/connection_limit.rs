@@ -1,4 +1,4 @@
-//! A role or a database that may have fewer sessions than the server: `CONNECTION LIMIT`.
+//! A role or a database has a lower limit of sessions than the server: `CONNECTION LIMIT`.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{
@@ -15,7 +15,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     refused.map(met).into_iter().chain(nearly_met(observation)).collect()
 }
 
-/// Whoever looks is refused like everybody who has that role, or asks for that database.
+/// Reports a limit that rejected the observer itself, and therefore everyone with that role or
+/// database.
 fn met(missing: &Missing) -> Finding {
     let finding = Finding::new(
         NAME,
@@ -56,7 +57,7 @@ fn found(limit: &ConnectionLimit, services: &[ConnectionPools], usable: u32) -> 
         wording::number(*open, "connection is", "connections are"),
         wording::number(usable, "usable slot", "usable slots")
     );
-    // What the pools may open, where the server has that many.
+    // As many as the pools may open, if the server has that many.
     let pools = services.iter().map(ConnectionPools::connections).fold(0, u32::saturating_add);
     let enough = if pools > *connections { pools.min(usable) } else { usable };
     Finding::new(NAME, severity, holder.words(), evidence)
@@ -86,7 +87,7 @@ mod tests {
             finding.evidence.starts_with("20 connections are open, of at most 20 "),
             "{finding:?}"
         );
-        // Pools of 10, 10, 25 and 5.
+        // Pools of 10, 10, 25 and 5 connections.
         assert_eq!(finding.change.unwrap().line, r#"ALTER ROLE "shop" CONNECTION LIMIT 50;"#);
         assert_eq!(with(20, 19)[0].severity, Severity::Warning);
         let finding = with(60, 60).remove(0);

@@ -1,4 +1,4 @@
-//! Open sessions against the ceiling, with a ledger of who holds them.
+//! Open sessions approach the server's limit; lists them by service.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, is_nearly_full};

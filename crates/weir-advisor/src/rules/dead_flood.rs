@@ -1,4 +1,4 @@
-//! Jobs die in numbers now. A large dead set alone is history, and at most worth knowing.
+//! Many jobs are dying now. A large dead set alone is at most a notice.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{JobSet, Observation};
@@ -8,11 +8,11 @@ use super::retry_flood::most_common;
 
 pub(crate) const NAME: &str = "dead-flood";
 
-/// Sidekiq's `dead_max_jobs`, as it ships.
+/// Sidekiq's default for `dead_max_jobs`.
 const CAPACITY: u64 = 10_000;
-/// Of the capacity.
+/// 90 % of the capacity.
 const NEARLY_FULL: u64 = CAPACITY / 10 * 9;
-/// Within an hour: at that pace all that fits is replaced in four days.
+/// Dead jobs per hour. At that rate, the whole set is replaced in four days.
 const FLOOD: u64 = CAPACITY / 100;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -27,7 +27,7 @@ fn found(set: &JobSet, is_flood: bool) -> Finding {
         0 => "none of them within the last hour".to_owned(),
         some => format!("{} of them within the last hour", wording::count(some)),
     };
-    // Who has set `dead_max_jobs` knows what fits.
+    // A larger set means that `dead_max_jobs` was raised.
     let fit = match set.size > CAPACITY {
         true => String::new(),
         false => format!(", at most {}", wording::count(CAPACITY)),

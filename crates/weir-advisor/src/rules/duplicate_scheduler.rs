@@ -1,4 +1,5 @@
-//! The queue `scheduler`, whose process enqueues what is due by the clock: exactly one serves it.
+//! More than one process serves the queue `scheduler`, so scheduled jobs are enqueued more than
+//! once.
 
 use std::fmt::Write;
 
@@ -37,8 +38,8 @@ fn missing(observation: &Observation, jobs: &SidekiqObservation) -> Finding {
     Repaired::of(observation).change(finding, QUEUE)
 }
 
-/// A finding for each but the one that serves the fewest queues beside it. One that was not seen to run since
-/// its last heartbeat may have ended, and then nobody serves it twice.
+/// Returns a finding for each process except the one with the fewest other queues. Processes not
+/// seen running since their last heartbeat are ignored, because they may have ended.
 fn duplicate(jobs: &SidekiqObservation, repaired: &Repaired<'_>) -> Vec<Finding> {
     let mut serving: Vec<_> = jobs.serving_queue(QUEUE).collect();
     serving.sort_by_key(|process| queue_line::scheduler_rank(process));

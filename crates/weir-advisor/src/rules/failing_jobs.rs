@@ -1,4 +1,4 @@
-//! Most jobs fail, whatever becomes of them: those without a retry leave no other trace.
+//! Most jobs fail. Counts all failures, including jobs without retries, which leave no other trace.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, SidekiqObservation};
@@ -7,9 +7,9 @@ use crate::wording::{self, percent};
 
 pub(crate) const NAME: &str = "failing-jobs";
 
-/// With remote servers that are down a part fails always; half of all is no remote server's doing.
+/// Unreachable remote servers explain a smaller share of failures, but not half of all jobs.
 const SHARE_MIN: f64 = 0.5;
-/// Fewer may be one job that is tried again and again.
+/// Fewer failures may be retries of a single job.
 const JOBS_MIN: f64 = 20.0;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! Processes that ended without a word: killed, or out of memory.
+//! Processes ended without a shutdown: killed, or out of memory.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{
@@ -9,10 +9,10 @@ use crate::wording;
 pub(crate) const NAME: &str = "ghost-process";
 
 const KILLED: &str = "journalctl -k --grep 'killed process'";
-/// Names that are printed; the rest is counted.
+/// Maximum number of processes that are named; the rest is counted.
 const NAMED_MAX: usize = 3;
 
-/// What they had in hand is forgotten with their heartbeat: whether it was anything can't be told.
+/// Jobs in progress were recorded with the heartbeat, so it is unknown whether there were any.
 const CONSEQUENCE: &str = "They ended without a shutdown: killed, or out of memory; the suggested \
                            command may show it. Jobs that were in progress are lost. A running \
                            Sidekiq removes them from the list within some minutes.";
@@ -26,7 +26,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     ended.chain(running(jobs)).collect()
 }
 
-/// Of a Redis that keeps no heartbeats they end, whatever their processes do.
+/// Lowers the severity if the Redis loses heartbeats, because the processes may be running.
 fn unless_lost(finding: Finding, loss: Option<&str>) -> Finding {
     let Some(why) = loss else { return finding };
     let finding = Finding { severity: Severity::Notice, next: None, ..finding };
@@ -36,8 +36,8 @@ fn unless_lost(finding: Finding, loss: Option<&str>) -> Finding {
     ))
 }
 
-/// One whose heartbeat has not expired yet, and that beats no more: for this minute it tells what it had in
-/// hand.
+/// Reports a process that missed heartbeats but whose last one has not expired. Until then, its
+/// jobs in progress are known.
 fn missing(process: &JobProcess) -> Finding {
     let in_hand = match process.busy {
         0 => "it had no job in progress".to_owned(),
@@ -55,7 +55,7 @@ fn missing(process: &JobProcess) -> Finding {
             )
             .next(KILLED);
     }
-    // No signal is sent to it: its number may be another process' by now.
+    // Does not suggest a signal: another process may have its process ID by now.
     finding.leads_to(format!(
         "It hangs, was killed, or cannot reach Redis: it serves nothing at present. Its log on {}, \
          or the kernel's, shows which.",
@@ -74,7 +74,7 @@ fn ghosts(jobs: &SidekiqObservation) -> Option<Finding> {
     Some(finding.leads_to(CONSEQUENCE).next(KILLED))
 }
 
-/// Neither killed nor hung for all that is known: started once more, they would have the same error.
+/// Reports processes that run without heartbeats. Restarting them would not fix the cause.
 fn running(jobs: &SidekiqObservation) -> Option<Finding> {
     let evidence = listed(
         &jobs.running_ghosts.iter().map(String::as_str).collect::<Vec<_>>(),
@@ -87,7 +87,7 @@ fn running(jobs: &SidekiqObservation) -> Option<Finding> {
     ))
 }
 
-/// How many, and which, up to a limit; none of nobody.
+/// Counts and names the processes, up to a limit. Returns `None` if there are none.
 fn listed(identities: &[&str], one: &str, many: &str) -> Option<String> {
     if identities.is_empty() {
         return None;

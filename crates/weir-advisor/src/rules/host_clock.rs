@@ -1,4 +1,4 @@
-//! A host whose clock differs from that of Redis: what its processes write is off by as much.
+//! The clock of a host differs from Redis' clock, so the times that its processes write are wrong.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "host-clock";
 
-/// Below, the pollers' turns make more of a difference.
+/// Smaller differences matter less than the polling interval of Sidekiq's scheduler.
 const DIFFERENCE_MIN_SECONDS: f64 = 30.0;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {

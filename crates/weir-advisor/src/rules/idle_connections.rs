@@ -1,4 +1,4 @@
-//! A service that holds connections which it doesn't use, while others run short.
+//! A service holds many idle connections while others may run short.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use crate::wording::{self, percent};
 
 pub(crate) const NAME: &str = "idle-connections";
 
-/// Idle sessions of one service, of all usable slots: that many are missing elsewhere.
+/// Minimum share of one service's idle sessions in all usable slots.
 const IDLE_SHARE: f64 = 0.5;
-/// All open sessions, of all usable slots: with fewer, nobody misses them.
+/// Minimum share of all open sessions in the usable slots. Below it, connections are not scarce.
 const OPEN_SHARE: f64 = 0.7;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -40,12 +40,12 @@ fn found(observation: &Observation, service: &str, idle: u32, usable: f64) -> Fi
         .leads_to("Other processes lack them while jobs wait for a connection.");
     let pooler = observation.pooler.as_ref();
     if pooler.is_some_and(|it| it.name == service) {
-        // It keeps them for ten minutes, unless it is told otherwise.
+        // PgBouncer's default is ten minutes.
         return finding.change(format!("{service}'s settings"), "server_idle_timeout = 60");
     }
     let services = observation.services.known().map(Vec::as_slice).unwrap_or_default();
     match services.iter().find(|known| known.name == service) {
-        // Smaller pools would change nothing.
+        // The pools are smaller already, so reducing them would not help.
         Some(known) if idle > known.connections() => finding.leads_to(format!(
             "Other processes lack them while jobs wait for a connection. Its pools hold at most \
              {}: it opens others in addition, or does not close those of threads that have ended.",

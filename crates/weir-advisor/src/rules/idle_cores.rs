@@ -1,4 +1,5 @@
-//! A process that needs a second core and can't have it: Ruby runs one thread at a time.
+//! A process uses a full core while another core is idle: Ruby runs one thread of a process at a
+//! time.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Capsule, JobProcess, Observation};
@@ -6,12 +7,13 @@ use crate::queue_line;
 
 pub(crate) const NAME: &str = "idle-cores";
 
-/// Of one core: the interpreter's lock lets no process use much more.
+/// Share of a core. The interpreter's lock prevents a process from using much more.
 const CORE_SHARE: f64 = 0.9;
-/// Of its threads: with fewer busy, more processes would only wait elsewhere.
+/// Share of busy threads. With fewer, additional processes would not help.
 const BUSY_SHARE: f64 = 0.8;
-/// Of a core that nobody uses. On a machine of two the other one is never quite free: the kernel, Redis, and whoever looks
-/// take their part. With this much left a process more still gets nearly as much done as the one that is full.
+/// Minimum idle part of a core. On a machine with two cores, the kernel, Redis and the observer
+/// always use some of the second. With this much idle, an additional process is nearly as fast as
+/// the full one.
 const IDLE_MIN: f64 = 0.8;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -39,14 +41,14 @@ fn found(process: &JobProcess, cores_idle: f64) -> Option<Finding> {
     let finding =
         Finding::new(NAME, Severity::Warning, format!("process {}", process.identity), evidence)
             .leads_to("One Ruby process uses one core; its threads wait for each other.");
-    // Of several capsules nobody knows which one is busy.
+    // With several capsules, it is unknown which one is busy.
     Some(match process.capsules.as_slice() {
         [capsule] if can_be_shared(capsule) => queue_line::in_two(finding, process, capsule),
         _ => finding,
     })
 }
 
-/// Another process can take some of its queues.
+/// Reports whether another process can serve some of its queues.
 fn can_be_shared(capsule: &Capsule) -> bool {
     capsule.queues.iter().any(|queue| queue.name != "scheduler")
 }

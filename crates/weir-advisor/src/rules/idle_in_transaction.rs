@@ -1,4 +1,4 @@
-//! Sessions that hold a transaction open and do nothing.
+//! Sessions hold a transaction open and do nothing.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "idle-in-transaction";
 
-/// Longer than any call to another service that an application makes in a transaction should take.
+/// Longer than any call to another service inside a transaction should take.
 const LONGEST: Duration = Duration::from_secs(60);
 const SETTING: &str = "idle_in_transaction_session_timeout";
-/// As the line sets it.
+/// The timeout that the suggested line sets.
 const ENOUGH: Duration = Duration::from_secs(300);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -38,7 +38,7 @@ fn found(
     let finding = Finding::new(NAME, Severity::Warning, sessions.service.as_str(), evidence)
         .leads_to("They keep their locks and slots, and VACUUM from removing dead rows.");
     let finding = database_settings::change(finding, postgres, (SETTING, "'5min'"), false);
-    // Who has a longer time of their own keeps it, whatever the server's is.
+    // Roles and databases with a longer timeout of their own keep it, whatever the server's is.
     let is_longer =
         |it: &&SettingException| it.duration().is_none_or(|it| it.is_zero() || it > ENOUGH);
     let others = database_settings::others(postgres, SETTING).into_iter();

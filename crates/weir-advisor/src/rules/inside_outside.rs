@@ -1,4 +1,4 @@
-//! The app says 20 ms, the client waits 400: where the time goes.
+//! Requests take much longer for clients than inside the app.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::wording::duration;
 
 pub(crate) const NAME: &str = "inside-outside";
 
-/// What nobody notices.
+/// Smaller differences are not noticeable.
 const DIFFERENCE_MIN: Duration = Duration::from_millis(100);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {

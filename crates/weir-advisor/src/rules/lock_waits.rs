@@ -1,4 +1,5 @@
-//! Sessions that wait for another: the one at the end of all waits is what to end.
+//! Sessions are blocked by another one. The session at the end of each chain is the one to
+//! terminate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,12 +10,12 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "lock-waits";
 
-/// What a session waits for whose commit no standby has confirmed (`wait_event`).
+/// The wait event of a commit that no standby has confirmed yet.
 const SYNC_REP: &str = "SyncRep";
-/// `pg_monitor`, which suffices to look, does not.
+/// `pg_monitor` allows observing sessions, but not terminating them.
 const RIGHT: &str = "Ending a session requires pg_signal_backend or a superuser: name one after \
                      -U.";
-/// A wait of this length is no longer two transactions in each other's way.
+/// Shorter waits are normal between transactions.
 const WAIT_MIN: Duration = Duration::from_secs(10);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -31,8 +32,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     victims.iter().map(found).collect()
 }
 
-/// The sessions that hold up a wait and wait for nobody themselves: who is in between is a victim, too.
-/// In a circle, which Postgres breaks by itself, the one before.
+/// Returns the sessions that block `wait` and are not blocked themselves; those in between are
+/// victims, too. In a cycle, which Postgres resolves by itself, returns the direct blocker.
 fn blockers(waits: &[LockWait], wait: &LockWait) -> BTreeSet<u32> {
     let (mut ends, mut seen) = (BTreeSet::new(), BTreeSet::new());
     let mut next = vec![wait.blocking_pid];
@@ -59,7 +60,7 @@ fn found(
     blocker: u32,
     victims: &[&LockWait],
 ) -> Finding {
-    // What it holds, and who it is, those tell that wait for it and for nobody in between.
+    // Details of the blocker are taken from the sessions that it blocks directly.
     let direct = waits.iter().filter(|wait| wait.blocking_pid == blocker);
     let direct = direct.max_by_key(|wait| wait.waited).or_else(|| victims.first().copied());
     let holds = direct.and_then(|wait| wait.relation.as_deref());
@@ -82,7 +83,7 @@ fn found(
     let evidence = format!("a session of {service}{}: {waiting}", doing(state));
     let finding = Finding::new(NAME, Severity::Critical, format!("session {blocker}"), evidence);
     match state {
-        // It may be a migration, which is nobody's to end unseen.
+        // It may be a migration, so an operator must decide whether to terminate it.
         Some((SessionState::Active, _)) => finding
             .leads_to(format!(
                 "Waiting threads run no jobs, and hold their connections. If its work may be lost, \
@@ -98,7 +99,8 @@ fn found(
     }
 }
 
-/// It waits for a standby, with its change already made here: nothing undoes that any more.
+/// Reports a session that waits for a standby. Its change is already committed locally and cannot
+/// be undone.
 fn committed(
     observation: &Observation,
     blocker: u32,
@@ -124,7 +126,7 @@ fn committed(
         ))
 }
 
-/// It belongs to no session and outlives a restart.
+/// Reports a prepared transaction. It belongs to no session and survives a restart.
 fn prepared(observation: &Observation, waiting: &str) -> Finding {
     let evidence = format!("it was neither committed nor rolled back: {waiting}");
     Finding::new(NAME, Severity::Critical, "a prepared transaction", evidence)
@@ -132,7 +134,8 @@ fn prepared(observation: &Observation, waiting: &str) -> Finding {
         .next(observation.psql("SELECT gid, prepared, owner, database FROM pg_prepared_xacts"))
 }
 
-/// ", idle in transaction for 5 min". What it runs is not told: statements hold what people write.
+/// Formats a state: ", idle in transaction for 5 min". The statement is omitted because it may
+/// contain user data.
 fn doing(state: Option<(SessionState, Duration)>) -> String {
     match state {
         None | Some((SessionState::Hidden, _)) => String::new(),
@@ -143,7 +146,7 @@ fn doing(state: Option<(SessionState, Duration)>) -> String {
     }
 }
 
-/// "2 sessions of sidekiq and 1 of web wait".
+/// Formats the victims by service: "2 sessions of sidekiq and 1 of web wait".
 fn waiting(victims: &[&LockWait]) -> String {
     let mut sessions: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for wait in victims {
@@ -207,7 +210,7 @@ mod tests {
 
     #[test]
     fn who_waits_himself_is_a_victim_and_not_what_to_end() {
-        // 7 holds up 8, which holds up 1 and 2; 2 stands behind 1 as well.
+        // 7 blocks 8, which blocks 1 and 2; 1 also blocks 2.
         let chain = [wait(8, 7, 60), wait(1, 8, 50), wait(2, 8, 40), wait(2, 1, 40)];
         let findings = findings(&chain);
         assert_eq!(findings.len(), 1, "{findings:?}");

@@ -1,4 +1,4 @@
-//! No process takes jobs.
+//! No process accepts jobs.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, JobProcess, Observation, RedisServer, SidekiqObservation};
@@ -6,7 +6,7 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "no-process";
 
-/// Processes that are named.
+/// Maximum number of processes that are named.
 const NAMED_MAX: usize = 3;
 const UNITS: &str = "systemctl list-unit-files '*sidekiq*'";
 
@@ -21,7 +21,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     found.map(|finding| or_elsewhere(finding, jobs, redis)).into_iter().collect()
 }
 
-/// Jobs and no trace of any process, beside other databases: Sidekiq may serve one of those.
+/// Adds that Sidekiq may use another database, if there are jobs, no trace of a process, and other
+/// databases.
 fn or_elsewhere(
     finding: Finding,
     jobs: Option<&SidekiqObservation>,
@@ -45,7 +46,8 @@ fn or_elsewhere(
     finding.leads_to(consequence)
 }
 
-/// One that runs on this machine is not to be started again: a second one would have the same error.
+/// Does not suggest a start if a process runs on this machine: a second one would fail in the same
+/// way.
 fn unless_running(finding: Finding, jobs: Option<&SidekiqObservation>) -> Finding {
     let Some(first) = jobs.and_then(|it| it.running_ghosts.first()) else { return finding };
     let evidence = format!("{}; {first} runs on this machine nevertheless", finding.evidence);
@@ -55,7 +57,7 @@ fn unless_running(finding: Finding, jobs: Option<&SidekiqObservation>) -> Findin
     )
 }
 
-/// A Redis that keeps no heartbeats: processes may run, and are not to be started again.
+/// Does not suggest a start if the Redis loses heartbeats, because processes may be running.
 fn unless_lost(
     finding: Finding,
     jobs: Option<&SidekiqObservation>,
@@ -71,7 +73,8 @@ fn unless_lost(
     )
 }
 
-/// Without jobs, quiet processes are a deployment, and where Sidekiq has no key at all another rule speaks.
+/// Ignores quiet processes without jobs, which indicate a deployment. Another rule reports a Redis
+/// without Sidekiq keys.
 fn found(jobs: &SidekiqObservation) -> Option<Finding> {
     if jobs.backlog() > 0 {
         return Some(waiting(jobs));
@@ -142,7 +145,7 @@ mod tests {
         assert_eq!((finding.severity, finding.next.as_deref()), (Severity::Warning, None));
         assert!(finding.evidence.ends_with("rejects writes: its last snapshot failed (MISCONF)"));
         assert_eq!(crate::advise(&observation).findings[0].rule, "redis-persistence");
-        // Processes that beat were not refused.
+        // Processes with heartbeats were able to write them.
         let mut quiet = healthy::observation();
         quiet.redis[0].known_mut().info.persistence.last_snapshot_ok = false;
         quiet.jobs.known_mut().processes.iter_mut().for_each(|it| it.quiet = true);

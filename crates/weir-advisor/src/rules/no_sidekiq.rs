@@ -1,4 +1,4 @@
-//! Not one key of Sidekiq's: doctor was pointed at the wrong place, or Sidekiq was never started.
+//! The Redis has no Sidekiq keys: the address is wrong, or Sidekiq has never been started.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Keyspace, Observation, RedisServer, SidekiqObservation};
@@ -7,7 +7,7 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "no-sidekiq";
 
-/// Databases and namespaces that are named.
+/// Maximum number of databases and namespaces that are named.
 const NAMED_MAX: usize = 3;
 const FOR_NOBODY: &str = "This report is not about your jobs";
 
@@ -17,7 +17,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     }
     match observation.redis.first().and_then(Fact::known) {
         Some(redis) => vec![found(observation, redis)],
-        // It does not say what else it holds.
+        // The Redis does not report what else it contains.
         None => vec![nothing(finding("there are no Sidekiq keys"))],
     }
 }
@@ -38,7 +38,7 @@ fn found(observation: &Observation, redis: &RedisServer) -> Finding {
     }
     match others.first() {
         Some(likely) => elsewhere(evidence(&databases(&others)), redis, *likely),
-        // Its keys were here, perhaps: jobs, queues and heartbeats.
+        // Its keys may have been evicted: jobs, queues and heartbeats.
         None if redis.evicts() => evidence("Redis evicts keys").leads_to(
             "Either Sidekiq uses another Redis, or this one has evicted all of its keys.",
         ),
@@ -74,7 +74,7 @@ fn namespaced(
 }
 
 fn elsewhere(finding: Finding, redis: &RedisServer, likely: Keyspace) -> Finding {
-    // As an address has it: a socket's path ends with a query.
+    // In addresses of sockets, the database is a query parameter.
     let end = if redis.name.starts_with('/') { "?db=" } else { "/" };
     finding
         .leads_to(format!("{FOR_NOBODY}: they are in another database, or on another Redis."))
@@ -90,7 +90,7 @@ fn keys_here(redis: &RedisServer) -> Keyspace {
     own.copied().unwrap_or(Keyspace { database: redis.database, keys: 0 })
 }
 
-/// 0, where Sidekiq is unless somebody says otherwise, before the largest.
+/// Returns the other databases with keys: first 0, Sidekiq's default, then by size.
 fn others(redis: &RedisServer) -> Vec<Keyspace> {
     let others =
         redis.info.keyspaces.iter().filter(|it| it.database != redis.database && it.keys > 0);

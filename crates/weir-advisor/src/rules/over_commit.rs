@@ -1,7 +1,7 @@
-//! The sum of all pools against the database's ceiling.
+//! The sum of all pools exceeds the database's limit of connections.
 //!
-//! Behind a pooler the pools of the application say nothing of the database: what the pooler opens counts,
-//! and the pools of those who do without it, which are seen with sessions of their own.
+//! Behind a pooler, the application's pools do not determine the connections to the database. What
+//! counts is the pooler's limit, plus the pools of services with direct sessions.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{ConnectionLimit, ConnectionPools, Observation, Pooler};
@@ -35,13 +35,13 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     finding.into_iter().collect()
 }
 
-/// What the application's database allows less than the server.
+/// Returns the connection limit of the application's database, if there is one.
 fn database_limit(observation: &Observation) -> Option<&ConnectionLimit> {
     let exceptions = observation.postgres.known()?.exceptions.known()?;
     exceptions.limits.iter().find(|limit| limit.holder.database.is_some())
 }
 
-/// What is opened fits the server.
+/// Reports connections that fit the server but exceed the limit of a role or database.
 fn over_limit(limit: &ConnectionLimit, opened: u32) -> Option<Finding> {
     let ConnectionLimit { holder, connections, .. } = limit;
     (opened > *connections).then(|| {
@@ -55,7 +55,7 @@ fn over_limit(limit: &ConnectionLimit, opened: u32) -> Option<Finding> {
     })
 }
 
-/// Where there is a pooler, who has sessions under its own name does without it.
+/// Reports whether a service bypasses the pooler, which shows in sessions under its own name.
 fn is_direct(observation: &Observation, service: &ConnectionPools) -> bool {
     let connections = observation.postgres.known().and_then(|it| it.connections.known());
     let has_sessions =
@@ -72,7 +72,7 @@ fn too_many(services: &[&ConnectionPools], usable: u32) -> Finding {
     let evidence = format!("pools sum to {sum}, {usable} slots are usable: {}", words(services));
     let finding = Finding::new(NAME, Severity::Warning, SUBJECT, evidence).leads_to(CONSEQUENCE);
     let Some(largest) = services.iter().max_by_key(|it| it.connections()) else { return finding };
-    // What the largest may keep when all others have theirs.
+    // The pool size left for the largest service when all others use theirs fully.
     let left = usable.saturating_sub(sum - largest.connections()) / largest.processes.max(1);
     match left {
         0 => finding.next("weir plan"),
@@ -80,7 +80,7 @@ fn too_many(services: &[&ConnectionPools], usable: u32) -> Finding {
     }
 }
 
-/// Who does without the pooler fits; the question is what the pooler adds.
+/// Checks the pooler's connections together with the direct ones, which fit by themselves.
 fn behind(
     pooler: &Pooler,
     direct: &[&ConnectionPools],
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(check(&observation)[0].next.as_deref(), Some("weir plan"));
     }
 
-    /// Pools of 290 on a database that has 197 slots.
+    /// Returns pools of 290 connections for a database with 197 slots.
     fn behind_pgbouncer(connections: Option<u32>) -> Observation {
         let mut observation = healthy::observation();
         observation.services.known_mut()[0] = service("web", 50, 5, "DB_POOL=");
@@ -205,13 +205,13 @@ mod tests {
             observation.postgres.known_mut().exceptions.known_mut().limits = vec![limit];
             check(&observation).pop().map(|it| (it.evidence, it.change.unwrap().line))
         };
-        // Pools of 10, 10, 25 and 5.
+        // Pools of 10, 10, 25 and 5 connections.
         assert_eq!(with(healthy::observation(), 50), None);
         let (evidence, line) = with(healthy::observation(), 49).unwrap();
         let expected = "50 connections may be open, database app allows 49 (CONNECTION LIMIT)";
         assert_eq!(evidence, expected);
         assert_eq!(line, r#"ALTER DATABASE "app" CONNECTION LIMIT 50;"#);
-        // The pooler's 20, and 10 of who does without it.
+        // The pooler's 20 connections, and 10 of a service with direct sessions.
         assert_eq!(with(behind_pgbouncer(Some(20)), 30), None);
         let (_, line) = with(behind_pgbouncer(Some(20)), 29).unwrap();
         assert_eq!(line, r#"ALTER DATABASE "app" CONNECTION LIMIT 30;"#);

@@ -1,4 +1,4 @@
-//! Jobs whose time has come and that nobody moves into their queue.
+//! Jobs are due, but no process moves them to their queue.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "overdue-jobs";
 
-/// Sidekiq's processes look every 15 s on average, spread by chance; four turns without one are
-/// no chance.
+/// Sidekiq's processes poll every 15 s on average, at random intervals. Four missed polls are not
+/// due to chance.
 const OVERDUE_MIN: Duration = Duration::from_secs(60);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -49,7 +49,7 @@ fn found(name: &str, set: &JobSet, jobs: &SidekiqObservation) -> Finding {
     Finding { next: process.print_threads_command(), ..stuck }
 }
 
-/// After an outage all that became due meanwhile is moved at once, which takes its time.
+/// Formats the progress. After an outage, many jobs become due at once, and moving them takes time.
 fn moving(set: &JobSet) -> String {
     let left = Duration::try_from_secs_f64(set.overdue as f64 / set.overdue_fewer_per_second);
     match left {

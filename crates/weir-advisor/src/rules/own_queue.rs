@@ -1,4 +1,4 @@
-//! A queue of Weir's own job store that is behind, or that no worker asks for.
+//! A queue of Weir's own job store has a backlog, or no worker fetches from it.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::wording::{self, rate};
 
 pub(crate) const NAME: &str = "own-queue";
 
-/// Weir counts its rates over so long.
+/// Weir measures its rates over this time.
 const RATES_WINDOW: Duration = Duration::from_secs(60);
-/// As for queues of Sidekiq.
+/// The same limits as for Sidekiq's queues.
 const LATENCY_MIN: Duration = Duration::from_secs(60);
 const LENGTH_MIN: u64 = 100;
 
@@ -57,7 +57,7 @@ fn behind(queue: &OwnQueue, subject: String, waiting: &str) -> Finding {
     }
 }
 
-/// As it would have been seen by two looks.
+/// Converts the measured rates to a flow.
 fn flow(queue: &OwnQueue) -> Flow {
     let (come, go) = (queue.arrivals_per_second, queue.served_per_second);
     let before = queue.length as f64 + (go - come) * RATES_WINDOW.as_secs_f64();

@@ -1,4 +1,4 @@
-//! Settings that were changed and are not in force.
+//! Settings were changed but need a restart to take effect.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::Observation;

@@ -1,4 +1,4 @@
-//! A process that was told to take no new jobs, and still runs long after a deployment would have ended it.
+//! A process is quiet for much longer than a deployment takes.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "quiet-process";
 
-/// What a deployment needs at most. Sidekiq's guide to deploying quiets processes as early as possible and
-/// stops them as late as possible, so they are quiet while an application is unpacked, built and migrated:
-/// some minutes. To that comes its shutdown timeout (`-t`, 25 s).
+/// Longest expected deployment. Sidekiq's guide recommends to quiet processes early and to stop
+/// them late, so they are quiet for some minutes while the application is built and migrated, plus
+/// the shutdown timeout (`-t`, 25 s).
 const DEPLOYMENT: Duration = Duration::from_secs(600);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -36,7 +36,7 @@ fn found(process: &JobProcess) -> Option<Finding> {
         let seen = wording::duration(process.quiet_for);
         (Severity::Warning, format!("for at least {seen}"))
     } else {
-        // A heartbeat does not tell, and one look is short.
+        // Heartbeats do not say since when, and a single sample is short.
         (Severity::Notice, "for an unknown time".to_owned())
     };
     let evidence = format!("it takes no new jobs (TSTP), {since}; {busy}");
@@ -56,7 +56,8 @@ fn found(process: &JobProcess) -> Option<Finding> {
     })
 }
 
-/// It was not yet quiet when it took the newest of its jobs, nor before it began.
+/// Returns the longest time that it can have been quiet: it accepted jobs when it took its newest
+/// one.
 fn quiet_at_most(process: &JobProcess) -> Option<Duration> {
     let newest = process.in_hand.iter().map(|job| job.age).min();
     [newest, process.running_for].into_iter().flatten().min()

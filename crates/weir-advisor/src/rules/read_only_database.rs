@@ -1,4 +1,4 @@
-//! A database that takes no writes: a standby, or a switch that somebody has left on.
+//! The database accepts no writes, because it is a standby or because of a setting.
 
 use crate::database_settings;
 use crate::finding::{Finding, Severity};
@@ -7,14 +7,14 @@ use crate::observation::{Observation, ReadOnly};
 pub(crate) const NAME: &str = "read-only-database";
 
 const SETTING: &str = "default_transaction_read_only";
-/// Who writes what it replays; any role with `pg_monitor` sees that.
+/// Shows the primary; any role with `pg_monitor` may execute it.
 const PRIMARY: &str = "SELECT sender_host, sender_port, status FROM pg_stat_wal_receiver";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(postgres) = observation.postgres.known() else { return Vec::new() };
     let finding = match postgres.read_only {
         None => return Vec::new(),
-        // Applications read from standbys, and those are observed for good.
+        // Only a notice, because applications may use standbys for reads.
         Some(ReadOnly::Standby) => found(Severity::Notice, "it is a standby and rejects writes")
             .leads_to(
                 "Reads work. If the application writes here, each write fails \

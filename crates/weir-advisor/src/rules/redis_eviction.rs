@@ -1,4 +1,4 @@
-//! A Redis that throws keys away to make room throws jobs away.
+//! A Redis that evicts keys when memory is full loses jobs.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer};
@@ -20,7 +20,7 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let severity = match (redis.info.evicted_keys, policy == KEEPS_ALL, redis.info.maxmemory_bytes)
     {
         (0, true, _) => return None,
-        // Without a ceiling nothing is evicted, until somebody sets one.
+        // Without `maxmemory` nothing is evicted, but setting it later would lose jobs.
         (0, false, 0) => Severity::Notice,
         (0, false, _) => Severity::Warning,
         (_, true, _) => Severity::Notice,
@@ -37,7 +37,7 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     if !redis.is_nearly_full() {
         return Some(finding.next(observation.redis_command(&redis.name, keep)));
     }
-    // What is full and evicts nothing refuses every push.
+    // A full Redis that does not evict rejects every push.
     let room = redis_memory::raised(redis);
     let command = |cli: &str| format!("{cli} CONFIG SET maxmemory {room} && {}", keep(cli));
     let consequence = format!(

@@ -1,4 +1,4 @@
-//! How long Redis stands still to save a snapshot.
+//! Redis stops for too long when it forks to save a snapshot.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "redis-fork";
 
-/// Every push and fetch waits that long; people notice half a second.
+/// Every push and fetch waits that long; users notice half a second.
 const FORK_MIN: Duration = Duration::from_millis(500);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! Memory of Redis against its ceiling, or the machine's.
+//! Redis' memory approaches `maxmemory`, or too large a share of the machine.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer};
@@ -7,8 +7,8 @@ use crate::wording::{bytes, percent};
 
 pub(crate) const NAME: &str = "redis-memory";
 
-/// Of the machine's memory, without a ceiling: a snapshot forks, and a busy Redis can then need
-/// nearly twice its memory.
+/// Maximum share of the machine's memory without `maxmemory`: a snapshot forks, and a busy Redis
+/// may then need nearly twice its memory.
 const MACHINE_SHARE: f64 = 0.5;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -54,7 +54,8 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     })
 }
 
-/// A ceiling with room above what is in use: somebody may have set it below that.
+/// Returns a value for `maxmemory` above both the present one and the memory in use, as it may be
+/// set below that.
 pub(super) fn raised(redis: &RedisServer) -> String {
     let least = redis.info.maxmemory_bytes.max(redis.info.used_memory_bytes);
     format!("{}mb", (least / 2 * 3).div_ceil(1 << 20))

@@ -1,4 +1,4 @@
-//! What of the jobs survives a restart of Redis.
+//! Jobs may be lost at a restart of Redis.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer};

@@ -1,4 +1,4 @@
-//! A Redis that answers nobody: no connection is left, a script runs, it loads, its master is lost.
+//! A Redis rejects all commands: too many clients, a running script, loading, or a lost master.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Missing, MissingReason, Observation, RedisServer};
@@ -6,7 +6,7 @@ use crate::redis_settings;
 
 pub(crate) const NAME: &str = "redis-refuses";
 
-/// Twice what Redis ships with: how many this one has can't be asked any more.
+/// Twice the default. The present value cannot be queried any more.
 const MORE_CLIENTS: &str = "20000";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -17,7 +17,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     refusing.chain(servers.map(|redis| lacks_replicas(observation, redis))).collect()
 }
 
-/// It may be the half of a split that others have left: to lift the limit there loses what is written.
+/// Reports missing replicas. Does not suggest to remove the limit: the server may be the isolated
+/// part of a split, where writes would be lost.
 fn lacks_replicas(observation: &Observation, redis: &RedisServer) -> Finding {
     let evidence = "it rejects every write (NOREPLICAS): min-replicas-to-write is set and no \
                     replica is \
@@ -31,7 +32,7 @@ fn lacks_replicas(observation: &Observation, redis: &RedisServer) -> Finding {
         .next(observation.redis_command(&redis.name, |cli| format!("{cli} INFO replication")))
 }
 
-/// Whether this rule says it.
+/// Reports whether this rule handles the reason.
 pub(super) const fn says(obstacle: MissingReason) -> bool {
     use MissingReason::{ClientsExhausted, Loading, MasterLost, Script};
     matches!(obstacle, ClientsExhausted | Loading | MasterLost | Script)
@@ -41,7 +42,7 @@ fn found(observation: &Observation, missing: &Missing) -> Option<Finding> {
     if !says(missing.obstacle) {
         return None;
     }
-    // Its name is the subject already.
+    // The subject already contains the name.
     let evidence = match missing.reason.strip_prefix(&missing.what) {
         Some(does) => format!("it{does}"),
         None => missing.reason.clone(),
@@ -84,7 +85,7 @@ fn found(observation: &Observation, missing: &Missing) -> Option<Finding> {
     })
 }
 
-/// What Redis names that may be called beside it.
+/// Returns the command that stops the script: Redis names it in its error.
 fn kind_of_script(reason: &str) -> &'static str {
     if reason.contains("FUNCTION KILL") && !reason.contains("SCRIPT KILL") {
         "FUNCTION"

@@ -1,4 +1,4 @@
-//! A replica where Sidekiq's master should be: it takes no writes (READONLY).
+//! The Redis is a replica and rejects writes (READONLY), but Sidekiq needs a master.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Master, Observation, RedisServer, SidekiqObservation};
@@ -19,7 +19,8 @@ fn found(
     jobs: Option<&SidekiqObservation>,
 ) -> Option<Finding> {
     let Master { address, is_linked } = redis.info.replica_of.as_ref()?;
-    // A copy has its master's heartbeats. Whoever is pointed at it can't beat.
+    // Heartbeats on a replica come from its master's clients. Processes connected to the replica
+    // cannot write any.
     let is_alive = jobs.is_some_and(|jobs| !jobs.processes.is_empty());
     let (severity, link) = match (is_alive, is_linked) {
         (true, true) => (Severity::Notice, ""),

@@ -1,4 +1,4 @@
-//! One Redis for jobs and for a cache.
+//! The same Redis stores jobs and a cache.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer};
@@ -6,7 +6,7 @@ use crate::wording::percent;
 
 pub(crate) const NAME: &str = "redis-shared";
 
-/// An application keeps some keys of its own beside its jobs; a cache is mostly such keys.
+/// Minimum share of cache-like keys. An application may store a few such keys next to its jobs.
 const SHARE_MIN: f64 = 0.5;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {

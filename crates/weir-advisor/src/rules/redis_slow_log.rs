@@ -1,4 +1,4 @@
-//! Commands for which Redis has let all others wait, lately.
+//! Recent slow commands blocked all other clients of Redis.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "redis-slow-log";
 
-/// What the others notice.
+/// Shorter delays are not noticeable.
 const SLOW_MIN: Duration = Duration::from_millis(100);
-/// What is older is history.
+/// Older entries are ignored.
 const AGE_MAX: Duration = Duration::from_secs(600);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! A replication slot that nobody reads from, or that is far behind: Postgres keeps all WAL for it until the
+//! A replication slot has no reader or is far behind. Postgres retains all WAL for it until the
 //! disk is full.
 
 use crate::database_settings;
@@ -12,9 +12,9 @@ pub(crate) const NAME: &str = "replication-slot";
 
 const SETTING: &str = "max_slot_wal_keep_size";
 const GIB: u64 = 1 << 30;
-/// Times `max_wal_size`. The size of the disk is not known; what its owner gives WAL is: so much gathers between two
-/// checkpoints without any slot, and a replica that is restarted is seldom further behind. With ten times as much
-/// (10 GB as Postgres ships) nobody has reckoned.
+/// Multiple of `max_wal_size` from which a slot is far behind. The size of the disk is unknown, but
+/// this setting shows how much WAL is expected between checkpoints, and a restarting replica is
+/// rarely further behind. Few disks are sized for ten times as much (10 GB by default).
 const FAR: u64 = 10;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -32,7 +32,7 @@ fn severity(slot: &ReplicationSlot, replication: &Replication) -> Option<Severit
     let is_far = slot.held_bytes >= times(FAR);
     match (slot.state, slot.active) {
         (WalStatus::Lost | WalStatus::Unreserved, _) => Some(Severity::Critical),
-        // Nothing ends it before the disk does.
+        // Without a limit, only a full disk stops it.
         (WalStatus::Kept, false) if is_far && !is_limited(replication) => Some(Severity::Critical),
         (WalStatus::Kept, false) if slot.held_bytes >= times(1) => Some(Severity::Warning),
         (WalStatus::Kept, true) if is_far => Some(Severity::Warning),
@@ -66,7 +66,7 @@ fn found(
             "SELECT application_name, client_addr, state, replay_lag FROM pg_stat_replication",
         ));
     }
-    // A replica that is down for an hour needs it: that can't be seen from here.
+    // A replica that is temporarily down still needs the slot, which cannot be detected from here.
     let drop = format!("SELECT pg_drop_replication_slot({})", sql::literal(&slot.name));
     finding.next(format!("if it is no longer needed: {}", observation.psql(&drop)))
 }
@@ -141,7 +141,8 @@ fn consequence(slot: &ReplicationSlot, replication: &Replication) -> String {
     format!("{end}{start}{bound}")
 }
 
-/// A lower limit than what is held would break at once what may yet come back.
+/// A limit below the retained WAL would invalidate the slot at once, although its client may come
+/// back.
 fn enough_gib(slot: &ReplicationSlot, replication: &Replication) -> u64 {
     let usual = replication.wal_bytes_max.saturating_mul(FAR);
     usual.max(slot.held_bytes.saturating_mul(2)).div_ceil(GIB).max(1)

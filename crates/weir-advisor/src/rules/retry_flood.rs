@@ -1,4 +1,4 @@
-//! Many jobs fail and wait to be tried again.
+//! Many jobs fail and wait for a retry.
 
 use crate::finding::{Finding, Severity};
 use crate::flow::{Drain, Flow};
@@ -7,14 +7,14 @@ use crate::wording::{self, percent};
 
 pub(crate) const NAME: &str = "retry-flood";
 
-/// With remote servers that are down some thousands are usual.
+/// Some thousands are normal with unreachable remote servers.
 const SIZE_MIN: u64 = 10_000;
-/// From here on, if it grows.
+/// Minimum size if it is growing.
 const GROWING_SIZE_MIN: u64 = 1_000;
-/// From here on, if nearly all have the same error.
+/// Minimum size if nearly all jobs have the same error.
 const ONE_CAUSE_SIZE_MIN: u64 = 100;
 const ONE_CAUSE_SHARE: f64 = 0.9;
-/// Between two looks: jobs that are tried and fail leave and come back all the time.
+/// Minimum growth between two samples, because failing jobs leave the set and return all the time.
 const GROWTH_SHARE: f64 = 0.01;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -31,7 +31,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     has_one_cause.then(|| notice(found(set, grows)).leads_to(cause)).into_iter().collect()
 }
 
-/// Remote servers that are down fail in several ways; what the application or its database does, in one.
+/// Reports whether most errors are the same. Unreachable remote servers cause various errors; the
+/// application or its database cause one.
 fn one_cause(sample: &JobSample) -> bool {
     let most = sample.errors.iter().map(|share| share.count).max().unwrap_or_default();
     most as f64 >= ONE_CAUSE_SHARE * sample.size as f64
@@ -52,7 +53,7 @@ fn found(set: &JobSet, grows: bool) -> Finding {
         .leads_to("They return to their queues, mostly to fail again.")
 }
 
-/// What most of a sample have in common.
+/// Describes what most jobs of a sample have in common.
 pub(super) fn most_common(sample: &JobSample) -> Option<String> {
     let error = sample.errors.iter().max_by_key(|share| share.count)?;
     let share = percent(error.count as f64 / sample.size.max(1) as f64);

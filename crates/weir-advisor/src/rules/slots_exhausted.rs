@@ -1,11 +1,11 @@
-//! The database has no slot left, not even to look at it.
+//! All connection slots of the database are in use, even for the observer.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{ConnectionPools, MissingReason, Observation};
 
 pub(crate) const NAME: &str = "slots-exhausted";
 
-/// What stands before the ledger in the reason, where there is one.
+/// Precedes the list of sessions in the reason, if there is one.
 const HELD_BY: &str = "; held by ";
 
 const REFUSED: &str = "Every new connection is rejected: requests and jobs fail at random.";
@@ -19,7 +19,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 fn found(observation: &Observation, reason: &str) -> Finding {
     let evidence = format!("no connection slot is free: {reason}");
     let finding = Finding::new(NAME, Severity::Critical, "Postgres", evidence).leads_to(REFUSED);
-    // Behind a pooler it is not the application's pools that fill the slots.
+    // Behind a pooler, the application's pools do not determine the used slots.
     let services = observation.services.known().filter(|_| observation.pooler.is_none());
     let services = services.map(Vec::as_slice).unwrap_or_default();
     let largest = services.iter().max_by_key(|service| service.connections());
@@ -27,7 +27,7 @@ fn found(observation: &Observation, reason: &str) -> Finding {
         may_hold_most(&service.name, reason) && !holds_more_than_pools(services, service, reason)
     };
     match largest.filter(is_to_shrink) {
-        // It could not ask the database for its ceiling either.
+        // The limit is unknown, because the database rejected the observer.
         None => finding
             .leads_to(format!(
                 "{REFUSED} Postgres reserves some slots for superusers, who can still query its \
@@ -41,20 +41,20 @@ fn found(observation: &Observation, reason: &str) -> Finding {
     }
 }
 
-/// Pools that are known are not all there are. Where the titles of Postgres' processes tell who holds the
-/// slots, the one that holds most stands first, and nobody else's pool would free them.
+/// Reports whether a service may hold the most slots. Not all pools are known, so if the titles of
+/// Postgres' processes name the largest holder, reducing another service's pool would not help.
 fn may_hold_most(service: &str, reason: &str) -> bool {
     let Some((_, ledger)) = reason.split_once(HELD_BY) else { return true };
     let holds = |service: &str| {
         let rest = ledger.strip_prefix(service);
         rest.is_some_and(|it| it.trim_start().starts_with(|first: char| first.is_ascii_digit()))
     };
-    // Sidekiq's services are named after a queue, and a title tells less.
+    // Sidekiq's services include the name of a queue, which a process title does not.
     holds(service) || service.split_once(' ').is_some_and(|(family, _)| holds(family))
 }
 
-/// Whether who holds most holds more than all pools of its kind: it opens connections beside them, or leaves
-/// them open, and smaller pools would free none.
+/// Reports whether the largest holder has more sessions than all pools of its kind allow. It then
+/// opens other connections or does not close them, and smaller pools would not help.
 fn holds_more_than_pools(
     services: &[ConnectionPools],
     largest: &ConnectionPools,

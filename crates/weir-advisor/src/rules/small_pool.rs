@@ -1,4 +1,4 @@
-//! More threads than connections in a process: they wait for each other, whatever the database has left.
+//! A process has more threads than connections, so its threads wait for each other.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{ConnectionPools, Observation, POOL_VARIABLE};
@@ -34,14 +34,14 @@ fn found(
             format!("{POOL_VARIABLE}{threads}"),
         )
     } else {
-        // A larger pool would be over the database's ceiling.
+        // A larger pool would exceed the database's limit.
         let line = wording::number(pool, "thread", "threads");
         let line = format!("{line} ({})", service.threads_set_by());
         finding.change_and_restart(format!("the command that starts {}", service.name), line)
     }
 }
 
-/// Whether the database has the connections that are missing, or a pooler would bear them.
+/// Reports whether the database has enough free connections, or a pooler accepts them.
 fn has_room(
     observation: &Observation,
     services: &[ConnectionPools],

@@ -1,4 +1,4 @@
-//! A queue that only gets a turn when those before it are empty, which they are not.
+//! A queue never gets a thread because the queues before it always have jobs.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "starving-queue";
 
-/// Below this a queue waits for its turn as it should.
+/// Shorter waits are normal.
 const LATENCY_MIN: Duration = Duration::from_secs(60);
 
-/// Where a queue is served: a process with one of its capsules.
+/// A process and its capsule that serves a queue.
 type ServingCapsule<'a> = (&'a JobProcess, &'a Capsule);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -27,7 +27,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     starving.iter().map(|it| found(jobs, &repaired, it)).collect()
 }
 
-/// Capsules that should begin with other queues than they do, with those.
+/// Returns the capsules that should put starving queues first, with the names of those.
 pub(crate) fn to_begin_with(jobs: &SidekiqObservation) -> Vec<(&JobProcess, &Capsule, Vec<&str>)> {
     let starving = all(jobs);
     let places = starving.iter().filter_map(|it| Some((spare(jobs, &it.places)?, it.names())));
@@ -41,7 +41,7 @@ fn all(jobs: &SidekiqObservation) -> Vec<Starving<'_>> {
     starving
 }
 
-/// A queue, or several that the same places serve, with what stands before.
+/// One or several queues served by the same capsules, with the queues before them.
 struct Starving<'a> {
     queues: Vec<&'a ObservedQueue>,
     places: Vec<ServingCapsule<'a>>,
@@ -54,12 +54,13 @@ impl<'a> Starving<'a> {
     }
 }
 
-/// Whether this is why the queue waits.
+/// Reports whether this rule explains why the queue waits.
 pub(super) fn explains(jobs: &SidekiqObservation, queue: &ObservedQueue) -> bool {
     starving(jobs, queue).is_some()
 }
 
-/// If the queue is late, and every capsule that serves it has jobs of another to do first.
+/// Returns the details if the queue is late and every capsule that serves it has jobs of another
+/// queue to run first.
 fn starving<'a>(jobs: &'a SidekiqObservation, queue: &'a ObservedQueue) -> Option<Starving<'a>> {
     let is_meant_to = queue.paused || queue.is_set_aside();
     let is_late = queue.latency >= LATENCY_MIN && waits(queue) && queue.stands();
@@ -80,7 +81,7 @@ fn starving<'a>(jobs: &'a SidekiqObservation, queue: &'a ObservedQueue) -> Optio
     Some(Starving { queues: vec![queue], places, before })
 }
 
-/// One change for all queues that starve in the same place.
+/// Combines the queues that starve in the same capsules, so that one change covers all.
 fn combine(findings: &mut Vec<Starving<'_>>) {
     let mut combined: Vec<Starving<'_>> = Vec::new();
     for finding in findings.drain(..) {
@@ -103,7 +104,7 @@ fn found(jobs: &SidekiqObservation, repaired: &Repaired<'_>, starving: &Starving
     let words = if names.len() > 1 { "queues" } else { "queue" };
     let length: u64 = queues.iter().map(|queue| queue.length).sum();
     let latency = queues.iter().map(|queue| queue.latency).max().unwrap_or_default();
-    // Sidekiq 6 does not say whether its order is strict.
+    // Sidekiq 6 does not report whether its order is strict.
     let sure = places.iter().any(|(_, it)| it.ordering == Ordering::Strict);
     let (severity, if_strict) = match sure {
         true => (Severity::Critical, ""),
@@ -132,7 +133,7 @@ fn found(jobs: &SidekiqObservation, repaired: &Repaired<'_>, starving: &Starving
     }
 }
 
-/// One whose first queue is first elsewhere as well: it can begin with another, and none is worse off.
+/// Returns a capsule whose first queue is also first elsewhere: its order can change without harm.
 fn spare<'a>(
     jobs: &SidekiqObservation,
     places: &[ServingCapsule<'a>],
@@ -150,8 +151,9 @@ fn position(capsule: &Capsule, queue: &str) -> Option<usize> {
     capsule.queues.iter().position(|served| served.name == queue)
 }
 
-/// The first queue with jobs that `capsule` looks at before `queue`; none if `queue` has its turns, or
-/// threads are idle: what waits before it is being taken then.
+/// Returns the first queue with jobs that `capsule` checks before `queue`. Returns `None` if
+/// `queue` is selected at random, or if threads are idle, because the jobs before it are then being
+/// taken.
 fn waiting_before<'a>(
     jobs: &SidekiqObservation,
     (process, capsule): ServingCapsule<'a>,
@@ -169,7 +171,7 @@ fn waiting_before<'a>(
     before().find(|(_, it)| !it.paused && waits(it)).map(|(served, _)| served.name.as_str())
 }
 
-/// At both looks: what comes and is taken at once is not waited for.
+/// Reports whether jobs waited in both samples. Jobs taken on arrival do not count.
 fn waits(queue: &ObservedQueue) -> bool {
     let before = match &queue.flow {
         Fact::Known(flow) => flow.before,

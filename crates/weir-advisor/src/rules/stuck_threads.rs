@@ -1,4 +1,4 @@
-//! Threads that have had the same job for hours: they hang, and what they serve waits.
+//! Threads have been running the same job for hours.
 
 use std::time::Duration;
 
@@ -8,9 +8,10 @@ use crate::wording;
 
 pub(crate) const NAME: &str = "stuck-threads";
 
-/// Every thread for so long: nothing of what waits is worked off, whatever they do.
+/// If every thread has had its job for this long, waiting jobs are not run, even if the threads do
+/// not hang.
 const ALL_AGE_MIN: Duration = Duration::from_secs(600);
-/// Jobs are meant to be short; one that takes an hour waits for something that does not come.
+/// Jobs should be short. One that takes an hour probably hangs.
 const AGE_MIN: Duration = Duration::from_secs(3_600);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -36,7 +37,7 @@ fn found(jobs: &SidekiqObservation, process: &JobProcess) -> Option<Finding> {
         (true, _) if !is_missed => {
             (Severity::Warning, "It has no thread left for other jobs; none is waiting yet.")
         }
-        // They may be long jobs.
+        // The jobs may be long rather than stuck.
         (true, _) if !is_long => (Severity::Warning, "It has no thread left for other jobs."),
         (true, _) => (Severity::Critical, "It has no thread left for other jobs."),
         (false, 1) => (Severity::Warning, "This thread is not available for other jobs."),

@@ -1,4 +1,4 @@
-//! More threads than the database can use make everything slower: goodput, as measured, says so.
+//! Measured goodput is lower with more threads, because the database cannot use them.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Goodput, Observation, Throughput};
@@ -6,9 +6,9 @@ use crate::wording::{self, rate};
 
 pub(crate) const NAME: &str = "threads-hurt";
 
-/// Levels that are this close to the best count as equal: measuring is no better.
+/// Levels this close to the best count as equal, because measurements are no more precise.
 const EQUAL_SHARE: f64 = 0.95;
-/// A difference below so many standard deviations may be chance.
+/// Differences of fewer standard deviations are attributed to chance.
 const CHANCE_DEVIATIONS: f64 = 3.0;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
@@ -21,7 +21,7 @@ fn judge(throughput: &Throughput) -> Option<Finding> {
     let rate = |level: &&Goodput| level.jobs_per_second;
     let best = levels.iter().max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
     let equal = |level: &&Goodput| level.jobs_per_second >= EQUAL_SHARE * best.jobs_per_second;
-    // The smallest of those that are as good leaves the most for web requests.
+    // Among equally good levels, the one with the fewest threads leaves the most for web requests.
     let enough = levels.iter().filter(equal).min_by_key(|level| level.threads)?;
     let is_chance = |level: &Goodput| {
         let difference = best.jobs_per_second - level.jobs_per_second;

@@ -1,6 +1,6 @@
-//! A source that was given and tells nothing at all: nobody answers there, or it lets nobody in.
+//! A configured source is unreachable or rejects the observer.
 //!
-//! First of all rules: what others say beside it is said without what this one would have told.
+//! This rule is the first one, because without the source the other findings are incomplete.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Missing, MissingReason, Observation};
@@ -10,7 +10,7 @@ pub(crate) const NAME: &str = "unreachable";
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let mut sources: Vec<&Missing> = Vec::new();
     for missing in whole(observation).filter(|it| severity(it.obstacle).is_some()) {
-        // One that has answered first and then not is missed in its jobs only.
+        // A source that failed after its first reply is missing only parts, such as its jobs.
         if !sources.iter().any(|said| said.what == missing.what) {
             sources.push(missing);
         }
@@ -18,16 +18,16 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     sources.into_iter().filter_map(found).collect()
 }
 
-/// Whether this rule says it.
+/// Reports whether this rule handles `missing`.
 pub(super) fn says(observation: &Observation, missing: &Missing) -> bool {
     severity(missing.obstacle).is_some() && whole(observation).any(|it| it == missing)
 }
 
-/// Of each source that was given and not seen, why.
+/// Returns the reasons for all configured sources that could not be read at all.
 fn whole(observation: &Observation) -> impl Iterator<Item = &Missing> {
     let servers = observation.redis.iter().filter_map(Fact::missing);
     let jobs = observation.each_jobs().filter_map(|(_, jobs)| jobs.missing());
-    // Of a server that lets its keys be counted and not read, a part is missing.
+    // Other missing jobs are parts of a server that could be read.
     let jobs = jobs.filter(|it| it.what.starts_with("Redis "));
     let weir = observation.requests.missing();
     let database =
@@ -35,8 +35,8 @@ fn whole(observation: &Observation) -> impl Iterator<Item = &Missing> {
     servers.chain(jobs).chain(database).chain(weir)
 }
 
-/// Nobody there is an outage for whoever has that address, and who is not let in is blind; what a version
-/// does not have is neither.
+/// Returns the severity: critical for an unreachable source, which affects other clients as well,
+/// and lower if only the observer is rejected. Unsupported features yield `None`.
 const fn severity(obstacle: MissingReason) -> Option<Severity> {
     match obstacle {
         MissingReason::Unreachable => Some(Severity::Critical),
@@ -53,7 +53,7 @@ const fn severity(obstacle: MissingReason) -> Option<Severity> {
 
 fn found(missing: &Missing) -> Option<Finding> {
     let severity = severity(missing.obstacle)?;
-    // Its name is the subject already.
+    // The subject already contains the name.
     let evidence = match missing.reason.strip_prefix(&missing.what) {
         Some(does) => format!("it{}", does.strip_prefix(':').unwrap_or(does)),
         None => missing.reason.clone(),

@@ -1,4 +1,4 @@
-//! What could not be seen, and what would let it be.
+//! Facts that could not be determined, with the remedies.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use crate::wording;
 pub(crate) const NAME: &str = "unseen";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    // That no slot or connection is left is a finding of its own, so is a Redis that refuses everybody, and so is a source
-    // of which nothing is seen.
+    // Other rules report exhausted slots and connections, a Redis that rejects all commands, and
+    // sources that could not be read at all.
     let is_said = |it: &Missing| {
         matches!(it.obstacle, MissingReason::SlotsExhausted | MissingReason::LimitReached)
             || redis_refuses::says(it.obstacle)
@@ -24,7 +24,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     once.map(found).chain(hidden(observation)).chain(cut(observation)).collect()
 }
 
-/// What is behind a limit of the observer was not looked at.
+/// Reports limits of the observer that truncated the observation.
 fn cut(observation: &Observation) -> Option<Finding> {
     let limits = wording::list(observation.cut.iter().map(String::as_str));
     (!limits.is_empty()).then(|| {
@@ -57,7 +57,7 @@ fn found(missing: &Missing) -> Finding {
     }
 }
 
-/// Postgres shows the sessions of others without their state to who lacks `pg_monitor`.
+/// Reports sessions with hidden states: Postgres shows them only with `pg_monitor`.
 fn hidden(observation: &Observation) -> Option<Finding> {
     let postgres = observation.postgres.known()?;
     let connections = postgres.connections.known()?;

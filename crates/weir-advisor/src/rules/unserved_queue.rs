@@ -1,4 +1,5 @@
-//! Jobs wait in a queue that no process serves: its name is misspelt somewhere, or forgotten.
+//! Jobs wait in a queue that no process serves, because its name is misspelt or missing in a
+//! configuration.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, ObservedQueue, SidekiqObservation};
@@ -10,7 +11,7 @@ pub(crate) const NAME: &str = "unserved-queue";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
-    // Without any process all are unserved, and another rule says so once.
+    // Without any process all queues are unserved, which another rule reports once.
     if jobs.serving().next().is_none() {
         return Vec::new();
     }
@@ -95,7 +96,7 @@ mod tests {
         assert!(
             check(&observation)[0].change.as_ref().unwrap().line.ends_with(" -q fasp,1 -q pull,1")
         );
-        // "push" is two letters away and real.
+        // "push" differs by two letters and has jobs.
         serve(&mut observation, "pulls");
         assert!(check(&observation)[0].evidence.contains("\"pulls\""));
     }

@@ -1,8 +1,8 @@
-//! Postgres with a cache far too small, or too large, for its machine.
+//! Postgres has a cache far too small, or too large, for its machine.
 //!
-//! Source of the rule: PgTune (a quarter of the memory for shared buffers, three quarters for what
-//! the planner takes to be cached). Its size alone does no harm: how bad it is tells the share of blocks
-//! that it had to read from elsewhere.
+//! Follows PgTune: a quarter of the memory for shared buffers, three quarters as
+//! `effective_cache_size`. A wrong size alone does no harm; the severity depends on the share of
+//! blocks that were read from outside the cache.
 
 use crate::database_settings::{self, Size};
 use crate::finding::{Finding, Severity};
@@ -12,16 +12,16 @@ use crate::wording::{bytes, percent};
 
 pub(crate) const NAME: &str = "untuned-database";
 
-/// Of what a plan would give it, below which nobody has tuned it.
+/// Below the recommended size divided by this, the setting counts as untuned.
 const UNTUNED_SHARE: u64 = 4;
-/// Beyond half, blocks are kept twice: here and in the kernel's cache.
+/// Above the memory divided by this, blocks are cached twice: here and by the kernel.
 const SHARE_MAX: u64 = 2;
 const SHIPPED_BYTES: u64 = 128 << 20;
-/// What a number without a unit counts where Postgres counts blocks.
+/// Unit of plain numbers for settings in blocks.
 const BLOCK_BYTES: u64 = 8_192;
-/// Jobs that wait, from which on the database's slowness is felt.
+/// Number of waiting jobs from which a slow database matters.
 const BACKLOG_MIN: u64 = 1_000;
-/// Of 100 blocks a database that serves users finds 99; below 95 it mostly waits.
+/// A healthy database finds 99 % of blocks in its cache; below 95 % it mostly waits for the disk.
 const HITS_FINE: f64 = 0.99;
 const HITS_BAD: f64 = 0.95;
 
@@ -39,7 +39,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     buffers.into_iter().chain(planner).collect()
 }
 
-/// What a cache that is too small was seen to do.
+/// The observed effect of a cache that is too small.
 struct Harm {
     severity: Severity,
     words: String,
@@ -117,7 +117,7 @@ fn planner(
 ) -> Vec<Finding> {
     let memory = host.memory_bytes.max(host.share_bytes);
     let recommended = plan::effective_cache_size(&host.machine(1, settings.max_connections));
-    // Half of the recommendation, or more than there is.
+    // Values from half of the recommendation up to all memory are accepted.
     let right = recommended / 2..=memory;
     let seen = ("effective_cache_size", settings.effective_cache_size_bytes);
     let sizes = Size::all(postgres, seen, BLOCK_BYTES).into_iter();
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_value_is_that_of_a_plan_and_the_same_at_every_look() {
-        // A machine of 23.5 GB, of which others leave a little more or less.
+        // A machine with 23.5 GB, where the memory that other processes leave varies slightly.
         let total = 23_500_000 * 1_024;
         let share_bytes = plan::postgres_share(total);
         let lines: std::collections::BTreeSet<String> = [21_272, 21_080, 20_824]

@@ -1,4 +1,5 @@
-//! The application's version pushes to a queue that no process serves, before the first job does.
+//! The application's new version pushes to a queue that no process serves. Found before the first
+//! job waits.
 
 use crate::finding::{Assignment, Finding, Severity};
 use crate::observation::{Observation, SidekiqObservation};
@@ -15,9 +16,9 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     if jobs.serving().next().is_none() {
         return without_process(jobs, pushed).into_iter().collect();
     }
-    // With jobs in it, or for the scheduler, other rules say it.
+    // Other rules report queues with jobs, and the scheduler.
     let said = |name: &str| name == "scheduler" || jobs.queue(name).is_some_and(|it| it.length > 0);
-    // That its process is quiet, or has ended, is another rule's.
+    // Other rules report queues whose process is quiet or gone.
     let unserved = |name: &&String| {
         jobs.nobody_serves(name) && !said(name) && jobs.absent_servers(name).next().is_none()
     };
@@ -25,8 +26,9 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     pushed.iter().filter(unserved).map(|name| found(&repaired, name)).collect()
 }
 
-/// That nothing runs is another rule's; which queues what is started has to serve is said here, once. Quiet
-/// processes are a deployment, and where there is no key of Sidekiq's it may be somewhere else.
+/// Lists the queues to serve when no process is running; another rule reports that none is. Skipped
+/// if processes are quiet, which indicates a deployment, or if the Redis has no Sidekiq keys,
+/// because Sidekiq may use another one.
 fn without_process(jobs: &SidekiqObservation, pushed: &[String]) -> Option<Finding> {
     let is_gone = jobs.processes.is_empty() && !jobs.has_more_processes && !jobs.is_nowhere();
     if !is_gone || pushed.is_empty() {

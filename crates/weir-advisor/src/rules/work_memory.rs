@@ -1,4 +1,4 @@
-//! Memory that all sessions together may take for sorts and hashes.
+//! All sessions together may use more memory for sorts and hashes than there is.
 
 use crate::database_settings::Size;
 use crate::finding::{Finding, Severity};
@@ -8,10 +8,10 @@ use crate::wording::{bytes, number};
 
 pub(crate) const NAME: &str = "work-memory";
 
-/// What a number without a unit counts.
+/// Unit of plain numbers.
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// What Postgres ships with, and PgTune's floor.
+/// Postgres' default, and PgTune's minimum.
 const FLOOR_BYTES: u64 = 4 * MIB;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {

@@ -50,7 +50,7 @@ fn set(size: u64) -> SetSample {
 
 #[test]
 fn two_looks_give_flows_of_queues_and_sets() {
-    // Four jobs a second come, and 100 a second go.
+    // Four jobs arrive per second and 100 are completed.
     let newest: Vec<u64> = (191..=210).rev().flat_map(|second| [second; 4]).collect();
     let first =
         sample(200, vec![queue("pull", 10_960, &[]), queue("gone", 5, &[])], set(1_000), set(7));
@@ -75,7 +75,8 @@ fn two_looks_give_flows_of_queues_and_sets() {
 
 #[test]
 fn a_burst_comes_at_the_pace_of_the_whole_window_and_not_at_its_own() {
-    // 340 in ten seconds, all within a tenth of one: the newest hundred alone tell 3,400 a second.
+    // 340 arrivals in ten seconds, all within a tenth of one: the newest hundred alone would
+    // suggest 3,400 per second.
     let millis = |at: u64| Timestamp::from_millis(at);
     let newest: Vec<_> = (0..100).map(|job| millis(209_999 - job * 3 / 10)).collect();
     let after =
@@ -100,7 +101,8 @@ fn a_list_in_which_all_is_new_may_have_had_more() {
     assert!(push.flow_is_least);
 }
 
-/// A process whose last heartbeats, by its own clock and by that of Redis, were then.
+/// Returns a process whose last heartbeat was at `beat` by its own clock and `age_seconds` ago by
+/// Redis' clock.
 fn beating(beat: u64, age_seconds: u64) -> ProcessSample {
     let beat_age = Some(Duration::from_secs(age_seconds));
     ProcessSample { beat: Some(at(beat)), beat_age, ..process("web:7:x", false) }
@@ -128,7 +130,7 @@ fn a_process_that_missed_a_beat_is_told_from_one_that_beats() {
 
 #[test]
 fn a_clock_that_differs_makes_no_job_old() {
-    // Two hours behind: its heartbeat of five seconds ago, and a job that it took a minute ago.
+    // The clock is two hours behind: a heartbeat five seconds ago, and a job taken a minute ago.
     let run_at = Some(Timestamp::from_millis(20_000_000 - 7_200_000 - 60_000));
     let work = vec![RunningJobSample { queue: "push".to_owned(), run_at, job: None }];
     let clock = |beat: u64| ProcessSample { work: work.clone(), ..beating(beat, 5) };

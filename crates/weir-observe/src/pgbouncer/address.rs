@@ -1,15 +1,17 @@
-//! Where a PgBouncer speaks of itself.
+//! Parses the address of PgBouncer's admin database.
 
 use crate::postgres::{PostgresEndpoint, PostgresError};
 
-/// The database that is no database.
+/// The name of the admin database.
 const DATABASE: &str = "pgbouncer";
 const PORT: u16 = 6432;
 
-/// Of `postgres://[USER@]HOST[:PORT][/pgbouncer][?sslmode=..]`, or `postgres:///pgbouncer?host=/FOLDER` for a socket.
+/// Parses `postgres://[USER@]HOST[:PORT][/pgbouncer][?sslmode=..]`, or
+/// `postgres:///pgbouncer?host=/FOLDER` for a socket.
 ///
 /// # Errors
-/// As [`PostgresEndpoint::parse`], and when it names another database: that one knows nothing of pools.
+/// As for [`PostgresEndpoint::parse`], and if the URL names another database, which has no
+/// statistics of pools.
 pub fn pgbouncer_endpoint(url: &str) -> Result<PostgresEndpoint, PostgresError> {
     let endpoint = PostgresEndpoint::parse(&complete(url))?;
     if endpoint.database() == Some(DATABASE) {
@@ -20,13 +22,13 @@ pub fn pgbouncer_endpoint(url: &str) -> Result<PostgresEndpoint, PostgresError> 
     Err(PostgresError::Address { address: endpoint.to_string(), problem })
 }
 
-/// With PgBouncer's port and database, where it has none.
+/// Adds PgBouncer's default port and database if they are missing.
 fn complete(url: &str) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let end = url[start..].find(['/', '?']).map_or(url.len(), |at| start + at);
     let (head, rest) = url.split_at(end);
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    // The brackets of an address of IPv6 have colons in them.
+    // IPv6 addresses contain colons inside their brackets.
     let host = head[start..].rsplit('@').next().unwrap_or_default();
     let has_port = host.rsplit(']').next().unwrap_or_default().contains(':');
     let port = if host.is_empty() || has_port { String::new() } else { format!(":{PORT}") };

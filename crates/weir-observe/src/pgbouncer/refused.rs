@@ -1,4 +1,4 @@
-//! Why PgBouncer told nothing of itself, and what to do.
+//! Returns why PgBouncer could not be queried, with remedies.
 
 use weir_advisor::observation::{Missing, MissingReason};
 
@@ -36,21 +36,21 @@ const WAYS: [(&str, MissingReason, &str); 11] = [
     ("No such file", MissingReason::Unreachable, RUNS),
     ("lookup", MissingReason::Unreachable, "check the host name in the address"),
     ("timed out", MissingReason::Unreachable, REACHED),
-    // It is no PgBouncer that has no such database.
+    // PgBouncer always has this database, so the server is another program.
     (
         "database \"pgbouncer\" does not exist",
         MissingReason::Login,
         "use the address of PgBouncer, not of the database behind it",
     ),
 ];
-/// What it says to who is not known to it.
+/// Messages for unknown users.
 const STRANGERS: [&str; 4] = ["authentication failed", "no such user", "SASL", "28P01"];
 
 pub(super) fn missing(endpoint: &PostgresEndpoint, error: &PostgresError) -> Missing {
     let user = endpoint.user().unwrap_or("USER");
     let missing = of_postgres(&format!("PgBouncer {endpoint}"), Some(user), error);
     if let PostgresError::Certificate { .. } = error {
-        // It was not even asked.
+        // A local error: PgBouncer was not contacted.
         let remedy =
             Some("check the path of --pgbouncer-ca (pgbouncer_ca in [observe])".to_owned());
         return Missing { obstacle: MissingReason::Login, remedy, ..missing };

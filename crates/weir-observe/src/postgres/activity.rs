@@ -1,8 +1,8 @@
-//! Who holds which sessions, and what they do.
+//! Reads sessions with their service and state.
 //!
-//! `application_name` is empty in what matters most (Mastodon empties it on purpose), so a session of
-//! this machine is put down to the process that holds its socket; one of another machine to what it
-//! says of itself, or to its user, database and address.
+//! `application_name` is empty in the most important cases (Mastodon clears it on purpose). Local
+//! sessions are therefore assigned to the process that holds the socket, and remote ones to what
+//! they report, or else to user, database and address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,9 +18,9 @@ use crate::{commands, sockets};
 
 const WHAT: &str = "Postgres' sessions";
 
-/// Sessions that take a slot of `max_connections`. To who lacks `pg_monitor` the kinds of others are
-/// NULL; of those it is what has a user and a database. Statements are not read: they hold what
-/// people write.
+/// Selects sessions that use a slot of `max_connections`. Without `pg_monitor`, the types of other
+/// users' sessions are NULL; those with a user and a database are selected. Statements are not
+/// read, because they may contain user data.
 const QUESTION: &str = "SELECT pid, usename, datname, application_name, host(client_addr) AS address, \
     client_port, state, wait_event_type, wait_event, \
     query = '<insufficient privilege>' AS hidden, \
@@ -28,7 +28,7 @@ const QUESTION: &str = "SELECT pid, usename, datname, application_name, host(cli
     FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (backend_type = 'client backend' \
     OR (backend_type IS NULL AND datname IS NOT NULL AND usename IS NOT NULL)) LIMIT ";
 
-/// One session.
+/// A session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Backend {
     pub(super) pid: u32,
@@ -36,11 +36,11 @@ pub(super) struct Backend {
     pub(super) client: Option<(IpAddr, u16)>,
     pub(super) state: SessionState,
     pub(super) since: Duration,
-    /// What it waits for (`wait_event`).
+    /// The event that it is waiting for (`wait_event`).
     pub(super) event: Option<String>,
 }
 
-/// All of them, and what the busy ones wait for.
+/// Returns all sessions, and the wait events of busy ones.
 pub(super) async fn backends(
     session: &mut PostgresSession,
 ) -> (Fact<Vec<Backend>>, Fact<Vec<SessionWait>>) {
@@ -60,7 +60,7 @@ pub(super) async fn backends(
     }
 }
 
-/// Most first. Postgres names some hundred events.
+/// Counts wait events, most frequent first. Postgres has some hundred.
 fn counted(events: impl Iterator<Item = (String, String)>) -> Vec<SessionWait> {
     let mut counts: BTreeMap<(String, String), u32> = BTreeMap::new();
     for event in events {
@@ -93,18 +93,18 @@ fn backend(row: &SimpleQueryRow) -> Option<Backend> {
 pub(super) fn state(state: Option<&str>, is_hidden: bool) -> SessionState {
     match state {
         None if is_hidden => SessionState::Hidden,
-        // Nobody may see it: `track_activities` is off.
+        // `track_activities` is off.
         Some("disabled") => SessionState::Hidden,
         Some("idle") => SessionState::Idle,
         Some("idle in transaction" | "idle in transaction (aborted)") => {
             SessionState::IdleInTransaction
         }
-        // Active, a fast-path call, or one that has just been let in.
+        // Active, a fast-path call, or a session that has just been accepted.
         _ => SessionState::Active,
     }
 }
 
-/// By what a session says of itself, and otherwise "user@database from address".
+/// Returns the service from the session's own name, or else "user@database from address".
 pub(super) fn service(said: &str, user: &str, database: &str, address: Option<IpAddr>) -> String {
     if !said.is_empty() {
         return commands::service(said);
@@ -115,8 +115,8 @@ pub(super) fn service(said: &str, user: &str, database: &str, address: Option<Ip
     }
 }
 
-/// Those whose sockets belong to processes of this machine get the names of these: the processes by
-/// their numbers.
+/// Sets the service of local sessions to that of the process with the socket. Returns the services
+/// by process ID.
 pub(super) fn name(
     backends: &mut [Backend],
     local: Option<&Local>,
@@ -126,7 +126,7 @@ pub(super) fn name(
     let mut named = BTreeMap::new();
     let Some(proc) = proc else { return named };
     let port = local.map(|local| local.port);
-    // Another machine's loopback is not this one's.
+    // Loopback addresses count only if the database is on this machine.
     let ours = |client: &(IpAddr, u16)| local.is_some() || !client.0.is_loopback();
     let clients: BTreeSet<_> = backends.iter().filter_map(|it| it.client).filter(ours).collect();
     let owners = sockets::owners(proc, &clients, port);
@@ -142,7 +142,7 @@ pub(super) fn name(
     named
 }
 
-/// By service and state.
+/// Groups the sessions by service and state.
 pub(super) fn sessions(backends: &[Backend]) -> Vec<Sessions> {
     let mut groups: BTreeMap<(&str, SessionState), (u32, Duration)> = BTreeMap::new();
     for Backend { service, state, since, .. } in backends {

@@ -1,4 +1,4 @@
-//! Why no connection to Postgres came about, and what to do: where it was not Postgres itself that said so.
+//! Explains why no connection to Postgres could be made, unless Postgres itself reported the error.
 
 use weir_advisor::observation::MissingReason;
 
@@ -33,7 +33,7 @@ const WAYS: [(&str, MissingReason, &str); 10] = [
         "pass a certificate with --postgres-cert and --postgres-key",
     ),
     (
-        // It answers; whoever asks without TLS may well be let in.
+        // The server responds, and may accept connections without TLS.
         "does not support TLS",
         MissingReason::Login,
         "turn it on (ssl = on in postgresql.conf), or remove sslmode from the address",
@@ -66,11 +66,11 @@ const BROKEN: &str = "check the host and port in the address, and its log";
 const BROKEN_TLS: &str = "check the host and port in the address, whether it has TLS (ssl in \
                           postgresql.conf), and its log";
 
-/// None: an address that is none says itself what to do.
+/// Returns `None` for invalid addresses, whose error already contains the remedy.
 pub(super) fn of(error: &PostgresError, tls: bool) -> Option<(MissingReason, &'static str)> {
     let said = match error {
         PostgresError::Address { .. } => return None,
-        // It was not even asked: what is wrong is doctor's own.
+        // A local error: Postgres was not contacted.
         PostgresError::Certificate { .. } => return Some((MissingReason::Login, FILES)),
         PostgresError::Deadline(_) => return Some((MissingReason::Unreachable, LATE)),
         PostgresError::Refused(_) => error.to_string(),

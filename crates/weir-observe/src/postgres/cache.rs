@@ -1,4 +1,4 @@
-//! How often blocks were found in shared buffers, between two looks.
+//! Computes the hit ratio of shared buffers between two samples.
 
 use weir_advisor::observation::Fact;
 
@@ -7,10 +7,10 @@ use super::session::PostgresSession;
 const WHAT: &str = "Postgres' cache hits";
 const QUESTION: &str = "SELECT coalesce(sum(blks_hit), 0), coalesce(sum(blks_read), 0) \
     FROM pg_stat_database WHERE datname = current_database()";
-/// Fewer blocks say nothing of how a database is used.
+/// With fewer blocks, the ratio is too imprecise.
 const BLOCKS_MIN: u64 = 10_000;
 
-/// Counters since the statistics were reset.
+/// Counters since the last reset of the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
     hit: u64,
@@ -28,7 +28,8 @@ pub(super) async fn blocks(session: &mut PostgresSession) -> Fact<Blocks> {
     }
 }
 
-/// Of what was asked for in between; nothing is said of a database that nobody asks.
+/// Returns the hit ratio between two samples, or [`Fact::NotAsked`] if there was too little
+/// traffic.
 pub(super) fn hit_ratio(before: &Fact<Blocks>, after: Fact<Blocks>) -> Fact<f64> {
     let (before, after) = match (before, after) {
         (Fact::Known(before), Fact::Known(after)) => (before, after),

@@ -1,4 +1,4 @@
-//! One connection in the simple protocol, to Postgres or to what speaks as it does.
+//! A connection with the simple protocol, to Postgres or a compatible server.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::endpoint::PostgresEndpoint;
 use super::error::PostgresError;
 use super::tls;
 
-/// What a good-bye may take.
+/// Timeout for closing the connection.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// It ends with its drop.
+/// A connection that closes when dropped.
 pub(crate) struct PostgresConnection {
     client: Client,
-    /// Reads and writes the socket.
+    /// The task that reads and writes the socket.
     driver: JoinSet<()>,
 }
 
@@ -40,7 +40,8 @@ impl PostgresConnection {
                 Ok(client)
             }
         };
-        // The library's own limit ends with the socket; a server that then says nothing is met here.
+        // The library's timeout covers only the socket, not a server that accepts and does not
+        // respond.
         let client = match tokio::time::timeout(timeout, connecting).await {
             Ok(client) => client,
             Err(_) => Err(PostgresError::Deadline(timeout)),
@@ -48,7 +49,7 @@ impl PostgresConnection {
         Ok(Self { client, driver })
     }
 
-    /// The rows of all that is asked.
+    /// Executes `text` and returns the rows of all its statements.
     pub(crate) async fn query(
         &self,
         text: &str,
@@ -60,7 +61,8 @@ impl PostgresConnection {
         }
     }
 
-    /// Says good-bye and waits until it is sent: the slot is free then, without a line in a log.
+    /// Closes the connection and waits until the server is notified, which frees the slot without a
+    /// log entry.
     pub(crate) async fn close(self) {
         let Self { client, mut driver } = self;
         drop(client);
@@ -81,7 +83,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     driver.spawn(async move {
-        // What breaks it is told to whoever waits for an answer.
+        // Pending queries receive the error.
         let _ = connection.await;
     });
 }

@@ -1,4 +1,4 @@
-//! Where a Postgres is, and how to get in.
+//! Address and credentials of a Postgres server.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,37 +13,38 @@ use super::error::PostgresError;
 const PORT: u16 = 5432;
 const SSL_MODE: &str = "sslmode=";
 
-/// One Postgres.
+/// A Postgres server.
 #[derive(Clone)]
 pub struct PostgresEndpoint {
     config: Config,
     tls: bool,
-    /// From the environment or a file, never from an address.
+    /// The password, from the environment or a file, never from the URL.
     pub password: Option<Secret>,
-    /// The environment variable that it is from, where one was named.
+    /// The environment variable with the password, if one was configured.
     pub password_variable: Option<String>,
-    /// Who may have signed its certificate; none: those that the system trusts.
+    /// CA certificates for verifying the server, or `None` for the system's.
     pub authority: Option<PathBuf>,
-    /// This client's certificate and key, where the server asks for one.
+    /// The client's certificate and key, if the server requires them.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
 impl PostgresEndpoint {
-    /// Of `postgres://[USER@]HOST[:PORT]/DATABASE[?sslmode=..]`; `?host=/FOLDER` is a socket.
+    /// Parses `postgres://[USER@]HOST[:PORT]/DATABASE[?sslmode=..]`; `?host=/FOLDER` is a socket.
     ///
-    /// `sslmode` is `disable` (as without it), or `require`, `verify-ca` or `verify-full`: with each
-    /// of these the certificate is verified, for one that is not proves nothing.
+    /// `sslmode` is `disable` (the default), `require`, `verify-ca` or `verify-full`. All except
+    /// `disable` verify the certificate, because an unverified one proves nothing.
     ///
     /// # Errors
-    /// When it is no such address, or holds a password: that would stand in lists of processes.
+    /// Returns an error if the URL is invalid or contains a password, which would be visible in
+    /// process lists.
     pub fn parse(url: &str) -> Result<Self, PostgresError> {
         parse(url).map_err(|problem| PostgresError::Address { address: redacted(url), problem })
     }
 
-    /// For certificates that were given: they would have no use without.
+    /// Checks that TLS is enabled, for use with configured certificates.
     ///
     /// # Errors
-    /// When the address says that TLS is not used.
+    /// Returns an error if TLS is disabled in the URL.
     pub fn require_tls(&self) -> Result<(), PostgresError> {
         if self.tls {
             return Ok(());
@@ -52,7 +53,7 @@ impl PostgresEndpoint {
         Err(PostgresError::Address { address: self.to_string(), problem })
     }
 
-    /// With all that a connection needs.
+    /// Returns the complete configuration of a connection.
     pub(super) fn config(&self) -> Config {
         let mut config = self.config.clone();
         if let Some(password) = &self.password {
@@ -63,7 +64,7 @@ impl PostgresEndpoint {
         config
     }
 
-    /// Who asks, as the address says.
+    /// Returns the user name in the URL.
     pub(crate) fn user(&self) -> Option<&str> {
         self.config.get_user()
     }
@@ -76,7 +77,7 @@ impl PostgresEndpoint {
         self.tls
     }
 
-    /// Whether its address is this machine's own.
+    /// Reports whether the server is addressed on this machine.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         let here = |host: &Host| match host {
@@ -89,7 +90,7 @@ impl PostgresEndpoint {
         self.config.get_hosts().iter().all(here)
     }
 
-    /// For commands that are to get in the same way.
+    /// Returns the connection parameters for commands that can be pasted.
     pub(crate) fn access(&self) -> PostgresAccess {
         let path = |path: &Path| path.display().to_string();
         let host = |host: &Host| match host {
@@ -110,7 +111,7 @@ impl PostgresEndpoint {
         }
     }
 
-    /// The port that clients connect to.
+    /// Returns the port that clients connect to.
     pub(super) fn port(&self) -> u16 {
         self.config.get_ports().first().copied().unwrap_or(PORT)
     }
@@ -150,17 +151,17 @@ fn parse(url: &str) -> Result<PostgresEndpoint, String> {
     })
 }
 
-/// An error with its causes, which `tokio_postgres` does not show by itself.
+/// Formats an error with its causes, which `tokio_postgres` does not include.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let texts = causes.map(ToString::to_string);
-    // The library's own word for "the server says:", which it does anyway.
+    // The library's prefix for errors from the server adds nothing.
     let said = texts.filter(|text| text != "db error").collect::<Vec<_>>().join(": ");
-    // It adds DETAIL and HINT as lines; a reason is one.
+    // The library adds DETAIL and HINT as separate lines.
     said.lines().collect::<Vec<_>>().join("; ")
 }
 
-/// Without all before the last `@`, which may hold a password, and without parameters.
+/// Removes the parameters and everything before the last `@`, which may contain a password.
 fn redacted(url: &str) -> String {
     let address = url.split('?').next().unwrap_or_default();
     let hidden = address.len() < url.len() && url.contains("password");
@@ -172,7 +173,7 @@ fn redacted(url: &str) -> String {
     }
 }
 
-/// As errors and reports name it.
+/// Formats the address for errors and reports.
 impl fmt::Display for PostgresEndpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.config.get_hosts().first() {

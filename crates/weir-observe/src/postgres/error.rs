@@ -1,4 +1,4 @@
-//! Why Postgres was not seen, or a part of it.
+//! Explains why Postgres or a part of its data could not be read.
 
 use std::time::Duration;
 
@@ -10,40 +10,40 @@ use weir_advisor::sql::identifier;
 use super::away;
 use super::endpoint::{PostgresEndpoint, chain};
 
-/// Of a PgBouncer that takes no more clients.
+/// The remedy for a PgBouncer that rejects further clients.
 pub(crate) const MAX_CLIENT_CONN: &str = "raise max_client_conn in PgBouncer's settings, then \
                                           RELOAD; SHOW CLIENTS there lists the clients";
-/// Where nobody knows who asks.
+/// Placeholder for an unknown user.
 const SOMEBODY: &str = "USER";
 
-/// Each names the Postgres and what to do.
+/// Each error names the Postgres and the remedy.
 #[derive(Debug, Error)]
 pub enum PostgresError {
-    /// An address that is none.
+    /// The address is invalid.
     #[error("Postgres address {address:?}: {problem}")]
     Address {
-        /// As given, without what could be a password.
+        /// The address without anything that could be a password.
         address: String,
-        /// What is wrong with it.
+        /// What is wrong with the address.
         problem: String,
     },
-    /// A certificate or key that can't be used.
+    /// A certificate or a key cannot be used.
     #[error("{path}: {problem}; it must be a PEM file that this user may read")]
     Certificate {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         problem: String,
     },
-    /// It refused, or the connection broke.
+    /// The server reported an error, or the connection broke.
     #[error("{}", chain(.0))]
     Refused(#[from] tokio_postgres::Error),
-    /// It takes too long.
+    /// The server did not respond in time.
     #[error("no response within {0:?}; it is overloaded, or far away")]
     Deadline(Duration),
 }
 
-/// A Postgres of which nothing is known.
+/// Returns why nothing is known of a Postgres.
 pub(super) fn unreachable(endpoint: &PostgresEndpoint, error: &PostgresError) -> Missing {
     let what = format!("Postgres {endpoint}");
     let missing = missing(&what, endpoint.user(), error);
@@ -61,7 +61,7 @@ pub(super) fn unreachable(endpoint: &PostgresEndpoint, error: &PostgresError) ->
             let remedy = Some(format!("GRANT CONNECT ON DATABASE {database} TO {user};"));
             Missing { remedy, ..missing }
         }
-        // PgBouncer's own word.
+        // PgBouncer's own error.
         Some(_) if missing.reason.contains("(max_client_conn)") => {
             Missing { remedy: Some(MAX_CLIENT_CONN.to_owned()), ..missing }
         }
@@ -75,7 +75,7 @@ pub(super) fn unreachable(endpoint: &PostgresEndpoint, error: &PostgresError) ->
     }
 }
 
-/// One that lets clients in and answers nothing.
+/// Returns the reason for a server that accepts clients but does not respond.
 pub(super) fn silent(endpoint: &PostgresEndpoint, after: Duration) -> Missing {
     let remedy = "if a pooler is in between, its clients wait for one of its connections \
                   (cl_waiting of SHOW POOLS in PgBouncer's own database): use the address of the \
@@ -89,7 +89,7 @@ pub(super) fn silent(endpoint: &PostgresEndpoint, after: Duration) -> Missing {
     }
 }
 
-/// A part of it, that `user` has asked for.
+/// Returns why `user` could not read a part of the data.
 pub(crate) fn missing(what: &str, user: Option<&str>, error: &PostgresError) -> Missing {
     let code = code(error);
     let (obstacle, remedy) =
@@ -102,8 +102,9 @@ pub(crate) fn missing(what: &str, user: Option<&str>, error: &PostgresError) -> 
     Missing { what: what.to_owned(), obstacle, reason, remedy }
 }
 
-/// Whose limit it is, where it is not the server's: what a statement begins with that changes it. The code is
-/// the same, so the words must tell; in another language than English they don't.
+/// Returns the beginning of the statement that changes the limit, if it belongs to a role or a
+/// database. The error code is the same as for the server's limit, so the English message is
+/// parsed.
 fn limit_of(error: &PostgresError) -> Option<String> {
     let PostgresError::Refused(error) = error else { return None };
     let of_whom = error.as_db_error()?.message().strip_prefix("too many connections for ")?;
@@ -124,8 +125,8 @@ pub(super) fn code(error: &PostgresError) -> Option<&SqlState> {
     }
 }
 
-/// It has the code of an address that may not come in, so the words must tell; in another language than English
-/// they don't.
+/// Recognizes an unknown role. The error code is the same as for a rejected address, so the English
+/// message is parsed.
 fn no_such_role(reason: &str, user: Option<&str>) -> Option<(MissingReason, Option<String>)> {
     if !(reason.contains("role \"") && reason.contains("\" does not exist (SQLSTATE 28000)")) {
         return None;
@@ -135,7 +136,7 @@ fn no_such_role(reason: &str, user: Option<&str>) -> Option<(MissingReason, Opti
             let line = format!("CREATE ROLE {user} LOGIN; GRANT pg_monitor TO {user};");
             (MissingReason::NotAllowed, Some(line))
         }
-        // Then it is whoever runs this.
+        // Without a user name, libpq uses the operating system's.
         None => (
             MissingReason::Login,
             Some("put the user in the address: postgres://weir@..".to_owned()),
@@ -162,11 +163,11 @@ fn obstacle(code: &SqlState, user: Option<&str>) -> (MissingReason, Option<Strin
             ),
         ),
         "3D000" => (MissingReason::Login, Some("use the application's database in the address")),
-        // It is starting up, or ends.
+        // It is starting up or shutting down.
         "57P01" | "57P02" | "57P03" => {
             (MissingReason::Unreachable, Some("wait until it accepts connections: see its log"))
         }
-        // No such table, column or function in this version.
+        // This version has no such table, column or function.
         "42P01" | "42703" | "42883" => (MissingReason::NotSupported, None),
         _ => (MissingReason::Unreachable, None),
     };

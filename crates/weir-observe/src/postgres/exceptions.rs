@@ -1,4 +1,4 @@
-//! What roles and databases have instead of the server's settings and ceilings.
+//! Reads settings and connection limits of single roles and databases.
 
 use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::{ConnectionLimit, Exceptions, Fact, Holder, SettingException};
@@ -7,8 +7,8 @@ use super::session::PostgresSession;
 
 const WHAT: &str = "settings of roles and databases that override Postgres' settings";
 
-/// Limits of who may be refused by them: superusers are not, and background processes do not count. Of
-/// settings those that hold in this database. (Everybody may read all of it.)
+/// Selects limits of roles that they apply to: superusers are exempt, and background processes do
+/// not count. Selects the settings that apply to this database. Every role may read both.
 const QUESTION: &str = "SELECT 'limit' AS kind, rolname::text AS role, NULL::text AS database, NULL::text AS name, \
     rolconnlimit::text AS value, (SELECT count(*) FROM pg_stat_activity WHERE usesysid = pg_roles.oid \
     AND coalesce(backend_type, 'client backend') = 'client backend' AND pid <> pg_backend_pid()) AS open \

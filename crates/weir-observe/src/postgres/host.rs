@@ -1,4 +1,4 @@
-//! What the database runs on, where that is this machine.
+//! Determines the resources of the database if it runs on this machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use super::session::PostgresSession;
 use crate::memory;
 
 const QUESTION: &str = "SELECT pg_backend_pid(), current_setting('port')";
-/// The kernel's name of a process of Postgres.
+/// Names of Postgres processes.
 const NAMES: [&str; 2] = ["postgres", "postmaster"];
-/// Where control groups are mounted.
+/// Mount point of control groups.
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
 /// A Postgres on this machine.
@@ -24,29 +24,29 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// One that is known to be here without being asked.
+    /// Creates one that is known to run here without a query.
     pub(super) fn on(proc: &Path, port: u16) -> Self {
         Self { proc: proc.to_owned(), backend: 0, port }
     }
 }
 
-/// Where it runs, as far as it tells.
+/// Where the database runs, as far as known.
 #[derive(Debug, Default)]
 pub(super) struct Whereabouts {
-    /// It runs on this machine.
+    /// Set if it runs on this machine.
     pub(super) local: Option<Local>,
-    /// The port that it listens on, where the address that was given has another one: what answers there
-    /// passes connections on.
+    /// The port that it listens on, if it differs from the configured one, which then belongs to a
+    /// pooler.
     pub(super) other_port: Option<u16>,
 }
 
-/// Its own process answers: if there is one of that number and name here, this is where it runs.
+/// Finds out whether the session's server process is on this machine, by its process ID and name.
 pub(super) async fn whereabouts(session: &mut PostgresSession, proc: Option<&Path>) -> Whereabouts {
     let Ok(rows) = session.query(QUESTION).await else { return Whereabouts::default() };
     let number = |column| rows.first()?.get(column)?.parse::<u32>().ok();
     let own_port = number(1).and_then(|port| u16::try_from(port).ok());
     let other_port = own_port.filter(|port| *port != session.port());
-    // Its clients connect to its own port, whatever way this session came.
+    // Its clients use its own port, even if this session does not.
     let port = own_port.unwrap_or(session.port());
     let local = proc.zip(number(0)).and_then(|(proc, backend)| {
         let name = fs::read_to_string(proc.join(backend.to_string()).join("comm")).ok()?;
@@ -55,7 +55,7 @@ pub(super) async fn whereabouts(session: &mut PostgresSession, proc: Option<&Pat
     Whereabouts { local, other_port }
 }
 
-/// What other programs leave it of the machine, or its control group allows.
+/// Returns the memory that other programs leave, or that its control group allows.
 pub(super) fn host(local: Option<&Local>) -> Fact<DatabaseHost> {
     let seen = local.and_then(|local| {
         let left = memory::left_for(&local.proc, &NAMES)?;
@@ -68,6 +68,6 @@ pub(super) fn host(local: Option<&Local>) -> Fact<DatabaseHost> {
             is_said: false,
         })
     });
-    // Of another machine nobody was asked.
+    // Other machines are not queried.
     seen.map_or(Fact::NotAsked, Fact::Known)
 }

@@ -1,4 +1,4 @@
-//! Sessions that wait for the locks of others.
+//! Reads sessions that wait for locks of others.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::session::PostgresSession;
 const WHAT: &str = "waits for locks";
 const UNKNOWN: &str = "another service";
 
-/// `pg_locks` and `pg_blocking_pids` tell everybody; `waitstart` is there since version 14, and asked
-/// for by name so that earlier ones do without.
+/// Every role may read `pg_locks` and `pg_blocking_pids`. `waitstart` exists since version 14 and
+/// is read by name, so that the query also works in earlier versions.
 const QUESTION: &str = "SELECT l.pid, b.blocker, \
     CASE WHEN l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
     THEN l.relation::regclass::text END AS relation, \
@@ -41,7 +41,7 @@ fn wait(row: &SimpleQueryRow, backends: Option<&[Backend]>) -> Option<LockWait> 
         backend(pid).map_or_else(|| otherwise.to_owned(), |backend| backend.service.clone())
     };
     let (waiting_pid, blocking_pid) = (number("pid")?, number("blocker")?);
-    // What is no client's has no service: an autovacuum, a replica.
+    // Other processes have no service, such as autovacuum or replication.
     let kind = row.get("kind").filter(|kind| *kind != "client backend").unwrap_or(UNKNOWN);
     Some(LockWait {
         waiting_pid,

@@ -1,4 +1,4 @@
-//! One connection that only asks.
+//! A read-only session.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::connection::PostgresConnection;
 use super::endpoint::PostgresEndpoint;
 use super::error::{self, PostgresError};
 
-/// What Postgres may take longer than its own limit to say so.
+/// Time that Postgres may need to report that its own timeout has expired.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A session; it ends with its drop.
+/// A session that closes when dropped.
 #[derive(Debug)]
 pub(crate) struct PostgresSession {
     connection: PostgresConnection,
@@ -22,7 +22,7 @@ pub(crate) struct PostgresSession {
     port: u16,
     user: Option<String>,
     questions: u64,
-    /// How long nobody answered; what is asked then waits behind that.
+    /// Set after a timeout. Further queries fail at once, because they would wait behind that one.
     silent_for: Option<Duration>,
 }
 
@@ -41,38 +41,38 @@ impl PostgresSession {
         Ok(session)
     }
 
-    /// Says good-bye.
+    /// Closes the session in order.
     pub(super) async fn close(self) {
         self.connection.close().await;
     }
 
-    /// The port that clients of this Postgres connect to.
+    /// Returns the port that clients of this Postgres connect to.
     pub(super) const fn port(&self) -> u16 {
         self.port
     }
 
-    /// Who asks, if it is known.
+    /// Returns the user name, if known.
     pub(super) fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// An address without a user takes this system's, as the library does.
+    /// Queries the user name. Without one in the URL, the library uses the operating system's.
     async fn current_user(&mut self) -> Option<String> {
         let rows = self.query("SELECT current_user AS name").await.ok()?;
         rows.first()?.get("name").map(str::to_owned)
     }
 
-    /// A part that it would not tell.
+    /// Returns why a part of the data could not be read.
     pub(super) fn missing(&self, what: &str, error: &PostgresError) -> Missing {
         error::missing(what, self.user(), error)
     }
 
-    /// It lets clients in, and one of its questions had no answer for so long.
+    /// Returns the timeout after which a query failed although the server accepts clients.
     pub(super) const fn silent_for(&self) -> Option<Duration> {
         self.silent_for
     }
 
-    /// Asked up to now.
+    /// Returns the number of queries so far.
     pub(super) const fn questions(&self) -> u64 {
         self.questions
     }
@@ -81,8 +81,8 @@ impl PostgresSession {
         &self.limits
     }
 
-    /// One question, in a read-only transaction that ends whatever it answers. Rows are as many as
-    /// the question itself allows.
+    /// Executes a query in a read-only transaction that always ends. The query itself limits the
+    /// rows.
     pub(super) async fn query(
         &mut self,
         question: &str,
@@ -92,7 +92,8 @@ impl PostgresSession {
         }
         self.questions += 1;
         let PostgresLimits { statement_timeout, lock_timeout, .. } = self.limits;
-        // SET LOCAL, not SET: behind a pooler the connection is somebody else's a moment later.
+        // SET LOCAL rather than SET, because behind a pooler another client uses the connection
+        // next.
         let text = format!(
             "BEGIN READ ONLY; SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}; \
              {question}; COMMIT",
@@ -104,7 +105,7 @@ impl PostgresSession {
         match &answer {
             Ok(_) => {}
             Err(PostgresError::Deadline(deadline)) => self.silent_for = Some(*deadline),
-            // The transaction is over for all but this.
+            // After an error, the transaction is still open.
             Err(_) => {
                 let _ = self.connection.query("ROLLBACK", GRACE).await;
             }

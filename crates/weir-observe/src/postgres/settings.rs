@@ -1,4 +1,4 @@
-//! What `pg_settings` says.
+//! Reads `pg_settings`.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,18 @@ use weir_advisor::observation::{
 use super::session::PostgresSession;
 
 const WHAT: &str = "Postgres' settings";
-/// With all that wait for a restart, and all that is not as Postgres ships; there are some hundred settings.
+/// Selects the required settings, those that need a restart, and those that differ from the
+/// defaults.
 const QUESTION: &str = "SELECT name, setting, unit, source, sourcefile, pending_restart FROM pg_settings \
     WHERE pending_restart OR source NOT IN ('default', 'override', 'client', 'session') OR name IN ('max_connections', 'superuser_reserved_connections', \
     'reserved_connections', 'shared_buffers', 'effective_cache_size', 'work_mem', \
     'random_page_cost', 'in_hot_standby') ORDER BY name LIMIT 500";
 
-/// What it says of them.
+/// The parsed settings.
 #[derive(Debug)]
 pub(super) struct ReportedSettings {
     pub(super) settings: Fact<PostgresSettings>,
-    /// Names of those that wait for a restart.
+    /// Names of settings that need a restart.
     pub(super) pending_restart: Vec<String>,
     pub(super) origins: Vec<SettingOrigin>,
     pub(super) read_only: Option<ReadOnly>,
@@ -49,14 +50,14 @@ pub(super) async fn settings(session: &mut PostgresSession) -> ReportedSettings 
     }
 }
 
-/// None: it is as Postgres ships.
+/// Returns the source of a value, or `None` for a default.
 fn origin(row: &SimpleQueryRow) -> Option<SettingOrigin> {
     let source = row.get("source").filter(|source| *source != "default")?.to_owned();
     let file = row.get("sourcefile").filter(|file| !file.is_empty()).map(str::to_owned);
     Some(SettingOrigin { name: row.get("name")?.to_owned(), source, file })
 }
 
-/// What one role has for itself, doctor's own perhaps, says nothing of the others.
+/// Ignores a value that applies only to one role, possibly the observer's.
 fn read_only(rows: &[SimpleQueryRow]) -> Option<ReadOnly> {
     let is_on = |row: &&SimpleQueryRow| row.get("setting") == Some("on");
     let is_of_all = |row: &SimpleQueryRow| {
@@ -69,7 +70,7 @@ fn read_only(rows: &[SimpleQueryRow]) -> Option<ReadOnly> {
     on("default_transaction_read_only").is_some_and(is_of_all).then_some(ReadOnly::Setting)
 }
 
-/// Numbers by name, sizes in bytes.
+/// Numbers by name. Sizes are in bytes.
 type Values = BTreeMap<String, f64>;
 
 fn values(rows: &[SimpleQueryRow]) -> Values {
@@ -80,7 +81,8 @@ fn values(rows: &[SimpleQueryRow]) -> Values {
     rows.iter().filter_map(value).collect()
 }
 
-/// Bytes of a unit of `pg_settings`: "8kB" is a block. What is no size counts by itself.
+/// Returns the number of bytes in a unit of `pg_settings`, such as "8kB" for blocks; 1 if it is not
+/// a size.
 fn unit(unit: Option<&str>) -> f64 {
     let Some(unit) = unit else { return 1.0 };
     let digits = unit.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(unit.len());
@@ -96,7 +98,8 @@ fn unit(unit: Option<&str>) -> f64 {
 
 fn read(values: &Values) -> Option<PostgresSettings> {
     let of = |name: &str| values.get(name).copied();
-    // Since version 16 there are slots for `pg_use_reserved_connections` as well.
+    // Since version 16, `reserved_connections` reserves slots for the role
+    // `pg_use_reserved_connections`.
     let reserved =
         of("superuser_reserved_connections")? + of("reserved_connections").unwrap_or_default();
     Some(PostgresSettings {

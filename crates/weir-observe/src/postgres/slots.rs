@@ -1,4 +1,4 @@
-//! Replication slots, and what they keep from being removed.
+//! Reads replication slots and the WAL that they retain.
 
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use weir_advisor::sql::identifier;
 use super::session::PostgresSession;
 
 const WHAT: &str = "replication slots";
-/// `max_replication_slots` is 10 as Postgres ships; those that hold back most come first.
+/// The default of `max_replication_slots` is 10. Slots with the most WAL come first.
 const SLOTS_MAX: u32 = 100;
 
-/// Everybody may read all of it. `wal_status` is there since version 13, `inactive_since` and `synced` since 17: they
-/// are asked for by name so that earlier ones do without. A replica writes no WAL of its own: it has what it has
-/// received. A slot that is copied from the primary (`synced`) is the primary's matter. Both settings are told in MB.
+/// Every role may read all of it. `wal_status` exists since version 13, `inactive_since` and
+/// `synced` since 17; they are read by name, so that the query also works in earlier versions. A
+/// replica writes no WAL, so its received WAL is used. Slots copied from the primary (`synced`) are
+/// skipped. Both settings are in MB.
 const QUESTION: &str = "SELECT slot_name, active, to_jsonb(s) ->> 'wal_status' AS wal_status, \
     greatest(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() \
     THEN coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) \
@@ -34,7 +35,7 @@ pub(super) async fn replication(session: &mut PostgresSession) -> Fact<Replicati
     }
 }
 
-/// Who may not read it was denied what everybody has: `pg_monitor` is no help.
+/// Every role has this permission by default, so `pg_monitor` is not suggested as a remedy.
 fn missing(session: &PostgresSession, missing: Missing) -> Missing {
     if missing.obstacle != MissingReason::NotAllowed {
         return missing;
@@ -44,7 +45,7 @@ fn missing(session: &PostgresSession, missing: Missing) -> Missing {
 }
 
 fn read(rows: &[SimpleQueryRow]) -> Replication {
-    // Each row has both settings; without a row they do not matter.
+    // Each row contains both settings. Without slots they do not matter.
     let setting = |name| rows.first()?.get(name);
     Replication {
         slots: rows.iter().filter_map(slot).collect(),
@@ -62,7 +63,7 @@ fn slot(row: &SimpleQueryRow) -> Option<ReplicationSlot> {
         inactive_for: number("seconds")
             .filter(|seconds| !active && *seconds > 0)
             .map(Duration::from_secs),
-        // One that has reserved nothing yet, or has lost it, holds nothing.
+        // A slot without reserved WAL, or with lost WAL, retains nothing.
         held_bytes: number("held").unwrap_or_default(),
         state: state(row.get("wal_status")),
     })
@@ -83,7 +84,7 @@ fn limit(said: Option<&str>) -> SlotLimit {
     }
 }
 
-/// None: -1.
+/// Parses a size. Returns `None` for -1.
 fn megabytes(said: &str) -> Option<u64> {
     Some(said.parse::<u64>().ok()?.saturating_mul(1 << 20))
 }

@@ -1,8 +1,8 @@
-//! The statements that took most time, where `pg_stat_statements` is there.
+//! Reads the statements with the highest total time from `pg_stat_statements`, if available.
 //!
-//! It keeps statements with `$1` in place of values, nearly always: a statement whose entry was thrown
-//! away while it ran is kept as it was written, and so are commands that are no queries. So only
-//! queries are asked for, and what could be a value is taken out here once more.
+//! The extension usually replaces values by `$1`, but not for utility commands and for statements
+//! whose entry was evicted while they ran. Therefore only queries are read, and anything that may
+//! be a value is removed.
 
 use std::time::Duration;
 
@@ -14,11 +14,12 @@ use super::error::code;
 use super::session::PostgresSession;
 
 const WHAT: &str = "Postgres' slow statements";
-/// Letters of a statement that are kept: enough to find it in the application.
+/// Maximum characters of a statement, enough to find it in the application.
 const TEXT_MAX: usize = 300;
-/// What is read of each, before values are taken out.
+/// Characters that are read before values are removed.
 const READ_MAX: usize = 2_000;
-/// In milliseconds, since version 13; the share is of all statements of this database.
+/// Times are in milliseconds; the columns exist since version 13. The share refers to all
+/// statements of this database.
 const QUESTION: &str = "SELECT left(query, $READ) AS text, calls, total_exec_time AS total, \
     total_exec_time / nullif(sum(total_exec_time) OVER (), 0) AS share \
     FROM pg_stat_statements \
@@ -26,7 +27,7 @@ const QUESTION: &str = "SELECT left(query, $READ) AS text, calls, total_exec_tim
     AND query ~* '^\\s*(/\\*.*\\*/)?\\s*(select|insert|update|delete|with|merge)\\y' \
     ORDER BY total_exec_time DESC LIMIT $MAX";
 
-/// The longest first. Not asked for where nobody wants them, or where Postgres does not keep them.
+/// Returns the statements by total time. Not queried if disabled or if the extension is missing.
 pub(super) async fn statements(session: &mut PostgresSession) -> Fact<Vec<StatementTimes>> {
     let max = session.limits().statements_max;
     if max == 0 {
@@ -39,9 +40,9 @@ pub(super) async fn statements(session: &mut PostgresSession) -> Fact<Vec<Statem
     }
 }
 
-/// That it is not there is no defect, but there is a way to have it.
+/// Explains how to enable the extension. Its absence is not an error.
 fn explained(missing: Missing, code: Option<&SqlState>) -> Missing {
-    // The extension is there, and not in shared_preload_libraries.
+    // The extension exists but is not in `shared_preload_libraries`.
     let is_off = code == Some(&SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
     if missing.obstacle != MissingReason::NotSupported && !is_off {
         return missing;
@@ -63,8 +64,8 @@ fn statement(row: &SimpleQueryRow) -> Option<StatementTimes> {
     })
 }
 
-/// With `?` for each number and each text, without comments, in one line. What is quoted in other ways
-/// ends it.
+/// Replaces numbers and strings by `?`, removes comments, and joins lines. Stops at other kinds of
+/// quotes.
 fn without_values(text: &str) -> String {
     let mut plain = String::new();
     let mut letters = text.chars().peekable();
@@ -80,7 +81,7 @@ fn without_values(text: &str) -> String {
             '-' if letters.peek() == Some(&'-') => {
                 letters.by_ref().take_while(|it| *it != '\n').for_each(drop);
             }
-            // A dollar-quoted text; $1 is a place.
+            // A dollar-quoted string; $1 is a parameter.
             '$' if !letters.peek().is_some_and(char::is_ascii_digit) => break,
             '0'..='9' if !is_inside_a_word => {
                 while letters.next_if(|it| it.is_ascii_alphanumeric() || *it == '.').is_some() {}
@@ -103,8 +104,8 @@ fn without_values(text: &str) -> String {
 
 type PeekableChars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
-/// A doubled quote is a letter of the text; with a backslash before it, it may be. Too much is taken out
-/// rather than too little.
+/// Skips a string. Doubled quotes belong to it, and so may quotes after a backslash. When in doubt,
+/// removes too much rather than too little.
 fn skip_text(letters: &mut PeekableChars<'_>) {
     while let Some(letter) = letters.next() {
         match letter {

@@ -1,7 +1,8 @@
-//! Who holds the slots when none is left to ask by: what Postgres' own processes on this machine are
-//! called.
+//! Lists the holders of connections by the titles of local Postgres processes, for use when no slot
+//! is free for a query.
 //!
-//! "postgres: 15/main: shop app 127.0.0.1(40312) idle": the user, the database, the client, the state.
+//! A title is "postgres: 15/main: shop app 127.0.0.1(40312) idle": user, database, client and
+//! state.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,10 +16,10 @@ use super::activity::{self, Backend};
 use super::host::Local;
 use crate::{memory, sockets};
 
-/// Of a session before it is let in.
+/// States of a session before it is accepted.
 const NOT_IN_YET: [&str; 3] = ["initializing", "startup", "authentication"];
 
-/// A line such as "web 10 (10 idle), sidekiq 5"; none if none of its processes is to be seen.
+/// Returns a line such as "web 10 (10 idle), sidekiq 5", or `None` if no process is visible.
 pub(super) fn ledger(proc: &Path, port: u16) -> Option<String> {
     let clients = sockets::clients_of(proc, port);
     let titles = memory::processes(proc).filter_map(|pid| Some((pid, title(proc, pid)?)));
@@ -32,7 +33,7 @@ pub(super) fn ledger(proc: &Path, port: u16) -> Option<String> {
     (!backends.is_empty()).then(|| connections.ledger())
 }
 
-/// What a process is called.
+/// The parsed title of a process.
 #[derive(Debug, PartialEq, Eq)]
 struct Title {
     user: String,
@@ -63,13 +64,13 @@ fn title(proc: &Path, pid: u32) -> Option<Title> {
 
 fn parse(line: &str) -> Option<Title> {
     let mut words = line.strip_prefix("postgres: ")?.split_whitespace().peekable();
-    // The cluster's name, where it has one.
+    // Skips the cluster's name, if there is one.
     words.next_if(|word| word.ends_with(':'));
     let (user, database, client) = (words.next()?, words.next()?, words.next()?);
     let (address, port) = client.strip_suffix(')')?.rsplit_once('(')?;
     let client = address.parse::<IpAddr>().ok().zip(port.parse().ok());
     let state = words.collect::<Vec<_>>().join(" ");
-    // One that is being refused, as doctor has just been, holds no slot.
+    // A session that is about to be rejected, such as the observer's, holds no slot.
     if NOT_IN_YET.contains(&state.as_str()) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Certificates from files, for a connection to Postgres.
+//! Loads certificates from files for connections to Postgres.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::endpoint::PostgresEndpoint;
 use super::error::PostgresError;
 
-/// The server's certificate is verified always: by the authority that was given, or the system's.
+/// Returns a connector that always verifies the server's certificate, with the configured CA or the
+/// system's.
 pub(super) fn connector(endpoint: &PostgresEndpoint) -> Result<MakeRustlsConnect, PostgresError> {
     let mut roots = RootCertStore::empty();
     match &endpoint.authority {

@@ -1,4 +1,4 @@
-//! The application's database, from look to look.
+//! Samples the application's database repeatedly.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl WatchedDatabase {
         Self { source: source.clone(), patience, held: None }
     }
 
-    /// `names` are services by the number of a process on this machine.
+    /// Takes a sample. `names` are services by local process ID.
     pub(super) async fn sample(
         &mut self,
         proc: Option<&Path>,
@@ -47,7 +47,7 @@ impl WatchedDatabase {
         let asked = held.as_ref().map_or(asked_before, Database::questions);
         self.patience.count(asked.saturating_sub(asked_before));
         let problem = problem(&seen);
-        // A connection that has broken does not mend.
+        // A broken connection is dropped.
         self.held = held.filter(|_| problem.is_none());
         self.patience.note(began, clock.now(), problem);
         seen
@@ -78,7 +78,8 @@ impl WatchedDatabase {
     }
 }
 
-/// What it did not answer. What it has refused, or does not have, is an answer.
+/// Returns the first timeout or connection error. Denied permissions and missing features do not
+/// count.
 fn problem(seen: &Fact<DatabaseObservation>) -> Option<Missing> {
     let Some(postgres) = seen.known() else { return seen.missing().cloned() };
     let parts = [

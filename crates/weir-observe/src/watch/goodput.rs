@@ -1,4 +1,4 @@
-//! What Sidekiq works off with how many threads, while jobs wait.
+//! Measures Sidekiq's goodput by number of busy threads, while jobs are waiting.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use weir_advisor::levels::{Levels, LoadWindow};
 use weir_advisor::observation::{Fact, Observation, SidekiqObservation, Throughput};
 use weir_base::clock::Timestamp;
 
-/// Of all threads, so many must be busy: otherwise goodput is what comes.
+/// Minimum share of busy threads. With fewer, goodput equals the arrival rate.
 const BUSY_SHARE_MIN: f64 = 0.9;
 
 pub(super) fn of_sidekiq(
@@ -30,10 +30,10 @@ pub(super) fn of_sidekiq(
     }])
 }
 
-/// None: jobs did not wait all the time.
+/// Returns the window, or `None` if there were times without waiting jobs.
 ///
-/// What was taken from the queues is what was finished while all threads are busy. Sidekiq's own counters
-/// tell it in lumps, with heartbeats that are five or ten seconds apart; but only they tell what failed.
+/// While all threads are busy, the jobs taken from the queues are the ones finished. Sidekiq's own
+/// counters change only with heartbeats, five or ten seconds apart, but only they include failures.
 fn window(jobs: &SidekiqObservation, at: Timestamp) -> Option<LoadWindow> {
     let (threads, flow) = (jobs.threads(), jobs.flow()?);
     let waited = flow.before.min(flow.after) >= u64::from(threads);

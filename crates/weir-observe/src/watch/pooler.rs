@@ -1,4 +1,4 @@
-//! The PgBouncer before the database, from look to look.
+//! Samples the PgBouncer in front of the database repeatedly.
 
 use weir_advisor::observation::{Fact, PgBouncer, SourceKind, SourceState};
 use weir_base::clock::Clock;

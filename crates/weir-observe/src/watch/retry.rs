@@ -1,4 +1,4 @@
-//! Whether a source is asked, and what came of it.
+//! Decides whether a source is queried, and records the results.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use weir_base::clock::Timestamp;
 
 use super::PollSchedule;
 
-/// One source's past.
+/// The history of a source.
 #[derive(Debug)]
 pub(super) struct SourceRetry {
     state: SourceState,
@@ -37,7 +37,7 @@ impl SourceRetry {
         Self { state, backoff: Backoff::new(pace.interval, retry_max, random), not_before: None }
     }
 
-    /// What it said when it was last asked, if it is to be left alone.
+    /// Returns the last error if the source is to be skipped now.
     pub(super) fn spared(&mut self, now: Timestamp) -> Option<Missing> {
         if self.not_before.is_none_or(|not_before| now >= not_before) {
             return None;
@@ -46,7 +46,7 @@ impl SourceRetry {
         self.state.problem.clone()
     }
 
-    /// It was asked. None: it has answered.
+    /// Records a sample. `problem` is `None` if it succeeded.
     pub(super) fn note(&mut self, began: Timestamp, now: Timestamp, problem: Option<Missing>) {
         self.state.looks += 1;
         self.state.took = now.since(began);
@@ -61,7 +61,7 @@ impl SourceRetry {
         self.state.problem = problem;
     }
 
-    /// It was sent so many questions.
+    /// Adds to the number of queries sent.
     pub(super) const fn count(&mut self, questions: u64) {
         self.state.questions = self.state.questions.saturating_add(questions);
     }

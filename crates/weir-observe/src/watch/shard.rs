@@ -1,4 +1,4 @@
-//! One Redis, from look to look.
+//! Samples one Redis repeatedly.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use super::retry::SourceRetry;
 use crate::redis;
 use crate::shards::ShardSamples;
 
-/// Between the two looks that a Redis begins with: nothing is known of its flows before the second.
+/// Time between the first two samples of a Redis. Rates are unknown before the second one.
 const FIRST_WINDOW: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct WatchedShard {
     endpoint: RedisEndpoint,
     patience: SourceRetry,
-    /// Where Sentinels say who is the master, that may be another one by the next look.
+    /// The connection. Not kept with Sentinel, because the master may change.
     connection: Option<RedisConnection>,
-    /// Where they have said that it is.
+    /// The master's address from Sentinel.
     master: Option<String>,
     earlier: Option<RedisSnapshot>,
 }
@@ -67,7 +67,7 @@ impl WatchedShard {
         limits: &SampleLimits,
         first_window: Duration,
     ) -> Result<(RedisSnapshot, RedisSnapshot), SidekiqError> {
-        // Whatever fails on the way leaves neither.
+        // Both are lost on any error below.
         let (connection, earlier) = (self.connection.take(), self.earlier.take());
         let mut connection = match connection {
             Some(connection) => connection,

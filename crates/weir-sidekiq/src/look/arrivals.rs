@@ -1,8 +1,8 @@
-//! How many jobs have come since another look: those in a list that are newer.
+//! Counts the jobs that arrived since an earlier sample.
 //!
-//! A list is pushed to at its head, so the times at which its jobs were enqueued fall from head to tail: the
-//! first that is older than the other look is searched for, in steps that double and then halve. The newest
-//! hundred alone do not tell: of a burst they tell its pace.
+//! Jobs are pushed at the head of a list, so enqueue times decrease from head to tail. A search
+//! with doubling and then halving steps finds the first job older than the earlier sample. The
+//! newest hundred jobs are not enough: after a burst they show only the rate of the burst.
 
 use weir_base::clock::Timestamp;
 
@@ -14,27 +14,27 @@ use crate::snapshot::QueueSample;
 
 use super::SnapshotReader;
 
-/// Twice the logarithm of more jobs than any Redis holds.
+/// Twice the binary logarithm of more jobs than any Redis can store.
 const STEPS_MAX: usize = 64;
 
-/// Where the first older job is: at `older` or before, and behind `newer`.
+/// A search for the first older job: at index `older` or before, and after index `newer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Search {
-    /// The place of a job that is newer.
+    /// Index of a job that is newer.
     newer: u64,
-    /// The place of one that is older, or the length.
+    /// Index of a job that is older, or the length.
     older: u64,
-    /// Nothing older was met yet.
+    /// Whether no older job was found so far.
     is_doubling: bool,
 }
 
 impl Search {
-    /// Behind the first `known` jobs, which are newer.
+    /// Starts after the first `known` jobs, which are newer.
     const fn behind(known: u64, length: u64) -> Self {
         Self { newer: known.saturating_sub(1), older: length, is_doubling: true }
     }
 
-    /// The place to look at next; none: it is found.
+    /// Returns the index to check next, or `None` when the search is complete.
     fn next(self) -> Option<u64> {
         if self.older - self.newer <= 1 {
             return None;
@@ -54,8 +54,8 @@ impl Search {
 }
 
 impl SnapshotReader<'_> {
-    /// Sets [`QueueSample::came`] of each queue. What can't be told, for a job that has no time or is too large,
-    /// is left open.
+    /// Sets [`QueueSample::came`] of each queue. Stays `None` if a job has no enqueue time or is
+    /// too large.
     pub(super) async fn count_arrivals(
         &mut self,
         queues: &mut [QueueSample],
@@ -100,7 +100,8 @@ impl SnapshotReader<'_> {
                 self.job_bytes =
                     self.job_bytes.saturating_add(read.iter().map(Vec::len).sum::<usize>());
                 let time = read.first().and_then(|it| JobSummary::parse(it)?.enqueued_at);
-                // A list that has become shorter meanwhile has nothing there: all before it came since.
+                // If the list has become shorter meanwhile, there is no job at the index, and all
+                // before it are newer.
                 if let (Some(time), Some(place)) = (time, search.next()) {
                     search.note(place, time > since);
                     known.push((at, search));
@@ -116,7 +117,8 @@ impl SnapshotReader<'_> {
 mod tests {
     use super::*;
 
-    /// Of a list in which so many are newer, and how many were looked at.
+    /// Searches a list with `newer` newer jobs. Returns their number as found, and the number of
+    /// steps.
     fn find(newer: u64, known: u64, length: u64) -> (u64, usize) {
         let mut search = Search::behind(known.min(newer), length);
         let mut steps = 0;

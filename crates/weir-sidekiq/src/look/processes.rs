@@ -1,4 +1,4 @@
-//! Processes by their heartbeats, and what they have in hand.
+//! Reads processes by their heartbeats, and their jobs in progress.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::time;
 
 use super::SnapshotReader;
 
-/// Of a heartbeat's hash.
+/// Fields of the hash of a heartbeat.
 const FIELDS: [&str; 6] = ["info", "busy", "beat", "quiet", "rss", "rtt_us"];
 
 /// Each heartbeat sets this time to live on its hash.
@@ -36,7 +36,7 @@ impl SnapshotReader<'_> {
         let (mut processes, mut ghosts) = (Vec::new(), Vec::new());
         for (identity, answer) in identities.into_iter().zip(answers) {
             let read = answer.and_then(RedisReply::read::<Vec<Option<Vec<u8>>>>);
-            // No process: it could not write its heartbeat there.
+            // The key has another type, so a process could not write its heartbeat there.
             match self.unless_odd(|| format!("process {identity}"), read) {
                 Ok(Some(fields)) => match process(&identity, &fields) {
                     Some(process) => processes.push(process),
@@ -46,7 +46,7 @@ impl SnapshotReader<'_> {
                 Err(refusal) => return Ok(Err(refusal)),
             }
         }
-        // Ghosts take no room from those that live.
+        // Truncated only here, so ghosts do not count towards the limit.
         if processes.len() > max {
             self.cut.insert(format!("{PROCESSES_MAX} ({max})"));
             processes.truncate(max);
@@ -58,7 +58,8 @@ impl SnapshotReader<'_> {
         Ok(work.map(|()| (processes, ghosts)))
     }
 
-    /// By what is left of the time to live that each heartbeat sets: whatever the clocks of their hosts say.
+    /// Derives the ages from the remaining time to live, which does not depend on the hosts'
+    /// clocks.
     async fn beat_ages(
         &mut self,
         processes: &mut [ProcessSample],
@@ -76,7 +77,8 @@ impl SnapshotReader<'_> {
         Ok(Ok(()))
     }
 
-    /// Jobs in hand, under either name, of processes with no more threads than `threads_max`.
+    /// Reads the jobs in progress, from either key, of processes with at most `threads_max`
+    /// threads.
     async fn work(&mut self, processes: &mut [ProcessSample]) -> Result<Read<()>, SidekiqError> {
         let key = |(at, process): (usize, &ProcessSample)| {
             keys::work(&process.identity).map(|key| WorkKey { process: at, key })
@@ -93,7 +95,7 @@ impl SnapshotReader<'_> {
         }
         let small = lengths.into_iter().filter(|(_, length)| (1..=max).contains(length));
         let keys: Vec<_> = small.map(|(key, _)| key).collect();
-        // All of them are measured: jobs may be of any size.
+        // `SAMPLES 0` measures all jobs, because their sizes may vary.
         let usage = |key: &str| Question::new(ReadCommand::MemoryUsage, &[key, "SAMPLES", "0"]);
         let usages = match self.each::<Option<usize>>(keys, usage).await? {
             Ok(usages) => usages,
@@ -117,7 +119,7 @@ impl SnapshotReader<'_> {
         }))
     }
 
-    /// What is told of each of the keys, but of odd ones.
+    /// Runs a query for each key, and drops keys of unexpected type.
     async fn each<T: FromRedisValue>(
         &mut self,
         keys: Vec<WorkKey>,
@@ -139,9 +141,9 @@ impl SnapshotReader<'_> {
     }
 }
 
-/// Where a process says what it has in hand.
+/// The key with the jobs in progress of a process.
 struct WorkKey {
-    /// Its place among the processes.
+    /// Index of the process.
     process: usize,
     key: String,
 }
@@ -151,12 +153,12 @@ fn heartbeat(identity: &str) -> Question {
     Question::new(ReadCommand::HashFields, &arguments)
 }
 
-/// None if there is no heartbeat under that identity.
+/// Parses a heartbeat. Returns `None` if there is none under that identity.
 fn process(identity: &str, fields: &[Option<Vec<u8>>]) -> Option<ProcessSample> {
     let field = |index: usize| fields.get(index)?.as_deref();
     let text = |index: usize| std::str::from_utf8(field(index)?).ok();
     let number = |index: usize| text(index)?.parse::<u64>().ok();
-    // A heartbeat that can't be read is one: the process lives, what it serves is not known.
+    // An unreadable heartbeat still shows that the process runs; its queues are unknown.
     let info = HeartbeatInfo::parse(field(0)?).unwrap_or_default();
     Some(ProcessSample {
         identity: identity.to_owned(),
@@ -176,7 +178,7 @@ fn process(identity: &str, fields: &[Option<Vec<u8>>]) -> Option<ProcessSample> 
     })
 }
 
-/// None: the key does not expire, or not as Sidekiq's do.
+/// Returns `None` if the key does not expire, or later than Sidekiq's keys.
 fn beat_age(left_millis: i64) -> Option<Duration> {
     let left = Duration::from_millis(u64::try_from(left_millis).ok()?);
     HEARTBEAT_TTL.checked_sub(left)

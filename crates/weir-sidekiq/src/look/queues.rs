@@ -1,4 +1,4 @@
-//! Lengths of queues, when their jobs came, and three windows of what they hold.
+//! Reads queue depths, arrival times and three windows of jobs.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::window::{EntryWindow, WindowStart};
 use super::{SampleScope, SnapshotReader};
 
 impl SnapshotReader<'_> {
-    /// Queues that were pushed to, and those that are `served`.
+    /// Reads the queues that were pushed to and those that are `served`.
     pub(super) async fn queues(
         &mut self,
         scope: SampleScope,
@@ -25,7 +25,7 @@ impl SnapshotReader<'_> {
             Ok(pushed) => pushed,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        // The set is Sidekiq Pro's, and missing without it; who may not read it knows of no pause.
+        // Only Sidekiq Pro has this set. Without permission, no queue counts as paused.
         let paused = self.members(keys::PAUSED, max, "queues_max").await?.unwrap_or_default();
         let names = pushed.union(served).take(max);
         let queues = names.map(|name| QueueSample {
@@ -42,7 +42,7 @@ impl SnapshotReader<'_> {
         Ok(filled.map(|()| queues))
     }
 
-    /// What is no list is no queue: it is left out, and named.
+    /// Reads the lengths. Keys that are not lists are recorded as odd and dropped.
     async fn lengths(&mut self, queues: &mut Vec<QueueSample>) -> Result<Read<()>, SidekiqError> {
         let length = |queue: &QueueSample| {
             Question::new(ReadCommand::ListLength, &[&keys::queue(&queue.name)])
@@ -74,7 +74,7 @@ impl SnapshotReader<'_> {
         let mut windows: Vec<_> =
             waiting.iter().flat_map(|queue| self.windows_of(scope, queue)).collect();
         self.read(&mut windows).await?;
-        // Where the last tells no time, one of those before it may.
+        // If the last jobs have no enqueue time, reads more of those before them.
         for [_, _, oldest] in windows.as_chunks_mut().0 {
             if enqueued(&oldest.jobs).next().is_none() {
                 oldest.widen(self.limits.step_jobs);
@@ -91,7 +91,7 @@ impl SnapshotReader<'_> {
             queue.oldest = enqueued(&oldest).next();
             queue.newest = enqueued(&newest).collect();
             if self.is_sampled(scope, queue) {
-                // A sample takes no more of the newest than of the others.
+                // The sample uses no more of the newest jobs than of the others.
                 let newest = newest.into_iter().take(self.limits.sample_window);
                 queue.sample = newest.chain(middle).chain(oldest).collect();
             }
@@ -99,7 +99,8 @@ impl SnapshotReader<'_> {
         Ok(Ok(()))
     }
 
-    /// The newest jobs and the oldest; of a long queue more of those, and some in the middle.
+    /// Returns the windows: the newest and the oldest jobs. For long queues, the window of the
+    /// oldest is larger, and there is one in the middle.
     fn windows_of(&self, scope: SampleScope, queue: &QueueSample) -> [EntryWindow; 3] {
         let key = keys::queue(&queue.name);
         let window = |start, jobs| EntryWindow::new(ReadCommand::ListRange, &key, start, jobs);

@@ -1,4 +1,4 @@
-//! What Redis says of itself, and who else uses it.
+//! Reads the server's status and detects other programs' keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::snapshot::{ForeignKeys, Read};
 
 use super::SnapshotReader;
 
-/// Windows of a scan: a table that was much larger once has places without keys.
+/// Maximum number of scans for the sample. Sparse hash tables return few keys per scan.
 const SCANS_MAX: usize = 10;
 const SCAN_WINDOW: &str = "50";
-/// Where no key is Sidekiq's, so many windows of so many keys are searched for a namespace: a window is
-/// some tenths of a millisecond of Redis.
+/// Maximum number of scans when searching for a namespace. Each takes Redis some tenths of a
+/// millisecond.
 const SEARCHES_MAX: usize = 20;
 const SEARCH_WINDOW: &str = "1000";
 
@@ -49,8 +49,8 @@ impl SnapshotReader<'_> {
         }))
     }
 
-    /// Some keys, and which of them are a cache's; with `is_elsewhere` also under which namespace there is
-    /// a Sidekiq.
+    /// Samples keys and counts those that look like a cache's. With `is_elsewhere`, also searches
+    /// for namespaces with Sidekiq keys.
     pub(super) async fn foreign_keys(
         &mut self,
         is_elsewhere: bool,
@@ -89,20 +89,20 @@ impl SnapshotReader<'_> {
         Ok(Ok(ForeignKeys {
             sampled: sampled.len() as u64,
             foreign: foreign.len() as u64,
-            // -1 is without, -2 is gone.
+            // -1 means no time to live; -2 means that the key is gone.
             expiring: lives.iter().filter(|milliseconds| **milliseconds >= 0).count() as u64,
             namespaces,
         }))
     }
 
-    /// Redis looks at the keys; only those that may be meant are told.
+    /// Searches for namespaces. Redis filters the keys, so only matching ones are transferred.
     async fn search_namespaces(&mut self) -> Result<BTreeSet<String>, SidekiqError> {
         let pattern = format!("*:{}", keys::QUEUES);
         let mut cursor = "0".to_owned();
         for _ in 0..SEARCHES_MAX {
             let words = [&cursor, "MATCH", &pattern, "COUNT", SEARCH_WINDOW];
             let answer = self.query_one(Question::new(ReadCommand::Scan, &words)).await?;
-            // A hint only: who may not search goes without.
+            // The namespaces are only a hint, so errors are ignored.
             let read = answer.and_then(RedisReply::read::<(String, Vec<Vec<u8>>)>);
             let Ok((next, window)) = read else { break };
             let window: Vec<_> =
@@ -121,7 +121,8 @@ fn namespaces(keys: &[String]) -> BTreeSet<String> {
     keys.iter().filter_map(|key| keys::namespace(key)).map(str::to_owned).collect()
 }
 
-/// `[id, seconds, microseconds, [command, argument..], ..]`: of the words only the first.
+/// Parses `[id, seconds, microseconds, [command, argument..], ..]`. Only the command's name is
+/// used.
 fn slow_command(entry: Value) -> Option<SlowCommand> {
     let entry: Vec<Value> = redis::from_redis_value(entry).ok()?;
     let mut entry = entry.into_iter().skip(1);

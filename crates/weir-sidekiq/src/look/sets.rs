@@ -1,4 +1,4 @@
-//! The scheduled, retry and dead sets: sizes, what is due, and a sample from one end.
+//! Reads the scheduled, retry and dead sets: sizes, due jobs, and a sample from one end.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::time;
 use super::window::{EntryWindow, WindowStart};
 use super::{SampleScope, SnapshotReader};
 
-/// What died within this time has died lately.
+/// Jobs that died within this time count as recent.
 const LATELY: Duration = Duration::from_secs(3_600);
 
 impl SnapshotReader<'_> {
-    /// Scheduled, retries, dead.
+    /// Returns the scheduled, retry and dead sets.
     pub(super) async fn sets(
         &mut self,
         scope: SampleScope,
         now: Timestamp,
     ) -> Result<[Read<SetSample>; 3], SidekiqError> {
-        // Of scheduled jobs nothing is wrong that a sample could tell.
+        // No rule uses a sample of scheduled jobs.
         let scheduled = self.set(keys::SCHEDULED, now).await?;
         let mut retries = self.set(keys::RETRIES, now).await?;
         let mut dead = self.dead(now).await?;
@@ -45,7 +45,7 @@ impl SnapshotReader<'_> {
         Ok(answers.into_iter().collect::<Read<Vec<RedisReply>>>().and_then(set))
     }
 
-    /// The score of the dead is when they died.
+    /// In the dead set, the score is the time of death.
     async fn dead(&mut self, now: Timestamp) -> Result<Read<SetSample>, SidekiqError> {
         let from = (now.as_secs_f64() - LATELY.as_secs_f64()).max(0.0);
         let from = format!("{from:.6}");

@@ -1,4 +1,5 @@
-//! Stretches of lists and sorted sets, read in small steps: how large a job is shows only once it is read.
+//! Reads ranges of lists and sorted sets in small steps, because the size of a job is known only
+//! once it has been read.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,30 +11,30 @@ use crate::snapshot::RejectedCommand;
 
 use super::SnapshotReader;
 
-/// Where a stretch begins.
+/// Where a window begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowStart {
-    /// At a rank, and on from there.
+    /// At this rank, ascending.
     Rank(u64),
-    /// At the last entry, and back from there.
+    /// At the last entry, descending.
     End,
 }
 
-/// A stretch, as far as it was read.
+/// A window, as far as it has been read.
 #[derive(Debug)]
 pub(super) struct EntryWindow {
     command: ReadCommand,
     key: String,
     start: WindowStart,
     entries_max: usize,
-    /// Entries that were asked for.
+    /// Number of entries requested so far.
     asked: usize,
     bytes: usize,
     largest_bytes: usize,
     ended: bool,
-    /// Of the entries of the step before.
+    /// Hashes of the entries of the previous step.
     before: Vec<u64>,
-    /// In the order in which they were read; what is no job is left out.
+    /// Jobs in the order in which they were read. Invalid entries are left out.
     pub(super) jobs: Vec<JobSummary>,
     pub(super) refusal: Option<RejectedCommand>,
 }
@@ -60,13 +61,14 @@ impl EntryWindow {
         }
     }
 
-    /// As many more.
+    /// Extends the window.
     pub(super) fn widen(&mut self, entries: usize) {
         self.entries_max = self.entries_max.saturating_add(entries);
     }
 
-    /// Entries to ask for next: one, whose size nobody knows; then as many as fit if none is larger
-    /// than those before. None: it was read, as far as it may be.
+    /// Returns the number of entries to read next: first one, as sizes are unknown, then as many as
+    /// fit if none is larger than the previous ones. Returns `None` when the window is complete or
+    /// a limit is reached.
     fn step(&self, limits: &SampleLimits) -> Option<usize> {
         let left = self.entries_max.saturating_sub(self.asked);
         if self.ended || left == 0 {
@@ -93,7 +95,7 @@ impl EntryWindow {
         Question::range(self.command, &self.key, from, to)
     }
 
-    /// How many bytes it was.
+    /// Parses the reply and returns its size in bytes.
     fn take(&mut self, answer: ReplyResult, entries: usize) -> usize {
         let payloads: Vec<Vec<u8>> = match answer.and_then(RedisReply::read) {
             Ok(payloads) => payloads,
@@ -108,7 +110,7 @@ impl EntryWindow {
         let mut jobs: Vec<_> = payloads
             .iter()
             .zip(&hashes)
-            // What came meanwhile has moved them on, so that they are read twice.
+            // Entries pushed meanwhile shift the others, which are then read twice.
             .filter(|(_, hash)| !self.before.contains(hash))
             .filter_map(|(payload, _)| JobSummary::parse(payload))
             .collect();
@@ -132,7 +134,7 @@ fn hash(payload: &[u8]) -> u64 {
 }
 
 impl SnapshotReader<'_> {
-    /// Reads them as far as they and the look may be read.
+    /// Reads the windows up to their limits and those of the sample.
     pub(super) async fn read(&mut self, windows: &mut [EntryWindow]) -> Result<(), SidekiqError> {
         loop {
             let step = |(at, window): (usize, &EntryWindow)| Some((at, window.step(self.limits)?));
@@ -140,7 +142,7 @@ impl SnapshotReader<'_> {
             if steps.is_empty() {
                 return Ok(());
             }
-            // What is read beyond the limit is at most one round.
+            // Exceeds the limit by at most one round trip.
             let largest = steps.iter().map(|(_, entries)| *entries).max().unwrap_or(1);
             for round in steps.chunks((self.limits.jobs_per_round / largest).max(1)) {
                 if !self.may_read(1) {
@@ -156,7 +158,8 @@ impl SnapshotReader<'_> {
         }
     }
 
-    /// Whether so many bytes of jobs more are within the limit, which is named if they are not.
+    /// Reports whether this many more bytes of jobs are within the limit, and records the limit if
+    /// not.
     pub(super) fn may_read(&mut self, bytes: usize) -> bool {
         let max = self.limits.jobs_bytes_max;
         let may = self.job_bytes.saturating_add(bytes) <= max;
@@ -177,7 +180,7 @@ mod tests {
         SampleLimits { step_jobs: 20, window_bytes: 1_000, ..SampleLimits::default() }
     }
 
-    /// A list whose entries have so many bytes, the newest first.
+    /// Reads a list whose entries have these sizes in bytes, newest first.
     fn read(sizes: &[usize], start: WindowStart, entries_max: usize) -> (Vec<usize>, usize) {
         let mut window = EntryWindow::new(ReadCommand::ListRange, "queue:a", start, entries_max);
         let mut steps = Vec::new();
@@ -209,7 +212,7 @@ mod tests {
     fn large_jobs_are_not_asked_for_twice() {
         assert_eq!(read(&[5_000; 200], WindowStart::Rank(0), 100), (vec![1], 5_000));
         assert_eq!(read(&[300; 200], WindowStart::Rank(0), 100), (vec![1, 2], 900));
-        // Small ones do not hide them for longer than a step.
+        // Small entries hide large ones for at most one step.
         let mut sizes = vec![2; 200];
         sizes[..30].fill(800);
         assert_eq!(read(&sizes, WindowStart::Rank(0), 100), (vec![1], 800));

@@ -15,9 +15,9 @@ fn need(before: u64, after: u64, arrivals_per_second: f64, in_hand: u64) -> (f64
 
 #[test]
 fn a_backlog_shows_what_comes_and_how_long_each_takes() {
-    // 10 come, 5 are worked off by 10 threads: 2 s each, so 20 threads keep up.
+    // 10 jobs arrive and 10 threads complete 5, so each takes 2 s, and 20 threads keep up.
     assert_eq!(need(1_000, 1_050, 10.0, 10), (10.0, 2.0));
-    // It drains at 20 a second, which must stay so.
+    // The backlog shrinks at 20 completions per second, which the plan must preserve.
     assert_eq!(need(1_000, 900, 10.0, 10), (20.0, 0.5));
 }
 
@@ -28,7 +28,7 @@ fn an_empty_queue_shows_its_jobs_in_hand() {
     assert_eq!(need(0, 0, 0.0, 0), (0.0, SERVICE_SECONDS));
 }
 
-/// Three jobs came in each second of ten and none is left; none is in hand now.
+/// Three jobs arrived per second for ten seconds. All are finished, and none is in progress.
 fn quick(looks: u32, in_hand: f64, per_second: f64) -> QueueDemand {
     let lately = Some(RecentActivity { looks, in_hand, per_second });
     let flow = Flow { arrivals_per_second: 3.0, ..Flow::default() };
@@ -92,7 +92,7 @@ fn named(name: &str, pushed: bool, length: u64) -> ObservedQueue {
     ObservedQueue { name: name.to_owned(), pushed, length, ..ObservedQueue::default() }
 }
 
-/// One process serves default, mailer and scheduler; of all queues only pull has jobs.
+/// One process serves default, mailer and scheduler. Only pull has jobs.
 fn jobs() -> SidekiqObservation {
     let served = [("default", 0), ("mailer", 0), ("scheduler", 0)];
     SidekiqObservation {

@@ -28,7 +28,7 @@ fn service(name: &str, processes: u32, pool: u32) -> ServiceLayout {
     }
 }
 
-/// The split that guides give: 185 of 200, mail and scheduler behind push.
+/// The layout that many guides recommend: 185 of 200 connections, mail and scheduler behind push.
 fn guides() -> ProcessLayout {
     ProcessLayout {
         services: vec![service("web", 3, 10), service("streaming", 3, 15)],
@@ -121,7 +121,7 @@ fn turns_by_chance_are_turns_and_no_threads_of_their_own() {
     assert!(unknown[0].1.starts_with(expected), "{unknown:?}");
 }
 
-/// The guides' split with mail and the clock first, so that nothing is broken.
+/// The same with mail and the scheduler first, so that no rule is broken.
 fn sound() -> ProcessLayout {
     let mut layout = guides();
     layout.workers[4].queues.reverse();
@@ -187,7 +187,7 @@ fn queues_that_are_not_said_prove_nothing_and_excuse_nothing() {
     let why = "unknown, because the queues of sidekiq-push-scheduler are not given";
     assert!(unknown.iter().all(|(_, figures)| figures.contains(why)), "{unknown:?}");
     assert_eq!(broken(&layout, &QUEUES), []);
-    // It may be the second: one is there.
+    // It may be a second scheduler process; one exists.
     layout.workers[5].queues = vec!["scheduler".to_owned()];
     assert_eq!(
         told(&layout, &["scheduler"], ClaimOutcome::Unknown),

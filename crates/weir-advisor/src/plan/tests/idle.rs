@@ -1,10 +1,10 @@
-//! Plans for queues of which nothing was seen.
+//! Plans for queues without observed load.
 
 use super::*;
 use crate::observation::Ordering;
 use crate::plan::{DemandSource, demands};
 
-/// Of a Redis in which nothing happens, with one process.
+/// Returns an idle Redis with one process.
 fn idle(concurrency: u32, queues: &[&str]) -> (Observation, PlanInput) {
     let served: Vec<_> = queues.iter().map(|name| (*name, 0)).collect();
     let mut observation = healthy::observation();
@@ -45,7 +45,7 @@ fn the_threads_of_a_process_are_there_when_its_queues_have_their_own() {
         plan.layout.workers.iter().map(WorkerLayout::threads).sum::<u32>()
     };
     assert_eq!(threads(&wanted), 25);
-    // Where they do not fit they are in no plan's way.
+    // Threads that do not fit are dropped rather than making the plan impossible.
     wanted.max_connections = 50;
     assert_eq!(threads(&wanted), 7);
     let plan = plan(&wanted).unwrap();

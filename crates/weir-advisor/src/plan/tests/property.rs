@@ -1,5 +1,5 @@
-//! Whatever is wanted, of whatever machine: what the proofs of a plan say is so, by a reckoning of its own, or
-//! there is none, with what is broken.
+//! Checks for arbitrary requirements and machines that a plan satisfies its proofs, computed
+//! independently here, or that no plan is returned and the broken rules are named.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,8 @@ use proptest::sample::select;
 use super::*;
 use crate::observation::is_set_aside;
 
-/// Mastodon's, a backlog that was set aside, and names that look like others' in files.
+/// Mastodon's queues, a backlog that was set aside, and names that collide once they are converted
+/// to file names.
 const NAMES: [&str; 11] = [
     "default",
     "push",
@@ -25,7 +26,7 @@ const NAMES: [&str; 11] = [
 const ABSURD: [f64; 9] =
     [0.0, -1.0, 1e-300, 1e6, 1e18, 1e300, f64::INFINITY, f64::NAN, f64::MIN_POSITIVE];
 
-/// A rate or a time: mostly one that there is.
+/// A rate or a time, usually a realistic one.
 fn usual_or_absurd(usual: std::ops::Range<f64>) -> impl Strategy<Value = f64> {
     prop_oneof![12 => usual, 1 => select(&ABSURD[..])]
 }
@@ -96,7 +97,7 @@ fn threads_of(rate: f64, seconds: f64) -> f64 {
     if threads.is_nan() { 0.0 } else { threads }
 }
 
-/// In numbers that nothing overflows.
+/// Checks the sums in numbers that cannot overflow.
 fn fits(wanted: &PlanInput, layout: &ProcessLayout) -> Result<(), TestCaseError> {
     let of = |processes: u32, each: u64| u128::from(processes) * u128::from(each);
     let services = || layout.services.iter();
@@ -193,7 +194,7 @@ proptest! {
             for (proof, way) in broken.iter().zip(&remedies) {
                 match proof.claim {
                     Claim::ConnectionsFit => wanted.max_connections = number_behind(way, "--max-connections "),
-                    // Said in tenths of a GB.
+                    // Figures are rounded to tenths of a GB.
                     Claim::MemoryFits => wanted.memory_bytes += GIB,
                     _ => return Ok(()),
                 }
@@ -215,6 +216,6 @@ fn many_queues_are_planned_as_fast_as_few() {
     let mut wanted = PlanInput { memory_bytes: 4 * GIB, postgres_memory_bytes: GIB, ..mastodon() };
     let names = (0..1_000).map(|at| format!("q{at}"));
     wanted.queues = names.map(|name| queue(&name, 0.001, 0.1)).collect();
-    // Without an upper bound of processes that may fit this takes minutes.
+    // Without an upper limit of the number of processes, this takes minutes.
     assert!(plan(&wanted).is_err(), "1,000 queues take as many threads, and those connections");
 }

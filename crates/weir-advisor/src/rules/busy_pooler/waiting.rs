@@ -1,4 +1,4 @@
-//! Who waits at a PgBouncer, as it says itself.
+//! Clients are waiting for a connection of a PgBouncer, by its own statistics.
 
 use std::time::Duration;
 
@@ -7,26 +7,27 @@ use crate::finding::{Finding, Severity};
 use crate::observation::{ConnectionPool, Observation, PgBouncer, PooledDatabase};
 use crate::wording::{duration, number};
 
-/// In transaction mode connections change hands within milliseconds: who waits for as long waits for more
-/// than its turn.
+/// In transaction mode connections are released within milliseconds, so a longer wait means a
+/// shortage.
 const WAIT_MIN: Duration = Duration::from_secs(1);
-/// What keeps one pool waiting mostly keeps others waiting.
+/// Maximum number of findings, because pools usually wait for the same reason.
 const FINDINGS_MAX: usize = 5;
 
-/// Why a pool has no connection for who waits.
+/// Why a pool has no connection for its waiting clients.
 enum Why<'a> {
     Paused(&'a PooledDatabase),
-    /// All pools of the database together have what they may have.
+    /// The database's pools have reached their common limit.
     DatabaseFull(&'a PooledDatabase),
     PoolFull(&'a PooledDatabase),
-    /// It could have more, so the database, or a limit of the user's, lets it have none.
+    /// The pool is below its limits, so the database or a limit of the user prevents new
+    /// connections.
     NoneOpened(Option<&'a PooledDatabase>),
 }
 
 pub(super) fn found(observation: &Observation, pgbouncer: &PgBouncer) -> Vec<Finding> {
     let is_late =
         |pool: &&ConnectionPool| pool.clients_waiting > 0 && pool.longest_wait >= WAIT_MIN;
-    // The longest wait stands first.
+    // Pools are sorted by wait, longest first.
     let late = pgbouncer.pools.iter().filter(is_late).take(FINDINGS_MAX);
     late.map(|pool| of(observation, pgbouncer, pool)).collect()
 }
@@ -135,7 +136,7 @@ fn remedied(
         Why::DatabaseFull(database) => (database, database.connections_max, 1),
         Why::PoolFull(database) => (database, database.pool_size, sharing(pgbouncer, database)),
     };
-    // What the database has left is for all pools that the line is about.
+    // The remaining connections of the database are shared by all pools with the same setting.
     let more = wanted(pool, allowed).min(free(observation) / sharing.max(1));
     if more == 0 {
         return finding.next("weir plan");
@@ -155,7 +156,8 @@ fn remedied(
     finding.change(format!("{name}'s settings"), line).next(next)
 }
 
-/// Twice as many are mostly enough; in session mode each client needs one of its own.
+/// Returns the desired number of additional connections: as many as there are, or in session mode
+/// one per waiting client if that is more.
 fn wanted(pool: &ConnectionPool, allowed: u32) -> u32 {
     match pool.mode.as_str() {
         "session" => allowed.max(pool.clients_waiting),
@@ -163,7 +165,7 @@ fn wanted(pool: &ConnectionPool, allowed: u32) -> u32 {
     }
 }
 
-/// Connections that the database would still open; none, if nobody has seen it.
+/// Returns how many more connections the database accepts; 0 if unknown.
 fn free(observation: &Observation) -> u32 {
     let postgres = observation.postgres.known();
     let settings = postgres.and_then(|it| it.settings.known());
@@ -177,7 +179,7 @@ fn has_default(pgbouncer: &PgBouncer, database: &PooledDatabase) -> bool {
     database.pool_size == pgbouncer.settings.default_pool_size
 }
 
-/// Pools that have their size by the same line.
+/// Returns how many pools get their size from the same line.
 fn sharing(pgbouncer: &PgBouncer, database: &PooledDatabase) -> u32 {
     let is_default = has_default(pgbouncer, database);
     let has_same = |pool: &&ConnectionPool| match pgbouncer.database(&pool.database) {
@@ -224,7 +226,7 @@ mod tests {
         }
     }
 
-    /// The database has 197 slots, and sessions in so many of them.
+    /// Returns the findings for a database with 197 slots, `open` of which are in use.
     fn all(pgbouncer: PgBouncer, open: u32) -> Vec<Finding> {
         let mut observation = healthy::observation();
         observation.postgres.known_mut().connections.known_mut().sessions =

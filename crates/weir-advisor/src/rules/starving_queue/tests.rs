@@ -2,7 +2,7 @@ use super::*;
 use crate::flow::Flow;
 use crate::healthy;
 
-/// Nothing comes, nothing is worked off.
+/// Returns a flow without arrivals and completions.
 fn stands(length: u64) -> Fact<Flow> {
     let window = Duration::from_secs(10);
     Fact::Known(Flow { window, before: length, after: length, ..Flow::default() })
