@@ -60,7 +60,7 @@ impl HttpBody for Pieces {
     }
 }
 
-/// Bytes that are read from a file at once, and at most one step ahead of the client.
+/// Maximum number of bytes to read from a file at once.
 const CHUNK_BYTES: u64 = 128 << 10;
 
 /// A body with a range of a file, read on blocking threads.

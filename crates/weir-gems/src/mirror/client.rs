@@ -159,7 +159,7 @@ impl Client {
         if is_named || at.is_same_server(self.url.http()) { Reach::Special } else { own }
     }
 
-    /// Returns the credentials for a URL. They are sent to one host only.
+    /// Returns the credentials for a URL. They are sent to the upstream's own server only.
     fn credentials_for(&self, url: &HttpUrl) -> Option<&HeaderValue> {
         self.credentials.as_ref().filter(|_| url.is_same_server(self.url.http()))
     }

@@ -166,7 +166,7 @@ mod tests {
         };
         let refused = Decision::Refuse(Refusal::Lookalike);
         assert_eq!(of("none", Owner::Nobody, false), refused);
-        // All its releases were withdrawn, and the name now has another owner.
+        // All its releases were withdrawn, so the similar local name takes precedence.
         assert_eq!(of("none", from("a"), false), refused);
         assert_eq!(of("from a *", Owner::Nobody, false), refused);
         assert_eq!(of("none", from("a"), true), Decision::Take);

@@ -142,8 +142,8 @@ impl EndpointOutbox {
         Ok(())
     }
 
-    /// Settles a failed attempt: schedules a retry, or drops the event if it is too old. Returns how
-    /// long to wait.
+    /// Settles a failed attempt: schedules a retry, or drops the event if it is too old. Returns
+    /// how long to wait.
     async fn settle_failed(
         &mut self,
         event: WebhookEvent,
